@@ -1,0 +1,129 @@
+"""Who said what. Utterances and transcripts are immutable, and hearing is always an argument."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from folkmoot.models.request import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Speaker:
+    """Someone who can be asked: a participant, a moderator, a planner, a facilitator.
+
+    `system` is the system prompt; `model` None means the run's model for this role.
+    """
+
+    id: str
+    name: str = ""
+    role: str = "participant"
+    system: str = ""
+    model: str | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+
+    def with_system(self, system: str) -> Speaker:
+        """The same speaker under another system prompt."""
+        return replace(self, system=system)
+
+
+@dataclass(frozen=True, slots=True)
+class Utterance:
+    """One thing said by one speaker. `missing` holds the reason when no words could be had."""
+
+    speaker_id: str
+    text: str
+    name: str = ""
+    role: str = "participant"
+    stage: str = ""
+    round: int | None = None
+    missing: str | None = None
+
+    def to_source_json(self) -> dict[str, str]:
+        """`{role, content}`, the transcript format of the cross-pollination source."""
+        return {"role": self.role, "content": self.text}
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """An immutable sequence of utterances; `+` gives a new one."""
+
+    utterances: tuple[Utterance, ...] = ()
+
+    def __add__(self, other: Utterance | Iterable[Utterance]) -> Transcript:
+        if isinstance(other, Utterance):
+            return Transcript((*self.utterances, other))
+        return Transcript((*self.utterances, *other))
+
+    def __iter__(self) -> Iterator[Utterance]:
+        return iter(self.utterances)
+
+    def __len__(self) -> int:
+        return len(self.utterances)
+
+    def __bool__(self) -> bool:
+        return bool(self.utterances)
+
+    def by(self, speaker_id: str) -> Transcript:
+        """Only what this speaker said."""
+        return Transcript(tuple(u for u in self.utterances if u.speaker_id == speaker_id))
+
+    def last(self, n: int) -> Transcript:
+        """The n most recent utterances."""
+        return Transcript(self.utterances[-n:] if n > 0 else ())
+
+    def to_source_json(self) -> list[dict[str, str]]:
+        return [u.to_source_json() for u in self.utterances]
+
+    def to_rows(self, **shared: Any) -> list[dict[str, Any]]:
+        """One record per utterance, `turn` counted from 1, with the shared columns added."""
+        return [
+            {
+                **shared,
+                "turn": turn,
+                "stage": u.stage,
+                "round": u.round,
+                "speaker_id": u.speaker_id,
+                "speaker_name": u.name,
+                "speaker_role": u.role,
+                "text": u.text,
+                "missing": u.missing,
+            }
+            for turn, u in enumerate(self.utterances, start=1)
+        ]
+
+
+EMPTY = Transcript()
+
+
+def messages_for(who: Speaker, heard: Transcript, prompt: str) -> tuple[Message, ...]:
+    """What `who` is sent: the system prompt, what was heard, then the prompt.
+
+    Own words become `assistant`. Others' words become `user`; with more than one other voice
+    each is introduced by name. Neighbouring messages of one role are joined, because some
+    providers refuse two in a row.
+    """
+    others = {u.speaker_id for u in heard if u.speaker_id != who.id}
+    messages: list[Message] = []
+
+    def put(role: Any, content: str) -> None:
+        if not content:
+            return
+        if messages and messages[-1].role == role:
+            messages[-1] = Message(role, f"{messages[-1].content}\n\n{content}")
+        else:
+            messages.append(Message(role, content))
+
+    if who.system:
+        messages.append(Message("system", who.system))
+    for u in heard:
+        if u.missing is not None:
+            continue
+        if u.speaker_id == who.id:
+            put("assistant", u.text)
+        else:
+            put("user", f"{u.name or u.speaker_id}: {u.text}" if len(others) > 1 else u.text)
+    put("user", prompt)
+    return tuple(messages)

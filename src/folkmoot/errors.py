@@ -1,0 +1,147 @@
+"""Every error that Folkmoot raises on purpose, in one tree.
+
+    FolkmootError
+    ├── InputError            the user's file or flag is wrong; lists every problem   exit 2
+    ├── StorageError          the run folder cannot be read or written                exit 2
+    │   ├── RunExists             an existing folder is never overwritten
+    │   ├── RunLocked             another process is writing this run
+    │   └── ForeignJournal        the journal is corrupt or not ours
+    ├── DriftError            a replayed request differs from the journaled one       exit 2
+    ├── RunPaused             all work kept, `--resume` goes on                       exit 75
+    │   ├── QuotaExhausted        the provider's quota is used up
+    │   └── BudgetReached         the user's own budget is used up
+    ├── ModelError            what a provider can answer instead of a reply
+    │   ├── TransientError        retry with backoff (408, 409, 429, 5xx, time-outs, dropped)
+    │   │   └── RateLimited           429; `retry_after` pauses the whole model
+    │   ├── QuotaError            the account is empty: wait once, then QuotaExhausted
+    │   ├── FatalModelError       wrong key, unknown model, no access: the run stops  exit 2
+    │   └── RefusedError          context too long, content filter: this answer is Missing
+    └── ProtocolError         a study broke a rule of the engine (a bug in the study) exit 1
+
+Messages say what to do. No error is ever turned into data, and none holds a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+EXIT_INTERNAL = 1
+EXIT_INPUT = 2
+EXIT_PAUSED = 75
+EXIT_INTERRUPTED = 130
+
+
+class FolkmootError(Exception):
+    """Root of the tree. `exit_code` is what the command line ends with."""
+
+    exit_code: int = EXIT_INTERNAL
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake in a user's input: where it is, what is wrong, how to mend it.
+
+    `where` is a line (`12`), a cell (`roles!B3`) or empty; `key` is the dotted key or column.
+    """
+
+    message: str
+    file: str = ""
+    where: str = ""
+    key: str = ""
+    mend: str = ""
+
+    def __str__(self) -> str:
+        place = ":".join(part for part in (self.file, self.where) if part)
+        head = f"{place}: " if place else ""
+        key = f"{self.key}: " if self.key else ""
+        tail = f" ({self.mend})" if self.mend else ""
+        return f"{head}{key}{self.message}{tail}"
+
+
+class InputError(FolkmootError):
+    """The user's input is wrong. Carries every problem found, not only the first."""
+
+    exit_code = EXIT_INPUT
+
+    def __init__(self, problems: Problem | str | Sequence[Problem | str]) -> None:
+        if isinstance(problems, (Problem, str)):
+            problems = [problems]
+        self.problems = [p if isinstance(p, Problem) else Problem(p) for p in problems]
+        super().__init__("\n".join(str(p) for p in self.problems))
+
+
+class StorageError(FolkmootError):
+    """The run folder cannot be read or written (disk full, read-only, missing)."""
+
+    exit_code = EXIT_INPUT
+
+
+class RunExists(StorageError):
+    """The run folder is already there and `--resume` was not given."""
+
+
+class RunLocked(StorageError):
+    """Another process holds the run folder."""
+
+
+class ForeignJournal(StorageError):
+    """The journal is corrupt or was not written by Folkmoot; it is left as it is."""
+
+
+class DriftError(FolkmootError):
+    """A replayed effect asks for something else than what the journal holds."""
+
+    exit_code = EXIT_INPUT
+
+
+class RunPaused(FolkmootError):
+    """The run stopped with all work kept; the same command with `--resume` goes on."""
+
+    exit_code = EXIT_PAUSED
+
+
+class QuotaExhausted(RunPaused):
+    """The provider says that the account's quota is used up."""
+
+
+class BudgetReached(RunPaused):
+    """`budget_usd` or `budget_calls` is used up."""
+
+
+class ModelError(FolkmootError):
+    """A provider answered something other than a reply."""
+
+
+class TransientError(ModelError):
+    """Worth another try: time-outs, dropped connections, 408, 409, 429, 5xx, broken bodies."""
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class RateLimited(TransientError):
+    """429: the model as a whole is asked to slow down."""
+
+
+class QuotaError(ModelError):
+    """The account has no quota left (not the same as a rate limit)."""
+
+
+class FatalModelError(ModelError):
+    """Wrong key, no access, unknown model: no call to this model can succeed."""
+
+    exit_code = EXIT_INPUT
+
+
+class RefusedError(ModelError):
+    """This one request will never be answered. `reason` becomes the reason of `Missing`."""
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class ProtocolError(FolkmootError):
+    """A study used the engine against its rules (an address twice, two calls at once, …)."""

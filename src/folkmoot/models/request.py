@@ -1,0 +1,99 @@
+"""What is asked of a model and what comes back: the types that every provider speaks.
+
+A provider is anything with `complete` and `embed`; it registers under the entry-point group
+`folkmoot.providers`. The gateway is the only caller.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from folkmoot.randomness import digest
+
+Role = Literal["system", "user", "assistant"]
+FloatArray = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a request."""
+
+    role: Role
+    content: str
+
+    def to_json(self) -> dict[str, str]:
+        return {"role": self.role, "content": self.content}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call to a chat model, free of any provider's wire format.
+
+    `model` is `provider/model`. `schema` is a JSON schema (title included) when a structured
+    answer is wanted; the provider sends it as well as the endpoint can take it, and the reply
+    is validated by us in any case.
+    """
+
+    model: str
+    messages: tuple[Message, ...]
+    temperature: float | None = None
+    max_tokens: int | None = None
+    schema: dict[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "model": self.model,
+            "messages": [m.to_json() for m in self.messages],
+            "temperature": self.temperature,
+            "max_tokens": self.max_tokens,
+            "schema": self.schema,
+        }
+
+    def fingerprint(self) -> bytes:
+        """16 bytes that change when anything that the model is sent changes."""
+        return digest(json.dumps(self.to_json(), sort_keys=True, ensure_ascii=False))
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as the provider counted them (0 where it did not say)."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer. `finish` is `stop`, `length`, `refusal` or `filter`."""
+
+    text: str
+    usage: Usage = Usage()
+    model_served: str = ""
+    request_id: str = ""
+    finish: str = "stop"
+    # Rate-limit headers and the like, for the limiter; never journaled.
+    hints: dict[str, float] = field(default_factory=dict, compare=False)
+
+
+class Provider(Protocol):
+    """What the gateway needs of whoever answers.
+
+    `complete` and `embed` raise the ModelError that fits and never retry: retrying is the
+    gateway's. `address` is where in the run the call stands; wire providers ignore it, the
+    embedded respondent seeds its draws with it.
+    """
+
+    async def complete(self, request: Request, *, address: str) -> Reply: ...
+
+    async def embed(
+        self, model: str, texts: Sequence[str], *, address: str
+    ) -> tuple[FloatArray, Usage]: ...
+
+    async def close(self) -> None: ...
