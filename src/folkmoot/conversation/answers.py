@@ -38,10 +38,10 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed(Generic[T]):
+class Parsed(Generic[T_co]):
     """A value and the rung of the ladder at which it was read."""
 
-    value: T
+    value: T_co
     rung: str
 
 

@@ -7,7 +7,7 @@ A provider is anything with `complete` and `embed`; it registers under the entry
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -80,6 +80,21 @@ class Reply:
     finish: str = "stop"
     # Rate-limit headers and the like, for the limiter; never journaled.
     hints: dict[str, float] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSettings:
+    """What a provider's factory gets: `provider(settings) -> Provider`.
+
+    `base_url` None means the provider's own; `api_key` never leaves the process (its repr hides
+    it); `options` are the study file's settings for this provider (the respondent's knobs).
+    """
+
+    base_url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    timeout: float = 120.0
+    seed: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Provider(Protocol):
