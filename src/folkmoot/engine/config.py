@@ -1,0 +1,85 @@
+"""The keys that every study file may have, whatever its type. Study types extend `StudyConfig`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Positive = Annotated[int, Field(ge=1)]
+NonNegative = Annotated[int, Field(ge=0)]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+class StudyConfig(BaseModel):
+    """Settings shared by all study types. Unknown keys are refused, values never change.
+
+    A study type subclasses this and adds its own keys; the description of each field is what
+    `docs/study_files.md` and the messages about mistakes show.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+    study: str | None = Field(
+        None, description="study type, or the path of a Python file that defines STUDY"
+    )
+    model: str | None = Field(
+        None,
+        min_length=1,
+        description="model that answers, `provider/model`; none named and no key set: `synthetic`",
+    )
+    models: dict[str, str] = Field(
+        default_factory=dict, description="other models for single roles: role → model"
+    )
+    endpoints: dict[str, str] = Field(
+        default_factory=dict, description="base URLs of OpenAI-compatible servers: model → URL"
+    )
+    embedding_model: str | None = Field(
+        None, min_length=1, description="model for embeddings; default: the embedded one"
+    )
+    temperature: float | None = Field(
+        None, ge=0, le=5, allow_inf_nan=False, description="sampling temperature of all calls"
+    )
+    max_tokens: Positive | None = Field(None, description="longest reply, in tokens")
+    random_seed: NonNegative = Field(42, description="seed of every random draw of the run")
+    concurrency: Positive = Field(64, description="most calls in flight at once")
+    max_api_retries: NonNegative = Field(5, description="further tries after a passing failure")
+    api_retry_base_seconds: Seconds = Field(
+        2.0, description="first wait of the exponential backoff between tries"
+    )
+    api_sleep_seconds: Seconds = Field(
+        0.0, description="minimum time between the starts of two calls to one model"
+    )
+    request_timeout_seconds: float = Field(
+        120.0, gt=0, allow_inf_nan=False, description="longest wait for one reply"
+    )
+    quota_wait_seconds: Seconds = Field(
+        60.0, description="the one wait when a quota is used up, before the run pauses"
+    )
+    budget_usd: float | None = Field(
+        None, ge=0, allow_inf_nan=False, description="pause when this much money is spent"
+    )
+    budget_calls: NonNegative | None = Field(
+        None, description="pause when this many calls are made"
+    )
+    prompts: str | None = Field(
+        None, min_length=1, description="folder of prompts of your own that replace shipped ones"
+    )
+    respondent: dict[str, Any] = Field(
+        default_factory=dict, description="settings of the embedded respondent"
+    )
+
+    def model_for(self, role: str) -> str | None:
+        """The model that the file names for a role; None where it names none at all."""
+        return self.models.get(role, self.model)
+
+    def as_run(self) -> dict[str, Any]:
+        """Every setting with its value, as plain JSON, in the order of declaration."""
+        return self.model_dump(mode="json")
+
+
+def common_keys() -> Mapping[str, str]:
+    """Key → description of the settings that all study types share."""
+    return {name: field.description or "" for name, field in StudyConfig.model_fields.items()}

@@ -1,0 +1,189 @@
+"""What a study type is, and the registry by which the engine finds them.
+
+A study package exposes `STUDY = Study(...)` and registers it under the entry-point group
+`folkmoot.studies`; a single Python file that defines STUDY works too (`study: ./my_study.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from rapidfuzz import process
+
+from folkmoot.engine.config import StudyConfig
+from folkmoot.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from folkmoot.engine.session import Session
+    from folkmoot.records.findings import Finding
+    from folkmoot.records.run_folder import RunFolder
+
+GROUP = "folkmoot.studies"
+
+
+@dataclass(frozen=True, slots=True)
+class StageEstimate:
+    """What one stage is expected to cost before it is run.
+
+    `longest_chain`: most calls of the stage that must wait for each other; calls ÷ concurrency
+    or the chain, whichever is longer, gives the time.
+    """
+
+    stage: str
+    calls: int
+    input_tokens: int = 0
+    output_tokens: int = 0
+    longest_chain: int = 1
+
+
+def _not_recognised(_raw: Mapping[str, Any]) -> bool:
+    return False
+
+
+def _no_name(_config: Any) -> str:
+    return ""
+
+
+def _no_problems(_config: Any, _folder: Path) -> list[Problem]:
+    return []
+
+
+def _no_estimate(_config: Any) -> list[StageEstimate]:
+    return []
+
+
+def _no_findings(_run: RunFolder) -> list[Finding]:
+    return []
+
+
+def _no_template() -> dict[str, str | bytes]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A study type. Only name, title, config and protocol are needed; the rest has defaults.
+
+    protocol    the study itself, an async function over a `Session`
+    prompts     folder of the prompts that `scope.prompt` renders
+    recognises  does a study file without `study:` mean this type? Gets the raw keys and values
+    run_id      name of the folder under `outputs/`; empty means the study file's own name
+    check       deeper checks than the config's own (config, folder of the study file); the
+                `key` of each problem is dotted, the loader adds file and line
+    estimate    calls and tokens per stage, for `folkmoot check`
+    findings    results from the tables of a finished run
+    show        rich markup for `folkmoot show RUN [ID]`; None means the generic one
+    load        reader for file types of its own (`suffixes`), gives the config
+    template    file name → content for `folkmoot new`
+    """
+
+    name: str
+    title: str
+    config: type[StudyConfig]
+    protocol: Callable[[Session], Awaitable[None]]
+    prompts: Path | None = None
+    recognises: Callable[[Mapping[str, Any]], bool] = _not_recognised
+    run_id: Callable[[Any], str] = _no_name
+    check: Callable[[Any, Path], list[Problem]] = _no_problems
+    estimate: Callable[[Any], list[StageEstimate]] = _no_estimate
+    findings: Callable[[RunFolder], list[Finding]] = _no_findings
+    show: Callable[[RunFolder, str | None], str] | None = None
+    load: Callable[[Path], StudyConfig] | None = None
+    suffixes: tuple[str, ...] = ()
+    template: Callable[[], dict[str, str | bytes]] = _no_template
+
+
+def registered() -> dict[str, EntryPoint]:
+    """The study types that are installed, by name, none of them imported yet."""
+    return {point.name: point for point in sorted(entry_points(group=GROUP))}
+
+
+def find_study(name: str, folder: Path | None = None) -> Study:
+    """The study type of that name, or of that Python file (relative to `folder`).
+
+    Raises InputError, which names the likely meant type, or why the type cannot be loaded.
+    """
+    if name.endswith(".py") or "/" in name or "\\" in name:
+        return load_study((folder or Path()) / Path(name).expanduser())
+    points = registered()
+    if name not in points:
+        raise InputError(_unknown(name, list(points)))
+    try:
+        found = points[name].load()
+    except Exception as error:  # a broken plug-in must be named, whatever broke in it
+        raise InputError(
+            Problem(f"the study type {name} cannot be loaded: {error!r}", key="study")
+        ) from error
+    return _checked(found, name)
+
+
+def installed_studies() -> tuple[list[Study], list[Problem]]:
+    """All study types that load, in order of name, and why the others do not."""
+    studies: list[Study] = []
+    problems: list[Problem] = []
+    for name in registered():
+        try:
+            studies.append(find_study(name))
+        except InputError as error:
+            problems.extend(error.problems)
+    return studies, problems
+
+
+def load_study(path: Path) -> Study:
+    """The STUDY of a Python file. The file is executed once per process."""
+    path = path.resolve()
+    if not path.is_file():
+        raise InputError(Problem(f"there is no file {path}", key="study"))
+    module = _module_of(path)
+    if not hasattr(module, "STUDY"):
+        raise InputError(
+            Problem(
+                "the file defines no STUDY",
+                file=str(path),
+                key="study",
+                mend="add `STUDY = Study(name=…, title=…, config=…, protocol=…)`",
+            )
+        )
+    return _checked(module.STUDY, str(path))
+
+
+def _module_of(path: Path) -> ModuleType:
+    # Registered in sys.modules, because dataclasses and pydantic resolve annotations through it.
+    name = f"folkmoot_study_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise InputError(Problem("this is no Python file", file=str(path), key="study"))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise InputError(
+            Problem(f"the file cannot be run: {error!r}", file=str(path), key="study")
+        ) from error
+    return module
+
+
+def _checked(found: object, name: str) -> Study:
+    if not isinstance(found, Study):
+        raise InputError(
+            Problem(f"STUDY of {name} is a {type(found).__name__}, not a Study", key="study")
+        )
+    return found
+
+
+def _unknown(name: str, known: list[str]) -> Problem:
+    guess = process.extractOne(name, known, score_cutoff=60)
+    mend = f"did you mean {guess[0]}?" if guess else "known are: " + ", ".join(known)
+    return Problem(f"there is no study type {name!r}", key="study", mend=mend)
