@@ -57,7 +57,9 @@ class Request:
 
     def fingerprint(self) -> bytes:
         """16 bytes that change when anything that the model is sent changes."""
-        return digest(json.dumps(self.to_json(), sort_keys=True, ensure_ascii=False))
+        schema = json.dumps(self.schema, sort_keys=True) if self.schema is not None else ""
+        said = [part for m in self.messages for part in (m.role, m.content)]
+        return digest(self.model, repr(self.temperature), repr(self.max_tokens), schema, *said)
 
 
 @dataclass(frozen=True, slots=True)
