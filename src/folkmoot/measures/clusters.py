@@ -1,0 +1,139 @@
+"""Clusters of reasons: which members belong together, and how many groups the data support.
+
+Cross-pollination clusters the embeddings of what participants said; the report shows the
+silhouettes by which the number of clusters was chosen. Same input, same labels, everywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.cluster import AgglomerativeClustering, KMeans
+from sklearn.metrics import silhouette_score
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from folkmoot.randomness import generator
+
+FloatArray = NDArray[np.float64]
+Algorithm = Literal["kmeans", "agglomerative"]
+
+SAMPLE_ABOVE = 2_000
+RESTARTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Clustering:
+    """Labels (n,) and the mean silhouette of each number of clusters that was tried.
+
+    `silhouettes` is empty where there was nothing to choose (fewer than three members, or all
+    rows identical); then there is one cluster.
+    """
+
+    labels: list[int]
+    silhouettes: dict[int, float]
+
+    @property
+    def k(self) -> int:
+        return max(self.labels, default=-1) + 1
+
+
+def cluster_option(
+    vectors: FloatArray,
+    algorithm: Algorithm = "kmeans",
+    max_k: int = 6,
+    seed: int = 42,
+) -> list[int]:
+    """Labels (n,) of the best clustering of the rows of `vectors` (n, d); see `best_clustering`."""
+    return best_clustering(vectors, algorithm, max_k, seed).labels
+
+
+def best_clustering(
+    vectors: FloatArray,
+    algorithm: Algorithm = "kmeans",
+    max_k: int = 6,
+    seed: int = 42,
+) -> Clustering:
+    """The clustering, among k = 2 … `max_k`, with the largest mean silhouette.
+
+    Fewer than three members, `max_k` below 2, or rows that are all identical give one cluster.
+    Distances are Euclidean, which for L2-normalised rows (n, d) orders pairs as the cosine does.
+    Equal silhouettes go to the smaller k. Labels count from 0 by first appearance, so that they
+    do not hang on a library's internal order. Above 2,000 rows the silhouette is taken over a
+    fixed random sample of 2,000 (its cost is quadratic).
+
+    Silhouette: Rousseeuw (1987), doi:10.1016/0377-0427(87)90125-7.
+    """
+    x = np.ascontiguousarray(vectors, dtype=np.float64)
+    if x.ndim != 2:
+        raise ValueError(f"vectors must be (n, d), got shape {x.shape}")
+    n = len(x)
+    distinct = len(np.unique(x.round(12), axis=0)) if n else 0
+    largest = min(max_k, n - 1, distinct)
+    if n < 3 or largest < 2:
+        return Clustering([0] * n, {})
+    # One thread: parallel reductions add floats in a varying order.
+    with threadpool_limits(limits=1):
+        x = _rotated(x)
+        by_k = {k: labels_at(x, k, algorithm, seed) for k in range(2, largest + 1)}
+        scores = {k: mean_silhouette(x, labels, seed) for k, labels in by_k.items()}
+    best = max(scores, key=lambda k: (round(scores[k], 12), -k))
+    return Clustering(by_k[best], scores)
+
+
+def labels_at(
+    vectors: FloatArray, k: int, algorithm: Algorithm = "kmeans", seed: int = 42
+) -> list[int]:
+    """Labels (n,) for exactly k clusters, counted from 0 by first appearance.
+
+    `kmeans`: Lloyd's algorithm, k-means++ starts, the best of four. `agglomerative`: Ward's
+    criterion (deterministic).
+    """
+    if algorithm == "agglomerative":
+        raw = AgglomerativeClustering(n_clusters=k, linkage="ward").fit_predict(vectors)
+    elif algorithm == "kmeans":
+        raw = KMeans(n_clusters=k, n_init=RESTARTS, random_state=seed).fit_predict(vectors)
+    else:
+        raise ValueError(f"unknown clustering algorithm: {algorithm!r} (kmeans, agglomerative)")
+    return by_first_appearance(raw)
+
+
+def mean_silhouette(
+    vectors: FloatArray,
+    labels: list[int],
+    seed: int = 42,
+    sample_above: int = SAMPLE_ABOVE,
+    metric: str = "euclidean",
+) -> float:
+    """Mean over members of (b − a) / max(a, b), in [−1, 1]; 0.0 where it is not defined.
+
+    a: mean distance to the other members of one's own cluster; b: the smallest mean distance to
+    the members of another. Not defined for one cluster or for as many clusters as members. Above
+    `sample_above` rows of `vectors` (n, d) a sample of that size is taken, the same for every
+    labelling of one seed.
+    """
+    kept = np.asarray(labels)
+    x = vectors
+    if len(x) > sample_above:
+        picked = generator(seed, ("silhouette",)).choice(len(x), sample_above, replace=False)
+        x, kept = x[picked], kept[picked]
+    groups = len(np.unique(kept))
+    if groups < 2 or groups >= len(kept):
+        return 0.0
+    return float(silhouette_score(x, kept, metric=metric))
+
+
+def by_first_appearance(raw: NDArray[Any] | list[int]) -> list[int]:
+    """The same partition with labels 0, 1, … in the order in which they first occur."""
+    seen: dict[int, int] = {}
+    return [seen.setdefault(int(label), len(seen)) for label in raw]
+
+
+def _rotated(x: FloatArray) -> FloatArray:
+    """The rows in the basis of their own span: the same distances in at most n columns."""
+    if x.shape[1] <= len(x) or len(x) > SAMPLE_ABOVE:
+        return x
+    q, r = np.linalg.qr(x.T)
+    return cast(FloatArray, np.ascontiguousarray(r.T)) if q.size else x
