@@ -139,7 +139,7 @@ class Journal:
         )
 
     def put(self, entry: Entry) -> None:
-        """Queue an entry for the next group commit. Raises StorageError if an earlier one failed."""
+        """Queue an entry for the next commit. Raises StorageError if an earlier one failed."""
         if self._error is not None:
             raise self._error
         self._queue.put(entry)

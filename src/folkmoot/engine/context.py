@@ -1,0 +1,156 @@
+"""What all scopes of one run share: the seed, the journal, the gateway, the folder, the rows.
+
+Made by the runner, used by `session.py`; a study never sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from folkmoot.conversation.prompts import PromptLibrary
+from folkmoot.engine.config import StudyConfig
+from folkmoot.engine.journal import Journal
+from folkmoot.engine.plan import Plan
+from folkmoot.engine.progress import ItemDone, Notice, Progress, StageStarted
+from folkmoot.errors import FolkmootError, ProtocolError
+from folkmoot.models.request import FloatArray, Reply, Request
+from folkmoot.records.files import write_json, write_text
+
+# Rows of records, nested as the scopes are, so that flattening gives the protocol's own order.
+Rows = list[Any]
+
+
+class Halted(FolkmootError):
+    """Inside the engine only: no new call may begin, because the run is about to stop."""
+
+
+class Calls(Protocol):
+    """What the context needs of the gateway."""
+
+    async def complete(self, address: str, request: Request) -> Reply: ...
+
+    async def embed(self, address: str, model: str, texts: list[str]) -> FloatArray: ...
+
+
+@dataclass
+class RunContext:
+    """The shared state of a run. `override` is the model of the command line, if given."""
+
+    config: StudyConfig
+    folder: Path
+    study_dir: Path
+    seed: int
+    journal: Journal
+    gateway: Calls
+    prompts: PromptLibrary
+    plan: Plan
+    progress: Progress
+    default_model: str
+    override: str | None = None
+    embedding_model: str = "synthetic"
+    rows: Rows = field(default_factory=list)
+    halted: BaseException | None = None
+    _claimed: set[str] = field(default_factory=set)
+    _models: dict[tuple[str | None, str], str] = field(default_factory=dict)
+    _stages: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def temperature(self) -> float | None:
+        return self.config.temperature
+
+    @property
+    def max_tokens(self) -> int | None:
+        return self.config.max_tokens
+
+    def model_for(self, named: str | None, role: str) -> str:
+        """The model of a seat: command line, then the speaker's own, then the role's, then all."""
+        key = (named, role)
+        if key not in self._models:
+            own = named or self.config.models.get(role) or self.config.model
+            self._models[key] = self.override or own or self.default_model
+        return self._models[key]
+
+    def roles(self) -> list[str]:
+        """Roles that have been asked or that the study file names a model for."""
+        return sorted({role for _, role in self._models} | set(self.config.models))
+
+    async def complete(self, address: str, request: Request) -> Reply:
+        """One reply, from the journal or from the model."""
+        return await self.gateway.complete(address, request)
+
+    async def embed(self, address: str, texts: list[str]) -> FloatArray:
+        """One batch of embeddings, from the journal or from the model."""
+        return await self.gateway.embed(address, self.embedding_model, texts)
+
+    def claim(self, prefix: str) -> None:
+        """Note that a scope path has effects; a second scope of that path may not."""
+        if prefix in self._claimed:
+            raise ProtocolError(
+                f"{prefix or 'session'}: this path is in use by another scope; give each part of "
+                "the protocol a name of its own with at()"
+            )
+        self._claimed.add(prefix)
+
+    def check_halted(self) -> None:
+        if self.halted is not None:
+            raise Halted("the run is stopping")
+
+    def halt(self, cause: BaseException) -> None:
+        """Let no new call begin; the first cause stays."""
+        if self.halted is None:
+            self.halted = cause
+
+    def first_cause(self, failures: Mapping[int, BaseException]) -> BaseException:
+        """The error to raise: the first item's own, or what stopped the run."""
+        own = [failures[i] for i in sorted(failures) if not isinstance(failures[i], Halted)]
+        if own:
+            return own[0]
+        assert self.halted is not None or failures
+        return self.halted or failures[min(failures)]
+
+    def stage_started(self, path: tuple[str, ...], total: int) -> str:
+        """Tell the progress of a fork; only those near the root are worth a line."""
+        stage = "/".join(path[:1]) or "run"
+        if len(path) <= 1:
+            self.progress(StageStarted(stage, total))
+            return stage
+        return ""
+
+    def item_done(self, stage: str) -> None:
+        if stage:
+            self.progress(ItemDone(stage))
+
+    def log(self, path: tuple[str, ...], message: str) -> None:
+        self.progress(Notice(f"{'/'.join(path)}: {message}" if path else message))
+
+    def warn(self, path: tuple[str, ...], message: str) -> None:
+        self.progress(Notice(f"{'/'.join(path)}: {message}" if path else message, "warning"))
+
+    def write_json(self, name: str, data: Any) -> None:
+        write_json(self._inside(name), data)
+
+    def write_text(self, name: str, text: str) -> None:
+        write_text(self._inside(name), text)
+
+    def tables(self) -> dict[str, list[dict[str, Any]]]:
+        """All rows recorded so far by table, in the order of the protocol."""
+        tables: dict[str, list[dict[str, Any]]] = {}
+        _flatten(self.rows, lambda table, row: tables.setdefault(table, []).append(row))
+        return tables
+
+    def _inside(self, name: str) -> Path:
+        target = (self.folder / name).resolve()
+        if not target.is_relative_to(self.folder.resolve()):
+            raise ProtocolError(f"{name}: a study may write inside its run folder only")
+        return target
+
+
+def _flatten(rows: Rows, add: Callable[[str, dict[str, Any]], None]) -> None:
+    for item in rows:
+        if isinstance(item, tuple):
+            add(*item)
+        else:
+            _flatten(item, add)

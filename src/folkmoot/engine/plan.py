@@ -1,0 +1,66 @@
+"""The sealed plan: what was decided before the calls that it governs (`plan.json`).
+
+Sealing the same thing again is what a resume does; sealing something else is a drift and stops
+the run. The report compares the plan with what happened.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from folkmoot.errors import DriftError, ForeignJournal
+from folkmoot.randomness import digest
+from folkmoot.records.files import dumps, write_text
+
+
+class Plan:
+    """The plan of one run folder; every seal is on the disk before `seal` returns."""
+
+    def __init__(self, path: Path, *, started_at: str, accept_changes: bool = False) -> None:
+        self._path = path
+        self._accept = accept_changes
+        if path.exists():
+            try:
+                self._data = json.loads(path.read_text("utf-8"))
+                self.started_at = str(self._data["started_at"])
+            except (ValueError, KeyError, TypeError) as error:
+                raise ForeignJournal(f"{path}: not a plan of a run; left as it is.") from error
+        else:
+            self.started_at = started_at
+            self._data = {"started_at": started_at, "sealed": {}, "changes": []}
+
+    def seal(self, name: str, data: Any) -> None:
+        """Fix one part of the design. Raises DriftError if it was sealed otherwise before."""
+        data = json.loads(dumps(data))
+        entry = {"hash": digest(json.dumps(data, sort_keys=True)).hex(), "data": data}
+        old = self._data["sealed"].get(name)
+        if old is not None and old["hash"] == entry["hash"]:
+            return
+        if old is not None:
+            if not self._accept:
+                raise DriftError(
+                    f"the {name} differs from what plan.json holds: {_first_difference(old, entry)}. "
+                    "Restore the study file as it was, start a new run, or accept with "
+                    "--accept-changes."
+                )
+            self._data["changes"].append({"name": name, "was": old})
+        self._data["sealed"][name] = entry
+        write_text(self._path, dumps(self._data))
+
+
+def _first_difference(old: dict[str, Any], new: dict[str, Any]) -> str:
+    a, b = old["data"], new["data"]
+    path = ""
+    while isinstance(a, dict) and isinstance(b, dict):
+        key = next((k for k in [*a, *b] if a.get(k) != b.get(k) or (k in a) != (k in b)), None)
+        if key is None:
+            break
+        path, a, b = f"{path}.{key}" if path else key, a.get(key), b.get(key)
+    return f"{path or 'value'} was {_short(a)}, is now {_short(b)}"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else text[:77] + "…"

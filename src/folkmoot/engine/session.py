@@ -1,0 +1,431 @@
+"""Session and Scope: all that a study may do. Every effect goes through the journal at an address.
+
+The address is structural: the path of the scope, the kind of effect, and how many of that kind the
+scope has had. So serial, concurrent, resumed and distributed runs ask the same things and get the
+same bytes. Studies import this and nothing else of the engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar, cast
+
+import numpy as np
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from folkmoot.conversation.answers import Answer, Json, Missing, Parsed, Text
+from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance, messages_for
+from folkmoot.engine.context import RunContext, Rows
+from folkmoot.engine.journal import Entry
+from folkmoot.errors import ProtocolError
+from folkmoot.models.request import FloatArray, Message, Request
+from folkmoot.randomness import digest, generator
+
+T = TypeVar("T")
+I = TypeVar("I")  # noqa: E741
+R = TypeVar("R")
+
+EMBED_BATCH = 100
+LIVE_ITEMS = 4096  # items of one `each` under way at once; calls are bounded by the limiter
+REASKS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange(Generic[T]):
+    """One answer with how it was had. `text` is the last raw reply, `rung` where it parsed."""
+
+    value: T | Missing
+    text: str
+    rung: str
+    reasks: int
+    model_served: str
+
+
+class Scope:
+    """A place in a run. Sequential: only `each` forks.
+
+    Raises ProtocolError for two calls at once in one scope, or an address used twice.
+    """
+
+    __slots__ = ("_busy", "_counts", "_prefix", "_rng", "_rows", "_run", "path")
+
+    def __init__(self, run: RunContext, path: tuple[str, ...], rows: Rows) -> None:
+        self._run = run
+        self._rows = rows
+        self._counts: dict[str, int] = {}
+        self._busy = ""
+        self._rng: np.random.Generator | None = None
+        self._prefix = ""
+        self.path = path
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """The generator of this path; the same object at each use, so draws go on."""
+        if self._rng is None:
+            self._rng = generator(self._run.seed, self.path)
+        return self._rng
+
+    @property
+    def seed(self) -> int:
+        """The seed of the run."""
+        return self._run.seed
+
+    def at(self, *names: str) -> Scope:
+        """The scope below this one by these names. What it records stands at this point."""
+        rows: Rows = []
+        self._rows.append(rows)
+        return Scope(self._run, (*self.path, *(_clean(n) for n in names)), rows)
+
+    async def ask(
+        self,
+        who: Speaker,
+        prompt: str,
+        *,
+        heard: Transcript = EMPTY,
+        answer: Answer[T] | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        reasks: int = REASKS,
+    ) -> T | Missing:
+        """Ask one speaker one thing; the parsed answer, or why there is none.
+
+        `heard` is all that the speaker knows of the conversation besides the prompt. An answer
+        that cannot be read is asked for again `reasks` times with what was wrong; then it is
+        `Missing`, or the `fallback` of a `Json` answer.
+        """
+        exchange = await self.exchange(
+            who,
+            prompt,
+            heard=heard,
+            answer=answer,
+            temperature=temperature,
+            max_tokens=max_tokens,
+            reasks=reasks,
+        )
+        return exchange.value
+
+    async def exchange(
+        self,
+        who: Speaker,
+        prompt: str,
+        *,
+        heard: Transcript = EMPTY,
+        answer: Answer[T] | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        reasks: int = REASKS,
+    ) -> Exchange[T]:
+        """`ask`, with the raw reply, the rung of the ladder and the number of re-asks."""
+        wanted = cast("Answer[T]", Text()) if answer is None else answer
+        address = self._enter("ask")
+        run = self._run
+        try:
+            model = run.model_for(who.model, who.role)
+            temperature = _first(temperature, who.temperature, run.temperature)
+            max_tokens = _first(max_tokens, who.max_tokens, run.max_tokens)
+            messages = messages_for(who, heard, prompt)
+            step = 0
+            while True:
+                request = Request(model, messages, temperature, max_tokens, wanted.schema)
+                at = f"{address}.r{step}" if step else address
+                reply = await run.complete(at, request)
+                if reply.finish.startswith("refused:"):
+                    reason = reply.finish.removeprefix("refused:")
+                    value: T | Missing = Missing(reason, raw=reply.text)
+                    rung = "missing"
+                    break
+                read = wanted.parse(reply.text)
+                if isinstance(read, Parsed):
+                    value, rung = read.value, read.rung
+                    break
+                if step >= reasks:
+                    value, rung = _given_up(wanted, reply.text, read.problem)
+                    break
+                step += 1
+                messages = (
+                    *messages,
+                    Message("assistant", reply.text or "(no answer)"),
+                    Message("user", read.problem),
+                )
+        finally:
+            self._busy = ""
+        exchange = Exchange(value, reply.text, rung, step, reply.model_served)
+        self._rows.append(("answers", _answer_row(self, address, who, wanted, exchange, model)))
+        return exchange
+
+    async def each(
+        self,
+        items: Iterable[I],
+        fn: Callable[[Scope, I], Awaitable[R]],
+        *,
+        key: Callable[[I], str] | None = None,
+    ) -> dict[str, R]:
+        """Run `fn(scope, item)` for all items side by side; results by key, in input order.
+
+        The key is the item itself, its `id`, or what `key` gives; it must be unique. When one
+        fails, calls in flight are awaited and journaled, no new ones begin, and the error of the
+        first item (in input order) is raised.
+        """
+        listed = list(items)
+        keys = [_clean((key or _key_of)(item)) for item in listed]
+        if len(set(keys)) != len(keys):
+            twice = next(k for i, k in enumerate(keys) if k in keys[:i])
+            raise ProtocolError(f"{'/'.join(self.path)}: each() was given the key {twice!r} twice")
+        self._hold("each")
+        try:
+            results = await self._fan_out(listed, keys, fn)
+        finally:
+            self._busy = ""
+        return dict(zip(keys, results, strict=True))
+
+    async def _fan_out(
+        self, items: list[I], keys: list[str], fn: Callable[[Scope, I], Awaitable[R]]
+    ) -> list[R]:
+        run = self._run
+        results: list[Any] = [None] * len(items)
+        failures: dict[int, BaseException] = {}
+        slots: list[Rows] = [[] for _ in items]
+        self._rows.append(slots)
+        stage = run.stage_started(self.path, len(items))
+        pending = iter(range(len(items)))
+
+        async def worker() -> None:
+            for i in pending:
+                if failures or run.halted is not None:
+                    return
+                try:
+                    results[i] = await fn(Scope(run, (*self.path, keys[i]), slots[i]), items[i])
+                except BaseException as error:
+                    failures[i] = error
+                    run.halt(error)
+                    return
+                run.item_done(stage)
+
+        workers = [asyncio.ensure_future(worker()) for _ in range(min(len(items), LIVE_ITEMS))]
+        try:
+            for w in workers:
+                await w
+        except asyncio.CancelledError:
+            for w in workers:
+                w.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+            raise
+        if failures or run.halted is not None:
+            raise run.first_cause(failures)
+        return results
+
+    async def in_turn(
+        self,
+        speakers: Iterable[Speaker],
+        fn: Callable[[Scope, Speaker, Transcript], Awaitable[Utterance | None]],
+        heard: Transcript = EMPTY,
+    ) -> Transcript:
+        """Speakers one after another, each hearing those before; `heard` and what was added.
+
+        `fn(scope, speaker, heard so far)` gives an utterance, or None for who keeps silent.
+        """
+        for speaker in speakers:
+            said = await fn(self.at(speaker.id), speaker, heard)
+            if said is not None:
+                heard = heard + said
+        return heard
+
+    async def embed(self, texts: Sequence[str]) -> FloatArray:
+        """Embeddings (n, d) of texts, rows of length one, asked for in batches of 100."""
+        address = self._enter("embed")
+        texts = list(texts)
+        batches = [texts[i : i + EMBED_BATCH] for i in range(0, len(texts), EMBED_BATCH)]
+        try:
+            parts = [
+                await self._run.embed(f"{address}.b{n}", batch) for n, batch in enumerate(batches)
+            ]
+        finally:
+            self._busy = ""
+        if not parts:
+            return np.zeros((0, 0), dtype=np.float32)
+        vectors = np.concatenate(parts).astype(np.float32)
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return cast("FloatArray", vectors / np.where(norms == 0, 1, norms))
+
+    async def compute(self, fn: Callable[..., Any], *args: Any, version: int = 1) -> Any:
+        """`fn(*args)`, pure but dear: run once in a thread, journaled, replayed after.
+
+        Arguments are JSON values or arrays; the result must be JSON and comes back as its own
+        round trip. Raise `version` when `fn` changes its mind.
+        """
+        address = self._enter("compute")
+        run = self._run
+        try:
+            name = f"{fn.__module__}.{fn.__qualname__}"
+            fingerprint = digest(name, version, *(_digest_of(a) for a in args))
+            asked = {"function": name, "version": version}
+            entry = run.journal.lookup(address, fingerprint, lambda: asked)
+            if entry is None:
+                run.check_halted()
+                result = await asyncio.to_thread(_single_threaded, fn, args)
+                entry = Entry(address, "compute", fingerprint, asked, json.dumps(result))
+                run.journal.put(entry)
+        finally:
+            self._busy = ""
+        return json.loads(entry.reply)
+
+    def record(self, table: str, row: Mapping[str, Any]) -> None:
+        """Add a row to `tables/<table>`. Rows stand in the order of the protocol, always."""
+        self._rows.append((table, dict(row)))
+
+    def prompt(self, name: str, **variables: Any) -> str:
+        """The study's prompt of that name (or the user's own in its place), filled in."""
+        return self._run.prompts.render(name, **variables)
+
+    def write_json(self, name: str, data: Any) -> None:
+        """Write a JSON file into the run folder, whole or not at all."""
+        self._run.write_json(name, data)
+
+    def write_text(self, name: str, text: str) -> None:
+        """Write a text file into the run folder, whole or not at all."""
+        self._run.write_text(name, text)
+
+    def log(self, message: str) -> None:
+        """Say something in the run's log and on the console."""
+        self._run.log(self.path, message)
+
+    def warn(self, message: str) -> None:
+        """Say something that the user should look at."""
+        self._run.warn(self.path, message)
+
+    def _hold(self, kind: str) -> None:
+        if self._busy:
+            raise ProtocolError(
+                f"{'/'.join(self.path) or 'session'}: {kind} while {self._busy} is under way; "
+                "a scope does one thing at a time, use each() to do several"
+            )
+        self._busy = kind
+
+    def _enter(self, kind: str) -> str:
+        """Take the scope for one effect; its address."""
+        self._hold(kind)
+        if not self._prefix:
+            self._prefix = "/".join(self.path)
+            self._run.claim(self._prefix)
+        count = self._counts.get(kind, 0)
+        self._counts[kind] = count + 1
+        return f"{self._prefix}/{kind}{count}" if self._prefix else f"{kind}{count}"
+
+
+class Session(Scope):
+    """The root scope of a run: a study is an async function over one of these."""
+
+    __slots__ = ()
+
+    def __init__(self, run: RunContext) -> None:
+        super().__init__(run, (), run.rows)
+
+    @property
+    def config(self) -> Any:
+        """The study's settings, as its own config model."""
+        return self._run.config
+
+    @property
+    def study_dir(self) -> Path:
+        """The folder of the study file, against which its paths are read."""
+        return self._run.study_dir
+
+    @property
+    def started_at(self) -> str:
+        """When the run was first started (ISO 8601, UTC); the same after every resume."""
+        return self._run.plan.started_at
+
+    @property
+    def run_dir(self) -> Path:
+        """The run folder."""
+        return self._run.folder
+
+    @property
+    def model_names(self) -> dict[str, str]:
+        """Role → model in force, for records (`participant`, `moderator`, …)."""
+        return {role: self._run.model_for(None, role) for role in self._run.roles()}
+
+    async def seal(self, name: str, data: Any) -> None:
+        """Write a part of the design into plan.json before the calls that it governs.
+
+        On a resume the same data must come out; otherwise DriftError says what differs.
+        """
+        self._run.plan.seal(name, data)
+
+
+def _first(*values: Any) -> Any:
+    return next((v for v in values if v is not None), None)
+
+
+def _given_up(wanted: Answer[T], reply: str, problem: str) -> tuple[T | Missing, str]:
+    """What stands for an answer that stayed unreadable."""
+    if isinstance(wanted, Json) and wanted.fallback is not None:
+        return cast("T", wanted.fallback), "minimal"
+    return Missing("unparsed" if reply.strip() else "empty", problem, raw=reply), "missing"
+
+
+def _answer_row(
+    scope: Scope, address: str, who: Speaker, wanted: Answer[T], got: Exchange[T], model: str
+) -> dict[str, Any]:
+    """The row of the `answers` table that every ask leaves."""
+    options = getattr(wanted, "options", None)
+    value = got.value
+    scored = wanted.kind in ("choice", "number") and not isinstance(value, Missing)
+    return {
+        "address": address,
+        "stage": scope.path[0] if scope.path else "",
+        "scope": "/".join(scope.path),
+        "speaker_id": who.id,
+        "role": who.role,
+        "kind": wanted.kind,
+        "value": str(value) if scored else None,
+        "rung": got.rung,
+        "missing": value.reason if isinstance(value, Missing) else None,
+        "reasks": got.reasks,
+        "options": _listed(tuple(options)) if options else None,
+        "position": options.index(value) + 1 if options and scored else None,
+        "words": len(got.text.split()),
+        "model_asked": model,
+    }
+
+
+_LISTED: dict[tuple[str, ...], str] = {}
+
+
+def _listed(options: tuple[str, ...]) -> str:
+    """Options as one cell; the same string object for the same options."""
+    if options not in _LISTED:
+        if len(_LISTED) > 10_000:
+            _LISTED.clear()
+        _LISTED[options] = json.dumps(options, ensure_ascii=False)
+    return _LISTED[options]
+
+
+def _key_of(item: Any) -> str:
+    if isinstance(item, (str, int)):
+        return str(item)
+    found = getattr(item, "id", None)
+    if isinstance(found, (str, int)):
+        return str(found)
+    raise ProtocolError(f"each() needs key= for items of type {type(item).__name__}")
+
+
+def _clean(name: Hashable) -> str:
+    """A name as one component of an address."""
+    return str(name).replace("%", "%25").replace("/", "%2F")
+
+
+def _digest_of(value: Any) -> bytes:
+    if isinstance(value, np.ndarray):
+        return digest(str(value.dtype), str(value.shape), np.ascontiguousarray(value).tobytes())
+    return digest(json.dumps(value, sort_keys=True, ensure_ascii=False))
+
+
+def _single_threaded(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    # Sums in another order give other last bits; one thread gives the same on every machine.
+    with threadpool_limits(limits=1):
+        return fn(*args)
