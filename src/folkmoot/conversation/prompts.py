@@ -1,0 +1,192 @@
+"""Prompts: one file each, rendered in a sandbox, each replaceable by a file of the user's own.
+
+A library is the folder of a study type's prompts and, over it, the folder that a study file names
+under `prompts:`. Wording is kept exactly; only `{{ variable }}` and `{% … %}` are interpreted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError, meta
+from jinja2.exceptions import SecurityError
+from jinja2.runtime import Context
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from rapidfuzz import process
+
+from folkmoot.errors import InputError, Problem, ProtocolError
+
+SUFFIX = ".md"
+MAX_CHARACTERS = 2_000_000
+FILTERS = (
+    *("abs", "capitalize", "count", "default", "d", "dictsort", "first", "float", "indent"),
+    *("int", "items", "join", "last", "length", "list", "lower", "map", "max", "min", "reject"),
+    *("rejectattr", "replace", "reverse", "round", "select", "selectattr", "sort", "string"),
+    *("sum", "title", "trim", "truncate", "unique", "upper", "wordcount"),
+)
+
+
+class PromptLibrary:
+    """The prompts of one run: shipped ones, and the user's where there are any.
+
+    Raises InputError from `render` when a prompt of the user's own fails, ProtocolError when a
+    shipped one does.
+    """
+
+    def __init__(self, folder: Path | None, overrides: Path | None = None) -> None:
+        self.folder = folder
+        self.overrides = overrides
+        self._env = environment()
+        self._templates: dict[str, Template] = {}
+
+    @cached_property
+    def files(self) -> dict[str, Path]:
+        """Name of each prompt (path below the folder, without `.md`) and the file that holds it."""
+        own = {n: p for n, p in _prompt_files(self.overrides).items() if n in self.shipped}
+        return {name: own.get(name, path) for name, path in self.shipped.items()}
+
+    @cached_property
+    def shipped(self) -> dict[str, Path]:
+        """The study type's own prompts."""
+        return _prompt_files(self.folder)
+
+    def render(self, name: str, /, **variables: Any) -> str:
+        """The prompt's text with its variables filled in, without white space at the ends."""
+        template = self._templates.get(name)
+        if template is None:
+            template = self._templates[name] = self._compiled(name)
+        try:
+            return "".join(_capped(template.generate(variables))).strip()
+        except (TemplateError, TypeError, ValueError, ArithmeticError, LookupError) as error:
+            raise self._failed(name, str(error)) from error
+
+    def hashes(self) -> dict[str, str]:
+        """Name → SHA-256 of the file that is used, in order of name, for the sealed plan."""
+        return {n: hashlib.sha256(p.read_bytes()).hexdigest() for n, p in self.files.items()}
+
+    def variables(self, name: str) -> frozenset[str]:
+        """The variables that the shipped prompt of this name uses."""
+        return self._names(self.shipped[name])
+
+    def check(self) -> list[Problem]:
+        """Every mistake in the user's prompts: unknown files, unknown variables, bad syntax."""
+        if self.overrides is None:
+            return []
+        if not self.overrides.is_dir():
+            return [Problem(f"there is no folder {self.overrides}", key="prompts")]
+        problems: list[Problem] = []
+        for name, path in _prompt_files(self.overrides).items():
+            if name in self.shipped:
+                problems.extend(self._check_file(name, path))
+            else:
+                mend = likely(name, self.shipped) or "prompts are: " + ", ".join(self.shipped)
+                problems.append(
+                    Problem(f"no prompt is called {name}", str(path), key="prompts", mend=mend)
+                )
+        return problems
+
+    def _check_file(self, name: str, path: Path) -> list[Problem]:
+        try:
+            used, known = self._names(path), self.variables(name)
+            self._env.from_string(_read(path))
+        except TemplateSyntaxError as error:
+            return [Problem(error.message or "bad syntax", str(path), where=str(error.lineno))]
+        except (TemplateError, UnicodeDecodeError) as error:
+            return [Problem(str(error), str(path))]
+        return [
+            Problem(
+                f"unknown variable {variable}",
+                str(path),
+                where=str(_line_of(variable, path)),
+                mend=likely(variable, known) or "known are: " + ", ".join(sorted(known)),
+            )
+            for variable in sorted(used - known)
+        ]
+
+    def _names(self, path: Path) -> frozenset[str]:
+        return frozenset(meta.find_undeclared_variables(self._env.parse(_read(path))))
+
+    def _compiled(self, name: str) -> Template:
+        if name not in self.files:
+            mend = likely(name, self.files)
+            raise ProtocolError(f"no prompt is called {name}" + (f" ({mend})" if mend else ""))
+        try:
+            return self._env.from_string(_read(self.files[name]))
+        except (TemplateError, UnicodeDecodeError) as error:
+            raise self._failed(name, str(error)) from error
+
+    def _failed(self, name: str, why: str) -> InputError | ProtocolError:
+        path = self.files[name]
+        if path != self.shipped[name]:
+            return InputError(Problem(why, file=str(path), key=f"prompt {name}"))
+        return ProtocolError(f"prompt {name} ({path}): {why}")
+
+
+class Sandbox(ImmutableSandboxedEnvironment):
+    """jinja2's sandbox, which changes nothing and reaches no internals, without big products."""
+
+    intercepted_binops = frozenset({"*", "**"})
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        """Numbers only: `"a" * 10**9` would fill the memory."""
+        if not all(isinstance(x, (int, float)) and abs(x) < 1e6 for x in (left, right)):
+            raise SecurityError(f"{operator} is for small numbers only")
+        return super().call_binop(context, operator, left, right)
+
+
+def environment() -> Sandbox:
+    """A sandbox that can loop, test and format, and nothing else; undefined names are errors."""
+    env = Sandbox(
+        undefined=StrictUndefined,
+        autoescape=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=False,
+    )
+    filters: dict[str, Callable[..., Any]] = {n: env.filters[n] for n in FILTERS}
+    env.filters = filters | {"json": _as_json, "tojson": _as_json}
+    env.globals = {"range": env.globals["range"]}
+    return env
+
+
+def likely(name: str, known: Any) -> str:
+    """`did you mean …?`, or nothing when no known name is near."""
+    guess = process.extractOne(name, list(known), score_cutoff=70)
+    return f"did you mean {guess[0]}?" if guess else ""
+
+
+def _capped(pieces: Iterator[str]) -> Iterator[str]:
+    total = 0
+    for piece in pieces:
+        total += len(piece)
+        if total > MAX_CHARACTERS:
+            raise TemplateError(f"the text is longer than {MAX_CHARACTERS:,} characters")
+        yield piece
+
+
+def _as_json(value: Any) -> str:
+    # jinja2's own escapes <, > and & for web pages, which would change the wording.
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _prompt_files(folder: Path | None) -> dict[str, Path]:
+    if folder is None or not folder.is_dir():
+        return {}
+    found = {
+        p.relative_to(folder).with_suffix("").as_posix(): p for p in folder.rglob(f"*{SUFFIX}")
+    }
+    return dict(sorted(found.items()))
+
+
+def _read(path: Path) -> str:
+    return path.read_text("utf-8-sig")
+
+
+def _line_of(variable: str, path: Path) -> int:
+    lines = _read(path).splitlines()
+    return next((i for i, line in enumerate(lines, 1) if variable in line), 1)

@@ -1,0 +1,317 @@
+"""What a run reports while it runs: events, a tally of them, and the log files made from both.
+
+The runner emits events through a callback; the command line draws them, `RunLog` writes them to
+`run.log` and `log.jsonl`. Nothing here reaches a study: its results never depend on progress.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, TextIO
+
+Level = Literal["info", "warning", "error"]
+Outcome = Literal["done", "paused", "interrupted", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """The run folder is open and the plan sealed."""
+
+    run_id: str
+    folder: str
+    study: str
+    model: str
+    seed: int
+    resumed: bool = False
+    synthetic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StageStarted:
+    """A stage begins. `total`: items (participants, sessions) it will go through, if known."""
+
+    stage: str
+    total: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ItemDone:
+    """One item of a stage is through. `failed`: why, when it could not be finished."""
+
+    stage: str
+    item: str = ""
+    failed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StageDone:
+    """A stage is over. `note`: a few words on how it came out."""
+
+    stage: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallDone:
+    """One effect is in the journal. `cost_usd` None means that the price is unknown."""
+
+    model: str
+    replayed: bool = False
+    cost_usd: float | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    kind: str = "ask"
+
+
+@dataclass(frozen=True, slots=True)
+class CallRetried:
+    """A passing failure: the call is tried again after a wait."""
+
+    model: str
+    reason: str
+    wait_seconds: float
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that the user should read: a skipped line, a waiting quota, a budget at 80 %."""
+
+    message: str
+    level: Level = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """The run is over, for good or for now."""
+
+    outcome: Outcome
+    message: str = ""
+
+
+Event = (
+    RunStarted | StageStarted | ItemDone | StageDone | CallDone | CallRetried | Notice | RunEnded
+)
+Progress = Callable[[Event], None]
+
+
+def silent(_event: Event) -> None:
+    """The Progress of those who want none."""
+
+
+def broadcast(*listeners: Progress) -> Progress:
+    """One Progress that tells several."""
+
+    def tell(event: Event) -> None:
+        for listener in listeners:
+            listener(event)
+
+    return tell
+
+
+@dataclass(slots=True)
+class StageTally:
+    """How far a stage is."""
+
+    name: str
+    total: int | None
+    started: float
+    done: int = 0
+    failed: int = 0
+    ended: float | None = None
+
+    def eta_seconds(self, now: float) -> float | None:
+        """Seconds until the stage is through at the pace so far; None when that is unknown."""
+        if self.total is None or not self.done or self.ended is not None:
+            return None
+        return (now - self.started) / self.done * (self.total - self.done)
+
+
+@dataclass(slots=True)
+class Tally:
+    """Events added up. `clock` is injectable, so that tests need not wait."""
+
+    clock: Callable[[], float] = time.monotonic
+    stages: dict[str, StageTally] = field(default_factory=dict)
+    calls: int = 0
+    replayed: int = 0
+    retries: int = 0
+    failed: int = 0
+    cost_usd: float = 0.0
+    unpriced: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    started: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.started = self.clock()
+
+    def __call__(self, event: Event) -> None:
+        """Take one event in."""
+        match event:
+            case StageStarted(stage, total):
+                self.stages[stage] = StageTally(stage, total, self.clock())
+            case ItemDone(stage, _, failed):
+                self._item(stage, bool(failed))
+            case StageDone(stage, _):
+                if stage in self.stages:
+                    self.stages[stage].ended = self.clock()
+            case CallDone():
+                self._call(event)
+            case CallRetried():
+                self.retries += 1
+            case _:
+                pass
+
+    @property
+    def current(self) -> StageTally | None:
+        """The stage begun last that is not over."""
+        return next((s for s in reversed(self.stages.values()) if s.ended is None), None)
+
+    @property
+    def rate(self) -> float:
+        """Live calls per second since the start."""
+        elapsed = self.clock() - self.started
+        return self.calls / elapsed if elapsed > 0 else 0.0
+
+    def line(self) -> str:
+        """The tally in one line of plain text."""
+        parts = []
+        stage = self.current
+        if stage is not None:
+            of = f" of {stage.total:,}" if stage.total is not None else ""
+            parts.append(f"{stage.name}: {stage.done:,}{of}")
+            eta = stage.eta_seconds(self.clock())
+            if eta is not None:
+                parts.append(f"{duration(eta)} left")
+        parts.append(f"{self.calls:,} calls" + (f" ({self.rate:,.0f}/s)" if self.calls else ""))
+        if self.replayed:
+            parts.append(f"{self.replayed:,} replayed")
+        parts.append(self.cost())
+        if self.retries:
+            parts.append(f"{self.retries:,} retries")
+        if self.failed:
+            parts.append(f"{self.failed:,} failed")
+        return " · ".join(parts)
+
+    def cost(self) -> str:
+        """The money spent in this process; says so where a price is unknown."""
+        if self.unpriced and not self.cost_usd:
+            return "cost unknown"
+        known = f"${self.cost_usd:,.2f}" if self.cost_usd >= 0.01 else f"${self.cost_usd:.4f}"
+        return ("$0" if not self.cost_usd else known) + (
+            f" + {self.unpriced:,} calls of unknown price" if self.unpriced else ""
+        )
+
+    def _item(self, stage: str, failed: bool) -> None:
+        self.failed += failed
+        if stage in self.stages:
+            self.stages[stage].done += 1
+            self.stages[stage].failed += failed
+
+    def _call(self, call: CallDone) -> None:
+        if call.replayed:
+            self.replayed += 1
+            return
+        self.calls += 1
+        self.input_tokens += call.input_tokens
+        self.output_tokens += call.output_tokens
+        if call.cost_usd is None:
+            self.unpriced += 1
+        else:
+            self.cost_usd += call.cost_usd
+
+
+class RunLog:
+    """Writes `run.log` (for people) and `log.jsonl` (for programs); a Progress.
+
+    Single calls and items are not logged (the journal has them): every `every` seconds one line
+    says how far the run is. Lines are appended, so a resumed run goes on in the same files.
+    `scrub` takes secrets out of every text before it is written.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        scrub: Callable[[str], str] = lambda text: text,
+        every: float = 10.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._scrub = scrub
+        self._every = every
+        self._clock = clock
+        self._last = clock()
+        self.tally = Tally(clock)
+        self.path = folder / "run.log"
+        self._text: TextIO = self.path.open("a", encoding="utf-8", buffering=1)
+        self._json: TextIO = (folder / "log.jsonl").open("a", encoding="utf-8", buffering=1)
+
+    def __call__(self, event: Event) -> None:
+        self.tally(event)
+        text, level = describe(event)
+        if text:
+            self._write(text, level, event)
+        elif self._clock() - self._last >= self._every:
+            self._write(self.tally.line(), "info", None)
+
+    def close(self) -> None:
+        self._text.close()
+        self._json.close()
+
+    def _write(self, text: str, level: Level, event: Event | None) -> None:
+        self._last = self._clock()
+        now = datetime.now(UTC)
+        stamp = now.strftime("%Y-%m-%d %H:%M:%S")
+        self._text.write(f"{stamp} {level.upper():7} {self._scrub(text)}\n")
+        data = {
+            "time": now.isoformat(timespec="milliseconds"),
+            "level": level,
+            "event": type(event).__name__ if event is not None else "Progress",
+            "message": text,
+            "calls": self.tally.calls,
+            "replayed": self.tally.replayed,
+            "cost_usd": round(self.tally.cost_usd, 6),
+            "failed": self.tally.failed,
+            **(asdict(event) if event is not None else {}),
+        }
+        self._json.write(self._scrub(json.dumps(data, ensure_ascii=False)) + "\n")
+
+
+def describe(event: Event) -> tuple[str, Level]:
+    """An event as a line of plain text and its level; empty for the small and frequent ones."""
+    match event:
+        case RunStarted(run_id, folder, study, model, seed, resumed, synthetic):
+            verb = "resumed" if resumed else "started"
+            mark = " (SYNTHETIC: no evidence about people)" if synthetic else ""
+            return f"{verb} {run_id}: {study}, model {model}{mark}, seed {seed}, {folder}", "info"
+        case StageStarted(stage, total):
+            return f"{stage}: begins" + (f", {total:,} to do" if total is not None else ""), "info"
+        case StageDone(stage, note):
+            return f"{stage}: done" + (f", {note}" if note else ""), "info"
+        case ItemDone(stage, item, failed) if failed:
+            return f"{stage}: {item or 'one'} failed: {failed}", "warning"
+        case CallRetried(model, reason, wait, attempt):
+            return f"{model}: {reason}; try {attempt + 1} in {wait:.1f} s", "info"
+        case Notice(message, level):
+            return message, level
+        case RunEnded(outcome, message):
+            level = "info" if outcome == "done" else "warning"
+            return f"{outcome}" + (f": {message}" if message else ""), level
+        case _:
+            return "", "info"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: `42 s`, `3 min 05 s`, `2 h 10 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
