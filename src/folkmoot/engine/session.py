@@ -17,12 +17,12 @@ from typing import Any, Generic, TypeVar, cast
 import numpy as np
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from folkmoot.conversation.answers import Answer, Json, Missing, Parsed, Text
+from folkmoot.conversation.answers import Answer, Missing, Parsed, Text
 from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance, messages_for
 from folkmoot.engine.context import RunContext, Rows
 from folkmoot.engine.journal import Entry
 from folkmoot.errors import ProtocolError
-from folkmoot.models.request import FloatArray, Message, Request
+from folkmoot.models.request import FloatArray, Message, Reply, Request
 from folkmoot.randomness import digest, generator
 
 T = TypeVar("T")
@@ -36,13 +36,19 @@ REASKS = 2
 
 @dataclass(frozen=True, slots=True)
 class Exchange(Generic[T]):
-    """One answer with how it was had. `text` is the last raw reply, `rung` where it parsed."""
+    """One answer with how it was had. `text` is the last raw reply, `rung` where it parsed.
+
+    `messages` is what was sent last, `reply` what came back with tokens, latency and cost as the
+    journal holds them (the same after a replay).
+    """
 
     value: T | Missing
     text: str
     rung: str
     reasks: int
     model_served: str
+    messages: tuple[Message, ...]
+    reply: Reply
 
 
 class Scope:
@@ -153,7 +159,7 @@ class Scope:
                 )
         finally:
             self._busy = ""
-        exchange = Exchange(value, reply.text, rung, step, reply.model_served)
+        exchange = Exchange(value, reply.text, rung, step, reply.model_served, messages, reply)
         self._rows.append(("answers", _answer_row(self, address, who, wanted, exchange, model)))
         return exchange
 
@@ -363,8 +369,9 @@ def _first(*values: Any) -> Any:
 
 def _given_up(wanted: Answer[T], reply: str, problem: str) -> tuple[T | Missing, str]:
     """What stands for an answer that stayed unreadable."""
-    if isinstance(wanted, Json) and wanted.fallback is not None:
-        return cast("T", wanted.fallback), "minimal"
+    fallback = getattr(wanted, "fallback", None)
+    if fallback is not None:
+        return cast("T", fallback), "minimal"
     return Missing("unparsed" if reply.strip() else "empty", problem, raw=reply), "missing"
 
 
@@ -387,7 +394,7 @@ def _answer_row(
         "missing": value.reason if isinstance(value, Missing) else None,
         "reasks": got.reasks,
         "options": _listed(tuple(options)) if options else None,
-        "position": options.index(value) + 1 if options and scored else None,
+        "position": options.index(value) + 1 if options and value in options else None,
         "words": len(got.text.split()),
         "model_asked": model,
     }

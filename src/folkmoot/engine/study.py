@@ -56,6 +56,10 @@ def _no_problems(_config: Any, _folder: Path) -> list[Problem]:
     return []
 
 
+def _no_notes(_config: Any) -> list[str]:
+    return []
+
+
 def _no_estimate(_config: Any) -> list[StageEstimate]:
     return []
 
@@ -78,6 +82,7 @@ class Study:
     run_id      name of the folder under `outputs/`; empty means the study file's own name
     check       deeper checks than the config's own (config, folder of the study file); the
                 `key` of each problem is dotted, the loader adds file and line
+    notes       what the user should know before a run that is no mistake
     estimate    calls and tokens per stage, for `folkmoot check`
     findings    results from the tables of a finished run
     show        rich markup for `folkmoot show RUN [ID]`; None means the generic one
@@ -93,6 +98,7 @@ class Study:
     recognises: Callable[[Mapping[str, Any]], bool] = _not_recognised
     run_id: Callable[[Any], str] = _no_name
     check: Callable[[Any, Path], list[Problem]] = _no_problems
+    notes: Callable[[Any], list[str]] = _no_notes
     estimate: Callable[[Any], list[StageEstimate]] = _no_estimate
     findings: Callable[[RunFolder], list[Finding]] = _no_findings
     show: Callable[[RunFolder, str | None], str] | None = None

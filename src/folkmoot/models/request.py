@@ -80,6 +80,10 @@ class Reply:
     model_served: str = ""
     request_id: str = ""
     finish: str = "stop"
+    # Filled in by the gateway from the journal, so that a replay says the same (seconds, USD).
+    latency_s: float = field(default=0.0, compare=False)
+    started_at: float = field(default=0.0, compare=False)
+    cost_usd: float | None = field(default=None, compare=False)
     # Rate-limit headers and the like, for the limiter; never journaled.
     hints: dict[str, float] = field(default_factory=dict, compare=False)
 
