@@ -41,7 +41,7 @@ class Plan:
         if old is not None:
             if not self._accept:
                 raise DriftError(
-                    f"the {name} differs from what plan.json holds: {_first_difference(old, entry)}. "
+                    f"the {name} differs from plan.json: {_first_difference(old, entry)}. "
                     "Restore the study file as it was, start a new run, or accept with "
                     "--accept-changes."
                 )

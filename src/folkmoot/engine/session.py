@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from folkmoot.conversation.answers import Answer, Missing, Parsed, Text
 from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance, messages_for
-from folkmoot.engine.context import RunContext, Rows
+from folkmoot.engine.context import Rows, RunContext
 from folkmoot.engine.journal import Entry
 from folkmoot.errors import ProtocolError
 from folkmoot.models.request import FloatArray, Message, Reply, Request
