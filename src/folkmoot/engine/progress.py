@@ -125,9 +125,13 @@ class StageTally:
     failed: int = 0
     ended: float | None = None
 
+    @property
+    def over(self) -> bool:
+        return self.ended is not None or (self.total is not None and self.done >= self.total)
+
     def eta_seconds(self, now: float) -> float | None:
         """Seconds until the stage is through at the pace so far; None when that is unknown."""
-        if self.total is None or not self.done or self.ended is not None:
+        if self.total is None or not self.done or self.over:
             return None
         return (now - self.started) / self.done * (self.total - self.done)
 
@@ -155,7 +159,7 @@ class Tally:
         """Take one event in."""
         match event:
             case StageStarted(stage, total):
-                self.stages[stage] = StageTally(stage, total, self.clock())
+                self._begin(stage, total)
             case ItemDone(stage, _, failed):
                 self._item(stage, bool(failed))
             case StageDone(stage, _):
@@ -170,8 +174,9 @@ class Tally:
 
     @property
     def current(self) -> StageTally | None:
-        """The stage begun last that is not over."""
-        return next((s for s in reversed(self.stages.values()) if s.ended is None), None)
+        """The stage begun last that is not over; when all are, the last."""
+        latest = list(reversed(self.stages.values()))
+        return next((s for s in latest if not s.over), latest[0] if latest else None)
 
     @property
     def rate(self) -> float:
@@ -207,6 +212,13 @@ class Tally:
         return ("$0" if not self.cost_usd else known) + (
             f" + {self.unpriced:,} calls of unknown price" if self.unpriced else ""
         )
+
+    def _begin(self, stage: str, total: int | None) -> None:
+        tally = self.stages.setdefault(stage, StageTally(stage, 0, self.clock()))
+        # A stage may fork several times: its totals add up.
+        known = total is not None and tally.total is not None
+        tally.total = (tally.total or 0) + (total or 0) if known else None
+        tally.ended = None
 
     def _item(self, stage: str, failed: bool) -> None:
         self.failed += failed
