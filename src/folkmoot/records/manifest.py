@@ -1,0 +1,157 @@
+"""The manifest of a run: what was run with what, what it cost, and which bytes came out.
+
+Pure functions of the data they are given; the runner writes what they return.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+SYNTHETIC_MARK = "SYNTHETIC"
+SYNTHETIC_NOTE = (
+    "The embedded respondent answered: a model of opinion dynamics with planted effects. "
+    "It is no evidence about people."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUse:
+    """What one model did in a run. `cost_usd` None: the price is unknown (never zero)."""
+
+    asked: str
+    served: tuple[str, ...] = ()
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cost_usd: float | None = None
+    roles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What the runner knows at the end of a run. Times are ISO 8601, durations in seconds."""
+
+    run_id: str
+    study: str
+    outcome: str
+    seed: int
+    synthetic: bool
+    started_at: str
+    finished_at: str
+    wall_seconds: float
+    sessions: int = 1
+    models: Sequence[ModelUse] = ()
+    embedding_model: str = ""
+    hashes: Mapping[str, str] = field(default_factory=dict)
+    journal_digest: str = ""
+    retries: int = 0
+
+
+def manifest(facts: RunFacts, tables: Mapping[str, pl.DataFrame]) -> dict[str, Any]:
+    """The manifest as JSON data."""
+    known = [m.cost_usd for m in facts.models if m.cost_usd is not None]
+    unknown = [m.asked for m in facts.models if m.cost_usd is None and m.calls]
+    return {
+        "run_id": facts.run_id,
+        "study": facts.study,
+        "outcome": facts.outcome,
+        "synthetic": facts.synthetic,
+        **({"mark": SYNTHETIC_MARK, "note": SYNTHETIC_NOTE} if facts.synthetic else {}),
+        "seed": facts.seed,
+        "started_at": facts.started_at,
+        "finished_at": facts.finished_at,
+        "wall_seconds": round(facts.wall_seconds, 3),
+        "processes": facts.sessions,
+        "calls": sum(m.calls for m in facts.models),
+        "retries": facts.retries,
+        "input_tokens": sum(m.input_tokens for m in facts.models),
+        "output_tokens": sum(m.output_tokens for m in facts.models),
+        "cost_usd": round(sum(known), 6) if known or not unknown else None,
+        "cost_unknown_for": unknown,
+        "models": [_model(m) for m in facts.models],
+        "embedding_model": facts.embedding_model,
+        "answers": rung_shares(tables["answers"]) if "answers" in tables else {},
+        "hashes": dict(facts.hashes),
+        "journal_digest": facts.journal_digest,
+        "software": software(),
+    }
+
+
+def rung_shares(answers: pl.DataFrame) -> dict[str, Any]:
+    """How answers were read: count, share per rung of the ladder, share missing, re-asks."""
+    count = answers.height
+    if not count or "rung" not in answers.columns:
+        return {"count": count}
+    counts = dict(answers["rung"].drop_nulls().value_counts().iter_rows())
+    rungs = {k: round(counts[k] / count, 6) for k in sorted(counts, key=lambda r: (-counts[r], r))}
+    reasks = int(answers["reasks"].sum()) if "reasks" in answers.columns else 0
+    return {"count": count, "rungs": rungs, "reasks": reasks, "missing": _reasons(answers)}
+
+
+def software(package: str = "folkmoot") -> dict[str, Any]:
+    """Versions of this package, of all that it depends on directly, of Python and the system."""
+    return {
+        package: _version(package),
+        "python": sys.version.split()[0],
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "packages": {name: _version(name) for name in direct_dependencies(package)},
+    }
+
+
+def direct_dependencies(package: str) -> list[str]:
+    """Names of the packages that `package` needs, extras aside, in order of name."""
+    try:
+        listed = requires(package) or []
+    except PackageNotFoundError:
+        return []
+    names = (re.match(r"[\w.-]+", text) for text in listed if "extra ==" not in text)
+    return sorted({name[0] for name in names if name})
+
+
+def file_hashes(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """Name → SHA-256 of those files of a folder that exist, in order of name."""
+    return {
+        name: hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        for name in sorted(names)
+        if (folder / name).is_file()
+    }
+
+
+def _model(use: ModelUse) -> dict[str, Any]:
+    return {
+        "asked": use.asked,
+        "served": list(use.served),
+        "roles": list(use.roles),
+        "calls": use.calls,
+        "input_tokens": use.input_tokens,
+        "output_tokens": use.output_tokens,
+        "cached_tokens": use.cached_tokens,
+        "cost_usd": None if use.cost_usd is None else round(use.cost_usd, 6),
+    }
+
+
+def _reasons(answers: pl.DataFrame) -> dict[str, int]:
+    if "missing" not in answers.columns:
+        return {}
+    present = answers["missing"].drop_nulls()
+    counts = dict(present.filter(present != "").value_counts().iter_rows())
+    return {reason: counts[reason] for reason in sorted(counts)}
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,115 @@
+"""A run's folder, read: tables, files, config and manifest. Findings and reports start from it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import yaml
+
+from folkmoot.errors import StorageError
+from folkmoot.records.files import read_json
+
+STUDY_FILE = "study.yaml"
+PLAN = "plan.json"
+MANIFEST = "manifest.json"
+CODEBOOK = "codebook.json"
+TABLES = "tables"
+
+
+class RunFolder:
+    """`outputs/<id>/` of a run, finished or not. Raises StorageError when it is no run folder."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        if not self.path.is_dir():
+            raise StorageError(f"{self.path}: there is no such run folder")
+        if not any((self.path / name).exists() for name in (PLAN, MANIFEST, STUDY_FILE)):
+            raise StorageError(f"{self.path}: this is no run folder: it has no {PLAN}")
+
+    @property
+    def id(self) -> str:
+        """The name of the run."""
+        return self.path.resolve().name
+
+    @property
+    def study(self) -> str:
+        """The name of the study type."""
+        return str(self.manifest.get("study") or self.config.get("study") or "")
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run came to its end (a paused one has no manifest, or one that says so)."""
+        return bool(self.manifest) and self.manifest.get("outcome", "done") == "done"
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether the embedded respondent answered, in whole or in part."""
+        return bool(self.manifest.get("synthetic", False))
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The study file as it was run, with every default filled in."""
+        path = self.path / STUDY_FILE
+        if not path.exists():
+            return {}
+        try:
+            data = yaml.safe_load(path.read_text("utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise StorageError(f"{path}: cannot be read: {error}") from error
+        return data if isinstance(data, dict) else {}
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """What was run with what; empty while the run is not finished."""
+        path = self.path / MANIFEST
+        return dict(read_json(path)) if path.exists() else {}
+
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        """What was sealed before the first call."""
+        path = self.path / PLAN
+        return dict(read_json(path)) if path.exists() else {}
+
+    def tables(self) -> list[str]:
+        """The names of the tables, in order of name."""
+        return sorted(p.stem for p in (self.path / TABLES).glob("*.parquet"))
+
+    def has_table(self, name: str) -> bool:
+        return (self.path / TABLES / f"{name}.parquet").exists()
+
+    def table(self, name: str) -> pl.DataFrame:
+        """A table as a data frame. Raises StorageError that names the tables there are."""
+        path = self.path / TABLES / f"{name}.parquet"
+        if not path.exists():
+            known = ", ".join(self.tables()) or "none yet; has the run finished?"
+            raise StorageError(f"{self.path}: there is no table {name}; tables: {known}")
+        try:
+            return pl.read_parquet(path)
+        except (OSError, pl.exceptions.PolarsError) as error:
+            raise StorageError(f"{path}: cannot be read: {error}") from error
+
+    def codebook(self) -> dict[str, Any]:
+        """What each table and column means."""
+        for path in (self.path / TABLES / CODEBOOK, self.path / CODEBOOK):
+            if path.exists():
+                return dict(read_json(path))
+        return {}
+
+    def has(self, name: str) -> bool:
+        """Whether the folder holds a file of this name."""
+        return (self.path / name).exists()
+
+    def json(self, name: str) -> Any:
+        """One of the study's own JSON files, by its name in the folder."""
+        return read_json(self.path / name)
+
+    def text(self, name: str) -> str:
+        """One of the study's own text files, by its name in the folder."""
+        path = self.path / name
+        try:
+            return path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise StorageError(f"{path}: cannot be read: {error}") from error

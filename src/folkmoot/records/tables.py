@@ -1,0 +1,84 @@
+"""Rows of research data as tables: Parquet and CSV with the same bytes for the same rows.
+
+The runner writes a run's tables with this; analysis code reads them back through `RunFolder`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from folkmoot.errors import ProtocolError
+from folkmoot.records.atomic import write_with
+
+Row = Mapping[str, Any]
+
+
+def frame(rows: Sequence[Row], table: str = "table") -> pl.DataFrame:
+    """Rows as a data frame: columns are the union over all rows, in order of first mention.
+
+    A column is boolean, integer, float or text; integers and floats together give floats. A cell
+    of lists or mappings becomes JSON text. NaN becomes null, as a missing cell does. Raises
+    ProtocolError when a column mixes text with numbers.
+    """
+    columns: dict[str, list[Any]] = {}
+    for index, row in enumerate(rows):
+        for name, value in row.items():
+            column = columns.get(name)
+            if column is None:
+                column = columns[name] = []
+            if len(column) < index:
+                column.extend([None] * (index - len(column)))
+            column.append(_cell(value))
+    series = []
+    for name, values in columns.items():
+        values.extend([None] * (len(rows) - len(values)))
+        series.append(pl.Series(name, values, dtype=_type(name, values, table)))
+    return pl.DataFrame(series)
+
+
+def write_table(folder: Path, name: str, data: pl.DataFrame) -> None:
+    """Write `<name>.parquet` and `<name>.csv`, each whole or not at all, free of time stamps."""
+    write_with(
+        folder / f"{name}.parquet",
+        lambda file: data.write_parquet(
+            file, compression="zstd", compression_level=3, statistics=True, row_group_size=100_000
+        ),
+    )
+    write_with(folder / f"{name}.csv", data.write_csv)
+
+
+def _cell(value: Any) -> Any:
+    if value is None or isinstance(value, (str, bool)):
+        return value
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, int):
+        return value
+    if isinstance(value, Mapping):
+        return json.dumps({str(k): v for k, v in value.items()}, ensure_ascii=False)
+    if isinstance(value, (list, tuple)):
+        return json.dumps(list(value), ensure_ascii=False)
+    return str(value)
+
+
+def _type(name: str, values: list[Any], table: str) -> pl.DataType:
+    kinds = {type(v) for v in values} - {type(None)}
+    if kinds <= {str}:
+        return pl.String()
+    if kinds == {bool}:
+        return pl.Boolean()
+    if kinds == {int}:
+        return pl.Int64()
+    if kinds <= {int, float}:
+        return pl.Float64()
+    names = " and ".join(sorted(k.__name__ for k in kinds))
+    raise ProtocolError(f"table {table}, column {name}: {names} in one column; record one kind")
