@@ -176,13 +176,22 @@ class Gateway:
         fingerprint = request.fingerprint()
         entry = self._journal.lookup(address, fingerprint, request.to_json)
         line = self._line(request.model)
+        replayed = entry is not None
         if entry is None:
-            entry, hints = await self._ask(line, address, request, fingerprint)
+            entry = await self._ask(line, address, request, fingerprint)
         else:
             line.stats.add(entry, replayed=True)
-            hints = {}
-        usage = Usage(entry.input_tokens, entry.output_tokens, entry.cached_tokens)
-        return Reply(entry.reply, usage, entry.model_served, entry.request_id, entry.finish, hints)
+        return Reply(
+            entry.reply,
+            Usage(entry.input_tokens, entry.output_tokens, entry.cached_tokens),
+            entry.model_served,
+            entry.request_id,
+            entry.finish,
+            entry.latency_s,
+            entry.started_at,
+            entry.cost_usd,
+            replayed,
+        )
 
     async def embed(self, address: str, model: str, texts: Sequence[str]) -> FloatArray:
         """Embeddings (n, d) of the texts, float32, as the provider gave them."""
@@ -247,7 +256,7 @@ class Gateway:
 
     async def _ask(
         self, line: _Line, address: str, request: Request, fingerprint: bytes
-    ) -> tuple[Entry, dict[str, float]]:
+    ) -> Entry:
         """Make the call of a request and journal what came, a refusal included."""
         spec = line.spec
         sent = (
@@ -288,7 +297,7 @@ class Gateway:
             self._left(reserved)
             raise
         self._keep(line, entry, reserved)
-        return entry, reply.hints
+        return entry
 
     async def _persist(
         self,
