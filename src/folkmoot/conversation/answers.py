@@ -10,6 +10,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -200,10 +201,8 @@ def _json_candidates(reply: str) -> list[tuple[str, Any]]:
             continue
     if "{" in reply:
         body = fenced[1] if fenced and "{" in fenced[1] else reply[reply.index("{") :]
-        try:
+        with suppress(ValueError, RecursionError):
             found.append(("repaired", json_repair.loads(body)))
-        except (ValueError, RecursionError):
-            pass
     return found
 
 

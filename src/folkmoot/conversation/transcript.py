@@ -103,9 +103,10 @@ def messages_for(who: Speaker, heard: Transcript, prompt: str) -> tuple[Message,
 
     Own words become `assistant`. Others' words become `user`; with more than one other voice
     each is introduced by name. Neighbouring messages of one role are joined, because some
-    providers refuse two in a row.
+    providers refuse two in a row. An utterance without a speaker id is a prompt that was given
+    earlier: it is heard, but is no voice.
     """
-    others = {u.speaker_id for u in heard if u.speaker_id != who.id}
+    others = {u.speaker_id for u in heard if u.speaker_id not in ("", who.id)}
     messages: list[Message] = []
 
     def put(role: Any, content: str) -> None:
@@ -124,6 +125,7 @@ def messages_for(who: Speaker, heard: Transcript, prompt: str) -> tuple[Message,
         if u.speaker_id == who.id:
             put("assistant", u.text)
         else:
-            put("user", f"{u.name or u.speaker_id}: {u.text}" if len(others) > 1 else u.text)
+            named = len(others) > 1 and u.speaker_id
+            put("user", f"{u.name or u.speaker_id}: {u.text}" if named else u.text)
     put("user", prompt)
     return tuple(messages)

@@ -1,0 +1,54 @@
+"""Phase 3: a neutral moderator interviews the clarified participants about their reasons."""
+
+from __future__ import annotations
+
+from folkmoot.conversation.answers import Missing
+from folkmoot.conversation.dialogue import question_and_answer
+from folkmoot.conversation.transcript import Speaker
+from folkmoot.engine.session import Scope
+from folkmoot.studies.cross_pollination.config import CLARIFIED, CrossPollinationConfig
+from folkmoot.studies.cross_pollination.state import Participant, State
+from folkmoot.studies.cross_pollination.voting import base_system
+
+SATISFIED = "SATISFIED"
+
+
+async def clarification(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
+    """Interview each participant of the clarified conditions until the moderator is satisfied."""
+
+    async def one(scope: Scope, p: Participant) -> Participant:
+        moderator = Speaker(
+            "moderator",
+            "Moderator",
+            "moderator",
+            scope.prompt(
+                "clarification_moderator",
+                topic=config.topic,
+                options=p.options,
+                initial_choice=p.initial_choice,
+            ),
+        )
+        participant = p.speaker(
+            scope.prompt(
+                "clarification_participant",
+                base_system_prompt=base_system(scope, config, p),
+                initial_choice=p.initial_choice,
+            )
+        )
+        talk = await question_and_answer(
+            scope,
+            moderator,
+            participant,
+            opening=scope.prompt("clarification_opening"),
+            signal=SATISFIED,
+            max_exchanges=config.max_clarification_exchanges,
+        )
+        if talk.missing is not None:
+            return p.with_(clarification=talk.transcript).failed(
+                f"clarification ({talk.silent})", talk.missing
+            )
+        if not talk.transcript:
+            return p.failed("clarification", Missing("moderator asked nothing"))
+        return p.with_(clarification=talk.transcript)
+
+    return state.updated((await scope.each(state.chosen(*CLARIFIED), one)).values())

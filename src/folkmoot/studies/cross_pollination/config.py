@@ -1,0 +1,141 @@
+"""The study file of a cross-pollination study: every key of the source, and a few of our own."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from folkmoot.engine.config import StudyConfig
+
+SIMPLE_VOTING = "simple_voting"
+SIMPLE_PASSIVE = "simple_passive"
+CLARIFIED_PASSIVE = "clarified_passive"
+ACP = "acp"
+CONDITIONS = (SIMPLE_VOTING, SIMPLE_PASSIVE, CLARIFIED_PASSIVE, ACP)
+CLARIFIED = (CLARIFIED_PASSIVE, ACP)
+READING = (SIMPLE_PASSIVE, CLARIFIED_PASSIVE)
+
+# Arms beside the four, which separate persuasion from being shown or told anything at all.
+NAMES_ONLY = "names_only"
+EMPTY_ARGUMENT = "empty_argument"
+
+OppositionMethod = Literal[
+    "cluster_embedding", "embedding", "llm_judge", "predefined", "highest_voted"
+]
+Option = Annotated[str, Field(min_length=1, max_length=300)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Topic(_Part):
+    """What is decided: a description and at least two options."""
+
+    description: str = Field(min_length=1)
+    options: tuple[Option, ...] = Field(min_length=2)
+
+    @field_validator("options")
+    @classmethod
+    def _distinct(cls, options: tuple[str, ...]) -> tuple[str, ...]:
+        folded: dict[str, str] = {}
+        for option in options:
+            key = " ".join(option.casefold().split())
+            if not key:
+                raise ValueError("an option is blank")
+            if key in folded:
+                raise ValueError(
+                    f"{folded[key]!r} and {option!r} are the same option but for case or spaces"
+                )
+            folded[key] = option
+        return tuple(o.strip() for o in options)
+
+
+class Personas(_Part):
+    """Where the participants come from.
+
+    persona_hub  lines of the persona-hub format, from `file` or from the web, each enriched by
+                 two model calls
+    quota        made from stated ratios, without network or model
+    table        a CSV, Parquet or JSONL of real profiles in `file`
+    """
+
+    source: Literal["persona_hub", "quota", "table"] = "persona_hub"
+    file: str | None = None
+    url: str | None = None
+    pool: str = "data/personas.json"
+
+
+class CrossPollinationConfig(StudyConfig):
+    """Settings of one pilot."""
+
+    pilot_id: str = Field(
+        pattern=r"^[\w.-]{1,100}$", description="name of the run; its folder in outputs/"
+    )
+    pilot_name: str = Field("", description="title for people")
+    topic: Topic
+    participants_per_condition: int = Field(ge=1, description="participants in each condition")
+    disagreement_threshold: float = Field(
+        0.9, gt=0, le=1, description="stop when one option has at least this share of the votes"
+    )
+    min_responses_for_threshold: int = Field(
+        50, ge=1, description="votes needed before the threshold is looked at"
+    )
+    max_clarification_exchanges: int = Field(5, ge=1, description="longest interview")
+    max_socratic_exchanges: int = Field(5, ge=1, description="longest adversarial dialogue")
+    opposition_method: OppositionMethod = Field(
+        "cluster_embedding", description="how the opposing view is chosen"
+    )
+    opposition_mapping: dict[str, str] | None = Field(
+        None, description="for `predefined`: each option and the one that opposes it"
+    )
+    include_vote_distribution: bool = Field(
+        False, description="show the first votes beside the summaries"
+    )
+    arguments_per_option: int = Field(
+        3, ge=1, description="accepted for older files; clusters decide how many positions show"
+    )
+    clustering_algorithm: Literal["kmeans", "agglomerative"] = "kmeans"
+    max_clusters_per_option: int = Field(6, ge=1, description="most clusters of one option")
+    use_persona_storage: bool = Field(True, description="keep and use a pool of personas")
+
+    # Ours.
+    personas: Personas = Personas()
+    revote: bool = Field(
+        False, description="give simple_voting a second, uninformed vote: its own floor of noise"
+    )
+    extra_conditions: tuple[Literal["names_only", "empty_argument"], ...] = Field(
+        (), description="placebo arms: options named again; an argument without content"
+    )
+    option_order: Literal["fixed", "random"] = Field(
+        "fixed", description="order in which each participant sees the options"
+    )
+    remember_clarification: bool = Field(
+        True, description="clarified participants keep their interview in mind at the final vote"
+    )
+    judge_sample: int = Field(12, ge=1, description="positions that `llm_judge` is shown")
+
+    @model_validator(mode="after")
+    def _mapping_fits(self) -> CrossPollinationConfig:
+        if self.opposition_method != "predefined":
+            return self
+        mapping = self.opposition_mapping or {}
+        options = self.topic.options
+        faults = [f"no opposing view for {o!r}" for o in options if o not in mapping]
+        faults += [f"{o!r} is mapped to itself" for o, to in mapping.items() if o == to]
+        faults += [f"{o!r} is no option" for o in mapping if o not in options]
+        faults += [f"{to!r} is no option" for to in mapping.values() if to not in options]
+        if faults:
+            raise ValueError("opposition_mapping: " + "; ".join(dict.fromkeys(faults)))
+        return self
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """All arms of this pilot, the source's four first."""
+        return (*CONDITIONS, *dict.fromkeys(self.extra_conditions))
+
+    @property
+    def n(self) -> int:
+        """Participants in all."""
+        return self.participants_per_condition * len(self.conditions)

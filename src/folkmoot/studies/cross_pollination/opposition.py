@@ -1,0 +1,126 @@
+"""Phase 5: which option stands against each adversarial participant's own, by one of five methods.
+
+A new method is one function and one line in METHODS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from folkmoot.conversation.answers import Choice, Missing
+from folkmoot.conversation.transcript import Speaker
+from folkmoot.engine.session import Scope
+from folkmoot.models.request import FloatArray
+from folkmoot.studies.cross_pollination.config import ACP, CLARIFIED, CrossPollinationConfig
+from folkmoot.studies.cross_pollination.state import Participant, State
+
+JUDGE = Speaker("judge", "Judge", "judge")
+
+
+@dataclass(frozen=True)
+class Field:
+    """What the methods choose from: positions, clusters and votes of everybody."""
+
+    config: CrossPollinationConfig
+    votes: dict[str, int]
+    spoken: tuple[Participant, ...]  # those with a summary and an embedding
+    option_vectors: dict[str, FloatArray]  # weighted mean of each option's clusters
+
+
+Method = Callable[[Scope, Participant, Field], Awaitable[str | None]]
+
+
+async def opposition(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
+    """Give each adversarial participant an opposing view, or skip those who can have none."""
+    field = _field(config, state)
+    method = METHODS[config.opposition_method]
+
+    async def one(scope: Scope, p: Participant) -> Participant:
+        view = await method(scope, p, field)
+        if view is None or view == p.initial_choice:
+            view = most_voted_other(p, field)
+        if view is None:
+            return p.skipped("no other option was chosen by anybody: there is no opposing view")
+        return p.with_(opposition_view=view)
+
+    return state.updated((await scope.each(state.chosen(ACP), one)).values())
+
+
+def _field(config: CrossPollinationConfig, state: State) -> Field:
+    spoken = tuple(p for p in state.chosen(*CLARIFIED) if p.embedding is not None)
+    vectors: dict[str, FloatArray] = {}
+    for option in config.topic.options:
+        own = [c for c in state.clusters_of(option) if c.embedding is not None]
+        if own:
+            stacked = np.stack([c.embedding for c in own if c.embedding is not None])
+            vectors[option] = np.average(stacked, axis=0, weights=[c.member_count for c in own])
+    return Field(config, state.votes(), spoken, vectors)
+
+
+def most_voted_other(p: Participant, field: Field) -> str | None:
+    """The option with most first votes that is not the participant's own; ties by file order."""
+    others = [o for o in field.config.topic.options if o != p.initial_choice and field.votes.get(o)]
+    return max(others, key=lambda o: field.votes[o], default=None)
+
+
+async def highest_voted(_scope: Scope, p: Participant, field: Field) -> str | None:
+    """The most voted option, or the second when the first is the participant's own."""
+    return most_voted_other(p, field)
+
+
+async def predefined(_scope: Scope, p: Participant, field: Field) -> str | None:
+    """As the study file's `opposition_mapping` says."""
+    return (field.config.opposition_mapping or {}).get(p.initial_choice or "")
+
+
+async def embedding(_scope: Scope, p: Participant, field: Field) -> str | None:
+    """The choice of the participant whose summary is farthest (cosine) from one's own."""
+    others = [o for o in field.spoken if o.initial_choice != p.initial_choice]
+    if p.embedding is None or not others:
+        return None
+    matrix = np.stack([o.embedding for o in others if o.embedding is not None])
+    return others[int(np.argmin(matrix @ p.embedding))].initial_choice
+
+
+async def cluster_embedding(_scope: Scope, p: Participant, field: Field) -> str | None:
+    """The option whose mean cluster embedding, weighted by members, is farthest (cosine)."""
+    others = {o: v for o, v in field.option_vectors.items() if o != p.initial_choice}
+    if p.embedding is None or not others:
+        return None
+    return min(others, key=lambda o: _cosine(others[o], p.embedding))
+
+
+async def llm_judge(scope: Scope, p: Participant, field: Field) -> str | None:
+    """A model reads the participant's summary and a sample of others and names the option."""
+    others = [o for o in field.spoken if o.id != p.id]
+    if not others or p.individual_summary is None:
+        return None
+    size = min(field.config.judge_sample, len(others))
+    sample = [others[int(i)] for i in scope.rng.choice(len(others), size=size, replace=False)]
+    prompt = scope.prompt(
+        "opposition_judge",
+        topic=field.config.topic,
+        options=field.config.topic.options,
+        initial_choice=p.initial_choice,
+        reasoning=p.individual_summary,
+        others=[{"choice": o.initial_choice, "reasoning": o.individual_summary} for o in sample],
+    )
+    named = await scope.ask(JUDGE, prompt, answer=Choice(field.config.topic.options))
+    return None if isinstance(named, Missing) else named
+
+
+METHODS: dict[str, Method] = {
+    "cluster_embedding": cluster_embedding,
+    "embedding": embedding,
+    "llm_judge": llm_judge,
+    "predefined": predefined,
+    "highest_voted": highest_voted,
+}
+
+
+def _cosine(a: FloatArray, b: FloatArray | None) -> float:
+    norm = float(np.linalg.norm(a)) * float(np.linalg.norm(b)) if b is not None else 0.0
+    return float(a @ b) / norm if b is not None and norm else 0.0

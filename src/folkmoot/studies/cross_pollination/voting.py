@@ -1,0 +1,74 @@
+"""Phases 1 and 2 and every later vote: one prompt, one option, or a reason why there is none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from folkmoot.conversation.answers import Choice, Missing
+from folkmoot.conversation.transcript import EMPTY, Transcript
+from folkmoot.engine.session import Scope
+from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
+from folkmoot.studies.cross_pollination.state import COMPLETE, Participant, State
+
+
+def base_system(scope: Scope, config: CrossPollinationConfig, p: Participant) -> str:
+    """The participant's system prompt, on which those of all phases build."""
+    return scope.prompt(
+        "participant_system", persona=p.enriched_persona, topic=config.topic, options=p.options
+    )
+
+
+async def vote(
+    scope: Scope, p: Participant, system: str, prompt: str, heard: Transcript = EMPTY
+) -> str | Missing:
+    """One vote; the options are those of the topic in the participant's own order."""
+    return await scope.ask(p.speaker(system), prompt, heard=heard, answer=Choice(p.options))
+
+
+async def final_vote(
+    scope: Scope, p: Participant, system: str, prompt: str, heard: Transcript = EMPTY
+) -> Participant:
+    """The participant with a final choice, or failed."""
+    choice = await vote(scope, p, system, prompt, heard)
+    if isinstance(choice, Missing):
+        return p.failed("final vote", choice)
+    return p.with_(final_choice=choice)
+
+
+async def initial_vote(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
+    """Phase 1: everybody chooses one option, without giving reasons."""
+
+    async def one(scope: Scope, p: Participant) -> Participant:
+        choice = await vote(
+            scope, p, base_system(scope, config, p), scope.prompt("initial_vote", options=p.options)
+        )
+        if isinstance(choice, Missing):
+            return p.failed("initial vote", choice)
+        return p.with_(initial_choice=choice, status=COMPLETE)
+
+    return state.updated((await scope.each(state.chosen(), one)).values())
+
+
+async def threshold_check(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
+    """Phase 2: stop when the first vote is (nearly) unanimous already."""
+    votes = state.votes(lambda p: p.status == COMPLETE)
+    total = sum(votes.values())
+    if total == 0:
+        return _ended(state, "no participant gave a valid first vote")
+    if total < config.min_responses_for_threshold:
+        scope.log(f"{total} votes, fewer than {config.min_responses_for_threshold}: no check")
+        return state
+    option, most = max(votes.items(), key=lambda item: item[1])
+    if most / total >= config.disagreement_threshold:
+        return _ended(
+            state,
+            f"{most / total:.1%} of {total} first votes are for {option!r} "
+            f"(disagreement_threshold {config.disagreement_threshold:g})",
+        )
+    return state
+
+
+def _ended(state: State, reason: str) -> State:
+    """The study stopped early: those whose part was still to come are skipped."""
+    skipped = [p.skipped(f"terminated early: {reason}") for p in state.chosen()]
+    return replace(state.updated(skipped), terminated_early=True, termination_reason=reason)
