@@ -1,1 +1,1 @@
-
+"""Where personas come from: `persona_hub`, `quota`, `table`, `grounded`."""

@@ -1,0 +1,28 @@
+"""Who is in which condition: equal numbers, at random, drawn before the first call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from folkmoot.errors import InputError
+
+
+def assign_conditions(
+    ids: Sequence[str], conditions: Sequence[str], rng: np.random.Generator
+) -> dict[str, str]:
+    """`{id: condition}` in the order of `ids`; group sizes differ by at most one.
+
+    Where the ids cannot be divided evenly, which conditions get one more is drawn too, so that no
+    condition is favoured. Raises InputError on repeated ids or conditions, or none at all.
+    """
+    if not conditions or len(set(conditions)) != len(conditions):
+        raise InputError("conditions: at least one is needed, and each only once")
+    if len(set(ids)) != len(ids):
+        raise InputError("participants: two have the same id")
+    share, rest = divmod(len(ids), len(conditions))
+    lucky = [conditions[int(i)] for i in rng.permutation(len(conditions))[:rest]]
+    deck = [c for c in conditions for _ in range(share)] + lucky
+    order = rng.permutation(len(ids))
+    return {who: deck[int(order[i])] for i, who in enumerate(ids)}

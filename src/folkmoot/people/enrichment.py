@@ -1,0 +1,142 @@
+"""From one raw line to a full persona in two calls: demographics first, then the portrait.
+
+Written against one method (`Asker.ask`), so that a study's scope, a scripted model or a command
+can each be the one who asks.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeVar, get_args
+
+from jinja2 import StrictUndefined, TemplateError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from folkmoot.conversation.answers import Answer, Json, Missing, Text
+from folkmoot.errors import InputError, Problem
+from folkmoot.people.persona import Persona
+
+T = TypeVar("T")
+
+Education = Literal[
+    "High school", "Some college", "Bachelor's degree", "Master's degree", "Doctorate"
+]
+Income = Literal[
+    "Low income", "Lower-middle income", "Middle income", "Upper-middle income", "High income"
+]
+LocationType = Literal["urban", "suburban", "rural"]
+PoliticalLeaning = Literal[
+    "very liberal", "liberal", "moderate", "conservative", "very conservative"
+]
+
+SCALES: dict[str, tuple[str, ...]] = {
+    "education": get_args(Education),
+    "income": get_args(Income),
+    "location_type": get_args(LocationType),
+    "political_leaning": get_args(PoliticalLeaning),
+}
+
+
+class Demographics(BaseModel):
+    """The seven demographics of a persona. Case and curly quotes in a reply are forgiven."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    age: int = Field(ge=18, le=65)
+    sex: Literal["M", "F"]
+    education: Education
+    income: Income
+    location_type: LocationType
+    political_leaning: PoliticalLeaning
+    occupation: str = Field(min_length=2, max_length=120)
+
+    @field_validator("sex", mode="before")
+    @classmethod
+    def _one_letter(cls, value: Any) -> Any:
+        words = {"m": "M", "male": "M", "man": "M", "f": "F", "female": "F", "woman": "F"}
+        return words.get(value.strip().casefold(), value) if isinstance(value, str) else value
+
+    @field_validator("education", "income", "location_type", "political_leaning", mode="before")
+    @classmethod
+    def _as_listed(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        folded = value.strip().replace("’", "'").casefold()
+        listed = {o.casefold(): o for scale in SCALES.values() for o in scale}
+        return listed.get(folded, value)
+
+    @field_validator("occupation", mode="before")
+    @classmethod
+    def _trimmed(cls, value: Any) -> Any:
+        return value.strip() if isinstance(value, str) else value
+
+
+class Asker(Protocol):
+    """Whoever can put one prompt to a model: `await asker.ask(prompt, answer)`."""
+
+    async def ask(self, prompt: str, answer: Answer[T]) -> T | Missing: ...
+
+
+async def enrich(
+    base: str, asker: Asker, *, persona_id: str = "", prompts: Path | None = None
+) -> Persona | Missing:
+    """The full persona for one raw line, or the `Missing` of the call that failed.
+
+    Two calls, one after the other: demographics (JSON, with the occupation), then a paragraph
+    that completes "You are …". `prompts` is a folder whose `demographics.md` or `enrichment.md`
+    replaces the packaged one.
+    """
+    demographics = await asker.ask(demographics_prompt(base, prompts), Json(Demographics))
+    if isinstance(demographics, Missing):
+        return demographics
+    text = await asker.ask(enrichment_prompt(base, demographics, prompts), Text())
+    if isinstance(text, Missing):
+        return text
+    return Persona(
+        id=persona_id,
+        text=portrait(text),
+        base=base,
+        demographics=demographics.model_dump(),
+        source="persona_hub",
+    )
+
+
+def demographics_prompt(base: str, prompts: Path | None = None) -> str:
+    """The first call: demographics that flow from the line."""
+    return _render("demographics", prompts, base_persona=base, **SCALES)
+
+
+def enrichment_prompt(base: str, demographics: Demographics, prompts: Path | None = None) -> str:
+    """The second call: the portrait that joins line and demographics."""
+    return _render("enrichment", prompts, base_persona=base, **demographics.model_dump())
+
+
+def portrait(text: str) -> str:
+    """The reply as one paragraph that can follow "You are" (a model may repeat those words)."""
+    flat = " ".join(text.split()).strip('"“”')
+    return flat[8:] if flat.casefold().startswith("you are ") else flat
+
+
+def _render(name: str, prompts: Path | None, **variables: Any) -> str:
+    own = prompts / f"{name}.md" if prompts else None
+    path = own if own and own.is_file() else Path(__file__).parent / "prompts" / f"{name}.md"
+    try:
+        template = _environment().from_string(path.read_text(encoding="utf-8"))
+        return str(template.render(**variables)).strip()
+    except TemplateError as error:
+        known = ", ".join(sorted(variables))
+        raise InputError(
+            Problem(str(error), file=str(path), mend=f"this prompt knows: {known}")
+        ) from error
+
+
+@lru_cache(maxsize=1)
+def _environment() -> ImmutableSandboxedEnvironment:
+    environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False)
+    # Jinja's own `tojson` escapes apostrophes for HTML, which a model should not have to read.
+    environment.filters["tojson"] = lambda value: (
+        "[" + ", ".join(f'"{item}"' for item in value) + "]"
+    )
+    return environment

@@ -1,0 +1,90 @@
+"""A persona: the description of a person who takes part, whatever source it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+DEMOGRAPHIC_KEYS = (
+    "age",
+    "sex",
+    "education",
+    "income",
+    "location_type",
+    "political_leaning",
+    "occupation",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Persona:
+    """One person. `text` is the full description and completes the sentence "You are …".
+
+    `base` is the raw line that it grew from (what makes two personas the same), `demographics`
+    holds the keys of `DEMOGRAPHIC_KEYS` as far as they are known, `source` says where it comes
+    from (`persona_hub`, `quota`, `grounded`, `table`, `migrated`), `extra` holds whatever a source
+    knows beyond that (JSON values only).
+    """
+
+    id: str
+    text: str
+    base: str = ""
+    demographics: Mapping[str, Any] = field(default_factory=dict)
+    source: str = ""
+    name: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """What makes two personas the same person: the base line with case and spaces folded."""
+        return persona_key(self.base or self.text)
+
+    def with_id(self, new_id: str) -> Persona:
+        """The same person under another id (`p_0001` in one run, `p_0042` in the next)."""
+        return replace(self, id=new_id)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object; `from_json` reads it back to an equal persona."""
+        out: dict[str, Any] = {
+            "id": self.id,
+            "name": self.name,
+            "base_persona": self.base,
+            "demographics": dict(self.demographics),
+            "enriched_persona": self.text,
+            "source": self.source,
+        }
+        if self.extra:
+            out["extra"] = dict(self.extra)
+        return out
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], *, source: str = "") -> Persona:
+        """Reads `to_json`'s object, or a participant record of an earlier run.
+
+        Raises ValueError when there is no description or a field is of the wrong kind.
+        """
+        text = data.get("enriched_persona") or data.get("text")
+        base = data.get("base_persona") or ""
+        demographics = data.get("demographics") or {}
+        extra = data.get("extra") or {}
+        if not isinstance(text, str) or not text.strip():
+            raise ValueError("no `enriched_persona` text")
+        if not isinstance(base, str):
+            raise ValueError("`base_persona` is not text")
+        if not isinstance(demographics, Mapping) or not isinstance(extra, Mapping):
+            raise ValueError("`demographics` or `extra` is not an object")
+        return cls(
+            id=str(data.get("id") or data.get("participant_id") or ""),
+            text=text.strip(),
+            base=base.strip(),
+            demographics=dict(demographics),
+            source=str(source or data.get("source") or ""),
+            name=str(data.get("name") or ""),
+            extra=dict(extra),
+        )
+
+
+def persona_key(base: str) -> str:
+    """The identity of a base line: case, spaces and a final stop make no difference."""
+    return " ".join(base.casefold().split()).rstrip(".")

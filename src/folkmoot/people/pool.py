@@ -1,0 +1,200 @@
+"""The persistent pool of personas (`data/personas.json`): filled once, drawn from by every run.
+
+The pool holds 1.5 × the personas that a run asks for, so that two runs share the cost of
+enrichment without sharing the same people. A file that is not a pool is refused and left alone.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock, Timeout
+
+from folkmoot.errors import InputError, Problem, StorageError
+from folkmoot.people.files import write_json
+from folkmoot.people.persona import Persona, persona_key
+
+DEFAULT_POOL = Path("data/personas.json")
+LOCK_SECONDS = 60.0
+
+
+def pool_target(n: int) -> int:
+    """How many personas the pool should hold before n are drawn: 1.5 × n, rounded up."""
+    return math.ceil(1.5 * n)
+
+
+def select(personas: Sequence[Persona], n: int, rng: np.random.Generator) -> list[Persona]:
+    """n different personas, drawn at random. Raises InputError when there are fewer."""
+    if n > len(personas):
+        raise InputError(f"personas: {n} are needed, {len(personas)} are there")
+    return [personas[int(i)] for i in rng.choice(len(personas), size=n, replace=False)]
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The pool at `path`. Reads see whole files only; writers take turns by a lock beside it."""
+
+    path: Path = DEFAULT_POOL
+
+    def load(self) -> list[Persona]:
+        """Everybody in the pool, in the order in which they came; empty if there is no file.
+
+        Raises InputError, and changes nothing, when the file is not a pool.
+        """
+        try:
+            raw = self.path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return []
+        except UnicodeDecodeError as error:
+            raise self._corrupt("it is not UTF-8 text") from error
+        except OSError as error:
+            raise StorageError(f"cannot read {self.path}: {error.strerror or error}") from error
+        return self._parse(raw)
+
+    def add(self, personas: Iterable[Persona]) -> int:
+        """Puts new people in (same base line: the one who is there stays); how many were new.
+
+        The whole file is read again under the lock, so that two runs that fill the pool at the
+        same time both keep their work.
+        """
+        with self._locked():
+            present = self.load()
+            seen = {p.key for p in present}
+            fresh: list[Persona] = []
+            for persona in personas:
+                if persona.key not in seen:
+                    seen.add(persona.key)
+                    fresh.append(persona)
+            if fresh:
+                people = _numbered(present, fresh)
+                write_json(self.path, {"version": 1, "personas": [p.to_json() for p in people]})
+        return len(fresh)
+
+    def lacking(self, n: int) -> int:
+        """How many must be made before n can be drawn."""
+        return max(0, pool_target(n) - len(self.load()))
+
+    def _parse(self, raw: str) -> list[Persona]:
+        try:
+            data = json.loads(raw)
+        except ValueError as error:
+            raise self._corrupt(f"it is not JSON ({error})") from error
+        rows = data.get("personas") if isinstance(data, dict) else data
+        if not isinstance(rows, list):
+            raise self._corrupt("it holds no list `personas`")
+        people = []
+        for number, row in enumerate(rows, start=1):
+            try:
+                people.append(Persona.from_json(row))
+            except (ValueError, AttributeError) as error:
+                raise self._corrupt(f"persona {number}: {error}") from error
+        return people
+
+    def _corrupt(self, what: str) -> InputError:
+        return InputError(
+            Problem(
+                f"this is no persona pool: {what}",
+                file=str(self.path),
+                mend="it was left as it is; move it away and a new pool will be made",
+            )
+        )
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        lock_path = self.path.with_name(f".{self.path.name}.lock")
+        try:
+            lock_path.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(lock_path, timeout=LOCK_SECONDS):
+                yield
+        except Timeout as error:
+            raise StorageError(
+                f"another process has been writing {self.path} for {LOCK_SECONDS:.0f} s"
+            ) from error
+        except PermissionError as error:
+            raise StorageError(f"cannot write in {self.path.parent}: {error.strerror}") from error
+
+
+def _numbered(present: Sequence[Persona], fresh: Sequence[Persona]) -> list[Persona]:
+    """Everybody, the new ones with ids that nobody in the pool has."""
+    taken = {p.id for p in present}
+    out = list(present)
+    number = len(present)
+    for persona in fresh:
+        number += 1
+        while f"persona_{number:05d}" in taken:
+            number += 1
+        taken.add(f"persona_{number:05d}")
+        out.append(persona.with_id(f"persona_{number:05d}"))
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """What `migrate` found: personas new to the pool, those it had, records that were unfit."""
+
+    added: int
+    known: int
+    unfit: int
+    runs: int
+    problems: tuple[Problem, ...] = ()
+
+
+def migrate(run_folders: Iterable[Path], pool: Pool) -> Migration:
+    """Takes personas over from the `participants.json` of earlier runs.
+
+    A persona counts as known when the pool (or an earlier folder) has the same base line. A
+    folder without a readable `participants.json` is a problem in the report, not an error; a
+    record without base line or portrait is counted as unfit.
+    """
+    seen = {p.key for p in pool.load()}
+    found: list[Persona] = []
+    known = unfit = runs = 0
+    problems: list[Problem] = []
+    for folder in run_folders:
+        records = _participants(folder, problems)
+        runs += records is not None
+        for record in records or ():
+            persona = _from_participant(record)
+            if persona is None:
+                unfit += 1
+            elif persona_key(persona.base) in seen:
+                known += 1
+            else:
+                seen.add(persona.key)
+                found.append(persona)
+    added = pool.add(found)
+    return Migration(added, known, unfit, runs, tuple(problems))
+
+
+def _participants(folder: Path, problems: list[Problem]) -> list[Any] | None:
+    path = folder if folder.is_file() else folder / "participants.json"
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        problems.append(Problem("no participants.json here", file=str(folder)))
+        return None
+    except (OSError, ValueError) as error:
+        problems.append(Problem(f"cannot be read: {error}", file=str(path)))
+        return None
+    rows = data.get("participants") if isinstance(data, dict) else data
+    if not isinstance(rows, list):
+        problems.append(Problem("it holds no list `participants`", file=str(path)))
+        return None
+    return rows
+
+
+def _from_participant(record: Any) -> Persona | None:
+    """The persona of one participant record; None when it is no usable one."""
+    if not isinstance(record, dict) or not record.get("base_persona"):
+        return None
+    try:
+        return Persona.from_json(record, source="migrated").with_id("")
+    except ValueError:
+        return None

@@ -1,0 +1,84 @@
+"""Names that fit a country, a sex and a year of birth, without repeats within a group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from folkmoot.errors import InputError
+
+# The year whose population the packaged figures describe; ages are counted back from it.
+REFERENCE_YEAR = 2022
+
+
+@dataclass(frozen=True, slots=True)
+class NameBook:
+    """The names of one country. `given[sex]` is [(first birth year, names), …], oldest first."""
+
+    country: str
+    source: str
+    given: dict[str, tuple[tuple[int, tuple[str, ...]], ...]]
+    family: tuple[str, ...]
+
+    def given_for(self, sex: str, age: int) -> tuple[str, ...]:
+        """Given names of the birth cohort of somebody of this sex ("F", "M") and age."""
+        born = REFERENCE_YEAR - age
+        cohorts = self.given[sex]
+        fitting = [names for first, names in cohorts if born >= first]
+        return fitting[-1] if fitting else cohorts[0][1]
+
+
+@lru_cache(maxsize=8)
+def name_book(country: str = "us") -> NameBook:
+    """The packaged names of a country. Raises InputError for one that is not packaged."""
+    path = Path(__file__).parent / f"names_{country}.yaml"
+    if not path.is_file():
+        raise InputError(f"no names are packaged for the country {country!r}; there is: us")
+    data: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    given = {
+        sex: tuple((int(c["from"]), tuple(c["names"])) for c in cohorts)
+        for sex, cohorts in data["given"].items()
+    }
+    return NameBook(country, data["source"], given, tuple(data["family"]))
+
+
+def draw_names(
+    people: Sequence[tuple[str, int]], rng: np.random.Generator, country: str = "us"
+) -> list[str]:
+    """A full name for each (sex, age), in order; no two the same.
+
+    Given names do not repeat either until the cohort's list is used up, so that in a group of
+    usual size everybody can be addressed by given name. Raises InputError when even full names run
+    out (thousands of people of one sex and cohort).
+    """
+    book = name_book(country)
+    used_given: set[str] = set()
+    used_full: set[str] = set()
+    names: list[str] = []
+    for sex, age in people:
+        cohort = book.given_for(sex, age)
+        free = [g for g in cohort if g not in used_given]
+        full = _full(free or list(cohort), book.family, used_full, rng)
+        used_given.add(full.split(" ", 1)[0])
+        used_full.add(full)
+        names.append(full)
+    return names
+
+
+def _full(
+    given: Sequence[str], family: Sequence[str], used: set[str], rng: np.random.Generator
+) -> str:
+    for _ in range(40):
+        full = f"{given[int(rng.integers(len(given)))]} {family[int(rng.integers(len(family)))]}"
+        if full not in used:
+            return full
+    left = [f"{g} {f}" for g in given for f in family if f"{g} {f}" not in used]
+    if not left:
+        raise InputError("names: more people of one sex and age are asked for than names fit")
+    return left[int(rng.integers(len(left)))]

@@ -1,0 +1,256 @@
+"""Personas from a persona-hub file: one JSON object `{"persona": "…"}` a line, local or by URL.
+
+The file is never held in memory: one pass gives each line a ticket from the generator, the lowest
+tickets are candidates, and only they are looked at by the language identifier. Anything with
+`enrich` can then make full personas of the lines.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import json
+import os
+import sys
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import aiohttp
+import numpy as np
+from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+from folkmoot.errors import InputError, Problem
+from folkmoot.people.files import whole_file
+from folkmoot.people.persona import persona_key
+
+URL = (
+    "https://raw.githubusercontent.com/tencent-ailab/persona-hub/refs/heads/main/data/persona.jsonl"
+)
+
+# Among the languages that many people write, so that the identifier does not take a short English
+# line with a foreign name in it for a language of a few thousand speakers.
+_SPOKEN = """
+en zh es pt ru fr de it nl pl tr ar fa hi bn ur ja ko vi id th uk cs ro hu el sv da no fi
+he ta te ms
+"""
+LANGUAGES = tuple(_SPOKEN.split())
+
+# A line is dropped when it is almost surely not English. On 2,000 real lines .9 loses four
+# English ones ("Compiler Designer", "a passionate Italian poet"), .95 none, and neither keeps a
+# foreign one.
+NOT_ENGLISH = 0.95
+
+Progress = Callable[[int, int | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a pass over a file found. `examined` lines were looked at for their language.
+
+    `first_broken` holds the line numbers of the first few broken lines.
+    """
+
+    lines: int
+    broken: int
+    examined: int
+    not_english: int
+    repeated: int
+    first_broken: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        said = [f"{self.lines:,} lines"]
+        if self.broken:
+            at = ", ".join(map(str, self.first_broken))
+            more = ", …" if self.broken > len(self.first_broken) else ""
+            said.append(f"{self.broken:,} broken and skipped (line {at}{more})")
+        said.append(f"{self.not_english:,} of {self.examined:,} examined dropped as not English")
+        if self.repeated:
+            said.append(f"{self.repeated:,} repeated")
+        return ", ".join(said)
+
+
+def sample(
+    path: Path,
+    n: int,
+    rng: np.random.Generator,
+    *,
+    exclude: Collection[str] = (),
+    english_only: bool = True,
+) -> tuple[list[str], Reading]:
+    """n different base lines drawn at random from the usable ones, and what the file was like.
+
+    The same generator state and file give the same lines. `exclude` holds `Persona.key`s that
+    must not come again (those in the pool). Raises InputError when the file is missing or holds
+    fewer than n usable lines.
+    """
+    seed = int(rng.integers(2**63))
+    wanted = n + n // 8 + 32
+    while True:
+        candidates, lines, broken, first = _lowest_tickets(path, wanted, seed)
+        kept, examined, foreign, repeated = _usable(candidates, n, exclude, english_only)
+        if len(kept) == n or len(candidates) < wanted:
+            break
+        wanted *= 4
+    reading = Reading(lines, broken, examined, foreign, repeated, first)
+    if len(kept) < n:
+        raise InputError(
+            Problem(
+                f"{n} personas are needed, {len(kept)} are usable ({reading})",
+                file=str(path),
+                mend="ask for fewer participants or give a larger file",
+            )
+        )
+    return kept, reading
+
+
+def is_english(text: str) -> bool:
+    """Whether a line is English as far as the identifier can say (it doubts in favour)."""
+    ranked = dict(_identifier().rank(text))
+    return 1.0 - float(ranked["en"]) <= NOT_ENGLISH
+
+
+def _usable(
+    candidates: list[str], n: int, exclude: Collection[str], english_only: bool
+) -> tuple[list[str], int, int, int]:
+    """(kept, examined, not English, repeated): the first n candidates that will do."""
+    kept: list[str] = []
+    seen: set[str] = set()
+    examined = foreign = repeated = 0
+    for text in candidates:
+        if len(kept) == n:
+            break
+        key = persona_key(text)
+        if key in seen or key in exclude:
+            repeated += 1
+            continue
+        seen.add(key)
+        examined += 1
+        if english_only and not is_english(text):
+            foreign += 1
+        else:
+            kept.append(text)
+    return kept, examined, foreign, repeated
+
+
+def _lowest_tickets(
+    path: Path, wanted: int, seed: int
+) -> tuple[list[str], int, int, tuple[int, ...]]:
+    """(texts in ticket order, lines, broken lines, numbers of the first broken ones).
+
+    Every line draws a ticket, broken or not, so that mending one line moves no other.
+    """
+    tickets = _tickets(seed)
+    heap: list[tuple[float, int, str]] = []
+    lines = broken = 0
+    first: list[int] = []
+    try:
+        with path.open("rb") as file:
+            for number, raw in enumerate(file, start=1):
+                if not raw.strip():
+                    continue
+                lines += 1
+                ticket = next(tickets)
+                text = _persona_of(raw)
+                if text is None:
+                    broken += 1
+                    if len(first) < 5:
+                        first.append(number)
+                elif len(heap) < wanted:
+                    heapq.heappush(heap, (-ticket, number, text))
+                elif ticket < -heap[0][0]:
+                    heapq.heapreplace(heap, (-ticket, number, text))
+    except OSError as error:
+        raise InputError(
+            Problem(f"cannot be read: {error.strerror or error}", file=str(path))
+        ) from error
+    return [text for _, _, text in sorted(heap, reverse=True)], lines, broken, tuple(first)
+
+
+def _tickets(seed: int) -> Iterator[float]:
+    rng = np.random.Generator(np.random.PCG64(seed))
+    while True:
+        yield from rng.random(4096).tolist()
+
+
+def _persona_of(raw: bytes) -> str | None:
+    """The text of one line; None when the line is broken."""
+    try:
+        data = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    text = data.get("persona") if isinstance(data, dict) else None
+    return " ".join(text.split()) or None if isinstance(text, str) else None
+
+
+@lru_cache(maxsize=1)
+def _identifier() -> LanguageIdentifier:
+    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    identifier.set_languages(list(LANGUAGES))
+    return identifier
+
+
+def cache_path(url: str = URL, cache_dir: Path | None = None) -> Path:
+    """Where `fetch` keeps the file of a URL."""
+    name = hashlib.blake2b(url.encode(), digest_size=6).hexdigest()
+    return (cache_dir or user_cache_dir()) / f"personas-{name}.jsonl"
+
+
+def user_cache_dir() -> Path:
+    """The user's cache folder for Folkmoot, by the habit of the system."""
+    if sys.platform == "win32":
+        root = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        root = Path.home() / "Library" / "Caches"
+    else:
+        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return root / "folkmoot"
+
+
+async def fetch(
+    url: str = URL,
+    *,
+    cache_dir: Path | None = None,
+    progress: Progress | None = None,
+    refresh: bool = False,
+    timeout: float = 60.0,
+) -> Path:
+    """The local copy of the file at `url`, downloaded unless the cache has it.
+
+    `progress(bytes so far, bytes in all or None)` is called as it comes. The copy appears only
+    when it is complete. `timeout` is the longest silence in seconds, not the whole time. Raises
+    InputError with the ways out when the address cannot be read.
+    """
+    target = cache_path(url, cache_dir)
+    if target.is_file() and not refresh:
+        return target
+    limits = aiohttp.ClientTimeout(total=None, sock_connect=timeout, sock_read=timeout)
+    try:
+        async with aiohttp.ClientSession(timeout=limits, trust_env=True) as session:
+            await _download(session, url, target, progress)
+    except (aiohttp.ClientError, TimeoutError) as error:
+        what = str(error) or type(error).__name__
+        raise InputError(
+            Problem(
+                f"personas cannot be fetched from {url}: {what}",
+                mend="give a local file of that format, or use the `quota` source, "
+                "which needs no network",
+            )
+        ) from error
+    return target
+
+
+async def _download(
+    session: aiohttp.ClientSession, url: str, target: Path, progress: Progress | None
+) -> None:
+    async with session.get(url) as response:
+        response.raise_for_status()
+        total, done = response.content_length, 0
+        with whole_file(target) as out:
+            async for chunk in response.content.iter_chunked(1 << 16):
+                out.write(chunk)
+                done += len(chunk)
+                if progress:
+                    progress(done, total)
+        # aiohttp itself raises ClientPayloadError when fewer bytes come than were announced.

@@ -1,0 +1,218 @@
+"""Personas from stated ratios: no network, no model, so that anything runs anywhere.
+
+Each ratio is met as exactly as n allows. The attributes are drawn independently of each other
+(but the occupation fits the education, and nobody is too young for a degree): for people whose
+attributes hang together as in a population, use `grounded`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from folkmoot.errors import InputError, Problem
+from folkmoot.people.enrichment import SCALES
+from folkmoot.people.persona import Persona
+from folkmoot.people.sources.names import draw_names
+
+Ratios = Mapping[str, Mapping[str, float]]
+
+_KNOWN = {"sex": ("F", "M"), **SCALES}
+_AGE = re.compile(r"(\d{1,3})(?:\s*[-–]\s*(\d{1,3}))?")
+
+
+def default_ratios() -> dict[str, dict[str, float]]:
+    """The packaged shares (adults of 18–65 in the United States); sources in `quota_us.yaml`."""
+    return {key: dict(shares) for key, shares in _words()["ratios"].items()}
+
+
+def make(n: int, rng: np.random.Generator, ratios: Ratios | None = None) -> list[Persona]:
+    """n different personas that meet the ratios (largest remainder).
+
+    `ratios` replaces single attributes of `default_ratios`; `age` takes bands ("30-44") or single
+    years; an attribute of your own (`tenant: {yes: .6, no: .4}`) joins the demographics and the
+    text. Raises InputError naming every ratio that makes no sense.
+    """
+    shares = {**default_ratios(), **{k: dict(v) for k, v in (ratios or {}).items()}}
+    problems = check_ratios(shares)
+    if problems:
+        raise InputError(problems)
+    columns = {key: _dealt(key, values, n, rng) for key, values in shares.items()}
+    rows = [{key: column[i] for key, column in columns.items()} for i in range(n)]
+    for row in rows:
+        row["age"] = _age_in(str(row["age"]), rng)
+    _old_enough(rows, rng)
+    for row in rows:
+        row.setdefault("occupation", _pick(_words()["occupations"][row["education"]], rng))
+    names = draw_names([(r["sex"], r["age"]) for r in rows], rng)
+    return [
+        _persona(i, name, row, rng) for i, (name, row) in enumerate(zip(names, rows, strict=True))
+    ]
+
+
+def check_ratios(ratios: Ratios) -> list[Problem]:
+    """Everything that is wrong with ratios: empty, negative, or a value that no scale has."""
+    problems = []
+    for key, shares in ratios.items():
+        at = f"ratios.{key}"
+        if not shares or any(v < 0 for v in shares.values()) or sum(shares.values()) <= 0:
+            problems.append(Problem("shares must be 0 or more and sum to more than 0", key=at))
+        for value in shares:
+            if key in _KNOWN and value not in _KNOWN[key]:
+                listed = ", ".join(map(str, _KNOWN[key]))
+                problems.append(Problem(f"{value!r} is no {key}", key=at, mend=f"one of: {listed}"))
+            elif key == "age" and not _bounds(str(value)):
+                problems.append(Problem(f"{value!r} is no age", key=at, mend='like "30-44" or 35'))
+    return problems
+
+
+def _dealt(key: str, shares: Mapping[str, float], n: int, rng: np.random.Generator) -> list[Any]:
+    """n values in random order whose counts are the shares by largest remainder."""
+    values = list(shares)
+    weights = np.array([shares[v] for v in values], dtype=float)
+    exact = weights / weights.sum() * n
+    counts = np.floor(exact).astype(int)
+    # Ties go by chance, so that the first value of a list is not favoured in small groups.
+    order = sorted(range(len(values)), key=lambda i: (counts[i] - exact[i], rng.random()))
+    for i in order[: n - int(counts.sum())]:
+        counts[i] += 1
+    deck = [v for v, c in zip(values, counts, strict=True) for _ in range(c)]
+    return [deck[int(i)] for i in rng.permutation(n)]
+
+
+def _old_enough(rows: list[dict[str, Any]], rng: np.random.Generator) -> None:
+    """Swaps education between people until nobody is too young for a degree, if that is possible.
+
+    Swapping leaves every ratio as it was.
+    """
+    for row in rows:
+        if row["age"] >= _DEGREE_AGE[row["education"]]:
+            continue
+        partners = [
+            other
+            for other in rows
+            if other["age"] >= _DEGREE_AGE[row["education"]]
+            and row["age"] >= _DEGREE_AGE[other["education"]]
+        ]
+        if partners:
+            other = partners[int(rng.integers(len(partners)))]
+            row["education"], other["education"] = other["education"], row["education"]
+
+
+_DEGREE_AGE = {
+    "High school": 0,
+    "Some college": 0,
+    "Bachelor's degree": 22,
+    "Master's degree": 24,
+    "Doctorate": 28,
+}
+
+
+def _bounds(band: str) -> tuple[int, int] | None:
+    found = _AGE.fullmatch(band.strip())
+    if not found:
+        return None
+    low = int(found[1])
+    high = int(found[2] or low)
+    return (low, high) if 0 < low <= high <= 110 else None
+
+
+def _age_in(band: str, rng: np.random.Generator) -> int:
+    bounds = _bounds(band)
+    assert bounds is not None  # check_ratios has been here
+    return int(rng.integers(bounds[0], bounds[1] + 1))
+
+
+def _persona(i: int, name: str, row: dict[str, Any], rng: np.random.Generator) -> Persona:
+    words = _words()
+    own = {k: v for k, v in row.items() if k not in _STANDARD}
+    job = str(row["occupation"])
+    place = _pick(words["places"][row["location_type"]], rng)
+    life = "young" if row["age"] < 30 else "middle" if row["age"] < 52 else "older"
+    facts = {
+        "name": name,
+        "first": name.split(" ", 1)[0],
+        "they": "She" if row["sex"] == "F" else "He",
+        "age": row["age"],
+        "an_age": f"{_an(str(row['age']))} {row['age']}",
+        "job": job,
+        "a_job": f"{_an(job)} {job}",
+        "leaning": row["political_leaning"],
+        "household": _pick(words["household"][life], rng),
+        "home": _pick(words["setting"][row["location_type"]], rng).format(place=place),
+        "schooling": _schooling(row["education"]),
+        "money": _pick(words["money"][row["income"]], rng),
+        "politics": _politics(row["political_leaning"]),
+        "care": _pick(words["cares"], rng),
+        "manner": _pick(words["manner"], rng),
+    }
+    facts["habit"], facts["habit2"] = _several(words["habits"], 2, rng)
+    party = words["values"][row["political_leaning"]]
+    facts["value"], facts["value2"] = _several([*words["values"]["any"], *party, *party], 2, rng)
+    text = _pick(words["portraits"], rng).format(**facts)
+    if own:
+        said = ", ".join(f"{k.replace('_', ' ')}: {v}" for k, v in own.items())
+        text += f" ({said[0].upper()}{said[1:]}.)"
+    return Persona(
+        id=f"q_{i + 1:05d}",
+        text=text,
+        base=f"{name}, {_an(job)} {job} from {place}",
+        demographics={k: row[k] for k in (*_STANDARD, *own)},
+        source="quota",
+        name=name,
+    )
+
+
+_STANDARD = (
+    "age",
+    "sex",
+    "education",
+    "income",
+    "location_type",
+    "political_leaning",
+    "occupation",
+)
+
+
+def _schooling(education: str) -> str:
+    return {
+        "High school": "finished high school",
+        "Some college": "has some college",
+        "Bachelor's degree": "has a bachelor's degree",
+        "Master's degree": "has a master's degree",
+        "Doctorate": "has a doctorate",
+    }[education]
+
+
+def _politics(leaning: str) -> str:
+    return "politically moderate" if leaning == "moderate" else f"{leaning} in politics"
+
+
+def _an(following: str) -> str:
+    return "an" if re.match(r"[aeio]|8|18\b|11\b", following.lower()) else "a"
+
+
+def _pick(items: Any, rng: np.random.Generator) -> str:
+    return str(items[int(rng.integers(len(items)))])
+
+
+def _several(items: list[str], k: int, rng: np.random.Generator) -> list[str]:
+    """k different items, drawn one after the other (an item listed twice is likelier)."""
+    left, out = list(items), []
+    for _ in range(k):
+        out.append(_pick(left, rng))
+        left = [x for x in left if x != out[-1]]
+    return out
+
+
+@lru_cache(maxsize=1)
+def _words() -> dict[str, Any]:
+    path = Path(__file__).parent / "quota_us.yaml"
+    data: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return data

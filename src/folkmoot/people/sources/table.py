@@ -1,0 +1,131 @@
+"""Personas from a table of real profiles: CSV, Parquet or JSON lines, one person a row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from folkmoot.errors import InputError, Problem
+from folkmoot.people.persona import DEMOGRAPHIC_KEYS, Persona
+
+TEXT_COLUMNS = ("text", "persona", "enriched_persona", "description", "profile")
+BASE_COLUMNS = ("base_persona", "base")
+
+
+def read(path: Path, columns: Mapping[str, str] | None = None) -> list[Persona]:
+    """Every row as a persona, in the order of the file.
+
+    Columns that mean something: `id`, `name`, one of `TEXT_COLUMNS` (the description; made from
+    the other columns when there is none), `base_persona`, and the seven demographics. All others
+    are kept in `extra` under their name. `columns` maps these names to those of your file
+    (`{"age": "AGE_YRS"}`). Empty cells are left out. Raises InputError for an unreadable file, a
+    repeated id, or rows (named by line) that say nothing about a person.
+    """
+    table = _frame(path)
+    given = columns or {}
+    unknown = [theirs for theirs in given.values() if theirs not in table.columns]
+    if unknown:
+        have = ", ".join(table.columns)
+        raise InputError(
+            [Problem(f"no column {c!r}", file=str(path), mend=f"columns: {have}") for c in unknown]
+        )
+    table = table.rename({theirs: ours for ours, theirs in given.items()})
+    people: list[Persona] = []
+    problems: list[Problem] = []
+    seen: set[str] = set()
+    first_line = 2 if path.suffix.lower() in {".csv", ".tsv"} else 1
+    for number, row in enumerate(table.iter_rows(named=True)):
+        cells = {_clean(k): v for k, v in row.items() if v is not None and str(v).strip()}
+        persona = _persona(number, cells)
+        where = str(number + first_line)
+        if persona is None:
+            problems.append(Problem("nothing is said of this person", str(path), where))
+        elif persona.id in seen:
+            problems.append(Problem(f"the id {persona.id!r} comes twice", str(path), where, "id"))
+        else:
+            seen.add(persona.id)
+            people.append(persona)
+    if not people and not problems:
+        problems.append(Problem("no rows", file=str(path)))
+    if problems:
+        raise InputError(problems)
+    return people
+
+
+def _frame(path: Path) -> pl.DataFrame:
+    kind = path.suffix.lower()
+    try:
+        if kind == ".csv":
+            return pl.read_csv(path, infer_schema_length=None)
+        if kind == ".tsv":
+            return pl.read_csv(path, separator="\t", infer_schema_length=None)
+        if kind in {".parquet", ".pq"}:
+            return pl.read_parquet(path)
+        if kind in {".jsonl", ".ndjson"}:
+            return pl.read_ndjson(path, infer_schema_length=None)
+    except FileNotFoundError as error:
+        raise InputError(Problem("there is no such file", file=str(path))) from error
+    except (OSError, pl.exceptions.PolarsError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise InputError(Problem(f"cannot be read: {first}", file=str(path))) from error
+    raise InputError(
+        Problem(
+            f"profiles cannot be read from a {kind or 'nameless'} file",
+            file=str(path),
+            mend="give .csv, .tsv, .parquet or .jsonl",
+        )
+    )
+
+
+def _clean(column: str) -> str:
+    return column.strip().lower().replace(" ", "_").replace("-", "_")
+
+
+def _persona(number: int, cells: dict[str, Any]) -> Persona | None:
+    text = next((str(cells[c]).strip() for c in TEXT_COLUMNS if c in cells), "")
+    base = next((str(cells[c]).strip() for c in BASE_COLUMNS if c in cells), "")
+    name = str(cells.get("name", "")).strip()
+    demographics = {k: _plain(cells[k]) for k in DEMOGRAPHIC_KEYS if k in cells}
+    taken = {"id", "name", *TEXT_COLUMNS, *BASE_COLUMNS, *DEMOGRAPHIC_KEYS}
+    extra = {k: _plain(v) for k, v in cells.items() if k not in taken}
+    if not (text or base or demographics or extra):
+        return None
+    text = text or base or describe(name, demographics, extra)
+    return Persona(
+        id=str(cells.get("id", f"t_{number + 1:05d}")),
+        text=text[8:] if text.casefold().startswith("you are ") else text,
+        base=base or text,
+        demographics=demographics,
+        source="table",
+        name=name,
+        extra=extra,
+    )
+
+
+def describe(name: str, demographics: Mapping[str, Any], extra: Mapping[str, Any]) -> str:
+    """A description that completes "You are …" from whatever a row holds."""
+    age = f"{demographics['age']}-year-old " if "age" in demographics else ""
+    sex = {"f": "woman", "m": "man"}.get(str(demographics.get("sex", ""))[:1].casefold(), "person")
+    article = "an" if age.startswith(("8", "11-", "18-")) else "a"
+    head = f"{article} {age}{sex}"
+    if "occupation" in demographics:
+        head += f" who works as {demographics['occupation']}"
+    rest = {k: v for k, v in demographics.items() if k not in {"age", "sex", "occupation"}}
+    rest.update(extra)
+    facts = "; ".join(f"{k.replace('_', ' ')}: {v}" for k, v in rest.items())
+    return f"{name + ', ' if name else ''}{head}." + (f" {_upper(facts)}." if facts else "")
+
+
+def _upper(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _plain(value: Any) -> Any:
+    """A JSON value; dates, decimals and the like become text, nested values stay."""
+    if isinstance(value, (str, int, float, bool)):
+        return value.strip() if isinstance(value, str) else value
+    return json.loads(json.dumps(value, default=str))

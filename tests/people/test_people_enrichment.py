@@ -1,0 +1,96 @@
+"""Enrichment: two prompts that carry what they must, and demographics that are on the scales."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from pydantic import ValidationError
+
+from folkmoot.conversation.answers import Answer, Missing, Unreadable
+from folkmoot.errors import InputError
+from folkmoot.people import Demographics, enrich
+from folkmoot.people.enrichment import SCALES, portrait
+
+T = TypeVar("T")
+
+GOOD = {
+    "age": 44,
+    "sex": "female",
+    "education": "bachelor’s degree",
+    "income": "MIDDLE INCOME",
+    "location_type": "Suburban",
+    "political_leaning": "Moderate",
+    "occupation": " Marketing manager ",
+}
+
+
+class Script:
+    """Answers each prompt with the next reply, through the answer type as the engine would."""
+
+    def __init__(self, *replies: str) -> None:
+        self.replies = list(replies)
+        self.prompts: list[str] = []
+
+    async def ask(self, prompt: str, answer: Answer[T]) -> T | Missing:
+        self.prompts.append(prompt)
+        parsed = answer.parse(self.replies.pop(0))
+        return Missing("unparsed") if isinstance(parsed, Unreadable) else parsed.value
+
+
+def as_json(**changes: Any) -> str:
+    return Demographics.model_validate({**GOOD, **changes}).model_dump_json()
+
+
+def test_replies_are_brought_onto_the_scales() -> None:
+    d = Demographics.model_validate(GOOD)
+    assert d.sex == "F"
+    assert d.education == "Bachelor's degree"
+    assert d.income == "Middle income"
+    assert d.occupation == "Marketing manager"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"age": 17}, {"age": 66}, {"sex": "x"}, {"income": "rich"}, {"occupation": ""}],
+)
+def test_values_off_the_scales_are_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        Demographics.model_validate({**GOOD, **change})
+
+
+async def test_two_calls_make_a_persona() -> None:
+    script = Script(as_json(), "You are Nora, who runs\na small agency.")
+    nora = await enrich("A marketer who loves trains", script, persona_id="p_1")
+    assert not isinstance(nora, Missing)
+    assert (nora.id, nora.base) == ("p_1", "A marketer who loves trains")
+    assert nora.text == "Nora, who runs a small agency."
+    assert nora.demographics["occupation"] == "Marketing manager"
+    first, second = script.prompts
+    assert "A marketer who loves trains" in first
+    assert "A marketer who loves trains" in second
+    for scale in SCALES.values():
+        assert all(f'"{value}"' in first for value in scale)
+    for value in nora.demographics.values():
+        assert str(value) in second
+
+
+async def test_a_missing_answer_is_handed_on_and_the_second_call_is_spared() -> None:
+    script = Script("no idea")
+    assert isinstance(await enrich("A clown", script), Missing)
+    assert len(script.prompts) == 1
+
+
+async def test_prompts_can_be_replaced_and_unknown_variables_fail(tmp_path: Path) -> None:
+    (tmp_path / "demographics.md").write_text("Who is {{ base_persona }}?")
+    script = Script(as_json(), "a clown.")
+    await enrich("A clown", script, prompts=tmp_path)
+    assert script.prompts[0] == "Who is A clown?"
+    (tmp_path / "demographics.md").write_text("Who is {{ nobody }}?")
+    with pytest.raises(InputError, match="base_persona"):
+        await enrich("A clown", script, prompts=tmp_path)
+
+
+def test_a_portrait_follows_the_words_you_are() -> None:
+    assert portrait('"You are a  baker\n who sings."') == "a baker who sings."

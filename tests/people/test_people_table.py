@@ -1,0 +1,69 @@
+"""Profiles from files: what is recognised, what is kept, what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from folkmoot.errors import InputError
+from folkmoot.people.sources.table import read
+
+ROWS = {
+    "ID": ["a", "b"],
+    "Name": ["Ann Lee", "Bo Ray"],
+    "Age": [41, 18],
+    "sex": ["F", "M"],
+    "occupation": ["a nurse", None],
+    "Shoe Size": [38, 44],
+}
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "parquet", "jsonl"])
+def test_the_same_people_from_every_format(tmp_path: Path, kind: str) -> None:
+    path, frame = tmp_path / f"people.{kind}", pl.DataFrame(ROWS)
+    {
+        "csv": lambda: frame.write_csv(path),
+        "tsv": lambda: frame.write_csv(path, separator="\t"),
+        "parquet": lambda: frame.write_parquet(path),
+        "jsonl": lambda: frame.write_ndjson(path),
+    }[kind]()
+    ann, bo = read(path)
+    assert (ann.id, ann.name, ann.demographics["age"], ann.extra) == (
+        "a", "Ann Lee", 41, {"shoe_size": 38},
+    )  # fmt: skip
+    assert ann.text == "Ann Lee, a 41-year-old woman who works as a nurse. Shoe size: 38."
+    assert "occupation" not in bo.demographics
+    assert bo.text.startswith("Bo Ray, an 18-year-old man.")
+
+
+def test_own_description_and_column_names(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    path.write_text('WHO,YEARS\n"You are a shy poet.",33\n')
+    (poet,) = read(path, {"text": "WHO", "age": "YEARS"})
+    assert poet.text == "a shy poet."
+    assert poet.demographics == {"age": 33}
+
+
+def test_faults_name_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    path.write_text("id,age\nx,30\nx,31\n,\n")
+    with pytest.raises(InputError) as caught:
+        read(path)
+    assert [(p.where, p.key) for p in caught.value.problems] == [("3", "id"), ("4", "")]
+
+
+@pytest.mark.parametrize("name", ["none.csv", "people.xlsx", "people.txt"])
+def test_unreadable_files_are_refused(tmp_path: Path, name: str) -> None:
+    if not name.startswith("none"):
+        (tmp_path / name).write_text("a")
+    with pytest.raises(InputError, match=name.replace(".", r"\.")):
+        read(tmp_path / name)
+
+
+def test_unknown_columns_are_named_with_those_there_are(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match="columns: a, b"):
+        read(path, {"age": "c"})
