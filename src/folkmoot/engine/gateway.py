@@ -254,9 +254,7 @@ class Gateway:
         for line in self._lines.values():
             await line.provider.close()
 
-    async def _ask(
-        self, line: _Line, address: str, request: Request, fingerprint: bytes
-    ) -> Entry:
+    async def _ask(self, line: _Line, address: str, request: Request, fingerprint: bytes) -> Entry:
         """Make the call of a request and journal what came, a refusal included."""
         spec = line.spec
         sent = (

@@ -1,0 +1,275 @@
+"""The catalog: from a model's name to who serves it, under which name, where, and with which key.
+
+`provider/model` always works; bare names work where they are known. Used by the runner, the
+estimates and `folkmoot models`. The table of vendors is data: one more is one more row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+
+from rapidfuzz import fuzz, process
+
+from folkmoot.errors import InputError, Problem
+from folkmoot.models.keys import environment
+from folkmoot.models.request import Provider, ProviderSettings
+
+GROUP = "folkmoot.providers"
+LOCAL = "synthetic"
+
+
+@dataclass(frozen=True, slots=True)
+class Vendor:
+    """Somebody who serves models: wire format (an entry point), address, key variables.
+
+    `prices` is the vendor's name in the price library; `base_env` the variable that moves it.
+    """
+
+    wire: str
+    base_url: str | None
+    key_env: tuple[str, ...]
+    base_env: str
+    prices: str | None = None
+    key_needed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """All that is known of one model.
+
+    `name` is canonical (`provider/model`), `provider` the entry point that speaks to it,
+    `wire_model` the name that goes over the wire. `base_url` None: the provider's own.
+    `local` models answer in this process and are neither limited nor priced.
+    """
+
+    name: str
+    provider: str
+    wire_model: str
+    base_url: str | None = None
+    key_env: tuple[str, ...] = ()
+    key_needed: bool = True
+    local: bool = False
+    price_provider: str | None = None
+    price_model: str = ""
+
+
+def _compatible(url: str | None, name: str, prices: str | None, *keys: str) -> Vendor:
+    """A vendor that speaks the OpenAI format."""
+    return Vendor("openai", url, keys, f"{name}_BASE_URL", prices)
+
+
+_GOOGLE = Vendor(
+    "gemini",
+    "https://generativelanguage.googleapis.com/v1beta",
+    ("GOOGLE_API_KEY", "GEMINI_API_KEY", "GOOGLE"),
+    "GOOGLE_BASE_URL",
+    "google",
+)
+_FRIENDLI = "https://api.friendli.ai/serverless/v1"
+
+VENDORS: Mapping[str, Vendor] = {
+    "openai": _compatible(
+        "https://api.openai.com/v1", "OPENAI", "openai", "OPENAI_API_KEY", "OPENAI"
+    ),
+    "anthropic": Vendor(
+        "anthropic",
+        "https://api.anthropic.com/v1",
+        ("ANTHROPIC_API_KEY", "ANTHROPIC"),
+        "ANTHROPIC_BASE_URL",
+        "anthropic",
+    ),
+    "google": _GOOGLE,
+    "gemini": _GOOGLE,
+    "moonshot": _compatible(
+        "https://api.moonshot.ai/v1", "MOONSHOT", "moonshotai", "MOONSHOT_API_KEY", "MOONSHOT"
+    ),
+    "exaone": _compatible(_FRIENDLI, "EXAONE", None, "EXAONE_API_KEY", "FRIENDLI_TOKEN", "EXAONE"),
+    "friendli": _compatible(_FRIENDLI, "FRIENDLI", None, "FRIENDLI_TOKEN", "EXAONE_API_KEY"),
+    "huggingface": _compatible(
+        "https://router.huggingface.co/v1", "HF", None, "HF_TOKEN", "HUGGINGFACE_API_KEY"
+    ),
+    "mistral": _compatible("https://api.mistral.ai/v1", "MISTRAL", "mistral", "MISTRAL_API_KEY"),
+    "deepseek": _compatible(
+        "https://api.deepseek.com/v1", "DEEPSEEK", "deepseek", "DEEPSEEK_API_KEY"
+    ),
+    "groq": _compatible("https://api.groq.com/openai/v1", "GROQ", "groq", "GROQ_API_KEY"),
+    "together": _compatible(
+        "https://api.together.xyz/v1", "TOGETHER", "together", "TOGETHER_API_KEY"
+    ),
+    "openrouter": _compatible(
+        "https://openrouter.ai/api/v1", "OPENROUTER", "openrouter", "OPENROUTER_API_KEY"
+    ),
+    "xai": _compatible("https://api.x.ai/v1", "XAI", "x-ai", "XAI_API_KEY"),
+    "ollama": Vendor(
+        "openai", "http://localhost:11434/v1", ("OLLAMA_API_KEY",), "OLLAMA_BASE_URL", None, False
+    ),
+}
+
+# Bare name → (vendor, name on the wire).
+_OPENAI_NAMES = (
+    *("gpt-4o", "gpt-4o-mini", "gpt-4.1", "gpt-4.1-mini", "gpt-4.1-nano", "gpt-4.5-preview"),
+    *("gpt-4-turbo", "gpt-4", "gpt-3.5-turbo", "gpt-5", "gpt-5-mini", "gpt-5-nano", "gpt-5.1"),
+    *("gpt-5.2", "o1", "o1-pro", "o1-mini", "o3", "o3-mini", "o4-mini"),
+    *("text-embedding-3-small", "text-embedding-3-large", "text-embedding-ada-002"),
+)
+KNOWN: Mapping[str, tuple[str, str]] = {
+    **{name: ("openai", name) for name in _OPENAI_NAMES},
+    "gemini-3-flash": ("google", "gemini-3-flash-preview"),
+    "gemini-3-pro": ("google", "gemini-3-pro-preview"),
+    "gemini-2.5-pro": ("google", "gemini-2.5-pro"),
+    "gemini-2.5-flash": ("google", "gemini-2.5-flash"),
+    "gemini-2.5-flash-lite": ("google", "gemini-2.5-flash-lite"),
+    "gemini-embedding-001": ("google", "gemini-embedding-001"),
+    "claude-haiku-4.5": ("anthropic", "claude-haiku-4-5"),
+    "claude-sonnet-4": ("anthropic", "claude-sonnet-4-20250514"),
+    "claude-sonnet-4.5": ("anthropic", "claude-sonnet-4-5"),
+    "claude-opus-4.5": ("anthropic", "claude-opus-4-5"),
+    "kimi-k2": ("moonshot", "kimi-k2-0905-preview"),
+    "exaone-4.0": ("exaone", "LGAI-EXAONE/EXAONE-4.0-32B"),
+}
+# The five model keys of `call_llm`, in the order in which the source lists them.
+CALL_LLM_MODELS = ("gemini-3-flash", "gpt-5-mini", "claude-haiku-4.5", "kimi-k2", "exaone-4.0")
+HOSTED = "hf-inference"  # a Hugging Face endpoint of one's own: the model is whatever it serves
+
+
+def resolve(
+    name: str,
+    endpoints: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> ModelSpec:
+    """What is meant by a model's name. Raises InputError that names likely models.
+
+    `endpoints` moves a model (or a whole vendor) to a base URL; after it the environment variable
+    `<VENDOR>_BASE_URL` is looked at. A moved model needs no key, but gets one that is set.
+    """
+    name = name.strip()
+    endpoints = endpoints or {}
+    if name == LOCAL or name.startswith(f"{LOCAL}/"):
+        return ModelSpec(name, LOCAL, name, key_needed=False, local=True)
+    if name == HOSTED:
+        return _hosted(name, endpoints)
+    vendor_name, wire = _split(name)
+    vendor = VENDORS.get(vendor_name)
+    canonical = f"{vendor_name}/{wire}"
+    if vendor is None:
+        moved = _moved(name, canonical, wire, vendor_name, endpoints)
+        return ModelSpec(canonical, vendor_name, wire, moved, _own_key(vendor_name), False)
+    environ = environment() if environ is None else environ
+    moved = _moved(name, canonical, wire, vendor_name, endpoints) or environ.get(vendor.base_env)
+    return ModelSpec(
+        canonical,
+        vendor.wire,
+        wire,
+        (moved or vendor.base_url or "").rstrip("/") or None,
+        vendor.key_env,
+        vendor.key_needed and not moved,
+        price_provider=vendor.prices,
+        price_model=wire,
+    )
+
+
+def open_provider(spec: ModelSpec, settings: ProviderSettings) -> Provider:
+    """Make the provider of a model through its entry point."""
+    found = _installed().get(spec.provider)
+    if found is None:
+        raise InputError(f"no provider named {spec.provider!r} is installed (group {GROUP})")
+    provider: Provider = found.load()(settings)
+    return provider
+
+
+def _installed() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def _split(name: str) -> tuple[str, str]:
+    """(vendor, name on the wire) of a name as a user writes it."""
+    if not name:
+        raise InputError(Problem("the model has no name", mend="e.g. gpt-4o or synthetic"))
+    vendor, slash, rest = name.partition("/")
+    if not slash:
+        return _known(name)
+    if not rest:
+        raise InputError(Problem(f"{name!r} names no model", mend=f"{vendor}/<model>"))
+    if vendor in VENDORS:
+        known = KNOWN.get(rest)
+        return (
+            (vendor, known[1]) if known and VENDORS[known[0]] == VENDORS[vendor] else (vendor, rest)
+        )
+    if vendor in _installed():
+        return vendor, rest
+    raise InputError(
+        Problem(
+            f"unknown model provider {vendor!r} in {name!r}",
+            mend=f"{_likely(vendor, [*VENDORS, *_installed()])}for any OpenAI-compatible server "
+            f"write openai/{rest} and give its base URL under endpoints:",
+        )
+    )
+
+
+def _known(name: str) -> tuple[str, str]:
+    """A bare name: from the table, or one that the price library lists for a vendor."""
+    if name in KNOWN:
+        return KNOWN[name]
+    listed = _priced_names()
+    dashed = re.sub(r"(?<=\d)\.(?=\d)", "-", name)
+    for candidate in (name, dashed):
+        if candidate in listed:
+            return listed[candidate], candidate
+    raise InputError(
+        Problem(
+            f"unknown model {name!r}",
+            mend=f"{_likely(name, [*KNOWN, LOCAL, HOSTED])}a model that is newer than this list "
+            f"is written provider/model, e.g. openai/{name}",
+        )
+    )
+
+
+def _priced_names() -> dict[str, str]:
+    """Model → vendor, of the vendors whose bare names are plain enough to be used alone."""
+    from genai_prices import data_snapshot  # a quarter of a second, only for unusual names
+
+    vendors = {VENDORS[v].prices: v for v in ("openai", "anthropic", "google", "moonshot")}
+    return {
+        model.id: vendors[provider.id]
+        for provider in data_snapshot.get_snapshot().providers
+        if provider.id in vendors
+        for model in provider.models
+        if provider.id != "google" or model.id.startswith("gemini")
+    }
+
+
+def _likely(name: str, names: list[str]) -> str:
+    guesses = process.extract(
+        name, sorted(set(names)), scorer=fuzz.WRatio, limit=3, score_cutoff=60
+    )
+    return f"did you mean {', '.join(g[0] for g in guesses)}? " if guesses else ""
+
+
+def _moved(
+    name: str, canonical: str, wire: str, vendor: str, endpoints: Mapping[str, str]
+) -> str | None:
+    """The base URL that the study file gives this model, by any of its names or its vendor's."""
+    for key in (name, canonical, wire, vendor):
+        if key in endpoints:
+            return endpoints[key].rstrip("/")
+    return None
+
+
+def _hosted(name: str, endpoints: Mapping[str, str]) -> ModelSpec:
+    if name not in endpoints:
+        raise InputError(
+            Problem(
+                f"{name} needs the URL of the endpoint", mend=f"endpoints: {{{name}: https://…}}"
+            )
+        )
+    url = endpoints[name].rstrip("/")
+    base = url if url.endswith("/v1") else f"{url}/v1"
+    keys = VENDORS["huggingface"].key_env
+    return ModelSpec(f"huggingface/{name}", "openai", "tgi", base, keys, key_needed=False)
+
+
+def _own_key(provider: str) -> tuple[str, ...]:
+    return (f"{re.sub(r'[^A-Z0-9]', '_', provider.upper())}_API_KEY",)
