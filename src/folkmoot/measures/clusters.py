@@ -11,9 +11,6 @@ from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import AgglomerativeClustering, KMeans
-from sklearn.metrics import silhouette_score
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from folkmoot.randomness import generator
 
@@ -66,6 +63,8 @@ def best_clustering(
 
     Silhouette: Rousseeuw (1987), doi:10.1016/0377-0427(87)90125-7.
     """
+    from threadpoolctl import threadpool_limits
+
     x = np.ascontiguousarray(vectors, dtype=np.float64)
     if x.ndim != 2:
         raise ValueError(f"vectors must be (n, d), got shape {x.shape}")
@@ -91,6 +90,8 @@ def labels_at(
     `kmeans`: Lloyd's algorithm, k-means++ starts, the best of four. `agglomerative`: Ward's
     criterion (deterministic).
     """
+    from sklearn.cluster import AgglomerativeClustering, KMeans
+
     if algorithm == "agglomerative":
         raw = AgglomerativeClustering(n_clusters=k, linkage="ward").fit_predict(vectors)
     elif algorithm == "kmeans":
@@ -114,6 +115,8 @@ def mean_silhouette(
     `sample_above` rows of `vectors` (n, d) a sample of that size is taken, the same for every
     labelling of one seed.
     """
+    from sklearn.metrics import silhouette_score
+
     kept = np.asarray(labels)
     x = vectors
     if len(x) > sample_above:

@@ -1,0 +1,124 @@
+"""Whether coders agree: Krippendorff's alpha, Fleiss' and Cohen's kappa.
+
+Used wherever a model codes text, against a second model, a second draw or a person.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+FloatArray = NDArray[np.float64]
+Level = Literal["nominal", "ordinal", "interval", "ratio"]
+
+
+def krippendorff_alpha(ratings: ArrayLike, level: Level = "nominal") -> float:
+    """Krippendorff's alpha = 1 − D_observed / D_expected, at most 1; 0 is chance.
+
+    `ratings` (coders, units) of numbers, NaN where a coder did not code a unit. Codes that are
+    no numbers: number them first (any numbers for `nominal`, in order for `ordinal`). Units with
+    fewer than two codes carry no information. NaN where there is nothing to compare or where all
+    codes are the same (agreement by chance alone cannot be told from agreement).
+
+    Distances δ²: nominal 1; ordinal (Σ_{g=c..k} n_g − (n_c + n_k)/2)²; interval (c − k)²;
+    ratio ((c − k)/(c + k))². As good as .80 is customary for conclusions, .667 for tentative
+    ones. Krippendorff (2011), "Computing Krippendorff's alpha-reliability", repository.upenn.edu.
+    """
+    codes = np.asarray(ratings, float)
+    if codes.ndim != 2:
+        raise ValueError(f"ratings must be (coders, units), got shape {codes.shape}")
+    values = np.unique(codes[np.isfinite(codes)])
+    coincidences = _coincidences(codes, values)
+    per_value = coincidences.sum(axis=1)
+    n = per_value.sum()
+    delta = _squared_distances(values, per_value, level)
+    expected = float((np.outer(per_value, per_value) * delta).sum())
+    if n < 2 or expected <= 0:
+        return math.nan
+    observed = float((coincidences * delta).sum())
+    return float(1.0 - (n - 1) * observed / expected)
+
+
+def _coincidences(codes: FloatArray, values: FloatArray) -> FloatArray:
+    """The coincidence matrix (v, v): pairs of codes within units, 1/(m_u − 1) each."""
+    counts = np.stack([(codes == v).sum(axis=0) for v in values], axis=1).astype(float)
+    coders = counts.sum(axis=1)
+    counts = counts[coders > 1]
+    weights = 1.0 / (coders[coders > 1] - 1.0)
+    pairs = np.einsum("ua,ub,u->ab", counts, counts, weights)
+    # A code does not make a pair with itself.
+    pairs -= np.diag((counts * weights[:, None]).sum(axis=0))
+    return np.asarray(pairs, float)
+
+
+def _squared_distances(values: FloatArray, per_value: FloatArray, level: Level) -> FloatArray:
+    c, k = values[:, None], values[None, :]
+    if level == "nominal":
+        return np.asarray(c != k, float)
+    if level == "interval":
+        return (c - k) ** 2
+    if level == "ratio":
+        total = c + k
+        return np.where(total == 0, 0.0, (c - k) / np.where(total == 0, 1.0, total)) ** 2
+    if level == "ordinal":
+        # People at or below a value, less half of those at it: ranks, up to a constant.
+        rank = np.cumsum(per_value) - per_value / 2
+        return (rank[:, None] - rank[None, :]) ** 2
+    raise ValueError(f"unknown level of measurement: {level!r}")
+
+
+def number_codes(ratings: Sequence[Sequence[Hashable | None]]) -> FloatArray:
+    """Codes of any kind (coders, units) as numbers for `krippendorff_alpha`; None becomes NaN."""
+    seen: dict[Hashable, int] = {}
+    return np.array(
+        [
+            [math.nan if c is None else float(seen.setdefault(c, len(seen))) for c in coder]
+            for coder in ratings
+        ]
+    )
+
+
+def fleiss_kappa(counts: ArrayLike) -> float:
+    """Fleiss' kappa from counts (units, categories); each unit coded by the same number of coders.
+
+    (P̄ − P̄_e) / (1 − P̄_e). NaN where all codes are the same.
+    Fleiss (1971), doi:10.1037/h0031619; computed by statsmodels.
+    """
+    from statsmodels.stats.inter_rater import fleiss_kappa as kappa
+
+    table = np.asarray(counts, float)
+    if len(set(table.sum(axis=1).tolist())) != 1:
+        raise ValueError("Fleiss' kappa needs the same number of coders for every unit")
+    if (table.sum(axis=0) > 0).sum() < 2:
+        return math.nan
+    return float(kappa(table))
+
+
+def cohen_kappa(first: Sequence[Hashable], second: Sequence[Hashable]) -> float:
+    """Cohen's kappa of two coders over the same units (n,): (p_o − p_e) / (1 − p_e).
+
+    NaN where both used one and the same code throughout.
+    Cohen (1960), doi:10.1177/001316446002000104; computed by statsmodels.
+    """
+    if len(first) != len(second):
+        raise ValueError(f"{len(first)} codes against {len(second)}")
+    codes = number_codes([list(first), list(second)]).astype(int)
+    k = int(codes.max(initial=-1)) + 1
+    table = np.zeros((k, k))
+    np.add.at(table, (codes[0], codes[1]), 1)
+    return cohen_kappa_of(table)
+
+
+def cohen_kappa_of(table: ArrayLike) -> float:
+    """Cohen's kappa of a square table (k, k) of counts: rows coder 1, columns coder 2."""
+    from statsmodels.stats.inter_rater import cohens_kappa
+
+    counts = np.asarray(table, float)
+    if len(counts) < 2:
+        return math.nan
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return float(cohens_kappa(counts, return_results=False))

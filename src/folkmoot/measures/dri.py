@@ -1,0 +1,131 @@
+"""The Deliberative Reason Index: do people who agree on reasons agree on what to do?
+
+For every pair of participants the agreement on considerations is set against the agreement on
+ranked policies; a group reasons together to the extent that the two go hand in hand.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+FloatArray = NDArray[np.float64]
+
+_WEAK = 0.2
+_HALF = math.sqrt(2) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Consistency:
+    """Agreement of all pairs of participants (i < j), in order of participant.
+
+    `first`, `second` (m,) indices of participants; `reasons`, `preferences` (m,) Spearman
+    correlations of the pair's considerations and rankings. Pairs with an undefined correlation
+    (someone gave the same answer throughout) are left out and counted in `undefined`.
+    """
+
+    participants: int
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
+    reasons: FloatArray
+    preferences: FloatArray
+    undefined: int
+
+    @property
+    def distances(self) -> FloatArray:
+        """|r_reasons − r_preferences| / √2 (m,): distance from the line of consistency."""
+        distances: FloatArray = np.abs(self.reasons - self.preferences) / math.sqrt(2)
+        return distances
+
+    @property
+    def weights(self) -> FloatArray:
+        """Strength of signal (m,): max(|r|)/0.2 where neither correlation exceeds 0.2, else 1."""
+        strongest = np.maximum(np.abs(self.reasons), np.abs(self.preferences))
+        return np.minimum(strongest / _WEAK, 1.0)
+
+
+def consistency(considerations: ArrayLike, preferences: ArrayLike) -> Consistency:
+    """Pairwise agreement from considerations (n, c) and ranked preferences (n, p).
+
+    Rows are participants. Ratings or ranks of any scale (only their order within a person
+    counts; ties get mean ranks). Columns without any answer are dropped; a pair is compared on
+    complete rows only, and a missing answer leaves that participant's pairs undefined.
+    """
+    c, p = _complete_columns(considerations), _complete_columns(preferences)
+    if len(c) != len(p):
+        raise ValueError(f"considerations of {len(c)} people, preferences of {len(p)}")
+    first, second = np.triu_indices(len(c), 1)
+    reasons = _spearman_rows(c)[first, second]
+    prefs = _spearman_rows(p)[first, second]
+    known = np.isfinite(reasons) & np.isfinite(prefs)
+    return Consistency(
+        len(c), first[known], second[known], reasons[known], prefs[known], int((~known).sum())
+    )
+
+
+def group_dri(pairs: Consistency, *, adjusted: bool = True) -> float:
+    """The index of the group, in [−1, 1]; 1: reasons and preferences agree perfectly.
+
+    With c = mean of (1 − d) over pairs (d: see `Consistency.distances`) and λ = 1 − √2/2:
+    DRI = 2 (c − λ)/(1 − λ) − 1. `adjusted` (the default) weighs each pair's 1 − d by its
+    strength of signal (`Consistency.weights`), so that two people who agree on nothing do not
+    count as consistent. NaN without pairs.
+
+    Original: Niemeyer and Veri, in Research Methods in Deliberative Democracy (2022),
+    doi:10.1093/oso/9780192848925.003.0007; Niemeyer et al. (2024),
+    doi:10.1017/S0003055423000023. Adjusted: the package deliberr (MIT),
+    github.com/gumbelino/deliberr.
+    """
+    weights = pairs.weights if adjusted else 1.0
+    return _index((1 - pairs.distances) * weights)
+
+
+def individual_dri(pairs: Consistency, *, adjusted: bool = True) -> FloatArray:
+    """The index of each participant (n,): `group_dri` over the pairs that they are part of.
+
+    NaN for a participant without a defined pair. Individuals share pairs, so they are not
+    independent of each other: test changes over groups where there are several.
+    """
+    weights = pairs.weights if adjusted else 1.0
+    scores = (1 - pairs.distances) * weights
+    return np.array(
+        [
+            _index(scores[(pairs.first == i) | (pairs.second == i)])
+            for i in range(pairs.participants)
+        ]
+    )
+
+
+def _index(scores: FloatArray) -> float:
+    if not len(scores):
+        return math.nan
+    lam = 1 - _HALF
+    return float(2 * (scores.mean() - lam) / (1 - lam) - 1)
+
+
+def _complete_columns(table: ArrayLike) -> FloatArray:
+    x = np.asarray(table, float)
+    if x.ndim != 2:
+        raise ValueError(f"a table (participants, items) is needed, got shape {x.shape}")
+    kept: FloatArray = x[:, ~np.isnan(x).all(axis=0)] if len(x) else x
+    return kept
+
+
+def _spearman_rows(table: FloatArray) -> FloatArray:
+    """Spearman correlations (n, n) between rows; NaN for constant or incomplete rows."""
+    from scipy.stats import rankdata
+
+    if not len(table) or table.shape[1] < 2:
+        return np.full((len(table), len(table)), math.nan)
+    ranks = rankdata(table, axis=1, nan_policy="propagate")
+    centred = ranks - ranks.mean(axis=1, keepdims=True)
+    norms = np.sqrt((centred**2).sum(axis=1))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        unit = centred / norms[:, None]
+    correlations: FloatArray = np.clip(unit @ unit.T, -1.0, 1.0)
+    # Products of exact halves carry rounding noise that would count as a weak signal.
+    correlations[np.abs(correlations) < 1e-12] = 0.0
+    return correlations

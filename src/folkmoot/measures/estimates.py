@@ -1,0 +1,65 @@
+"""The estimate with its interval that all measures share, and words for it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number with its confidence interval.
+
+    `low` and `high` are NaN where no interval can be had (one cluster, one unit). `n` counts
+    units, `clusters` the independent groups that they came in (0: units are independent). `p` is
+    the two-sided p-value against no effect, NaN where none was computed. `method` names the
+    interval.
+    """
+
+    value: float
+    low: float
+    high: float
+    n: int
+    clusters: int = 0
+    p: float = math.nan
+    method: str = ""
+
+    @property
+    def has_interval(self) -> bool:
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether the interval lies wholly on one side of zero."""
+        return self.has_interval and (self.low > 0 or self.high < 0)
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """0.159 → "16 %"; small shares keep a digit so that 0.4 % does not read as nothing."""
+    if not math.isfinite(share):
+        return "unknown"
+    if 0 < abs(share) < 0.0095:
+        digits = max(digits, 1)
+    return f"{100 * share:.{digits}f} %"
+
+
+def points(difference: float) -> str:
+    """0.123 → "+12 points"."""
+    if not math.isfinite(difference):
+        return "an unknown number of points"
+    rounded = round(100 * difference)
+    return f"{rounded:+d} point{'' if abs(rounded) == 1 else 's'}" if rounded else "0 points"
+
+
+def p_value(p: float) -> str:
+    """How a p-value is printed: "p < .001", "p = .043"; "p not computed" for NaN."""
+    if not math.isfinite(p):
+        return "p not computed"
+    if p < 0.001:
+        return "p < .001"
+    return f"p = {p:.3f}".replace("0.", ".", 1) if p < 1 else "p = 1"
+
+
+def plural(n: int, one: str, many: str | None = None) -> str:
+    """1, "vote" → "1 vote"; 2 → "2 votes"."""
+    return f"{n:,} {one if n == 1 else (many or one + 's')}"

@@ -1,0 +1,167 @@
+"""Two votes of the same people: transitions, marginal homogeneity, moves towards a side.
+
+A table is square: rows the first vote, columns the second, both in the order of `options`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """A test statistic with its degrees of freedom and p-value.
+
+    Where the table holds no information (nobody changed) the statistic is 0, df 0 and p 1.
+    """
+
+    __test__ = False  # not a pytest class
+
+    name: str
+    statistic: float
+    df: int
+    p: float
+
+
+def transition_table(
+    before: Sequence[str], after: Sequence[str], options: Sequence[str]
+) -> IntArray:
+    """Counts (k, k): how many went from option i to option j. Unknown options raise ValueError."""
+    if len(before) != len(after):
+        raise ValueError(f"{len(before)} first votes but {len(after)} second ones")
+    index = {option: i for i, option in enumerate(options)}
+    table = np.zeros((len(options), len(options)), dtype=np.int64)
+    for first, second in zip(before, after, strict=True):
+        if first not in index or second not in index:
+            raise ValueError(f"a vote that is no option: {first!r} → {second!r}")
+        table[index[first], index[second]] += 1
+    return table
+
+
+def bowker(table: IntArray) -> Test:
+    """Bowker's test of symmetry: is i → j as frequent as j → i, for all pairs?
+
+    χ² = Σ_{i<j} (n_ij − n_ji)² / (n_ij + n_ji), df = the pairs of options with any move. For two
+    options it is McNemar's test without correction. A plain re-vote that only adds noise is
+    symmetric; a persuasion that draws one way is not.
+    Bowker (1948), doi:10.1080/01621459.1948.10483284; computed by statsmodels.
+    """
+    from statsmodels.stats.contingency_tables import SquareTable
+
+    moved = table + table.T
+    pairs = int((moved[np.triu_indices(len(table), 1)] > 0).sum())
+    if not pairs:
+        return Test("Bowker", 0.0, 0, 1.0)
+    # statsmodels divides 0 by 0 for pairs without moves; they carry no information.
+    with np.errstate(invalid="ignore", divide="ignore"):
+        full = SquareTable(np.asarray(table, float), shift_zeros=False).symmetry()
+    if math.isfinite(full.statistic) and full.df == pairs:
+        return Test("Bowker", float(full.statistic), int(full.df), float(full.pvalue))
+    return _bowker_without_empty_pairs(table, pairs)
+
+
+def _bowker_without_empty_pairs(table: IntArray, pairs: int) -> Test:
+    from scipy.stats import chi2
+
+    i, j = np.triu_indices(len(table), 1)
+    there, back = table[i, j].astype(float), table[j, i].astype(float)
+    any_move = there + back > 0
+    statistic = float(((there - back)[any_move] ** 2 / (there + back)[any_move]).sum())
+    return Test("Bowker", statistic, pairs, float(chi2.sf(statistic, pairs)))
+
+
+def stuart_maxwell(table: IntArray) -> Test:
+    """Stuart and Maxwell's test of marginal homogeneity: did the totals per option change?
+
+    d' V⁻¹ d with d_i = n_i. − n_.i over all options but one, df = k − 1. Options that nobody
+    left or entered, and options in nobody's vote, are dropped first (their row of V is zero).
+    Stuart (1955), doi:10.1093/biomet/42.3-4.412; Maxwell (1970), doi:10.1192/bjp.116.535.651;
+    computed by statsmodels.
+    """
+    from statsmodels.stats.contingency_tables import SquareTable
+
+    off = table - np.diag(np.diag(table))
+    active = np.flatnonzero(off.sum(axis=0) + off.sum(axis=1))
+    if len(active) < 2:
+        return Test("Stuart–Maxwell", 0.0, 0, 1.0)
+    kept = np.asarray(table[np.ix_(active, active)], float)
+    if _islands(kept):  # the usual covariance is singular then
+        return _homogeneity_by_pseudo_inverse(kept)
+    result = SquareTable(kept, shift_zeros=False).homogeneity(method="stuart_maxwell")
+    return Test("Stuart–Maxwell", float(result.statistic), int(result.df), float(result.pvalue))
+
+
+def _islands(table: NDArray[np.float64]) -> bool:
+    """Whether the options fall into groups between which nobody moved."""
+    from scipy.sparse.csgraph import connected_components
+
+    return int(connected_components(table, directed=False, return_labels=False)) > 1
+
+
+def _homogeneity_by_pseudo_inverse(table: NDArray[np.float64]) -> Test:
+    from scipy.stats import chi2
+
+    d = table.sum(axis=1) - table.sum(axis=0)
+    v = np.diag(table.sum(axis=1) + table.sum(axis=0)) - table - table.T
+    df = int(np.linalg.matrix_rank(v))
+    statistic = float(d @ np.linalg.pinv(v) @ d)
+    return Test("Stuart–Maxwell", statistic, df, float(chi2.sf(statistic, df)))
+
+
+def mcnemar(there: int, back: int, *, exact: bool | None = None, correction: bool = False) -> Test:
+    """McNemar's test for one option: is `there` (no → yes) as frequent as `back` (yes → no)?
+
+    χ² = (there − back)² / (there + back), df 1; `exact` (the default below 25 moves) uses the
+    binomial instead, and the statistic is then the smaller count.
+    McNemar (1947), doi:10.1007/BF02295996; computed by statsmodels.
+    """
+    from statsmodels.stats.contingency_tables import mcnemar as test
+
+    if there + back == 0:
+        return Test("McNemar", 0.0, 0, 1.0)
+    use_exact = there + back < 25 if exact is None else exact
+    result = test([[0, there], [back, 0]], exact=use_exact, correction=correction)
+    name = "McNemar (exact)" if use_exact else "McNemar"
+    return Test(name, float(result.statistic), 0 if use_exact else 1, float(result.pvalue))
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Of n people with a known opposing option: how they moved.
+
+    `to_target`: to the option argued for; `elsewhere`: to a third one; `stayed`. `by_chance` is
+    the expected number of `to_target` if those who moved had picked any other option alike.
+    """
+
+    n: int
+    to_target: int
+    elsewhere: int
+    stayed: int
+    by_chance: float
+
+    @property
+    def moved(self) -> int:
+        return self.to_target + self.elsewhere
+
+
+def moves_towards(
+    before: Sequence[str], after: Sequence[str], targets: Sequence[str], options: int
+) -> Moves:
+    """Who moved to the option that the opposing side argued for.
+
+    `targets`: the opposing option of each person (n,); `options`: how many options there were.
+    """
+    if not len(before) == len(after) == len(targets):
+        raise ValueError("before, after and targets must be of one length")
+    triples = list(zip(before, after, targets, strict=True))
+    to_target = sum(1 for b, a, t in triples if a != b and a == t)
+    moved = sum(1 for b, a, _ in triples if a != b)
+    by_chance = moved / (options - 1) if options > 1 else 0.0
+    return Moves(len(triples), to_target, moved - to_target, len(triples) - moved, by_chance)

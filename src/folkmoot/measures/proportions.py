@@ -1,0 +1,128 @@
+"""Shares and their differences: Wilson, Newcombe, Holm. The headline of most studies.
+
+All shares are in [0, 1], differences in [−1, 1]; counts are whole numbers of independent units.
+Units that talked to each other belong in `clustered`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from folkmoot.measures.estimates import Estimate
+
+
+def wilson(count: int, n: int, level: float = 0.95) -> Estimate:
+    """A share count / n with Wilson's score interval.
+
+    (p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n). Unlike the textbook interval it stays in
+    [0, 1] and has width at 0 % and 100 %. Raises ValueError for n < 1.
+    Wilson (1927), doi:10.1080/01621459.1927.10502953; computed by statsmodels.
+    """
+    from statsmodels.stats.proportion import proportion_confint
+
+    _check(count, n)
+    low, high = proportion_confint(count, n, alpha=1 - level, method="wilson")
+    # Rounding in the library must not put the estimate outside its own interval.
+    low = float(low) if count else 0.0
+    high = float(high) if count < n else 1.0
+    return Estimate(count / n, low, high, n, method="Wilson")
+
+
+def newcombe(count1: int, n1: int, count2: int, n2: int, level: float = 0.95) -> Estimate:
+    """The difference count1/n1 − count2/n2 of two independent shares, with its p-value.
+
+    Interval: Newcombe's hybrid score (his method 10), the Wilson limits (l, u) of both shares
+    put together, p1 − p2 − √((p1−l1)² + (u2−p2)²) to p1 − p2 + √((u1−p1)² + (p2−l2)²).
+    p: see `difference_p`. Raises ValueError for an empty group.
+    Newcombe (1998), doi:10.1002/(SICI)1097-0258(19980430)17:8<873::AID-SIM779>3.0.CO;2-I;
+    computed by statsmodels.
+    """
+    from statsmodels.stats.proportion import confint_proportions_2indep
+
+    _check(count1, n1)
+    _check(count2, n2)
+    low, high = confint_proportions_2indep(
+        count1, n1, count2, n2, method="newcomb", compare="diff", alpha=1 - level
+    )
+    return Estimate(
+        count1 / n1 - count2 / n2,
+        max(-1.0, float(low)),
+        min(1.0, float(high)),
+        n1 + n2,
+        p=difference_p(count1, n1, count2, n2),
+        method="Newcombe",
+    )
+
+
+def difference_p(count1: int, n1: int, count2: int, n2: int) -> float:
+    """Two-sided p for equal shares: Pearson's χ² without continuity correction.
+
+    Where a cell is expected to hold fewer than five, Fisher's exact test instead. Computed by
+    scipy.
+    """
+    from scipy.stats import chi2_contingency, fisher_exact
+
+    table = np.array([[count1, n1 - count1], [count2, n2 - count2]])
+    total = table.sum()
+    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / total
+    if (table.sum(axis=0) == 0).any():
+        return 1.0
+    if expected.min() < 5:
+        return float(fisher_exact(table).pvalue)
+    return float(chi2_contingency(table, correction=False).pvalue)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p-values adjusted for their number by Holm's step-down method, in the order given.
+
+    Keeps the chance of even one false alarm at the nominal level. NaN stays NaN and is not
+    counted. Holm (1979), Scand. J. Statist. 6, 65–70; computed by statsmodels.
+    """
+    from statsmodels.stats.multitest import multipletests
+
+    known = [i for i, p in enumerate(p_values) if math.isfinite(p)]
+    adjusted = [math.nan] * len(p_values)
+    if known:
+        for i, p in zip(
+            known, multipletests([p_values[i] for i in known], method="holm")[1], strict=True
+        ):
+            adjusted[i] = float(p)
+    return adjusted
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The difference between two groups, `first` minus `second`; `holm_p` over all the pairs."""
+
+    first: str
+    second: str
+    difference: Estimate
+    holm_p: float
+
+
+def all_pairs(counts: Mapping[str, tuple[int, int]], level: float = 0.95) -> list[Pair]:
+    """Newcombe differences between all pairs of groups, with Holm-adjusted p.
+
+    `counts`: group → (count, n), in the order of the study. Of each pair the later group is
+    named first, so that a positive difference means "more than the plainer condition". Groups
+    with n = 0 are left out.
+    """
+    groups = [g for g, (_, n) in counts.items() if n > 0]
+    pairs = [
+        Pair(later, earlier, newcombe(*counts[later], *counts[earlier], level), math.nan)
+        for j, later in enumerate(groups)
+        for earlier in groups[:j]
+    ]
+    adjusted = holm([pair.difference.p for pair in pairs])
+    return [replace(pair, holm_p=p) for pair, p in zip(pairs, adjusted, strict=True)]
+
+
+def _check(count: int, n: int) -> None:
+    if n < 1:
+        raise ValueError("a share of nobody is not defined (n = 0)")
+    if not 0 <= count <= n:
+        raise ValueError(f"{count} of {n} is no share")

@@ -1,0 +1,91 @@
+"""Diversity, polarisation, inequality: known answers and bounds."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from folkmoot.measures.diversity import (
+    effective_number,
+    entropy,
+    hellinger,
+    jensen_shannon,
+    normalised_entropy,
+    total_variation,
+)
+from folkmoot.measures.inequality import gini, jain
+from folkmoot.measures.polarisation import esteban_ray, polarisation, van_der_eijk
+
+P, Q = [0.5, 0.25, 0.25], [0.25, 0.5, 0.25]
+COUNTS = st.lists(st.integers(0, 50), min_size=3, max_size=7).filter(any)
+
+
+def test_divergences_known_answers():
+    assert entropy(P) == pytest.approx(1.5)
+    assert jensen_shannon(P, Q) == pytest.approx(0.0612781, abs=1e-7)
+    assert total_variation(P, Q) == pytest.approx(0.25)
+    assert hellinger(P, Q) == pytest.approx(0.2071068, abs=1e-7)
+
+
+def test_effective_number():
+    assert effective_number([1, 1, 1, 1]) == pytest.approx(4)
+    assert effective_number([7, 0, 0]) == pytest.approx(1)
+    assert effective_number(P) == pytest.approx(2**1.5)
+    assert effective_number(P, order=2) == pytest.approx(1 / 0.375)
+    assert effective_number([9, 1, 0], order=0) == pytest.approx(2)
+    assert normalised_entropy([3, 3, 3]) == pytest.approx(1)
+    assert normalised_entropy([3]) == 0.0
+
+
+@settings(deadline=None)  # the first call imports scipy
+@given(COUNTS)
+def test_bounds(counts):
+    k = len(counts)
+    assert 1 - 1e-9 <= effective_number(counts, 2) <= effective_number(counts) + 1e-9 <= k + 1e-6
+    assert -1e-9 <= polarisation(counts) <= 1 + 1e-9
+    assert polarisation(counts) == pytest.approx(polarisation(counts[::-1]))
+    assert jensen_shannon(counts, counts[::-1]) <= 1 + 1e-9
+    assert esteban_ray(counts) <= 0.25 + 1e-9
+
+
+def test_esteban_ray_known_answers():
+    assert esteban_ray([0.5, 0.5], [0, 1]) == pytest.approx(0.25)
+    assert esteban_ray([0.5, 0.5], [0, 1], 1.6) == pytest.approx(0.164938489)
+    assert esteban_ray([0.25, 0.5, 0.25], [0, 0.5, 1]) == pytest.approx(0.125)
+    assert esteban_ray([1] * 5, np.linspace(0, 1, 5)) == pytest.approx(0.08)
+    assert esteban_ray([3, 0, 0]) == 0.0
+    assert esteban_ray([1, 1], 1 - np.eye(2)) == pytest.approx(0.25)
+    with pytest.raises(ValueError, match="alpha"):
+        esteban_ray([1, 1], alpha=2)
+
+
+def test_van_der_eijk_known_answers():
+    assert van_der_eijk([30, 40, 210, 130, 530, 50, 10]) == pytest.approx(0.611333333)
+    assert polarisation([30, 40, 210, 130, 530, 50, 10]) == pytest.approx(0.194333333)
+    assert van_der_eijk([1, 0, 0, 0, 1]) == pytest.approx(-1)
+    assert van_der_eijk([1] * 5) == pytest.approx(0)
+    assert van_der_eijk([0, 0, 8, 0, 0]) == pytest.approx(1)
+    assert van_der_eijk([4]) == 1.0
+    assert van_der_eijk([5, 5]) == 0.0
+
+
+def test_inequality_known_answers():
+    assert jain([1, 2, 3]) == pytest.approx(0.857142857)
+    assert gini([1, 2, 3, 4]) == pytest.approx(0.25)
+    assert gini([0, 0, 0, 5]) == pytest.approx(0.75)
+    assert jain([0, 0, 0, 5]) == pytest.approx(0.25)
+    assert gini([2, 2, 2]) == pytest.approx(0)
+    assert math.isnan(gini([0, 0]))
+    with pytest.raises(ValueError, match="not negative"):
+        gini([1, -1])
+
+
+def test_no_distribution():
+    with pytest.raises(ValueError, match="no distribution"):
+        entropy([0, 0])
+    with pytest.raises(ValueError, match="options"):
+        total_variation([1, 2], [1, 2, 3])

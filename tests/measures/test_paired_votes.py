@@ -1,0 +1,77 @@
+"""Paired votes: the classic vision table, degenerate tables, moves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from folkmoot.measures.paired_votes import (
+    bowker,
+    mcnemar,
+    moves_towards,
+    stuart_maxwell,
+    transition_table,
+)
+
+VISION = np.array(
+    [[1520, 266, 124, 66], [234, 1512, 432, 78], [117, 362, 1772, 205], [36, 82, 179, 492]]
+)
+
+
+def test_vision_table():
+    b, s = bowker(VISION), stuart_maxwell(VISION)
+    assert (b.statistic, b.df, b.p) == pytest.approx((19.10655, 6, 0.00398742), rel=1e-5)
+    assert (s.statistic, s.df, s.p) == pytest.approx((11.95657, 3, 0.00753343), rel=1e-5)
+
+
+def test_mcnemar_known_answers():
+    assert mcnemar(121, 59).statistic == pytest.approx(21.355556, rel=1e-6)
+    assert mcnemar(121, 59, correction=True).statistic == pytest.approx(20.672222, rel=1e-6)
+    # Exact: 2 * (1 + 6) / 64 for 1 of 6.
+    assert mcnemar(1, 5).p == pytest.approx(2 * 7 / 64)
+    assert mcnemar(0, 0).p == 1.0
+
+
+def test_two_options_bowker_is_mcnemar_and_stuart_maxwell():
+    table = np.array([[101, 121], [59, 33]])
+    assert bowker(table).statistic == pytest.approx(mcnemar(121, 59).statistic)
+    assert stuart_maxwell(table).statistic == pytest.approx(21.355556, rel=1e-6)
+
+
+def test_an_option_that_nobody_moved_to_changes_nothing():
+    wider = np.zeros((6, 6), dtype=int)
+    wider[:4, :4] = VISION
+    wider[4, 4] = 50
+    assert bowker(wider).statistic == pytest.approx(bowker(VISION).statistic)
+    assert bowker(wider).df == 6
+    assert stuart_maxwell(wider).statistic == pytest.approx(stuart_maxwell(VISION).statistic)
+    assert stuart_maxwell(wider).df == 3
+
+
+def test_islands_of_options_are_two_separate_tests():
+    table = np.zeros((4, 4), dtype=int)
+    table[0, 1], table[1, 0], table[2, 3], table[3, 2] = 12, 4, 9, 1
+    found = stuart_maxwell(table)
+    assert found.df == 2
+    assert found.statistic == pytest.approx(64 / 16 + 64 / 10)
+
+
+def test_nobody_changed():
+    still = np.diag([5, 6, 7])
+    assert bowker(still).p == stuart_maxwell(still).p == 1.0
+
+
+def test_transition_table_counts_and_refuses_strangers():
+    table = transition_table(["a", "a", "b"], ["a", "b", "b"], ["a", "b", "c"])
+    assert table.tolist() == [[1, 1, 0], [0, 1, 0], [0, 0, 0]]
+    with pytest.raises(ValueError, match="no option"):
+        transition_table(["a"], ["d"], ["a", "b"])
+    with pytest.raises(ValueError, match="first votes"):
+        transition_table(["a"], [], ["a"])
+
+
+def test_moves_towards():
+    found = moves_towards("aaaab", "abcab", "bbbba", options=3)
+    assert (found.to_target, found.elsewhere, found.stayed) == (1, 1, 3)
+    assert found.moved == 2
+    assert found.by_chance == 1.0
