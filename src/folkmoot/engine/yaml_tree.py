@@ -1,0 +1,246 @@
+"""YAML read with the place of every value, and without the traps of YAML 1.1.
+
+`no`, `on`, `1e3`, `010`, `12:30` and dates keep their text, so that the type which the study file
+wants decides what they mean (see `fitting`). Used by `study_file.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from folkmoot.errors import InputError, Problem
+
+Path_ = tuple[str | int, ...]
+MOST_NODES = 500_000
+PLAIN = "plain"
+_CORE = "tag:yaml.org,2002:"
+_INT = re.compile(r"[-+]?(0|[1-9][0-9]*)")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_YES = {"yes": True, "on": True, "no": False, "off": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a value stands: file, line from 1 (0: not in a file), its text if it was plain."""
+
+    file: str
+    line: int
+    text: str | None = None
+
+
+@dataclass(slots=True)
+class Tree:
+    """Values as plain Python data, with the place of each by its path from the root."""
+
+    value: Any
+    places: dict[Path_, Place] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    def nearest(self, path: Path_) -> Place:
+        """The place of the value, or of the nearest group around it that is in the file."""
+        for end in range(len(path), -1, -1):
+            if path[:end] in self.places:
+                return self.places[path[:end]]
+        return Place("", 0)
+
+
+def read_tree(text: str, file: str) -> Tree:
+    """Read one YAML document. Problems of content are collected in the tree.
+
+    Raises InputError when the text is no YAML at all.
+    """
+    try:
+        root = yaml.compose(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        raise InputError(_syntax(error, file)) from error
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, int(error.position)) + 1
+        raise InputError(
+            Problem("a control character stands here", file, str(line), mend="delete it")
+        ) from error
+    except RecursionError as error:
+        raise InputError(Problem("the file is nested too deeply", file)) from error
+    tree = Tree(None)
+    if root is not None:
+        tree.value = _Builder(file, tree).build(root, ())
+    return tree
+
+
+def fitting(wanted: str, place: Place, value: Any) -> Any:
+    """A value re-read as the type that was wanted, or `...` when there is no safe reading.
+
+    `wanted` is pydantic's error type. Only plain, unquoted values are re-read: `no` where text
+    is wanted is the word, where true or false is wanted it is false.
+    """
+    text = place.text
+    if wanted == "string_type" and text is not None and not isinstance(value, str):
+        return ... if value is None else text
+    if wanted == "bool_type" and text is not None and text.lower() in _YES:
+        return _YES[text.lower()]
+    if wanted in ("int_type", "int_from_float") and isinstance(value, float):
+        return int(value) if value.is_integer() else ...
+    return ...
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader that leaves plain scalars unresolved."""
+
+    def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
+        if kind is yaml.ScalarNode and implicit[0]:
+            return PLAIN
+        return super().resolve(kind, value, implicit)  # type: ignore[no-untyped-call]
+
+
+class _Builder:
+    """Turns nodes into values; keeps count, because aliases can multiply without end."""
+
+    def __init__(self, file: str, tree: Tree) -> None:
+        self._file = file
+        self._tree = tree
+        self._open: set[int] = set()
+        self._count = 0
+
+    def build(self, node: yaml.Node, path: Path_, key_line: int = 0) -> Any:
+        self._count += 1
+        if self._count > MOST_NODES or id(node) in self._open:
+            raise InputError(
+                Problem("aliases (&, *) multiply without end", self._file, str(_line(node)))
+            )
+        line = key_line or _line(node)
+        plain = node.value if node.tag == PLAIN else None
+        self._tree.places[path] = Place(self._file, line, plain)
+        self._open.add(id(node))
+        try:
+            if isinstance(node, yaml.MappingNode):
+                return self._mapping(node, path)
+            if isinstance(node, yaml.SequenceNode):
+                return [self.build(n, (*path, i)) for i, n in enumerate(node.value)]
+            return self._scalar(node, path)
+        finally:
+            self._open.discard(id(node))
+
+    def _mapping(self, node: yaml.MappingNode, path: Path_) -> dict[str, Any]:
+        if node.tag != _CORE + "map":
+            self._bad_tag(node, path)
+        result: dict[str, Any] = {}
+        own: dict[str, int] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                self._problem("a key must be a single word or text", key_node, path)
+                continue
+            key, line = str(key_node.value), _line(key_node)
+            if key == "<<" and key_node.tag == PLAIN:
+                merged = self._merge(value_node, path)
+                result = {**merged, **result}
+                continue
+            if key in own:
+                where = f"first in line {own[key]}, again here"
+                self._problem(f"stands twice ({where})", key_node, (*path, key))
+                continue
+            own[key] = line
+            result[key] = self.build(value_node, (*path, key), line)
+        return result
+
+    def _merge(self, node: yaml.Node, path: Path_) -> dict[str, Any]:
+        nodes = node.value if isinstance(node, yaml.SequenceNode) else [node]
+        result: dict[str, Any] = {}
+        for each in nodes:
+            value = self.build(each, path)
+            if isinstance(value, dict):
+                result = {**value, **result}
+            else:
+                self._problem("<< needs a group of keys", each, path)
+        return result
+
+    def _scalar(self, node: yaml.Node, path: Path_) -> Any:
+        if node.tag == PLAIN:
+            return _plain_value(str(node.value))
+        if node.tag in (_CORE + "str", "!"):
+            return str(node.value)
+        self._bad_tag(node, path)
+        return str(node.value)
+
+    def _bad_tag(self, node: yaml.Node, path: Path_) -> None:
+        tag = node.tag.replace(_CORE, "!!")
+        self._problem(f"the tag {tag} is not understood", node, path, "leave it out")
+
+    def _problem(self, message: str, node: yaml.Node, path: Path_, mend: str = "") -> None:
+        self._tree.problems.append(
+            Problem(message, self._file, str(_line(node)), dotted(path), mend)
+        )
+
+
+def dotted(path: Path_) -> str:
+    """A path as people write it: `topic.options[1]` (entries counted from 1)."""
+    text = ""
+    for part in path:
+        text += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def find_path(value: Any, key: str) -> Path_:
+    """The path that a dotted key means in this data; as far as it goes. Entries count from 1."""
+    return tuple(_walk(value, key))
+
+
+def _walk(value: Any, key: str) -> Iterator[str | int]:
+    while key:
+        entry = re.match(r"\.?\[(\d+)\]", key)
+        if entry and isinstance(value, list) and 1 <= int(entry[1]) <= len(value):
+            yield int(entry[1]) - 1
+            value, key = value[int(entry[1]) - 1], key[entry.end() :]
+            continue
+        key = key.removeprefix(".")
+        if not isinstance(value, dict):
+            return
+        # Keys may hold dots themselves (options do), so the longest that fits is meant.
+        fits = [k for k in value if key == k or key.startswith((f"{k}.", f"{k}["))]
+        if not fits:
+            return
+        name = max(fits, key=len)
+        yield name
+        value, key = value[name], key[len(name) :]
+
+
+def _plain_value(text: str) -> Any:
+    if text in ("", "~", "null", "Null", "NULL"):
+        return None
+    if text in ("true", "True", "TRUE", "false", "False", "FALSE"):
+        return text.lower() == "true"
+    if _INT.fullmatch(text):
+        return int(text)
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    return text
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
+
+
+def _syntax(error: yaml.MarkedYAMLError, file: str) -> Problem:
+    mark = error.problem_mark or error.context_mark
+    line = str(mark.line + 1) if mark else ""
+    what = str(error.problem or "this is no valid YAML")
+    if "\\t" in what:
+        return Problem("a tab stands here", file, line, mend="indent with spaces")
+    if "expected a single document" in str(error.context):
+        return Problem("a second document begins here (---)", file, line, mend="keep one")
+    if "mapping values are not allowed" in what:
+        what, mend = "a colon stands where none can", "put text that holds `: ` in quotes"
+    elif "could not find expected ':'" in what:
+        what, mend = "a colon is missing after a key here or in the line before", "write `key: …`"
+    elif "expected <block end>" in what:
+        what, mend = "the indentation does not fit", "indent the keys of one group alike"
+    elif "found unexpected end of stream" in what:
+        what, mend = "a quote is not closed", "close it"
+    elif "undefined alias" in what:
+        mend = "put text that begins with * in quotes"
+    else:
+        mend = "put text that begins with a special character in quotes"
+    return Problem(what, file, line, mend=mend)
