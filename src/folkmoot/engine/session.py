@@ -11,6 +11,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
@@ -303,6 +304,11 @@ class Scope:
         """Say something that the user should look at."""
         self._run.warn(self.path, message)
 
+    @property
+    def root(self) -> Session:
+        """The session that this scope belongs to."""
+        return Session(self._run)
+
     def _hold(self, kind: str) -> None:
         if self._busy:
             raise ProtocolError(
@@ -344,6 +350,15 @@ class Session(Scope):
     def started_at(self) -> str:
         """When the run was first started (ISO 8601, UTC); the same after every resume."""
         return self._run.plan.started_at
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether the embedded respondent answers (where nobody names another model)."""
+        return self._run.model_for(None, "participant").split("/")[0] == "synthetic"
+
+    def now(self) -> str:
+        """The time of day (ISO 8601, UTC), for files that only people read; never a result."""
+        return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
     @property
     def run_dir(self) -> Path:

@@ -55,13 +55,14 @@ class Topic(_Part):
 class Personas(_Part):
     """Where the participants come from.
 
+    auto         persona_hub; without network, and if the embedded respondent answers, quota
     persona_hub  lines of the persona-hub format, from `file` or from the web, each enriched by
                  two model calls
     quota        made from stated ratios, without network or model
     table        a CSV, Parquet or JSONL of real profiles in `file`
     """
 
-    source: Literal["persona_hub", "quota", "table"] = "persona_hub"
+    source: Literal["auto", "persona_hub", "quota", "table"] = "auto"
     file: str | None = None
     url: str | None = None
     pool: str = "data/personas.json"

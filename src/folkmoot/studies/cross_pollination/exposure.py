@@ -1,4 +1,4 @@
-"""Phase 6: all viewpoints are shown; the reading conditions then vote, the adversarial one waits."""
+"""Phase 6: all viewpoints are shown; reading conditions then vote, the adversarial one waits."""
 
 from __future__ import annotations
 

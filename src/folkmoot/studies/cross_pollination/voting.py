@@ -7,7 +7,7 @@ from dataclasses import replace
 from folkmoot.conversation.answers import Choice, Missing
 from folkmoot.conversation.transcript import EMPTY, Transcript
 from folkmoot.engine.session import Scope
-from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
+from folkmoot.studies.cross_pollination.config import SIMPLE_VOTING, CrossPollinationConfig
 from folkmoot.studies.cross_pollination.state import COMPLETE, Participant, State
 
 
@@ -54,7 +54,7 @@ async def threshold_check(scope: Scope, config: CrossPollinationConfig, state: S
     votes = state.votes(lambda p: p.status == COMPLETE)
     total = sum(votes.values())
     if total == 0:
-        return _ended(state, "no participant gave a valid first vote")
+        return _ended(state, config, "no participant gave a valid first vote")
     if total < config.min_responses_for_threshold:
         scope.log(f"{total} votes, fewer than {config.min_responses_for_threshold}: no check")
         return state
@@ -62,13 +62,16 @@ async def threshold_check(scope: Scope, config: CrossPollinationConfig, state: S
     if most / total >= config.disagreement_threshold:
         return _ended(
             state,
+            config,
             f"{most / total:.1%} of {total} first votes are for {option!r} "
             f"(disagreement_threshold {config.disagreement_threshold:g})",
         )
     return state
 
 
-def _ended(state: State, reason: str) -> State:
+def _ended(state: State, config: CrossPollinationConfig, reason: str) -> State:
     """The study stopped early: those whose part was still to come are skipped."""
-    skipped = [p.skipped(f"terminated early: {reason}") for p in state.chosen()]
+    through = () if config.revote else (SIMPLE_VOTING,)
+    rest = [p for p in state.chosen() if p.condition not in through]
+    skipped = [p.skipped(f"terminated early: {reason}") for p in rest]
     return replace(state.updated(skipped), terminated_early=True, termination_reason=reason)

@@ -1,0 +1,144 @@
+"""Phases 8 and 9: final statistics, and the result files under the source's names and shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from folkmoot.conversation.transcript import EMPTY
+from folkmoot.engine.session import Scope, Session
+from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
+from folkmoot.studies.cross_pollination.state import COMPLETE, FAILED, Cluster, Participant, State
+
+
+def summary(config: CrossPollinationConfig, state: State) -> dict[str, Any]:
+    """The content of summary.json. `completed` counts participants whose status is complete."""
+    by_condition = {
+        c: _condition(config, [p for p in state.people.values() if p.condition == c])
+        for c in config.conditions
+    }
+    return {
+        "pilot_id": config.pilot_id,
+        "terminated_early": state.terminated_early,
+        "termination_reason": state.termination_reason,
+        "total_participants": len(state.people),
+        "by_condition": by_condition,
+    }
+
+
+def _condition(config: CrossPollinationConfig, people: list[Participant]) -> dict[str, Any]:
+    final = [p for p in people if p.position_changed is not None and p.status == COMPLETE]
+    changed = sum(bool(p.position_changed) for p in final)
+    return {
+        "total": len(people),
+        "completed": sum(p.status == COMPLETE for p in people),
+        "failed": sum(p.status == FAILED for p in people),
+        "position_changed": changed if final else None,
+        "position_changed_rate": changed / len(final) if final else None,
+        "initial_vote_distribution": _counts(config, [p.initial_choice for p in people]),
+        "final_vote_distribution": (
+            _counts(config, [p.final_choice for p in final]) if final else None
+        ),
+    }
+
+
+def _counts(config: CrossPollinationConfig, choices: Sequence[str | None]) -> dict[str, int]:
+    return {o: sum(c == o for c in choices) for o in config.topic.options}
+
+
+async def final_statistics(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
+    """Phase 8: say how the votes stand; nobody votes here."""
+    for condition, row in summary(config, state)["by_condition"].items():
+        first, last = row["initial_vote_distribution"], row["final_vote_distribution"]
+        moved = (
+            f"{row['position_changed']} changed ({row['position_changed_rate']:.1%})"
+            if row["position_changed"] is not None
+            else "no final vote"
+        )
+        scope.log(f"{condition}: first {first}, final {last}, {moved}")
+    return state
+
+
+async def save_results(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
+    """Phase 9: participants, clusters, embeddings and summary as files and as tables."""
+    session = scope.root
+    head = {"pilot_id": config.pilot_id, "generated_at": session.started_at}
+    mark = {"evidence": "SYNTHETIC: none about people"} if session.synthetic else {}
+    people = list(state.people.values())
+    scope.write_json(
+        "participants.json", {**head, **mark, "participants": [p.to_json() for p in people]}
+    )
+    scope.write_json(
+        "cluster_embeddings.json", {**head, "clusters": [c.to_json() for c in state.clusters]}
+    )
+    scope.write_json(
+        "individual_embeddings.json",
+        {**head, "embeddings": {p.id: p.embedding for p in people if p.embedding is not None}},
+    )
+    scope.write_json("summary.json", {**summary(config, state), **mark})
+    record_tables(scope, state)
+    return state
+
+
+def record_tables(scope: Scope, state: State) -> None:
+    """The tidy tables: participants, clusters, utterances."""
+    for p in state.people.values():
+        scope.record("participants", _participant_row(p))
+        for stage, said in (
+            ("clarification", p.clarification),
+            ("adversarial_dialogue", p.adversarial),
+        ):
+            for row in (said or EMPTY).to_rows(participant_id=p.id, condition=p.condition):
+                scope.record("utterances", {**row, "stage": stage})
+    for c in state.clusters:
+        scope.record("clusters", _cluster_row(c))
+
+
+def _participant_row(p: Participant) -> dict[str, Any]:
+    return {
+        "participant_id": p.id,
+        "condition": p.condition,
+        "status": p.status,
+        "error_message": p.error_message,
+        "initial_choice": p.initial_choice,
+        "final_choice": p.final_choice,
+        "position_changed": p.position_changed,
+        "opposition_view": p.opposition_view,
+        "cluster_id": p.cluster_id,
+        "individual_summary": p.individual_summary,
+        "clarification_exchanges": len(p.clarification or ()) // 2,
+        "adversarial_exchanges": len(p.adversarial or ()) // 2,
+        "options_shown": list(p.options),
+        "base_persona": p.base_persona,
+        "persona": p.enriched_persona,
+        **{f"demographic_{k}": v for k, v in p.demographics.items()},
+    }
+
+
+def _cluster_row(c: Cluster) -> dict[str, Any]:
+    return {
+        "cluster_id": c.cluster_id,
+        "option": c.option,
+        "description": c.description,
+        "member_count": c.member_count,
+        "member_ids": list(c.member_ids),
+    }
+
+
+def write_checkpoint(session: Session, phase: int, state: State) -> None:
+    """checkpoint.json: how far the run is, for people. A resume goes by the journal, not by this."""
+    clusters = [c.to_json() for c in state.clusters]
+    by_option: dict[str, list[dict[str, Any]]] = {}
+    for c in clusters:
+        by_option.setdefault(str(c["option"]), []).append(c)
+    session.write_json(
+        "checkpoint.json",
+        {
+            "last_completed_phase": phase,
+            "terminated_early": state.terminated_early,
+            "termination_reason": state.termination_reason,
+            "clusters": clusters,
+            "clusters_by_option": by_option,
+            "checkpoint_time": session.now(),
+        },
+    )
