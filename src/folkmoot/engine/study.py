@@ -60,10 +60,6 @@ def _no_notes(_config: Any) -> list[str]:
     return []
 
 
-def _no_notes(_config: Any) -> list[str]:
-    return []
-
-
 def _no_estimate(_config: Any) -> list[StageEstimate]:
     return []
 
@@ -92,7 +88,6 @@ class Study:
     show        rich markup for `folkmoot show RUN [ID]`; None means the generic one
     load        reader for file types of its own (`suffixes`), gives the config
     template    file name → content for `folkmoot new`
-    notes       what a user should know but need not mend; printed by `check` and at the start
     columns     column → meaning, or table → {column → meaning}, for the codebook
     """
 
@@ -111,7 +106,6 @@ class Study:
     load: Callable[[Path], StudyConfig] | None = None
     suffixes: tuple[str, ...] = ()
     template: Callable[[], dict[str, str | bytes]] = _no_template
-    notes: Callable[[Any], list[str]] = _no_notes
     columns: Mapping[str, Any] = field(default_factory=dict)
 
 
