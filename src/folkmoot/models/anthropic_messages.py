@@ -1,0 +1,131 @@
+"""The Anthropic wire format: messages. An entry point of the gateway."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from folkmoot.errors import FatalModelError, TransientError
+from folkmoot.models.http import Wire, failure, rate_hints, read_json
+from folkmoot.models.request import FloatArray, Message, ProviderSettings, Reply, Request, Usage
+from folkmoot.models.structured import (
+    PROMPT,
+    SCHEMA,
+    Learnt,
+    Manners,
+    closed_schema,
+    messages_of,
+)
+
+BASE_URL = "https://api.anthropic.com/v1"
+VERSION = "2023-06-01"
+DEFAULT_MAX_TOKENS = 4096  # the format demands a limit
+RUNGS = (SCHEMA, PROMPT)
+CONCESSIONS = 4
+
+_FINISH = {
+    "max_tokens": "length",
+    "refusal": "refused:refused",
+    "model_context_window_exceeded": "refused:too_long",
+}
+
+
+def encode(request: Request, manners: Manners | None = None) -> dict[str, Any]:
+    """The JSON body; `request.model` is the name on the wire."""
+    manners = manners or Manners()
+    system = "\n\n".join(m.content for m in request.messages if m.role == "system")
+    body: dict[str, Any] = {
+        "model": request.model,
+        "max_tokens": request.max_tokens or DEFAULT_MAX_TOKENS,
+        "messages": [m.to_json() for m in _turns(messages_of(request, manners))],
+    }
+    if system:
+        body["system"] = system
+    if request.temperature is not None and manners.temperature:
+        body["temperature"] = request.temperature
+    if request.schema is not None and manners.rung == SCHEMA:
+        schema, strict = closed_schema(request.schema)
+        if strict:
+            body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
+        else:
+            told = messages_of(request, Manners(rung=PROMPT))
+            body["messages"] = [m.to_json() for m in _turns(told)]
+    return body
+
+
+def decode(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
+    """The reply in an answer. Raises the ModelError that fits."""
+    if status >= 300:
+        raise failure(status, headers, body)
+    data = read_json(body)
+    if data.get("type") == "error":
+        raise failure(529, headers, body)
+    try:
+        text = "".join(str(p["text"]) for p in data["content"] if p.get("type") == "text")
+    except (KeyError, TypeError, AttributeError):
+        raise TransientError("the server sent a reply without content") from None
+    return Reply(
+        text,
+        _usage(data.get("usage")),
+        str(data.get("model") or ""),
+        str(data.get("id") or headers.get("request-id", "")),
+        _FINISH.get(str(data.get("stop_reason")), "stop"),
+        hints=rate_hints(headers),
+    )
+
+
+class AnthropicMessages:
+    """One server that speaks the Anthropic format."""
+
+    def __init__(self, settings: ProviderSettings) -> None:
+        base = (settings.base_url or BASE_URL).rstrip("/")
+        if not re.search(r"/v\d+$", base):
+            base += "/v1"
+        headers = {"anthropic-version": VERSION}
+        if settings.api_key:
+            headers["x-api-key"] = settings.api_key
+        self._wire = Wire(base, headers, settings.timeout, settings.api_key)
+        self._manners = Learnt(lambda _: Manners(), RUNGS)
+
+    async def complete(self, request: Request, *, address: str) -> Reply:
+        for _ in range(CONCESSIONS):
+            manners = self._manners.of(request.model)
+            answer = await self._wire.post("/messages", encode(request, manners))
+            if answer[0] != 400 or not self._manners.learn(request, manners, answer[2]):
+                break
+        return self._wire.read(decode, answer)
+
+    async def embed(
+        self, model: str, texts: Sequence[str], *, address: str
+    ) -> tuple[FloatArray, Usage]:
+        raise FatalModelError(
+            "Anthropic serves no embeddings; set embedding_model to another provider's model, or "
+            "leave it out for the embedded one"
+        )
+
+    async def close(self) -> None:
+        await self._wire.close()
+
+
+def provider(settings: ProviderSettings) -> AnthropicMessages:
+    """Entry point `anthropic`."""
+    return AnthropicMessages(settings)
+
+
+def _turns(messages: Sequence[Message]) -> list[Message]:
+    """The messages without the system's; the first must be the user's."""
+    turns = [m for m in messages if m.role != "system"]
+    if turns and turns[0].role == "assistant":
+        return [Message("user", "(The conversation so far.)"), *turns]
+    return turns
+
+
+def _usage(data: Any) -> Usage:
+    """Tokens; Anthropic counts cached input apart, here it is part of the input."""
+    if not isinstance(data, dict):
+        return Usage()
+    cached = int(data.get("cache_read_input_tokens") or 0)
+    written = int(data.get("cache_creation_input_tokens") or 0)
+    plain = int(data.get("input_tokens") or 0)
+    return Usage(plain + cached + written, int(data.get("output_tokens") or 0), cached)

@@ -1,0 +1,160 @@
+"""The Gemini wire format: generateContent and batchEmbedContents. An entry point of the gateway."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from folkmoot.errors import TransientError
+from folkmoot.models.http import Wire, failure, rate_hints, read_json
+from folkmoot.models.request import FloatArray, Message, ProviderSettings, Reply, Request, Usage
+from folkmoot.models.structured import (
+    JSON_MODE,
+    PROMPT,
+    REASONING_HEADROOM,
+    SCHEMA,
+    Learnt,
+    Manners,
+    inlined_schema,
+    messages_of,
+)
+
+BASE_URL = "https://generativelanguage.googleapis.com/v1beta"
+BATCH = 100
+RUNGS = (SCHEMA, JSON_MODE, PROMPT)
+CONCESSIONS = 5
+
+_THINKS = re.compile(r"gemini-(?:2\.5|[3-9])")
+_REFUSALS = {"SAFETY", "PROHIBITED_CONTENT", "BLOCKLIST", "SPII", "RECITATION", "IMAGE_SAFETY"}
+
+
+def encode(request: Request, manners: Manners | None = None) -> dict[str, Any]:
+    """The JSON body; the model's name goes into the path."""
+    manners = manners or Manners()
+    messages = messages_of(request, manners)
+    system = "\n\n".join(m.content for m in messages if m.role == "system")
+    body: dict[str, Any] = {"contents": [_content(m) for m in messages if m.role != "system"]}
+    if system:
+        body["systemInstruction"] = {"parts": [{"text": system}]}
+    config: dict[str, Any] = {}
+    if request.temperature is not None and manners.temperature:
+        config["temperature"] = request.temperature
+    if request.max_tokens is not None:
+        thoughts = REASONING_HEADROOM if _THINKS.search(request.model) else 0
+        config["maxOutputTokens"] = request.max_tokens + thoughts
+    if request.schema is not None and manners.rung != PROMPT:
+        config["responseMimeType"] = "application/json"
+        if manners.rung == SCHEMA:
+            config["responseJsonSchema"] = inlined_schema(request.schema)
+    if config:
+        body["generationConfig"] = config
+    return body
+
+
+def decode(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
+    """The reply in an answer. Raises the ModelError that fits."""
+    if status >= 300:
+        raise failure(status, headers, body)
+    data = read_json(body)
+    if "error" in data:
+        raise failure(502, headers, body)
+    usage = _usage(data.get("usageMetadata"))
+    served = str(data.get("modelVersion") or "")
+    request_id = str(data.get("responseId") or "")
+    feedback = data.get("promptFeedback")
+    if isinstance(feedback, dict) and feedback.get("blockReason"):
+        return Reply("", usage, served, request_id, "refused:filtered")
+    try:
+        candidate = data["candidates"][0]
+        reason = str(candidate.get("finishReason", "STOP"))
+        parts = (candidate.get("content") or {}).get("parts") or []
+        text = "".join(str(p.get("text", "")) for p in parts if not p.get("thought"))
+    except (KeyError, IndexError, TypeError, AttributeError):
+        raise TransientError("the server sent a reply without candidates") from None
+    finish = "refused:filtered" if reason in _REFUSALS else "stop"
+    if reason == "MAX_TOKENS":
+        finish = "length"
+    return Reply(text, usage, served, request_id, finish, hints=rate_hints(headers))
+
+
+def decode_embeddings(
+    status: int, headers: Mapping[str, str], body: bytes, expected: int
+) -> FloatArray:
+    """Embeddings (expected, d) in the order of the texts. Raises the ModelError that fits."""
+    if status >= 300:
+        raise failure(status, headers, body)
+    try:
+        rows = [row["values"] for row in read_json(body)["embeddings"]]
+        vectors = np.array(rows, dtype=np.float32)
+    except (KeyError, TypeError, ValueError):
+        raise TransientError("the server sent embeddings that cannot be read") from None
+    if vectors.ndim != 2 or len(vectors) != expected:
+        raise TransientError(f"the server sent {len(vectors)} embeddings for {expected} texts")
+    return vectors
+
+
+class Gemini:
+    """One server that speaks the Gemini format. The key goes into a header, never into the URL."""
+
+    def __init__(self, settings: ProviderSettings) -> None:
+        base = (settings.base_url or BASE_URL).rstrip("/")
+        if not re.search(r"/v\d+\w*$", base):
+            base += "/v1beta"
+        headers = {"x-goog-api-key": settings.api_key} if settings.api_key else {}
+        self._wire = Wire(base, headers, settings.timeout, settings.api_key)
+        self._manners = Learnt(lambda _: Manners(), RUNGS)
+
+    async def complete(self, request: Request, *, address: str) -> Reply:
+        path = f"/models/{request.model}:generateContent"
+        for _ in range(CONCESSIONS):
+            manners = self._manners.of(request.model)
+            answer = await self._wire.post(path, encode(request, manners))
+            if answer[0] != 400 or not self._manners.learn(request, manners, answer[2]):
+                break
+        return self._wire.read(decode, answer)
+
+    async def embed(
+        self, model: str, texts: Sequence[str], *, address: str
+    ) -> tuple[FloatArray, Usage]:
+        parts: list[FloatArray] = []
+        for start in range(0, len(texts), BATCH):
+            batch = texts[start : start + BATCH]
+            asked = [
+                {"model": f"models/{model}", "content": {"parts": [{"text": text}]}}
+                for text in batch
+            ]
+            answer = await self._wire.post(
+                f"/models/{model}:batchEmbedContents", {"requests": asked}
+            )
+            read = functools.partial(decode_embeddings, expected=len(batch))
+            parts.append(self._wire.read(read, answer))
+        return np.concatenate(parts) if parts else np.zeros((0, 0), dtype=np.float32), Usage()
+
+    async def close(self) -> None:
+        await self._wire.close()
+
+
+def provider(settings: ProviderSettings) -> Gemini:
+    """Entry point `gemini`."""
+    return Gemini(settings)
+
+
+def _content(message: Message) -> dict[str, Any]:
+    role = "model" if message.role == "assistant" else "user"
+    return {"role": role, "parts": [{"text": message.content}]}
+
+
+def _usage(data: Any) -> Usage:
+    """Tokens; thoughts are paid as output."""
+    if not isinstance(data, dict):
+        return Usage()
+    output = int(data.get("candidatesTokenCount") or 0) + int(data.get("thoughtsTokenCount") or 0)
+    return Usage(
+        int(data.get("promptTokenCount") or 0),
+        output,
+        int(data.get("cachedContentTokenCount") or 0),
+    )

@@ -1,0 +1,248 @@
+"""What the three wire formats share: one HTTP session, and errors typed by what a server said.
+
+Used by openai_chat, anthropic_messages and gemini. Never retries: that is the gateway's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import urllib.request
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from folkmoot.errors import (
+    FatalModelError,
+    ModelError,
+    QuotaError,
+    RateLimited,
+    RefusedError,
+    TransientError,
+)
+from folkmoot.models.keys import scrub
+
+R = TypeVar("R")
+Answer = tuple[int, dict[str, str], bytes]  # status, headers in lower case, body
+
+CONNECT_SECONDS = 20.0
+_EXCERPT = 300
+
+_QUOTA = re.compile(
+    r"insufficient_quota|exceeded_current_quota|billing_hard_limit|credit balance is too low|"
+    r"insufficient (?:balance|credits|funds)|exceeded your current quota|"
+    r"suspended due to insufficient",
+    re.IGNORECASE,
+)
+_TOO_LONG = re.compile(
+    r"context_length_exceeded|string_above_max_length|maximum context length|context (?:window|"
+    r"length)|prompt is too long|input (?:token count|is too long)|too many (?:input )?tokens|"
+    r"request_too_large|max_prompt_tokens|exceeds the maximum number of tokens",
+    re.IGNORECASE,
+)
+_FILTERED = re.compile(
+    r"content_filter|content_policy|content management policy|responsible ?ai|moderation|"
+    r"flagged|safety (?:system|setting|filter)|prohibited_content|blocked by",
+    re.IGNORECASE,
+)
+_BAD_KEY = re.compile(r"api[ _-]?key|authenticat|unauthorized|permission|invalid x-api-key", re.I)
+
+
+class Wire:
+    """One server: posts JSON, gives (status, headers, body). Opens its session when first used.
+
+    Raises TransientError for time-outs, refused and dropped connections.
+    """
+
+    def __init__(
+        self, base_url: str, headers: Mapping[str, str], timeout: float, secret: str | None
+    ) -> None:
+        self.base_url = base_url.rstrip("/")
+        self._headers = {"Content-Type": "application/json", **headers}
+        self._timeout = timeout
+        self._secret = secret
+        self._proxy = _proxy_for(self.base_url)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> Answer:
+        """Post a JSON body; headers of the answer come back in lower case."""
+        session = self._session or self._open()
+        data = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+        try:
+            async with session.post(self.base_url + path, data=data, proxy=self._proxy) as answer:
+                raw = await answer.read()
+                return answer.status, {k.lower(): v for k, v in answer.headers.items()}, raw
+        except TimeoutError:
+            raise TransientError(f"no answer within {self._timeout:g} s") from None
+        except aiohttp.InvalidURL:
+            raise FatalModelError(f"{self.base_url!r} is no base URL") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise TransientError(self.scrub(f"connection failed: {_words(error)}")) from None
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def scrub(self, text: str) -> str:
+        """The text without this server's key."""
+        return scrub(text, [self._secret])
+
+    def read(self, decode: Callable[[int, Mapping[str, str], bytes], R], answer: Answer) -> R:
+        """What `decode` makes of an answer; errors leave here without the key."""
+        try:
+            return decode(*answer)
+        except ModelError as error:
+            error.args = (self.scrub(str(error)),)
+            raise
+
+    def _open(self) -> aiohttp.ClientSession:
+        self._session = aiohttp.ClientSession(
+            headers=self._headers,
+            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
+            timeout=aiohttp.ClientTimeout(total=self._timeout, sock_connect=CONNECT_SECONDS),
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+        return self._session
+
+
+def read_json(body: bytes) -> dict[str, Any]:
+    """The object in a reply's body. Raises TransientError for a broken or truncated one."""
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError):
+        raise TransientError(f"the server sent a broken body: {_excerpt(body)}") from None
+    if not isinstance(data, dict):
+        raise TransientError(f"the server sent no JSON object: {_excerpt(body)}")
+    return data
+
+
+def failure(status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
+    """The error that an answer other than 2xx stands for."""
+    said = _said(body)
+    message = f"HTTP {status}: {said or _excerpt(body) or 'no explanation'}"
+    everything = body.decode("utf-8", "replace")
+    retry_after = retry_after_seconds(headers, body)
+    if status == 402 or (status in (400, 403, 429) and _out_of_quota(everything)):
+        return QuotaError(message)
+    if status == 429:
+        return RateLimited(message, retry_after=retry_after)
+    if status in (408, 409, 425) or status >= 500:
+        return TransientError(message, retry_after=retry_after)
+    if status == 413 or (status in (400, 422) and _TOO_LONG.search(everything)):
+        return RefusedError(message, reason="too_long")
+    if status in (400, 403, 422) and _FILTERED.search(everything):
+        return RefusedError(message, reason="filtered")
+    if status in (401, 403) or (status == 400 and _BAD_KEY.search(said)):
+        return FatalModelError(f"the key was not accepted ({message})")
+    if status == 404:
+        return FatalModelError(f"no such model or no such base URL ({message})")
+    return FatalModelError(f"the server does not take the request ({message})")
+
+
+def _out_of_quota(body: str) -> bool:
+    """Whether the account is empty. Google says "exceeded your quota" of a minute's limit too."""
+    if "PerDay" in body:
+        return True
+    return bool(_QUOTA.search(body)) and "PerMinute" not in body and "retryDelay" not in body
+
+
+def retry_after_seconds(headers: Mapping[str, str], body: bytes = b"") -> float | None:
+    """Seconds to wait as a server put them: retry-after-ms, Retry-After (seconds or a date),
+    or Google's RetryInfo in the body."""
+    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        value = headers.get(name, "").strip()
+        if not value:
+            continue
+        try:
+            return max(0.0, float(value) * scale)
+        except ValueError:
+            pass
+        try:
+            return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+        except ValueError:
+            continue
+    found = re.search(rb'"retryDelay"\s*:\s*"([0-9.]+)s"', body)
+    return float(found[1]) if found else None
+
+
+def rate_hints(headers: Mapping[str, str]) -> dict[str, float]:
+    """Rate limits from a provider's headers, under names of ours: requests and tokens, each with
+    `_limit`, `_remaining` and `_reset` (seconds until full)."""
+    hints: dict[str, float] = {}
+    for prefix, order in (
+        ("x-ratelimit-", "{part}-{what}"),
+        ("anthropic-ratelimit-", "{what}-{part}"),
+    ):
+        for what in ("requests", "tokens"):
+            for part in ("limit", "remaining", "reset"):
+                value = headers.get(prefix + order.format(what=what, part=part))
+                seconds = _seconds(value) if part == "reset" else _number(value)
+                if seconds is not None:
+                    hints[f"{what}_{part}"] = seconds
+    return hints
+
+
+def _number(value: str | None) -> float | None:
+    try:
+        return None if value is None else float(value)
+    except ValueError:
+        return None
+
+
+def _seconds(value: str | None) -> float | None:
+    """`6m0s`, `20ms`, `1.5`, or an ISO time, as seconds from now."""
+    if not value:
+        return None
+    parts = re.findall(r"([0-9.]+)(ms|h|m|s)", value)
+    if parts and "".join(a + b for a, b in parts) == value:
+        scale = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+        return sum(float(amount) * scale[unit] for amount, unit in parts)
+    try:
+        return max(0.0, datetime.fromisoformat(value).timestamp() - time.time())
+    except ValueError:
+        return _number(value)
+
+
+def _said(body: bytes) -> str:
+    """The server's own words in an error body, with its code, in any of the usual shapes."""
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError):
+        return ""
+    if isinstance(data, list) and data:
+        data = data[0]
+    if not isinstance(data, dict):
+        return ""
+    error = data.get("error", data)
+    if isinstance(error, str):
+        return error[:_EXCERPT]
+    if not isinstance(error, dict):
+        return ""
+    words = error.get("message") or error.get("detail") or error.get("error") or ""
+    code = error.get("code") or error.get("status") or error.get("type") or ""
+    text = f"{code}: {words}" if code and str(code) not in str(words) else str(words)
+    return text[:_EXCERPT]
+
+
+def _excerpt(body: bytes) -> str:
+    text = " ".join(body.decode("utf-8", "replace").split())
+    return text if len(text) <= _EXCERPT else text[:_EXCERPT] + "…"
+
+
+def _words(error: BaseException) -> str:
+    return str(error) or type(error).__name__
+
+
+def _proxy_for(url: str) -> str | None:
+    """The proxy of the environment for this address, found once and not for every call."""
+    parts = urlsplit(url)
+    proxies = urllib.request.getproxies()
+    if not proxies or urllib.request.proxy_bypass(parts.hostname or ""):
+        return None
+    return proxies.get(parts.scheme)

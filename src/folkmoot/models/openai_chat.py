@@ -1,0 +1,181 @@
+"""The OpenAI wire format: chat completions and embeddings, for OpenAI itself and for every server
+that speaks it (Moonshot, Friendli, vLLM, Ollama, …) by base URL. An entry point of the gateway.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from folkmoot.errors import TransientError
+from folkmoot.models.http import Wire, failure, rate_hints, read_json
+from folkmoot.models.request import FloatArray, ProviderSettings, Reply, Request, Usage
+from folkmoot.models.structured import (
+    JSON_MODE,
+    PROMPT,
+    REASONING_HEADROOM,
+    SCHEMA,
+    Learnt,
+    Manners,
+    closed_schema,
+    messages_of,
+)
+
+BASE_URL = "https://api.openai.com/v1"
+BATCH = 100
+RUNGS = (SCHEMA, JSON_MODE, PROMPT)
+CONCESSIONS = 5
+
+_REASONING = re.compile(r"(?:^|/)(?:o\d|gpt-[5-9])(?!.*chat)")
+_THOUGHTS = re.compile(r"^\s*<think>.*?</think>\s*", re.DOTALL)
+_FINISH = {"stop": "stop", "length": "length", "content_filter": "refused:filtered"}
+
+
+def first_manners(model: str) -> Manners:
+    """What a model is known to take before it was ever asked: reasoning models refuse a
+    temperature and want `max_completion_tokens`."""
+    reasoning = bool(_REASONING.search(model))
+    return Manners(temperature=not reasoning, completion_tokens=reasoning)
+
+
+def encode(request: Request, manners: Manners | None = None) -> dict[str, Any]:
+    """The JSON body of a chat completion; `request.model` is the name on the wire."""
+    manners = manners or first_manners(request.model)
+    body: dict[str, Any] = {
+        "model": request.model,
+        "messages": [m.to_json() for m in messages_of(request, manners)],
+    }
+    if request.temperature is not None and manners.temperature:
+        body["temperature"] = request.temperature
+    if request.max_tokens is not None:
+        if _REASONING.search(request.model):
+            body["max_completion_tokens"] = request.max_tokens + REASONING_HEADROOM
+        else:
+            key = "max_completion_tokens" if manners.completion_tokens else "max_tokens"
+            body[key] = request.max_tokens
+    if request.schema is not None and manners.rung == SCHEMA:
+        schema, strict = closed_schema(request.schema)
+        name = re.sub(r"\W+", "_", str(request.schema.get("title", "answer")))[:60]
+        body["response_format"] = {
+            "type": "json_schema",
+            "json_schema": {
+                "name": name,
+                "schema": schema if strict else request.schema,
+                "strict": strict,
+            },
+        }
+    elif request.schema is not None and manners.rung == JSON_MODE:
+        body["response_format"] = {"type": "json_object"}
+    return body
+
+
+def decode(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
+    """The reply in an answer. Raises the ModelError that fits."""
+    if status >= 300:
+        raise failure(status, headers, body)
+    data = read_json(body)
+    if "choices" not in data and data.get("error"):
+        code = data["error"].get("code") if isinstance(data["error"], dict) else None
+        raise failure(code if isinstance(code, int) and code >= 400 else 502, headers, body)
+    try:
+        choice = data["choices"][0]
+        message = choice["message"]
+        text = _text(message.get("content"))
+    except (KeyError, IndexError, TypeError, AttributeError):
+        raise TransientError("the server sent a reply without a message") from None
+    finish = _FINISH.get(str(choice.get("finish_reason")), "stop")
+    if message.get("refusal"):
+        text, finish = str(message["refusal"]), "refused:refused"
+    return Reply(
+        text,
+        _usage(data.get("usage")),
+        str(data.get("model") or ""),
+        str(data.get("id") or headers.get("x-request-id", "")),
+        finish,
+        hints=rate_hints(headers),
+    )
+
+
+def decode_embeddings(
+    status: int, headers: Mapping[str, str], body: bytes, expected: int
+) -> tuple[FloatArray, Usage]:
+    """Embeddings (expected, d) in the order of the texts. Raises the ModelError that fits."""
+    if status >= 300:
+        raise failure(status, headers, body)
+    data = read_json(body)
+    try:
+        rows = sorted(data["data"], key=lambda row: int(row["index"]))
+        vectors = np.array([row["embedding"] for row in rows], dtype=np.float32)
+    except (KeyError, TypeError, ValueError):
+        raise TransientError("the server sent embeddings that cannot be read") from None
+    if vectors.ndim != 2 or len(vectors) != expected:
+        raise TransientError(f"the server sent {len(vectors)} embeddings for {expected} texts")
+    return vectors, _usage(data.get("usage"))
+
+
+class OpenAIChat:
+    """One server that speaks the OpenAI format. Remembers what each of its models takes."""
+
+    def __init__(self, settings: ProviderSettings) -> None:
+        key = settings.api_key
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._wire = Wire(settings.base_url or BASE_URL, headers, settings.timeout, key)
+        self._manners = Learnt(first_manners, RUNGS)
+
+    async def complete(self, request: Request, *, address: str) -> Reply:
+        for _ in range(CONCESSIONS):
+            manners = self._manners.of(request.model)
+            answer = await self._wire.post("/chat/completions", encode(request, manners))
+            if answer[0] not in (400, 422) or not self._manners.learn(request, manners, answer[2]):
+                break
+        return self._wire.read(decode, answer)
+
+    async def embed(
+        self, model: str, texts: Sequence[str], *, address: str
+    ) -> tuple[FloatArray, Usage]:
+        parts: list[FloatArray] = []
+        tokens = 0
+        for start in range(0, len(texts), BATCH):
+            batch = list(texts[start : start + BATCH])
+            asked = {"model": model, "input": batch, "encoding_format": "float"}
+            answer = await self._wire.post("/embeddings", asked)
+            read = functools.partial(decode_embeddings, expected=len(batch))
+            vectors, usage = self._wire.read(read, answer)
+            parts.append(vectors)
+            tokens += usage.input_tokens
+        whole = np.concatenate(parts) if parts else np.zeros((0, 0), dtype=np.float32)
+        return whole, Usage(tokens)
+
+    async def close(self) -> None:
+        await self._wire.close()
+
+
+def provider(settings: ProviderSettings) -> OpenAIChat:
+    """Entry point `openai`."""
+    return OpenAIChat(settings)
+
+
+def _text(content: Any) -> str:
+    """The text of a message, in one piece and without thoughts that the server left in."""
+    if isinstance(content, list):
+        content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    text = "" if content is None else str(content)
+    return _THOUGHTS.sub("", text, count=1) if "</think>" in text else text
+
+
+def _usage(data: Any) -> Usage:
+    if not isinstance(data, dict):
+        return Usage()
+    details = data.get("prompt_tokens_details") or {}
+    cached = details.get("cached_tokens") if isinstance(details, dict) else 0
+    return Usage(
+        _count(data.get("prompt_tokens")), _count(data.get("completion_tokens")), _count(cached)
+    )
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and value >= 0 else 0

@@ -1,0 +1,219 @@
+"""`call_llm`: one question to one model, for scripts and notebooks; and who could be asked.
+
+Studies use the gateway instead, which journals. `folkmoot models` prints what `list_models` finds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from folkmoot.errors import FolkmootError, InputError, ModelError, TransientError
+from folkmoot.models.catalog import (
+    CALL_LLM_MODELS,
+    LOCAL,
+    VENDORS,
+    ModelSpec,
+    open_provider,
+    resolve,
+)
+from folkmoot.models.keys import environment, find_key, key_for
+from folkmoot.models.request import Message, ProviderSettings, Reply, Request
+from folkmoot.randomness import uniform
+
+T = TypeVar("T")
+
+RETRIES = 3
+BASE_SECONDS = 1.0
+LONGEST_WAIT = 60.0
+_log = logging.getLogger(__name__)
+
+
+def call_llm(
+    model: str,
+    memory: Sequence[Mapping[str, str]],
+    question: str,
+    *,
+    system: str = "",
+    temperature: float | None = None,
+    max_tokens: int | None = None,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    timeout: float = 120.0,
+) -> str:
+    """The answer of a model to a question.
+
+    `memory` holds what was said before, oldest first: `[{"question": str, "answer": str}, …]`; it
+    is converted for each provider. Transient errors are tried again three times with exponential
+    backoff; latency and tokens go to the log. Works with and without a running event loop.
+
+    Raises InputError (unknown model, no key), FatalModelError (wrong key, no access),
+    QuotaError, RefusedError, or TransientError after the last try.
+    """
+    spec = resolve(model, {model: base_url} if base_url else None)
+    key = key_for(spec, api_key)
+    request = Request(
+        spec.wire_model, messages_from(memory, question, system), temperature, max_tokens
+    )
+    settings = ProviderSettings(spec.base_url, key, timeout)
+    reply = _run(lambda: _ask(spec, settings, request))
+    if reply.finish.startswith("refused:"):
+        _log.warning("%s refused (%s)", spec.name, reply.finish.removeprefix("refused:"))
+    return reply.text
+
+
+def messages_from(
+    memory: Sequence[Mapping[str, str]], question: str, system: str = ""
+) -> tuple[Message, ...]:
+    """Question/answer pairs as messages. Raises InputError for a pair that lacks one of the two."""
+    messages = [Message("system", system)] if system else []
+    for number, pair in enumerate(memory, start=1):
+        if set(pair) != {"question", "answer"}:
+            raise InputError(
+                f"memory entry {number} must have exactly the keys 'question' and 'answer'"
+            )
+        messages.append(Message("user", pair["question"]))
+        messages.append(Message("assistant", pair["answer"]))
+    return (*messages, Message("user", question))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelListing:
+    """One line of `folkmoot models`.
+
+    `key_variable` is the variable to set, or the one that was found when `key_set`. `tried` is
+    empty until `try_models`, then `ok` with the latency or the error's text.
+    """
+
+    name: str
+    canonical: str
+    wire_model: str
+    base_url: str
+    key_variable: str
+    key_set: bool
+    usable: bool
+    ok: bool | None = None
+    latency_s: float | None = None
+    error: str = ""
+
+
+def list_models(
+    names: Sequence[str] = (*CALL_LLM_MODELS, "gpt-4o", LOCAL),
+    endpoints: Mapping[str, str] | None = None,
+) -> list[ModelListing]:
+    """Which key each model needs, whether it is set, and where the model is asked."""
+    environ = environment()
+    listed = []
+    for name in names:
+        spec = resolve(name, endpoints, environ)
+        found = find_key(spec, environ)
+        listed.append(
+            ModelListing(
+                name,
+                spec.name,
+                spec.wire_model,
+                spec.base_url or "in this process",
+                found[0] if found else (spec.key_env[0] if spec.key_env else ""),
+                found is not None,
+                spec.local or found is not None or not spec.key_needed,
+            )
+        )
+    return listed
+
+
+def try_models(
+    names: Sequence[str] = (*CALL_LLM_MODELS, "gpt-4o", LOCAL),
+    endpoints: Mapping[str, str] | None = None,
+    timeout: float = 60.0,
+) -> list[ModelListing]:
+    """The listing, with one small call to each model that is configured. Raises nothing for a
+    model that fails: its error stands in its line."""
+    listed = list_models(names, endpoints)
+    return [_tried(one, endpoints, timeout) if one.usable else one for one in listed]
+
+
+def vendors() -> list[tuple[str, str, tuple[str, ...]]]:
+    """(vendor, base URL, key variables) of all that the catalog knows."""
+    return [(name, v.base_url or "", v.key_env) for name, v in VENDORS.items()]
+
+
+def _tried(one: ModelListing, endpoints: Mapping[str, str] | None, timeout: float) -> ModelListing:
+    began = time.perf_counter()
+    error = ""
+    try:
+        base = (endpoints or {}).get(one.name)
+        call_llm(one.name, [], "Reply with the word: yes", base_url=base, timeout=timeout)
+    except FolkmootError as problem:
+        error = str(problem)
+    values: dict[str, Any] = {name: getattr(one, name) for name in one.__slots__}
+    latency = time.perf_counter() - began
+    return ModelListing(**{**values, "ok": not error, "latency_s": latency, "error": error})
+
+
+async def _ask(spec: ModelSpec, settings: ProviderSettings, request: Request) -> Reply:
+    """One call with its retries, on a provider of its own."""
+    provider = open_provider(spec, settings)
+    try:
+        for attempt in range(RETRIES + 1):
+            began = time.perf_counter()
+            try:
+                reply = await provider.complete(request, address=f"call_llm/{attempt}")
+            except TransientError as error:
+                if attempt == RETRIES:
+                    raise
+                wait = _wait(error, request, attempt)
+                _log.warning("%s: %s; trying again in %.1f s", spec.name, error, wait)
+                await asyncio.sleep(wait)
+            except ModelError as error:
+                _log.error("%s: %s", spec.name, error)
+                raise
+            else:
+                _log.info(
+                    "%s answered in %.2f s, %d tokens in, %d out",
+                    spec.name,
+                    time.perf_counter() - began,
+                    reply.usage.input_tokens,
+                    reply.usage.output_tokens,
+                )
+                return reply
+        raise AssertionError("unreachable")
+    finally:
+        await provider.close()
+
+
+def _wait(error: TransientError, request: Request, attempt: int) -> float:
+    longest = BASE_SECONDS * 2.0**attempt
+    jitter = uniform(0, request.messages[-1].content, attempt)
+    return float(min(LONGEST_WAIT, max(error.retry_after or 0.0, longest * (0.5 + jitter / 2))))
+
+
+def _run(make: Callable[[], Awaitable[T]]) -> T:
+    """Run a coroutine to its end, in a thread of its own if a loop is running here (notebooks)."""
+
+    async def main() -> T:
+        return await make()
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(main())
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            results.append(asyncio.run(main()))
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work, name="call_llm")
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]

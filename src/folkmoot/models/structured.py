@@ -1,0 +1,170 @@
+"""How a structured answer is asked for: JSON schema → JSON mode → the prompt alone.
+
+Also the other things in which servers of one wire format differ. What an endpoint refuses is
+remembered per model by its provider; the logical request, and so its fingerprint, never changes.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from folkmoot.models.request import Message, Request
+
+SCHEMA, JSON_MODE, PROMPT = "schema", "json", "prompt"
+REASONING_HEADROOM = 8192  # tokens for thoughts on top of the reply's own limit
+
+_log = logging.getLogger(__name__)
+
+_FORMAT = re.compile(
+    r"response_?format|json_?schema|response_?schema|response_?json_?schema|response_?mime_?type|"
+    r"output_?(?:config|format)|structured output|guided|additionalProperties|json mode|grammar",
+    re.IGNORECASE,
+)
+_TAKES_NOT = re.compile(
+    r"unsupported|not support|does not|doesn't|deprecated|unknown|unexpected|unrecognized|"
+    r"only the default|not permitted|not allowed|extra (?:inputs|fields)|invalid",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Manners:
+    """What one model at one endpoint turned out to take."""
+
+    rung: str = SCHEMA
+    temperature: bool = True
+    completion_tokens: bool = False  # max_completion_tokens in place of max_tokens
+    system: bool = True
+
+
+def concede(used: Manners, request: Request, said: str, rungs: Sequence[str]) -> Manners | None:
+    """Manners that avoid what a 400 complained about, or None if nothing can be given up.
+
+    `rungs` are the ways of asking for structure that the wire format has, best first.
+    """
+    if request.schema is not None and _FORMAT.search(said):
+        below = list(rungs)[rungs.index(used.rung) + 1 :]
+        return replace(used, rung=below[0]) if below else None
+    if not _TAKES_NOT.search(said):
+        return None
+    if "max_tokens" in said and request.max_tokens is not None and not used.completion_tokens:
+        return replace(used, completion_tokens=True)
+    if "temperature" in said and request.temperature is not None and used.temperature:
+        return replace(used, temperature=False)
+    if re.search(r"system (?:role|message|prompt|instruction)|developer instruction", said, re.I):
+        return replace(used, system=False) if used.system else None
+    return None
+
+
+class Learnt:
+    """What the models of one endpoint turned out to take; one per provider instance.
+
+    `notes` says in words what was given up, for whoever wants to know how a run was asked.
+    """
+
+    def __init__(self, first: Callable[[str], Manners], rungs: Sequence[str]) -> None:
+        self.notes: list[str] = []
+        self._first = first
+        self._rungs = tuple(rungs)
+        self._known: dict[str, Manners] = {}
+
+    def of(self, model: str) -> Manners:
+        """The manners to ask this model in."""
+        return self._known.get(model) or self._first(model)
+
+    def learn(self, request: Request, used: Manners, body: bytes) -> bool:
+        """Whether a 400 was about manners, and the request should be sent again in others."""
+        if self.of(request.model) != used:
+            return True  # another call has learnt it meanwhile
+        better = concede(used, request, body.decode("utf-8", "replace"), self._rungs)
+        if better is None:
+            return False
+        self._known[request.model] = better
+        self.notes.append(f"{request.model} {_given_up(used, better)}")
+        _log.warning("%s", self.notes[-1])
+        return True
+
+
+def _given_up(used: Manners, better: Manners) -> str:
+    if used.rung != better.rung:
+        refused = "JSON schema" if used.rung == SCHEMA else "JSON mode"
+        instead = "JSON mode" if better.rung == JSON_MODE else "the prompt alone"
+        return f"takes no {refused}; structured answers are asked for by {instead}"
+    if used.temperature != better.temperature:
+        return "takes no temperature; its own default holds"
+    if used.system != better.system:
+        return "takes no system message; it goes before the first question"
+    return "wants max_completion_tokens in place of max_tokens"
+
+
+def messages_of(request: Request, manners: Manners) -> list[Message]:
+    """The messages as this endpoint takes them: the schema spelt out where it must be."""
+    messages = list(request.messages)
+    if request.schema is not None and manners.rung != SCHEMA:
+        messages = _with_schema(messages, request.schema)
+    if not manners.system and messages and messages[0].role == "system":
+        head, *rest = messages
+        if rest and rest[0].role == "user":
+            rest[0] = Message("user", f"{head.content}\n\n{rest[0].content}")
+            messages = rest
+        else:
+            messages = [Message("user", head.content), *rest]
+    return messages
+
+
+def _with_schema(messages: list[Message], schema: dict[str, Any]) -> list[Message]:
+    told = (
+        "Reply with one JSON object and nothing else. It must fit this JSON schema:\n"
+        + json.dumps(schema, ensure_ascii=False)
+    )
+    if messages and messages[-1].role == "user":
+        last = messages[-1]
+        return [*messages[:-1], Message("user", f"{last.content}\n\n{told}")]
+    return [*messages, Message("user", told)]
+
+
+def closed_schema(schema: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    """The schema with every object closed and every property required, as strict modes want it,
+    and whether that could be done (a free-form mapping cannot be closed)."""
+    strict = True
+
+    def close(node: Any) -> Any:
+        nonlocal strict
+        if isinstance(node, list):
+            return [close(n) for n in node]
+        if not isinstance(node, dict):
+            return node
+        kept = {k: close(v) for k, v in node.items() if k not in ("default", "title")}
+        if "properties" in node:
+            # Property names may be `title` or `default` too: they are no keywords there.
+            kept["properties"] = {k: close(v) for k, v in node["properties"].items()}
+            kept["required"] = list(node["properties"])
+            kept["additionalProperties"] = False
+        elif node.get("type") == "object":
+            strict = False
+        return kept
+
+    return close(schema), strict
+
+
+def inlined_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema with its `$ref`s put in place (a recursive one is left open)."""
+    definitions = schema.get("$defs", {})
+
+    def put(node: Any, seen: tuple[str, ...]) -> Any:
+        if isinstance(node, list):
+            return [put(n, seen) for n in node]
+        if not isinstance(node, dict):
+            return node
+        name = str(node.get("$ref", "")).rpartition("/")[2]
+        if name and name in definitions:
+            return {"type": "object"} if name in seen else put(definitions[name], (*seen, name))
+        return {k: put(v, seen) for k, v in node.items() if k != "$defs"}
+
+    result: dict[str, Any] = put(schema, ())
+    return result
