@@ -82,14 +82,17 @@ async def test_a_missing_answer_is_handed_on_and_the_second_call_is_spared() -> 
     assert len(script.prompts) == 1
 
 
-async def test_prompts_can_be_replaced_and_unknown_variables_fail(tmp_path: Path) -> None:
+async def test_prompts_can_be_replaced(tmp_path: Path) -> None:
     (tmp_path / "demographics.md").write_text("Who is {{ base_persona }}?")
     script = Script(as_json(), "a clown.")
     await enrich("A clown", script, prompts=tmp_path)
     assert script.prompts[0] == "Who is A clown?"
+
+
+async def test_an_unknown_variable_in_a_prompt_of_ones_own_is_refused(tmp_path: Path) -> None:
     (tmp_path / "demographics.md").write_text("Who is {{ nobody }}?")
-    with pytest.raises(InputError, match="base_persona"):
-        await enrich("A clown", script, prompts=tmp_path)
+    with pytest.raises(InputError, match="nobody"):
+        await enrich("A clown", Script(as_json()), prompts=tmp_path)
 
 
 def test_a_portrait_follows_the_words_you_are() -> None:

@@ -10,12 +10,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, get_args
 
-from jinja2 import StrictUndefined, TemplateError
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from folkmoot.conversation.answers import Answer, Json, Missing, Text
-from folkmoot.errors import InputError, Problem
+from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.people.persona import Persona
 
 T = TypeVar("T")
@@ -120,23 +118,9 @@ def portrait(text: str) -> str:
 
 
 def _render(name: str, prompts: Path | None, **variables: Any) -> str:
-    own = prompts / f"{name}.md" if prompts else None
-    path = own if own and own.is_file() else Path(__file__).parent / "prompts" / f"{name}.md"
-    try:
-        template = _environment().from_string(path.read_text(encoding="utf-8"))
-        return str(template.render(**variables)).strip()
-    except TemplateError as error:
-        known = ", ".join(sorted(variables))
-        raise InputError(
-            Problem(str(error), file=str(path), mend=f"this prompt knows: {known}")
-        ) from error
+    return _library(prompts).render(name, **variables)
 
 
-@lru_cache(maxsize=1)
-def _environment() -> ImmutableSandboxedEnvironment:
-    environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False)
-    # Jinja's own `tojson` escapes apostrophes for HTML, which a model should not have to read.
-    environment.filters["tojson"] = lambda value: (
-        "[" + ", ".join(f'"{item}"' for item in value) + "]"
-    )
-    return environment
+@lru_cache(maxsize=8)
+def _library(prompts: Path | None) -> PromptLibrary:
+    return PromptLibrary(Path(__file__).parent / "prompts", prompts)
