@@ -1,0 +1,105 @@
+"""Embeddings without a download: hashed word and character n-grams, tf-idf weighted, 512 numbers.
+
+The embedded default wherever no embedding model is named. A text's vector depends on that text
+alone: the idf is a fixed table (docs/decisions/0003), so batches and scheduling change nothing.
+Like all embeddings these tell topic and wording better than stance.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+from folkmoot.models.request import FloatArray
+
+DIMENSIONS = 512
+NAME = "hashed-512"
+_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?|\d+(?:\.\d+)?")
+_BIGRAM = 0.25
+_GRAMS = 0.5
+# Everyday words beyond the stop words: they stand in any text on any matter.
+_COMMON_WORDS = """
+think believe feel say says said see look come comes go goes make makes made want know people
+person way thing things really just like also even still one two first second good better best
+well much many lot kind point reason reasons choice choose chose chosen option options favour
+favours prefer matter matters most more would could should might may expect hope view group
+participant participants position positions others stress weight adds add means mean stands
+stand talk consideration honestly mind put puts same made behind unlike sets apart reasoning
+heart return time year years add further given
+"""
+_COMMON = frozenset(_COMMON_WORDS.split())
+
+
+def embed(texts: Sequence[str]) -> FloatArray:
+    """Vectors of texts, shape (n, 512), float32, rows of length 1 (zero for a wordless text)."""
+    rows = np.zeros((len(texts), DIMENSIONS), dtype=np.float32)
+    for at, text in enumerate(texts):
+        rows[at] = _vector(text)
+    return rows
+
+
+def idf(word: str) -> float:
+    """A fixed stand-in for inverse document frequency, by kind of word and by length.
+
+    Stop words weigh nothing and everyday words little; for the rest Zipf's law of abbreviation
+    (longer words are rarer) gives a weight that needs no corpus.
+    """
+    if word in ENGLISH_STOP_WORDS or len(word) < 2:
+        return 0.0
+    if word in _COMMON:
+        return 0.15
+    return min(1.6, 0.5 + 0.12 * len(word))
+
+
+def _vector(text: str) -> FloatArray:
+    words = [w.replace("’", "'") for w in _WORD.findall(text.casefold())]
+    counts = Counter(w for w in words if idf(w) > 0)
+    if not counts:
+        return np.zeros(DIMENSIONS, dtype=np.float32)
+    kept = [w for w in words if w in counts]
+    pairs = Counter(f"{a} {b}" for a, b in pairwise(kept))
+    places: list[int] = []
+    weights: list[float] = []
+    for word, n in counts.items():
+        tf = 1.0 + math.log(n)
+        at, value = _features(word)
+        places += at
+        weights += [tf * v for v in value]
+    for pair, n in pairs.items():
+        place, sign = _slot(pair)
+        a, b = pair.split(" ", 1)
+        places.append(place)
+        weights.append(sign * _BIGRAM * (1.0 + math.log(n)) * math.sqrt(idf(a) * idf(b)))
+    vector = np.bincount(places, weights=weights, minlength=DIMENSIONS)
+    length = float(np.linalg.norm(vector))
+    return (vector / length if length else vector).astype(np.float32)
+
+
+def _slot(feature: str) -> tuple[int, float]:
+    """Where a feature goes and with which sign (signed hashing keeps dot products unbiased)."""
+    code = zlib.crc32(feature.encode())
+    return code % DIMENSIONS, 1.0 if code & 0x80000000 else -1.0
+
+
+@lru_cache(maxsize=65536)
+def _features(word: str) -> tuple[list[int], list[float]]:
+    """Slots and weights of a word and of its character 3- to 5-grams."""
+    weight = idf(word)
+    marked = f"<{word}>"
+    grams = [marked[k : k + n] for n in (3, 4, 5) for k in range(len(marked) - n + 1)]
+    place, sign = _slot(f"w {word}")
+    places, weights = [place], [sign * weight]
+    each = weight * _GRAMS / math.sqrt(max(1, len(grams)))
+    for gram in grams:
+        place, sign = _slot(f"c {gram}")
+        places.append(place)
+        weights.append(sign * each)
+    return places, weights

@@ -1,0 +1,105 @@
+"""The embedded respondent as a provider: reads a request, decides what is wanted, answers.
+
+Registered as `synthetic`. Each reply follows from (seed, address, messages) alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+from folkmoot.models import hashed_embeddings
+from folkmoot.models.request import FloatArray, ProviderSettings, Reply, Request, Usage
+from folkmoot.models.synthetic import pathologies, talking
+from folkmoot.models.synthetic.choosing import choose
+from folkmoot.models.synthetic.draws import VERSION, Draws
+from folkmoot.models.synthetic.grammar import Tongue
+from folkmoot.models.synthetic.knobs import Knobs
+from folkmoot.models.synthetic.latents import Persona, meet, persona_text
+from folkmoot.models.synthetic.objects import json_reply
+from folkmoot.models.synthetic.people import demographics_object, enriched_persona
+from folkmoot.models.synthetic.reading import Reading, read
+from folkmoot.models.synthetic.tasks import Task, task_of
+from folkmoot.models.synthetic.values import number_reply
+
+MODEL_SERVED = f"synthetic/{VERSION} SYNTHETIC"
+_NOT_A_PERSONA = re.compile(
+    r"^(?:you are (?:an? )?(?:neutral |skilled |focus[- ]group )*moderator)", re.I
+)
+
+
+class Respondent:
+    """A provider that answers from a documented opinion-dynamics model; text is all it sees."""
+
+    def __init__(self, settings: ProviderSettings) -> None:
+        self._seed = settings.seed
+        self._knobs = Knobs.of(settings.options)
+        self._meet = lru_cache(maxsize=8192)(meet)
+
+    async def complete(self, request: Request, *, address: str) -> Reply:
+        """The reply to a request. Raises nothing: refusals are replies, as a model's are."""
+        return self.reply(request, address)
+
+    def reply(self, request: Request, address: str) -> Reply:
+        """`complete` without the await, for tests and the mirror of the mechanism."""
+        reading = read(request)
+        text, finish = self._text(request, reading, address), "stop"
+        text, finish = pathologies.spoil(text, reading, self._knobs, self._seed, address)
+        limit = request.max_tokens
+        if limit is not None and len(text) > 4 * limit:
+            text, finish = text[: 4 * limit].rstrip(), "length"
+        return Reply(
+            text=text,
+            usage=Usage(_tokens(sum(len(m.content) for m in request.messages)), _tokens(len(text))),
+            model_served=MODEL_SERVED,
+            finish=finish,
+        )
+
+    def persona(self, reading: Reading) -> Persona:
+        """The persona of a request: the first paragraph of its system prompt."""
+        text = persona_text(reading.system) or persona_text(reading.prompt)
+        return self._meet(text, self._seed, reading.system[:4000])
+
+    def _text(self, request: Request, reading: Reading, address: str) -> str:
+        task = task_of(request, reading)
+        draws = Draws(self._seed, address, "reply")
+        if task is Task.SUMMARY:
+            return talking.individual_summary(reading, draws)
+        if task is Task.CLUSTER:
+            return talking.cluster_description(reading, draws)
+        if task is Task.ENRICH:
+            return enriched_persona(reading.prompt, draws)
+        if task is Task.DEMOGRAPHICS:
+            return demographics_object(reading.prompt, draws)
+        who = self.persona(reading)
+        tongue = Tongue(who, draws, " ".join(reading.own_turns[-6:]))
+        if task is Task.JSON:
+            return json_reply(request, reading, who, self._meet, self._knobs, self._seed, address)
+        if task is Task.CHOICE:
+            return choose(who, reading, reading.options, self._knobs, self._seed, address)
+        if task is Task.JUDGE:
+            return talking.judged(reading, draws)
+        if task is Task.NUMBER:
+            return number_reply(who, reading, self._knobs, self._seed, address)
+        if task is Task.MODERATE:
+            return talking.moderator_turn(reading, draws, tongue)
+        if task is Task.CHALLENGED:
+            return talking.challenged_answer(reading, tongue, self._knobs)
+        if task is Task.INTERVIEW:
+            return talking.interview_answer(reading, tongue, self._knobs)
+        return talking.free_answer(reading, tongue, self._knobs)
+
+    async def embed(
+        self, model: str, texts: Sequence[str], *, address: str
+    ) -> tuple[FloatArray, Usage]:
+        """Hashed embeddings, shape (n, 512); see `folkmoot.models.hashed_embeddings`."""
+        return hashed_embeddings.embed(texts), Usage(_tokens(sum(len(t) for t in texts)))
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+
+def _tokens(characters: int) -> int:
+    """About four characters of English make a token."""
+    return (characters + 3) // 4

@@ -1,0 +1,90 @@
+"""Who and what a prompt names: ids, members, items, earlier statements. For filled-in objects."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+_ID = re.compile(r"\b([A-Z]{1,2}\d{2,3})\b")
+_SELF = re.compile(
+    r"(?:you are|your (?:id|resident id|agent id|name) is|as)\s+(?:resident\s+|agent\s+)?"
+    r"[\"“(\[]?([A-Z]{1,2}\d{2,3})\b|\(([A-Z]{1,2}\d{2,3})\)",
+    re.IGNORECASE,
+)
+_SAID = re.compile(
+    r"^\s*(?:[-*•]\s*|#{1,6}\s*)?[\"\[(*]{0,3}([A-Z]{1,2}\d{2,3})[\"\])*]{0,3}"
+    r"[^:\n]{0,60}?:\**[ \t]*(.*)$"
+)
+_NAMED = re.compile(
+    r"^\s*(?:[-*•]\s*)?\**([A-Z][\w'’.-]*(?: [A-Z0-9][\w'’.-]*){0,3})\**"
+    r"(?:\s*\(([^)\n]{1,60})\))?\s*:\**[ \t]*(\S.*)$"
+)
+_ITEM = re.compile(
+    r"^\s*(?:[-*•]\s*)?[\"\[(*]{0,3}((?:item|vote|V|I|D|P|Q|item_|vote_)[ _-]?\d{1,2}|\d{1,2})"
+    r"[\"\])*.]{0,3}\s*[:.)–—-]\s*(\S.*)$",
+    re.IGNORECASE,
+)
+_LABELS = """
+Moderator Topic Options Option Conflict Strategy Decision Reason Next Step Respond Reply Note
+Round Position Context Question Answer Rules Rule Format Example Statement Statements Phase
+Concept Category System Planner You Your Group Slot Members Preferences Items Item Persona Style
+Directive Task Resolution Type Return Fields Keys JSON Age Sex Summary Discussion Operator
+Important Remember Instructions Guide Stimulus Now Here Current Each
+"""
+_NOT_NAMES = frozenset(_LABELS.split())
+
+
+@lru_cache(maxsize=512)
+def ids_in(text: str) -> tuple[str, ...]:
+    """Ids such as A07, each once, in order of first mention."""
+    return tuple(dict.fromkeys(_ID.findall(text)))
+
+
+def own_id(system: str, prompt: str) -> str:
+    """The asked person's own id, if the text tells it."""
+    for text in (system[:1500], prompt[:1500]):
+        for found in _SELF.finditer(text):
+            said = found[1] or found[2]
+            if said and said.isupper():
+                return said
+    return ""
+
+
+@lru_cache(maxsize=256)
+def statements(text: str) -> dict[str, str]:
+    """What each id said or is, from lines that open with the id; the last such line stands."""
+    out: dict[str, str] = {}
+    current = ""
+    for line in text.splitlines():
+        found = _SAID.match(line)
+        if found:
+            current = found[1]
+            out[current] = found[2].strip()
+        elif not line.strip():
+            current = ""
+        elif current and line.startswith((" ", "\t", ">")):
+            out[current] = f"{out[current]} {line.strip()}"
+    return {k: v for k, v in out.items() if v}
+
+
+@lru_cache(maxsize=256)
+def members(text: str) -> dict[str, str]:
+    """Named persons and what stands behind their name, from lines such as "Partner 1: …"."""
+    out: dict[str, str] = {}
+    for line in text.splitlines():
+        found = _NAMED.match(line)
+        if found and found[1].split()[0] not in _NOT_NAMES and found[1] not in _NOT_NAMES:
+            said = found[3].strip()
+            out[found[1]] = f"{out[found[1]]} {said}" if found[1] in out else said
+    return out
+
+
+@lru_cache(maxsize=256)
+def items(text: str) -> dict[str, str]:
+    """Numbered or labelled items to vote on: label → wording."""
+    out: dict[str, str] = {}
+    for line in text.splitlines():
+        found = _ITEM.match(line)
+        if found and len(found[2]) > 8:
+            out[found[1]] = found[2].strip()
+    return out

@@ -1,0 +1,350 @@
+"""What the respondent says in words: interviews, dialogues, moderating, summaries, personas."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from folkmoot.models.synthetic.choosing import by_option, utilities
+from folkmoot.models.synthetic.draws import Draws
+from folkmoot.models.synthetic.grammar import (
+    ASKS_FIRST,
+    ASKS_MORE,
+    CHALLENGES,
+    CHALLENGES_BARE,
+    GIVES,
+    HOLDS,
+    REASONS,
+    SELF,
+    WEIGHED,
+    Tongue,
+    capital,
+    listed,
+)
+from folkmoot.models.synthetic.knobs import Knobs
+from folkmoot.models.synthetic.lexicon import VERB_PHRASES, phrases_in, reasons
+from folkmoot.models.synthetic.reading import Reading, dialogue_in, same_option
+
+SATISFIED = "SATISFIED"
+_LENGTH = {"terse": (2, 2), "plain": (2, 3), "chatty": (3, 4), "formal": (2, 3)}
+_OPPOSED = re.compile(
+    r"(?:opposing (?:view|option|position|side)|present|argue (?:for|in favou?r of)|defend)"
+    r"[^\"“\n]{0,80}[\"“]([^\"”\n]+)[\"”]",
+    re.IGNORECASE,
+)
+
+
+def interview_answer(reading: Reading, tongue: Tongue, knobs: Knobs) -> str:
+    """A participant explains a choice to a neutral moderator, in voice and camp."""
+    options = reading.options
+    who = tongue.who
+    tastes = who.tastes(options) if options else []
+    best = options[max(range(len(tastes)), key=tastes.__getitem__)] if options else ""
+    about = reading.held or best or "this"
+    rivals = sorted((o for o in options if o != about), key=lambda o: -who.taste(o))
+    parts = []
+    if who.calling and not reading.own_turns:
+        parts.append(tongue.say(SELF[who.voice]))
+    low, high = _LENGTH[who.voice]
+    parts += [tongue.reason(about) for _ in range(tongue.draws.between(low, high))]
+    if rivals and tongue.draws.chance(0.35):
+        parts.append(tongue.say(WEIGHED[who.voice], O=about, B=rivals[0]))
+    return " ".join(parts)
+
+
+def challenged_answer(reading: Reading, tongue: Tongue, knobs: Knobs) -> str:
+    """A participant meets an opposing argument: gives way in the measure that it moves them."""
+    options = reading.options
+    who = tongue.who
+    about = reading.held or (options[0] if options else "my choice")
+    heard = reading.opponents_words or (reading.prompt,)
+    heard = (*heard, reading.prompt) if reading.prompt not in heard else heard
+    gap, rival = _closest(reading, heard, tongue, knobs, about)
+    gives = tongue.draws.chance(0.65 if gap < 0 else 0.12 + 0.3 * who.susceptibility / (1 + gap))
+    frames = GIVES[who.voice] if gives else HOLDS[who.voice]
+    parts = [tongue.say(frames, O=about, B=rival or "the other side")]
+    low, high = _LENGTH[who.voice]
+    for _ in range(max(1, tongue.draws.between(low, high) - 1)):
+        parts.append(tongue.reason(about))
+    return " ".join(parts)
+
+
+def _closest(
+    reading: Reading, heard: tuple[str, ...], tongue: Tongue, knobs: Knobs, held: str
+) -> tuple[float, str]:
+    """How far the held option still leads, and over which, after what was heard."""
+    options = reading.options
+    if len(options) < 2:
+        return 1.0, ""
+    u = dict(zip(options, utilities(tongue.who, reading, options, knobs), strict=True))
+    counts = by_option(heard, options, held)
+    spoken = [o for o in options if o != held and any(counts[o])]
+    rivals = spoken or [o for o in options if o != held]
+    if not rivals or held not in u:
+        return 1.0, rivals[0] if rivals else ""
+    rival = max(rivals, key=lambda o: (sum(counts[o]), u[o]))
+    return u[held] - u[rival], rival
+
+
+def moderator_turn(reading: Reading, draws: Draws, tongue: Tongue) -> str:
+    """A question of a neutral moderator, a challenge of an opposing one, or SATISFIED."""
+    asked = len(reading.own_turns)
+    opposed = opposed_option(reading)
+    least, chances = (3, (0.3, 0.5, 0.7)) if opposed else (2, (0.35, 0.55, 0.75))
+    if asked >= least and draws.chance(chances[min(asked - least, 2)]):
+        return SATISFIED
+    chosen = reading.held or "this"
+    if opposed:
+        return _challenge(reading, tongue, chosen, opposed)
+    rivals = [o for o in reading.options if o != chosen]
+    names = {"O": chosen, "B": draws.pick(rivals) if rivals else "the alternatives"}
+    if not asked:
+        return tongue.say(ASKS_FIRST, **names)
+    nouns = [p for p, _ in phrases_in(reading.prompt) if p not in VERB_PHRASES]
+    if nouns:
+        names["Q"] = draws.pick(nouns)
+    frames = [f for f in ASKS_MORE if nouns or "{Q}" not in f]
+    return tongue.say(frames, **names)
+
+
+def opposed_option(reading: Reading) -> str:
+    """The option that a moderator's instructions tell it to argue for, or empty."""
+    for text in (reading.system, reading.prompt):
+        for found in reversed(_OPPOSED.findall(text)):
+            option = same_option(found, reading.options)
+            if option and option != reading.held:
+                return option
+    return ""
+
+
+def _challenge(reading: Reading, tongue: Tongue, chosen: str, opposed: str) -> str:
+    """Two Socratic questions with the arguments that were shown for the opposed option."""
+    shown = phrases_in(reading.sections.get(opposed, ""))
+    said = " ".join(reading.own_turns).lower()
+    fresh = [p for p, _ in shown if p not in said] or [p for p, _ in shown]
+    if not fresh:
+        return tongue.say(CHALLENGES_BARE, O=chosen, X=opposed)
+    order = tongue.draws.shuffled(fresh)
+    nouns = [p for p in order if p not in VERB_PHRASES]
+    verbs = [p for p in order if p in VERB_PHRASES]
+    turns = []
+    for _ in range(2):
+        frames = [
+            f
+            for f in CHALLENGES
+            if len(nouns) >= ("{N}" in f) + ("{M}" in f)
+            and len(verbs) >= ("{V}" in f) + ("{W}" in f)
+        ]
+        if not frames:
+            break
+        frame = tongue.frame(frames)
+        names = {"O": chosen, "X": opposed}
+        for slot, stock in (("N", nouns), ("M", nouns), ("V", verbs), ("W", verbs)):
+            if f"{{{slot}}}" in frame:
+                names[slot] = stock.pop(0)
+        turns.append(capital(frame.format(**names)))
+    return " ".join(turns) or tongue.say(CHALLENGES_BARE, O=chosen, X=opposed)
+
+
+def _proportional(found: Sequence[tuple[str, int]], room: int) -> list[str]:
+    """At most `room` phrases, the camps in the proportion in which they were found."""
+    by_camp: dict[int, list[str]] = {0: [], 1: [], 2: []}
+    for phrase, camp in found:
+        by_camp[camp].append(phrase)
+    total = len(found)
+    quota = {c: len(p) * room / total for c, p in by_camp.items()} if total > room else {}
+    if not quota:
+        return [p for p, _ in found]
+    take = {c: int(q) for c, q in quota.items()}
+    for camp in sorted(quota, key=lambda c: int(quota[c]) - quota[c])[: room - sum(take.values())]:
+        take[camp] += 1
+    kept = {p for c, phrases in by_camp.items() for p in phrases[: take[c]]}
+    return [p for p, _ in found if p in kept]
+
+
+_SUM_OPEN = (
+    "The participant favours {O} above all for {A}.",
+    "They chose {O} because it stands for {A}.",
+    "At the heart of this choice of {O} is {A}.",
+    "For this participant {O} means {A}.",
+)
+_SUM_MORE = (
+    "They also stress {A}.",
+    "Their reasoning adds {A}.",
+    "Further weight is given to {A}.",
+    "They return more than once to {A}.",
+)
+_SUM_VERB = (
+    "They expect it to {A}.",
+    "In their view it would {A}.",
+    "They hope that it will {A}.",
+)
+
+
+def individual_summary(reading: Reading, draws: Draws) -> str:
+    """One to three sentences on a participant's position, out of their own words only."""
+    turns = [t for who, t in dialogue_in(reading.prompt) if who in {"participant", "you"}]
+    text = " ".join(turns) or reading.prompt
+    option = reading.held or _quoted(reading.prompt) or "this option"
+    found = phrases_in(text)
+    if not found:
+        return _from_their_words(text, option)
+    kept = _proportional(found, 12)
+    nouns = [p for p in kept if p not in VERB_PHRASES]
+    verbs = [p for p in kept if p in VERB_PHRASES]
+    out = []
+    first = nouns[: (len(nouns) + 1) // 2] if len(nouns) > 3 else nouns
+    if first:
+        out.append(draws.pick(_SUM_OPEN).format(O=option, A=listed(first)))
+    rest = nouns[len(first) :]
+    if rest:
+        out.append(draws.pick(_SUM_MORE).format(A=listed(rest)))
+    if verbs:
+        line = draws.pick(_SUM_VERB).format(A=listed(verbs))
+        out.append(line if out else f"The participant chose {option}. {line}")
+    return " ".join(out)
+
+
+def _quoted(text: str) -> str:
+    found = re.search(r"[\"“]([^\"”\n]{2,120})[\"”]", text)
+    return found[1] if found else ""
+
+
+def _from_their_words(text: str, option: str) -> str:
+    """A summary where no known phrase stands: the participant's first two sentences, kept."""
+    sentences = re.split(r"(?<=[.!?])\s+", " ".join(text.split()))
+    kept = " ".join(s for s in sentences[:2] if s)[:300]
+    return (
+        f"The participant chose {option}. In their words: {kept}"
+        if kept
+        else (f"The participant chose {option} without giving further reasons.")
+    )
+
+
+def cluster_description(reading: Reading, draws: Draws) -> str:
+    """Three sentences on what a group shares, with the arguments most often given in it."""
+    option = _quoted(reading.prompt) or reading.held or "this option"
+    positions = re.split(
+        r"^\s*(?:[-*]\s*)?(?:Position|Summary)\s*\d+\s*:", reading.prompt, flags=re.M
+    )
+    texts = positions[1:] or [reading.prompt]
+    tally: Counter[str] = Counter()
+    camp_of: dict[str, int] = {}
+    for text in texts:
+        for phrase, camp in phrases_in(text):
+            tally[phrase] += 1
+            camp_of[phrase] = camp
+    if not tally:
+        return (
+            f"This group stands behind {option}. Its members put their reasons in many ways. "
+            "No single argument sets them apart from others who made the same choice."
+        )
+    common = [(p, camp_of[p]) for p, _ in sorted(tally.items(), key=lambda kv: (-kv[1], kv[0]))]
+    kept = _weighted_kept(common, tally, 9)
+    nouns = [p for p in kept if p not in VERB_PHRASES] or kept[:1]
+    verbs = [p for p in kept if p in VERB_PHRASES]
+    core, more = nouns[:2], nouns[2:4]
+    last = nouns[4:6] or nouns[:1]
+    first = draws.pick(("This group backs {O} for {A}", "What unites this group behind {O} is {A}"))
+    second = (
+        f"They reason that it would {listed(verbs[:2])}"
+        + (f", and they point to {listed(more)}." if more else ".")
+        if verbs
+        else f"They point to {listed(more or core)}."
+    )
+    third = draws.pick(
+        (
+            "Unlike others who made the same choice, they put {A} first.",
+            "What sets them apart from others with the same choice is their stress on {A}.",
+        )
+    ).format(A=listed(last))
+    return f"{first.format(O=option, A=listed(core))}. {second} {third}"
+
+
+def _weighted_kept(common: Sequence[tuple[str, int]], tally: Counter[str], room: int) -> list[str]:
+    """The most frequent phrases, the camps in proportion to how often they were voiced."""
+    weight = [0, 0, 0]
+    for phrase, camp in common:
+        weight[camp] += tally[phrase]
+    total = sum(weight)
+    left = [round(room * w / total) for w in weight]
+    kept = []
+    for phrase, camp in common:
+        if left[camp] > 0:
+            left[camp] -= 1
+            kept.append(phrase)
+    return kept
+
+
+def opinion(reading: Reading, tongue: Tongue, about: str, sentences: int) -> str:
+    """Free speech on a matter: a few reasons in the speaker's voice."""
+    parts = []
+    if tongue.who.calling and tongue.draws.chance(0.3):
+        parts.append(tongue.say(SELF[tongue.who.voice]))
+    frames = REASONS[tongue.who.voice]
+    while len(parts) < sentences:
+        parts.append(tongue.fill(tongue.frame(frames), O=about))
+    return " ".join(parts[:sentences])
+
+
+def has_reasons(text: str) -> bool:
+    return any(reasons(text))
+
+
+def judged(reading: Reading, draws: Draws) -> str:
+    """The option whose positions differ most in their reasons from the participant's own.
+
+    With equal reasons (or none) a seeded one of the other options.
+    """
+    options = reading.options
+    held = reading.held
+    rivals = [o for o in options if o != held] or list(options)
+    if not rivals:
+        return "I could not find the options."
+    own, by_rival = _judge_texts(reading.prompt, rivals)
+    best = draws.pick(rivals)
+    distance = _distance(own, by_rival.get(best, "")) if by_rival.get(best) else -1.0
+    for option in rivals:
+        if by_rival.get(option) and _distance(own, by_rival[option]) > distance + 1e-9:
+            best, distance = option, _distance(own, by_rival[option])
+    return best
+
+
+def _judge_texts(prompt: str, rivals: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """The participant's own reasoning and, joined by option, the other positions."""
+    parts = re.split(r"^\s*Position\s*\d+\s*:", prompt, flags=re.MULTILINE | re.IGNORECASE)
+    texts: dict[str, str] = {}
+    for part in parts[1:]:
+        option = next((o for o in rivals if o.lower() in part[:200].lower()), "")
+        if option:
+            texts[option] = f"{texts.get(option, '')} {part}"
+    return parts[0], texts
+
+
+def _distance(a: str, b: str) -> float:
+    """Half the L1 distance between the camp shares of two texts (0 to 1)."""
+    x, y = reasons(a), reasons(b)
+    total_x, total_y = sum(x) or 1, sum(y) or 1
+    return sum(abs(p / total_x - q / total_y) for p, q in zip(x, y, strict=True)) / 2
+
+
+_ABOUT = re.compile(
+    r"(?:topic|issue|question|concept|product|proposal|matter|about)\s*(?:is|:)?\s*"
+    r"[\"“:]?\s*([A-Z0-9][^\n\"”.?!]{3,80})"
+)
+
+
+def matter(reading: Reading) -> str:
+    """What free speech is about, in a few words: the named topic, or "this"."""
+    for text in (reading.prompt, reading.system):
+        found = _ABOUT.search(text)
+        if found and len(found[1].split()) <= 9:
+            return found[1].strip(" ,;:")
+    return "this"
+
+
+def free_answer(reading: Reading, tongue: Tongue, knobs: Knobs) -> str:
+    """Speech where no special task was recognised: a few sentences of the person's own."""
+    low, high = _LENGTH[tongue.who.voice]
+    return opinion(reading, tongue, matter(reading), tongue.draws.between(low, high))

@@ -1,0 +1,105 @@
+"""Which kind of answer a request wants, judged from its text and schema alone."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum, auto
+
+from folkmoot.models.request import Request
+from folkmoot.models.synthetic.reading import Reading
+
+
+class Task(Enum):
+    """Kinds of answer that the respondent gives."""
+
+    JSON = auto()
+    DEMOGRAPHICS = auto()
+    ENRICH = auto()
+    SUMMARY = auto()
+    CLUSTER = auto()
+    JUDGE = auto()
+    CHOICE = auto()
+    NUMBER = auto()
+    MODERATE = auto()
+    CHALLENGED = auto()
+    INTERVIEW = auto()
+    SPEAK = auto()
+
+
+_DIALOGUE_SUMMARY = re.compile(
+    r"(?:summar\w*|sum up)[^.\n]{0,60}\b(?:participant|their|person)'?s?\b[^.\n]{0,40}\b"
+    r"(?:position|stance|view|argument|reason)",
+    re.IGNORECASE,
+)
+_CLUSTER = re.compile(
+    r"(?:unified|shared|joint|single) (?:\w+ )?description"
+    r"|describe[^.\n]{0,40}(?:cluster|group|position|share)"
+    r"|description of (?:this|the) (?:cluster|group)",
+    re.IGNORECASE,
+)
+_POSITIONS = re.compile(
+    r"^\s*(?:[-*]\s*)?(?:Position|Summary)\s*1\s*:", re.IGNORECASE | re.MULTILINE
+)
+_JUDGE = re.compile(
+    r"most opposed|most opposing|opposes? (?:it|them|this) most|furthest from", re.I
+)
+_ENRICH = re.compile(
+    r"persona description|describe (?:the|this) person|base persona", re.IGNORECASE
+)
+_DEMOGRAPHIC = re.compile(r"demographic", re.IGNORECASE)
+_WANTS_JSON = re.compile(r"\bjson\b", re.IGNORECASE)
+_EXACT = re.compile(
+    r"exact (?:text|name|wording|label)|only the (?:option|text|label|name)|final choice"
+    r"|make your choice|exactly one (?:of|option)"
+    r"|which (?:one )?(?:of these )?(?:option|do you choose)"
+    r"|(?:choose|pick|select|answer with|reply with|respond with) (?:exactly )?one\b"
+    r"|response options|exactly one of these",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(
+    r"(?:single|whole|only (?:a|the|one)|enter an?|give an?|reply with an?|respond with an?"
+    r"|as an?|an?) (?:\w+ )?(?:number|integer|percentage|amount)\b|how (?:many|much)\b"
+    r"|number (?:between|from)|integer (?:between|from)|on a scale (?:of|from)|rate \w+ from \d"
+    r"|between -?\d[\d.,]* and -?\d|from -?\d[\d.,]* to -?\d|speculat\w+ score",
+    re.IGNORECASE,
+)
+_INTERVIEWED = re.compile(
+    r"clarif|(?:moderator|interviewer) is asking"
+    r"|understand your (?:position|reasoning|view|choice)",
+    re.IGNORECASE,
+)
+_CHALLENGED = re.compile(
+    r"oppos(?:ing|ite|ed)|challeng|socratic|counter-?argument|devil", re.IGNORECASE
+)
+_SATISFIED = re.compile(r"\bSATISFIED\b")
+
+
+def task_of(request: Request, reading: Reading) -> Task:
+    """The kind of answer wanted. Signals of format come first, then those of the situation."""
+    if request.schema is not None:
+        return Task.JSON
+    prompt = reading.prompt
+    tail = prompt[-1500:]
+    if _SATISFIED.search(reading.system) or _SATISFIED.search(prompt):
+        return Task.MODERATE
+    if _CLUSTER.search(prompt) and _POSITIONS.search(prompt):
+        return Task.CLUSTER
+    if _JUDGE.search(prompt):
+        return Task.JUDGE
+    if _DIALOGUE_SUMMARY.search(prompt):
+        return Task.SUMMARY
+    if _DEMOGRAPHIC.search(prompt) and _WANTS_JSON.search(prompt):
+        return Task.DEMOGRAPHICS
+    if _ENRICH.search(prompt) and _DEMOGRAPHIC.search(prompt):
+        return Task.ENRICH
+    if _WANTS_JSON.search(tail) and "{" in prompt:
+        return Task.JSON
+    if reading.options and (_EXACT.search(tail) or reading.reminder):
+        return Task.CHOICE
+    if _NUMBER.search(tail) or "number" in reading.reminder.lower():
+        return Task.NUMBER
+    if reading.system and _CHALLENGED.search(reading.system[-700:]):
+        return Task.CHALLENGED
+    if _INTERVIEWED.search(reading.system[-700:]) or reading.held:
+        return Task.INTERVIEW
+    return Task.SPEAK
