@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.config import StudyConfig
+from folkmoot.engine.gateway import Gateway
 from folkmoot.engine.journal import Journal
 from folkmoot.engine.plan import Plan
-from folkmoot.engine.progress import ItemDone, Notice, Progress, StageStarted
+from folkmoot.engine.progress import CallDone, ItemDone, Notice, Progress, StageStarted
 from folkmoot.errors import FolkmootError, ProtocolError
 from folkmoot.models.request import FloatArray, Reply, Request
 from folkmoot.records.files import write_json, write_text
@@ -27,14 +28,6 @@ class Halted(FolkmootError):
     """Inside the engine only: no new call may begin, because the run is about to stop."""
 
 
-class Calls(Protocol):
-    """What the context needs of the gateway."""
-
-    async def complete(self, address: str, request: Request) -> Reply: ...
-
-    async def embed(self, address: str, model: str, texts: list[str]) -> FloatArray: ...
-
-
 @dataclass
 class RunContext:
     """The shared state of a run. `override` is the model of the command line, if given."""
@@ -44,7 +37,7 @@ class RunContext:
     study_dir: Path
     seed: int
     journal: Journal
-    gateway: Calls
+    gateway: Gateway
     prompts: PromptLibrary
     plan: Plan
     progress: Progress
@@ -79,7 +72,18 @@ class RunContext:
 
     async def complete(self, address: str, request: Request) -> Reply:
         """One reply, from the journal or from the model."""
-        return await self.gateway.complete(address, request)
+        reply = await self.gateway.complete(address, request)
+        usage = reply.usage
+        self.progress(
+            CallDone(
+                request.model,
+                reply.replayed,
+                reply.cost_usd,
+                usage.input_tokens,
+                usage.output_tokens,
+            )
+        )
+        return reply
 
     async def embed(self, address: str, texts: list[str]) -> FloatArray:
         """One batch of embeddings, from the journal or from the model."""
@@ -99,9 +103,10 @@ class RunContext:
             raise Halted("the run is stopping")
 
     def halt(self, cause: BaseException) -> None:
-        """Let no new call begin; the first cause stays."""
+        """Let no new call begin; calls in flight go on. The first cause stays."""
         if self.halted is None:
             self.halted = cause
+            self.gateway.stop(Halted("the run is stopping"))
 
     def first_cause(self, failures: Mapping[int, BaseException]) -> BaseException:
         """The error to raise: the first item's own, or what stopped the run."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import hashlib
 import json
 import queue
 import sqlite3
@@ -112,6 +113,22 @@ class Journal:
     def __len__(self) -> int:
         """Entries committed so far."""
         return int(self._reader.execute("SELECT count(*) FROM entries").fetchone()[0])
+
+    def spent(self) -> tuple[int, float]:
+        """Calls and known cost (USD) of all that is journaled."""
+        row = self._reader.execute(
+            "SELECT count(*), coalesce(sum(cost_usd), 0) FROM entries WHERE kind != 'compute'"
+        ).fetchone()
+        return int(row[0]), float(row[1])
+
+    def content_digest(self) -> str:
+        """A hash of all requests and replies by address; times and costs left out."""
+        whole = hashlib.blake2b(digest_size=16)
+        for row in self._reader.execute(
+            "SELECT address, fingerprint, finish, reply, blob FROM entries ORDER BY address"
+        ):
+            whole.update(digest(row[0], row[1], row[2], row[3], row[4] or b""))
+        return whole.hexdigest()
 
     def lookup(
         self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, Any]]

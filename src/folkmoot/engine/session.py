@@ -11,7 +11,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
@@ -358,7 +358,7 @@ class Session(Scope):
 
     def now(self) -> str:
         """The time of day (ISO 8601, UTC), for files that only people read; never a result."""
-        return datetime.now(timezone.utc).isoformat(timespec="seconds")
+        return datetime.now(UTC).isoformat(timespec="seconds")
 
     @property
     def run_dir(self) -> Path:

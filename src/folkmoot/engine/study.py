@@ -87,6 +87,8 @@ class Study:
     findings    results from the tables of a finished run
     show        rich markup for `folkmoot show RUN [ID]`; None means the generic one
     load        reader for file types of its own (`suffixes`), gives the config
+    limit       the same config with at most so many participants or sessions (`--limit N`)
+    codebook    what the study's own columns mean: column → words, or table → {column → words}
     template    file name → content for `folkmoot new`
     columns     column → meaning, or table → {column → meaning}, for the codebook
     """
@@ -105,6 +107,8 @@ class Study:
     show: Callable[[RunFolder, str | None], str] | None = None
     load: Callable[[Path], StudyConfig] | None = None
     suffixes: tuple[str, ...] = ()
+    limit: Callable[[Any, int], Any] | None = None
+    codebook: Mapping[str, Any] = field(default_factory=dict)
     template: Callable[[], dict[str, str | bytes]] = _no_template
     columns: Mapping[str, Any] = field(default_factory=dict)
 

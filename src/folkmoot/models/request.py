@@ -84,6 +84,7 @@ class Reply:
     latency_s: float = field(default=0.0, compare=False)
     started_at: float = field(default=0.0, compare=False)
     cost_usd: float | None = field(default=None, compare=False)
+    replayed: bool = field(default=False, compare=False)  # for progress only, never for a study
     # Rate-limit headers and the like, for the limiter; never journaled.
     hints: dict[str, float] = field(default_factory=dict, compare=False)
 

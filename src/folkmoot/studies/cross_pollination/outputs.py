@@ -126,7 +126,7 @@ def _cluster_row(c: Cluster) -> dict[str, Any]:
 
 
 def write_checkpoint(session: Session, phase: int, state: State) -> None:
-    """checkpoint.json: how far the run is, for people. A resume goes by the journal, not by this."""
+    """checkpoint.json: how far the run is, for people; a resume goes by the journal alone."""
     clusters = [c.to_json() for c in state.clusters]
     by_option: dict[str, list[dict[str, Any]]] = {}
     for c in clusters:

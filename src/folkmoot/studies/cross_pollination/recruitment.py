@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from folkmoot.conversation.answers import Answer, Missing
 from folkmoot.conversation.transcript import Speaker
@@ -22,6 +23,8 @@ from folkmoot.people.sources import persona_hub, quota, table
 from folkmoot.randomness import digest
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 from folkmoot.studies.cross_pollination.state import Participant, State
+
+T = TypeVar("T")
 
 PEOPLE = "personas.json"
 RECRUITER = Speaker("recruiter", "Recruiter", "recruiter")
@@ -157,5 +160,5 @@ class _Asker:
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
 
-    async def ask(self, prompt: str, answer: Answer[object]) -> object:
+    async def ask(self, prompt: str, answer: Answer[T]) -> T | Missing:
         return await self._scope.ask(RECRUITER, prompt, answer=answer)

@@ -1,0 +1,55 @@
+"""What a run will cost before it is run: calls, tokens, money and time, from a study's estimate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from folkmoot.engine.study import StageEstimate
+
+ASSUMED_LATENCY = 2.0  # seconds for one reply of a hosted model
+SYNTHETIC_LATENCY = 0.0004
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Totals of a run. `cost_usd` None: the model's price is unknown (never zero)."""
+
+    stages: tuple[StageEstimate, ...]
+    cost_usd: float | None
+    seconds: float
+
+    @property
+    def calls(self) -> int:
+        return sum(s.calls for s in self.stages)
+
+    @property
+    def input_tokens(self) -> int:
+        return sum(s.input_tokens for s in self.stages)
+
+    @property
+    def output_tokens(self) -> int:
+        return sum(s.output_tokens for s in self.stages)
+
+
+def estimate(
+    stages: Sequence[StageEstimate],
+    cost: Callable[[int, int], float | None],
+    *,
+    concurrency: int,
+    spacing: float = 0.0,
+    latency: float = ASSUMED_LATENCY,
+) -> Estimate:
+    """Add stages up. `cost(input tokens, output tokens)` is USD or None.
+
+    A stage takes as long as its calls at full concurrency, as its longest chain, or as its calls
+    at the minimum spacing, whichever is longest; `latency` is seconds a call.
+    """
+    tokens_in = sum(s.input_tokens for s in stages)
+    tokens_out = sum(s.output_tokens for s in stages)
+    seconds = sum(
+        max(s.calls / concurrency * latency, s.longest_chain * latency, s.calls * spacing)
+        for s in stages
+        if s.calls
+    )
+    return Estimate(tuple(stages), cost(tokens_in, tokens_out), seconds)

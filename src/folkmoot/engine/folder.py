@@ -1,0 +1,83 @@
+"""The run folder: made or refused, and held by one process at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import yaml
+from filelock import FileLock, Timeout
+
+from folkmoot.engine.config import StudyConfig
+from folkmoot.errors import RunExists, RunLocked, StorageError
+from folkmoot.records.atomic import storage_errors
+from folkmoot.records.files import write_text
+from folkmoot.records.run_folder import PLAN, STUDY_FILE
+
+LOCK = ".lock"
+HOLDER = ".holder.json"
+
+
+def open_folder(folder: Path, config: StudyConfig, *, resume: bool) -> Path:
+    """Make the folder of a new run, or find that of an earlier one.
+
+    Raises RunExists when it is there and `resume` is not given, StorageError when it cannot be
+    made or is not there to be resumed. An existing folder is never overwritten.
+    """
+    begun = (folder / PLAN).exists() or (folder / "journal.sqlite").exists()
+    if folder.exists() and not resume and (begun or any(folder.iterdir())):
+        raise RunExists(
+            f"{folder} is there already and is never overwritten: add --resume to go on with it, "
+            "or choose another place with --out"
+        )
+    if resume and not folder.exists():
+        raise StorageError(f"{folder}: there is no run to resume here; leave out --resume")
+    with storage_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(13, "Permission denied", str(folder))
+    if not (folder / STUDY_FILE).exists():
+        settings = config.model_dump(mode="json", exclude_none=True)
+        write_text(
+            folder / STUDY_FILE, yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
+        )
+    return folder
+
+
+@contextmanager
+def held_folder(folder: Path) -> Iterator[None]:
+    """Hold the folder: one writer at a time. Raises RunLocked that says who holds it.
+
+    The lock is the operating system's: it falls with the process, however that ends.
+    """
+    lock = FileLock(folder / LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise RunLocked(f"{folder}: {_holder(folder)} is writing this run; wait for it") from None
+    except OSError as error:
+        raise StorageError(f"{folder}: cannot be locked: {error.strerror or error}") from error
+    try:
+        who = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
+        write_text(folder / HOLDER, json.dumps(who) + "\n")
+        yield
+    finally:
+        (folder / HOLDER).unlink(missing_ok=True)
+        lock.release()
+
+
+def _holder(folder: Path) -> str:
+    try:
+        who = json.loads((folder / HOLDER).read_text("utf-8"))
+        return f"process {who['pid']} on {who['host']} (since {who['since']})"
+    except (OSError, ValueError, KeyError):
+        return "another process"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

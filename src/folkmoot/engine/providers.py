@@ -1,0 +1,81 @@
+"""Which model answers whom, and the open connections to them. Used by the runner."""
+
+from __future__ import annotations
+
+from folkmoot.engine.config import StudyConfig
+from folkmoot.models.catalog import LOCAL, ModelSpec, open_provider, resolve
+from folkmoot.models.keys import key_for
+from folkmoot.models.request import Provider, ProviderSettings
+
+
+class Providers:
+    """The models of a run. `override` (--model) takes every seat, embeddings as far as it can.
+
+    A study that names no model is answered by the embedded respondent: nobody's money is spent
+    without being asked.
+    """
+
+    def __init__(
+        self,
+        config: StudyConfig,
+        override: str | None,
+        key: str | None = None,
+        provider: Provider | None = None,
+    ) -> None:
+        self._config = config
+        self._key = key
+        self._given = provider
+        self._opened: dict[ModelSpec, Provider] = {}
+        self.override = override
+        self.default = override or config.model or LOCAL
+        self.embedding = self._embedding()
+        self.secrets: set[str] = {key} if key else set()
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether the embedded respondent answers any seat."""
+        named = [self.default] if self.override else [self.default, *self._config.models.values()]
+        return self._given is None and any(_is_local(name) for name in named)
+
+    def check(self) -> None:
+        """Look every named model up, with its key. Raises InputError before anything is written."""
+        if self._given is not None:
+            return
+        named = [self.default, self.embedding]
+        if not self.override:
+            named += self._config.models.values()
+        for name in dict.fromkeys(named):
+            self._settings(resolve(name, self._config.endpoints))
+
+    def open(self, model: str) -> tuple[Provider, ModelSpec]:
+        """The provider of a model, opened once, and what the catalog knows of it."""
+        if self._given is not None:
+            return self._given, ModelSpec(model, LOCAL, model, key_needed=False, local=True)
+        spec = resolve(model, self._config.endpoints)
+        if spec not in self._opened:
+            self._opened[spec] = open_provider(spec, self._settings(spec))
+        return self._opened[spec], spec
+
+    def _settings(self, spec: ModelSpec) -> ProviderSettings:
+        config = self._config
+        main = resolve(self.default, config.endpoints)
+        explicit = self._key if spec.key_env == main.key_env else None
+        key = None if spec.local else key_for(spec, explicit)
+        if key:
+            self.secrets.add(key)
+        return ProviderSettings(
+            base_url=spec.base_url,
+            api_key=key,
+            timeout=config.request_timeout_seconds,
+            seed=config.random_seed,
+            options=config.respondent if spec.local else {},
+        )
+
+    def _embedding(self) -> str:
+        if _is_local(self.default) or self._config.embedding_model is None:
+            return LOCAL
+        return self._config.embedding_model
+
+
+def _is_local(name: str) -> bool:
+    return name == LOCAL or name.startswith(f"{LOCAL}/")

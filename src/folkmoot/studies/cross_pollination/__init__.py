@@ -1,0 +1,43 @@
+"""Adversarial cross-pollination: does arguing with the opposing view improve decisions?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from folkmoot.engine.study import Study
+from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
+from folkmoot.studies.cross_pollination.planning import CODEBOOK, check, cut, estimate, template
+from folkmoot.studies.cross_pollination.protocol import protocol
+from folkmoot.studies.cross_pollination.show import show
+
+try:
+    from folkmoot.studies.cross_pollination.findings import findings
+except ModuleNotFoundError:
+
+    def findings(run: Any) -> list[Any]:
+        return []
+
+
+def _recognises(raw: Mapping[str, Any]) -> bool:
+    topic = raw.get("topic")
+    return "pilot_id" in raw and isinstance(topic, Mapping) and "options" in topic
+
+
+STUDY = Study(
+    name="cross_pollination",
+    title="Adversarial cross-pollination",
+    config=CrossPollinationConfig,
+    protocol=protocol,
+    prompts=Path(__file__).parent / "prompts",
+    recognises=_recognises,
+    run_id=lambda config: str(config.pilot_id),
+    check=check,
+    estimate=estimate,
+    findings=findings,
+    show=show,
+    limit=cut,
+    codebook=CODEBOOK,
+    template=template,
+)

@@ -1,0 +1,141 @@
+"""Before a run: deeper checks, what it will cost, a smaller version, a study file to begin with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from folkmoot.engine.study import StageEstimate
+from folkmoot.errors import Problem
+from folkmoot.studies.cross_pollination.config import (
+    CLARIFIED,
+    READING,
+    CrossPollinationConfig,
+)
+
+# Words and exchanges by which calls are estimated; a run's own journal gives the real figures.
+PERSONA, TOPIC, TURN, SUMMARY = 90, 120, 70, 55
+TYPICAL_EXCHANGES = 3.0
+
+CODEBOOK: dict[str, Any] = {
+    "participants": {
+        "status": "complete, failed (with a reason), skipped (with a reason) or pending",
+        "error_message": "why the participant failed or was skipped",
+        "initial_choice": "first vote (phase 1)",
+        "final_choice": "last vote (phase 6 or 7; for simple_voting the second vote, if asked)",
+        "position_changed": "whether the final choice differs from the first",
+        "opposition_view": "option that the adversarial dialogue argued for (phase 5)",
+        "cluster_id": "cluster of reasons within the first choice (phase 4)",
+        "individual_summary": "the interview in one to three sentences, by a model",
+        "clarification_exchanges": "questions and answers in the interview",
+        "adversarial_exchanges": "challenges and answers in the adversarial dialogue",
+        "options_shown": "options in the order in which this participant saw them",
+        "base_persona": "the raw line that the persona grew from",
+        "persona": "the description that the model was given",
+    },
+    "clusters": {
+        "cluster_id": "option and number of the cluster",
+        "option": "option that its members chose first",
+        "description": "what they share, in three sentences by a model",
+        "member_count": "participants in the cluster",
+        "member_ids": "their ids",
+    },
+    "utterances": {"turn": "place in the dialogue, from 1"},
+}
+
+
+def check(config: CrossPollinationConfig, folder: Path) -> list[Problem]:
+    """What the settings by themselves cannot show: files, and thresholds never reached."""
+    problems = []
+    named = config.personas.file
+    if named is not None and not (folder / Path(named).expanduser()).is_file():
+        problems.append(Problem(f"there is no file {named}", key="personas.file"))
+    if config.personas.source == "table" and named is None:
+        problems.append(Problem("the source `table` needs a file", key="personas.file"))
+    return problems
+
+
+def estimate(config: CrossPollinationConfig) -> list[StageEstimate]:
+    """Calls and tokens by stage, with typical lengths; an estimate and no promise."""
+    per, clusters = config.participants_per_condition, min(config.max_clusters_per_option, 4)
+    clarified, reading = per * len(CLARIFIED), per * len(READING)
+    content = len(config.topic.options) * clusters * SUMMARY * 1.4
+    asked = min(TYPICAL_EXCHANGES, config.max_clarification_exchanges)
+    pressed = min(TYPICAL_EXCHANGES, config.max_socratic_exchanges)
+    seen = PERSONA + TOPIC
+    again = per * (config.revote + len(config.extra_conditions))
+
+    def stage(name: str, calls: float, read: float, said: float, chain: float = 1) -> StageEstimate:
+        tokens = 1.35  # a word of English
+        return StageEstimate(
+            name,
+            round(calls),
+            round(calls * read * tokens),
+            round(calls * said * tokens),
+            round(chain),
+        )
+
+    made = 0 if config.personas.source in ("quota", "table") else round(1.5 * config.n)
+    stages = [
+        stage("recruitment", 2 * made, 120, 60, 2),
+        stage("initial_vote", config.n, seen + 40, 5),
+        stage(
+            "clarification",
+            clarified * (2 * asked + 1),
+            seen + 60 + asked * TURN,
+            TURN,
+            2 * asked + 1,
+        ),
+        stage("summaries", clarified + len(config.topic.options) * clusters, 6 * TURN, SUMMARY, 2),
+        stage("opposition", per * (config.opposition_method == "llm_judge"), 900, 5),
+        stage("cross_pollination", reading + again, seen + content, 5),
+        stage(
+            "adversarial_dialogue",
+            per * (2 * pressed + 2),
+            seen + content * 0.6 + pressed * TURN,
+            TURN,
+            2 * pressed + 2,
+        ),
+    ]
+    return [s for s in stages if s.calls]
+
+
+def cut(config: CrossPollinationConfig, limit: int) -> CrossPollinationConfig:
+    """The same pilot with at most `limit` participants, at least one a condition."""
+    per = max(1, min(config.participants_per_condition, limit // len(config.conditions)))
+    return config.model_copy(update={"participants_per_condition": per})
+
+
+def template() -> dict[str, str | bytes]:
+    """A study file to begin with."""
+    return {"cross_pollination.yaml": TEMPLATE}
+
+
+TEMPLATE = """\
+# An adversarial cross-pollination pilot. Run it with
+#   folkmoot run cross_pollination.yaml --model synthetic
+pilot_id: my_pilot
+pilot_name: What should the money be spent on?
+
+topic:
+  description: |
+    Your city has $500,000 in discretionary funds to allocate.
+    You must choose which area should receive the funding.
+  options:
+    - Park improvements
+    - Youth job training programs
+    - Senior services expansion
+
+participants_per_condition: 30
+disagreement_threshold: 0.9        # stop if one option gets this share of the first votes
+max_clarification_exchanges: 5
+max_socratic_exchanges: 5
+opposition_method: cluster_embedding   # or embedding, llm_judge, predefined, highest_voted
+revote: true                       # simple_voting votes twice: the floor of noise
+option_order: random               # each participant sees the options in an order of their own
+
+personas:
+  source: quota                    # or persona_hub, table
+model: synthetic                   # or openai/gpt-4o, anthropic/claude-haiku-4.5, …
+random_seed: 42
+"""

@@ -1,0 +1,77 @@
+"""`folkmoot show RUN [ID]` for this study: the list of participants, or one whole conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.markup import escape
+
+from folkmoot.errors import InputError
+from folkmoot.records.run_folder import RunFolder
+
+
+def show(run: RunFolder, who: str | None) -> str:
+    """Rich markup. Raises InputError for an id that the run does not have."""
+    people = run.json("participants.json")["participants"]
+    if who is None:
+        return "\n".join(_line(p) for p in people)
+    found = next((p for p in people if p["participant_id"] == who), None)
+    if found is None:
+        raise InputError(
+            f"{who}: no such participant; ids go from {people[0]['participant_id']} to "
+            f"{people[-1]['participant_id']}"
+        )
+    return "\n".join(_portrait(found))
+
+
+def _line(p: Mapping[str, Any]) -> str:
+    final = p["final_choice"]
+    moved = f" → {final}" if p["position_changed"] else (" (kept)" if final else "")
+    status = "" if p["status"] == "complete" else f"  [red]{p['status']}[/red]"
+    return (
+        f"[bold]{p['participant_id']}[/bold]  {p['condition']:<18}"
+        f"{escape(str(p['initial_choice']))}{escape(moved)}{status}"
+    )
+
+
+def _portrait(p: Mapping[str, Any]) -> list[str]:
+    facts = ", ".join(f"{k} {v}" for k, v in p["demographics"].items())
+    lines = [
+        f"[bold]{p['participant_id']}[/bold] · {p['condition']} · {p['status']}"
+        + (f" ({escape(p['error_message'])})" if p["error_message"] else ""),
+        "",
+        f"[dim]{escape(p['enriched_persona'])}[/dim]",
+        f"[dim]{escape(facts)}[/dim]",
+        "",
+        f"First vote: [bold]{escape(str(p['initial_choice']))}[/bold]",
+    ]
+    lines += _talk("Clarification", p["clarification_transcript"])
+    if p["individual_summary"]:
+        lines += ["", f"Summary: {escape(p['individual_summary'])}"]
+    if p["cluster_id"]:
+        lines.append(f"Cluster: {escape(p['cluster_id'])}")
+    if p["opposition_view"]:
+        lines += ["", f"Opposing view: [bold]{escape(p['opposition_view'])}[/bold]"]
+    if p["cross_pollination_content"]:
+        lines += ["", "[underline]What was shown[/underline]"]
+        lines += [f"  [dim]{escape(x)}[/dim]" for x in p["cross_pollination_content"].splitlines()]
+    lines += _talk("Adversarial dialogue", p["adversarial_transcript"])
+    if p["final_choice"]:
+        word = "changed" if p["position_changed"] else "kept"
+        lines += ["", f"Final vote: [bold]{escape(p['final_choice'])}[/bold] ({word})"]
+    return lines
+
+
+def _talk(title: str, said: list[Mapping[str, str]] | None) -> list[str]:
+    if not said:
+        return []
+    lines = ["", f"[underline]{title}[/underline]"]
+    for turn in said:
+        name, colour = ("Moderator", "cyan") if turn["role"] == "moderator" else ("Participant", "")
+        lines.append(
+            f"[bold {colour}]{name}:[/bold {colour}] {escape(turn['content'])}".replace(
+                "[bold ]", "[bold]"
+            ).replace("[/bold ]", "[/bold]")
+        )
+    return lines
