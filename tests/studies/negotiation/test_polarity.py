@@ -110,10 +110,11 @@ def test_sentence(text: str, expected: dict[str, int]) -> None:
 
 
 PLACES = ("harbour", "old market", "market", "garden walk", "tower")
-WORDS = [
-    *"I we the a and or but not no don't love want like hate avoid really today".split(" "),
-    *"harbour harbours old market garden walk tower towers , . ; !".split(" "),
-]
+SMALL_TALK = """
+I we the a and or but not no don't love want like hate avoid really today
+harbour harbours old market garden walk tower towers , . ; !
+"""
+WORDS = SMALL_TALK.split()
 speech = st.lists(st.sampled_from(WORDS), max_size=25).map(" ".join)
 
 
