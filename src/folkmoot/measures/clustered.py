@@ -72,6 +72,20 @@ def clustered_difference(
     return _regress(y, design, 1, groups, level)
 
 
+def clustered_coefficient(
+    y: ArrayLike,
+    design: FloatArray,
+    column: int,
+    clusters: Sequence[Hashable],
+    level: float = 0.95,
+) -> Estimate:
+    """One coefficient of a least-squares fit of y (n,) on `design` (n, k), clustered.
+
+    Sandwich variance by cluster, t with G − 1 df. The constant, if wanted, is a column.
+    """
+    return _regress(np.asarray(y, float), design, column, _codes(clusters), level)
+
+
 def sign_flip_p(differences: ArrayLike, clusters: Sequence[Hashable], seed: int = 0) -> float:
     """Two-sided p of a mean difference of zero by flipping the sign of whole clusters.
 

@@ -1,0 +1,64 @@
+"""Does it pay to be listed first? Effects of the order in which options were shown."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from folkmoot.measures.clustered import clustered_coefficient
+from folkmoot.measures.estimates import Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One choice: the options in the order in which they were shown, the one chosen, by whom."""
+
+    options: tuple[str, ...]
+    chosen: str
+    who: Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class PositionEffects:
+    """Effect of each place in the list (1, 2, …) on the chance of being chosen, in shares.
+
+    Empty where it cannot be told apart from the options themselves, because everybody saw the
+    same order (`orders` == 1).
+    """
+
+    by_place: dict[int, Estimate]
+    orders: int
+    answers: int
+
+    @property
+    def first(self) -> Estimate | None:
+        return self.by_place.get(1)
+
+
+def position_effects(answers: Sequence[Shown]) -> PositionEffects:
+    """How much likelier an option is chosen in a given place than in the others.
+
+    Least squares of "this option was chosen" over all options shown, on one indicator per option
+    (its popularity) and one for the place; clustered by person. Orders need not be balanced, but
+    must vary. With random orders this is the causal effect of the place.
+    """
+    orders = {a.options for a in answers}
+    if len(orders) < 2:
+        return PositionEffects({}, len(orders), len(answers))
+    names = sorted({o for a in answers for o in a.options})
+    index = {o: i for i, o in enumerate(names)}
+    option = np.array([index[o] for a in answers for o in a.options])
+    place = np.array([k for a in answers for k in range(1, len(a.options) + 1)])
+    chosen = np.array([float(o == a.chosen) for a in answers for o in a.options])
+    who = [a.who for a in answers for _ in a.options]
+    popularity = np.eye(len(names))[option]
+    found: dict[int, Estimate] = {}
+    for k in range(1, int(place.max()) + 1):
+        here = (place == k).astype(float)
+        seen_both = [len(set(here[option == i].tolist())) == 2 for i in range(len(names))]
+        if any(seen_both):
+            design = np.column_stack([popularity, here])
+            found[k] = clustered_coefficient(chosen, design, len(names), who)
+    return PositionEffects(found, len(orders), len(answers))

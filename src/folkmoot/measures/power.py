@@ -1,0 +1,87 @@
+"""Which effect a design can detect: power, sample size, smallest detectable difference.
+
+For shares by Cohen's h = 2 asin √p₁ − 2 asin √p₂ and the normal approximation, for means by
+Cohen's d; clusters enter through the design effect. Computed by statsmodels.
+Cohen (1988), Statistical Power Analysis for the Behavioral Sciences, ch. 6.
+"""
+
+from __future__ import annotations
+
+import math
+
+
+def cohen_h(share1: float, share2: float) -> float:
+    """Cohen's h of two shares in [0, 1]; positive if the first is larger."""
+    return 2 * math.asin(math.sqrt(share1)) - 2 * math.asin(math.sqrt(share2))
+
+
+def power_two_shares(
+    share1: float, share2: float, n1: float, n2: float | None = None, alpha: float = 0.05
+) -> float:
+    """The chance that a two-sided test at `alpha` sees the difference; n per group."""
+    from statsmodels.stats.power import NormalIndPower
+
+    h = abs(cohen_h(share1, share2))
+    ratio = (n1 if n2 is None else n2) / n1
+    return float(NormalIndPower().power(h, n1, alpha, ratio=ratio)) if h else alpha
+
+
+def n_two_shares(share1: float, share2: float, power: float = 0.8, alpha: float = 0.05) -> float:
+    """The number per group (a fraction: round up) at which the difference is seen with `power`.
+
+    Infinite for equal shares.
+    """
+    from statsmodels.stats.power import NormalIndPower
+
+    h = abs(cohen_h(share1, share2))
+    if not h:
+        return math.inf
+    return float(NormalIndPower().solve_power(h, power=power, alpha=alpha))
+
+
+def smallest_h(
+    n1: float, n2: float | None = None, power: float = 0.8, alpha: float = 0.05
+) -> float:
+    """The smallest Cohen's h that groups of n1 and n2 see with `power`."""
+    from statsmodels.stats.power import NormalIndPower
+
+    ratio = (n1 if n2 is None else n2) / n1
+    return float(NormalIndPower().solve_power(nobs1=n1, power=power, alpha=alpha, ratio=ratio))
+
+
+def detectable_share(
+    base: float, n1: float, n2: float | None = None, power: float = 0.8, alpha: float = 0.05
+) -> float:
+    """The smallest share above `base` that is told apart from it; NaN if even 1 is not.
+
+    sin²(asin √base + h/2) with h of `smallest_h`.
+    """
+    angle = math.asin(math.sqrt(base)) + smallest_h(n1, n2, power, alpha) / 2
+    return math.sin(angle) ** 2 if angle <= math.pi / 2 else math.nan
+
+
+def smallest_d_paired(pairs: float, power: float = 0.8, alpha: float = 0.05) -> float:
+    """The smallest mean difference, in standard deviations of the differences, that is seen.
+
+    For t tests over `pairs` independent units (sets, sessions); NaN for fewer than two.
+    """
+    from statsmodels.stats.power import TTestPower
+
+    if pairs < 2:
+        return math.nan
+    return float(TTestPower().solve_power(nobs=pairs, power=power, alpha=alpha))
+
+
+def design_effect(cluster_size: float, icc: float) -> float:
+    """1 + (m − 1) ICC: by how much clustering inflates variances. m mean size of a cluster.
+
+    Kish (1965), Survey Sampling, section 5.4.
+    """
+    if not -1 <= icc <= 1 or cluster_size < 1:
+        raise ValueError(f"no such clusters: size {cluster_size}, ICC {icc}")
+    return 1 + (cluster_size - 1) * icc
+
+
+def effective_n(n: float, cluster_size: float, icc: float) -> float:
+    """How many independent units n clustered ones are worth: n / design effect."""
+    return n / max(design_effect(cluster_size, icc), 1e-9)
