@@ -1,0 +1,162 @@
+"""Constants filled in: a workbook and one combination of values give one `Experiment`."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from folkmoot.errors import Problem
+from folkmoot.studies.workbook.literals import NotALiteral
+from folkmoot.studies.workbook.model import Role, Scalar, Task, Treatment, Workbook
+from folkmoot.studies.workbook.response_options import Options, by_role, read_options
+from folkmoot.studies.workbook.templates import TemplateProblem, render
+
+Filler = Callable[[str, str], str]  # (text, its cell) → the text filled in
+
+
+@dataclass(frozen=True)
+class TaskInPlay:
+    """A task with labels and options filled in; its prompts stay templates until they are put.
+
+    `prompts`: role label → template in speaking order; `shared` when the cell was plain text for
+    all user roles.
+    """
+
+    task: Task
+    prompts: Mapping[str, str]
+    options: Options | Mapping[str, Options] | None
+    shared: bool
+
+    @property
+    def var_name(self) -> str:
+        return self.task.var_name
+
+    def options_for(self, role: str) -> Options | None:
+        return by_role(self.options, role)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One permutation, ready to be played. `number` counts from 1."""
+
+    id: str
+    number: int
+    constants: Mapping[str, Scalar]
+    treatments: Mapping[str, Treatment]
+    roles: Mapping[str, Role]
+    tasks: Mapping[str, TaskInPlay]
+    workbook: Workbook
+
+    def special(self, which: str) -> Role | None:
+        """The role of that special name, if it is defined."""
+        return next((r for r in self.roles.values() if r.special == which), None)
+
+
+def count_permutations(workbook: Workbook) -> int:
+    """How many experiments the constants spin off."""
+    return math.prod(len(c.values) for c in workbook.constants)
+
+
+def combinations(workbook: Workbook) -> Iterator[dict[str, Scalar]]:
+    """The cartesian product of all constants; the last row varies fastest."""
+    names = [c.name for c in workbook.constants]
+    for values in itertools.product(*(c.values for c in workbook.constants)):
+        yield dict(zip(names, values, strict=True))
+
+
+def experiment_ids(workbook: Workbook) -> list[str]:
+    """`<experiment_id>`, or `<experiment_id>_1`, `_2`, … when there is more than one."""
+    base, n = workbook.settings.experiment_id, count_permutations(workbook)
+    return [base] if n == 1 else [f"{base}_{i}" for i in range(1, n + 1)]
+
+
+def experiments(workbook: Workbook) -> list[Experiment]:
+    """All permutations of a workbook whose design was checked."""
+    ids = experiment_ids(workbook)
+    built = (
+        build(workbook, values, number, name)
+        for number, (name, values) in enumerate(zip(ids, combinations(workbook), strict=True), 1)
+    )
+    return [experiment for experiment, _ in built]
+
+
+def build(
+    workbook: Workbook, constants: Mapping[str, Scalar], number: int, name: str
+) -> tuple[Experiment, list[Problem]]:
+    """One permutation and what was wrong in it; every text that failed stays as it was."""
+    problems: list[Problem] = []
+    values = {**constants, "constant": dict(constants)}
+
+    def fill(text: str, where: str) -> str:
+        try:
+            return render(text, values).strip()
+        except TemplateProblem as problem:
+            problems.append(Problem(str(problem), where=where, mend=problem.mend))
+            return text
+
+    treatments = {t.label: t for t in (_treatment(t, fill) for t in workbook.treatments)}
+    roles = {r.label: r for r in (_role(r, fill) for r in workbook.roles)}
+    experiment = Experiment(
+        name,
+        number,
+        constants,
+        treatments,
+        roles,
+        {t.task_id: _task(t, roles, fill, problems) for t in workbook.tasks},
+        workbook,
+    )
+    if len(treatments) < len(workbook.treatments) or len(roles) < len(workbook.roles):
+        problems.append(
+            Problem("two labels become one when placeholders are filled in", mend="rename one")
+        )
+    return experiment, problems
+
+
+def _treatment(treatment: Treatment, fill: Filler) -> Treatment:
+    label = fill(treatment.label, treatment.at.get("treatment_label", ""))
+    where = treatment.at.get("treatment_description", "")
+    extra = {k: fill(v, where) for k, v in treatment.extra.items()}
+    return treatment.model_copy(
+        update={"label": label, "description": fill(treatment.description, where), "extra": extra}
+    )
+
+
+def _role(role: Role, fill: Filler) -> Role:
+    label = fill(role.label, role.at.get("role_label", ""))
+    where = role.at.get("role_description", "")
+    extra = {k: fill(v, where) for k, v in role.extra.items()}
+    description = role.description
+    # What depends on the treatment is filled in for each session.
+    if "treatment." not in description:
+        description = fill(description, where)
+    return role.model_copy(update={"label": label, "description": description, "extra": extra})
+
+
+def _task(
+    task: Task,
+    roles: Mapping[str, Role],
+    fill: Filler,
+    problems: list[Problem],
+) -> TaskInPlay:
+    options: Options | dict[str, Options] | None = None
+    where = task.at.get("response_options", "")
+    if task.response_options is not None:
+        try:
+            options = read_options(fill(task.response_options, where))
+        except NotALiteral as error:
+            problems.append(
+                Problem(
+                    f"the response options cannot be read: {error}",
+                    where=where,
+                    mend='write a text, ["a", "b"], (0, 10) or {"Role 1": (0, 10)}',
+                )
+            )
+    if isinstance(task.llm_text, str):
+        users = [r.label for r in roles.values() if r.special is None]
+        return TaskInPlay(task, dict.fromkeys(users, task.llm_text), options, True)
+    prompts = {
+        fill(label, task.at.get("llm_text", "")): text for label, text in task.llm_text.items()
+    }
+    return TaskInPlay(task, prompts, options, False)

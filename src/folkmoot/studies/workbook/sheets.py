@@ -1,0 +1,264 @@
+"""Reads the cells of an .xlsx file safely: bounded, never executed, empty space skipped.
+
+A workbook is untrusted input. The rest of the study type sees only `Book`, plain cells by row and
+column, and a list of problems with their addresses.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import warnings
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from openpyxl import load_workbook
+from openpyxl.utils import get_column_letter
+
+from folkmoot.errors import InputError, Problem
+
+MAX_FILE_BYTES = 50_000_000
+MAX_UNPACKED_BYTES = 300_000_000
+MAX_CELLS = 2_000_000  # that hold something
+MAX_VISITED = 20_000_000  # counting the empty ones that a stray format leaves behind
+MAX_SHEETS = 50
+MAX_TEXT = 100_000  # characters in one cell; Excel itself stops at 32,767
+
+Value = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One cell that holds something. `text` is what a person sees in it."""
+
+    value: Value
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """The cells of a sheet: row number → column number → cell, both from 1, blanks left out."""
+
+    name: str
+    rows: Mapping[int, Mapping[int, Cell]] = field(default_factory=dict)
+
+    def at(self, row: int, column: int) -> str:
+        """An address as Excel writes it."""
+        return f"{self.name}!{get_column_letter(column)}{row}"
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    """All sheets in their order, and what was wrong with single cells."""
+
+    path: Path
+    sheets: Mapping[str, Sheet]
+    problems: tuple[Problem, ...]
+
+
+def read_book(path: Path) -> Book:
+    """The cells of a workbook. Raises InputError when the file as a whole cannot be used."""
+    _check_file(path)
+    try:
+        with warnings.catch_warnings():
+            # openpyxl warns of drop-downs and styles that it drops; neither matters here.
+            warnings.simplefilter("ignore")
+            return _read(path)
+    except InputError:
+        raise
+    # A damaged file can break the reader anywhere: XML, zip, numbers, styles, relations.
+    except Exception as error:
+        raise InputError(
+            Problem(
+                f"the file is no readable workbook ({type(error).__name__}: {error})"[:300],
+                file=path.name,
+                mend="open it in a spreadsheet program and save it again as .xlsx",
+            )
+        ) from error
+
+
+def _check_file(path: Path) -> None:
+    def refuse(message: str, mend: str) -> InputError:
+        return InputError(Problem(message, file=path.name, mend=mend))
+
+    if path.name.startswith("~$"):
+        raise refuse(
+            "this is the lock file that Excel leaves while a workbook is open",
+            f"give the workbook itself, {path.name[2:]}",
+        )
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            head = file.read(8)
+    except OSError as error:
+        raise refuse(
+            f"the file cannot be read: {error.strerror}", "check the path; close it in Excel"
+        ) from error
+    if head.startswith(b"\xd0\xcf\x11\xe0"):
+        raise refuse(
+            "the file is an old .xls or is protected by a password",
+            "save it as .xlsx without a password",
+        )
+    if not zipfile.is_zipfile(path):
+        raise refuse("the file is no .xlsx workbook", "save it as .xlsx")
+    if size > MAX_FILE_BYTES:
+        raise refuse(
+            f"the file has {size:,} bytes, the limit is {MAX_FILE_BYTES:,}",
+            "remove pictures and rows that are not used",
+        )
+    try:
+        with zipfile.ZipFile(path) as archive:
+            unpacked = sum(entry.file_size for entry in archive.infolist())
+    except (zipfile.BadZipFile, OSError, ValueError) as error:
+        raise refuse(f"the file is damaged: {error}", "save it again as .xlsx") from error
+    if unpacked > MAX_UNPACKED_BYTES:
+        raise refuse(
+            f"the file unpacks to {unpacked:,} bytes, the limit is {MAX_UNPACKED_BYTES:,}",
+            "delete the empty rows and columns below and beside the data",
+        )
+
+
+def _read(path: Path) -> Book:
+    problems: list[Problem] = []
+    sheets: dict[str, Sheet] = {}
+    formulas: list[tuple[str, int, int]] = []
+    budget = _Budget(path)
+    for name, row, column, cell in _cells(path, budget, cached=False):
+        sheet = sheets.setdefault(name, Sheet(name, {}))
+        if cell is None:
+            continue
+        if cell.data_type == "f":
+            formulas.append((name, row, column))
+        else:
+            _put(sheet, row, column, cell, problems)
+    if formulas:
+        _read_cached(path, sheets, set(formulas), problems)
+    return Book(path, sheets, tuple(problems))
+
+
+def _read_cached(
+    path: Path,
+    sheets: dict[str, Sheet],
+    formulas: set[tuple[str, int, int]],
+    problems: list[Problem],
+) -> None:
+    """Puts the values that the spreadsheet program last calculated in the place of formulas."""
+    found = set()
+    for name, row, column, cell in _cells(path, _Budget(path), cached=True):
+        if cell is not None and (name, row, column) in formulas and cell.value is not None:
+            found.add((name, row, column))
+            _put(sheets[name], row, column, cell, problems)
+    for name, row, column in sorted(formulas - found):
+        problems.append(
+            Problem(
+                "the cell holds a formula that was never calculated",
+                where=sheets[name].at(row, column),
+                mend="open and save the file in a spreadsheet program, or type the value",
+            )
+        )
+
+
+@dataclass(slots=True)
+class _Budget:
+    """Counts cells while one file is read, and stops at the limits."""
+
+    path: Path
+    visited: int = 0
+    filled: int = 0
+
+    def visit(self, sheet: str, cells: int, filled: int) -> None:
+        self.visited += cells + 1
+        self.filled += filled
+        if self.visited > MAX_VISITED or self.filled > MAX_CELLS:
+            raise InputError(
+                Problem(
+                    f"too many cells: the limit is {MAX_CELLS:,} filled ones",
+                    file=self.path.name,
+                    where=sheet,
+                    mend="delete the rows and columns that are not used",
+                )
+            )
+
+
+def _cells(
+    path: Path, budget: _Budget, *, cached: bool
+) -> Iterator[tuple[str, int, int, Any | None]]:
+    """Every filled cell as (sheet, row, column, cell); once (sheet, 0, 0, None) per sheet."""
+    book = load_workbook(path, read_only=True, data_only=cached, keep_links=False)
+    try:
+        if len(book.sheetnames) > MAX_SHEETS:
+            raise InputError(
+                Problem(f"more than {MAX_SHEETS} sheets", file=path.name, mend="keep six or seven")
+            )
+        for sheet in book.worksheets:
+            yield sheet.title, 0, 0, None
+            # Without this a stray format in the last column makes every row 16,384 cells wide.
+            sheet.reset_dimensions()
+            for row in sheet.iter_rows():
+                filled = [c for c in row if c.value is not None]
+                budget.visit(sheet.title, len(row), len(filled))
+                for cell in filled:
+                    yield sheet.title, cell.row, cell.column, cell
+        for other in book.sheetnames:
+            yield other, 0, 0, None  # chart sheets have no cells, but they are extra sheets
+    finally:
+        book.close()
+
+
+def _put(sheet: Sheet, row: int, column: int, cell: Any, problems: list[Problem]) -> None:
+    where = sheet.at(row, column)
+    if cell.data_type == "e":
+        problems.append(
+            Problem(f"the cell holds the error {cell.value}", where=where, mend="mend the formula")
+        )
+        return
+    value = _plain(cell.value)
+    if isinstance(value, str):
+        if len(value) > MAX_TEXT:
+            problems.append(
+                Problem(
+                    f"the text has {len(value):,} characters, the limit is {MAX_TEXT:,}",
+                    where=where,
+                    mend="shorten it",
+                )
+            )
+            return
+        # Excel writes characters that XML cannot hold as _x000D_ and the like.
+        value = re.sub(r"_x000[dD]_", "", value).replace("\r\n", "\n").replace("\r", "\n")
+        if not value.strip():
+            return
+    rows: dict[int, dict[int, Cell]] = sheet.rows  # type: ignore[assignment]
+    rows.setdefault(row, {})[column] = Cell(value, _text(value, cell.number_format))
+
+
+def _plain(value: Any) -> Value:
+    """A cell's value as text, number or truth value; dates and times as ISO text."""
+    if isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, dt.datetime):
+        midnight = value.time() == dt.time()
+        return value.date().isoformat() if midnight else value.isoformat(sep=" ")
+    if isinstance(value, (dt.date, dt.time)):
+        return value.isoformat()
+    return str(value)
+
+
+def _text(value: Value, number_format: str | None) -> str:
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    decimals = re.fullmatch(r"#?,?#*0\.(0+)", (number_format or "").split(";")[0])
+    if decimals:
+        return f"{value:.{len(decimals[1])}f}"
+    return number_text(value)
+
+
+def number_text(value: float) -> str:
+    """A number as a person writes it: 4.0 is `4`, .1 + .2 is `0.3`."""
+    if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):
+        return str(int(value))
+    return f"{value:.12g}"

@@ -1,0 +1,248 @@
+"""Checks of the texts: placeholders that exist and are known in time, roles, options, order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rapidfuzz import fuzz, process
+
+from folkmoot.errors import Problem
+from folkmoot.studies.workbook.computed import BadExpression, sources
+from folkmoot.studies.workbook.model import Task, Workbook, special_role
+from folkmoot.studies.workbook.permutations import Experiment, TaskInPlay
+from folkmoot.studies.workbook.response_options import Listed, Options, Range
+from folkmoot.studies.workbook.templates import OPTIONS, TemplateProblem, check_names, names_in
+
+DESCRIBED = ("description", "label")
+
+
+def text_problems(workbook: Workbook) -> list[Problem]:
+    """Placeholders of all texts, and the order of the tasks."""
+    return [*_described(workbook), *_contexts(workbook), *_prompts(workbook)]
+
+
+def _attributes(workbook: Workbook) -> dict[str, set[str]]:
+    """What constant.…, treatment.… and role.… may be followed by."""
+    return {
+        "constant": {c.name for c in workbook.constants},
+        "treatment": {*DESCRIBED, *(k for t in workbook.treatments for k in t.extra)},
+        "role": {*DESCRIBED, *(k for r in workbook.roles for k in r.extra)},
+    }
+
+
+def _check(
+    text: str, where: str, known: set[str], attributes: Mapping[str, set[str]]
+) -> Iterator[Problem]:
+    for problem in check_names(text, known, attributes):
+        yield Problem(str(problem), where=where, mend=problem.mend)
+
+
+def _described(workbook: Workbook) -> Iterator[Problem]:
+    constants = {c.name for c in workbook.constants}
+    spaces = _attributes(workbook)
+    only_constants = {"constant": spaces["constant"]}
+    with_treatment = {**only_constants, "treatment": spaces["treatment"]}
+    for t in workbook.treatments:
+        yield from _check(t.label, t.at.get("treatment_label", ""), constants, only_constants)
+        for text in (t.description, *t.extra.values()):
+            where = t.at.get("treatment_description", "")
+            yield from _check(text, where, constants, only_constants)
+    for r in workbook.roles:
+        yield from _check(r.label, r.at.get("role_label", ""), constants, only_constants)
+        where = r.at.get("role_description", "")
+        yield from _check(r.description, where, constants, with_treatment)
+        for text in r.extra.values():
+            yield from _check(text, where, constants, only_constants)
+    for task in workbook.tasks:
+        if task.response_options:
+            where = task.at.get("response_options", "")
+            yield from _check(task.response_options, where, constants, only_constants)
+
+
+def _contexts(workbook: Workbook) -> Iterator[Problem]:
+    """The context comes first: it becomes the system message."""
+    if not workbook.tasks:
+        return
+    contexts = [t for t in workbook.tasks if t.type == "context"]
+    if not contexts:
+        yield Problem(
+            "there is no context task",
+            where=workbook.tasks[0].at.get("type", ""),
+            mend="the first task must be of type context",
+        )
+        return
+    if len(contexts) == len(workbook.tasks):
+        yield Problem(
+            "there is nothing but context",
+            where=contexts[-1].at.get("type", ""),
+            mend="add a discussion or a question",
+        )
+        return
+    first = min(t.task_order for t in workbook.tasks if t.type != "context")
+    for task in contexts:
+        if task.task_order >= first:
+            yield Problem(
+                f"the context {task.task_id} does not come before all other tasks",
+                where=task.at.get("task_order", ""),
+                mend=f"give it a task_order below {first}",
+            )
+
+
+def _prompts(workbook: Workbook) -> Iterator[Problem]:
+    spaces = _attributes(workbook)
+    constants = {c.name for c in workbook.constants}
+    for task in workbook.tasks:
+        where = task.at.get("llm_text", "")
+        earlier, later = _answers_known(task, workbook)
+        by_role = {"": task.llm_text} if isinstance(task.llm_text, str) else task.llm_text
+        for role, text in by_role.items():
+            if role:
+                only_constants = {"constant": spaces["constant"]}
+                yield from _check(role, where, constants, only_constants)
+            known = constants | earlier
+            if special_role(role):
+                # A special role has no answers of its own, so it is told session values only.
+                known -= _personal(workbook)
+            if task.type != "context":
+                known = known | {OPTIONS}
+            unknown = (earlier | later) - known
+            yield from _too_early(text, where, unknown, task)
+            yield from _check(text, where, known | unknown, spaces)
+            yield from _asks_for_options(task, text, where)
+
+
+def _personal(workbook: Workbook) -> set[str]:
+    return {t.var_name for t in workbook.tasks} | {
+        c.name for c in workbook.computed if c.scope == "participant"
+    }
+
+
+def _answers_known(task: Task, workbook: Workbook) -> tuple[set[str], set[str]]:
+    """Variables and computed values that are known when a task begins, and those that are not."""
+    before = {
+        t.var_name
+        for t in workbook.tasks
+        if t.type != "context" and t.task_order < task.task_order and task.type != "context"
+    }
+    variables = {t.var_name for t in workbook.tasks if t.type != "context"}
+    try:
+        behind = sources(workbook.computed)
+    except BadExpression:
+        behind = {}
+    ready = {name for name, used in behind.items() if used & variables <= before}
+    everything = variables | {c.name for c in workbook.computed}
+    return before | ready, everything - before - ready
+
+
+def _too_early(text: str, where: str, later: set[str], task: Task) -> Iterator[Problem]:
+    try:
+        names, _ = names_in(text)
+    except TemplateProblem:
+        return
+    for name in sorted(names & later):
+        yield Problem(
+            f"{name} is not known yet when {task.task_id} is put (or not to this role)",
+            where=where,
+            mend="it needs a task_order below this one's; equal ones are shuffled",
+        )
+
+
+def _asks_for_options(task: Task, text: str, where: str) -> Iterator[Problem]:
+    try:
+        names, _ = names_in(text)
+    except TemplateProblem:
+        return
+    if OPTIONS in names and task.response_options is None and task.type != "context":
+        yield Problem(
+            f"the prompt says {{{OPTIONS}}}, but there are none",
+            where=where,
+            mend=f"fill in {task.at.get('response_options', OPTIONS)} or leave the words out",
+        )
+
+
+def task_problems(experiment: Experiment) -> list[Problem]:
+    """Roles and response options of all tasks of one permutation."""
+    return [p for task in experiment.tasks.values() for p in _task(task, experiment)]
+
+
+def _task(play: TaskInPlay, experiment: Experiment) -> Iterator[Problem]:
+    yield from _roles(play.prompts, play.task.at.get("llm_text", ""), experiment, special=True)
+    if isinstance(play.options, Mapping):
+        where = play.task.at.get("response_options", "")
+        yield from _roles(play.options, where, experiment, special=False)
+    users = [r for r in play.prompts if r in experiment.roles and not special_role(r)]
+    if play.task.type == "context":
+        return
+    if not users:
+        yield Problem(
+            f"no participant has a part in {play.task.task_id}",
+            where=play.task.at.get("llm_text", ""),
+            mend="add a role of the participants to the dict",
+        )
+    for role in users:
+        yield from _options(play, role)
+
+
+def _roles(
+    labels: Mapping[str, object], where: str, experiment: Experiment, *, special: bool
+) -> Iterator[Problem]:
+    known = [r for r, role in experiment.roles.items() if special or role.special is None]
+    for label in labels:
+        if label in known:
+            continue
+        guess = process.extractOne(label, known, scorer=fuzz.WRatio, score_cutoff=70)
+        mend = f"did you mean {guess[0]!r}?" if guess else f"roles are {', '.join(known)}"
+        yield Problem(f"there is no role {label!r}", where=where, mend=mend)
+
+
+def _options(play: TaskInPlay, role: str) -> Iterator[Problem]:
+    task = play.task
+    where = task.at.get("response_options", "")
+    options = play.options_for(role)
+    if options is None:
+        if isinstance(play.options, Mapping):
+            yield Problem(
+                f"{role} has no response options",
+                where=where,
+                mend="add the role to the dict, or leave it out of the prompts",
+            )
+        elif (
+            task.validate_response
+            and task.response_options is None
+            and task.var_type in (None, "category")
+        ):
+            yield Problem(
+                f"the answers of {task.task_id} are to be validated, but against nothing",
+                where=task.at.get("validate_response", where),
+                mend="give response options or write 0",
+            )
+        return
+    yield from _typed(task, options, where)
+
+
+def _typed(task: Task, options: Options, where: str) -> Iterator[Problem]:
+    if isinstance(options, Range):
+        if task.var_type == "category":
+            yield Problem(
+                "a range of numbers cannot be of type category",
+                where=where,
+                mend="write integer or float as var_type, or a list of options",
+            )
+        elif task.var_type == "integer" and not options.low <= -(-options.low // 1) <= options.high:
+            yield Problem("no whole number lies in the range", where=where, mend="widen it")
+    if isinstance(options, Listed) and task.var_type in ("integer", "float"):
+        for option in options.options:
+            if not _is_number(option, task.var_type == "integer"):
+                yield Problem(
+                    f"the option {option!r} is not of type {task.var_type}",
+                    where=where,
+                    mend="write a number, or category as var_type",
+                )
+
+
+def _is_number(text: str, integer: bool) -> bool:
+    try:
+        number = float(text)
+    except ValueError:
+        return False
+    return number.is_integer() if integer else abs(number) < float("inf")
