@@ -90,7 +90,6 @@ class Study:
     limit       the same config with at most so many participants or sessions (`--limit N`)
     codebook    what the study's own columns mean: column → words, or table → {column → words}
     template    file name → content for `folkmoot new`
-    columns     column → meaning, or table → {column → meaning}, for the codebook
     """
 
     name: str
@@ -110,7 +109,6 @@ class Study:
     limit: Callable[[Any, int], Any] | None = None
     codebook: Mapping[str, Any] = field(default_factory=dict)
     template: Callable[[], dict[str, str | bytes]] = _no_template
-    columns: Mapping[str, Any] = field(default_factory=dict)
 
 
 def registered() -> dict[str, EntryPoint]:
@@ -135,6 +133,20 @@ def find_study(name: str, folder: Path | None = None) -> Study:
             Problem(f"the study type {name} cannot be loaded: {error!r}", key="study")
         ) from error
     return _checked(found, name)
+
+
+def study_of_run(run: RunFolder) -> Study:
+    """The study type of a run, for `show` and `report`.
+
+    A study in a file of the user's own is looked for beside the run, above `outputs/`, and here.
+    Raises InputError when it cannot be found any more.
+    """
+    named = str(run.config.get("study") or "")
+    if not named.endswith(".py"):
+        return find_study(named or run.study)
+    folders = (run.path, run.path.parent, run.path.parent.parent, Path())
+    beside = next((f for f in folders if (f / named).is_file()), Path())
+    return find_study(named, beside)
 
 
 def installed_studies() -> tuple[list[Study], list[Problem]]:

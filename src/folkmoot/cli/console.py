@@ -1,0 +1,137 @@
+"""Where the command line prints, and the one place where its errors become exit codes."""
+
+from __future__ import annotations
+
+import functools
+import shlex
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.text import Text
+
+from folkmoot.errors import (
+    EXIT_INTERNAL,
+    EXIT_INTERRUPTED,
+    FolkmootError,
+    InputError,
+    Problem,
+    RunPaused,
+)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+ISSUES = "https://github.com/folkmoot/folkmoot/issues"
+
+
+def out() -> Console:
+    """Results go to standard output."""
+    return Console(highlight=False)
+
+
+def err() -> Console:
+    """Progress, warnings and errors go to standard error."""
+    return Console(stderr=True, highlight=False)
+
+
+def guarded(command: Callable[P, R]) -> Callable[P, R]:
+    """Run a command; whatever it raises becomes a message on standard error and an exit code.
+
+    Foreseen errors show no traceback. An unforeseen one is written to a file, and its path shown.
+    """
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return command(*args, **kwargs)
+        except FolkmootError as error:
+            show_error(error)
+            raise typer.Exit(error.exit_code) from error
+        except KeyboardInterrupt as error:
+            err().print("\n[yellow]Interrupted.[/] All answers so far are kept.")
+            _resume_hint()
+            raise typer.Exit(EXIT_INTERRUPTED) from error
+        except (typer.Exit, typer.Abort, BrokenPipeError):
+            raise
+        except Exception as error:
+            _unforeseen(error)
+            raise typer.Exit(EXIT_INTERNAL) from error
+
+    return run
+
+
+def show_error(error: FolkmootError) -> None:
+    """Print an error for its reader: every problem on a line, and how to go on."""
+    console = err()
+    if isinstance(error, InputError):
+        _show_problems(console, error.problems)
+    elif isinstance(error, RunPaused):
+        console.print(f"[yellow]Paused:[/] {escape(clean(str(error)))}", soft_wrap=True)
+        _resume_hint()
+    else:
+        console.print(f"[red]Error:[/] {escape(clean(str(error)))}", soft_wrap=True)
+
+
+def warn(message: str) -> None:
+    """Print a warning."""
+    err().print(f"[yellow]Warning:[/] {escape(clean(message))}", soft_wrap=True)
+
+
+def resume_line(argv: Sequence[str]) -> str:
+    """The command that goes on with the run which `argv` began. A key is never repeated."""
+    kept: list[str] = []
+    skip = False
+    for word in argv:
+        if skip or word == "--resume" or word.startswith("--key="):
+            skip = False
+        elif word == "--key":
+            skip = True
+        else:
+            kept.append(word)
+    return shlex.join(["folkmoot", *kept, "--resume"])
+
+
+def clean(text: str) -> str:
+    """Text without the control characters by which a model or a file could move the cursor."""
+    return "".join(c for c in text if c in "\n\t" or (c >= " " and not "\x7f" <= c <= "\x9f"))
+
+
+def _show_problems(console: Console, problems: Sequence[Problem]) -> None:
+    count = len(problems)
+    console.print("[red]1 mistake:[/]" if count == 1 else f"[red]{count} mistakes:[/]")
+    for problem in problems:
+        line = Text("  ")
+        place = ":".join(p for p in (problem.file, problem.where) if p)
+        if place:
+            line.append(clean(place), style="cyan").append(": ")
+        if problem.key:
+            line.append(clean(problem.key), style="bold").append(": ")
+        line.append(clean(problem.message))
+        if problem.mend:
+            line.append(f" ({clean(problem.mend)})", style="green")
+        console.print(line, soft_wrap=True)
+
+
+def _resume_hint() -> None:
+    if len(sys.argv) > 1 and sys.argv[1] == "run":
+        err().print(f"Go on with:\n  [bold]{escape(resume_line(sys.argv[1:]))}[/]", soft_wrap=True)
+
+
+def _unforeseen(error: Exception) -> None:
+    from folkmoot.models.keys import scrub
+
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="folkmoot-error-", suffix=".log", delete=False, encoding="utf-8"
+    ) as file:
+        file.write(scrub("".join(traceback.format_exception(error))))
+    what = clean(scrub(f"{type(error).__name__}: {error}"))
+    console = err()
+    console.print(f"[red]This should not have happened:[/] {escape(what)}", soft_wrap=True)
+    console.print(f"Please report it at {ISSUES} with the file {Path(file.name)}.", soft_wrap=True)

@@ -1,0 +1,156 @@
+"""`folkmoot personas fetch | build | migrate | list`: the pool of people outside any run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
+
+from folkmoot.cli.build_personas import BUILD, PEOPLE, run_name
+from folkmoot.cli.console import clean, err, out, warn
+from folkmoot.cli.live import TerminalProgress
+from folkmoot.cli.run import KEY_WARNING
+from folkmoot.cli.tables import grid_view
+from folkmoot.engine.runner import RunOptions, from_python, run_study
+from folkmoot.errors import InputError
+from folkmoot.people.persona import Persona
+from folkmoot.people.pool import Pool, migrate
+from folkmoot.people.sources import persona_hub, quota, table
+from folkmoot.randomness import generator
+from folkmoot.records.findings import Grid
+
+SOURCES = ("quota", "table", "persona_hub")
+
+
+def fetch_command(url: str | None, refresh: bool) -> None:
+    """Download base personas into the cache, with progress."""
+    address = url or persona_hub.URL
+    cached = persona_hub.cache_path(address)
+    if cached.is_file() and not refresh:
+        out().print(f"already there: {escape(str(cached))} (--refresh fetches it again)")
+        return
+    console = err()
+    console.print(f"fetching {escape(clean(address))}", soft_wrap=True)
+    with Progress(BarColumn(), DownloadColumn(), TransferSpeedColumn(), console=console) as bar:
+        path = asyncio.run(persona_hub.fetch(address, progress=_shown(bar), refresh=refresh))
+    out().print(f"wrote {escape(str(path))}", soft_wrap=True)
+
+
+def build_command(
+    n: int,
+    source: str,
+    file: Path | None,
+    pool_path: Path,
+    model: str | None,
+    seed: int,
+    key: str | None,
+) -> None:
+    """Make n personas and add them to the pool; those already there are not made again."""
+    pool = Pool(pool_path)
+    if source == "quota":
+        people = quota.make(n, generator(seed, ("personas", "quota")))
+    elif source == "table":
+        people = _from_table(file, n)
+    elif source == "persona_hub":
+        if key:
+            warn(KEY_WARNING)
+        people = _enriched(n, file, pool, model, seed, key)
+    else:
+        raise InputError(f"--source {source}: must be one of {', '.join(SOURCES)}")
+    added = pool.add(people)
+    out().print(
+        f"{added:,} added to {escape(str(pool_path))}, {len(people) - added:,} were there already, "
+        f"{len(pool.load()):,} in all",
+        soft_wrap=True,
+    )
+
+
+def migrate_command(folders: list[Path], pool_path: Path) -> None:
+    """Take personas of earlier runs over into the pool."""
+    runs = folders or sorted(p.parent for p in Path("outputs").glob("*/participants.json"))
+    if not runs:
+        raise InputError("there is no run with participants.json under outputs/; name a folder")
+    result = migrate(runs, Pool(pool_path))
+    for problem in result.problems:
+        warn(str(problem))
+    out().print(
+        f"{result.runs:,} runs read: {result.added:,} personas added to {escape(str(pool_path))}, "
+        f"{result.known:,} were there already, {result.unfit:,} records unfit",
+        soft_wrap=True,
+    )
+
+
+def list_command(pool_path: Path, limit: int) -> None:
+    """Print the pool: how many, from where, and the first few."""
+    people = Pool(pool_path).load()
+    console = out()
+    if not people:
+        console.print(f"{escape(str(pool_path))} holds nobody; `folkmoot personas build 100`")
+        return
+    _print_people(console, people, limit)
+    sources = {s: sum(p.source == s for p in people) for s in sorted({p.source for p in people})}
+    counted = ", ".join(
+        f"{count:,} from {source or 'unknown'}" for source, count in sources.items()
+    )
+    console.print(f"{len(people):,} in {escape(str(pool_path))}: {escape(clean(counted))}")
+
+
+def _print_people(console: Console, people: list[Persona], limit: int) -> None:
+    rows = [
+        (
+            p.id,
+            str(p.demographics.get("age", "")),
+            str(p.demographics.get("sex", "")),
+            p.source,
+            p.text if len(p.text) <= 90 else p.text[:89] + "…",
+        )
+        for p in people[:limit]
+    ]
+    console.print(grid_view(Grid(("id", "age", "sex", "source", "description"), tuple(rows))))
+
+
+def _shown(bar: Progress) -> Callable[[int, int | None], None]:
+    task = bar.add_task("fetching", total=None)
+
+    def show(done: int, total: int | None) -> None:
+        bar.update(task, completed=done, total=total)
+
+    return show
+
+
+def _from_table(file: Path | None, n: int) -> list[Persona]:
+    if file is None:
+        raise InputError("--source table needs --file with a CSV, Parquet or JSONL of profiles")
+    people = table.read(file)
+    if len(people) < n:
+        warn(f"{file} holds {len(people):,} profiles, fewer than the {n:,} asked for")
+    return people[:n]
+
+
+def _enriched(
+    n: int, file: Path | None, pool: Pool, model: str | None, seed: int, key: str | None
+) -> list[Persona]:
+    """Base lines, each made a whole person by two calls; a run of its own, so it can resume."""
+    path = file if file is not None else asyncio.run(persona_hub.fetch())
+    known = [p.key for p in pool.load()]
+    lines, reading = persona_hub.sample(
+        path, n, generator(seed, ("personas", "lines")), exclude=known
+    )
+    if reading.broken:
+        warn(f"{path}: {reading}")
+    out_folder = Path("outputs") / run_name(lines)
+    with TerminalProgress(err()) as progress:
+        options = RunOptions(
+            model=model,
+            out=out_folder,
+            resume=out_folder.exists(),
+            key=key,
+            seed=seed,
+            progress=progress,
+        )
+        run = run_study(from_python(BUILD, {"lines": lines}, options), options)
+    return [Persona.from_json(row) for row in run.folder.json(PEOPLE)["personas"]]

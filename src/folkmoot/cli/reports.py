@@ -1,0 +1,60 @@
+"""`folkmoot report | export | compare | power`: thin calls into the report layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.markup import escape
+
+from folkmoot.cli.console import out
+from folkmoot.cli.show import find_run
+from folkmoot.cli.tables import finding_view, synthetic_panel
+from folkmoot.engine.study_file import load_study_file
+from folkmoot.errors import InputError
+from folkmoot.records.findings import Finding
+
+
+def report_command(name: str, pdf: bool) -> None:
+    """Write the report and say where."""
+    from folkmoot.report.html import write_report
+
+    run = find_run(name)
+    path = write_report(run, pdf=pdf)
+    out().print(f"wrote {escape(str(path))}", soft_wrap=True)
+
+
+def export_command(name: str, to: str, target: Path | None) -> None:
+    """Write a run's data in another format and say where."""
+    from folkmoot.report.export import export
+
+    run = find_run(name)
+    folder = target if target is not None else run.path / f"export-{to}"
+    export(run, to, folder)
+    out().print(f"wrote {escape(str(folder))}", soft_wrap=True)
+
+
+def compare_command(names: Sequence[str]) -> None:
+    """Print what differs between runs."""
+    from folkmoot.report.compare import compare
+
+    if len(names) < 2:
+        raise InputError("folkmoot compare needs two or more runs")
+    runs = [find_run(name) for name in names]
+    if any(run.synthetic for run in runs):
+        out().print(synthetic_panel())
+    _print(compare(runs))
+
+
+def power_command(path: Path, overrides: tuple[str, ...]) -> None:
+    """Print how large an effect a study of this size can see."""
+    from folkmoot.report.power import power_report
+
+    found = load_study_file(path, overrides)
+    _print(power_report(found.config, found.study))
+
+
+def _print(findings: Sequence[Finding]) -> None:
+    console = out()
+    for finding in findings:
+        console.print(finding_view(finding))

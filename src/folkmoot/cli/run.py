@@ -1,0 +1,115 @@
+"""`folkmoot run`: load, run with live progress, then print what was found and where it lies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from folkmoot.cli.console import clean, err, out, warn
+from folkmoot.cli.live import TerminalProgress
+from folkmoot.cli.tables import finding_view, synthetic_panel
+from folkmoot.engine.progress import duration
+from folkmoot.engine.runner import Run, RunOptions, load, run_study
+from folkmoot.errors import InputError, Problem
+from folkmoot.records.run_folder import RunFolder
+
+KEY_WARNING = (
+    "--key leaves the key in the history of your shell and in the list of processes; the "
+    "environment (OPENAI_API_KEY, …) or a file .env is the safer place."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RunFlags:
+    """The flags of `folkmoot run` as they were given."""
+
+    study: Path | None = None
+    config: Path | None = None
+    model: str | None = None
+    out: Path | None = None
+    resume: bool = False
+    overrides: tuple[str, ...] = ()
+    limit: int | None = None
+    concurrency: int | None = None
+    budget: float | None = None
+    seed: int | None = None
+    key: str | None = None
+    accept_changes: bool = False
+
+
+def run_command(flags: RunFlags) -> None:
+    """Run a study file and print its findings."""
+    path = _study_path(flags)
+    if flags.key:
+        warn(KEY_WARNING)
+    progress = TerminalProgress(err())
+    options = RunOptions(
+        model=flags.model,
+        out=flags.out,
+        resume=flags.resume,
+        overrides=flags.overrides,
+        limit=flags.limit,
+        concurrency=flags.concurrency,
+        budget=flags.budget,
+        seed=flags.seed,
+        key=flags.key,
+        accept_changes=flags.accept_changes,
+        progress=progress,
+    )
+    found = load(path, options)
+    for note in found.study.notes(found.config):
+        err().print(f"[cyan]Note:[/] {escape(clean(note))}", soft_wrap=True)
+    with progress:
+        done = run_study(found, options)
+    print_results(done, out())
+
+
+def print_results(run: Run, console: Console) -> None:
+    """Headline findings, the mark of planted data, the cost, and where the files are."""
+    if run.folder.synthetic:
+        console.print(synthetic_panel())
+    for finding in run.findings():
+        if finding.headline:
+            console.print(finding_view(finding))
+    console.print(_summary(run.folder), soft_wrap=True)
+    console.print("\n".join(_files(run)), soft_wrap=True)
+
+
+def _study_path(flags: RunFlags) -> Path:
+    if flags.study is not None and flags.config is not None and flags.study != flags.config:
+        raise InputError(f"two study files are named: {flags.study} and --config {flags.config}")
+    path = flags.study or flags.config
+    if path is None:
+        raise InputError(
+            Problem("no study file is named", mend="folkmoot run my_study.yaml; `folkmoot new`")
+        )
+    return path
+
+
+def _summary(folder: RunFolder) -> str:
+    facts = folder.manifest
+    names = ", ".join(m["asked"] for m in facts.get("models", []) if m.get("calls"))
+    unknown = facts.get("cost_unknown_for") or []
+    cost = facts.get("cost_usd")
+    money = "cost unknown" if cost is None else f"${cost:,.2f}"
+    if unknown and cost is not None:
+        money += f" and the unknown price of {', '.join(unknown)}"
+    parts = [f"{facts.get('calls', 0):,} calls", names, money]
+    parts.append(duration(float(facts.get("wall_seconds", 0.0))))
+    return "[dim]" + escape(clean(" · ".join(p for p in parts if p))) + "[/]"
+
+
+def _files(run: Run) -> list[str]:
+    folder = run.folder
+    lines = ["", f"[bold]{escape(str(folder.path))}[/]"]
+    tables = ", ".join(folder.tables())
+    if tables:
+        lines.append(f"  tables/        {escape(tables)} (.parquet, .csv) and codebook.json")
+    own = sorted(p.name for p in folder.path.glob("*.json") if not p.name.startswith("."))
+    lines.append(f"  {escape(', '.join(own))}")
+    lines.append(f"Read a conversation: folkmoot show {escape(str(folder.path))}")
+    lines.append(f"Write the report:    folkmoot report {escape(str(folder.path))}")
+    return lines
