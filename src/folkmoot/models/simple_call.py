@@ -13,7 +13,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from folkmoot.errors import FolkmootError, InputError, ModelError, TransientError
+from folkmoot.errors import (
+    FolkmootError,
+    InputError,
+    ModelError,
+    RefusedError,
+    TransientError,
+)
 from folkmoot.models.catalog import (
     CALL_LLM_MODELS,
     LOCAL,
@@ -63,7 +69,8 @@ def call_llm(
     settings = ProviderSettings(spec.base_url, key, timeout)
     reply = _run(lambda: _ask(spec, settings, request))
     if reply.finish.startswith("refused:"):
-        _log.warning("%s refused (%s)", spec.name, reply.finish.removeprefix("refused:"))
+        reason = reply.finish.removeprefix("refused:")
+        raise RefusedError(f"{spec.name} refused: {reply.text or reason}", reason=reason)
     return reply.text
 
 

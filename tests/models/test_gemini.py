@@ -1,0 +1,112 @@
+"""The Gemini format."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from aiohttp.test_utils import TestServer
+from tests.servers.answers import vector
+from tests.servers.faults import FaultPlan
+from tests.servers.model_server import ModelServer
+
+from folkmoot.errors import FatalModelError, QuotaError, RateLimited
+from folkmoot.models.gemini import decode, encode, provider
+from folkmoot.models.request import Message, ProviderSettings, Request
+
+ASKED = (
+    Message("system", "You are Ann."),
+    Message("user", "One?"),
+    Message("assistant", "Two."),
+    Message("user", "Three?"),
+)
+SCHEMA = {
+    "type": "object",
+    "properties": {"vote": {"$ref": "#/$defs/Vote"}},
+    "$defs": {"Vote": {"type": "string", "enum": ["yes", "no"]}},
+}
+
+
+def test_memory_becomes_user_and_model_turns() -> None:
+    body = encode(Request("gemini-3-flash-preview", ASKED, temperature=0.5, max_tokens=10))
+    assert body["contents"] == [
+        {"role": "user", "parts": [{"text": "One?"}]},
+        {"role": "model", "parts": [{"text": "Two."}]},
+        {"role": "user", "parts": [{"text": "Three?"}]},
+    ]
+    assert body["systemInstruction"] == {"parts": [{"text": "You are Ann."}]}
+    assert body["generationConfig"]["temperature"] == 0.5
+    assert body["generationConfig"]["maxOutputTokens"] > 10  # it thinks on the same account
+
+
+def test_a_schema_is_sent_without_references() -> None:
+    config = encode(Request("m", ASKED, schema=SCHEMA))["generationConfig"]
+    assert config["responseJsonSchema"]["properties"]["vote"]["enum"] == ["yes", "no"]
+    assert "$ref" not in json.dumps(config)
+
+
+def test_replies_without_thoughts_and_with_all_that_is_paid() -> None:
+    data = {
+        "candidates": [
+            {
+                "content": {"parts": [{"text": "hm", "thought": True}, {"text": "Yes"}]},
+                "finishReason": "STOP",
+            }
+        ],
+        "usageMetadata": {
+            "promptTokenCount": 4,
+            "candidatesTokenCount": 1,
+            "thoughtsTokenCount": 9,
+        },
+    }
+    reply = decode(200, {}, json.dumps(data).encode())
+    assert (reply.text, reply.usage.output_tokens) == ("Yes", 10)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"promptFeedback": {"blockReason": "SAFETY"}},
+        {"candidates": [{"finishReason": "SAFETY"}]},
+        {"candidates": [{"finishReason": "PROHIBITED_CONTENT", "content": {}}]},
+    ],
+)
+def test_blocked_prompts_and_replies_are_outcomes(data: object) -> None:
+    assert decode(200, {}, json.dumps(data).encode()).finish == "refused:filtered"
+
+
+def test_a_minute_and_a_day_of_quota_are_different_things() -> None:
+    def answer(quota: str) -> bytes:
+        details = [
+            {"violations": [{"quotaId": quota}]},
+            {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "7s"},
+        ]
+        message = "You exceeded your current quota, please check your plan and billing details."
+        error = {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": message}
+        return json.dumps({"error": {**error, "details": details}}).encode()
+
+    with pytest.raises(RateLimited) as caught:
+        decode(429, {}, answer("GenerateRequestsPerMinutePerProjectPerModel"))
+    assert caught.value.retry_after == 7.0
+    with pytest.raises(QuotaError):
+        decode(429, {}, answer("GenerateRequestsPerDayPerProjectPerModel"))
+
+
+def test_a_bad_key_comes_as_a_400() -> None:
+    error = {"error": {"code": 400, "message": "API key not valid. Please pass a valid API key."}}
+    with pytest.raises(FatalModelError, match="key was not accepted"):
+        decode(400, {}, json.dumps(error).encode())
+
+
+async def test_against_the_server() -> None:
+    server = ModelServer(FaultPlan(schema="refuse"), 0.0, "hash")
+    async with TestServer(server.app()) as running:
+        url = str(running.make_url("/"))
+        model = provider(ProviderSettings(base_url=url, api_key="k"))
+        reply = await model.complete(Request("m", ASKED, schema=SCHEMA), address="a")
+        assert reply.text.startswith("reply-") and reply.model_served == "m-served"
+        vectors, _ = await model.embed("e", ["a", "b"], address="a")
+        np.testing.assert_allclose(vectors, [vector("a"), vector("b")], rtol=1e-6)
+        await model.close()
+    assert server.counts["format_refused"] == 1

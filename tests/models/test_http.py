@@ -1,0 +1,73 @@
+"""Which error an answer stands for, and how long a server asks to wait."""
+
+from __future__ import annotations
+
+import json
+import time
+from email.utils import formatdate
+
+import pytest
+
+from folkmoot.errors import (
+    FatalModelError,
+    ModelError,
+    QuotaError,
+    RateLimited,
+    RefusedError,
+    TransientError,
+)
+from folkmoot.models.http import failure, retry_after_seconds
+
+CASES: list[tuple[int, dict[str, object], type[ModelError]]] = [
+    (401, {"message": "Incorrect API key"}, FatalModelError),
+    (403, {"message": "Country not supported"}, FatalModelError),
+    (404, {"message": "The model `x` does not exist", "code": "model_not_found"}, FatalModelError),
+    (400, {"message": "'messages' must not be empty"}, FatalModelError),
+    (429, {"message": "Rate limit", "code": "rate_limit_exceeded"}, RateLimited),
+    (429, {"message": "no credit", "code": "insufficient_quota"}, QuotaError),
+    (429, {"message": "x", "type": "exceeded_current_quota_error"}, QuotaError),
+    (402, {"message": "Insufficient Balance"}, QuotaError),
+    (408, {}, TransientError),
+    (409, {}, TransientError),
+    (500, {"message": "oops"}, TransientError),
+    (502, {}, TransientError),
+    (503, {"message": "overloaded"}, TransientError),
+    (529, {"message": "overloaded"}, TransientError),
+    (400, {"message": "maximum context length is 8192", "code": "context_length_exceeded"},
+     RefusedError),
+    (400, {"message": "prompt is too long: 210000 tokens > 200000 maximum"}, RefusedError),
+    (413, {}, RefusedError),
+    (400, {"message": "filtered by the content management policy", "code": "content_filter"},
+     RefusedError),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("status", "error", "kind"), CASES)
+def test_every_kind_of_error(status: int, error: dict[str, object], kind: type[ModelError]) -> None:
+    found = failure(status, {}, json.dumps({"error": error}).encode())
+    assert type(found) is kind
+    assert str(error.get("message", status)) in str(found)
+
+
+def test_refusals_say_why() -> None:
+    too_long = failure(400, {}, b'{"error": {"code": "context_length_exceeded"}}')
+    filtered = failure(400, {}, b'{"error": {"code": "content_filter"}}')
+    assert isinstance(too_long, RefusedError) and too_long.reason == "too_long"
+    assert isinstance(filtered, RefusedError) and filtered.reason == "filtered"
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>Bad gateway</html>", b'{"detail": "no"}', b"[1]"])
+def test_errors_of_any_shape_are_understood(body: bytes) -> None:
+    assert isinstance(failure(502, {}, body), TransientError)
+
+
+def test_waits_are_read_in_all_their_forms() -> None:
+    assert retry_after_seconds({"retry-after": "2"}) == 2.0
+    assert retry_after_seconds({"retry-after-ms": "250", "retry-after": "1"}) == 0.25
+    date = formatdate(time.time() + 30, usegmt=True)
+    in_half_a_minute = retry_after_seconds({"retry-after": date})
+    assert in_half_a_minute is not None and 25 < in_half_a_minute <= 30
+    past = retry_after_seconds({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"})
+    assert past == 0.0
+    assert retry_after_seconds({"retry-after": "soon"}) is None
+    assert retry_after_seconds({}) is None

@@ -1,0 +1,209 @@
+"""The OpenAI format: bodies as the endpoint wants them, replies and errors as they are meant."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from aiohttp.test_utils import TestServer
+from tests.servers.answers import vector
+from tests.servers.faults import FaultPlan
+from tests.servers.model_server import ModelServer
+
+from folkmoot.errors import FatalModelError, QuotaError, RateLimited, TransientError
+from folkmoot.models.openai_chat import decode, decode_embeddings, encode, first_manners, provider
+from folkmoot.models.request import Message, ProviderSettings, Request
+from folkmoot.models.structured import JSON_MODE, PROMPT, Manners
+
+ASKED = (Message("system", "You are Ann."), Message("user", "Yes or no?"))
+SCHEMA = {
+    "title": "Vote",
+    "type": "object",
+    "properties": {"choice": {"type": "string"}, "why": {"type": "string", "default": ""}},
+    "required": ["choice"],
+}
+
+
+def ok(message: object, **more: object) -> bytes:
+    return json.dumps({"choices": [{"message": message, "finish_reason": "stop"}], **more}).encode()
+
+
+def test_body_of_a_plain_request() -> None:
+    body = encode(Request("gpt-4o", ASKED, temperature=0.7, max_tokens=50))
+    assert body == {
+        "model": "gpt-4o",
+        "messages": [
+            {"role": "system", "content": "You are Ann."},
+            {"role": "user", "content": "Yes or no?"},
+        ],
+        "temperature": 0.7,
+        "max_tokens": 50,
+    }
+
+
+@pytest.mark.parametrize("model", ["gpt-5-mini", "o3", "o1-pro", "openai/gpt-5.2"])
+def test_reasoning_models_get_no_temperature_and_room_for_thoughts(model: str) -> None:
+    body = encode(Request(model, ASKED, temperature=0.7, max_tokens=50))
+    assert "temperature" not in body and "max_tokens" not in body
+    assert body["max_completion_tokens"] > 50
+
+
+@pytest.mark.parametrize("model", ["gpt-4o", "gpt-4.1-mini", "gpt-5-chat-latest", "kimi-k2-0905"])
+def test_other_models_keep_their_temperature(model: str) -> None:
+    assert encode(Request(model, ASKED, temperature=0.0))["temperature"] == 0.0
+    assert first_manners(model) == Manners()
+
+
+def test_structured_answers_step_down_from_schema_to_json_mode_to_the_prompt() -> None:
+    request = Request("m", ASKED, schema=SCHEMA)
+    by_schema = encode(request)
+    sent = by_schema["response_format"]["json_schema"]
+    assert sent["strict"] is True and sent["schema"]["required"] == ["choice", "why"]
+    assert sent["schema"]["additionalProperties"] is False
+    assert by_schema["messages"] == encode(Request("m", ASKED))["messages"]
+    by_mode = encode(request, Manners(rung=JSON_MODE))
+    assert by_mode["response_format"] == {"type": "json_object"}
+    by_prompt = encode(request, Manners(rung=PROMPT))
+    assert "response_format" not in by_prompt
+    for body in (by_mode, by_prompt):
+        assert '"choice"' in body["messages"][-1]["content"]
+    assert request == Request("m", ASKED, schema=SCHEMA)
+
+
+def test_a_reply_with_its_usage_and_hints() -> None:
+    usage = {
+        "prompt_tokens": 12,
+        "completion_tokens": 3,
+        "prompt_tokens_details": {"cached_tokens": 8},
+    }
+    headers = {
+        "x-ratelimit-limit-requests": "500",
+        "x-ratelimit-remaining-requests": "499",
+        "x-ratelimit-reset-requests": "120ms",
+        "x-ratelimit-reset-tokens": "6m1.5s",
+    }
+    body = ok({"content": "Yes"}, usage=usage, model="gpt-4o-2024", id="c1")
+    reply = decode(200, headers, body)
+    assert (reply.text, reply.finish, reply.model_served, reply.request_id) == (
+        "Yes",
+        "stop",
+        "gpt-4o-2024",
+        "c1",
+    )
+    assert (reply.usage.input_tokens, reply.usage.output_tokens, reply.usage.cached_tokens) == (
+        12,
+        3,
+        8,
+    )
+    assert reply.hints == {
+        "requests_limit": 500,
+        "requests_remaining": 499,
+        "requests_reset": 0.12,
+        "tokens_reset": 361.5,
+    }
+
+
+def test_a_refusal_and_a_filter_are_outcomes_with_their_reason() -> None:
+    said = decode(200, {}, ok({"content": None, "refusal": "I can't."}))
+    assert (said.text, said.finish) == ("I can't.", "refused:refused")
+    body = {"choices": [{"message": {"content": "par"}, "finish_reason": "content_filter"}]}
+    assert decode(200, {}, json.dumps(body).encode()).finish == "refused:filtered"
+
+
+def test_thoughts_left_in_the_reply_are_no_part_of_the_answer() -> None:
+    assert decode(200, {}, ok({"content": "<think>No? Yes.</think>\n\nYes"})).text == "Yes"
+    parts = [{"type": "text", "text": "Y"}, {"type": "text", "text": "es"}]
+    assert decode(200, {}, ok({"content": parts})).text == "Yes"
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b'{"choices": [{"mess', b"<html>", b"[]", b'{"choices": []}', b"{}", b"\xff\xfe"]
+)
+def test_broken_bodies_are_worth_another_try(body: bytes) -> None:
+    with pytest.raises(TransientError):
+        decode(200, {}, body)
+
+
+def test_an_error_inside_a_200_is_an_error() -> None:
+    body = json.dumps({"error": {"code": 429, "message": "slow down"}}).encode()
+    with pytest.raises(RateLimited):
+        decode(200, {}, body)
+
+
+def test_embeddings_come_back_in_the_order_of_the_texts() -> None:
+    rows = [{"index": 1, "embedding": [0.0, 1.0]}, {"index": 0, "embedding": [1.0, 0.0]}]
+    body = json.dumps({"data": rows, "usage": {"prompt_tokens": 4}}).encode()
+    vectors, usage = decode_embeddings(200, {}, body, 2)
+    assert vectors.tolist() == [[1.0, 0.0], [0.0, 1.0]] and usage.input_tokens == 4
+    with pytest.raises(TransientError, match="2 embeddings for 3"):
+        decode_embeddings(200, {}, body, 3)
+
+
+async def test_what_an_endpoint_refuses_is_remembered() -> None:
+    server = ModelServer(FaultPlan(schema="refuse", no_temperature=True), 0.0, "hash")
+    async with TestServer(server.app()) as running:
+        model = provider(ProviderSettings(base_url=str(running.make_url("/v1"))))
+        request = Request("m", ASKED, temperature=0.5, schema=SCHEMA)
+        for _ in range(3):
+            assert (await model.complete(request, address="a")).text
+        await model.close()
+    assert server.counts["received"] == 2 + 3  # one lesson each, then never again
+    assert server.counts["answered"] == 3
+    assert len(model._manners.notes) == 2
+
+
+async def test_embeddings_go_out_in_batches_of_100() -> None:
+    server = ModelServer(FaultPlan(), 0.0, "hash")
+    texts = [f"text {i}" for i in range(250)]
+    async with TestServer(server.app()) as running:
+        model = provider(ProviderSettings(base_url=str(running.make_url("/v1"))))
+        vectors, _ = await model.embed("e", texts, address="a")
+        await model.close()
+    assert (server.counts["received"], server.counts["largest_batch"]) == (3, 100)
+    np.testing.assert_allclose(vectors, [vector(t) for t in texts], rtol=1e-6)
+
+
+async def test_time_outs_and_closed_ports_are_transient() -> None:
+    server = ModelServer(FaultPlan(stall=1.0, stall_seconds=5.0), 0.0, "hash")
+    async with TestServer(server.app()) as running:
+        url = str(running.make_url("/v1"))
+        model = provider(ProviderSettings(base_url=url, timeout=0.1))
+        with pytest.raises(TransientError, match=r"within 0\.1 s"):
+            await model.complete(Request("m", ASKED), address="a")
+        await model.close()
+    gone = provider(ProviderSettings(base_url=url))
+    with pytest.raises(TransientError, match="connection failed"):
+        await gone.complete(Request("m", ASKED), address="a")
+    await gone.close()
+
+
+async def test_no_error_holds_the_key() -> None:
+    key = "a-key-of-no-usual-shape-1234"
+
+    async def echo(status: int, text: str) -> Exception:
+        from aiohttp import web
+
+        async def handler(request: web.Request) -> web.Response:
+            return web.Response(status=status, text=text)
+
+        app = web.Application()
+        app.router.add_post("/v1/chat/completions", handler)
+        async with TestServer(app) as running:
+            url = str(running.make_url("/v1"))
+            model = provider(ProviderSettings(base_url=url, api_key=key))
+            try:
+                await model.complete(Request("m", ASKED), address="a")
+            except Exception as error:
+                return error
+            finally:
+                await model.close()
+        raise AssertionError("no error")
+
+    refused = await echo(401, json.dumps({"error": {"message": f"bad key {key}"}}))
+    broken = await echo(200, f"garbage {key}")
+    empty = await echo(429, json.dumps({"error": {"code": "insufficient_quota", "message": key}}))
+    assert isinstance(refused, FatalModelError) and isinstance(broken, TransientError)
+    assert isinstance(empty, QuotaError)
+    for error in (refused, broken, empty):
+        assert key not in str(error) and key not in repr(error)

@@ -1,0 +1,1 @@
+"""Local servers for the tests; none of them is part of the package."""

@@ -1,0 +1,264 @@
+"""A local model server that speaks the three wire formats and misbehaves on request.
+
+    python -m tests.servers.model_server --port 8765 --answers respondent --latency 0.1 \\
+        --rate-limit 0.1 --server-error 0.05
+
+Formats: /v1/chat/completions and /v1/embeddings (OpenAI), /v1/messages (Anthropic),
+/v1beta/models/MODEL:generateContent and :batchEmbedContents (Gemini). GET /stats counts what
+happened, GET /log lists every request that was answered, POST /plan changes the fault plan.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from collections import Counter
+from dataclasses import fields, replace
+from typing import Any
+
+from aiohttp import web
+from tests.servers.answers import HashAnswers, RespondentAnswers, digest_of, vector
+from tests.servers.faults import FaultPlan
+
+
+class ModelServer:
+    """State of one server: its plan, what it counted, whom it answered."""
+
+    def __init__(self, plan: FaultPlan, latency: float, answers: str) -> None:
+        self.plan = plan
+        self.latency = latency
+        self.answers = RespondentAnswers() if answers == "respondent" else HashAnswers()
+        self.counts: Counter[str] = Counter()
+        self.log: list[str] = []
+        self._times: Counter[str] = Counter()
+        self._in_flight = 0
+
+    def app(self) -> web.Application:
+        app = web.Application(client_max_size=64 * 2**20)
+        app.router.add_post("/v1/chat/completions", self.chat)
+        app.router.add_post("/v1/embeddings", self.embeddings)
+        app.router.add_post("/v1/messages", self.anthropic)
+        app.router.add_post("/v1beta/models/{call}", self.gemini)
+        app.router.add_get("/stats", self.show_stats)
+        app.router.add_get("/log", self.show_log)
+        app.router.add_post("/plan", self.change_plan)
+        return app
+
+    async def chat(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        early = await self._early(request, body)
+        if early is not None:
+            return early
+        wanted = body.get("response_format") or {}
+        if wanted and (
+            self.plan.schema == "none"
+            or (self.plan.schema == "refuse" and wanted["type"] == "json_schema")
+        ):
+            self.counts["format_refused"] += 1
+            return _error(400, "response_format of this type is not supported", "invalid_request")
+        if self.plan.no_temperature and "temperature" in body:
+            return _error(400, "Unsupported value: temperature is not supported", "unsupported")
+        schema = (wanted.get("json_schema") or {}).get("schema")
+        text = await self._text(body["messages"], schema, body)
+        return self._answered(
+            body,
+            {
+                "id": f"chatcmpl-{digest_of(body)}",
+                "object": "chat.completion",
+                "model": f"{body['model']}-served",
+                "choices": [
+                    {
+                        "index": 0,
+                        "message": {"role": "assistant", "content": text},
+                        "finish_reason": "stop",
+                    }
+                ],
+                "usage": {
+                    "prompt_tokens": sum(len(m["content"]) for m in body["messages"]) // 4,
+                    "completion_tokens": max(1, len(text) // 4),
+                },
+            },
+        )
+
+    async def embeddings(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        early = await self._early(request, body)
+        if early is not None:
+            return early
+        texts = body["input"]
+        self.counts["embedded_texts"] += len(texts)
+        self.counts["largest_batch"] = max(self.counts["largest_batch"], len(texts))
+        rows = [
+            {"object": "embedding", "index": i, "embedding": vector(t)} for i, t in enumerate(texts)
+        ]
+        usage = {"prompt_tokens": sum(map(len, texts)) // 4}
+        return self._answered(body, {"data": rows[::-1], "usage": usage, "model": body["model"]})
+
+    async def anthropic(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        early = await self._early(request, body)
+        if early is not None:
+            return early
+        if "max_tokens" not in body:
+            return _error(400, "max_tokens: Field required", "invalid_request_error")
+        wanted = body.get("output_config") or {}
+        if wanted and self.plan.schema in ("refuse", "none"):
+            self.counts["format_refused"] += 1
+            return _error(400, "output_config: Extra inputs are not permitted", "invalid_request")
+        messages = list(body["messages"])
+        if body.get("system"):
+            messages.insert(0, {"role": "system", "content": body["system"]})
+        schema = (wanted.get("format") or {}).get("schema")
+        text = await self._text(messages, schema, body)
+        return self._answered(
+            body,
+            {
+                "id": f"msg_{digest_of(body)}",
+                "type": "message",
+                "model": f"{body['model']}-served",
+                "content": [{"type": "text", "text": text}],
+                "stop_reason": "end_turn",
+                "usage": {"input_tokens": 10, "output_tokens": max(1, len(text) // 4)},
+            },
+        )
+
+    async def gemini(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        early = await self._early(request, body)
+        if early is not None:
+            return early
+        model, _, call = request.match_info["call"].partition(":")
+        if call == "batchEmbedContents":
+            texts = [r["content"]["parts"][0]["text"] for r in body["requests"]]
+            return self._answered(body, {"embeddings": [{"values": vector(t)} for t in texts]})
+        config = body.get("generationConfig") or {}
+        if "responseJsonSchema" in config and self.plan.schema in ("refuse", "none"):
+            self.counts["format_refused"] += 1
+            return _error(400, "Unknown name responseJsonSchema", "INVALID_ARGUMENT")
+        roles = {"user": "user", "model": "assistant"}
+        messages = [
+            {"role": roles[c["role"]], "content": c["parts"][0]["text"]} for c in body["contents"]
+        ]
+        system = body.get("systemInstruction")
+        if system:
+            messages.insert(0, {"role": "system", "content": system["parts"][0]["text"]})
+        text = await self._text(messages, config.get("responseJsonSchema"), body)
+        return self._answered(
+            body,
+            {
+                "candidates": [
+                    {
+                        "content": {"role": "model", "parts": [{"text": text}]},
+                        "finishReason": "STOP",
+                    }
+                ],
+                "usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 5},
+                "modelVersion": f"{model}-served",
+                "responseId": digest_of(body),
+            },
+        )
+
+    async def show_stats(self, _: web.Request) -> web.Response:
+        return web.json_response(dict(self.counts))
+
+    async def show_log(self, _: web.Request) -> web.Response:
+        return web.json_response(self.log)
+
+    async def change_plan(self, request: web.Request) -> web.Response:
+        self.plan = replace(self.plan, **await request.json())
+        return web.json_response({})
+
+    async def _early(self, request: web.Request, body: Any) -> web.StreamResponse | None:
+        """What happens before an answer: the latency, and the faults."""
+        self.counts["received"] += 1
+        self._in_flight += 1
+        self.counts["most_in_flight"] = max(self.counts["most_in_flight"], self._in_flight)
+        try:
+            if self.latency:
+                await asyncio.sleep(self.latency)
+        finally:
+            self._in_flight -= 1
+        if self.plan.key is not None and self.plan.key not in _keys(request):
+            self.counts["bad_key"] += 1
+            return _error(401, "Incorrect API key provided", "invalid_api_key")
+        if self.plan.quota_after is not None and self.counts["answered"] >= self.plan.quota_after:
+            self.counts["quota"] += 1
+            return _error(429, "You have no credit left", "insufficient_quota")
+        digest = digest_of(body)
+        self._times[digest] += 1
+        fault = self.plan.fault(digest, self._times[digest])
+        return await self._misbehave(fault, request) if fault else None
+
+    async def _misbehave(self, fault: str, request: web.Request) -> web.StreamResponse | None:
+        self.counts[fault] += 1
+        if fault == "rate_limit":
+            answer = _error(429, "Rate limit reached", "rate_limit_exceeded")
+            answer.headers["Retry-After"] = f"{self.plan.retry_after:g}"
+            return answer
+        if fault == "server_error":
+            return _error(500, "The server had an error", "server_error")
+        if fault == "malformed":
+            return web.Response(text='{"choices": [{"mess', content_type="application/json")
+        if fault == "drop":
+            assert request.transport is not None
+            request.transport.abort()
+            return web.Response()
+        await asyncio.sleep(self.plan.stall_seconds)
+        return web.Response(text="{}", content_type="application/json")
+
+    async def _text(self, messages: list[dict[str, str]], schema: Any, body: Any) -> str:
+        if self.plan.schema == "ignore":
+            schema = None
+        return await self.answers.answer(messages, schema, digest_of(body))
+
+    def _answered(self, body: Any, data: Any) -> web.Response:
+        self.counts["answered"] += 1
+        self.log.append(digest_of(body))
+        return web.json_response(data)
+
+
+def _keys(request: web.Request) -> set[str]:
+    headers = request.headers
+    bearer = headers.get("Authorization", "").removeprefix("Bearer ")
+    return {bearer, headers.get("x-api-key", ""), headers.get("x-goog-api-key", "")}
+
+
+def _error(status: int, message: str, code: str) -> web.Response:
+    return web.json_response({"error": {"message": message, "code": code}}, status=status)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Serve until killed. The first line printed is a JSON object with the base URL."""
+    parser = argparse.ArgumentParser(description="A local model server that misbehaves on request")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--latency", type=float, default=0.0, help="seconds before each answer")
+    parser.add_argument("--answers", choices=["hash", "respondent"], default="hash")
+    for f in fields(FaultPlan):
+        flag = f"--{f.name.replace('_', '-')}"
+        if f.name in ("key", "schema"):
+            parser.add_argument(flag, default=f.default)
+        elif f.name == "no_temperature":
+            parser.add_argument(flag, action="store_true")
+        else:
+            whole = f.name in ("seed", "quota_after")
+            parser.add_argument(flag, type=int if whole else float, default=f.default)
+    args = vars(parser.parse_args(argv))
+    port, latency, answers = args.pop("port"), args.pop("latency"), args.pop("answers")
+    server = ModelServer(FaultPlan(**args), latency, answers)
+    asyncio.run(_serve(server, port))
+
+
+async def _serve(server: ModelServer, port: int) -> None:
+    runner = web.AppRunner(server.app(), access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", port, backlog=1024)
+    await site.start()
+    sockets = site._server.sockets  # type: ignore[union-attr]
+    port = sockets[0].getsockname()[1]
+    print(json.dumps({"url": f"http://127.0.0.1:{port}", "port": port}), flush=True)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    main()
