@@ -49,13 +49,13 @@ def _counts(config: CrossPollinationConfig, choices: Sequence[str | None]) -> di
 async def final_statistics(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
     """Phase 8: say how the votes stand; nobody votes here."""
     for condition, row in summary(config, state)["by_condition"].items():
-        first, last = row["initial_vote_distribution"], row["final_vote_distribution"]
-        moved = (
-            f"{row['position_changed']} changed ({row['position_changed_rate']:.1%})"
-            if row["position_changed"] is not None
-            else "no final vote"
-        )
-        scope.log(f"{condition}: first {first}, final {last}, {moved}")
+        if row["position_changed"] is None:
+            scope.log(f"{condition}: {row['completed']} of {row['total']} complete, no final vote")
+        else:
+            scope.log(
+                f"{condition}: {row['completed']} of {row['total']} complete, "
+                f"{row['position_changed']} changed ({row['position_changed_rate']:.1%})"
+            )
     return state
 
 

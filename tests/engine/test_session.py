@@ -1,0 +1,273 @@
+"""Scopes: structural addresses, one thing at a time, forks that drain, replies that replay."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import folkmoot
+from folkmoot import Choice, Missing, Number, Run, Session, Speaker, Study, StudyConfig, Utterance
+from folkmoot.engine.session import Scope
+from folkmoot.errors import DriftError, ProtocolError, RefusedError
+from folkmoot.models.request import Request
+from folkmoot.models.scripted import Scripted
+
+ANN = Speaker("ann", "Ann", "participant", "You are Ann.")
+
+
+def run(
+    tmp_path: Path,
+    protocol: Callable[[Session], Awaitable[None]],
+    model: Scripted | None = None,
+    **options: Any,
+) -> Run:
+    study = Study("trial", "Trial", StudyConfig, protocol)
+    provider = model or Scripted(lambda request, address: f"said at {address}")
+    return folkmoot.run(study, {}, out=tmp_path / "run", provider=provider, **options)
+
+
+def test_addresses_are_paths_and_counts(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    def answer(_request: Request, address: str) -> str:
+        seen.append(address)
+        return "yes"
+
+    async def protocol(session: Session) -> None:
+        await session.ask(ANN, "One?")
+        await session.ask(ANN, "Two?")
+
+        async def one(scope: Scope, who: str) -> None:
+            await scope.at("first").ask(ANN, "Three?")
+
+        await session.at("stage").each(["p/1"], one)
+
+    run(tmp_path, protocol, Scripted(answer))
+    assert seen == ["ask0", "ask1", "stage/p%2F1/first/ask0"]
+
+
+def test_two_calls_at_once_in_one_scope_are_refused(tmp_path: Path) -> None:
+    async def protocol(session: Session) -> None:
+        await asyncio.gather(session.ask(ANN, "a"), session.ask(ANN, "b"))
+
+    with pytest.raises(ProtocolError, match="one thing at a time"):
+        run(tmp_path, protocol, Scripted(lambda r, a: "x", latency=0.01))
+
+
+def test_an_address_used_twice_is_refused(tmp_path: Path) -> None:
+    async def protocol(session: Session) -> None:
+        await session.at("stage").ask(ANN, "a")
+        await session.at("stage").ask(ANN, "b")
+
+    with pytest.raises(ProtocolError, match="in use by another scope"):
+        run(tmp_path, protocol)
+
+
+def test_each_refuses_a_key_twice(tmp_path: Path) -> None:
+    async def protocol(session: Session) -> None:
+        async def nothing(scope: Scope, item: str) -> None:
+            return None
+
+        await session.each(["a", "b", "a"], nothing)
+
+    with pytest.raises(ProtocolError, match="'a' twice"):
+        run(tmp_path, protocol)
+
+
+def test_results_and_rows_come_in_input_order_whatever_finishes_first(tmp_path: Path) -> None:
+    orders: list[list[str]] = []
+
+    async def protocol(session: Session) -> None:
+        async def one(scope: Scope, n: int) -> str | Missing:
+            answer = await scope.ask(ANN, f"{n}?")
+            scope.record("numbers", {"n": n})
+            return answer
+
+        found = await session.at("stage").each(range(20), one)
+        orders.append(list(found))
+        session.record("numbers", {"n": -1})
+
+    async def late_first(_request: Request, address: str) -> str:
+        await asyncio.sleep(0.001 * (20 - int(address.split("/")[1])))
+        return "ok"
+
+    found = run(tmp_path, protocol, Scripted(late_first))
+    assert orders == [[str(n) for n in range(20)]]
+    assert found.table("numbers")["n"].to_list() == [*range(20), -1]
+
+
+def test_each_drains_before_it_raises(tmp_path: Path) -> None:
+    """Replies in flight when one item fails are paid for: they are awaited and journaled."""
+
+    async def protocol(session: Session) -> None:
+        async def one(scope: Scope, n: int) -> None:
+            await scope.ask(ANN, f"{n}?")
+            if n == 0:
+                raise ValueError("broken study")
+            await scope.ask(ANN, "and then?")
+
+        await session.at("stage").each(range(5), one)
+
+    async def first_is_quick(_request: Request, address: str) -> str:
+        await asyncio.sleep(0.0 if address == "stage/0/ask0" else 0.05)
+        return "ok"
+
+    model = Scripted(first_is_quick)
+    with pytest.raises(ValueError, match="broken study"):
+        run(tmp_path, protocol, model)
+    import sqlite3
+
+    db = sqlite3.connect(tmp_path / "run" / "journal.sqlite")
+    addresses = {a for (a,) in db.execute("SELECT address FROM entries")}
+    assert addresses == {f"stage/{n}/ask0" for n in range(5)}
+
+
+def test_in_turn_gives_each_speaker_what_was_said_before(tmp_path: Path) -> None:
+    async def protocol(session: Session) -> None:
+        async def speak(scope: Scope, who: Speaker, heard: Any) -> Utterance | None:
+            if who.id == "b":
+                return None
+            said = await scope.ask(who, "Your turn.", heard=heard)
+            return Utterance(who.id, str(said), who.name)
+
+        people = [Speaker(x, x.upper()) for x in "abc"]
+        transcript = await session.at("round").in_turn(people, speak)
+        assert [u.speaker_id for u in transcript] == ["a", "c"]
+
+    seen: list[str] = []
+
+    def answer(request: Request, _address: str) -> str:
+        seen.append(request.messages[-1].content)
+        return "I speak."
+
+    run(tmp_path, protocol, Scripted(answer))
+    assert seen == ["Your turn.", "I speak.\n\nYour turn."]
+
+
+def test_unreadable_answers_are_asked_for_again_and_then_missing(tmp_path: Path) -> None:
+    replies = iter(["maybe", "the park", "perhaps", "hm", "who knows"])
+    prompts: list[list[str]] = []
+
+    def answer(request: Request, _address: str) -> str:
+        prompts.append([m.role for m in request.messages])
+        return next(replies)
+
+    async def protocol(session: Session) -> None:
+        wanted = Choice(["The park", "The bridge"])
+        assert await session.ask(ANN, "Which?", answer=wanted) == "The park"
+        got = await session.ask(ANN, "Which?", answer=wanted)
+        assert isinstance(got, Missing) and got.reason == "unparsed" and got.raw == "who knows"
+
+    found = run(tmp_path, protocol, Scripted(answer))
+    assert prompts[1] == ["system", "user", "assistant", "user"]
+    answers = found.table("answers")
+    assert answers["rung"].to_list() == ["normalised", "missing"]
+    assert answers["reasks"].to_list() == [1, 2]
+    assert answers["position"].to_list() == [1, None]
+
+
+def test_a_refusal_is_an_outcome_with_its_reason(tmp_path: Path) -> None:
+    def answer(_request: Request, _address: str) -> str:
+        raise RefusedError("the prompt is too long", reason="context_too_long")
+
+    async def protocol(session: Session) -> None:
+        got = await session.ask(ANN, "Well?")
+        assert isinstance(got, Missing) and got.reason == "context_too_long"
+
+    run(tmp_path, protocol, Scripted(answer))
+
+
+def test_a_finished_run_replays_without_a_single_call(tmp_path: Path) -> None:
+    async def protocol(session: Session) -> None:
+        async def one(scope: Scope, n: int) -> float | Missing:
+            return await scope.ask(ANN, "How many?", answer=Number(0, 100))
+
+        numbers = await session.at("stage").each(range(30), one)
+        vectors = await session.at("vectors").embed(["a tree", "a river"])
+        total = await session.at("sum").compute(_total, vectors, list(numbers.values()))
+        session.record("result", {"total": total["sum"], "draw": float(session.rng.random())})
+
+    first = run(tmp_path, protocol, Scripted(lambda r, a: str(len(a))))
+    silent = Scripted(_refuse)
+    second = run(tmp_path, protocol, silent, resume=True)
+    assert second.table("result").equals(first.table("result"))
+    assert second.folder.manifest["journal_digest"] == first.folder.manifest["journal_digest"]
+
+
+def _refuse(_request: Request, address: str) -> str:
+    raise AssertionError(f"{address} was asked again")
+
+
+def _total(vectors: np.ndarray, numbers: list[float]) -> dict[str, float]:
+    return {"sum": float(vectors.sum()) + sum(numbers)}
+
+
+def test_embeddings_have_length_one_and_are_the_same_after_replay(tmp_path: Path) -> None:
+    seen: list[np.ndarray] = []
+
+    async def protocol(session: Session) -> None:
+        vectors = await session.embed([f"text {i}" for i in range(250)])
+        assert vectors.shape[0] == 250
+        assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+        seen.append(vectors)
+
+    run(tmp_path, protocol)
+    run(tmp_path, protocol, Scripted(_refuse), resume=True)
+    assert np.array_equal(seen[0], seen[1])
+
+
+def test_a_changed_prompt_stops_a_resume_and_says_where(tmp_path: Path) -> None:
+    def asking(text: str) -> Callable[[Session], Awaitable[None]]:
+        async def protocol(session: Session) -> None:
+            await session.at("stage").ask(ANN, text)
+
+        return protocol
+
+    run(tmp_path, asking("What about the park?"))
+    with pytest.raises(DriftError, match=r"(?s)stage/ask0.*the park.*the bridge"):
+        run(tmp_path, asking("What about the bridge?"), resume=True)
+    again = run(tmp_path, asking("What about the bridge?"), resume=True, accept_changes=True)
+    assert again.table("answers").height == 1
+
+
+def test_a_draw_more_in_one_stage_shifts_no_other_stage(tmp_path: Path) -> None:
+    def drawing(extra: int) -> Callable[[Session], Awaitable[None]]:
+        async def protocol(session: Session) -> None:
+            session.at("one").rng.random(1 + extra)
+            session.record("draws", {"x": float(session.at("two").rng.random())})
+
+        return protocol
+
+    a = run(tmp_path / "a", drawing(0)).table("draws")
+    b = run(tmp_path / "b", drawing(5)).table("draws")
+    assert a.equals(b)
+
+
+def test_a_sealed_part_may_not_change(tmp_path: Path) -> None:
+    def sealing(value: int) -> Callable[[Session], Awaitable[None]]:
+        async def protocol(session: Session) -> None:
+            await session.seal("groups", {"a": value})
+
+        return protocol
+
+    run(tmp_path, sealing(1))
+    run(tmp_path, sealing(1), resume=True)
+    with pytest.raises(DriftError, match="a was 1, is now 2"):
+        run(tmp_path, sealing(2), resume=True)
+    plan = json.loads((tmp_path / "run" / "plan.json").read_text())
+    assert plan["sealed"]["groups"]["data"] == {"a": 1}
+
+
+def test_a_study_may_not_write_outside_its_folder(tmp_path: Path) -> None:
+    async def protocol(session: Session) -> None:
+        session.write_json("../escaped.json", {})
+
+    with pytest.raises(ProtocolError, match="inside its run folder"):
+        run(tmp_path, protocol)
+    assert not (tmp_path / "escaped.json").exists()
