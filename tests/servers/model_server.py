@@ -254,8 +254,7 @@ async def _serve(server: ModelServer, port: int) -> None:
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", port, backlog=1024)
     await site.start()
-    sockets = site._server.sockets  # type: ignore[union-attr]
-    port = sockets[0].getsockname()[1]
+    port = runner.addresses[0][1]
     print(json.dumps({"url": f"http://127.0.0.1:{port}", "port": port}), flush=True)
     await asyncio.Event().wait()
 

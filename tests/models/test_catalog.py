@@ -1,0 +1,126 @@
+"""Names of models: what is meant, where it is, which key it needs."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import pytest
+
+from folkmoot.errors import InputError
+from folkmoot.models import catalog
+from folkmoot.models.catalog import CALL_LLM_MODELS, KNOWN, open_provider, resolve
+from folkmoot.models.request import ProviderSettings
+from folkmoot.models.scripted import Scripted
+
+WORKBOOK_MODELS = (
+    "gpt-4.5-preview o3 o4-mini o1-pro o1 gpt-4.1 gpt-4.1-mini gpt-4.1-nano gpt-4o gpt-4o-mini "
+    "gpt-4-turbo gpt-4 gpt-3.5-turbo"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "provider", "wire", "url"),
+    [
+        ("gpt-4o", "openai", "gpt-4o", "https://api.openai.com/v1"),
+        ("openai/gpt-4o", "openai", "gpt-4o", "https://api.openai.com/v1"),
+        (
+            "gemini-3-flash",
+            "gemini",
+            "gemini-3-flash-preview",
+            "https://generativelanguage.googleapis.com/v1beta",
+        ),
+        ("claude-haiku-4.5", "anthropic", "claude-haiku-4-5", "https://api.anthropic.com/v1"),
+        (
+            "anthropic/claude-sonnet-4-20250514",
+            "anthropic",
+            "claude-sonnet-4-20250514",
+            "https://api.anthropic.com/v1",
+        ),
+        ("kimi-k2", "openai", "kimi-k2-0905-preview", "https://api.moonshot.ai/v1"),
+        (
+            "exaone-4.0",
+            "openai",
+            "LGAI-EXAONE/EXAONE-4.0-32B",
+            "https://api.friendli.ai/serverless/v1",
+        ),
+        ("openai/org/model-7b", "openai", "org/model-7b", "https://api.openai.com/v1"),
+    ],
+)
+def test_names(name: str, provider: str, wire: str, url: str) -> None:
+    spec = resolve(name, environ={})
+    assert (spec.provider, spec.wire_model, spec.base_url) == (provider, wire, url)
+    assert "/" in spec.name and spec.key_needed
+
+
+def test_bare_and_full_names_mean_the_same() -> None:
+    for bare, (vendor, _) in KNOWN.items():
+        assert resolve(bare, environ={}) == resolve(f"{vendor}/{bare}", environ={})
+
+
+@pytest.mark.parametrize("name", [*WORKBOOK_MODELS.split(), *CALL_LLM_MODELS])
+def test_the_models_of_the_sources_are_known(name: str) -> None:
+    assert resolve(name, environ={}).key_env
+
+
+def test_a_base_url_moves_a_model_and_frees_it_of_the_key() -> None:
+    by_variable = resolve("exaone-4.0", environ={"EXAONE_BASE_URL": "http://gpu:8000/v1/"})
+    assert (by_variable.base_url, by_variable.key_needed) == ("http://gpu:8000/v1", False)
+    for key in ("exaone-4.0", "exaone/LGAI-EXAONE/EXAONE-4.0-32B", "exaone"):
+        moved = resolve("exaone-4.0", {key: "http://mine/v1"}, {"EXAONE_BASE_URL": "http://other"})
+        assert moved.base_url == "http://mine/v1"
+    assert resolve("gpt-4o", {"exaone-4.0": "http://mine/v1"}, {}).base_url != "http://mine/v1"
+
+
+def test_a_hosted_endpoint_needs_its_url() -> None:
+    with pytest.raises(InputError, match="endpoint"):
+        resolve("hf-inference", environ={})
+    spec = resolve("hf-inference", {"hf-inference": "https://x.endpoints.huggingface.cloud"}, {})
+    assert spec.base_url == "https://x.endpoints.huggingface.cloud/v1"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("gpt-4oo", "gpt-4o"),
+        ("claude-haiku4.5", "claude-haiku-4.5"),
+        ("synthetik", "synthetic"),
+        ("openia/gpt-4o", "openai"),
+        ("antropic/claude-haiku-4.5", "anthropic"),
+    ],
+)
+def test_a_wrong_name_is_told_the_likely_ones(wrong: str, right: str) -> None:
+    with pytest.raises(InputError) as caught:
+        resolve(wrong, environ={})
+    assert right in str(caught.value) and wrong.partition("/")[0] in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["", "openai/", "  "])
+def test_no_name_is_an_error(name: str) -> None:
+    with pytest.raises(InputError):
+        resolve(name, environ={})
+
+
+def test_the_embedded_respondent_is_local_and_needs_nothing() -> None:
+    spec = resolve("synthetic", environ={})
+    assert spec.local and not spec.key_needed and spec.base_url is None
+
+
+def test_a_third_partys_provider_is_found_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = Scripted(lambda request, address: "yes")
+    point = EntryPoint("acme", "acme:provider", catalog.GROUP)
+    monkeypatch.setattr(EntryPoint, "load", lambda self: lambda settings: mine)
+    monkeypatch.setattr(catalog, "entry_points", lambda group: [point])
+    spec = resolve("acme/rocket-1", environ={})
+    assert (spec.provider, spec.wire_model, spec.key_env) == (
+        "acme",
+        "rocket-1",
+        ("ACME_API_KEY",),
+    )
+    assert open_provider(spec, ProviderSettings()) is mine
+
+
+def test_the_wire_providers_are_registered() -> None:
+    for name in ("gpt-4o", "gemini-3-flash", "claude-haiku-4.5"):
+        provider: Any = open_provider(resolve(name, environ={}), ProviderSettings(api_key="k"))
+        assert callable(provider.complete)

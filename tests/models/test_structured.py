@@ -1,0 +1,109 @@
+"""Schemas as strict modes want them, and what is given up on which complaint."""
+
+from __future__ import annotations
+
+import jsonschema
+import pytest
+from pydantic import BaseModel
+
+from folkmoot.models.request import Message, Request
+from folkmoot.models.structured import (
+    Learnt,
+    Manners,
+    closed_schema,
+    concede,
+    inlined_schema,
+    messages_of,
+)
+
+RUNGS = ("schema", "json", "prompt")
+
+
+class Inner(BaseModel):
+    title: str = "x"
+    level: int
+
+
+class Outer(BaseModel):
+    default: str
+    inner: list[Inner] = []
+    note: str | None = None
+
+
+SCHEMA = Outer.model_json_schema()
+REQUEST = Request("m", (Message("user", "Hi"),), temperature=0.3, max_tokens=5, schema=SCHEMA)
+
+
+def test_a_closed_schema_admits_what_the_model_admits_in_full() -> None:
+    closed, strict = closed_schema(SCHEMA)
+    assert strict
+    full = Outer(default="a", inner=[Inner(level=1)], note=None).model_dump()
+    jsonschema.validate(full, closed)
+    for broken in ({**full, "more": 1}, {"default": "a"}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(broken, closed)
+    assert set(closed["properties"]) == {"default", "inner", "note"}  # names are no keywords
+
+
+def test_a_free_form_mapping_cannot_be_closed() -> None:
+    class Free(BaseModel):
+        scores: dict[str, int]
+
+    assert not closed_schema(Free.model_json_schema())[1]
+
+
+def test_references_are_put_in_place() -> None:
+    flat = inlined_schema(SCHEMA)
+    assert "$defs" not in flat
+    assert flat["properties"]["inner"]["items"]["properties"]["level"]["type"] == "integer"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Invalid parameter: 'response_format' of type 'json_schema' is not supported",
+        "Unknown name responseJsonSchema",
+        "output_config: Extra inputs are not permitted",
+        "Invalid schema: additionalProperties is required",
+    ],
+)
+def test_a_complaint_about_the_format_steps_down_one_rung(said: str) -> None:
+    first = concede(Manners(), REQUEST, said, RUNGS)
+    assert first == Manners(rung="json")
+    second = concede(first, REQUEST, said, RUNGS)
+    assert second == Manners(rung="prompt")
+    assert concede(second, REQUEST, said, RUNGS) is None
+    plain = Request("m", REQUEST.messages)
+    assert concede(Manners(), plain, said, RUNGS) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (
+            "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens'.",
+            Manners(completion_tokens=True),
+        ),
+        ("Unsupported value: 'temperature' does not support 0.3", Manners(temperature=False)),
+        ("This model does not support the system role", Manners(system=False)),
+        ("temperature must be at most 2", None),
+        ("messages: must not be empty", None),
+    ],
+)
+def test_other_complaints(said: str, expected: Manners | None) -> None:
+    assert concede(Manners(), Request("m", REQUEST.messages, 0.3, 5), said, RUNGS) == expected
+
+
+def test_two_calls_with_the_same_complaint_step_down_once() -> None:
+    learnt = Learnt(lambda _: Manners(), RUNGS)
+    used = learnt.of("m")
+    assert learnt.learn(REQUEST, used, b"response_format not supported")
+    assert learnt.learn(REQUEST, used, b"response_format not supported")  # sent at the same time
+    assert learnt.of("m").rung == "json"
+    assert learnt.of("other").rung == "schema"
+    assert len(learnt.notes) == 1
+
+
+def test_a_system_prompt_that_is_not_taken_goes_before_the_first_question() -> None:
+    request = Request("m", (Message("system", "Be Ann."), Message("user", "Hi")))
+    assert messages_of(request, Manners(system=False)) == [Message("user", "Be Ann.\n\nHi")]
