@@ -22,7 +22,10 @@ def check_command(path: Path, model: str | None, overrides: tuple[str, ...]) -> 
     """Print what a run of this file would do. Raises InputError with every mistake."""
     found = load_study_file(path, overrides)
     console = out()
-    console.print(f"[green]No mistakes[/] in {escape(str(path))}: {escape(found.study.title)}")
+    console.print(
+        f"[green]No mistakes[/] in {escape(str(path))} ({escape(found.study.title)})",
+        soft_wrap=True,
+    )
     for note in found.study.notes(found.config):
         console.print(f"[cyan]Note:[/] {escape(clean(note))}", soft_wrap=True)
     _print_estimate(found, model)

@@ -32,30 +32,30 @@ def models_command(name: str | None, key: str | None, base_url: str | None) -> N
 def _list_models() -> None:
     environ = environment()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("name", no_wrap=True)
-    table.add_column("sent as")
-    table.add_column("$ per million tokens in / out", justify="right")
-    table.add_column("key")
-    table.add_row(
-        LOCAL, "the embedded respondent, in this process", "0 / 0", "[green]none needed[/]"
-    )
+    table.add_column("model", no_wrap=True)
+    table.add_column("$ in", justify="right")
+    table.add_column("$ out", justify="right")
+    table.add_column("key", no_wrap=True)
+    table.add_row(LOCAL, "0", "0", "[green]none needed[/]")
     for name in KNOWN:
         spec = resolve(name, {}, environ)
-        table.add_row(name, escape(spec.name), _price(spec), _key(spec, environ))
+        table.add_row(name, *_price(spec), _key(spec, environ))
     console = out()
     console.print(table)
+    console.print("$: US dollars per million tokens. Also known, as [bold]provider/model[/]:")
+    console.print("  " + ", ".join(VENDORS))
     console.print(
-        "Also any [bold]provider/model[/] of " + ", ".join(VENDORS) + ".\n"
-        "A server of your own: [bold]openai/<model>[/] with its URL under `endpoints:` in the "
-        "study file.\nTry one: folkmoot models --try MODEL [--base-url URL]"
+        "A server of your own: [bold]openai/<model>[/] with its URL under `endpoints:` in the study"
+        " file.\nTry one: folkmoot models --try MODEL [--base-url URL]",
+        soft_wrap=True,
     )
 
 
-def _price(spec: ModelSpec) -> str:
+def _price(spec: ModelSpec) -> tuple[str, str]:
     rate = rate_for(spec)
     if rate is None:
-        return "unknown"
-    return f"{rate.input_usd * 1e6:,.2f} / {rate.output_usd * 1e6:,.2f}"
+        return "unknown", "unknown"
+    return f"{rate.input_usd * 1e6:,.2f}", f"{rate.output_usd * 1e6:,.2f}"
 
 
 def _key(spec: ModelSpec, environ: dict[str, str]) -> str:
@@ -74,7 +74,7 @@ def _try_model(name: str, key: str | None, base_url: str | None) -> None:
     usage = reply.usage
     cost = cost_of(spec, usage.input_tokens, usage.output_tokens)
     console = out()
-    console.print(f"[dim]{escape(spec.name)} is asked:[/] {escape(QUESTION)}")
+    console.print(f"[dim]{escape(spec.name)} is asked:[/] {escape(QUESTION)}", soft_wrap=True)
     console.print(f"[bold]{escape(clean(reply.text)) or '(nothing)'}[/]")
     money = "cost unknown" if cost is None else f"${cost:.6f}"
     served = f"served as {reply.model_served}, " if reply.model_served else ""

@@ -14,7 +14,7 @@ from folkmoot.cli.tables import finding_view, synthetic_panel
 from folkmoot.engine.progress import duration
 from folkmoot.engine.runner import Run, RunOptions, load, run_study
 from folkmoot.errors import InputError, Problem
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.records.run_folder import CODEBOOK, MANIFEST, PLAN, RunFolder
 
 KEY_WARNING = (
     "--key leaves the key in the history of your shell and in the list of processes; the "
@@ -104,12 +104,17 @@ def _summary(folder: RunFolder) -> str:
 
 def _files(run: Run) -> list[str]:
     folder = run.folder
-    lines = ["", f"[bold]{escape(str(folder.path))}[/]"]
-    tables = ", ".join(folder.tables())
-    if tables:
-        lines.append(f"  tables/        {escape(tables)} (.parquet, .csv) and codebook.json")
-    own = sorted(p.name for p in folder.path.glob("*.json") if not p.name.startswith("."))
-    lines.append(f"  {escape(', '.join(own))}")
-    lines.append(f"Read a conversation: folkmoot show {escape(str(folder.path))}")
-    lines.append(f"Write the report:    folkmoot report {escape(str(folder.path))}")
+    kept = {MANIFEST, PLAN, CODEBOOK}
+    own = [p.name for p in sorted(folder.path.iterdir()) if p.suffix in (".json", ".jsonl", ".csv")]
+    own = [name for name in own if name not in kept and name != "log.jsonl"]
+    where = escape(str(folder.path))
+    rows = {
+        "tables/": ", ".join(folder.tables()) + " (.parquet and .csv; codebook.json)",
+        "results": ", ".join(own),
+        "record": "study.yaml, plan.json, manifest.json, journal.sqlite, run.log",
+    }
+    lines = ["", f"[bold]{where}[/]"]
+    lines += [f"  {name:<9}{escape(text)}" for name, text in rows.items() if text]
+    lines += ["", f"Read a conversation   folkmoot show {where}"]
+    lines += [f"Write the report      folkmoot report {where}"]
     return lines

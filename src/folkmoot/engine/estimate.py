@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from folkmoot.engine.study import StageEstimate
 
 ASSUMED_LATENCY = 2.0  # seconds for one reply of a hosted model
-SYNTHETIC_LATENCY = 0.0004
+SYNTHETIC_LATENCY = 0.001  # of processor time; it answers in this process
 
 
 @dataclass(frozen=True, slots=True)
