@@ -133,7 +133,8 @@ class Gateway:
     """Answers requests at addresses. One per run; belongs to one event loop.
 
     `provider_for(model)` gives the provider and what the catalog knows of the model; it is asked
-    once a model. `on_event` is told of retries, waits, refusals and warnings.
+    once a model. `on_event` is told of retries, waits, refusals and warnings, `on_call` of every
+    answer (its entry, and whether it was replayed).
 
     Raises: DriftError (the journal knows another request), RunPaused and its kinds (retries,
     quota or budget used up), FatalModelError (wrong key, unknown model), StorageError.
@@ -147,6 +148,7 @@ class Gateway:
         *,
         seed: int = 0,
         on_event: Callable[[GatewayEvent], None] = lambda _: None,
+        on_call: Callable[[Entry, bool], None] | None = None,
     ) -> None:
         self.stats: dict[str, ModelStats] = {}
         self.in_flight = 0
@@ -156,6 +158,7 @@ class Gateway:
         self._settings = settings
         self._seed = seed
         self._on_event = on_event
+        self._on_call = on_call
         self._lines: dict[str, _Line] = {}
         self._stop = asyncio.Event()
         self._idle: asyncio.Event | None = None
@@ -180,7 +183,7 @@ class Gateway:
         if entry is None:
             entry = await self._ask(line, address, request, fingerprint)
         else:
-            line.stats.add(entry, replayed=True)
+            self._count(line, entry, replayed=True)
         return Reply(
             entry.reply,
             Usage(entry.input_tokens, entry.output_tokens, entry.cached_tokens),
@@ -200,7 +203,7 @@ class Gateway:
         entry = self._journal.lookup(address, fingerprint, lambda: asked)
         line = self._line(model)
         if entry is not None:
-            line.stats.add(entry, replayed=True)
+            self._count(line, entry, replayed=True)
             return _vectors(entry.blob or b"", len(texts))
         size = sum(map(len, texts))
 
@@ -437,8 +440,13 @@ class Gateway:
             self.stop(error)
             self._left(reserved)
             raise
-        line.stats.add(entry, replayed=False)
+        self._count(line, entry, replayed=False)
         self._left(reserved, entry)
+
+    def _count(self, line: _Line, entry: Entry, *, replayed: bool) -> None:
+        line.stats.add(entry, replayed=replayed)
+        if self._on_call is not None:
+            self._on_call(entry, replayed)
 
     def _left(self, reserved: float, entry: Entry | None = None) -> None:
         """A call is no longer under way; `entry` is what it came to."""
