@@ -66,7 +66,7 @@ class Scope:
         self._counts: dict[str, int] = {}
         self._busy = ""
         self._rng: np.random.Generator | None = None
-        self._prefix = ""
+        self._prefix: str | None = None
         self.path = path
 
     @property
@@ -320,7 +320,7 @@ class Scope:
     def _enter(self, kind: str) -> str:
         """Take the scope for one effect; its address."""
         self._hold(kind)
-        if not self._prefix:
+        if self._prefix is None:
             self._prefix = "/".join(self.path)
             self._run.claim(self._prefix)
         count = self._counts.get(kind, 0)

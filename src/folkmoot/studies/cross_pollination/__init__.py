@@ -14,7 +14,7 @@ from folkmoot.studies.cross_pollination.show import show
 
 try:
     from folkmoot.studies.cross_pollination.findings import findings
-except ModuleNotFoundError:
+except ImportError:
 
     def findings(run: Any) -> list[Any]:
         return []

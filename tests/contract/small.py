@@ -1,0 +1,40 @@
+"""The smallest study file of each type that goes through all of its stages."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+SMALL: dict[str, str] = {
+    "cross_pollination": """
+pilot_id: small
+topic:
+  description: One purpose can be funded.
+  options: [Park improvements, Youth job training, Safer streets]
+participants_per_condition: 6
+min_responses_for_threshold: 5
+revote: true
+option_order: random
+opposition_method: llm_judge
+extra_conditions: [names_only, empty_argument]
+personas: {source: quota}
+""",
+}
+
+
+def small_study(study: str, folder: Path) -> Path:
+    """Write the small study file of a type into a folder; its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if study == "workbook":
+        path = folder / "small.xlsx"
+        shutil.copy(EXAMPLES / "public_goods.xlsx", path)
+        return path
+    if study not in SMALL:
+        pytest.skip(f"no small study file for {study}")
+    path = folder / f"{study}.yaml"
+    path.write_text(f"study: {study}\n{SMALL[study]}", "utf-8")
+    return path

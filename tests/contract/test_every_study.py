@@ -1,0 +1,141 @@
+"""The same ordeal for every study type: serial, at random latencies, crashed and resumed.
+
+Whatever the scheduling, a run must give one digest of its journal and the same bytes in its
+tables. A study type from outside the project joins by its entry point.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import folkmoot
+from folkmoot.engine.study import find_study, registered
+from folkmoot.models.request import ProviderSettings, Reply, Request
+from folkmoot.models.scripted import Scripted
+from folkmoot.models.synthetic import Respondent
+from folkmoot.randomness import uniform
+from tests.contract.small import small_study
+
+STUDIES = sorted(registered())
+
+
+class Crash(Exception):
+    """Stands for anything that ends a process in the middle."""
+
+
+def respondent(jitter: int | None = None, die_after: int | None = None) -> Scripted:
+    """The embedded respondent behind random latencies, or one that dies after some calls."""
+    inner = Respondent(ProviderSettings(seed=42))
+    answered = 0
+
+    async def answer(request: Request, address: str) -> Reply:
+        nonlocal answered
+        answered += 1
+        if die_after is not None and answered > die_after:
+            raise Crash
+        if jitter is not None:
+            await asyncio.sleep(0.003 * uniform(jitter, address))
+        return await inner.complete(request, address=address)
+
+    return Scripted(answer)
+
+
+def digest(run: folkmoot.Run) -> tuple[str, str]:
+    """The journal's digest and a hash over all tables."""
+    tables = hashlib.sha256()
+    for path in sorted((run.path / "tables").iterdir()):
+        tables.update(path.name.encode() + path.read_bytes())
+    return run.folder.manifest["journal_digest"], tables.hexdigest()
+
+
+def play(study: str, folder: Path, **options: Any) -> folkmoot.Run:
+    source = small_study(study, folder.parent)
+    return folkmoot.run(source, out=folder, **options)
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_scheduling_changes_nothing(study: str, tmp_path: Path) -> None:
+    serial = play(study, tmp_path / "a" / "run", concurrency=1, provider=respondent())
+    jittered = play(study, tmp_path / "b" / "run", concurrency=64, provider=respondent(jitter=7))
+    assert digest(serial) == digest(jittered)
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_crashed_and_resumed_is_the_same_run(study: str, tmp_path: Path) -> None:
+    whole = play(study, tmp_path / "a" / "run", provider=respondent())
+    calls = whole.folder.manifest["calls"]
+    folder = tmp_path / "b" / "run"
+    for attempt, share in enumerate((0.1, 0.3, 0.6)):
+        with pytest.raises(Crash):
+            play(
+                study,
+                folder,
+                resume=attempt > 0,
+                provider=respondent(jitter=attempt, die_after=max(1, int(calls * share * 0.5))),
+            )
+    assert digest(play(study, folder, resume=True, provider=respondent())) == digest(whole)
+
+
+IN_PROCESS = """
+import json, sys
+from pathlib import Path
+from tests.contract.test_every_study import digest, play
+print(json.dumps(digest(play(sys.argv[1], Path(sys.argv[2]), model="synthetic"))))
+"""
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_another_process_with_another_hash_seed_gives_the_same(study: str, tmp_path: Path) -> None:
+    digests = set()
+    for seed in ("1", "2"):
+        folder = tmp_path / seed / "run"
+        done = subprocess.run(
+            [sys.executable, "-c", IN_PROCESS, study, str(folder)],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.getcwd()},
+            cwd=Path(__file__).parents[2],
+        )
+        assert done.returncode == 0, done.stderr
+        digests.add(tuple(json.loads(done.stdout.splitlines()[-1])))
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_every_study_has_its_codebook_findings_and_estimate(study: str, tmp_path: Path) -> None:
+    run = play(study, tmp_path / "run", model="synthetic")
+    assert run.findings(), "a study that finds nothing has nothing to report"
+    book = json.loads((run.path / "codebook.json").read_text())
+    unexplained = [
+        f"{table}.{column}"
+        for table, entry in book.items()
+        for column, facts in entry["columns"].items()
+        if not facts["meaning"]
+    ]
+    assert unexplained == []
+    kind = find_study(study)
+    assert sum(s.calls for s in kind.estimate(kind.config.model_validate(run.folder.config))) > 0
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_no_study_reaches_past_its_session(study: str) -> None:
+    """Studies import no journal, gateway or provider, no clock and no global randomness."""
+    package = Path(folkmoot.__file__).parent / "studies" / study
+    forbidden = (
+        *("engine.journal", "engine.gateway", "engine.context", "models.openai_chat"),
+        *("models.anthropic_messages", "models.gemini", "models.synthetic", "import random"),
+        *("import time", "import uuid", "datetime.now", "asyncio.gather", "create_task"),
+    )
+    for path in package.rglob("*.py"):
+        text = path.read_text("utf-8")
+        found = [word for word in forbidden if word in text]
+        assert not found, f"{path.name} uses {found}"
