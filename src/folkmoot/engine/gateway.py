@@ -310,13 +310,13 @@ class Gateway:
     ) -> R:
         """Send until there is an answer, with the design's policy for each kind of error."""
         limiter = line.limiter
-        failures = 0
+        failures, others = 0, limiter.successes
         waited_for_quota = False
         trace.started_at = time.time()
         while True:
             await self._enter(limiter, size)
             trace.attempts += 1
-            entered, others = limiter.now(), limiter.successes
+            entered = limiter.now()
             try:
                 result = await send()
             except TransientError as error:
@@ -325,6 +325,7 @@ class Gateway:
                     limiter.rate_limited(entered, _patience(error))
                     # While others get through, a 429 is a queue and not a failure of this call.
                     failures += limiter.successes == others
+                    others = limiter.successes
                 else:
                     failures += 1
                 limiter.leave()

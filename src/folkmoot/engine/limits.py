@@ -101,7 +101,7 @@ class Limiter:
         """A reply came: creep up by one place per round of replies, and learn from headers."""
         self.successes += 1
         if self.allowed < self.most:
-            self.allowed = min(float(self.most), self.allowed + 1.0 / self.allowed)
+            self.allowed = min(float(self.most), self.allowed + 1.0 / int(self.allowed))
         if hints:
             self._learn(hints)
 
@@ -134,7 +134,7 @@ class Limiter:
 
     def _admit(self, tokens: float, now: float) -> float:
         """0 and the place is taken; else the seconds to wait (infinite: until somebody leaves)."""
-        if self.in_flight >= int(self.allowed):
+        if self.in_flight >= int(self.allowed + 1e-9):  # a sum of fractions may fall short
             return float("inf")
         wait = self._not_before - now
         if self._requests is not None:

@@ -1,0 +1,356 @@
+"""The gateway's policy: what is asked, what is replayed, what is tried again, what stops a run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from folkmoot.engine.gateway import Gateway, GatewayEvent, GatewaySettings
+from folkmoot.engine.journal import Journal
+from folkmoot.errors import (
+    BudgetReached,
+    DriftError,
+    FatalModelError,
+    FolkmootError,
+    QuotaError,
+    QuotaExhausted,
+    RateLimited,
+    RefusedError,
+    RunPaused,
+    TransientError,
+)
+from folkmoot.models.catalog import ModelSpec
+from folkmoot.models.request import Message, Reply, Request, Usage
+from folkmoot.models.scripted import Scripted
+
+FAST = GatewaySettings(api_retry_base_seconds=0.001, quota_wait_seconds=0.01, max_api_retries=3)
+PRICED = ModelSpec(
+    "openai/gpt-4o", "openai", "gpt-4o", price_provider="openai", price_model="gpt-4o"
+)
+
+
+def ask(text: str = "Hello", model: str = "openai/gpt-4o", **more: Any) -> Request:
+    return Request(model, (Message("user", text),), **more)
+
+
+@asynccontextmanager
+async def gateway(
+    folder: Path,
+    model: Scripted,
+    settings: GatewaySettings = FAST,
+    spec: ModelSpec = PRICED,
+    events: list[GatewayEvent] | None = None,
+) -> AsyncIterator[Gateway]:
+    with Journal(folder / "journal.sqlite") as journal:
+        told = events.append if events is not None else lambda event: None
+        opened = Gateway(journal, lambda name: (model, spec), settings, on_event=told)
+        yield opened
+        await opened.drain()
+        await opened.close()
+
+
+def failing(errors: list[FolkmootError], then: str = "fine") -> Callable[[Request, str], str]:
+    """Raises each error once, in order, then answers."""
+    left = list(errors)
+
+    def answer(request: Request, address: str) -> str:
+        if left:
+            raise left.pop(0)
+        return then
+
+    return answer
+
+
+async def test_an_answer_is_asked_for_once_and_replayed_ever_after(tmp_path: Path) -> None:
+    usage = Usage(1000, 100, 50)
+    model = Scripted(lambda r, a: Reply("hi \ud800", usage, "served", "id-1", "length"))
+    async with gateway(tmp_path, model) as first:
+        live = await first.complete("a/ask0", ask())
+    async with gateway(tmp_path, model) as again:
+        replayed = await again.complete("a/ask0", ask())
+        stats = again.stats["openai/gpt-4o"]
+    assert model.calls == 1
+    assert replayed == live
+    assert (live.text, live.finish, live.usage) == ("hi ?", "length", usage)
+    assert replayed.latency_s == live.latency_s and replayed.cost_usd == live.cost_usd
+    assert (stats.calls, stats.replayed, stats.spent_usd) == (0, 1, 0.0)
+    assert stats.input_tokens == 1000 and stats.cost_usd == live.cost_usd
+
+
+async def test_the_cost_is_that_of_the_price_list(tmp_path: Path) -> None:
+    model = Scripted(lambda r, a: Reply("x", Usage(1_000_000, 0)))
+    async with gateway(tmp_path, model) as opened:
+        reply = await opened.complete("a", ask())
+    assert reply.cost_usd == pytest.approx(2.5)
+
+
+async def test_an_unknown_price_is_unknown(tmp_path: Path) -> None:
+    spec = ModelSpec("x/y", "openai", "y")
+    events: list[GatewayEvent] = []
+    settings = GatewaySettings(budget_usd=1.0)
+    async with gateway(tmp_path, Scripted(lambda r, a: "x"), settings, spec, events) as opened:
+        reply = await opened.complete("a", ask())
+        assert opened.stats["openai/gpt-4o"].unpriced == 1
+    assert reply.cost_usd is None
+    assert [e.kind for e in events] == ["price"]
+
+
+async def test_the_model_is_asked_by_its_name_on_the_wire(tmp_path: Path) -> None:
+    model = Scripted(lambda r, a: "x", keep=True)
+    async with gateway(tmp_path, model) as opened:
+        await opened.complete("a", ask())
+    assert model.seen[0][1].model == "gpt-4o" and model.seen[0][0] == "a"
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        (entry,) = journal.entries()
+        assert entry.model_asked == entry.request["model"] == "openai/gpt-4o"
+
+
+@pytest.mark.parametrize(
+    "changed", [ask("Other"), ask(temperature=0.5), ask(max_tokens=3), ask(schema={"type": "x"})]
+)
+async def test_another_request_at_the_same_address_is_drift(
+    tmp_path: Path, changed: Request
+) -> None:
+    model = Scripted(lambda r, a: "x")
+    async with gateway(tmp_path, model) as opened:
+        await opened.complete("a", ask())
+    async with gateway(tmp_path, model) as opened:
+        with pytest.raises(DriftError):
+            await opened.complete("a", changed)
+    assert model.calls == 1
+
+
+async def test_transient_errors_are_tried_again_and_counted(tmp_path: Path) -> None:
+    errors: list[FolkmootError] = [
+        TransientError("500"),
+        RateLimited("429", retry_after=0.01),
+        TransientError("dropped"),
+    ]
+    events: list[GatewayEvent] = []
+    async with gateway(tmp_path, Scripted(failing(errors)), events=events) as opened:
+        reply = await opened.complete("a", ask())
+        stats = opened.stats["openai/gpt-4o"]
+    assert reply.text == "fine"
+    assert (stats.calls, stats.retries, stats.errors) == (1, 3, 0)
+    assert [e.kind for e in events] == ["retry", "rate_limited", "retry"]
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        assert [e.attempts for e in journal.entries()] == [4]
+
+
+async def test_when_tries_are_used_up_the_run_pauses_and_nothing_is_journaled(
+    tmp_path: Path,
+) -> None:
+    def down(request: Request, address: str) -> str:
+        raise TransientError("no network")
+
+    model = Scripted(down)
+    async with gateway(tmp_path, model) as opened:
+        with pytest.raises(RunPaused, match="4 tries"):
+            await opened.complete("a", ask())
+        with pytest.raises(RunPaused):
+            await opened.complete("b", ask())
+    assert model.calls == 4
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        assert len(journal) == 0
+
+
+async def test_a_wait_beyond_reason_pauses_the_run(tmp_path: Path) -> None:
+    model = Scripted(failing([RateLimited("tomorrow", retry_after=86_400)]))
+    async with gateway(tmp_path, model) as opened:
+        with pytest.raises(RunPaused, match="86400 s"):
+            await opened.complete("a", ask())
+
+
+async def test_rate_limits_do_not_fail_a_call_while_others_get_through(tmp_path: Path) -> None:
+    calls = 0
+
+    def answer(request: Request, address: str) -> str:
+        nonlocal calls
+        calls += 1
+        if address == "unlucky" and calls < 30:
+            raise RateLimited("429")
+        return "fine"
+
+    async def others(opened: Gateway) -> None:
+        for i in range(200):
+            await opened.complete(f"other{i}", ask())
+            await asyncio.sleep(0.001)
+
+    async with gateway(tmp_path, Scripted(answer)) as opened:
+        noise = asyncio.ensure_future(others(opened))
+        assert (await opened.complete("unlucky", ask())).text == "fine"
+        await noise
+
+
+async def test_a_refusal_is_an_outcome_and_is_kept(tmp_path: Path) -> None:
+    def refuse(request: Request, address: str) -> str:
+        raise RefusedError("too long", reason="too_long")
+
+    model = Scripted(refuse)
+    for _ in range(2):
+        async with gateway(tmp_path, model) as opened:
+            reply = await opened.complete("a", ask())
+            assert (reply.text, reply.finish) == ("", "refused:too_long")
+            assert opened.stats["openai/gpt-4o"].refused == 1
+    assert model.calls == 1
+
+
+async def test_a_wrong_key_stops_everybody_at_once(tmp_path: Path) -> None:
+    def wrong(request: Request, address: str) -> str:
+        raise FatalModelError("401")
+
+    model = Scripted(wrong)
+    settings = GatewaySettings(concurrency=1)
+    async with gateway(tmp_path, model, settings) as opened:
+        results = await asyncio.gather(
+            *(opened.complete(f"a{i}", ask()) for i in range(50)), return_exceptions=True
+        )
+    assert all(isinstance(r, FatalModelError) for r in results)
+    assert model.calls == 1
+
+
+async def test_an_empty_account_gets_one_wait_and_then_the_run_pauses(tmp_path: Path) -> None:
+    back = Scripted(failing([QuotaError("empty")]))
+    events: list[GatewayEvent] = []
+    async with gateway(tmp_path, back, events=events) as opened:
+        assert (await opened.complete("a", ask())).text == "fine"
+    assert [(e.kind, e.seconds) for e in events] == [("quota", 0.01)]
+    empty = Scripted(failing([QuotaError("empty"), QuotaError("empty")]))
+    async with gateway(tmp_path, empty) as opened:
+        with pytest.raises(QuotaExhausted):
+            await opened.complete("b", ask())
+    assert empty.calls == 2
+
+
+async def test_a_stop_lets_calls_in_flight_come_home(tmp_path: Path) -> None:
+    go = asyncio.Event()
+
+    async def slow(request: Request, address: str) -> str:
+        await go.wait()
+        return "paid"
+
+    model = Scripted(slow)
+    settings = GatewaySettings(concurrency=2)
+    async with gateway(tmp_path, model, settings) as opened:
+        calls = [asyncio.ensure_future(opened.complete(f"a{i}", ask())) for i in range(5)]
+        await asyncio.sleep(0.01)
+        opened.stop(RunPaused("enough"))
+        draining = asyncio.ensure_future(opened.drain())
+        await asyncio.sleep(0.01)
+        assert not draining.done()
+        go.set()
+        await draining
+        results = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(r) for r in results] == [Reply, Reply, RunPaused, RunPaused, RunPaused]
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        assert [(e.address, e.reply) for e in journal.entries()] == [("a0", "paid"), ("a1", "paid")]
+
+
+async def test_a_stop_wakes_those_who_wait_to_try_again(tmp_path: Path) -> None:
+    def down(request: Request, address: str) -> str:
+        raise TransientError("500", retry_after=300)
+
+    async with gateway(tmp_path, Scripted(down)) as opened:
+        call = asyncio.ensure_future(opened.complete("a", ask()))
+        await asyncio.sleep(0.01)
+        opened.stop(RunPaused("enough"))
+        with pytest.raises(RunPaused, match="enough"):
+            await asyncio.wait_for(call, 2)
+
+
+async def test_the_budget_of_calls_holds_exactly_and_replays_are_free(tmp_path: Path) -> None:
+    model = Scripted(lambda r, a: "x", latency=0.001)
+    settings = GatewaySettings(budget_calls=5)
+    async with gateway(tmp_path, model, settings) as opened:
+        results = await asyncio.gather(
+            *(opened.complete(f"a{i}", ask()) for i in range(9)), return_exceptions=True
+        )
+    assert sum(isinstance(r, Reply) for r in results) == 5 == model.calls
+    assert sum(isinstance(r, BudgetReached) for r in results) == 4
+    more = GatewaySettings(budget_calls=7, spent_calls=5)
+    async with gateway(tmp_path, model, more) as opened:
+        for i in range(7):
+            await opened.complete(f"a{i}", ask())
+        with pytest.raises(BudgetReached):
+            await opened.complete("a7", ask())
+    assert model.calls == 7
+
+
+async def test_the_budget_of_money_stops_before_it_is_overspent(tmp_path: Path) -> None:
+    model = Scripted(lambda r, a: Reply("x", Usage(40_000, 0)), latency=0.001)  # 0.10 USD
+    events: list[GatewayEvent] = []
+    settings = GatewaySettings(concurrency=4, budget_usd=1.0)
+    async with gateway(tmp_path, model, settings, events=events) as opened:
+        with pytest.raises(BudgetReached):
+            for i in range(20):
+                await opened.complete(f"a{i}", ask())
+        assert 0.8 <= opened.budget.spent_usd <= 1.0 + 1e-9
+    assert [e.kind for e in events] == ["budget"]
+
+
+async def test_embeddings_are_journaled_to_the_last_bit(tmp_path: Path) -> None:
+    model = Scripted(lambda r, a: "x")
+    texts = ["one two", "two three", ""]
+    async with gateway(tmp_path, model) as opened:
+        live = await opened.embed("e", "openai/emb", texts)
+    async with gateway(tmp_path, model) as opened:
+        replayed = await opened.embed("e", "openai/emb", texts)
+        with pytest.raises(DriftError):
+            await opened.embed("e", "openai/emb", ["changed", "b", "c"])
+    assert model.calls == 1
+    assert live.shape == (3, 64) and live.dtype == np.float32
+    np.testing.assert_array_equal(live, replayed)
+
+
+async def test_concurrency_is_bounded(tmp_path: Path) -> None:
+    now = most = 0
+
+    async def answer(request: Request, address: str) -> str:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.001)
+        now -= 1
+        return "x"
+
+    async with gateway(tmp_path, Scripted(answer), GatewaySettings(concurrency=7)) as opened:
+        await asyncio.gather(*(opened.complete(f"a{i}", ask()) for i in range(60)))
+    assert most == 7
+
+
+async def test_a_bug_in_a_provider_is_not_swallowed(tmp_path: Path) -> None:
+    def broken(request: Request, address: str) -> str:
+        raise KeyError("bug")
+
+    async with gateway(tmp_path, Scripted(broken)) as opened:
+        with pytest.raises(KeyError):
+            await opened.complete("a", ask())
+        assert opened.in_flight == 0
+
+
+async def test_a_provider_here_lets_the_loop_turn(tmp_path: Path) -> None:
+    turns = 0
+
+    async def tick() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    def busy(request: Request, address: str) -> str:
+        sum(range(20_000))
+        return "x"
+
+    local = ModelSpec("synthetic", "synthetic", "synthetic", local=True)
+    async with gateway(tmp_path, Scripted(busy), spec=local) as opened:
+        ticking = asyncio.ensure_future(tick())
+        for i in range(300):
+            await opened.complete(f"a{i}", ask())
+        ticking.cancel()
+    assert turns > 1
