@@ -20,6 +20,7 @@ from folkmoot.errors import InputError, Problem
 from folkmoot.people.enrichment import SCALES
 from folkmoot.people.persona import Persona
 from folkmoot.people.sources.names import draw_names
+from folkmoot.people.sources.occupations import occupations
 
 Ratios = Mapping[str, Mapping[str, float]]
 
@@ -49,7 +50,7 @@ def make(n: int, rng: np.random.Generator, ratios: Ratios | None = None) -> list
         row["age"] = _age_in(str(row["age"]), rng)
     _old_enough(rows, rng)
     for row in rows:
-        row.setdefault("occupation", _pick(_words()["occupations"][row["education"]], rng))
+        row.setdefault("occupation", _pick(occupations()[row["education"]], rng))
     names = draw_names([(r["sex"], r["age"]) for r in rows], rng)
     return [
         _persona(i, name, row, rng) for i, (name, row) in enumerate(zip(names, rows, strict=True))

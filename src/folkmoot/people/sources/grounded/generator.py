@@ -1,0 +1,242 @@
+"""`PersonaGenerator`: groups of grounded people, by quota or from real profiles where wanted."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from folkmoot.errors import InputError, Problem
+from folkmoot.people.enrichment import SCALES
+from folkmoot.people.persona import Persona
+from folkmoot.people.sources.grounded import character
+from folkmoot.people.sources.grounded.consumer import draw_consumer, draw_vals, scores_of
+from folkmoot.people.sources.grounded.opinion import draw_opinion
+from folkmoot.people.sources.grounded.population import draw_circumstances, figures
+from folkmoot.people.sources.grounded.profile import TRAITS, Profile
+from folkmoot.people.sources.grounded.temperament import draw_traits
+from folkmoot.people.sources.grounded.voice import draw_voice
+from folkmoot.people.sources.names import draw_names
+
+Quotas = Mapping[str, Mapping[str, float]]
+QUOTA_KEYS = ("age", "sex", *SCALES, "vals", "adoption")
+FIXABLE = (
+    *("id", "name", "age", "sex", "education", "income", "income_usd", "occupation", "location"),
+    *("location_type", "household", "political_leaning", *TRAITS, "engagement"),
+    *("price_sensitivity", "brand_loyalty", "adoption", "valence", "opinion"),
+)
+_TRIES = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class PersonaGenerator:
+    """Draws people of one country for one concept.
+
+    `appeal` (−1 … 1) moves everybody's first opinion; 0 says nothing is known of the concept.
+    """
+
+    country: str = "us"
+    appeal: float = 0.0
+
+    def generate(
+        self, n: int, rng: np.random.Generator, quotas: Quotas | None = None
+    ) -> list[Profile]:
+        """n people with different names; the same generator gives the same people.
+
+        `quotas` maps attributes (`QUOTA_KEYS`; ages as bands, "25-34") to shares or numbers of
+        people; they are filled exactly (largest remainder), the rest of each person is drawn
+        from the population given the quotas. Raises InputError when a combination that they ask
+        for does not occur.
+        """
+        seeds: list[int] = rng.integers(2**63, size=n).tolist()
+        if not quotas:
+            drawn = [self._one(np.random.default_rng(s), {}) for s in seeds]
+        else:
+            drawn = self._by_quota(n, seeds, quotas)
+        return self._named(drawn, rng)
+
+    def from_profiles(
+        self, rows: Sequence[Mapping[str, Any]], rng: np.random.Generator
+    ) -> list[Profile]:
+        """People of whom something is known: what a row holds is kept, the rest is drawn.
+
+        Keys are those of `FIXABLE`. Raises InputError naming every value that makes no sense.
+        """
+        problems = [p for i, row in enumerate(rows, 1) for p in check_profile(row, i)]
+        if problems:
+            raise InputError(problems)
+        seeds: list[int] = rng.integers(2**63, size=len(rows)).tolist()
+        drawn = [
+            self._one(np.random.default_rng(s), {k: v for k, v in row.items() if k in FIXABLE})
+            for s, row in zip(seeds, rows, strict=True)
+        ]
+        given = [str(row.get("name", "")) for row in rows]
+        ids = [str(row.get("id", "")) for row in rows]
+        return self._named(drawn, rng, given, ids)
+
+    def personas(
+        self, n: int, rng: np.random.Generator, quotas: Quotas | None = None
+    ) -> list[Persona]:
+        """`generate` as personas with a description, for studies of other types."""
+        return [p.to_persona(character.description(p)) for p in self.generate(n, rng, quotas)]
+
+    def _one(self, rng: np.random.Generator, fixed: Mapping[str, Any]) -> Profile:
+        data = figures(self.country)
+        who = draw_circumstances(rng, data, fixed)
+        traits = draw_traits(rng, who.age, who.sex, fixed, self.country)
+        scores = scores_of(who, traits)
+        vals = draw_vals(rng, scores, data)
+        consumer = draw_consumer(rng, scores, who.age, data, fixed)
+        voice = draw_voice(rng, scores, traits)
+        opinion = draw_opinion(rng, scores, consumer, data, fixed, self.appeal)
+        return Profile(
+            id="", name="", age=who.age, sex=who.sex, education=who.education, income=who.income,
+            income_usd=who.income_usd, occupation=who.occupation, location=who.location,
+            location_type=who.location_type, household=who.household,
+            political_leaning=who.political_leaning, traits=traits, vals=vals,
+            consumer=consumer, voice=voice, opinion=opinion,
+        )  # fmt: skip
+
+    def _by_quota(self, n: int, seeds: Sequence[int], quotas: Quotas) -> list[Profile]:
+        """Candidates are drawn until one fits what is still wanted, person by person."""
+        left = {key: _counts(shares, n) for key, shares in quotas.items()}
+        people: list[Profile] = []
+        for seed in seeds:
+            rng = np.random.default_rng(seed)
+            for _ in range(_TRIES):
+                one = self._one(rng, {})
+                cells = {key: _cell(one, key, left[key]) for key in left}
+                if all(cell is not None and left[key][cell] > 0 for key, cell in cells.items()):
+                    break
+            else:
+                open_cells = {k: [c for c, m in v.items() if m > 0] for k, v in left.items()}
+                raise InputError(
+                    Problem(
+                        f"nobody could be found for what is left of the quotas: {open_cells}",
+                        key="quotas",
+                        mend="the combination does not occur in the population; loosen a quota",
+                    )
+                )
+            for key, cell in cells.items():
+                left[key][str(cell)] -= 1
+            people.append(one)
+        return people
+
+    def _named(
+        self,
+        people: Sequence[Profile],
+        rng: np.random.Generator,
+        given: Sequence[str] = (),
+        ids: Sequence[str] = (),
+    ) -> list[Profile]:
+        names = draw_names([(p.sex, p.age) for p in people], rng, self.country)
+        given = given or [""] * len(people)
+        ids = ids or [""] * len(people)
+        firsts = {name.split(" ", 1)[0] for name in given if name}
+        out: list[Profile] = []
+        for i, person in enumerate(people):
+            name = given[i] or _unused(names[i], firsts, person, rng, self.country)
+            firsts.add(name.split(" ", 1)[0])
+            out.append(person.model_copy(update={"name": name, "id": ids[i] or f"p_{i + 1:04d}"}))
+        return out
+
+
+def _unused(
+    name: str, taken: set[str], person: Profile, rng: np.random.Generator, country: str
+) -> str:
+    """The name, or another one where somebody at the table is called so already."""
+    for _ in range(200):
+        if name.split(" ", 1)[0] not in taken:
+            return name
+        name = draw_names([(person.sex, person.age)], rng, country)[0]
+    return name
+
+
+def _counts(shares: Mapping[str, float], n: int) -> dict[str, int]:
+    """Numbers of people from shares by largest remainder (numbers that sum to n stay)."""
+    total = sum(shares.values())
+    exact = {str(k): v / total * n for k, v in shares.items()}
+    counts = {k: math.floor(v) for k, v in exact.items()}
+    for k in sorted(exact, key=lambda k: counts[k] - exact[k])[: n - sum(counts.values())]:
+        counts[k] += 1
+    return counts
+
+
+def _cell(one: Profile, key: str, cells: Mapping[str, int]) -> str | None:
+    """The quota cell that somebody falls into; None when no cell is theirs."""
+    if key != "age":
+        value = one.consumer.adoption if key == "adoption" else str(getattr(one, key))
+        return value if value in cells else None
+    for cell in cells:
+        low, high = age_band(cell) or (0, -1)
+        if low <= one.age <= high:
+            return cell
+    return None
+
+
+def age_band(text: str) -> tuple[int, int] | None:
+    """(low, high) of "25-34", "35" or "65+"; None when it is none."""
+    found = re.fullmatch(r"\s*(\d{1,3})\s*(?:[-–]\s*(\d{1,3})|(\+))?\s*", str(text))
+    if not found:
+        return None
+    low = int(found[1])
+    high = 120 if found[3] else int(found[2] or low)
+    return (low, high) if low <= high else None
+
+
+def check_quotas(quotas: Quotas, key: str = "quotas") -> list[Problem]:
+    """Everything wrong with quotas: unknown attributes or values, negative or empty shares."""
+    problems: list[Problem] = []
+    data = figures()
+    known: dict[str, Sequence[str]] = {
+        "sex": ("F", "M"),
+        **SCALES,
+        "vals": list(character.words()["vals"]),
+        "adoption": list(data["adoption"]["shares"]),
+    }
+    for name, shares in quotas.items():
+        at = f"{key}.{name}"
+        if name not in QUOTA_KEYS:
+            mend = f"quotas can be set for {', '.join(QUOTA_KEYS)}"
+            problems.append(Problem("no quota can be set for this", key=at, mend=mend))
+            continue
+        if not shares or min(shares.values()) < 0 or sum(shares.values()) <= 0:
+            problems.append(Problem("shares must be 0 or more and not all 0", key=at))
+        for value in shares:
+            if name == "age":
+                if age_band(value) is None:
+                    problems.append(Problem(f"{value!r} is no age band", key=at, mend='"25-34"'))
+            elif value not in known[name]:
+                mend = f"one of: {', '.join(known[name])}"
+                problems.append(Problem(f"{value!r} is no {name}", key=at, mend=mend))
+    return problems
+
+
+def check_profile(row: Mapping[str, Any], number: int) -> list[Problem]:
+    """Everything wrong with one row of real profiles; `number` counts from 1."""
+    problems: list[Problem] = []
+    where = f"profile {number}"
+
+    def wrong(key: str, what: str, mend: str) -> None:
+        problems.append(Problem(what, where=where, key=key, mend=mend))
+
+    for key in (*TRAITS, "engagement", "price_sensitivity", "brand_loyalty"):
+        if key in row and not _number_within(row[key], 0, 100):
+            wrong(key, f"{row[key]!r} is no score", "a number from 0 to 100")
+    if "age" in row and not _number_within(row["age"], 16, 110):
+        wrong("age", f"{row['age']!r} is no age", "a number from 16 to 110")
+    if "valence" in row and not _number_within(row["valence"], -1, 1):
+        wrong("valence", f"{row['valence']!r} is no valence", "a number from -1 to 1")
+    scales: dict[str, Sequence[str]] = {"sex": ("F", "M"), **SCALES}
+    for key, scale in scales.items():
+        if key in row and row[key] not in scale:
+            wrong(key, f"{row[key]!r} is not on the scale", f"one of: {', '.join(scale)}")
+    return problems
+
+
+def _number_within(value: Any, low: float, high: float) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and low <= value <= high

@@ -1,0 +1,125 @@
+"""One grounded person as data: demographics, temperament, consumer, voice, opinion."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from folkmoot.people.enrichment import Education, Income, LocationType, PoliticalLeaning
+from folkmoot.people.persona import Persona
+
+TRAITS = ("openness", "conscientiousness", "extraversion", "agreeableness", "neuroticism")
+
+Score = Annotated[int, Field(ge=0, le=100)]
+Valence = Annotated[float, Field(ge=-1, le=1)]
+Vals = Literal[
+    "innovator",
+    "thinker",
+    "believer",
+    "achiever",
+    "striver",
+    "experiencer",
+    "maker",
+    "survivor",
+]
+Adoption = Literal["innovator", "early adopter", "early majority", "late majority", "laggard"]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Traits(_Frozen):
+    """OCEAN scores, 0–100, mean 50 and standard deviation 20 in the population."""
+
+    openness: Score
+    conscientiousness: Score
+    extraversion: Score
+    agreeableness: Score
+    neuroticism: Score
+
+    def z(self, trait: str) -> float:
+        """A trait in standard deviations from the mean of the population."""
+        return (float(getattr(self, trait)) - 50.0) / 20.0
+
+
+class ConsumerProfile(_Frozen):
+    """How somebody buys. Scores 0–100, mean 50 and standard deviation 20."""
+
+    engagement: Score
+    price_sensitivity: Score
+    brand_loyalty: Score
+    channels: tuple[str, ...]
+    adoption: Adoption
+
+
+class VoiceProfile(_Frozen):
+    """How somebody talks: four scales of three steps, and habits of speech."""
+
+    verbosity: Literal["brief", "moderate", "talkative"]
+    formality: Literal["casual", "neutral", "formal"]
+    directness: Literal["indirect", "balanced", "blunt"]
+    vocabulary: Literal["plain", "everyday", "educated"]
+    habits: tuple[str, ...]
+
+
+class Opinion(_Frozen):
+    """What somebody thinks of the concept before anybody has spoken: −1 … 1 and a sentence."""
+
+    valence: Valence
+    sentence: str
+
+
+class Profile(_Frozen):
+    """A grounded persona. `household` and `location` are phrases, `income_usd` dollars a year."""
+
+    id: str
+    name: str
+    age: int
+    sex: Literal["F", "M"]
+    education: Education
+    income: Income
+    income_usd: int
+    occupation: str
+    location: str
+    location_type: LocationType
+    household: str
+    political_leaning: PoliticalLeaning
+    traits: Traits
+    vals: Vals
+    consumer: ConsumerProfile
+    voice: VoiceProfile
+    opinion: Opinion | None = None
+    source: str = "grounded"
+
+    @property
+    def first_name(self) -> str:
+        """What the others at the table say."""
+        return self.name.split(" ", 1)[0]
+
+    def demographics(self) -> dict[str, Any]:
+        """The seven demographics that all sources share, and place and household."""
+        keys = (
+            "age", "sex", "education", "income", "location_type", "political_leaning",
+            "occupation", "location", "household",
+        )  # fmt: skip
+        return {key: getattr(self, key) for key in keys}
+
+    def to_persona(self, text: str) -> Persona:
+        """The persona that other studies use, with `text` as its description."""
+        return Persona(
+            id=self.id,
+            text=text,
+            base=f"{self.name}, {self.age}, {self.occupation}, {self.location}",
+            demographics=self.demographics(),
+            source=self.source,
+            name=self.name,
+            extra={"profile": self.model_dump(mode="json")},
+        )
+
+    @classmethod
+    def of(cls, persona: Persona) -> Profile | None:
+        """The profile that a persona carries; None for one of another source."""
+        data = persona.extra.get("profile")
+        return None if data is None else cls.model_validate(data)

@@ -1,0 +1,251 @@
+"""The persona engine: marginals, dependence and correlations are those of the cited figures."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+
+from folkmoot.errors import InputError
+from folkmoot.people import Persona
+from folkmoot.people.enrichment import SCALES
+from folkmoot.people.sources.grounded import TRAITS, PersonaGenerator, Profile, character
+from folkmoot.people.sources.grounded.generator import check_quotas
+from folkmoot.people.sources.grounded.population import band_of, figures
+from folkmoot.people.sources.grounded.temperament import published
+from folkmoot.people.sources.names import name_book
+from folkmoot.randomness import generator
+
+N = 3000
+DATA = figures()
+
+
+@pytest.fixture(scope="module")
+def people() -> list[Profile]:
+    return PersonaGenerator().generate(N, generator(11, ("grounded",)))
+
+
+def close(count: int, share: float, n: int = N) -> bool:
+    """Within five standard errors of a share."""
+    return bool(abs(count - n * share) <= 5 * np.sqrt(n * share * (1 - share)) + 1)
+
+
+def test_published_marginals(people: list[Profile]) -> None:
+    for key in ("sex", "location_type"):
+        counts = Counter(getattr(p, key) for p in people)
+        assert all(close(counts[v], share) for v, share in DATA[key].items()), key
+    ages = Counter(band_of(p.age, DATA["age"]) for p in people)
+    assert all(close(ages[band], share) for band, share in DATA["age"].items())
+    stages = Counter(p.consumer.adoption for p in people)
+    assert all(close(stages[s], share) for s, share in DATA["adoption"]["shares"].items())
+
+
+def test_education_follows_age(people: list[Profile]) -> None:
+    for band, shares in DATA["education"].items():
+        group = [p for p in people if band_of(p.age, DATA["age"]) == band]
+        low = sum(p.education == "High school" for p in group)
+        assert close(low, shares["High school"] / 100, len(group)), band
+    graduates = [p for p in people if SCALES["education"].index(p.education) >= 2]
+    assert all(p.age >= 21 for p in graduates)
+    assert all(p.age >= 27 for p in people if p.education == "Doctorate")
+
+
+def test_income_has_the_published_median_spread_and_dependence(people: list[Profile]) -> None:
+    dollars = np.array([p.income_usd for p in people], dtype=float)
+    assert np.median(dollars) == pytest.approx(74_580, rel=0.08)
+    assert np.std(np.log(dollars)) == pytest.approx(0.93, abs=0.06)
+    fifths = Counter(str(p.income) for p in people)
+    assert all(0.15 < fifths[level] / N < 0.26 for level in SCALES["income"])
+    terms = DATA["income"]
+    prime = [p for p in people if 35 <= p.age <= 54]
+    for level in ("High school", "Bachelor's degree"):
+        got = np.median([p.income_usd for p in prime if p.education == level])
+        expected = terms["median_by_education"][level] * 1.33 / terms["scale"]
+        assert got == pytest.approx(expected, rel=0.15), level
+    by_age = {
+        band: np.median([p.income_usd for p in people if band_of(p.age, DATA["age"]) == band])
+        for band in ("18-24", "45-54", "65-79")
+    }
+    assert by_age["18-24"] < by_age["45-54"] > by_age["65-79"]
+
+
+def test_traits_have_the_published_correlations(people: list[Profile]) -> None:
+    scores = np.array([[getattr(p.traits, t) for t in TRAITS] for p in people], dtype=float)
+    found = np.corrcoef(scores.T)
+    wanted = published()
+    for i, j in combinations(range(len(TRAITS)), 2):
+        assert found[i, j] == pytest.approx(wanted[i, j], abs=0.07), (TRAITS[i], TRAITS[j])
+    assert scores.mean(axis=0) == pytest.approx(np.full(5, 50), abs=2)
+    assert scores.std(axis=0) == pytest.approx(np.full(5, 20), abs=1.2)
+    assert np.linalg.eigvalsh(wanted).min() > 0
+
+
+def test_traits_differ_by_sex_and_age_as_published(people: list[Profile]) -> None:
+    women = [p for p in people if p.sex == "F"]
+    men = [p for p in people if p.sex == "M"]
+    for trait, d in DATA["ocean"]["women_minus_men"].items():
+        gap = np.mean([p.traits.z(trait) for p in women]) - np.mean(
+            [p.traits.z(trait) for p in men]
+        )
+        assert gap == pytest.approx(d, abs=0.19), trait
+    for sex, group in (("F", women), ("M", men)):
+        ages = np.array([p.age for p in group], dtype=float)
+        for trait, slope in DATA["ocean"]["per_decade"][sex].items():
+            fitted = np.polyfit(ages / 10, [p.traits.z(trait) for p in group], 1)[0]
+            assert fitted == pytest.approx(slope, abs=0.07), (sex, trait)
+
+
+def test_vals_follow_resources_and_motivation(people: list[Profile]) -> None:
+    def mean(kind: str, of: str) -> float:
+        group = [p for p in people if p.vals == kind]
+        if of == "income":
+            return float(np.mean(np.log([p.income_usd for p in group])))
+        if of == "age":
+            return float(np.mean([p.age for p in group]))
+        return float(np.mean([p.traits.z(of) for p in group]))
+
+    counts = Counter(p.vals for p in people)
+    assert len(counts) == 8
+    assert all(0.05 < c / N < 0.2 for c in counts.values())
+    assert mean("innovator", "income") > mean("thinker", "income") > mean("survivor", "income")
+    pairs = (("thinker", "believer"), ("achiever", "striver"), ("experiencer", "maker"))
+    for high, low in pairs:
+        assert mean(high, "income") > mean(low, "income") + 0.3
+    assert mean("experiencer", "age") < mean("achiever", "age") < mean("thinker", "age")
+    assert mean("achiever", "conscientiousness") > mean("experiencer", "conscientiousness")
+
+
+def test_opinion_depends_on_openness_price_and_engagement(people: list[Profile]) -> None:
+    valence = [p.opinion.valence for p in people if p.opinion]
+    for key, sign in (("openness", 1), ("price_sensitivity", -1), ("engagement", 1)):
+        values = [p.traits.z(key) if key in TRAITS else getattr(p.consumer, key) for p in people]
+        assert sign * np.corrcoef(values, valence)[0, 1] > 0.25, key
+    assert min(valence) >= -1 and max(valence) <= 1
+    assert abs(np.mean(valence)) < 0.05
+    eager = PersonaGenerator(appeal=0.5).generate(300, generator(1, ("x",)))
+    assert np.mean([p.opinion.valence for p in eager if p.opinion]) > 0.3
+
+
+def test_the_sentence_of_an_opinion_has_the_sign_of_its_valence(people: list[Profile]) -> None:
+    stock = character.words()["opinion"]
+    sentences = {band: {s for theme in v.values() for s in theme} for band, v in stock.items()}
+    for p in people:
+        assert p.opinion is not None
+        negative = p.opinion.sentence in sentences["negative"] | sentences["very negative"]
+        positive = p.opinion.sentence in sentences["positive"] | sentences["very positive"]
+        assert negative == (p.opinion.valence < -0.2)
+        assert positive == (p.opinion.valence >= 0.2)
+
+
+def test_same_seed_same_people_and_one_more_shifts_nobody() -> None:
+    engine = PersonaGenerator()
+    first = engine.generate(20, generator(5, ("g",)))
+    assert first == engine.generate(20, generator(5, ("g",)))
+    assert first != engine.generate(20, generator(6, ("g",)))
+    fixed = engine.from_profiles([{"age": 30, "sex": "F"}] * 3, generator(5, ("g",)))
+    other = engine.from_profiles(
+        [{"age": 30, "sex": "F", "occupation": "clown"}] * 3, generator(5, ("g",))
+    )
+    assert [p.traits for p in fixed] == [p.traits for p in other]
+
+
+def test_names_are_unique_and_of_the_country_sex_and_cohort() -> None:
+    book = name_book("us")
+    for seed in range(60):
+        group = PersonaGenerator().generate(12, generator(seed, ("names",)))
+        assert len({p.first_name for p in group}) == len(group)
+        for p in group:
+            given, family = p.name.split(" ", 1)
+            assert given in book.given_for(p.sex, p.age)
+            assert family in book.family
+
+
+def test_quotas_are_filled_exactly() -> None:
+    quotas: dict[str, dict[str, float]] = {
+        "sex": {"F": 5, "M": 3},
+        "age": {"18-34": 0.5, "35-64": 0.25, "65+": 0.25},
+    }
+    group = PersonaGenerator().generate(8, generator(3, ("q",)), quotas)
+    assert Counter(p.sex for p in group) == {"F": 5, "M": 3}
+    assert sorted(sum(a <= p.age <= b for p in group) for a, b in ((18, 34), (35, 64), (65, 99)))
+    assert sum(p.age <= 34 for p in group) == 4
+    assert sum(p.age >= 65 for p in group) == 2
+
+
+def test_impossible_quotas_are_refused_by_name() -> None:
+    with pytest.raises(InputError, match="quotas"):
+        PersonaGenerator().generate(
+            2, generator(1, ()), {"education": {"Doctorate": 1}, "age": {"18-20": 1}}
+        )
+    keys = [
+        p.key
+        for p in check_quotas(
+            {
+                "shoe": {"a": 1},
+                "sex": {"X": 1},
+                "age": {"old": 1},
+                "income": {},
+                "vals": {"maker": -1},
+            }
+        )
+    ]
+    assert keys == ["quotas.shoe", "quotas.sex", "quotas.age", "quotas.income", "quotas.vals"]
+
+
+def test_real_profiles_keep_what_is_known() -> None:
+    rows: list[dict[str, Any]] = [
+        {"id": "r1", "name": "Ann Lee", "age": 44, "sex": "F", "openness": 91, "valence": -0.4},
+        {"occupation": "beekeeper", "education": "Doctorate", "opinion": "I would not."},
+        {"name": "Bo Ray", "sex": "M", "income": "Low income"},
+    ]
+    ann, keeper, bo = PersonaGenerator().from_profiles(rows, generator(2, ("t",)))
+    assert (ann.id, ann.name, ann.age, ann.traits.openness) == ("r1", "Ann Lee", 44, 91)
+    assert ann.opinion is not None and ann.opinion.valence == -0.4
+    assert keeper.occupation == "beekeeper"
+    assert keeper.opinion is not None and keeper.opinion.sentence == "I would not."
+    assert bo.income == "Low income" and bo.income_usd < 30_000
+    with pytest.raises(InputError) as caught:
+        PersonaGenerator().from_profiles(
+            [{"openness": 120}, {"age": "old", "sex": "x"}], generator(1, ())
+        )
+    assert [(p.where, p.key) for p in caught.value.problems] == [
+        ("profile 1", "openness"),
+        ("profile 2", "age"),
+        ("profile 2", "sex"),
+    ]
+
+
+def test_descriptions_hold_no_score_and_no_name_of_a_trait(people: list[Profile]) -> None:
+    for p in people:
+        said = " ".join(
+            (
+                character.description(p),
+                character.manner(p.voice),
+                character.category_engagement(p, "meal kits"),
+            )
+        )
+        assert re.findall(r"\d+", said) == [str(p.age)]
+        assert not re.search("|".join(TRAITS), said, re.IGNORECASE)
+        assert "{" not in said and "  " not in said
+        assert said.startswith(f"{p.name}, a")
+
+
+def test_five_bands_differ() -> None:
+    for trait in TRAITS:
+        said = [character.trait_sentence(trait, s) for s in (5, 30, 55, 75, 95)]
+        assert len(set(said)) == 5
+        assert character.trait_sentence(trait, 100) == said[4]
+        assert character.trait_sentence(trait, 0) == said[0]
+
+
+def test_profiles_travel_in_personas() -> None:
+    engine = PersonaGenerator()
+    (one,) = engine.generate(1, generator(9, ("p",)))
+    persona = one.to_persona(character.description(one))
+    assert Profile.of(Persona.from_json(persona.to_json())) == one
+    assert Profile.of(Persona("x", "somebody")) is None
+    assert persona.demographics["occupation"] == one.occupation
