@@ -15,10 +15,13 @@ from folkmoot.models.request import Request
 from folkmoot.models.synthetic.draws import Draws
 from folkmoot.models.synthetic.knobs import Knobs
 from folkmoot.models.synthetic.latents import Persona
+from folkmoot.models.synthetic.mind import Mind, Minds, Situation
 from folkmoot.models.synthetic.reading import Reading
-from folkmoot.models.synthetic.skills import UNKNOWN, Situation, Skills
+from folkmoot.models.synthetic.skills import UNKNOWN, Skills
 
 _MAX_DEPTH = 12
+# Parts that somebody can only write once all have spoken.
+_LATE = frozenset({"reflection", "reflect"})
 Schema = Mapping[str, Any]
 
 
@@ -33,18 +36,23 @@ def json_reply(
 ) -> str:
     """The JSON text of an object that validates against the request's schema."""
     schema = request.schema or schema_of_example(reading.prompt)
-    situation = Situation(reading, who, meet, knobs, seed, address)
-    filler = Filler(schema, Skills(situation))
+    minds = Minds(Situation(reading, meet, knobs, seed, address), who)
+    filler = Filler(schema, minds)
     return json.dumps(filler.fill(schema, "", {}), ensure_ascii=False)
 
 
 class Filler:
     """Fills one schema. Siblings filled before are seen by those after (`around`)."""
 
-    def __init__(self, root: Schema, skills: Skills) -> None:
+    def __init__(self, root: Schema, minds: Minds) -> None:
         self._defs: Mapping[str, Any] = root.get("$defs") or root.get("definitions") or {}
-        self._skills = skills
-        self._draws = skills.draws
+        self._minds = minds
+        self._take(minds.main)
+
+    def _take(self, mind: Mind) -> None:
+        """From here on the values are this person's."""
+        self._skills = Skills(mind)
+        self._draws = mind.draws
 
     def fill(self, schema: Schema, name: str, around: dict[str, Any], depth: int = 0) -> Any:
         schema = self._resolve(schema)
@@ -82,12 +90,37 @@ class Filler:
         fields: Mapping[str, Any] = schema.get("properties") or {}
         if not fields:
             return self._mapping(schema, name, around, depth)
+        people = {key: mind for key in fields if (mind := self._minds.of(key)) is not None}
+        if people and len(people) == len(fields):
+            return self._parts(fields, people, depth)
         out: dict[str, Any] = {}
-        seen = {**around, "..": around, ".": name}
+        seen = {**around, "in": name}
+        entry = self._skills.object_entry(name)
+        if entry is not None:
+            if not entry and schema.get("nullable"):
+                return None
+            seen["entry"] = entry
         for key in self._skills.order(fields):
             value = self.fill(fields[key], key, {**seen, **out}, depth + 1)
             out[key] = value
         return {key: out[key] for key in fields}
+
+    def _parts(
+        self, fields: Mapping[str, Any], people: Mapping[str, Mind], depth: int
+    ) -> dict[str, Any]:
+        """The part of each of several people, each from their own mind, in two passes."""
+        schemas = {key: self._resolve(fields[key]) for key in people}
+        out: dict[str, Any] = {key: {} for key in people}
+        for late in (False, True):
+            for key, mind in people.items():
+                self._take(mind)
+                for part, schema in (schemas[key].get("properties") or {}).items():
+                    if (part in _LATE) == late:
+                        out[key][part] = self.fill(schema, part, dict(out[key]), depth + 1)
+            for key, mind in people.items():
+                spoken = {k: said for k, p in out.items() if k != key and (said := _spoken(p))}
+                mind.heard = {**mind.heard, **spoken}
+        return out
 
     def _mapping(self, schema: Schema, name: str, around: dict[str, Any], depth: int) -> Any:
         """A free mapping: one entry per member or item that the prompt names."""
@@ -130,6 +163,11 @@ class Filler:
             return None
         text = self._skills.sentence(name, around)
         return _fit_text(text, schema)
+
+
+def _spoken(part: Mapping[str, Any]) -> str:
+    speaking = part.get("speaking", part)
+    return str(speaking.get("full_statement") or "") if isinstance(speaking, Mapping) else ""
 
 
 def _own(schema: Schema) -> dict[str, Any]:

@@ -8,12 +8,12 @@ from functools import lru_cache
 _ID = re.compile(r"\b([A-Z]{1,2}\d{2,3})\b")
 _SELF = re.compile(
     r"(?:you are|your (?:id|resident id|agent id|name) is|as)\s+(?:resident\s+|agent\s+)?"
-    r"[\"“(\[]?([A-Z]{1,2}\d{2,3})\b|\(([A-Z]{1,2}\d{2,3})\)",
+    r"[\"“(\[]?([A-Z]{1,2}\d{2,3})\b|\(([A-Z]{1,2}\d{2,3})\)|(?:yourself|thought|hall), ([A-Z]\d{2,3})\b",
     re.IGNORECASE,
 )
 _SAID = re.compile(
     r"^\s*(?:[-*•]\s*|#{1,6}\s*)?[\"\[(*]{0,3}([A-Z]{1,2}\d{2,3})[\"\])*]{0,3}"
-    r"[^:\n]{0,60}?:\**[ \t]*(.*)$"
+    r"(?:,? (?:said|says)|[ \t]*\([^)\n]{0,60}\))?:\**[ \t]*(.*)$"
 )
 _NAMED = re.compile(
     r"^\s*(?:[-*•]\s*)?\**([A-Z][\w'’.-]*(?: [A-Z0-9][\w'’.-]*){0,3})\**"
@@ -44,7 +44,7 @@ def own_id(system: str, prompt: str) -> str:
     """The asked person's own id, if the text tells it."""
     for text in (system[:1500], prompt[:1500]):
         for found in _SELF.finditer(text):
-            said = found[1] or found[2]
+            said = found[1] or found[2] or found[3]
             if said and said.isupper():
                 return said
     return ""
@@ -65,6 +65,24 @@ def statements(text: str) -> dict[str, str]:
         elif current and line.startswith((" ", "\t", ">")):
             out[current] = f"{out[current]} {line.strip()}"
     return {k: v for k, v in out.items() if v}
+
+
+_PORTRAIT = re.compile(
+    r"^(?:#{1,6}\s*|[-*]\s*|\*\*)?(?:You are\s+|Resident\s+)?([A-Z]{1,2}\d{2,3})\b[,:.)*\s—–-]+(?=\S)"
+)
+
+
+@lru_cache(maxsize=256)
+def portraits(text: str) -> dict[str, str]:
+    """Descriptions of people by id: paragraphs that open with "You are A07, …" or "A07: …"."""
+    out: dict[str, str] = {}
+    for paragraph in re.split(r"\n\s*\n", text):
+        lines = [paragraph] if paragraph.startswith("You are") else paragraph.splitlines()
+        for line in lines:
+            found = _PORTRAIT.match(line.strip())
+            if found and len(line) > 60 and found[1] not in out:
+                out[found[1]] = " ".join(line.split())
+    return out
 
 
 @lru_cache(maxsize=256)

@@ -7,53 +7,128 @@ field holds. `UNKNOWN` sends the filler back to the schema alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
-from folkmoot.models.synthetic.draws import Draws
-from folkmoot.models.synthetic.grammar import REASONS, Tongue
-from folkmoot.models.synthetic.knobs import Knobs
-from folkmoot.models.synthetic.latents import Persona
-from folkmoot.models.synthetic.reading import Reading
+from folkmoot.models.synthetic import civic
+from folkmoot.models.synthetic.mind import Mind
 from folkmoot.models.synthetic.roster import ids_in, items, members
 
 UNKNOWN: Final = object()
+Around = Mapping[str, Any]
+Value = Callable[[Mind, Mapping[str, Any], Around], Any]
 
-
-@dataclass(frozen=True)
-class Situation:
-    """One request for an object: who answers, what was read, and the run's settings."""
-
-    reading: Reading
-    who: Persona
-    meet: Callable[..., Persona]
-    knobs: Knobs
-    seed: int
-    address: str
+_VALUES: Mapping[str, Value] = {
+    "target_agent": civic.target,
+    "target": civic.target,
+    "agent_id": civic.target,
+    "target_summary": civic.summary_of,
+    "opinion_summary": civic.summary_of,
+    "my_feeling": civic.feeling,
+    "agree_level": civic.agree_level,
+    "want_to_respond": civic.wants,
+    "why_compelling": civic.why,
+    "why_disagree": civic.why,
+    "overall_stance": civic.stance,
+    "strategic_notes": civic.strategy,
+    "next_round_strategy": civic.strategy,
+    "interaction_type": civic.interaction_type,
+    "full_statement": civic.statement,
+    "previous_stance": civic.previous_stance,
+    "current_stance": civic.current_stance,
+    "change_type": civic.change_type,
+    "change_reason": civic.change_reason,
+    "vote": civic.vote,
+}
 
 
 class Skills:
-    """Field knowledge for one reply."""
+    """Field knowledge for one person's part of a reply."""
 
-    def __init__(self, situation: Situation) -> None:
-        self.at = situation
-        self.draws = Draws(situation.seed, situation.address, "object")
-        self.tongue = Tongue(situation.who, self.draws)
-        self.text = situation.reading.prompt
+    def __init__(self, mind: Mind) -> None:
+        self.mind = mind
+        self.text = mind.text
 
     def order(self, fields: Mapping[str, Any]) -> list[str]:
+        """Fields in the order in which they are decided (a kind before its words)."""
         return list(fields)
 
     def mapping_keys(self, name: str) -> list[str]:
+        """Keys of a free mapping: the members, items or ids that the prompt names."""
         return list(members(self.text)) or list(items(self.text)) or list(ids_in(self.text))
 
     def elements(
-        self, name: str, fields: Sequence[str], inner: Mapping[str, Any], around: Mapping[str, Any]
+        self, name: str, fields: Sequence[str], inner: Mapping[str, Any], around: Around
     ) -> list[Any] | None:
+        """Entries of a list: what each is about, or the texts themselves; None if unknown."""
+        mind = self.mind
+        if name == "reactions":
+            return [{"id": k, "text": t} for k, t in mind.heard.items() if t]
+        if name == "references":
+            return _references(mind)
+        if name == "questions" and fields:
+            return _questions(mind)
+        if name == "key_concerns":
+            return civic.key_concerns(mind, 2)
+        if name == "new_points":
+            return civic.points(mind, 2)
         return None
 
-    def value(self, name: str, schema: Mapping[str, Any], around: Mapping[str, Any]) -> Any:
+    def value(self, name: str, schema: Mapping[str, Any], around: Around) -> Any:
+        """The value of a field, or UNKNOWN."""
+        known = _VALUES.get(name)
+        if known is not None:
+            return known(self.mind, schema, around)
+        if name == "content" and "entry" in around:
+            return civic.content(self.mind, schema, around)
+        if name in {"reason", "explanation", "why"} and "vote" in around:
+            return civic.vote_reason(self.mind, schema, around)
+        if name == "reason" and "entry" in around:
+            return civic.reason(self.mind, schema, around)
         return UNKNOWN
 
-    def sentence(self, name: str, around: Mapping[str, Any]) -> str:
-        return self.tongue.fill(self.tongue.frame(REASONS[self.at.who.voice]), O="this")
+    def object_entry(self, name: str) -> Mapping[str, Any] | None:
+        """Whom an object of its own is about (the most compelling speaker, …)."""
+        if name == "most_compelling":
+            return civic.extreme(self.mind, True) or {}
+        if name == "most_disagreed":
+            return civic.extreme(self.mind, False) or {}
+        return None
+
+    def sentence(self, name: str, around: Around) -> str:
+        """Some fitting words where a text is wanted and nothing else is known."""
+        return self.mind.tongue.reason("this")
+
+
+def _references(mind: Mind) -> list[dict[str, Any]]:
+    """Whom a speaker answers: up to three, those with the strongest pull, few for the quiet."""
+    eager = civic._eagerness(mind)
+    if mind.draws.chance((0.04, 0.22)[eager < 0]):
+        mind.spoken["silent"] = "yes"
+        return []
+    noted = mind.thoughts.get("reactions")
+    rated: list[tuple[float, str, str]] = []
+    if isinstance(noted, list) and noted:
+        for r in noted:
+            if isinstance(r, Mapping) and r.get("want_to_respond"):
+                value = (int(r.get("agree_level") or 3) - 3) / 2
+                who = str(r.get("target_agent", ""))
+                text = mind.heard.get(who) or str(r.get("target_summary", ""))
+                rated.append((value * 0.9, who, text))
+    else:
+        rated = [(mind.agreement(t, k), k, t) for k, t in mind.heard.items() if t]
+    low, high = ((0, 1), (1, 2), (1, 3))[int(eager) + 1]
+    count = mind.draws.between(low, high)
+    strong = sorted(rated, key=lambda r: -(abs(r[0]) + 0.5 * mind.draws.unit()))[:count]
+    return [{"id": who, "text": text, "score": value} for value, who, text in strong]
+
+
+def _questions(mind: Mind) -> list[dict[str, Any]]:
+    if mind.spoken.get("silent") or not mind.draws.chance(0.3):
+        return []
+    concern = mind.concerns[-1] if mind.local else None
+    noun = concern.noun if concern else mind.tongue.noun()
+    frames = ("Who decides about {X}?", "What does the plan say on {X}?",
+              "Could somebody explain {X} to us?", "When shall we know more about {X}?")  # fmt: skip
+    question = mind.tongue.frame(frames).format(X=noun)
+    mind.spoken["question"] = question
+    return [{"id": mind.draws.pick(("planner", "all")), "question": question}]

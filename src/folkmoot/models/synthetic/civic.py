@@ -1,0 +1,381 @@
+"""Fields of a town hall: reactions, public statements, reflections, items, ballots, satisfaction."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from folkmoot.models.synthetic.concerns import BY_KEY, Concern, raised_in
+from folkmoot.models.synthetic.grammar import capital, listed
+from folkmoot.models.synthetic.mind import STANCES, Mind, gist, side_of
+from folkmoot.models.synthetic.roster import items
+
+Around = Mapping[str, Any]
+Field = Callable[[Mind, Mapping[str, Any], Around], Any]
+
+_SIDE = {
+    "strong_support": ("I am firmly for this.", "For my part I say: go ahead.", "I am for it, and gladly."),
+    "support": ("On the whole I am for it.", "I would be for it, with some care.", "I am in favour, by and large."),
+    "neutral": ("I have not made up my mind yet.", "I could go either way.", "I am still weighing it."),
+    "oppose": ("As it stands I am against it.", "I am against the plan in this form.", "Not like this, if you ask me."),
+    "strong_oppose": ("I am firmly against it.", "I stay against it, and I will say so again.", "No, not like this."),
+}  # fmt: skip
+_LEAD = (
+    "What worries me is this: {L}.", "Let me say it plainly: {L}.", "{L}.", "I keep thinking that {L}.",
+    "From where I stand, {L}.", "One thing above all: {L}.", "Remember, please, that {L}.",
+    "I can only speak for my household, but {L}.", "It comes down to this, that {L}.",
+)  # fmt: skip
+_ANSWER: dict[str, tuple[str, ...]] = {
+    "agree": (
+        "{T} is right about {X}.", "I agree with {T} on {X}.", "What {T} said about {X} is what I see too.",
+        "I am with {T} when it comes to {X}.",
+    ),
+    "partial_agree": (
+        "{T} has a point about {X}, though I would not go that far.",
+        "I go along with {T} on {X}, up to a point.", "Part of what {T} says on {X} holds for me too.",
+    ),
+    "cite": (
+        "{T} brought up {X}.", "As {T} mentioned, there is {X}.", "We have heard {T} on {X}.",
+    ),
+    "disagree": (
+        "I do not agree with {T} about {X}.", "{T} sees {X} quite differently from me.",
+        "I cannot follow {T} on {X}.", "With respect, {T} leaves out half of it when it comes to {X}.",
+    ),
+    "question": (
+        "{T}, what exactly do you mean about {X}?", "I would like to ask {T} how {X} is to work.",
+        "{T}, who is to see to {X}?",
+    ),
+}  # fmt: skip
+_WHY = {
+    True: ("It is what I live with as well.", "It fits with what I know of this place.",
+           "They say what others only think.", "It concerns me directly.", "It is fair and it can be done."),
+    False: ("It leaves out those who would pay for it.", "That is not how it looks from my door.",
+            "It promises more than anyone can keep.", "It would help a few and cost the rest.",
+            "I see no sign that it would come out that way."),
+    None: ("I can see it both ways.", "I do not know enough about it.", "It does not touch me much."),
+}  # fmt: skip
+
+
+def _entry(around: Around) -> Mapping[str, Any]:
+    entry = around.get("entry")
+    return entry if isinstance(entry, Mapping) else {}
+
+
+def _of(mind: Mind, around: Around) -> str:
+    """What the person said whom this entry is about."""
+    entry = _entry(around)
+    return str(entry.get("text") or mind.heard.get(str(entry.get("id", "")), ""))
+
+
+def score(mind: Mind, around: Around) -> float:
+    entry = _entry(around)
+    if "score" in entry:
+        return float(entry["score"])
+    return mind.agreement(_of(mind, around), str(entry.get("id", "")))
+
+
+def about(mind: Mind, text: str) -> str:
+    """What a statement is about, as a noun: shared concerns first."""
+    raised = raised_in(text)
+    if not raised:
+        return "that"
+    own = [c for c in raised if c in mind.concerns[:4]]
+    return (own or list(raised))[0].noun
+
+
+def level_of(value: float) -> int:
+    """Agreement from −1 to 1 as a level from 1 to 5."""
+    return 1 + sum(value > edge for edge in (-0.45, -0.12, 0.18, 0.5))
+
+
+def interaction(mind: Mind, value: float) -> str:
+    if value > 0.4:
+        return "agree"
+    if value > 0.1:
+        return mind.draws.pick(("partial_agree", "partial_agree", "cite"))
+    if value > -0.2:
+        return mind.draws.pick(("cite", "question", "question"))
+    return "disagree"
+
+
+# --- think ------------------------------------------------------------------------------------
+
+
+def target(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
+    return _entry(around).get("id") or (
+        mind.draws.pick(sorted(mind.heard)) if mind.heard else "all"
+    )
+
+
+def feeling(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
+    text, value = _of(mind, around), score(mind, around)
+    weak = any(c.key in {"company", "access", "contribution"} for c in raised_in(text))
+    if value > 0.35:
+        return "empathetic" if weak else mind.draws.pick(("hopeful", "relieved"))
+    if value > -0.1:
+        return "empathetic" if weak and mind.who.warmth > -0.2 else "indifferent"
+    return "angry" if value < -0.5 and mind.who.warmth < 0.1 else "worried"
+
+
+def agree_level(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
+    return level_of(score(mind, around))
+
+
+def summary_of(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
+    return gist(_of(mind, around)) or "said little of substance"
+
+
+def reason(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
+    value = score(mind, around)
+    side = True if value > 0.15 else False if value < -0.15 else None
+    raised = [c for c in raised_in(_of(mind, around)) if c in mind.concerns[:4]]
+    if raised and side and mind.draws.chance(0.6):
+        return f"For me, too, it is about {raised[0].noun}."
+    return mind.tongue.frame(_WHY[side])
+
+
+def wants(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
+    pull = abs(score(mind, around)) + 0.3 * _eagerness(mind)
+    return pull > 0.55
+
+
+def _eagerness(mind: Mind) -> float:
+    """−1 for those who rarely speak, 1 for those who speak readily."""
+    low = mind.who.key.lower()
+    if re.search(r"rarely speak|passive|shy|quiet|keep it short", low):
+        return -1.0
+    return 1.0 if re.search(r"speak readily|active|outspoken|talkative|firmly", low) else 0.0
+
+
+def stance(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
+    return mind.stance
+
+
+def key_concerns(mind: Mind, _n: int) -> list[str]:
+    if not mind.local:
+        return [capital(mind.tongue.noun()) for _ in range(2)]
+    return [capital(c.noun) for c in mind.concerns[: mind.draws.between(1, 3)]]
+
+
+def strategy(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
+    noun = mind.concerns[0].noun if mind.local else mind.tongue.noun()
+    return mind.tongue.frame(
+        (
+            f"Bring the talk to {noun} and not get lost in the rest.",
+            f"Listen first, then raise {noun}.",
+            f"Find others who care about {noun} and say it together.",
+            f"Keep calm, give an example from my own life, and ask about {noun}.",
+            f"Say little, but insist on {noun}.",
+        )
+    )
+
+
+# --- speak ------------------------------------------------------------------------------------
+
+
+def interaction_type(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
+    entry = _entry(around)
+    if isinstance(entry, dict) and "kind" not in entry:
+        entry["kind"] = interaction(mind, score(mind, around))
+    return entry.get("kind", "cite")
+
+
+def content(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
+    """What is said to one person: an answer that names them, or a question."""
+    entry = _entry(around)
+    if entry.get("question"):
+        return entry["question"]
+    kind = str(around.get("interaction_type") or entry.get("kind") or "cite")
+    frame = mind.tongue.frame(_ANSWER.get(kind, _ANSWER["cite"]))
+    line = frame.format(T=entry.get("id", "that"), X=about(mind, _of(mind, around)))
+    if isinstance(entry, dict):
+        entry["line"] = line
+    mind.spoken.setdefault("answers", "")
+    mind.spoken["answers"] = f"{mind.spoken['answers']} {line}".strip()
+    return line
+
+
+def points(mind: Mind, _n: int) -> list[str]:
+    """Points of one's own. Those who rarely speak have few."""
+    if mind.spoken.get("silent"):
+        return []
+    count = 1 if _eagerness(mind) < 0 else mind.draws.between(1, 2)
+    if not mind.local:
+        return [mind.tongue.reason(topic_of(mind)) for _ in range(count)]
+    lines = [_line(mind, c) for c in mind.concerns[:count]]
+    mind.spoken["points"] = "\n".join(lines)
+    return [capital(line) + "." for line in lines]
+
+
+def _line(mind: Mind, concern: Concern) -> str:
+    return mind.tongue.frame(concern.lines)
+
+
+def statement(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
+    """The words that are spoken: answers, own points, where one stands, perhaps a question."""
+    if mind.spoken.get("silent"):
+        return ""
+    if not mind.local:
+        said = mind.spoken.get("answers", "")
+        return f"{said} {mind.tongue.reason(topic_of(mind))} {mind.tongue.reason('this')}".strip()
+    parts = [mind.spoken["answers"]] if mind.spoken.get("answers") else []
+    lines = [x for x in mind.spoken.get("points", "").split("\n") if x]
+    lines = lines or [_line(mind, mind.concerns[0])]
+    parts += [capital(mind.tongue.frame(_LEAD).format(L=line)) for line in lines]
+    if _eagerness(mind) >= 0 and mind.draws.chance(0.5):
+        parts.append(mind.tongue.reason("this"))
+    parts.append(mind.tongue.frame(_SIDE[mind.stance]))
+    if mind.spoken.get("question"):
+        parts.append(mind.spoken["question"])
+    parts = [*parts[-1:], *parts[:-1]] if mind.draws.chance(0.3) else parts
+    return " ".join(parts)
+
+
+def topic_of(mind: Mind) -> str:
+    return "this"
+
+
+# --- reflect ----------------------------------------------------------------------------------
+
+
+def extreme(mind: Mind, best: bool) -> dict[str, Any] | None:
+    """Whoever convinced most, or least, of those heard."""
+    rated = [(mind.agreement(t, k), k) for k, t in mind.heard.items() if t.strip()]
+    if not rated:
+        return None
+    value, who = max(rated) if best else min(rated)
+    return {"id": who, "text": mind.heard[who], "score": value}
+
+
+def previous_stance(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
+    thinking = around.get("thinking")
+    if isinstance(thinking, Mapping) and thinking.get("overall_stance") in STANCES:
+        return thinking["overall_stance"]
+    return mind.stance
+
+
+def current_stance(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
+    """One step towards what convinced, with the susceptible and the exposed moving more often."""
+    before = str(around.get("previous_stance", mind.stance))
+    at = STANCES.index(before)
+    best = extreme(mind, True)
+    draw = mind.draws.unit()
+    if best and best["score"] > 0.2 and draw < 0.55 * mind.who.susceptibility:
+        side = side_of(best["text"])
+        at += (side > 0.15) - (side < -0.15)
+    elif draw > 0.97:
+        at += 1 if at > 2 else -1
+    return STANCES[max(0, min(4, at))]
+
+
+def change_type(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
+    a, b = (
+        STANCES.index(str(around.get(k, "neutral"))) - 2
+        for k in ("previous_stance", "current_stance")
+    )
+    if a == b:
+        return "maintain"
+    if a * b < 0:
+        return "flip"
+    return "harden" if abs(b) > abs(a) else "soften"
+
+
+def change_reason(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
+    change = around.get("change_type", "maintain")
+    best = extreme(mind, True)
+    if change == "maintain" or best is None:
+        return mind.tongue.frame(
+            ("Nothing I heard changes what it means for me.", "I heard nothing that weighs more.",
+             "My situation is the same as before.", "I was listening, but I stay where I was.")
+        )  # fmt: skip
+    return f"{best['id']} made me think again about {about(mind, best['text'])}."
+
+
+def why(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
+    return reason(mind, schema, around)
+
+
+# --- items, ballots, satisfaction -------------------------------------------------------------
+
+
+def planned_items(mind: Mind, most: int = 6) -> list[dict[str, Any]]:
+    """Yes/no items from what was said, with the ids of those who raised the matter."""
+    by: dict[str, list[str]] = {}
+    for who, text in mind.heard.items():
+        for concern in raised_in(text):
+            by.setdefault(concern.key, []).append(who)
+    ranked = sorted(by.items(), key=lambda kv: (-len(kv[1]), kv[0]))[:most]
+    return [{"item": BY_KEY[k].item, "from": w, "noun": BY_KEY[k].noun} for k, w in ranked]
+
+
+def ballot_entries(mind: Mind) -> list[dict[str, Any]]:
+    return [{"label": k, "wording": v} for k, v in items(mind.text).items()]
+
+
+def wording(mind: Mind, around: Around) -> str:
+    return str(_entry(around).get("wording") or mind.text[-600:])
+
+
+def votes_yes(mind: Mind, text: str) -> bool:
+    """Yes where the item answers an own concern, or by leaning and warmth."""
+    keys = {c.key for c in raised_in(text)}
+    own = {c.key for c in mind.concerns[:4]}
+    lean = 0.35 + 1.1 * bool(keys & own) + 0.6 * mind.who.warmth
+    lean += 0.8 * mind.who.lean(text[:200]) + 2 * mind.at.knobs.acquiescence
+    return lean > 0
+
+
+def vote(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
+    yes = votes_yes(mind, wording(mind, around))
+    kinds = schema.get("enum")
+    if kinds:
+        return next((k for k in kinds if str(k).lower() == ("yes" if yes else "no")), kinds[0])
+    return yes if schema.get("type") == "boolean" else ("yes" if yes else "no")
+
+
+def vote_reason(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
+    text = wording(mind, around)
+    yes = votes_yes(mind, text)
+    own = [c for c in raised_in(text) if c in mind.concerns[:4]]
+    if own and yes:
+        return capital(_line(mind, own[0])) + "."
+    return mind.tongue.frame(_WHY[yes])
+
+
+def satisfaction(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
+    low, high = float(schema.get("minimum", 1)), float(schema.get("maximum", 10))
+    passed = len(re.findall(r"\b(?:passed|adopted|accepted)\b", mind.text, re.IGNORECASE))
+    heard = [c for c in mind.concerns[:3] if c.said.search(mind.text)] if mind.local else []
+    lean = 0.45 + 0.12 * mind.position + 0.1 * mind.who.warmth + 0.06 * len(heard)
+    lean += 0.04 * min(passed, 3) + 0.1 * mind.draws.normal() + 0.15 * mind.at.knobs.acquiescence
+    value = low + (high - low) * max(0.0, min(1.0, lean))
+    return round(value)
+
+
+def satisfaction_reason(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
+    noun = mind.concerns[0].noun if mind.local else mind.tongue.noun()
+    heard = bool(mind.local and mind.concerns[0].said.search(mind.text))
+    if heard:
+        return mind.tongue.frame(
+            (f"At least {noun} came up.", f"Somebody listened when it came to {noun}.",
+             f"There was talk of {noun}, though I am not sure what becomes of it.")
+        )  # fmt: skip
+    return mind.tongue.frame(
+        (f"Nobody has said anything on {noun} so far.", f"I am still waiting to hear about {noun}.",
+         f"For people like me it hangs on {noun}, and that is open.")
+    )  # fmt: skip
+
+
+def overview(mind: Mind) -> str:
+    """What was said, in a few sentences: for moderators, planners and consensus texts."""
+    plan = planned_items(mind, 4)
+    if not plan:
+        return "The discussion went in several directions, and no single matter stood out."
+    parts = [f"{p['noun']} ({listed(p['from'][:4])})" for p in plan]
+    sides = [side_of(t) for t in mind.heard.values()]
+    for_, against = sum(s > 0.2 for s in sides), sum(s < -0.2 for s in sides)
+    return (
+        f"The residents spoke above all about {listed(parts)}. "
+        f"{for_} spoke rather for the plan and {against} rather against it."
+    )

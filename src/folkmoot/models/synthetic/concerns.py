@@ -1,0 +1,162 @@
+"""Concerns of residents about a local plan: who has them, how they say it, what to vote on.
+
+One bank serves thinking, speaking, planning and voting, so that what a resident raises can be found
+again in the text of the others and in the items of the planner.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+
+@dataclass(frozen=True, slots=True)
+class Concern:
+    """One concern. `who` finds people who have it, `said` finds it in a text; `pull` is the side
+    to which it draws them (−1 against the plan … 1 for it)."""
+
+    key: str
+    who: re.Pattern[str]
+    said: re.Pattern[str]
+    noun: str
+    lines: tuple[str, ...]
+    item: str
+    pull: float
+
+
+def _c(key: str, who: str, said: str, noun: str, item: str, pull: float, *lines: str) -> Concern:
+    flags = re.IGNORECASE
+    return Concern(key, re.compile(who, flags), re.compile(said, flags), noun, lines, item, pull)
+
+
+CONCERNS: tuple[Concern, ...] = (
+    _c(
+        "rent", r"\btenant|\brents?\b|renter|lodger", r"\brents?\b|tenants?",
+        "what happens to the rents",
+        "Cap the rents of tenants who return at five percent above today's for five years", -0.5,
+        "my rent must not go up so far that I have to leave",
+        "a tenant who moves out for the works needs a right to come back at a rent one can pay",
+        "nobody has told the tenants what the rents will be afterwards",
+        "a fine new flat is no use to the tenants if the rent doubles",
+    ),
+    _c(
+        "contribution", r"not afford|modest pension|make ends meet|struggling|income is low|saved? in",
+        r"contribution|instal?ments?|cannot pay|can't pay|out of reach",
+        "the contribution that owners are to pay",
+        "Let owners on low incomes defer their contribution until the home is sold", -0.6,
+        "the contribution is more than some of us could save in a lifetime",
+        "people on a small pension cannot pay that contribution, and no bank will lend it to them",
+        "there must be instalments, or a way to put the contribution off until one sells",
+        "who cannot pay the contribution will be the first to go",
+    ),
+    _c(
+        "moving", r"over seventy|in your sixties|\b(?:60s|70s|elderly|widow|alone)\b|retired",
+        r"temporary|move out|moving|relocat|uproot|during the works",
+        "where we are to live during the works",
+        "Guarantee a temporary flat within the neighbourhood to everyone who has to move out", -0.4,
+        "at my age one does not move twice just like that",
+        "those who have to move out need a temporary flat close by, in writing",
+        "being uprooted for three years can break people who have lived here for decades",
+        "I want to know where we are to live during the works before I sign anything",
+    ),
+    _c(
+        "access", r"disab|wheelchair|ground floor|first floor|1st floor|mobility|walking|stairs",
+        r"\blifts?\b|step-?free|ramp|wheelchair|stairs|ground[- ]floor|access",
+        "step-free access",
+        "Build step-free entrances and lifts in every house and keep ground-floor flats for those "
+        "who need them", -0.1,
+        "without ramps and lifts the new houses are closed to some of us",
+        "I need a flat on the ground floor or a lift that works every day",
+        "step-free access has to be in the plan and not in the small print",
+    ),
+    _c(
+        "company", r"\balone\b|lonel|widow|isolated|keep to yourself", r"\balone|lonel|common room|look in on",
+        "those who live alone",
+        "Set aside a common room on the ground floor and fund a visiting service", -0.2,
+        "those who live alone would lose the few neighbours who look in on them",
+        "a common room matters more to lonely people than a new facade",
+        "please do not scatter the old neighbours over the whole city",
+    ),
+    _c(
+        "information", r"hearsay|low information|information_access: low|rarely speak|passive", r"plain language|inform|notice|letter|explain",
+        "how we are told of things",
+        "Send every decision in plain language to all households and explain it at the door", -0.1,
+        "most of us hear of these things when they are settled already",
+        "the letters ought to be in plain language, so that everybody can follow",
+        "somebody should come round and explain what it means for each of us",
+    ),
+    _c(
+        "noise", r"night shift|baby|child|work(?:s|ing) (?:from home|nights)|nurse",
+        r"\bnoise|dust|building site|working hours", "noise and dust",
+        "Limit the noisy works to weekdays between eight and five", -0.2,
+        "years of noise and dust are no trifle for people who sleep by day or have small children",
+        "the building site should keep fixed hours that everybody knows",
+    ),
+    _c(
+        "value", r"\bowner of|invest|income is high|no daily worry|comfortable|landlord", r"\bvalue|worth|price",
+        "what our homes will be worth",
+        "Commit to the published standard of building so that homes keep their value", 0.6,
+        "the houses are losing value as they are, and the plan would turn that round",
+        "better to renew now than to pay for one emergency after another",
+        "our homes would be worth more, and the street would look cared for again",
+    ),
+    _c(
+        "safety", r"engineer|parent|safety|plumb|electric|in your thirties|in your forties|30s",
+        r"\bsafe|pipes|wiring|heating|insulat|fire", "pipes, wiring and heating",
+        "Renew pipes, wiring and insulation first, before any other work", 0.5,
+        "the pipes and the wiring are at the end of their life, whatever we would like",
+        "warm, safe flats with proper heating are worth some trouble",
+        "one winter with broken heating was enough for my household",
+    ),
+    _c(
+        "shops", r"\bshop|baker|grocer|hairdress|restaurant|caf|merchant|self-employed|business",
+        r"\bshops?\b|market|bakery|corner", "the small shops",
+        "Offer the present shops first refusal on the new premises at a moderate lease", -0.1,
+        "the small shops on the corner must be able to come back",
+        "when the shops go, the street dies, however new the houses are",
+    ),
+    _c(
+        "children", r"parent|teacher|\bchild|school|mother|father|in your forties",
+        r"\bchildren|play|school|young families", "room for children",
+        "Add a playground and keep the path to the school open during the works", 0.3,
+        "young families stay where there is room for children to play",
+        "the way to school has to stay safe while they build",
+    ),
+    _c(
+        "green", r"garden|nature|green|environment|in your sixties|know many neighbours",
+        r"\btrees?|garden|green", "the trees and the gardens",
+        "Keep the old trees and lay out a shared garden", 0.1,
+        "the old trees are what makes people sit outside and talk",
+        "a shared garden would cost little and be used every day",
+    ),
+    _c(
+        "control", r"account|audit|clerk|manager|documents closely|lawyer", r"audit|overrun|budget",
+        "control of the costs",
+        "Have an independent auditor report on costs to all residents every half year", 0.1,
+        "I want to see independent figures, because such budgets overrun as a rule",
+        "somebody who does not earn by it should check the costs twice a year",
+    ),
+)  # fmt: skip
+BY_KEY = {c.key: c for c in CONCERNS}
+_LOCAL_PLAN = re.compile(
+    r"redevelop|renovat|housing|neighbou?rhood|residents?\b|urban|demoli|\bplanner\b", re.IGNORECASE
+)
+
+
+def is_local_plan(text: str) -> bool:
+    """Whether a text is about building or planning where people live."""
+    return bool(_LOCAL_PLAN.search(text))
+
+
+@lru_cache(maxsize=4096)
+def held_by(persona: str) -> tuple[Concern, ...]:
+    """The concerns that a description suggests, strongest first (by number of its signs)."""
+    found = [(len(c.who.findall(persona)), c) for c in CONCERNS]
+    return tuple(c for n, c in sorted(found, key=lambda nc: -nc[0]) if n)
+
+
+@lru_cache(maxsize=8192)
+def raised_in(text: str) -> tuple[Concern, ...]:
+    """The concerns that a text speaks of."""
+    return tuple(c for c in CONCERNS if c.said.search(text))
