@@ -207,16 +207,15 @@ def _json_candidates(reply: str) -> list[tuple[str, Any]]:
 
 
 _NEGATION = re.compile(
-    r"\b(?:not|no|never|don'?t|won'?t|cannot|can'?t|isn'?t|against|reject\w*|rather than|"
-    r"instead of|except|without|oppose\w*|neither|nor)\b",
-    re.IGNORECASE,
+    r"\b(?:not|no|never|don't|won't|cannot|can't|isn't|wouldn't|against|reject\w*|rather than|"
+    r"instead of|except|without|oppos\w*|neither|nor|unlike)\b"
 )
+_CLAUSE = re.compile(r"[.;:!?\n]|,|\bbut\b|\bso\b|\btherefore\b")
 
 
 def normalise(text: str) -> str:
     """Case, width, quotes, dashes, punctuation, a leading number or label, and spaces folded."""
-    text = unicodedata.normalize("NFKC", text).casefold()
-    text = text.replace("’", "'").replace("‘", "'").replace("“", '"').replace("”", '"')
+    text = _folded(text)
     text = re.sub(r"^\s*(?:option\s*)?(?:\(?\d{1,3}[.):]|[-*•])\s*", "", text)
     text = re.sub(r"[-–—_/]", " ", text)
     text = re.sub(r"[^\w\s%$+&<>=]", "", text)
@@ -224,34 +223,25 @@ def normalise(text: str) -> str:
 
 
 def named_options(text: str, options: Sequence[str]) -> dict[str, bool]:
-    """Options that a text names, each with whether a negation stands before it in its clause.
+    """Options that a text names, each with whether a negation stands in the same clause.
 
     The longest option is matched first and its words are used up, so that an option inside the
-    name of another is not a second hit.
+    name of another is not a second hit, and a "no" that belongs to an option is no negation.
     """
-    folded = normalise(text)
-    clauses_source = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
+    rest = _folded(text)
+    for option in sorted(options, key=len, reverse=True):
+        words = re.findall(r"\w+", _folded(option))
+        if words:
+            pattern = r"(?<!\w)" + r"\W+".join(map(re.escape, words)) + r"(?!\w)"
+            rest = re.sub(pattern, f"\x00{options.index(option)}\x00", rest)
     named: dict[str, bool] = {}
-    for option in sorted(options, key=lambda o: -len(normalise(o))):
-        norm = normalise(option)
-        pattern = re.compile(rf"(?<!\w){re.escape(norm)}(?!\w)")
-        if not norm or not pattern.search(folded):
-            continue
-        folded = pattern.sub(" \x00 ", folded)
-        named[option] = _negated(clauses_source, norm)
-    return {o: named[o] for o in options if o in named}
+    for clause in _CLAUSE.split(rest):
+        for number in re.findall("\x00(\\d+)\x00", clause):
+            option = options[int(number)]
+            named[option] = named.get(option, False) or bool(_NEGATION.search(clause))
+    return named
 
 
-def _negated(text: str, norm: str) -> bool:
-    """Whether some clause names the option with a negation before it."""
-    for clause in re.split(r"[.;!?\n]|,\s*(?:but|so)\b|\bbut\b", text):
-        at = normalise(clause).find(norm)
-        if at >= 0 and _NEGATION.search(normalise_keep_quotes(clause)[: at + 12]):
-            before = normalise(clause)[:at]
-            if _NEGATION.search(before) or re.search(r"\b(?:dont|wont|cant|isnt)\b", before):
-                return True
-    return False
-
-
-def normalise_keep_quotes(text: str) -> str:
-    return " ".join(text.split())
+def _folded(text: str) -> str:
+    text = unicodedata.normalize("NFKC", text).casefold()
+    return text.replace("’", "'").replace("‘", "'").replace("“", '"').replace("”", '"')

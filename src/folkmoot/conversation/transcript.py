@@ -106,6 +106,7 @@ def messages_for(who: Speaker, heard: Transcript, prompt: str) -> tuple[Message,
     providers refuse two in a row. An utterance without a speaker id is a prompt that was given
     earlier: it is heard, but is no voice.
     """
+    heard = Transcript(tuple(u for u in heard if u.missing is None))
     others = {u.speaker_id for u in heard if u.speaker_id not in ("", who.id)}
     messages: list[Message] = []
 
@@ -120,8 +121,6 @@ def messages_for(who: Speaker, heard: Transcript, prompt: str) -> tuple[Message,
     if who.system:
         messages.append(Message("system", who.system))
     for u in heard:
-        if u.missing is not None:
-            continue
         if u.speaker_id == who.id:
             put("assistant", u.text)
         else:

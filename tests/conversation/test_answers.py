@@ -1,0 +1,122 @@
+"""The ladders: what is read as an answer, on which rung, and what must never be."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field
+
+from folkmoot.conversation.answers import Choice, Json, Missing, Number, Parsed, Text, Unreadable
+
+OPTIONS = ["Park improvements", "Youth job training", "Street safety", "Safer street lighting"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "value", "rung"),
+    [
+        ("Street safety", "Street safety", "exact"),
+        ("  Street safety\n", "Street safety", "exact"),
+        ("street safety.", "Street safety", "normalised"),
+        ('"Street Safety"', "Street safety", "normalised"),
+        ("**Street safety**", "Street safety", "normalised"),
+        ("“Park improvements”", "Park improvements", "normalised"),
+        ("3. Street safety", "Street safety", "normalised"),
+        ("Option 3: Street safety", "Street safety", "normalised"),
+        ("street-safety", "Street safety", "normalised"),
+        ("3", "Street safety", "number"),
+        ("Option 2.", "Youth job training", "number"),
+        ("I choose Street safety.", "Street safety", "named"),
+        ("My vote goes to safer street lighting!", "Safer street lighting", "named"),
+        ("After some thought: youth job training it is", "Youth job training", "named"),
+    ],
+)
+def test_choices_that_can_be_read(reply: str, value: str, rung: str) -> None:
+    assert Choice(OPTIONS).parse(reply) == Parsed(value, rung)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "",
+        "I do not want Street safety",
+        "Anything but Park improvements, never Park improvements",
+        "Street safety is not for me",
+        "Street safety or Park improvements",
+        "I prefer Youth job training to Street safety",
+        "Street safey",  # near, but a guess may only be proposed
+        "the second-best one",
+        "7",
+        "0",
+        "I cannot choose.",
+    ],
+)
+def test_choices_that_must_not_be_guessed(reply: str) -> None:
+    read = Choice(OPTIONS).parse(reply)
+    assert isinstance(read, Unreadable)
+    assert "Street safety" in read.problem  # the re-ask lists the options
+
+
+def test_an_option_inside_another_is_not_a_second_hit() -> None:
+    options = ["Street", "Street safety", "No change"]
+    assert Choice(options).parse("I take street safety") == Parsed("Street safety", "named")
+    assert Choice(options).parse("I vote for no change") == Parsed("No change", "named")
+
+
+def test_a_near_miss_is_proposed_in_the_re_ask() -> None:
+    read = Choice(OPTIONS).parse("Street safey")
+    assert isinstance(read, Unreadable) and 'Was "Street safety" meant?' in read.problem
+
+
+@given(st.sampled_from(OPTIONS), st.sampled_from(["{}", " {} ", "{}.", '"{}"', "1) {}", "- {}"]))
+def test_dressing_never_changes_the_choice(option: str, dress: str) -> None:
+    read = Choice(OPTIONS).parse(dress.format(option))
+    assert isinstance(read, Parsed) and read.value == option
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_read_or_refused_but_never_breaks(reply: str) -> None:
+    for answer in (Choice(OPTIONS), Number(0, 10), Text(), Json(Vote)):
+        assert isinstance(answer.parse(reply), Parsed | Unreadable)
+
+
+@pytest.mark.parametrize(
+    ("reply", "value"),
+    [("7", 7), ("7.5", 7.5), ("I give 8", 8), ("-3", -3), ("1,200", 1200), ("about 4 tokens", 4)],
+)
+def test_numbers(reply: str, value: float) -> None:
+    read = Number().parse(reply)
+    assert isinstance(read, Parsed) and read.value == value
+
+
+@pytest.mark.parametrize("reply", ["", "seven", "3 or 4", "11", "-1", "2.5"])
+def test_numbers_out_of_bounds_or_unclear(reply: str) -> None:
+    assert isinstance(Number(0, 10, integer=True).parse(reply), Unreadable)
+
+
+class Vote(BaseModel):
+    choice: str
+    weight: int = Field(ge=0, le=10)
+
+
+@pytest.mark.parametrize(
+    ("reply", "rung"),
+    [
+        ('{"choice": "a", "weight": 3}', "exact"),
+        ('Here you are:\n```json\n{"choice": "a", "weight": 3}\n```', "fenced"),
+        ('{"choice": "a", "weight": 3,}', "repaired"),
+        ("{'choice': 'a', 'weight': 3", "repaired"),
+        ('Sure! {"choice": "a", "weight": 3} Anything else?', "repaired"),
+    ],
+)
+def test_json_ladder(reply: str, rung: str) -> None:
+    assert Json(Vote).parse(reply) == Parsed(Vote(choice="a", weight=3), rung)
+
+
+def test_json_that_does_not_fit_says_what_is_wrong() -> None:
+    read = Json(Vote).parse('{"choice": "a", "weight": 30}')
+    assert isinstance(read, Unreadable) and "weight" in read.problem
+
+
+def test_missing_is_false_and_keeps_its_reason() -> None:
+    assert not Missing("refused") and Missing("refused").reason == "refused"

@@ -1,0 +1,306 @@
+"""The nine phases with a scripted model: who is asked what, what is written, how it ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import folkmoot
+from folkmoot import Run
+from folkmoot.errors import RefusedError
+from folkmoot.models.request import Request
+from folkmoot.models.scripted import Scripted
+
+PARKS, JOBS, SAFETY = OPTIONS = ("Park improvements", "Job training", "Street safety")
+SETTINGS: dict[str, Any] = {
+    "pilot_id": "trial",
+    "topic": {"description": "Where shall the money go?", "options": list(OPTIONS)},
+    "participants_per_condition": 6,
+    "min_responses_for_threshold": 10,
+    "personas": {"source": "quota"},
+}
+
+
+class Cast:
+    """A model that plays by rules and keeps every request, by address."""
+
+    def __init__(self, **rules: Callable[[Request, str], str]) -> None:
+        self.requests: dict[str, Request] = {}
+        self.rules = rules
+
+    def __call__(self, request: Request, address: str) -> str:
+        self.requests[address] = request
+        stage = address.split("/")[0]
+        if stage in self.rules:
+            return self.rules[stage](request, address)
+        return self.usual(request, address)
+
+    def usual(self, request: Request, address: str) -> str:
+        system, last = request.messages[0].content, request.messages[-1].content
+        if "ONLY the exact" in last:
+            return OPTIONS[number(address) % 3] if address.startswith("initial") else JOBS
+        if system.startswith("You are a neutral moderator") or system.startswith(
+            "You are a moderator"
+        ):
+            return "SATISFIED" if len(request.messages) > 3 else "Why so?"
+        return f"Because of reason {number(address) % 2}."
+
+    def of(self, stage: str) -> dict[str, Request]:
+        return {a: r for a, r in self.requests.items() if a.startswith(stage)}
+
+
+def number(address: str) -> int:
+    return (
+        int(next(p for p in address.split("/") if p.startswith("p_"))[2:]) if "p_" in address else 0
+    )
+
+
+def run(folder: Path, cast: Cast, **changes: Any) -> Run:
+    settings = {**SETTINGS, **changes}
+    return folkmoot.run("cross_pollination", settings, out=folder / "run", provider=Scripted(cast))
+
+
+def people(run: Run, condition: str = "") -> list[dict[str, Any]]:
+    found = run.folder.json("participants.json")["participants"]
+    return [p for p in found if p["condition"].startswith(condition)]
+
+
+def text(request: Request) -> str:
+    return "\n".join(m.content for m in request.messages)
+
+
+def test_each_condition_goes_through_its_own_phases(tmp_path: Path) -> None:
+    cast = Cast()
+    done = run(tmp_path, cast)
+    arms = {p["participant_id"]: p["condition"] for p in people(done)}
+    assert sorted(arms.values()).count("acp") == 6 and len(set(arms.values())) == 4
+
+    def stages(who: str) -> set[str]:
+        return {a.split("/")[0] for a in cast.requests if f"/{who}/" in a}
+
+    expected = {
+        "simple_voting": {"initial_vote"},
+        "simple_passive": {"initial_vote", "cross_pollination"},
+        "clarified_passive": {"initial_vote", "clarification", "summaries", "cross_pollination"},
+        "acp": {"initial_vote", "clarification", "summaries", "adversarial_dialogue"},
+    }
+    for who, condition in arms.items():
+        assert stages(who) == expected[condition]
+
+
+def test_files_fields_and_keys_are_those_of_the_source(tmp_path: Path) -> None:
+    done = run(tmp_path, Cast())
+    record = people(done, "acp")[0]
+    assert {
+        *("participant_id", "condition", "base_persona", "demographics", "enriched_persona"),
+        *("initial_choice", "initial_explanation", "final_choice", "position_changed"),
+        *("clarification_transcript", "adversarial_transcript", "opposition_view"),
+        *("cross_pollination_content", "individual_summary", "individual_summary_embedding"),
+        *("cluster_id", "status", "error_message"),
+    } == set(record)
+    assert set(record["demographics"]) == {
+        *("age", "sex", "education", "income", "location_type", "political_leaning"),
+        "occupation",
+    }
+    assert record["clarification_transcript"] == [
+        {"role": "moderator", "content": "Why so?"},
+        {"role": "participant", "content": record["clarification_transcript"][1]["content"]},
+    ]
+    assert record["cluster_id"].startswith(f"{record['initial_choice']}_cluster_")
+    assert record["cross_pollination_content"].count("## ") == 3
+
+    cluster = done.folder.json("cluster_embeddings.json")["clusters"][0]
+    assert set(cluster) == {
+        *("cluster_id", "option", "description", "embedding", "member_count", "member_ids")
+    }
+    summary = done.folder.json("summary.json")
+    assert list(summary["by_condition"]) == [
+        *("simple_voting", "simple_passive", "clarified_passive", "acp")
+    ]
+    assert set(summary["by_condition"]["acp"]) == {
+        *("total", "completed", "failed", "position_changed", "position_changed_rate"),
+        *("initial_vote_distribution", "final_vote_distribution"),
+    }
+    assert summary["by_condition"]["simple_voting"]["final_vote_distribution"] is None
+    assert summary["by_condition"]["simple_voting"]["position_changed"] is None
+    checkpoint = done.folder.json("checkpoint.json")
+    assert checkpoint["last_completed_phase"] == 9
+    assert set(checkpoint) == {
+        *("last_completed_phase", "terminated_early", "termination_reason", "clusters"),
+        *("clusters_by_option", "checkpoint_time"),
+    }
+    embedded = done.folder.json("individual_embeddings.json")["embeddings"]
+    assert set(embedded) == {
+        p["participant_id"] for p in people(done) if p["condition"] in ("clarified_passive", "acp")
+    }
+
+
+def test_rates_follow_from_the_votes(tmp_path: Path) -> None:
+    done = run(tmp_path, Cast())  # everybody ends at JOBS
+    for condition, row in done.folder.json("summary.json")["by_condition"].items():
+        own = people(done, condition)
+        if condition == "simple_voting":
+            continue
+        changed = sum(p["initial_choice"] != JOBS for p in own)
+        assert row["position_changed"] == changed
+        assert row["position_changed_rate"] == pytest.approx(changed / len(own))
+        assert row["final_vote_distribution"] == {PARKS: 0, JOBS: len(own), SAFETY: 0}
+
+
+def test_dialogues_end_at_the_maximum_and_the_participant_hears_it_all(tmp_path: Path) -> None:
+    def never_satisfied(request: Request, address: str) -> str:
+        if "ONLY the exact" in request.messages[-1].content:
+            return SAFETY
+        return f"turn {address[-1]}"
+
+    cast = Cast(clarification=never_satisfied, adversarial_dialogue=never_satisfied)
+    done = run(tmp_path, cast, max_clarification_exchanges=3, max_socratic_exchanges=2)
+    own = people(done, "acp")[0]
+    assert len(own["clarification_transcript"]) == 6
+    assert len(own["adversarial_transcript"]) == 4
+    vote = cast.requests[f"adversarial_dialogue/{own['participant_id']}/ask4"]
+    for turn in own["adversarial_transcript"]:
+        assert turn["content"] in text(vote)
+
+
+def test_the_moderator_argues_for_the_opposing_view_with_what_was_shown(tmp_path: Path) -> None:
+    cast = Cast()
+    done = run(tmp_path, cast)
+    for p in people(done, "acp"):
+        assert p["opposition_view"] not in (None, p["initial_choice"])
+        system = cast.requests[f"adversarial_dialogue/{p['participant_id']}/ask0"].messages[0]
+        assert f'Present the opposing view: "{p["opposition_view"]}"' in system.content
+        assert p["cross_pollination_content"] in system.content
+
+
+def test_readers_see_every_description_and_simple_voters_none(tmp_path: Path) -> None:
+    cast = Cast()
+    done = run(tmp_path, cast, revote=True, extra_conditions=["names_only"])
+    descriptions = [
+        c["description"] for c in done.folder.json("cluster_embeddings.json")["clusters"]
+    ]
+    for address, request in cast.of("cross_pollination/reading").items():
+        assert all(d in text(request) for d in descriptions), address
+    again = cast.of("cross_pollination/second_vote")
+    assert len(again) == 12
+    assert not any(d in text(r) for d in descriptions for r in again.values())
+
+
+def test_nobody_sees_another_participants_persona_or_words_but_through_summaries(
+    tmp_path: Path,
+) -> None:
+    cast = Cast()
+    done = run(tmp_path, cast)
+    personas = {p["participant_id"]: p["enriched_persona"] for p in people(done)}
+    for address, request in cast.requests.items():
+        for who, persona in personas.items():
+            assert persona not in text(request) or f"/{who}/" in address
+
+
+def test_agreement_above_the_threshold_ends_the_study_with_all_files(tmp_path: Path) -> None:
+    cast = Cast(initial_vote=lambda r, a: SAFETY if number(a) % 12 == 0 else PARKS)
+    done = run(tmp_path, cast)  # 22 of 24
+    summary = done.folder.json("summary.json")
+    assert summary["terminated_early"] and "91.7%" in summary["termination_reason"]
+    assert {p["status"] for p in people(done, "acp")} == {"skipped"}
+    assert {p["status"] for p in people(done, "simple_voting")} == {"complete"}
+    for name in ("cluster_embeddings", "individual_embeddings", "participants", "checkpoint"):
+        assert done.folder.has(f"{name}.json")
+    assert {a.split("/")[0] for a in cast.requests} == {"initial_vote"}
+
+
+def test_below_the_minimum_of_responses_nothing_ends(tmp_path: Path) -> None:
+    def unanimous(_request: Request, _address: str) -> str:
+        return PARKS
+
+    done = run(tmp_path, Cast(initial_vote=unanimous), min_responses_for_threshold=25)
+    assert not done.folder.json("summary.json")["terminated_early"]
+    # With one option in play nobody can be opposed: skipped, with the reason.
+    assert {p["status"] for p in people(done, "acp")} == {"skipped"}
+    assert "no opposing view" in people(done, "acp")[0]["error_message"]
+
+
+def test_failures_are_marked_with_their_reason_and_the_rest_goes_on(tmp_path: Path) -> None:
+    def refusing(request: Request, address: str) -> str:
+        if number(address) == 5:
+            raise RefusedError("no", reason="content_filter")
+        return Cast().usual(request, address) if number(address) != 6 else "I like them all"
+
+    done = run(tmp_path, Cast(initial_vote=refusing))
+    by_id = {p["participant_id"]: p for p in people(done)}
+    assert by_id["p_0005"]["status"] == by_id["p_0006"]["status"] == "failed"
+    assert "content_filter" in by_id["p_0005"]["error_message"]
+    assert "unparsed" in by_id["p_0006"]["error_message"]
+    assert sum(p["status"] == "complete" for p in by_id.values()) == 22
+    counted = done.folder.json("summary.json")["by_condition"].values()
+    assert sum(row["failed"] for row in counted) == 2
+
+
+def test_all_fail_and_the_run_still_ends_with_files(tmp_path: Path) -> None:
+    done = run(tmp_path, Cast(initial_vote=lambda r, a: "?"))
+    assert done.folder.json("summary.json")["termination_reason"]
+    assert {p["status"] for p in people(done)} == {"failed"}
+
+
+@pytest.mark.parametrize("method", ["embedding", "cluster_embedding", "llm_judge", "highest_voted"])
+def test_opposition_is_never_ones_own_choice(tmp_path: Path, method: str) -> None:
+    def judge(request: Request, _address: str) -> str:
+        own = next(o for o in OPTIONS if f'The participant chose: "{o}"' in text(request))
+        return own  # a judge who gets it wrong
+
+    done = run(tmp_path, Cast(opposition=judge), opposition_method=method)
+    assert people(done, "acp")
+    for p in people(done, "acp"):
+        assert p["opposition_view"] in OPTIONS and p["opposition_view"] != p["initial_choice"]
+
+
+def test_the_judge_reads_the_individual_summary(tmp_path: Path) -> None:
+    cast = Cast(opposition=lambda r, a: SAFETY)
+    done = run(tmp_path, cast, opposition_method="llm_judge", judge_sample=4)
+    asked = cast.of("opposition")
+    for p in people(done, "acp"):
+        said = text(asked[f"opposition/{p['participant_id']}/ask0"])
+        assert f'Their reasoning: "{p["individual_summary"]}"' in said
+        assert said.count("Option: ") == 4
+
+
+def test_predefined_opposition_follows_the_mapping(tmp_path: Path) -> None:
+    mapping = {PARKS: SAFETY, SAFETY: JOBS, JOBS: PARKS}
+    done = run(tmp_path, Cast(), opposition_method="predefined", opposition_mapping=mapping)
+    for p in people(done, "acp"):
+        assert p["opposition_view"] == mapping[p["initial_choice"]]
+
+
+def test_one_participant_a_condition(tmp_path: Path) -> None:
+    done = run(tmp_path, Cast(), participants_per_condition=1)
+    assert done.folder.json("summary.json")["total_participants"] == 4
+
+
+def test_the_same_seed_draws_the_same_people_and_another_seed_others(tmp_path: Path) -> None:
+    def drawn(name: str, seed: int) -> list[tuple[str, str]]:
+        done = run(tmp_path / name, Cast(), random_seed=seed)
+        return [(p["condition"], p["base_persona"]) for p in people(done)]
+
+    assert drawn("a", 1) == drawn("b", 1) != drawn("c", 2)
+
+
+def test_the_vote_distribution_is_shown_when_asked_for(tmp_path: Path) -> None:
+    done = run(tmp_path, Cast(), include_vote_distribution=True)
+    assert (
+        "## Park improvements (8 first votes, 33%)"
+        in people(done, "acp")[0]["cross_pollination_content"]
+    )
+
+
+def test_options_in_an_order_of_ones_own(tmp_path: Path) -> None:
+    cast = Cast()
+    done = run(tmp_path, cast, option_order="random", participants_per_condition=20)
+    shown = {tuple(json.loads(o)) for o in done.table("answers")["options"].drop_nulls()}
+    assert len(shown) == 6
+    votes = done.table("answers").filter(done.table("answers")["stage"] == "initial_vote")
+    for row in votes.iter_rows(named=True):
+        assert json.loads(row["options"])[row["position"] - 1] == row["value"]
