@@ -17,7 +17,7 @@ from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError
 from jinja2.exceptions import SecurityError
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from rapidfuzz import process
+from rapidfuzz import fuzz, process
 
 from folkmoot.errors import InputError, Problem, ProtocolError
 
@@ -156,7 +156,7 @@ def environment() -> Sandbox:
 
 def likely(name: str, known: Any) -> str:
     """`did you mean …?`, or nothing when no known name is near."""
-    guess = process.extractOne(name, list(known), score_cutoff=70)
+    guess = process.extractOne(name, list(known), scorer=fuzz.ratio, score_cutoff=60)
     return f"did you mean {guess[0]}?" if guess else ""
 
 

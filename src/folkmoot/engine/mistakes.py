@@ -60,9 +60,13 @@ def problems_of(error: ValidationError, tree: Tree, model: type[BaseModel]) -> l
     """
     found: dict[Path_, list[str]] = {}
     mends: dict[Path_, str] = {}
-    missing = {_path(e, tree) for e in error.errors() if e["type"] == "missing"}
-    for detail in error.errors(include_url=False):
-        path = _path(detail, tree)
+    details = [(e, _path(e, tree)) for e in error.errors(include_url=False)]
+    places = {path for _, path in details}
+    missing = {path for e, path in details if e["type"] == "missing"}
+    for detail, path in details:
+        # An entry that is wrong is not counted, so the list would be called too short as well.
+        if detail["type"] == "too_short" and any(p[:-1] == path and p for p in places):
+            continue
         message, mend = _words(detail, path, model, missing)
         if message not in found.setdefault(path, []):
             found[path].append(message)
@@ -92,11 +96,13 @@ def in_order(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def likely_name(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was likely meant."""
-    guess = process.extractOne(
-        name.lower().replace("-", "_"), list(known), scorer=fuzz.WRatio, score_cutoff=72
-    )
-    return str(guess[0]) if guess else None
+    """The known name that was likely meant: a slip of the pen, else one that holds the other."""
+    said, names = name.lower().replace("-", "_"), list(known)
+    for scorer, cutoff in ((fuzz.ratio, 70), (fuzz.WRatio, 75)):
+        guess = process.extractOne(said, names, scorer=scorer, score_cutoff=cutoff)
+        if guess is not None:
+            return str(guess[0])
+    return None
 
 
 def fields_at(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:

@@ -1,0 +1,133 @@
+"""Prompts: exact wording, own files over shipped ones, a sandbox, and checks before a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from folkmoot.conversation import prompts
+from folkmoot.conversation.prompts import PromptLibrary
+from folkmoot.errors import InputError, ProtocolError
+
+VOTE = """You are {{ who }}.
+
+Options:
+{% for option in options %}
+{{ loop.index }}. {{ option }}
+{% endfor %}
+
+Reply with ONLY the text of your choice, nothing else.
+"""
+
+
+@pytest.fixture
+def shipped(tmp_path: Path) -> Path:
+    folder = tmp_path / "shipped"
+    (folder / "vote").mkdir(parents=True)
+    (folder / "vote.md").write_text(VOTE)
+    (folder / "vote" / "final.md").write_text("{{ who }} again")
+    return folder
+
+
+def with_own(tmp_path: Path, **files: str) -> Path:
+    own = tmp_path / "own"
+    own.mkdir()
+    for name, text in files.items():
+        (own / f"{name}.md").write_text(text)
+    return own
+
+
+def failing(tmp_path: Path, text: str) -> str:
+    (tmp_path / "p.md").write_text(text)
+    with pytest.raises(ProtocolError) as caught:
+        PromptLibrary(tmp_path).render("p", x=1)
+    return str(caught.value)
+
+
+def test_wording_is_exact(shipped: Path) -> None:
+    library = PromptLibrary(shipped)
+    assert library.render("vote", who="Ann <&> 'Bob'", options=["Parks & more", '"Jobs"']) == (
+        "You are Ann <&> 'Bob'.\n\nOptions:\n1. Parks & more\n2. \"Jobs\"\n\n"
+        "Reply with ONLY the text of your choice, nothing else."
+    )
+    assert library.render("vote/final", who="Ann") == "Ann again"
+
+
+def test_what_a_variable_holds_is_never_read_as_template(shipped: Path) -> None:
+    said = "{{ 7 * 7 }} {% if %} {# x #}"
+    assert PromptLibrary(shipped).render("vote/final", who=said) == f"{said} again"
+
+
+def test_own_prompts_replace_shipped_ones_and_change_the_hash(
+    shipped: Path, tmp_path: Path
+) -> None:
+    plain = PromptLibrary(shipped)
+    own = PromptLibrary(shipped, with_own(tmp_path, vote="{{ who }}: choose"))
+    assert own.render("vote", who="Ann", options=[]) == "Ann: choose"
+    assert own.render("vote/final", who="Ann") == "Ann again"
+    assert list(own.hashes()) == list(plain.hashes()) == ["vote", "vote/final"]
+    assert own.hashes()["vote"] != plain.hashes()["vote"]
+    assert own.hashes()["vote/final"] == plain.hashes()["vote/final"]
+    assert own.check() == []
+
+
+def test_mistakes_in_own_prompts_are_all_found_before_a_run(shipped: Path, tmp_path: Path) -> None:
+    folder = with_own(tmp_path, vote="a\n{{ wo }} {{ colour }}", vot="x")
+    (folder / "vote").mkdir()
+    (folder / "vote" / "final.md").write_text("a\n\n{% if %}")
+    found = {str(p).replace(f"{folder}/", "") for p in PromptLibrary(shipped, folder).check()}
+    assert found == {
+        "vot.md: prompts: no prompt is called vot (did you mean vote?)",
+        "vote.md:2: unknown variable colour (known are: options, who)",
+        "vote.md:2: unknown variable wo (did you mean who?)",
+        "vote/final.md:3: Expected an expression, got 'end of statement block'",
+    }
+    (problem,) = PromptLibrary(shipped, tmp_path / "none").check()
+    assert "there is no folder" in str(problem)
+
+
+def test_undefined_variables_are_errors_of_whose_file_it_is(shipped: Path, tmp_path: Path) -> None:
+    with pytest.raises(ProtocolError, match="'who' is undefined"):
+        PromptLibrary(shipped).render("vote", options=[])
+    own = PromptLibrary(shipped, with_own(tmp_path, vote="{{ whom }}"))
+    with pytest.raises(InputError, match="'whom' is undefined"):
+        own.render("vote", who="Ann", options=[])
+    with pytest.raises(ProtocolError, match=r"did you mean vote\?"):
+        PromptLibrary(shipped).render("votes")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ ''.__class__.__mro__ }}",
+        "{{ x.__init__.__globals__ }}",
+        "{{ [].append(1) }}",
+        "{{ self._TemplateReference__context }}",
+        "{{ 'a' * 1000000000 }}",
+        "{{ 9 ** 99999999 }}",
+        "{{ range(1000000000) | list }}",
+        "{{ x | attr('real') }}",
+        "{{ cycler('a') }}",
+        "{% include '/etc/passwd' %}",
+    ],
+)
+def test_the_sandbox_lets_nothing_out(tmp_path: Path, text: str) -> None:
+    assert "prompt p" in failing(tmp_path, text)
+
+
+def test_endless_text_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompts, "MAX_CHARACTERS", 1000)
+    text = (
+        "{% for i in range(99999) %}{% for j in range(99999) %}aaaaaaaaaa{% endfor %}{% endfor %}"
+    )
+    assert "longer than 1,000 characters" in failing(tmp_path, text)
+
+
+def test_json_in_a_prompt_keeps_its_characters(tmp_path: Path) -> None:
+    (tmp_path / "p.md").write_text("{{ x | tojson }}")
+    assert PromptLibrary(tmp_path).render("p", x={"a": "<é>"}) == '{"a": "<é>"}'
+
+
+def test_a_study_without_prompts_has_none() -> None:
+    assert PromptLibrary(None).hashes() == {}

@@ -1,0 +1,108 @@
+"""Progress: events added up, lines for people, log files without keys."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from folkmoot.engine.progress import (
+    CallDone,
+    CallRetried,
+    ItemDone,
+    Notice,
+    RunEnded,
+    RunLog,
+    StageDone,
+    StageStarted,
+    Tally,
+    broadcast,
+    describe,
+    duration,
+)
+
+
+class Clock:
+    """Seconds that pass when told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_tally_counts_calls_cost_failures_and_time_left() -> None:
+    clock = Clock()
+    tally = Tally(clock)
+    tally(StageStarted("vote", 10))
+    clock.now = 4.0
+    for k in range(4):
+        tally(CallDone("m", cost_usd=0.5, input_tokens=10, output_tokens=2))
+        tally(ItemDone("vote", f"p{k}", failed="refused" if k == 3 else ""))
+    tally(CallDone("m", replayed=True, cost_usd=9.0))
+    tally(CallRetried("m", "429", 2.0))
+    assert (tally.calls, tally.replayed, tally.retries, tally.failed) == (4, 1, 1, 1)
+    assert (tally.cost_usd, tally.input_tokens, tally.rate) == (2.0, 40, 1.0)
+    stage = tally.current
+    assert stage is not None
+    assert stage.eta_seconds(clock()) == 6.0
+    assert tally.line() == (
+        "vote: 4 of 10 · 6 s left · 4 calls (1/s) · 1 replayed · $2.00 · 1 retries · 1 failed"
+    )
+
+
+def test_stages_that_fork_twice_add_up_and_give_way_to_the_next() -> None:
+    tally = Tally(Clock())
+    tally(StageStarted("a", 2))
+    tally(StageStarted("a", 3))
+    assert tally.stages["a"].total == 5
+    tally(StageStarted("b", None))
+    tally(StageDone("b"))
+    assert tally.current is not None
+    assert tally.current.name == "a"
+
+
+def test_an_unknown_price_is_said_and_never_zero() -> None:
+    tally = Tally(Clock())
+    assert tally.cost() == "$0"
+    tally(CallDone("m", cost_usd=None))
+    assert tally.cost() == "cost unknown"
+    tally(CallDone("m", cost_usd=1.5))
+    assert tally.cost() == "$1.50 + 1 calls of unknown price"
+
+
+def test_log_files_are_for_people_and_programs_and_hold_no_key(tmp_path: Path) -> None:
+    clock = Clock()
+    log = RunLog(
+        tmp_path, scrub=lambda text: text.replace("sk-1", "[key]"), every=10.0, clock=clock
+    )
+    tell = broadcast(log)
+    tell(StageStarted("vote", 1000))
+    for _ in range(30):
+        clock.now += 1.0
+        tell(CallDone("m", cost_usd=0.0))
+        tell(ItemDone("vote"))
+    tell(Notice("refused sk-1", "warning"))
+    tell(RunEnded("done"))
+    log.close()
+    lines = (tmp_path / "run.log").read_text().splitlines()
+    assert [line.split(maxsplit=3)[2] for line in lines] == ["INFO"] * 4 + ["WARNING", "INFO"]
+    assert sum(" calls" in line for line in lines) == 3
+    events = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [e["event"] for e in events][-2:] == ["Notice", "RunEnded"]
+    assert events[-1]["calls"] == 30
+    assert "sk-1" not in (tmp_path / "run.log").read_text() + (tmp_path / "log.jsonl").read_text()
+    RunLog(tmp_path).close()
+    assert (tmp_path / "run.log").read_text().splitlines() == lines
+
+
+def test_events_in_words() -> None:
+    assert describe(StageStarted("vote", 1200)) == ("vote: begins, 1,200 to do", "info")
+    assert describe(ItemDone("vote", "p1", "refused")) == ("vote: p1 failed: refused", "warning")
+    assert describe(ItemDone("vote", "p1"))[0] == ""
+    assert [duration(s) for s in (0.4, 59, 185, 7800)] == [
+        "0 s",
+        "59 s",
+        "3 min 05 s",
+        "2 h 10 min",
+    ]

@@ -1,0 +1,284 @@
+"""Study files: every mistake at once, with place and likely name; the traps of YAML defused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from folkmoot.engine.study_file import load_study_file, validate
+from folkmoot.engine.yaml_tree import read_tree
+from folkmoot.errors import InputError
+
+STUDY = """
+from __future__ import annotations
+from typing import Literal
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from folkmoot.engine.config import StudyConfig
+from folkmoot.engine.study import Study
+from folkmoot.errors import Problem
+
+class Topic(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    description: str = Field(min_length=1)
+    options: tuple[str, ...] = Field(min_length=2)
+
+class Config(StudyConfig):
+    pilot_id: str
+    topic: Topic
+    threshold: float = Field(0.9, gt=0, le=1)
+    method: Literal["embedding", "llm_judge", "predefined"] = "embedding"
+    people: int = Field(300, ge=1)
+    storage: bool = True
+    mapping: dict[str, str] = {}
+
+    @model_validator(mode="after")
+    def _mapped(self):
+        if self.mapping and set(self.mapping) != set(self.topic.options):
+            raise ValueError("the mapping misses an option")
+        return self
+
+async def protocol(session):
+    pass
+
+def check(config, folder):
+    return [Problem("too many", key="topic.options[3]")] if len(config.topic.options) > 2 else []
+
+STUDY = Study("mine", "Mine", Config, protocol, check=check)
+"""
+
+GOOD = """study: ./my_study.py
+pilot_id: one
+topic:
+  description: What now?
+  options: [Parks, Jobs]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "my_study.py").write_text(STUDY)
+    return tmp_path
+
+
+def load(folder: Path, text: str | bytes, *overrides: str):
+    path = folder / "study.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return load_study_file(path, overrides)
+
+
+def mistakes(folder: Path, text: str | bytes, *overrides: str) -> list[str]:
+    """The problems of a file as text, without the folder."""
+    with pytest.raises(InputError) as caught:
+        load(folder, text, *overrides)
+    return [str(p).replace(f"{folder}/", "") for p in caught.value.problems]
+
+
+def test_good_file_gives_config_and_names(folder: Path) -> None:
+    found = load(folder, GOOD)
+    assert found.study.name == "mine"
+    assert found.config.topic.options == ("Parks", "Jobs")
+    assert found.run_id == "study"
+    assert found.folder == folder
+
+
+def test_every_mistake_is_listed_at_once_in_the_order_of_the_file(folder: Path) -> None:
+    text = """study: ./my_study.py
+pilot_id: one
+pilot_id: two
+topik:
+  description: What now?
+  options: [Parks, Jobs]
+treshold: 0.5
+threshold: 1.5
+method: embeding
+people: -3
+temperature: hot
+random_seed: 1.5
+"""
+    assert mistakes(folder, text) == [
+        "study.yaml:3: pilot_id: stands twice (first in line 2, again here)",
+        "study.yaml:4: topik: unknown key (did you mean topic?)",
+        "study.yaml:7: treshold: unknown key (did you mean threshold?)",
+        "study.yaml:8: threshold: must be at most 1, is 1.5",
+        'study.yaml:9: method: must be one of embedding, llm_judge, predefined, is "embeding" '
+        "(did you mean embedding?)",
+        "study.yaml:10: people: must be at least 1, is -3",
+        'study.yaml:11: temperature: must be a number, is "hot"',
+        "study.yaml:12: random_seed: must be a whole number, is 1.5",
+    ]
+
+
+def test_checks_over_several_keys_are_told_beside_single_mistakes(folder: Path) -> None:
+    text = GOOD + "treshold: 0.5\npeople: 0\nmapping: {Parks: Jobs}\n"
+    assert mistakes(folder, text) == [
+        "study.yaml:6: treshold: unknown key (did you mean threshold?)",
+        "study.yaml:7: people: must be at least 1, is 0",
+        "study.yaml: the mapping misses an option",
+    ]
+
+
+def test_deeper_checks_get_file_and_line(folder: Path) -> None:
+    text = GOOD.replace("[Parks, Jobs]", "\n    - Parks\n    - Jobs\n    - Roads")
+    assert mistakes(folder, text) == ["study.yaml:8: topic.options[3]: too many"]
+
+
+def test_nested_mistakes_name_the_dotted_key(folder: Path) -> None:
+    text = GOOD.replace("description: What now?", "descripton: What now?")
+    assert mistakes(folder, text) == [
+        "study.yaml:4: topic.descripton: unknown key (did you mean description?)"
+    ]
+    text = GOOD.replace("[Parks, Jobs]", "[Parks]")
+    assert mistakes(folder, text) == ["study.yaml:5: topic.options: needs at least 2 entries"]
+    text = GOOD.replace("[Parks, Jobs]", "[Parks, [Jobs]]")
+    assert mistakes(folder, text) == ["study.yaml:5: topic.options[2]: must be text, is a list"]
+
+
+def test_a_key_in_the_file_is_sent_to_the_environment(folder: Path) -> None:
+    (mistake,) = mistakes(folder, GOOD + "api_key: sk-secret\n")
+    assert "environment" in mistake
+    assert "sk-secret" not in mistake
+
+
+@pytest.mark.parametrize(
+    "word", ["no", "yes", "on", "Off", "12:30", "2024-01-01", "010", "1e3", "2030", "0x1F", "true"]
+)
+def test_plain_words_stay_words_where_text_is_wanted(folder: Path, word: str) -> None:
+    found = load(folder, GOOD.replace("Parks", word))
+    assert found.config.topic.options == (word, "Jobs")
+
+
+@pytest.mark.parametrize(("word", "value"), [("no", False), ("yes", True), ("true", True)])
+def test_words_of_older_yaml_are_true_and_false_where_those_are_wanted(
+    folder: Path, word: str, value: bool
+) -> None:
+    assert load(folder, GOOD + f"storage: {word}\n").config.storage is value
+
+
+def test_numbers_mean_what_they_say(folder: Path) -> None:
+    assert load(folder, GOOD + "people: 1e3\n").config.people == 1000
+    assert load(folder, GOOD + "api_sleep_seconds: 3\n").config.api_sleep_seconds == 3.0
+    assert mistakes(folder, GOOD + "people: 010\n") == [
+        'study.yaml:6: people: must be a whole number, is "010" (write 10)'
+    ]
+    assert mistakes(folder, GOOD + "people: true\n") == [
+        "study.yaml:6: people: must be a whole number, is true"
+    ]
+    assert mistakes(folder, GOOD + 'people: "12"\n') == [
+        'study.yaml:6: people: must be a whole number, is "12" (write 12)'
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "the file is empty"),
+        (b"# only a comment\n", "the file is empty"),
+        (b"- a\n- b\n", "a study file is a group"),
+        (b"a:\n\tb: 1\n", ":2: a tab stands here"),
+        (b"a: 'x\nb: 2\n", "a quote is not closed"),
+        (b"a: b: c\n", ":1: a colon stands where none can"),
+        (b"a: 1\nb: \xe9\n", ":2: is not UTF-8"),
+        (b"a: &x [*x]\n", "aliases"),
+        (b"a: 1\n---\nb: 2\n", ":2: a second document"),
+        (b"a: \x07\n", ":1: a control character"),
+        (b"a: !!python/object:os.system x\n", "!!python/object:os.system is not understood"),
+        (b"? [a]\n: b\n", "a key must be a single word"),
+        (b"PK\x03\x04rest", "is a workbook"),
+        (b"a:\n  b: 1\n c: 2\n", ":3: the indentation"),
+        (b"study: cross_polination\n", "did you mean cross_pollination?"),
+        (b"study: ./none.py\n", "there is no file"),
+        (b"study: [a]\n", "must be the name"),
+        (b"colour: blue\n", "say which study type"),
+    ],
+)
+def test_what_is_no_study_file_is_refused_in_plain_words(
+    folder: Path, content: bytes, said: str
+) -> None:
+    assert said in "\n".join(mistakes(folder, content))
+
+
+def test_aliases_that_multiply_are_stopped(folder: Path) -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
+    assert "multiply without end" in mistakes(folder, "\n".join(lines))[0]
+
+
+def test_encodings_with_a_mark_are_read(folder: Path) -> None:
+    for encoding in ("utf-8-sig", "utf-16"):
+        found = load(folder, GOOD.replace("Parks", "Bänke").encode(encoding))
+        assert found.config.topic.options[0] == "Bänke"
+
+
+def test_missing_file_names_the_likely_one_and_a_folder_says_so(folder: Path) -> None:
+    load(folder, GOOD)
+    with pytest.raises(InputError, match=r"did you mean .*study\.yaml"):
+        load_study_file(folder / "studdy.yaml")
+    with pytest.raises(InputError, match="this is a folder"):
+        load_study_file(folder)
+
+
+def test_overrides_reach_nested_keys_and_are_checked(folder: Path) -> None:
+    found = load(folder, GOOD, "people=7", "topic.options=[A, B]", "respondent.kappa.passive=2")
+    assert found.config.people == 7
+    assert found.config.topic.options == ("A", "B")
+    assert found.config.respondent == {"kappa": {"passive": 2}}
+    assert load(folder, GOOD, "topic.options[2]=no").config.topic.options == ("Parks", "no")
+    assert mistakes(folder, GOOD, "peopel=7") == [
+        "--set: peopel: unknown key (did you mean people?)"
+    ]
+    assert mistakes(folder, GOOD, "people=-1") == ["--set: people: must be at least 1, is -1"]
+    assert mistakes(folder, GOOD, "people")[0].startswith("--set: 'people' is not key=value")
+    assert "no group of keys" in mistakes(folder, GOOD, "pilot_id.x=1")[0]
+
+
+def test_merge_keys_are_understood(folder: Path) -> None:
+    text = "study: ./my_study.py\npilot_id: one\ntopic:\n  <<: {description: d, options: [A, B]}\n"
+    text += "  description: mine\n"
+    found = load(folder, text)
+    assert (found.config.topic.description, found.config.topic.options) == ("mine", ("A", "B"))
+
+
+def test_a_broken_study_file_of_ones_own_is_named(folder: Path) -> None:
+    (folder / "broken.py").write_text("raise RuntimeError('oh')\n")
+    (folder / "nothing.py").write_text("x = 1\n")
+    assert "cannot be run: RuntimeError('oh')" in mistakes(folder, "study: ./broken.py\n")[0]
+    assert "defines no STUDY" in mistakes(folder, "study: ./nothing.py\n")[0]
+
+
+def test_own_prompts_are_checked_with_the_file(folder: Path) -> None:
+    (mistake,) = mistakes(folder, GOOD + "prompts: my_prompts\n")
+    assert "there is no folder" in mistake
+
+
+def test_settings_from_python_are_checked_alike(folder: Path) -> None:
+    study = load(folder, GOOD).study
+    data = {"pilot_id": "one", "topic": {"description": "d", "options": ["A", "B"]}}
+    assert validate(study, data).topic.options == ("A", "B")
+    with pytest.raises(InputError, match=r"peopel: unknown key \(did you mean people\?\)"):
+        validate(study, {**data, "peopel": 3})
+    assert "peopel" not in data
+
+
+@given(
+    st.recursive(
+        st.text(
+            st.characters(min_codepoint=32, max_codepoint=0x2FFF, exclude_categories=["Cs", "Cc"]),
+            max_size=20,
+        ),
+        lambda inner: (
+            st.lists(inner, max_size=4)
+            | st.dictionaries(
+                st.text(st.characters(categories=["L"]), min_size=1), inner, max_size=4
+            )
+        ),
+        max_leaves=12,
+    )
+)
+def test_text_that_was_written_as_yaml_is_read_back_as_it_was(value: object) -> None:
+    import yaml
+
+    dumped = yaml.safe_dump(value, allow_unicode=True)
+    assert read_tree(dumped, "x").value == value

@@ -1,0 +1,67 @@
+"""Study types by entry point and by file: found, suggested, and none breaks the others."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from folkmoot.engine import study as registry
+from folkmoot.engine.study import Study, find_study, installed_studies, study_of_run
+from folkmoot.errors import InputError
+from folkmoot.records.run_folder import RunFolder
+
+SOURCE = """
+from folkmoot.engine.config import StudyConfig
+from folkmoot.engine.study import Study
+async def protocol(session): ...
+STUDY = Study("own", "Own", StudyConfig, protocol)
+"""
+
+
+@pytest.fixture
+def points(monkeypatch: pytest.MonkeyPatch) -> None:
+    named = {
+        "json": EntryPoint("json", "json:dumps", registry.GROUP),
+        "gone": EntryPoint("gone", "folkmoot_gone:STUDY", registry.GROUP),
+    }
+    monkeypatch.setattr(registry, "registered", lambda: named)
+
+
+@pytest.mark.usefixtures("points")
+def test_types_that_fail_to_load_are_told_of_when_asked_for() -> None:
+    with pytest.raises(InputError, match="gone cannot be loaded"):
+        find_study("gone")
+    with pytest.raises(InputError, match="not a Study"):
+        find_study("json")
+    studies, problems = installed_studies()
+    assert studies == []
+    assert len(problems) == 2
+
+
+@pytest.mark.usefixtures("points")
+def test_unknown_types_name_the_likely_one() -> None:
+    with pytest.raises(InputError, match=r"did you mean json\?"):
+        find_study("jsn")
+    with pytest.raises(InputError, match="known are: json, gone"):
+        find_study("qqqqq")
+
+
+def test_a_file_is_a_study_type_and_is_run_once(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(SOURCE)
+    found = find_study("./own.py", tmp_path)
+    assert isinstance(found, Study)
+    assert find_study("own.py", tmp_path) is found
+
+
+def test_the_type_of_a_run_is_found_beside_its_outputs(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(SOURCE)
+    run = tmp_path / "outputs" / "r1"
+    run.mkdir(parents=True)
+    (run / "study.yaml").write_text("study: ./own.py\n")
+    assert study_of_run(RunFolder(run)).name == "own"
+    (tmp_path / "own.py").unlink()
+    (run / "study.yaml").write_text("study: ./other.py\n")
+    with pytest.raises(InputError, match="there is no file"):
+        study_of_run(RunFolder(run))

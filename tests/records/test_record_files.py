@@ -1,0 +1,123 @@
+"""Files of a run folder: whole or not at all, readable, never NaN; the disk's errors in words."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from folkmoot.errors import StorageError
+from folkmoot.records import atomic
+from folkmoot.records.files import (
+    dumps,
+    plain,
+    read_json,
+    round_float32,
+    write_json,
+    write_text,
+)
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(VALUES)
+def test_json_is_read_back_as_it_was(value: object) -> None:
+    assert json.loads(dumps(value)) == value
+    assert plain(value) == value
+
+
+@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), max_size=30))
+def test_floats_of_32_bits_have_the_7_digits_they_hold(values: list[float]) -> None:
+    array = np.array(values, dtype=np.float32)
+    inside = [v for v in values if v == 0 or 1e-15 < abs(v) < 1e6]
+    wanted = [float(f"{v:.7g}") for v in inside]
+    assert round_float32(np.array(inside, dtype=np.float32)).tolist() == wanted
+    assert np.allclose(round_float32(array), array.astype(float), rtol=1e-6, atol=0)
+
+
+def test_vectors_stand_on_one_line_and_keys_keep_their_order() -> None:
+    text = dumps({"b": np.array([0.1, 0.25], dtype=np.float32), "a": [{"x": 1}], "c": {}})
+    assert text == (
+        '{\n  "b": [0.1, 0.25],\n  "a": [\n    {\n      "x": 1\n    }\n  ],\n  "c": {}\n}\n'
+    )
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), np.float32("nan")])
+def test_nan_is_refused_with_its_place(bad: float) -> None:
+    with pytest.raises(ValueError, match=r"\$\.a\[1\]"):
+        dumps({"a": [1, bad, "x"]})
+    with pytest.raises(ValueError, match=r"\$\.a"):
+        dumps({"a": np.array([bad])})
+    with pytest.raises(ValueError, match=r"\$\.a"):
+        plain({"a": bad})
+
+
+def test_what_json_has_no_word_for_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"\$\.a: set"):
+        dumps({"a": {1}})
+    with pytest.raises(TypeError, match="a key must be text"):
+        dumps({(1, 2): 3})
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
+    target = tmp_path / "sub" / "a.json"
+    write_json(target, {"old": True})
+    with pytest.raises(ValueError, match="cannot be written"):
+        write_json(target, {"new": float("nan")})
+
+    def half(file: IO[bytes]) -> None:
+        file.write(b"half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        atomic.write_with(target, half)
+    assert read_json(target) == {"old": True}
+    assert [p.name for p in target.parent.iterdir()] == ["a.json"]
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.ENOSPC, "the disk is full"),
+        (errno.EROFS, "cannot be written to"),
+        (errno.EACCES, "cannot be written to"),
+        (errno.EIO, "cannot be written"),
+    ],
+)
+def test_the_disk_is_heard(tmp_path: Path, number: int, said: str) -> None:
+    def fail(_file: IO[bytes]) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with pytest.raises(StorageError, match=said) as caught:
+        atomic.write_with(tmp_path / "a.txt", fail)
+    assert "a.txt" in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_where_a_folder_is_needed_is_said(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("x")
+    with pytest.raises(StorageError, match="folder is needed"):
+        write_text(tmp_path / "a" / "b.txt", "x")
+
+
+def test_broken_json_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="no such file"):
+        read_json(tmp_path / "a.json")
+    (tmp_path / "a.json").write_text("{")
+    with pytest.raises(StorageError, match=r"a\.json: not valid JSON"):
+        read_json(tmp_path / "a.json")

@@ -1,0 +1,89 @@
+"""The manifest: totals, unknown prices, how answers were read, what software ran."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+from folkmoot.records.files import dumps
+from folkmoot.records.manifest import (
+    ModelUse,
+    RunFacts,
+    direct_dependencies,
+    file_hashes,
+    manifest,
+    software,
+)
+
+
+def facts(*models: ModelUse, synthetic: bool = False) -> RunFacts:
+    return RunFacts(
+        run_id="r1",
+        study="mine",
+        outcome="done",
+        seed=7,
+        synthetic=synthetic,
+        started_at="2026-01-01T00:00:00+00:00",
+        finished_at="2026-01-01T00:01:00+00:00",
+        wall_seconds=60.0,
+        models=models,
+    )
+
+
+def test_totals_add_up_over_models() -> None:
+    data = manifest(
+        facts(
+            ModelUse("a", ("a-1",), 3, 30, 6, 0, 0.5),
+            ModelUse("b", (), 2, 20, 4, 0, 0.25),
+        ),
+        {},
+    )
+    assert (data["calls"], data["input_tokens"], data["output_tokens"]) == (5, 50, 10)
+    assert data["cost_usd"] == 0.75
+    assert data["cost_unknown_for"] == []
+    assert "mark" not in data
+    dumps(data)
+
+
+def test_an_unknown_price_is_unknown_and_not_zero() -> None:
+    assert manifest(facts(ModelUse("a", calls=1)), {})["cost_usd"] is None
+    mixed = manifest(facts(ModelUse("a", calls=1), ModelUse("b", calls=1, cost_usd=0.5)), {})
+    assert (mixed["cost_usd"], mixed["cost_unknown_for"]) == (0.5, ["a"])
+
+
+def test_the_mark_stands_on_everything_synthetic() -> None:
+    data = manifest(facts(synthetic=True), {})
+    assert data["mark"] == "SYNTHETIC"
+    assert "no evidence" in data["note"]
+
+
+def test_rungs_are_shares_and_missing_answers_have_reasons() -> None:
+    answers = pl.DataFrame(
+        {
+            "rung": ["exact", "exact", "named", "missing"],
+            "missing": [None, None, None, "refused"],
+            "reasks": [0, 0, 1, 2],
+        }
+    )
+    read = manifest(facts(), {"answers": answers})["answers"]
+    assert read == {
+        "count": 4,
+        "rungs": {"exact": 0.5, "missing": 0.25, "named": 0.25},
+        "reasks": 3,
+        "missing": {"refused": 1},
+    }
+
+
+def test_software_names_every_direct_dependency() -> None:
+    names = direct_dependencies("folkmoot")
+    assert "pydantic" in names
+    assert "pytest" not in names
+    assert software()["packages"]["pydantic"] != "not installed"
+    assert direct_dependencies("no-such-package") == []
+
+
+def test_hashes_are_of_the_files_that_are_there(tmp_path: Path) -> None:
+    (tmp_path / "b").write_text("")
+    empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    assert file_hashes(tmp_path, ["b", "a"]) == {"b": empty}

@@ -1,0 +1,77 @@
+"""Tables: one column one type, the same bytes each time, described by the codebook."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from folkmoot.errors import ProtocolError
+from folkmoot.records.codebook import codebook
+from folkmoot.records.tables import frame, write_table
+
+ROWS = [
+    {"id": "p_1", "age": 30, "score": 1, "ok": True, "note": None},
+    {"id": "p_2", "age": None, "score": 2.5, "ok": False, "tags": ["a", "b"]},
+    {"id": "p_3", "score": float("nan"), "share": np.float32(0.5), "count": np.int64(7)},
+]
+
+
+def test_columns_are_the_union_in_order_of_first_mention() -> None:
+    data = frame(ROWS)
+    assert data.columns == ["id", "age", "score", "ok", "note", "tags", "share", "count"]
+    assert data.schema["age"] == pl.Int64
+    assert data.schema["score"] == pl.Float64
+    assert data.schema["ok"] == pl.Boolean
+    assert data.schema["note"] == pl.String
+    assert data["score"].to_list() == [1.0, 2.5, None]
+    assert data["tags"].to_list() == [None, '["a", "b"]', None]
+    assert data["count"].to_list() == [None, None, 7]
+    assert frame([]).shape == (0, 0)
+
+
+def test_a_column_that_mixes_text_and_numbers_is_a_bug_of_the_study() -> None:
+    with pytest.raises(ProtocolError, match="table votes, column value: int and str"):
+        frame([{"value": 1}, {"value": "one"}], "votes")
+
+
+def test_the_same_rows_give_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_table(tmp_path / name, "t", frame(ROWS))
+    for file in ("t.parquet", "t.csv"):
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+    assert pl.read_parquet(tmp_path / "a" / "t.parquet").equals(frame(ROWS))
+    assert (tmp_path / "a" / "t.csv").read_text().splitlines()[1].startswith("p_1,30,1.0,true,,")
+
+
+def test_text_with_commas_quotes_and_lines_survives_csv(tmp_path: Path) -> None:
+    said = 'a, "b"\nc; é —'
+    write_table(tmp_path, "t", frame([{"text": said}]))
+    assert pl.read_csv(tmp_path / "t.csv")["text"].to_list() == [said]
+
+
+def test_the_codebook_says_type_meaning_missing_and_levels() -> None:
+    rows = [{"address": f"a/{k}", "n": k, "arm": "acp" if k % 3 else "simple"} for k in range(30)]
+    rows.append({"address": "a/30"})
+    book = codebook(
+        {"votes": frame(rows)},
+        {"n": "how many", "arm": "wrong", "votes": {"arm": "arm of the design"}},
+    )["votes"]
+    assert book["rows"] == 31
+    assert book["columns"]["n"] == {
+        "type": "integer",
+        "meaning": "how many",
+        "missing": 1,
+        "min": 0,
+        "max": 29,
+    }
+    assert book["columns"]["arm"] == {
+        "type": "text",
+        "meaning": "arm of the design",
+        "missing": 1,
+        "levels": {"acp": 20, "simple": 10},
+    }
+    assert book["columns"]["address"]["distinct"] == 31
+    assert "call stands" in book["columns"]["address"]["meaning"]

@@ -1,0 +1,58 @@
+"""A run folder as it is read, whole, half-way, or no run folder at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from folkmoot.errors import StorageError
+from folkmoot.records.files import write_json
+from folkmoot.records.run_folder import RunFolder
+from folkmoot.records.tables import frame, write_table
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "pilot_001"
+    write_table(path / "tables", "votes", frame([{"id": "p_1"}]))
+    write_table(path / "tables", "answers", frame([{"id": "p_1"}]))
+    write_json(path / "manifest.json", {"study": "mine", "outcome": "done", "synthetic": True})
+    write_json(path / "plan.json", {"sealed": {}})
+    write_json(path / "summary.json", {"total": 3})
+    (path / "study.yaml").write_text("study: mine\noption: 'no'\n")
+    (path / "notes.md").write_text("é")
+    return path
+
+
+def test_everything_of_a_finished_run_is_there(folder: Path) -> None:
+    run = RunFolder(folder)
+    assert (run.id, run.study, run.finished, run.synthetic) == ("pilot_001", "mine", True, True)
+    assert run.tables() == ["answers", "votes"]
+    assert run.table("votes")["id"].to_list() == ["p_1"]
+    assert run.json("summary.json") == {"total": 3}
+    assert run.text("notes.md") == "é"
+    assert run.config["option"] == "no"
+    assert run.has("summary.json")
+    assert not run.has_table("nothing")
+
+
+def test_a_run_that_is_not_finished_says_so(folder: Path) -> None:
+    (folder / "manifest.json").unlink()
+    run = RunFolder(folder)
+    assert not run.finished
+    assert run.study == "mine"
+    with pytest.raises(StorageError, match="no table nothing; tables: answers, votes"):
+        run.table("nothing")
+
+
+def test_what_is_no_run_folder_is_refused(tmp_path: Path, folder: Path) -> None:
+    with pytest.raises(StorageError, match="no such run folder"):
+        RunFolder(tmp_path / "gone")
+    with pytest.raises(StorageError, match="this is no run folder"):
+        RunFolder(tmp_path)
+    (folder / "tables" / "votes.parquet").write_bytes(b"broken")
+    with pytest.raises(StorageError, match=r"votes\.parquet: cannot be read"):
+        RunFolder(folder).table("votes")
+    with pytest.raises(StorageError, match=r"other\.json: there is no such file"):
+        RunFolder(folder).json("other.json")
