@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,6 +78,7 @@ def flat_map(vectors: FloatArray) -> Map:
 
     Signs are fixed so that the largest loading of each axis is positive. Fewer than three rows
     or no variance: zeros. Distances on the map are distorted by whatever `explained` lacks to 1.
+    Computed by scikit-learn.
     """
     x = np.asarray(vectors, float)
     flat = np.zeros((len(x), 2))
@@ -88,24 +88,17 @@ def flat_map(vectors: FloatArray) -> Map:
     total = float((centred**2).sum())
     if total < 1e-18:
         return Map(flat, (0.0, 0.0))
-    components, scales = _leading(centred)
-    flat[:, : len(scales)] = centred @ components.T
-    share = [float(s**2 / total) for s in scales] + [0.0, 0.0]
-    return Map(flat, (share[0], share[1]))
+    from sklearn.decomposition import PCA
 
-
-def _leading(centred: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The first two right singular vectors (2, d) and values, by the smaller Gram matrix."""
-    n, d = centred.shape
-    gram = centred @ centred.T if n < d else centred.T @ centred
-    values, vectors = np.linalg.eigh(gram)
-    values, vectors = values[::-1][:2], vectors[:, ::-1][:, :2]
-    scales = np.sqrt(np.clip(values, 0, None))
-    axes = (centred.T @ vectors if n < d else vectors).T
-    norms = np.linalg.norm(axes, axis=1, keepdims=True)
-    axes = axes / np.where(norms > 1e-12, norms, 1.0)
+    count = min(2, min(x.shape) - 1)
+    if count < 1:
+        return Map(flat, (0.0, 0.0))
+    found = PCA(n_components=count, svd_solver="arpack", random_state=0).fit(centred)
+    axes = found.components_
     signs = np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])
-    return cast(FloatArray, axes * np.where(signs == 0, 1.0, signs)[:, None]), scales
+    flat[:, :count] = centred @ (axes * np.where(signs == 0, 1.0, signs)[:, None]).T
+    share = [float(v) for v in found.explained_variance_ratio_] + [0.0]
+    return Map(flat, (share[0], share[1]))
 
 
 def nearest_members(

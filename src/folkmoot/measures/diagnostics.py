@@ -22,7 +22,15 @@ from folkmoot.measures.bands import human_band, variance_collapse
 from folkmoot.measures.clustered import clustered_mean
 from folkmoot.measures.conformity import agreeing_share
 from folkmoot.measures.diversity import effective_number, normalised_entropy
-from folkmoot.measures.estimates import Estimate, p_value, percent, plural, points
+from folkmoot.measures.estimates import (
+    Estimate,
+    p_value,
+    percent,
+    plural,
+    points,
+    points_span,
+    span,
+)
 from folkmoot.measures.persuasion import above_floor
 from folkmoot.measures.position import Shown, position_effects
 from folkmoot.measures.proportions import holm, wilson
@@ -68,7 +76,7 @@ def refusals(answers: Sequence[Row], texts: Sequence[str] = ()) -> Check:
     declined += sum(1 for t in texts if looks_like_refusal(t))
     # Free answers are rows of `answers` as well; their texts are counted once.
     asked = max(len(answers), len(texts))
-    return _share_check("refusals", "Refusals", declined, asked, REFUSALS, "replies declined")
+    return _share_check("refusals", "Refusals", declined, asked, REFUSALS, "declined to answer")
 
 
 _REFUSAL = re.compile(
@@ -109,12 +117,15 @@ def over_length(answers: Sequence[Row]) -> Check:
     """Replies far longer than asked for.
 
     A choice: more than eight words beyond the longest option. Free text: more than three times
-    the median of its stage (and at least 60 words more).
+    the median of its stage and role (and at least 60 words more), bare signals of one or two words
+    not counted in the median.
     """
     typical: dict[tuple[str, str], list[int]] = defaultdict(list)
     for r in answers:
-        typical[str(r.get("stage")), str(r.get("role"))].append(int(r.get("words") or 0))
-    middle = {key: median(words) for key, words in typical.items()}
+        words = int(r.get("words") or 0)
+        if words > 2:
+            typical[str(r.get("stage")), str(r.get("role"))].append(words)
+    middle = {key: median(counts) for key, counts in typical.items()}
     long = 0
     for r in answers:
         words = int(r.get("words") or 0)
@@ -122,7 +133,7 @@ def over_length(answers: Sequence[Row]) -> Check:
             longest = max(len(o.split()) for o in json.loads(r["options"]))
             long += words > longest + 8
         else:
-            usual = middle[str(r.get("stage")), str(r.get("role"))]
+            usual = middle.get((str(r.get("stage")), str(r.get("role"))), 0)
             long += words > max(3 * usual, usual + 60)
     return _share_check(
         "over_length", "Over-long replies", long, len(answers), OVER_LENGTH, "were far too long"
@@ -139,7 +150,7 @@ def instability(changed: int, asked_again: int) -> Check:
     flagged = share.low > FLIPS
     says = (
         f"Asked again without any new information, {percent(share.value)} chose differently "
-        f"({_span(share)}); "
+        f"({span(share.low, share.high)}); "
         + ("that is more than noise should be." if flagged else "that is the floor of noise.")
     )
     return Check("instability", "Instability", share, FLIPS, flagged, says)
@@ -163,7 +174,7 @@ def position_bias(answers: Sequence[Shown]) -> Check:
     flagged = p < _ALPHA and abs(effect.value) > POSITION
     says = (
         f"Being listed as number {at} changes the chance of being chosen by "
-        f"{points(effect.value)} ({points(effect.low)} to {points(effect.high)}, "
+        f"{points(effect.value)} ({points_span(effect.low, effect.high)}, "
         f"adjusted {p_value(p)})."
     )
     return Check("position_bias", title, effect, POSITION, flagged, says)
@@ -229,7 +240,7 @@ def sycophancy(
         says = (
             "An opposing view without any reason moved "
             f"{points(above.value)} more than a plain second ask "
-            f"({points(above.low)} to {points(above.high)})."
+            f"({points_span(above.low, above.high)})."
         )
         return Check("sycophancy", title, above, PLACEBO, flagged, says)
     share = agreeing_share(turns)
@@ -240,7 +251,7 @@ def sycophancy(
     flagged = share.low > AGREEING
     says = (
         f"{percent(share.value)} of the turns in reply to a challenge open by agreeing "
-        f"({_span(share)}). Without an arm that hears no reasons, politeness and giving in "
+        f"({span(share.low, share.high)}). Without an arm that hears no reasons, politeness and giving in "
         "cannot be told apart."
     )
     return Check("sycophancy", title, share, AGREEING, flagged, says)
@@ -287,13 +298,10 @@ def _share_check(key: str, title: str, bad: int, asked: int, limit: float, what:
         return _unknown(key, title, limit, "No such answers in this run.")
     share = wilson(min(bad, asked), asked)
     flagged = share.value > limit and bad > 1
-    says = f"{percent(share.value, 1)} of {plural(asked, 'reply', 'replies')} {what}."
+    how_many = percent(share.value) if bad else "None"
+    says = f"{how_many} of {plural(asked, 'reply', 'replies')} {what}."
     return Check(key, title, share, limit, flagged, says)
 
 
 def _unknown(key: str, title: str, limit: float, why: str) -> Check:
     return Check(key, title, None, limit, None, why)
-
-
-def _span(e: Estimate) -> str:
-    return f"{percent(e.low)} to {percent(e.high)}"

@@ -48,7 +48,25 @@ def points(difference: float) -> str:
     if not math.isfinite(difference):
         return "an unknown number of points"
     rounded = round(100 * difference)
-    return f"{rounded:+d} point{'' if abs(rounded) == 1 else 's'}" if rounded else "0 points"
+    return f"{_signed(rounded)} point{'' if abs(rounded) == 1 else 's'}"
+
+
+def points_span(low: float, high: float) -> str:
+    """(−0.06, 0.02) → "−6 to +2"."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return "no interval"
+    return f"{_signed(round(100 * low))} to {_signed(round(100 * high))}"
+
+
+def span(low: float, high: float) -> str:
+    """(0.28, 0.39) → "28 to 39 %"."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return "no interval"
+    return f"{percent(low).removesuffix(' %')} to {percent(high)}"
+
+
+def _signed(whole: int) -> str:
+    return f"{whole:+d}".replace("-", "−") if whole else "0"
 
 
 def p_value(p: float) -> str:

@@ -75,7 +75,7 @@ def logistic(
     enter as they are. Rows with a missing value are dropped and counted; levels and columns that
     carry no information are left out and named. Errors are sandwich errors: HC1, or clustered by
     `clusters` (n,). Under (quasi-)separation, where plain estimates run off to infinity, Firth's
-    penalised likelihood is used for all terms, and `estimator` says so.
+    penalised likelihood is used for all terms (see `firth`), and `estimator` says so.
 
     Firth (1993), doi:10.1093/biomet/80.1.27; Heinze and Schemper (2002), doi:10.1002/sim.1047.
     Plain fit and errors by statsmodels.
@@ -97,6 +97,7 @@ def logistic(
     estimator = "maximum likelihood"
     if fitted is None:
         fitted, estimator = firth(y, built.matrix, groups), "Firth (separation)"
+        labels = "model-based" if groups is None else f"{labels}, at least model-based"
     terms = _terms(built, *fitted, level)
     return Logit(terms, n, events, incomplete, estimator, labels, built.reference, built.left_out)
 
@@ -127,10 +128,12 @@ def design(columns: Mapping[str, Column], reference: Mapping[str, str]) -> Desig
 def firth(
     y: FloatArray, x: FloatArray, clusters: Sequence[Hashable] | None = None
 ) -> tuple[FloatArray, FloatArray]:
-    """Firth's penalised logistic fit: coefficients (k,) and their sandwich covariance (k, k).
+    """Firth's penalised logistic fit: coefficients (k,) and their covariance (k, k).
 
     Maximises log L + ½ log |X'WX|; finite under separation. Scores X'(y − π + h(½ − π)), h the
-    leverages of W^½X; damped Newton steps.
+    leverages of W^½X; damped Newton steps. The covariance is the inverse information: a sandwich
+    would be far too narrow where a group never or always has the outcome, its residuals being
+    nearly zero. With `clusters`, each variance is the larger of the two.
     """
     beta = np.zeros(x.shape[1])
     for _ in range(200):
@@ -141,15 +144,14 @@ def firth(
         if longest < 1e-9:
             break
     bread, scores = _firth_scores(y, x, beta)
-    if clusters is not None:
-        index = {c: i for i, c in enumerate(dict.fromkeys(clusters))}
-        summed = np.zeros((len(index), x.shape[1]))
-        np.add.at(summed, [index[c] for c in clusters], scores)
-        scores = summed
-        inflate = len(index) / max(1, len(index) - 1)
-    else:
-        inflate = len(y) / max(1, len(y) - x.shape[1])
-    return beta, bread @ (scores.T @ scores) @ bread * inflate
+    if clusters is None:
+        return beta, bread
+    index = {c: i for i, c in enumerate(dict.fromkeys(clusters))}
+    summed = np.zeros((len(index), x.shape[1]))
+    np.add.at(summed, [index[c] for c in clusters], scores)
+    sandwich = bread @ (summed.T @ summed) @ bread * len(index) / max(1, len(index) - 1)
+    grow = np.sqrt(np.maximum(np.diag(sandwich) / np.diag(bread), 1.0))
+    return beta, bread * np.outer(grow, grow)
 
 
 def _firth_scores(y: FloatArray, x: FloatArray, beta: FloatArray) -> tuple[FloatArray, FloatArray]:
