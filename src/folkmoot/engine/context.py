@@ -15,7 +15,7 @@ from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.gateway import Gateway
 from folkmoot.engine.journal import Journal
 from folkmoot.engine.plan import Plan
-from folkmoot.engine.progress import CallDone, ItemDone, Notice, Progress, StageStarted
+from folkmoot.engine.progress import ItemDone, Notice, Progress, StageStarted
 from folkmoot.errors import FolkmootError, ProtocolError
 from folkmoot.models.request import FloatArray, Reply, Request
 from folkmoot.records.files import write_json, write_text
@@ -72,18 +72,7 @@ class RunContext:
 
     async def complete(self, address: str, request: Request) -> Reply:
         """One reply, from the journal or from the model."""
-        reply = await self.gateway.complete(address, request)
-        usage = reply.usage
-        self.progress(
-            CallDone(
-                request.model,
-                reply.replayed,
-                reply.cost_usd,
-                usage.input_tokens,
-                usage.output_tokens,
-            )
-        )
-        return reply
+        return await self.gateway.complete(address, request)
 
     async def embed(self, address: str, texts: list[str]) -> FloatArray:
         """One batch of embeddings, from the journal or from the model."""

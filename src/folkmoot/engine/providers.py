@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from folkmoot.engine.config import StudyConfig
 from folkmoot.models.catalog import LOCAL, ModelSpec, open_provider, resolve
 from folkmoot.models.keys import key_for
@@ -21,8 +23,10 @@ class Providers:
         override: str | None,
         key: str | None = None,
         provider: Provider | None = None,
+        seats: Sequence[str] = (),
     ) -> None:
         self._config = config
+        self._seats = seats
         self._key = key
         self._given = provider
         self._opened: dict[ModelSpec, Provider] = {}
@@ -34,18 +38,21 @@ class Providers:
     @property
     def synthetic(self) -> bool:
         """Whether the embedded respondent answers any seat."""
-        named = [self.default] if self.override else [self.default, *self._config.models.values()]
-        return self._given is None and any(_is_local(name) for name in named)
+        return self._given is None and any(_is_local(name) for name in self._named())
 
     def check(self) -> None:
         """Look every named model up, with its key. Raises InputError before anything is written."""
         if self._given is not None:
             return
-        named = [self.default, self.embedding]
-        if not self.override:
-            named += self._config.models.values()
-        for name in dict.fromkeys(named):
+        for name in dict.fromkeys([*self._named(), self.embedding]):
             self._settings(resolve(name, self._config.endpoints))
+
+    def _named(self) -> list[str]:
+        if self.override:
+            return [self.override]
+        others = [*self._config.models.values(), *self._seats]
+        # A study whose seats all name their models has no use for the default.
+        return others if self._config.model is None and self._seats else [self.default, *others]
 
     def open(self, model: str) -> tuple[Provider, ModelSpec]:
         """The provider of a model, opened once, and what the catalog knows of it."""

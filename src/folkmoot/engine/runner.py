@@ -20,9 +20,10 @@ from typing import Any
 from folkmoot.engine.context import Halted, RunContext
 from folkmoot.engine.folder import held_folder, open_folder
 from folkmoot.engine.gateway import Gateway, GatewayEvent, GatewaySettings
-from folkmoot.engine.journal import Journal
+from folkmoot.engine.journal import Entry, Journal
 from folkmoot.engine.plan import Plan
 from folkmoot.engine.progress import (
+    CallDone,
     CallRetried,
     Event,
     Notice,
@@ -143,7 +144,8 @@ def run_study(found: StudyFile, options: RunOptions) -> Run:
     Raises RunExists, RunLocked, DriftError, RunPaused (resumable), KeyboardInterrupt (likewise),
     FatalModelError, StorageError; whatever is raised, every reply that was paid for is kept.
     """
-    providers = Providers(found.config, options.model, options.key, options.provider)
+    seats = found.study.seat_models(found.config)
+    providers = Providers(found.config, options.model, options.key, options.provider, seats)
     providers.check()
     folder = open_folder(_folder_of(found, options), found.config, resume=options.resume)
     with held_folder(folder):
@@ -228,6 +230,7 @@ def _context(
         settings,
         seed=config.random_seed,
         on_event=lambda event: progress(_told(event)),
+        on_call=lambda entry, replayed: progress(_called(entry, replayed)),
     )
     plan = Plan(
         folder / PLAN,
@@ -374,6 +377,17 @@ def _facts(
 
 def _tables(folder: Path) -> list[Path]:
     return sorted((folder / TABLES).glob("*.csv"))
+
+
+def _called(entry: Entry, replayed: bool) -> CallDone:
+    return CallDone(
+        entry.model_asked,
+        replayed,
+        entry.cost_usd,
+        entry.input_tokens,
+        entry.output_tokens,
+        entry.kind,
+    )
 
 
 def _told(event: GatewayEvent) -> Event:

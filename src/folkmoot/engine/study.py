@@ -60,6 +60,10 @@ def _no_notes(_config: Any) -> list[str]:
     return []
 
 
+def _no_seats(_config: Any) -> list[str]:
+    return []
+
+
 def _no_estimate(_config: Any) -> list[StageEstimate]:
     return []
 
@@ -87,6 +91,7 @@ class Study:
     findings    results from the tables of a finished run
     show        rich markup for `folkmoot show RUN [ID]`; None means the generic one
     load        reader for file types of its own (`suffixes`), gives the config
+    seat_models models that seats of the study name by themselves, so that they can be checked
     limit       the same config with at most so many participants or sessions (`--limit N`)
     codebook    what the study's own columns mean: column → words, or table → {column → words}
     template    file name → content for `folkmoot new`
@@ -106,6 +111,7 @@ class Study:
     show: Callable[[RunFolder, str | None], str] | None = None
     load: Callable[[Path], StudyConfig] | None = None
     suffixes: tuple[str, ...] = ()
+    seat_models: Callable[[Any], list[str]] = _no_seats
     limit: Callable[[Any, int], Any] | None = None
     codebook: Mapping[str, Any] = field(default_factory=dict)
     template: Callable[[], dict[str, str | bytes]] = _no_template

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 
 from folkmoot.errors import ProtocolError
 from folkmoot.records.atomic import write_with
@@ -44,14 +45,25 @@ def frame(rows: Sequence[Row], table: str = "table") -> pl.DataFrame:
 
 
 def write_table(folder: Path, name: str, data: pl.DataFrame) -> None:
-    """Write `<name>.parquet` and `<name>.csv`, each whole or not at all, free of time stamps."""
+    """Write `<name>.parquet` and `<name>.csv`, each whole or not at all, free of time stamps.
+
+    In the CSV a text that a spreadsheet would take for a formula gets an apostrophe before it,
+    because models' words are not to be trusted; the Parquet file holds the text as it is.
+    """
     write_with(
         folder / f"{name}.parquet",
         lambda file: data.write_parquet(
             file, compression="zstd", compression_level=3, statistics=True, row_group_size=100_000
         ),
     )
-    write_with(folder / f"{name}.csv", data.write_csv)
+    write_with(folder / f"{name}.csv", _harmless(data).write_csv)
+
+
+def _harmless(data: pl.DataFrame) -> pl.DataFrame:
+    """Text cells that begin like a formula made plain text for spreadsheets."""
+    text = cs.string()
+    risky = text.str.contains(r"^[=+\-@\t\r]") & ~text.str.contains(r"^[+-]?[\d.,]+%?$")
+    return data.with_columns(pl.when(risky).then(pl.lit("'") + text).otherwise(text).name.keep())
 
 
 def _cell(value: Any) -> Any:
