@@ -1,0 +1,1 @@
+"""How fast the engine is and how much memory it takes. `python -m benchmarks` prints the table."""

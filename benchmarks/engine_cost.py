@@ -1,0 +1,31 @@
+"""CPU per call of the engine itself: a model in this process that answers at once."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+import folkmoot
+from benchmarks.small_study import STUDY
+from folkmoot.models.request import Reply, Request, Usage
+from folkmoot.models.scripted import Scripted
+
+USAGE = Usage(300, 1)
+
+
+def answer(request: Request, address: str) -> Reply:
+    return Reply("Jobs", USAGE, "model-served", "id")
+
+
+def run(participants: int = 1000, turns: int = 10) -> dict[str, float]:
+    """Microseconds of CPU (all threads) and of wall time per call."""
+    settings = {"participants": participants, "turns": turns, "concurrency": 256}
+    with tempfile.TemporaryDirectory() as folder:
+        empty = {**settings, "participants": 1, "turns": 1}
+        folkmoot.run(STUDY, empty, out=Path(folder) / "warm", provider=Scripted(answer))
+        cpu, wall = time.process_time(), time.perf_counter()
+        folkmoot.run(STUDY, settings, out=Path(folder) / "run", provider=Scripted(answer))
+        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    calls = participants * turns
+    return {"calls": calls, "cpu_us": cpu / calls * 1e6, "wall_us": wall / calls * 1e6}
