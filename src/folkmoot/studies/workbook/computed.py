@@ -60,8 +60,9 @@ class BadExpression(ValueError):
 class _Absent(Exception):
     """A value that the expression needs is not there."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
+    def __init__(self, detail: str, reason: str = "not_computable") -> None:
+        super().__init__(detail)
+        self.detail = detail
         self.reason = reason
 
 
@@ -181,7 +182,7 @@ def evaluate(expression: str, scene: Scene, participant: str | None) -> Scalar |
     try:
         result = _Evaluator(scene, participant).eval(expression, previously_parsed=tree)
     except _Absent as error:
-        return Missing("not_computable", error.reason)
+        return Missing(error.reason, error.detail)
     except ZeroDivisionError:
         return Missing("not_computable", "division by zero")
     except (InvalidExpression, ArithmeticError, TypeError, ValueError, RecursionError) as error:
@@ -216,9 +217,11 @@ class _Evaluator(SimpleEval):  # type: ignore[misc]
         shared = name in self.scene.shared
         value = self.scene.value(name, None if shared else self.participant)
         if value is None:
-            raise _Absent(f"{name} was not asked")
+            raise _Absent(f"{name} was not asked", "not_asked")
         if isinstance(value, Missing):
-            raise _Absent(f"{name} of {self.participant or 'the session'}: {value.reason}")
+            who = "the session" if shared else str(self.participant)
+            reason = "not_asked" if value.reason == "not_asked" else "not_computable"
+            raise _Absent(f"{name} of {who}: {value.reason}", reason)
         return value
 
     def _eval_call(self, node: ast.Call) -> Any:

@@ -1,0 +1,253 @@
+"""The two files that an experiment leaves: `<experiment_id>.json` and `<experiment_id>.csv`.
+
+They are written whole as sessions finish, always in the order of the sessions, so that their last
+state does not depend on which session was quickest.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from folkmoot.conversation.answers import Missing
+from folkmoot.engine.session import Scope
+from folkmoot.studies.workbook.model import Scalar
+from folkmoot.studies.workbook.permutations import Experiment
+from folkmoot.studies.workbook.records import unasked
+from folkmoot.studies.workbook.reply import Given, position
+from folkmoot.studies.workbook.room import Response, Room
+from folkmoot.studies.workbook.tasks.context import profile_columns
+
+NO_ANSWER = "NA"
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+SHARE_BETWEEN_WRITES = 0.05
+
+
+def session_record(room: Room) -> dict[str, Any]:
+    """All of a session as JSON: assignment, order, answers, computed values, what each one saw."""
+    treatment = room.experiment.treatments.get(room.plan.treatment)
+    shared = {
+        c.name: _json(room.value(c.name, None)) for c in room.computed if c.scope == "session"
+    }
+    return {
+        "session_id": room.plan.label,
+        "treatment": room.plan.treatment,
+        "treatment_description": treatment.description if treatment else "",
+        "task_order": [t.task.task_id for t in room.order],
+        "messages": room.messages,
+        "ended": room.ended,
+        "stopped_in": room.stopped_in or None,
+        "computed": {name: _json(room.value(name, None)) for name in shared},
+        "participants": [_participant(room, seat.id) for seat in room.seats],
+        "special_roles": {
+            label: {
+                "responses": [
+                    {"task_id": r.task.task.task_id, **_answer(r)}
+                    for r in room.special_replies
+                    if r.speaker_id == label
+                ],
+                "message_history": _history(room, label),
+            }
+            for label in room.specials
+        },
+    }
+
+
+def _participant(room: Room, who: str) -> dict[str, Any]:
+    seat = next(s for s in room.seats if s.id == who)
+    responses = [r for r in [*room.responses, *unasked(room)] if r.speaker_id == who]
+    personal = [c for c in room.computed if c.scope == "participant" and room.applies(c, who)]
+    return {
+        "ID": who,
+        "role": seat.role,
+        "name": seat.name,
+        "profile": profile_columns(room.experiment.workbook, seat.row),
+        "responses": {r.task.var_name: _answer(r) for r in responses},
+        "computed": {c.name: _json(room.value(c.name, who)) for c in personal},
+        "message_history": _history(room, who),
+    }
+
+
+def _answer(response: Response) -> dict[str, Any]:
+    answer = response.given
+    given = answer if isinstance(answer, Given) else None
+    found: dict[str, Any] = {
+        "task_id": response.task.task.task_id,
+        "place": response.place,
+        "value": given.value if given else None,
+        "status": given.status if given else "missing",
+        "reasks": response.reasks,
+    }
+    if isinstance(answer, Missing):
+        found["missing"] = answer.reason
+    if response.score is not None:
+        found["speculation_score"] = response.score
+    if response.order:
+        found["options_shown"] = list(response.order)
+        found["position"] = position(response.order, given.value) if given else None
+    return found
+
+
+def _history(room: Room, who: str) -> list[dict[str, str]]:
+    """Everything that this speaker saw and said, in order, beginning with its system message."""
+    system = {"role": "system", "name": "", "content": room.speakers[who].system}
+    heard = room.heard.get(who, ())
+    return [
+        system,
+        *(
+            {
+                "role": "assistant" if u.speaker_id == who else "user",
+                "name": u.name,
+                "content": u.text,
+            }
+            for u in heard
+            if u.missing is None
+        ),
+    ]
+
+
+def _json(value: Scalar | Missing | None) -> Any:
+    return None if isinstance(value, Missing) else value
+
+
+class Files:
+    """Writes both files of every experiment as its sessions come in."""
+
+    def __init__(
+        self, scope: Scope, head: Mapping[str, Any], expected: Mapping[str, Sequence[str]]
+    ) -> None:
+        self._scope = scope
+        self._head = dict(head)
+        self._expected = expected
+        self._done: dict[str, dict[str, dict[str, Any]]] = {e: {} for e in expected}
+        self._written = dict.fromkeys(expected, 0)
+
+    def add(self, experiment: Experiment, key: str, record: dict[str, Any]) -> None:
+        """Take a finished session in; write when enough is new, and always when all are there."""
+        done = self._done[experiment.id]
+        done[key] = record
+        total = len(self._expected[experiment.id])
+        if len(done) == total or len(done) - self._written[experiment.id] >= max(
+            1, SHARE_BETWEEN_WRITES * total
+        ):
+            self._written[experiment.id] = len(done)
+            self.write(experiment)
+
+    def write(self, experiment: Experiment) -> None:
+        """Both files with the sessions that are there, in the order of the sessions."""
+        done = self._done[experiment.id]
+        keys = self._expected[experiment.id]
+        records = [done[key] for key in keys if key in done]
+        data = {
+            "experiment_id": experiment.id,
+            "permutation": experiment.number,
+            "constants": dict(experiment.constants),
+            **self._head,
+            "treatments": {t.label: t.description for t in experiment.treatments.values()},
+            "sessions_planned": len(keys),
+            "sessions_finished": len(records),
+            "sessions": records,
+        }
+        self._scope.write_json(f"{experiment.id}.json", data)
+        self._scope.write_text(f"{experiment.id}.csv", to_csv(experiment, records))
+
+
+def to_csv(experiment: Experiment, records: Sequence[Mapping[str, Any]]) -> str:
+    """One row per participant, one column per variable; safe to open in a spreadsheet program.
+
+    `NA`: asked, but no answer could be had. Blank: the participant had no part in that task.
+    `invalid` names the variables whose answer failed validation and was kept.
+    """
+    workbook = experiment.workbook
+    variables = [t.var_name for t in workbook.tasks if t.type != "context"]
+    computed = [c.name for c in workbook.computed]
+    speculated = [
+        t.var_name for t in workbook.tasks if t.type != "context" and t.generate_speculation_score
+    ]
+    profile = [n for i, n in enumerate(workbook.profiles.names) if i != workbook.profiles.id_column]
+    taken = {"experiment_id", "session", "treatment", "ID", "role", *variables, *computed}
+    title = _titles(taken)
+    header = [
+        *("experiment_id", "session", "treatment", "ID", "role"),
+        *(title(f"constant_{name}") for name in experiment.constants),
+        *variables,
+        *(title(f"{name}_speculation_score") for name in speculated),
+        *computed,
+        *("invalid", "missing"),
+        *(title(name, "profile_") for name in profile),
+    ]
+    rows = []
+    for session in records:
+        for person in session["participants"]:
+            answers = person["responses"]
+            rows.append(
+                [
+                    experiment.id,
+                    session["session_id"],
+                    session["treatment"],
+                    person["ID"],
+                    person["role"],
+                    *experiment.constants.values(),
+                    *(_value(answers.get(name)) for name in variables),
+                    *(answers.get(n, {}).get("speculation_score", "") for n in speculated),
+                    *(_computed(name, person, session) for name in computed),
+                    ";".join(n for n, a in answers.items() if a["status"] == "invalid"),
+                    ";".join(n for n, a in answers.items() if a["status"] == "missing"),
+                    *(person["profile"][name] for name in profile),
+                ]
+            )
+    return csv_text(header, rows)
+
+
+def _titles(taken: set[str]) -> Callable[..., str]:
+    """Names of columns that no other column has."""
+
+    def title(name: str, prefix: str = "") -> str:
+        found = name
+        if found in taken and prefix:
+            found = prefix + name
+        while found in taken:
+            found += "_"
+        taken.add(found)
+        return found
+
+    return title
+
+
+def _value(answer: Mapping[str, Any] | None) -> Any:
+    if answer is None:
+        return ""
+    return NO_ANSWER if answer["status"] == "missing" else answer["value"]
+
+
+def _computed(name: str, person: Mapping[str, Any], session: Mapping[str, Any]) -> Any:
+    for holder in (person["computed"], session["computed"]):
+        if name in holder:
+            return NO_ANSWER if holder[name] is None else holder[name]
+    return ""
+
+
+def csv_text(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """CSV in which no cell can act as a formula."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([harmless(cell) for cell in header])
+    writer.writerows([harmless(cell) for cell in row] for row in rows)
+    return out.getvalue()
+
+
+def harmless(value: Any) -> str:
+    """A cell as text; text that a spreadsheet program would calculate gets an apostrophe.
+
+    Numbers stay as they are, negative ones too.
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    if isinstance(value, (int, float)):
+        return str(int(value)) if float(value).is_integer() else repr(value)
+    text = str(value)
+    return f"'{text}" if text.startswith(_FORMULA) else text

@@ -1,0 +1,185 @@
+"""Before a run: loading a workbook, deeper checks, notes, the cost, the cut of `--limit`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from folkmoot.engine.study import StageEstimate
+from folkmoot.errors import InputError, Problem
+from folkmoot.studies.workbook.config import WorkbookConfig, settings_of
+from folkmoot.studies.workbook.design import design_problems
+from folkmoot.studies.workbook.model import Workbook
+from folkmoot.studies.workbook.permutations import (
+    Experiment,
+    TaskInPlay,
+    build,
+    combinations,
+    count_permutations,
+)
+from folkmoot.studies.workbook.reading import read_workbook
+from folkmoot.studies.workbook.response_options import Words
+
+TOKENS_PER_CHARACTER = 0.25
+WORDS_OF_AN_ANSWER = 12
+WORDS_OF_A_CONTRIBUTION = 90
+
+
+def load(path: Path) -> WorkbookConfig:
+    """The study file that a workbook is. Raises InputError with every mistake in it."""
+    workbook, problems = read_workbook(path)
+    if workbook is not None:
+        problems += [
+            Problem(p.message, path.name, p.where, p.key, p.mend) for p in design_problems(workbook)
+        ]
+    if problems or workbook is None:
+        raise InputError(list(dict.fromkeys(problems)))
+    values, _ = settings_of(workbook)
+    return WorkbookConfig(study="workbook", workbook=workbook, source=path.name, **values)
+
+
+def check(config: WorkbookConfig, _folder: Path) -> list[Problem]:
+    """What only the run's settings can tell: too many permutations, a design that --set broke."""
+    count = count_permutations(config.workbook)
+    if count > config.max_permutations:
+        sheet = next((c.at.get("value", "") for c in config.workbook.constants), "")
+        return [
+            Problem(
+                f"the constants spin off {count:,} experiments, more than "
+                f"{config.max_permutations:,}",
+                file=config.source,
+                where=sheet,
+                mend=f"shorten the lists, or say that you mean it: --set max_permutations={count}",
+            )
+        ]
+    return [
+        Problem(p.message, config.source, p.where, p.key, p.mend)
+        for p in design_problems(config.workbook, config.random_seed)
+    ]
+
+
+def notes(config: WorkbookConfig) -> list[str]:
+    """What the user should know that is no mistake: the layout, the model, what binds."""
+    workbook = config.workbook
+    _, about_model = settings_of(workbook)
+    found = [*workbook.notes, *about_model]
+    count = count_permutations(workbook)
+    if count > 1:
+        found.append(f"the constants spin off {count} experiments")
+    found += _limit_notes(workbook)
+    found += _option_notes(workbook)
+    found += _column_notes(workbook)
+    return found
+
+
+def first_experiment(workbook: Workbook) -> Experiment:
+    """The first permutation, which stands for all where only its shape matters."""
+    constants = next(combinations(workbook))
+    return build(workbook, constants, 1, workbook.settings.experiment_id)[0]
+
+
+def _speakers(task: TaskInPlay, experiment: Experiment, agents: int) -> int:
+    """About how many speak in a task (roles are taken to be dealt evenly)."""
+    users = [r for r in experiment.roles.values() if r.special is None]
+    special = sum(1 for r in task.prompts if r in experiment.roles and experiment.roles[r].special)
+    mine = sum(1 for r in task.prompts if r in experiment.roles) - special
+    return special + round(agents * mine / max(1, len(users)))
+
+
+def _limit_notes(workbook: Workbook) -> list[str]:
+    experiment = first_experiment(workbook)
+    settings = workbook.settings
+    rounds = [t for t in experiment.tasks.values() if t.task.type != "context"]
+    needed = sum(_speakers(t, experiment, settings.num_agents_per_session) for t in rounds)
+    found = []
+    limit = settings.max_conversation_length
+    if limit is not None and needed > limit:
+        found.append(
+            f"a session needs about {needed} messages, max_conversation_length is {limit}: "
+            "sessions will be cut, and what was not asked stays missing"
+        )
+    if settings.max_rounds is not None and len(rounds) > settings.max_rounds:
+        found.append(
+            f"there are {len(rounds)} rounds, max_num_rounds is {settings.max_rounds}: "
+            "sessions will be cut"
+        )
+    return found
+
+
+def _option_notes(workbook: Workbook) -> list[str]:
+    found = []
+    for play in first_experiment(workbook).tasks.values():
+        options = play.options.values() if isinstance(play.options, dict) else [play.options]
+        if play.task.validate_response and any(isinstance(o, Words) for o in options):
+            what = play.task.var_type or "text"
+            found.append(
+                f"{play.task.at.get('response_options')}: options in words can only be checked for "
+                f"being {what}; a range like (0, 10) or a list is enforced"
+            )
+    return found
+
+
+def _column_notes(workbook: Workbook) -> list[str]:
+    settings, found = workbook.settings, []
+    for what in ("treatment", "session", "role"):
+        column = getattr(settings, f"{what}_column")
+        by_hand = getattr(settings, f"{what}_assignment_strategy") == "manual"
+        if column and not by_hand:
+            found.append(f"{what}_column is only used when {what}s are assigned by hand")
+        if not column and what in (n.casefold() for n in workbook.profiles.names):
+            found.append(
+                f"the profile column {what!r} assigns nothing: participants will see it as part "
+                "of who they are"
+            )
+    return found
+
+
+def estimate(config: WorkbookConfig) -> list[StageEstimate]:
+    """Calls and tokens of all sessions; re-asks are not counted."""
+    workbook, settings = config.workbook, config.workbook.settings
+    experiment = first_experiment(workbook)
+    sessions = min(settings.num_sessions, config.first_sessions or settings.num_sessions)
+    sessions *= count_permutations(workbook)
+    agents = settings.num_agents_per_session
+    system = _characters(experiment)
+    heard, calls, characters, output = 0.0, 0, 0.0, 0.0
+    for play in (t for t in experiment.tasks.values() if t.task.type != "context"):
+        speakers = _speakers(play, experiment, agents)
+        prompt = max((len(p) for p in play.prompts.values()), default=0)
+        prompt += len(play.task.response_options or "")
+        words = WORDS_OF_A_CONTRIBUTION if play.task.type == "discussion" else WORDS_OF_AN_ANSWER
+        asks = 2 if play.task.generate_speculation_score and not play.task.format_response else 1
+        calls += speakers * asks
+        characters += speakers * asks * (system + heard + prompt)
+        output += speakers * words * 1.4
+        heard += prompt + speakers * words * 6
+    if settings.include_backstories:
+        calls += agents
+        characters += agents * system
+        output += agents * 200
+    return [
+        StageEstimate(
+            "sessions",
+            calls * sessions,
+            round(characters * TOKENS_PER_CHARACTER) * sessions,
+            round(output) * sessions,
+            calls,
+        )
+    ]
+
+
+def _characters(experiment: Experiment) -> int:
+    """About how long a participant's system message is."""
+    profiles = experiment.workbook.profiles
+    persona = sum(len(q) + 8 for q in profiles.questions)
+    roles = [len(r.description) for r in experiment.roles.values()]
+    contexts = [
+        max((len(p) for p in t.prompts.values()), default=0)
+        for t in experiment.tasks.values()
+        if t.task.type == "context"
+    ]
+    return persona + round(sum(roles) / max(1, len(roles))) + sum(contexts) + 200
+
+
+def limit(config: WorkbookConfig, n: int) -> WorkbookConfig:
+    """At most n sessions of each experiment."""
+    return config.model_copy(update={"first_sessions": n})

@@ -1,0 +1,208 @@
+"""Replies of participants read as the workbook wants them: typed, validated, JSON or plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from folkmoot.conversation.answers import (
+    Choice,
+    Json,
+    Missing,
+    Number,
+    Parsed,
+    Text,
+    Unreadable,
+)
+from folkmoot.studies.workbook.model import VarType
+from folkmoot.studies.workbook.response_options import Listed, Options, Range
+from folkmoot.studies.workbook.sheets import number_text
+
+Status = Literal["valid", "invalid", "unchecked"]
+Value = str | int | float
+
+
+class Structured(BaseModel):
+    """The JSON object that `format_response` asks for."""
+
+    model_config = ConfigDict(extra="ignore", strict=False)
+
+    response: str | int | float | bool
+    speculation_score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An answer. `status`: it passed validation, failed it five times, or was not validated."""
+
+    value: Value
+    status: Status
+    score: int | None = None
+
+    @property
+    def text(self) -> str:
+        """The answer as others see it."""
+        return self.value if isinstance(self.value, str) else number_text(self.value)
+
+    @property
+    def usable(self) -> bool:
+        """Whether calculations may rest on it."""
+        return self.status != "invalid"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkbookAnswer:
+    """The answer type of one participant in one task. `order`: the options as shown."""
+
+    choices: Options | None
+    order: tuple[str, ...]
+    var_type: VarType | None
+    validate: bool
+    as_json: bool
+    speculation: bool
+    kind: str = "workbook"
+
+    @property
+    def options(self) -> tuple[str, ...] | None:
+        """The options in the order shown, for the engine's record."""
+        return self.order or None
+
+    @property
+    def numeric(self) -> bool:
+        """Whether a number is wanted."""
+        if isinstance(self.choices, Listed):
+            return False
+        return isinstance(self.choices, Range) or self.var_type in ("integer", "float")
+
+    @property
+    def schema(self) -> dict[str, Any] | None:
+        """JSON schema of the reply, or None for plain text."""
+        if not self.as_json:
+            return None
+        fields: dict[str, Any] = {"response": self._response_schema()}
+        if self.speculation:
+            fields["speculation_score"] = {"type": "integer", "minimum": 0, "maximum": 100}
+        return {
+            "title": "WorkbookResponse",
+            "type": "object",
+            "properties": fields,
+            "required": list(fields),
+            "additionalProperties": False,
+        }
+
+    def _response_schema(self) -> dict[str, Any]:
+        if isinstance(self.choices, Listed) and self.validate:
+            return {"type": "string", "enum": list(self.order)}
+        if self.numeric and self.validate:
+            schema: dict[str, Any] = {"type": "integer" if self.var_type == "integer" else "number"}
+            if isinstance(self.choices, Range):
+                schema |= {"minimum": self.choices.low, "maximum": self.choices.high}
+            return schema
+        return {"type": "string"}
+
+    def parse(self, reply: str) -> Parsed[Given] | Unreadable:
+        """Read a reply. Without validation everything but an empty reply is an answer."""
+        if not reply.strip():
+            return Unreadable("The reply was empty.")
+        text, score, rung, problem = self._unwrapped(reply)
+        if problem is None:
+            read = self._read(text)
+            if isinstance(read, Parsed):
+                status: Status = "valid" if self.validate else "unchecked"
+                return Parsed(Given(read.value, status, score), rung or read.rung)
+            problem = self._worded(read)
+        if self.validate:
+            return problem
+        return Parsed(Given(text.strip(), "unchecked", score), "unformatted")
+
+    def last(self, reply: str) -> Given | Missing:
+        """What stands when validation failed to the end: the last answer, flagged invalid."""
+        text, score, _, _ = self._unwrapped(reply)
+        if not text.strip():
+            return Missing("empty", "the reply was empty")
+        number = Number().parse(text) if self.numeric else None
+        if isinstance(number, Parsed) and number.rung == "exact":
+            return Given(_whole(number.value), "invalid", score)
+        return Given(text.strip(), "invalid", score)
+
+    def _unwrapped(self, reply: str) -> tuple[str, int | None, str, Unreadable | None]:
+        """(answer, speculation score, rung, problem) of a reply."""
+        if not self.as_json:
+            return reply, None, "", None
+        parsed = Json(Structured).parse(reply)
+        if isinstance(parsed, Unreadable):
+            return reply, None, "", parsed
+        score = _score(parsed.value.speculation_score)
+        text = _as_text(parsed.value.response)
+        if self.speculation and score is None:
+            problem = Unreadable(
+                "The JSON did not fit: speculation_score must be a whole number from 0 to 100. "
+                "Reply with only the JSON object, all fields present."
+            )
+            return text, None, parsed.rung, problem
+        if not text.strip():
+            return text, score, parsed.rung, Unreadable("The reply was empty.")
+        return text, score, parsed.rung, None
+
+    def _read(self, text: str) -> Parsed[Any] | Unreadable:
+        if isinstance(self.choices, Listed):
+            return self._typed_choice(Choice(self.order).parse(text))
+        if not self.numeric:
+            return Text().parse(text)
+        bounds = self.choices if isinstance(self.choices, Range) else None
+        integer = self.var_type == "integer"
+        parsed = Number(
+            bounds.low if bounds else None, bounds.high if bounds else None, integer
+        ).parse(text)
+        if isinstance(parsed, Unreadable):
+            return parsed
+        keep = self.var_type == "float"
+        return Parsed(parsed.value if keep else _whole(parsed.value), parsed.rung)
+
+    def _typed_choice(self, parsed: Parsed[str] | Unreadable) -> Parsed[Any] | Unreadable:
+        if isinstance(parsed, Unreadable) or self.var_type not in ("integer", "float"):
+            return parsed
+        number = float(parsed.value)
+        return Parsed(int(number) if self.var_type == "integer" else number, parsed.rung)
+
+    def _worded(self, problem: Unreadable) -> Unreadable:
+        if not self.as_json:
+            return problem
+        return Unreadable(
+            f'The "response" could not be read. {problem.problem} '
+            "Reply with only the JSON object, all fields present."
+        )
+
+
+def _whole(number: float) -> int | float:
+    return int(number) if float(number).is_integer() else number
+
+
+def _score(score: float | None) -> int | None:
+    if score is None or not 0 <= score <= 100:
+        return None
+    return round(score)
+
+
+def _as_text(value: str | float | bool) -> str:
+    if isinstance(value, (str, bool)):
+        return str(value)
+    return number_text(value)
+
+
+def position(order: tuple[str, ...], value: Value) -> int | None:
+    """The place of a chosen option in the order shown, from 1."""
+    text = value if isinstance(value, str) else number_text(value)
+    folded: Mapping[str, int] = {option: i for i, option in enumerate(order, 1)}
+    if text in folded:
+        return folded[text]
+    for option, place in folded.items():
+        try:
+            if not isinstance(value, str) and float(option) == float(value):
+                return place
+        except ValueError:
+            continue
+    return None

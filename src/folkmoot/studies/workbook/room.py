@@ -1,0 +1,204 @@
+"""A session under way: who hears what, what was answered, how much may still be said.
+
+The task modules move a `Room` on; nothing in it is shared between sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from folkmoot.conversation.answers import Missing
+from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance
+from folkmoot.studies.workbook.assignment import Seat, SessionPlan
+from folkmoot.studies.workbook.computed import Scene, evaluate
+from folkmoot.studies.workbook.model import (
+    FACILITATOR,
+    SUMMARIZER,
+    Computed,
+    Role,
+    Scalar,
+    Treatment,
+)
+from folkmoot.studies.workbook.permutations import Experiment, TaskInPlay
+from folkmoot.studies.workbook.reply import Given
+from folkmoot.studies.workbook.sheets import number_text
+
+NOT_AVAILABLE = "not available"
+CUT = "conversation_length"
+
+
+@dataclass(frozen=True)
+class Response:
+    """What one speaker answered in one task, and how it was had."""
+
+    task: TaskInPlay
+    place: int  # of the task in this session's order, from 1
+    speaker_id: str
+    role: str
+    given: Given | Missing
+    reasks: int = 0
+    order: tuple[str, ...] = ()
+    score: int | None = None
+
+
+@dataclass
+class Room:
+    """The state of one session. `reasks`: how often an answer may be asked for again."""
+
+    experiment: Experiment
+    plan: SessionPlan
+    order: Sequence[TaskInPlay]
+    computed: Sequence[Computed]
+    reasks: int
+    speakers: dict[str, Speaker] = field(default_factory=dict)
+    heard: dict[str, Transcript] = field(default_factory=dict)
+    responses: list[Response] = field(default_factory=list)
+    special_replies: list[Response] = field(default_factory=list)
+    said: list[Utterance] = field(default_factory=list)
+    messages: int = 0
+    rounds: int = 0
+    ended: str = "completed"
+    stopped_in: str = ""
+    _values: dict[tuple[str, str], Given | Missing] = field(default_factory=dict)
+    _memo: dict[tuple[str, str | None], Scalar | Missing | None] = field(default_factory=dict)
+
+    @property
+    def seats(self) -> tuple[Seat, ...]:
+        return self.plan.seats
+
+    @property
+    def everyone(self) -> list[str]:
+        """Ids of participants, then of the special roles."""
+        return [*(s.id for s in self.seats), *(r for r in self.specials)]
+
+    @property
+    def specials(self) -> list[str]:
+        """Special roles that this experiment defines."""
+        return [r for r in (FACILITATOR, SUMMARIZER) if self.experiment.special(r)]
+
+    def in_play(self, task: TaskInPlay) -> list[Seat | str]:
+        """Who speaks in a task, in order: seats, and the labels of special roles."""
+        order: list[Seat | str] = []
+        for label in task.prompts:
+            role = self.experiment.roles.get(label)
+            if role is not None and role.special:
+                order.append(role.special)
+            else:
+                order.extend(s for s in self.seats if s.role == label)
+        return order
+
+    def left(self) -> int:
+        """How many more messages the session may hold."""
+        limit = self.experiment.workbook.settings.max_conversation_length
+        return limit - self.messages if limit is not None else 1_000_000
+
+    def stop(self, task: TaskInPlay, why: str) -> None:
+        """The session ends here; what was not asked stays missing."""
+        if self.ended == "completed":
+            self.ended, self.stopped_in = why, task.task.task_id
+            self._memo.clear()
+
+    def tell(self, ids: Sequence[str], utterance: Utterance) -> None:
+        """These hear it."""
+        for who in ids:
+            self.heard[who] = self.heard.get(who, EMPTY) + utterance
+
+    def note(self, response: Response) -> None:
+        """Keep a participant's answer; computed values that rest on it are made anew."""
+        self.responses.append(response)
+        self._values[(response.task.var_name, response.speaker_id)] = response.given
+        self._memo.clear()
+
+    def scene(self) -> Scene:
+        """What expressions can see now."""
+        return Scene(
+            participants=[s.id for s in self.seats],
+            personal=frozenset(
+                {t.var_name for t in self.order}
+                | {c.name for c in self.computed if c.scope == "participant"}
+            ),
+            shared=frozenset(c.name for c in self.computed if c.scope == "session"),
+            constants=self.experiment.constants,
+            value=self.value,
+        )
+
+    def value(self, name: str, participant: str | None) -> Scalar | Missing | None:
+        """A variable or computed value; None for who was never meant to have one."""
+        key = (name, participant)
+        if key not in self._memo:
+            self._memo[key] = self._find(name, participant)
+        return self._memo[key]
+
+    def _find(self, name: str, participant: str | None) -> Scalar | Missing | None:
+        item = next((c for c in self.computed if c.name == name), None)
+        if item is not None:
+            who = participant if item.scope == "participant" else None
+            return evaluate(item.expression, self.scene(), who)
+        task = next((t for t in self.order if t.var_name == name), None)
+        seat = next((s for s in self.seats if s.id == participant), None)
+        if task is None or seat is None or seat.role not in task.prompts:
+            return None
+        given = self._values.get((name, seat.id))
+        if given is None:
+            return Missing("not_yet" if self.ended == "completed" else CUT)
+        if isinstance(given, Missing):
+            return given
+        if not given.usable:
+            return Missing("invalid")
+        if task.task.var_type in ("integer", "float") and isinstance(given.value, str):
+            return Missing("not_a_number")
+        return given.value
+
+    def applies(self, item: Computed, participant: str) -> bool:
+        """Whether a participant has a value of this kind: it was asked what the value rests on."""
+        value = self.value(item.name, participant)
+        return not (isinstance(value, Missing) and value.reason == "not_asked")
+
+    def fillings(self, who: Seat | str, names: Collection[str]) -> dict[str, object]:
+        """Values for these placeholders of a prompt, as this speaker may know them."""
+        experiment = self.experiment
+        treatment = experiment.treatments.get(self.plan.treatment)
+        label = who.role if isinstance(who, Seat) else who
+        role = experiment.roles.get(label) or experiment.special(label)
+        values: dict[str, object] = dict(experiment.constants)
+        values["constant"] = dict(experiment.constants)
+        values["treatment"] = attributes(treatment)
+        values["role"] = attributes(role)
+        seat = who.id if isinstance(who, Seat) else None
+        shared = {c.name for c in self.computed if c.scope == "session"}
+        for name in names:
+            if name not in values:
+                values[name] = shown(self.value(name, None if name in shared else seat))
+        return values
+
+
+def attributes(part: Treatment | Role | None) -> dict[str, str]:
+    """What `treatment.…` and `role.…` may be followed by in a placeholder."""
+    if part is None:
+        return {}
+    return {"label": part.label, "description": part.description, **part.extra}
+
+
+def shown(value: Scalar | Missing | None) -> object:
+    """A value as a prompt shows it: numbers in plain decimals, words for what is not there."""
+    if value is None or isinstance(value, Missing):
+        return NOT_AVAILABLE
+    if isinstance(value, (str, bool)):
+        return str(value)
+    return Figure(value)
+
+
+class Figure(float):
+    """A number that prints as a person writes it and still rounds and compares as a number."""
+
+    def __str__(self) -> str:
+        return number_text(float(self))
+
+    __repr__ = __str__
+
+    def __round__(self, digits: int | None = None) -> Figure:  # type: ignore[override]
+        return Figure(round(float(self), digits or 0))
+
+    def __format__(self, spec: str) -> str:
+        return format(float(self), spec) if spec else str(self)
