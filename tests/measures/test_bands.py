@@ -1,0 +1,69 @@
+"""Human bands: the data file is complete, and the words follow the numbers."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from folkmoot.errors import FolkmootError
+from folkmoot.measures.bands import (
+    human_band,
+    human_bands,
+    place,
+    place_interval,
+    sentence,
+    variance_collapse,
+)
+
+
+def test_every_band_is_complete():
+    assert len(human_bands()) >= 10
+    for key, band in human_bands().items():
+        assert band.key == key
+        assert band.label and band.range and band.n > 0
+        assert len(band.source) > 40, key
+        assert math.isfinite(band.centre)
+        if band.has_range:
+            assert band.low <= band.centre <= band.high
+
+
+def test_published_figures():
+    change = human_band("top_choice_changed")
+    assert change.centre == pytest.approx(293 / 526, abs=5e-4)
+    # The deliberations with the fewest and the most changes: 13 of 41 and 10 of 11.
+    assert (change.low, change.high) == pytest.approx((13 / 41, 10 / 11), abs=5e-4)
+    games = human_band("public_goods_contribution")
+    assert games.centre == pytest.approx(8.877)
+    assert human_band("sd_ratio").low == 0.735
+
+
+def test_inside_and_outside():
+    band = human_band("top_choice_changed")
+    assert place(0.16, band) == "below"
+    assert place(0.317, band) == "inside"
+    assert place(0.95, band) == "above"
+    assert place(math.nan, band) == "no range"
+    assert place_interval(0.1, 0.4, band) == "inside"
+    assert place_interval(0.1, 0.2, band) == "below"
+    assert place(0.5, human_band("item_pre_post_r")) == "no range"
+
+
+def test_sentences():
+    band = human_band("top_choice_changed")
+    assert sentence("Passive", 0.16, band) == (
+        "Passive: 16 %, outside the human range of 32 % to 91 % (below)."
+    )
+    assert "inside the human range" in sentence("ACP", 0.5, band)
+    assert "people: 0.55" in sentence("r", 0.9, human_band("item_pre_post_r"))
+
+
+def test_variance_collapse():
+    band = human_band("sd_ratio")
+    assert variance_collapse(0.4, band)
+    assert not variance_collapse(0.9, band)
+
+
+def test_unknown_band():
+    with pytest.raises(FolkmootError, match="known: "):
+        human_band("happiness")
