@@ -162,18 +162,22 @@ def show(
 @app.command()
 @guarded
 def models(
-    try_: Annotated[
-        str | None, typer.Option("--try", metavar="MODEL", help="Ask this model one question.")
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[MODEL]...", help="Models; none: those known by a bare name."),
     ] = None,
+    try_: Annotated[
+        bool, typer.Option("--try", help="Make one small call to each whose key is set.")
+    ] = False,
     key: Annotated[str | None, typer.Option("--key", help="API key.", metavar="KEY")] = None,
     base_url: Annotated[
         str | None, typer.Option("--base-url", help="Base URL of a server of your own.")
     ] = None,
 ) -> None:
-    """List the models that are known and whose key is set; try one."""
+    """List models, their prices and whether their key is set; try them."""
     from folkmoot.cli.models import models_command
 
-    models_command(try_, key, base_url)
+    models_command(list(names or ()), try_, key, base_url)
 
 
 @app.command()

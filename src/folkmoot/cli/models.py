@@ -1,94 +1,109 @@
-"""`folkmoot models`: what can answer, at what price, with which key; `--try` asks one."""
+"""`folkmoot models`: what can answer, where, at what price, with which key; `--try` asks them."""
 
 from __future__ import annotations
 
-import asyncio
-import time
+from collections.abc import Sequence
 
+import typer
 from rich import box
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from folkmoot.cli.console import clean, out, warn
+from folkmoot.cli.console import clean, err, out, warn
 from folkmoot.cli.run import KEY_WARNING
-from folkmoot.models.catalog import KNOWN, LOCAL, VENDORS, ModelSpec, open_provider, resolve
-from folkmoot.models.keys import environment, find_key, key_for
-from folkmoot.models.prices import cost_of, rate_for
-from folkmoot.models.request import Message, ProviderSettings, Reply, Request
+from folkmoot.errors import EXIT_INPUT, FolkmootError, InputError
+from folkmoot.models.catalog import CALL_LLM_MODELS, KNOWN, LOCAL, VENDORS, resolve
+from folkmoot.models.keys import scrub
+from folkmoot.models.prices import rate_for
+from folkmoot.models.simple_call import ModelListing, call_llm, list_models, try_models
 
-QUESTION = "Please answer with one word: which is larger, the sun or the moon?"
+EVERYDAY = (LOCAL, *CALL_LLM_MODELS, "gpt-4o")
+QUESTION = "Which is larger, the sun or the moon? Answer with one word."
 
 
-def models_command(name: str | None, key: str | None, base_url: str | None) -> None:
-    """List models, or try one."""
-    if name is None:
-        _list_models()
-        return
+def models_command(
+    names: Sequence[str], trying: bool, key: str | None, base_url: str | None
+) -> None:
+    """List models (all that are known by a bare name, or those named), or try them."""
+    endpoints = dict.fromkeys(names, base_url) if base_url else {}
+    if base_url and not names:
+        raise InputError("--base-url needs the name of a model, e.g. openai/my-model")
     if key:
         warn(KEY_WARNING)
-    _try_model(name, key, base_url)
+    if trying and len(names) == 1:
+        _ask_one(names[0], key, base_url)
+    elif trying:
+        err().print("[dim]one small call to each model whose key is set …[/]")
+        _print_tried(try_models(names or EVERYDAY, endpoints))
+    else:
+        _print_list(list_models(names or tuple(dict.fromkeys((*EVERYDAY, *KNOWN))), endpoints))
 
 
-def _list_models() -> None:
-    environ = environment()
+def _print_list(listed: Sequence[ModelListing]) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("model", no_wrap=True)
     table.add_column("$ in", justify="right")
     table.add_column("$ out", justify="right")
     table.add_column("key", no_wrap=True)
-    table.add_row(LOCAL, "0", "0", "[green]none needed[/]")
-    for name in KNOWN:
-        spec = resolve(name, {}, environ)
-        table.add_row(name, *_price(spec), _key(spec, environ))
+    for one in listed:
+        table.add_row(escape(one.name), *_price(one), _key(one))
     console = out()
     console.print(table)
     console.print("$: US dollars per million tokens. Also known, as [bold]provider/model[/]:")
     console.print("  " + ", ".join(VENDORS))
     console.print(
         "A server of your own: [bold]openai/<model>[/] with its URL under `endpoints:` in the study"
-        " file.\nTry one: folkmoot models --try MODEL [--base-url URL]",
+        " file.\nTry them: folkmoot models --try, or one: folkmoot models MODEL --try",
         soft_wrap=True,
     )
 
 
-def _price(spec: ModelSpec) -> tuple[str, str]:
-    rate = rate_for(spec)
+def _print_tried(tried: Sequence[ModelListing]) -> None:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("model", no_wrap=True)
+    table.add_column("asked at", overflow="fold")
+    table.add_column("result", overflow="fold")
+    for one in tried:
+        table.add_row(escape(one.name), escape(one.base_url), _result(one))
+    out().print(table)
+    if any(one.ok is False for one in tried):
+        raise typer.Exit(EXIT_INPUT)
+
+
+def _result(one: ModelListing) -> Text:
+    if one.ok is None:
+        return Text(f"not tried: {one.key_variable} is not set", style="dim")
+    if one.ok:
+        return Text(f"answers, {one.latency_s or 0:.2f} s", style="green")
+    return Text(clean(scrub(one.error)), style="red")
+
+
+def _price(one: ModelListing) -> tuple[str, str]:
+    rate = rate_for(resolve(one.canonical))
     if rate is None:
         return "unknown", "unknown"
+    if one.name == LOCAL:
+        return "0", "0"
     return f"{rate.input_usd * 1e6:,.2f}", f"{rate.output_usd * 1e6:,.2f}"
 
 
-def _key(spec: ModelSpec, environ: dict[str, str]) -> str:
-    found = find_key(spec, environ)
-    if found is not None:
-        return f"[green]{escape(found[0])} is set[/]"
-    return f"[dim]{escape(spec.key_env[0])} is not set[/]" if spec.key_env else ""
+def _key(one: ModelListing) -> str:
+    if one.key_set:
+        return f"[green]{escape(one.key_variable)} is set[/]"
+    if one.usable:
+        return "[green]none needed[/]"
+    return f"[dim]{escape(one.key_variable)} is not set[/]"
 
 
-def _try_model(name: str, key: str | None, base_url: str | None) -> None:
-    spec = resolve(name, {name: base_url} if base_url else {})
-    secret = None if spec.local else key_for(spec, key)
-    began = time.perf_counter()
-    reply = asyncio.run(_ask(spec, secret))
-    seconds = time.perf_counter() - began
-    usage = reply.usage
-    cost = cost_of(spec, usage.input_tokens, usage.output_tokens)
+def _ask_one(name: str, key: str | None, base_url: str | None) -> None:
     console = out()
-    console.print(f"[dim]{escape(spec.name)} is asked:[/] {escape(QUESTION)}", soft_wrap=True)
-    console.print(f"[bold]{escape(clean(reply.text)) or '(nothing)'}[/]")
-    money = "cost unknown" if cost is None else f"${cost:.6f}"
-    served = f"served as {reply.model_served}, " if reply.model_served else ""
-    console.print(
-        f"[dim]{escape(clean(served))}{usage.input_tokens} tokens in, {usage.output_tokens} out, "
-        f"{seconds:.2f} s, {money}[/]"
-    )
-
-
-async def _ask(spec: ModelSpec, key: str | None) -> Reply:
-    settings = ProviderSettings(base_url=spec.base_url, api_key=key, timeout=60.0)
-    provider = open_provider(spec, settings)
+    console.print(f"[dim]{escape(name)} is asked:[/] {escape(QUESTION)}", soft_wrap=True)
     try:
-        request = Request(spec.name, (Message("user", QUESTION),), max_tokens=200)
-        return await provider.complete(request, address="try")
-    finally:
-        await provider.close()
+        text = call_llm(name, [], QUESTION, base_url=base_url, api_key=key)
+    except InputError:
+        raise
+    except FolkmootError as error:
+        console.print(f"[red]{escape(clean(scrub(str(error), [key])))}[/]", soft_wrap=True)
+        raise typer.Exit(EXIT_INPUT) from error
+    console.print(f"[bold]{escape(clean(text))}[/]")

@@ -31,6 +31,7 @@ ENGINE_COLUMNS: dict[str, str] = {
     "turn": "place in the transcript, from 1",
     "round": "repetition within the stage, from 1",
     "text": "what was said",
+    "words": "words in the reply as it came",
     "condition": "arm of the design",
     "participant_id": "the participant",
 }
