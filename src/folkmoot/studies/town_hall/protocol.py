@@ -1,0 +1,95 @@
+"""The town hall: sets of residents, each discussing one issue at every level.
+
+Everything but the level is held equal inside a set: the residents, the order in which statements
+are listed, the seed, the topic. Discussions run side by side; each writes its files as it ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from folkmoot.engine.session import Scope, Session
+from folkmoot.studies.town_hall import logs
+from folkmoot.studies.town_hall.comparison import Result, compare, flat_rows
+from folkmoot.studies.town_hall.config import TownHallConfig
+from folkmoot.studies.town_hall.discussion import hold_discussion
+from folkmoot.studies.town_hall.levels import levels_of
+from folkmoot.studies.town_hall.measures import measures
+from folkmoot.studies.town_hall.outputs import (
+    files,
+    plan_of,
+    record_discussion,
+    record_set,
+)
+from folkmoot.studies.town_hall.profiles import load_profiles
+from folkmoot.studies.town_hall.quality import quality, total_quality
+from folkmoot.studies.town_hall.records import Discussion
+from folkmoot.studies.town_hall.room import Room, make_room, make_set
+from folkmoot.studies.town_hall.tracking import Scale
+
+
+@dataclass(frozen=True)
+class Design:
+    """What is drawn before the first call."""
+
+    config: TownHallConfig
+    rooms: list[Room]
+
+
+async def protocol(session: Session) -> None:
+    """Draw, discuss, compare."""
+    design = await draw(session)
+
+    async def discuss(scope: Scope, room: Room) -> Discussion:
+        discussion = await hold_discussion(scope, room)
+        keep(scope, discussion, design.config, session.started_at)
+        return discussion
+
+    held = list((await session.each(design.rooms, discuss)).values())
+    report(session, held, design.config)
+
+
+async def draw(session: Session) -> Design:
+    """Residents, orders of speaking and seats of all discussions, sealed into the plan."""
+    config: TownHallConfig = session.config
+    profiles = tuple(load_profiles(config.vulnerable, session.study_dir))
+    sets = [make_set(config, profiles, session.seed, n) for n in range(1, config.sets + 1)]
+    rooms = [make_room(config, s, level, session.seed) for s in sets for level in levels_of(config)]
+    await session.seal("discussions", plan_of(sets, rooms))
+    for of in sets:
+        record_set(session, of)
+    return Design(config, rooms)
+
+
+def keep(scope: Scope, discussion: Discussion, config: TownHallConfig, started_at: str) -> None:
+    """Write the files, the log and the rows of one discussion."""
+    for name, content in files(discussion, config).items():
+        scope.write_json(f"{discussion.id}/{name}.json", content)
+    lines, errors = logs.log_lines(discussion, config)
+    scope.write_text(logs.log_name(discussion.id, started_at, ".jsonl"), lines)
+    scope.write_text(logs.log_name(discussion.id, started_at, "_errors.log"), errors)
+    record_discussion(scope, discussion, config)
+
+
+def report(session: Session, held: list[Discussion], config: TownHallConfig) -> None:
+    """Compare the levels and add up how well answers could be read."""
+    scale = Scale.of(config)
+    results = [Result(d.set_no, d.level.name, measures(d, scale)) for d in held]
+    comparison = compare(levels_of(config), results)
+    session.write_json("levels.json", comparison)
+    means, differences = flat_rows(comparison)
+    for row in means:
+        session.record("levels", row)
+    for row in differences:
+        session.record("differences", row)
+    names = [level.name for level in levels_of(config)]
+    session.write_json(
+        "quality.json",
+        {
+            "all": total_quality(quality(d) for d in held),
+            "levels": {
+                n: total_quality(quality(d) for d in held if d.level.name == n) for n in names
+            },
+        },
+    )
+    session.write_json("logs/summary.json", logs.summary(held))
