@@ -1,4 +1,4 @@
-"""Fields of a town hall: reactions, public statements, reflections, items, ballots, satisfaction."""
+"""Fields of a town hall: reactions, statements, reflections, ballots, satisfaction."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from folkmoot.models.synthetic.concerns import BY_KEY, Concern, raised_in
-from folkmoot.models.synthetic.grammar import capital, listed
+from folkmoot.models.synthetic.concerns import Concern, raised_in
+from folkmoot.models.synthetic.draws import unit
+from folkmoot.models.synthetic.grammar import capital
 from folkmoot.models.synthetic.mind import STANCES, Mind, gist, side_of
-from folkmoot.models.synthetic.roster import items
 
 Around = Mapping[str, Any]
 Field = Callable[[Mind, Mapping[str, Any], Around], Any]
@@ -22,9 +22,11 @@ _SIDE = {
     "strong_oppose": ("I am firmly against it.", "I stay against it, and I will say so again.", "No, not like this."),
 }  # fmt: skip
 _LEAD = (
-    "What worries me is this: {L}.", "Let me say it plainly: {L}.", "{L}.", "I keep thinking that {L}.",
-    "From where I stand, {L}.", "One thing above all: {L}.", "Remember, please, that {L}.",
+    "Let me say it plainly: {L}.", "{L}.", "I keep thinking that {L}.", "From where I stand, {L}.",
+    "One thing above all: {L}.", "Remember, please, that {L}.", "I say again that {L}.",
     "I can only speak for my household, but {L}.", "It comes down to this, that {L}.",
+    "You may not like to hear it, but {L}.", "I have lived here long enough to know that {L}.",
+    "If you ask me, {L}.", "Somebody has to say that {L}.", "As I see it, {L}.",
 )  # fmt: skip
 _ANSWER: dict[str, tuple[str, ...]] = {
     "agree": (
@@ -136,11 +138,11 @@ def reason(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
 
 
 def wants(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
-    pull = abs(score(mind, around)) + 0.3 * _eagerness(mind)
+    pull = abs(score(mind, around)) + 0.3 * eagerness(mind)
     return pull > 0.55
 
 
-def _eagerness(mind: Mind) -> float:
+def eagerness(mind: Mind) -> float:
     """−1 for those who rarely speak, 1 for those who speak readily."""
     low = mind.who.key.lower()
     if re.search(r"rarely speak|passive|shy|quiet|keep it short", low):
@@ -200,7 +202,7 @@ def points(mind: Mind, _n: int) -> list[str]:
     """Points of one's own. Those who rarely speak have few."""
     if mind.spoken.get("silent"):
         return []
-    count = 1 if _eagerness(mind) < 0 else mind.draws.between(1, 2)
+    count = 1 if eagerness(mind) < 0 else mind.draws.between(1, 2)
     if not mind.local:
         return [mind.tongue.reason(topic_of(mind)) for _ in range(count)]
     lines = [_line(mind, c) for c in mind.concerns[:count]]
@@ -209,7 +211,11 @@ def points(mind: Mind, _n: int) -> list[str]:
 
 
 def _line(mind: Mind, concern: Concern) -> str:
-    return mind.tongue.frame(concern.lines)
+    """One of the concern's lines, another in each round so that nobody repeats themselves."""
+    start = int(unit(mind.at.seed, mind.who.key, concern.key) * len(concern.lines))
+    used = mind.spoken.setdefault(f"used {concern.key}", "")
+    mind.spoken[f"used {concern.key}"] = used + "x"
+    return concern.lines[(start + 2 * mind.round + len(used)) % len(concern.lines)]
 
 
 def statement(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
@@ -223,9 +229,10 @@ def statement(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
     lines = [x for x in mind.spoken.get("points", "").split("\n") if x]
     lines = lines or [_line(mind, mind.concerns[0])]
     parts += [capital(mind.tongue.frame(_LEAD).format(L=line)) for line in lines]
-    if _eagerness(mind) >= 0 and mind.draws.chance(0.5):
-        parts.append(mind.tongue.reason("this"))
-    parts.append(mind.tongue.frame(_SIDE[mind.stance]))
+    if eagerness(mind) > 0 and mind.draws.chance(0.5):
+        parts.append(capital(_line(mind, mind.concerns[0])) + ".")
+    if mind.round == 1 or mind.draws.chance(0.5):
+        parts.append(mind.tongue.frame(_SIDE[mind.stance]))
     if mind.spoken.get("question"):
         parts.append(mind.spoken["question"])
     parts = [*parts[-1:], *parts[:-1]] if mind.draws.chance(0.3) else parts
@@ -256,17 +263,25 @@ def previous_stance(mind: Mind, schema: Mapping[str, Any], around: Around) -> An
 
 
 def current_stance(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
-    """One step towards what convinced, with the susceptible and the exposed moving more often."""
+    """Mostly as before; the susceptible go a step with what convinced them or with the hall."""
     before = str(around.get("previous_stance", mind.stance))
-    at = STANCES.index(before)
+    at = STANCES.index(before) if before in STANCES else 2
     best = extreme(mind, True)
     draw = mind.draws.unit()
-    if best and best["score"] > 0.2 and draw < 0.55 * mind.who.susceptibility:
-        side = side_of(best["text"])
-        at += (side > 0.15) - (side < -0.15)
-    elif draw > 0.97:
-        at += 1 if at > 2 else -1
+    s = mind.who.susceptibility + mind.at.knobs.sycophancy
+    sides = [side_of(t) for t in mind.heard.values() if t]
+    hall = sum(sides) / len(sides) if sides else 0.0
+    if best and best["score"] > 0.2 and draw < 0.3 * s:
+        at += _sign(side_of(best["text"]))
+    elif draw < 0.55 * s:
+        at += _sign(hall - (at - 2) / 2)
+    elif draw > 0.98:
+        at = 4 - at
     return STANCES[max(0, min(4, at))]
+
+
+def _sign(x: float) -> int:
+    return (x > 0.12) - (x < -0.12)
 
 
 def change_type(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
@@ -296,21 +311,7 @@ def why(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
     return reason(mind, schema, around)
 
 
-# --- items, ballots, satisfaction -------------------------------------------------------------
-
-
-def planned_items(mind: Mind, most: int = 6) -> list[dict[str, Any]]:
-    """Yes/no items from what was said, with the ids of those who raised the matter."""
-    by: dict[str, list[str]] = {}
-    for who, text in mind.heard.items():
-        for concern in raised_in(text):
-            by.setdefault(concern.key, []).append(who)
-    ranked = sorted(by.items(), key=lambda kv: (-len(kv[1]), kv[0]))[:most]
-    return [{"item": BY_KEY[k].item, "from": w, "noun": BY_KEY[k].noun} for k, w in ranked]
-
-
-def ballot_entries(mind: Mind) -> list[dict[str, Any]]:
-    return [{"label": k, "wording": v} for k, v in items(mind.text).items()]
+# --- ballots, satisfaction -------------------------------------------------------------
 
 
 def wording(mind: Mind, around: Around) -> str:
@@ -365,17 +366,3 @@ def satisfaction_reason(mind: Mind, schema: Mapping[str, Any], around: Around) -
         (f"Nobody has said anything on {noun} so far.", f"I am still waiting to hear about {noun}.",
          f"For people like me it hangs on {noun}, and that is open.")
     )  # fmt: skip
-
-
-def overview(mind: Mind) -> str:
-    """What was said, in a few sentences: for moderators, planners and consensus texts."""
-    plan = planned_items(mind, 4)
-    if not plan:
-        return "The discussion went in several directions, and no single matter stood out."
-    parts = [f"{p['noun']} ({listed(p['from'][:4])})" for p in plan]
-    sides = [side_of(t) for t in mind.heard.values()]
-    for_, against = sum(s > 0.2 for s in sides), sum(s < -0.2 for s in sides)
-    return (
-        f"The residents spoke above all about {listed(parts)}. "
-        f"{for_} spoke rather for the plan and {against} rather against it."
-    )

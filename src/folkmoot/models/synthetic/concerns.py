@@ -39,26 +39,35 @@ CONCERNS: tuple[Concern, ...] = (
         "a tenant who moves out for the works needs a right to come back at a rent one can pay",
         "nobody has told the tenants what the rents will be afterwards",
         "a fine new flat is no use to the tenants if the rent doubles",
+        "half of my pay goes on the rent as it is",
+        "a promise about rents is worth nothing until it stands in the lease of every tenant",
     ),
     _c(
         "contribution", r"not afford|modest pension|make ends meet|struggling|income is low|saved? in",
-        r"contribution|instal?ments?|cannot pay|can't pay|out of reach",
+        r"contribution|instal?ments?|cannot pay|can't pay|out of reach|pension",
         "the contribution that owners are to pay",
         "Let owners on low incomes defer their contribution until the home is sold", -0.6,
         "the contribution is more than some of us could save in a lifetime",
         "people on a small pension cannot pay that contribution, and no bank will lend it to them",
         "there must be instalments, or a way to put the contribution off until one sells",
-        "who cannot pay the contribution will be the first to go",
+        "those who cannot pay the contribution will be the first to go",
+        "every letter about the contribution costs me a night's sleep",
+        "a contribution of that size is asked of people who count every coin",
+        "I would sign tomorrow if the contribution came in instalments that one can bear",
+        "a house that gains value does not help anybody who has no money to pay the contribution",
     ),
     _c(
         "moving", r"over seventy|in your sixties|\b(?:60s|70s|elderly|widow|alone)\b|retired",
-        r"temporary|move out|moving|relocat|uproot|during the works",
+        r"temporary|move out|moving|relocat|uproot|during the works|move twice|boxes",
         "where we are to live during the works",
         "Guarantee a temporary flat within the neighbourhood to everyone who has to move out", -0.4,
         "at my age one does not move twice just like that",
         "those who have to move out need a temporary flat close by, in writing",
         "being uprooted for three years can break people who have lived here for decades",
         "I want to know where we are to live during the works before I sign anything",
+        "some of us would spend the last good years among boxes in a temporary flat",
+        "whoever has to move out should know the address and the date beforehand",
+        "moving in stages, one house after the other, would spare us the worst",
     ),
     _c(
         "access", r"disab|wheelchair|ground floor|first floor|1st floor|mobility|walking|stairs",
@@ -68,6 +77,8 @@ CONCERNS: tuple[Concern, ...] = (
         "who need them", -0.1,
         "without ramps and lifts the new houses are closed to some of us",
         "I need a flat on the ground floor or a lift that works every day",
+        "three steps at the door are a wall for somebody in a wheelchair",
+        "during the works, too, the way to the door has to stay step-free",
         "step-free access has to be in the plan and not in the small print",
     ),
     _c(
@@ -75,6 +86,8 @@ CONCERNS: tuple[Concern, ...] = (
         "those who live alone",
         "Set aside a common room on the ground floor and fund a visiting service", -0.2,
         "those who live alone would lose the few neighbours who look in on them",
+        "whoever lives alone needs a door nearby that one can knock at",
+        "for people alone the bench in the yard is half of their company",
         "a common room matters more to lonely people than a new facade",
         "please do not scatter the old neighbours over the whole city",
     ),
@@ -85,6 +98,8 @@ CONCERNS: tuple[Concern, ...] = (
         "most of us hear of these things when they are settled already",
         "the letters ought to be in plain language, so that everybody can follow",
         "somebody should come round and explain what it means for each of us",
+        "I only heard of this from a notice on the door",
+        "one should not have to be a lawyer to follow the letters that they send",
     ),
     _c(
         "noise", r"night shift|baby|child|work(?:s|ing) (?:from home|nights)|nurse",
@@ -92,14 +107,17 @@ CONCERNS: tuple[Concern, ...] = (
         "Limit the noisy works to weekdays between eight and five", -0.2,
         "years of noise and dust are no trifle for people who sleep by day or have small children",
         "the building site should keep fixed hours that everybody knows",
+        "with the noise of a building site under the window nobody recovers from a night shift",
     ),
     _c(
         "value", r"\bowner of|invest|income is high|no daily worry|comfortable|landlord", r"\bvalue|worth|price",
         "what our homes will be worth",
         "Commit to the published standard of building so that homes keep their value", 0.6,
         "the houses are losing value as they are, and the plan would turn that round",
-        "better to renew now than to pay for one emergency after another",
+        "it is better to renew now than to pay for one emergency after another",
         "our homes would be worth more, and the street would look cared for again",
+        "whoever waits another ten years will see the value of these flats go to nothing",
+        "new houses would bring new people, and the quarter would be worth something again",
     ),
     _c(
         "safety", r"engineer|parent|safety|plumb|electric|in your thirties|in your forties|30s",
@@ -108,6 +126,8 @@ CONCERNS: tuple[Concern, ...] = (
         "the pipes and the wiring are at the end of their life, whatever we would like",
         "warm, safe flats with proper heating are worth some trouble",
         "one winter with broken heating was enough for my household",
+        "insulation that works would halve the heating bill of everybody here",
+        "the fire inspector has said twice that the wiring is not safe",
     ),
     _c(
         "shops", r"\bshop|baker|grocer|hairdress|restaurant|caf|merchant|self-employed|business",
@@ -122,20 +142,25 @@ CONCERNS: tuple[Concern, ...] = (
         "Add a playground and keep the path to the school open during the works", 0.3,
         "young families stay where there is room for children to play",
         "the way to school has to stay safe while they build",
+        "a playground where one can see it from the window would change our afternoons",
+        "this could be a good place for children if we plan for them now",
     ),
     _c(
         "green", r"garden|nature|green|environment|in your sixties|know many neighbours",
         r"\btrees?|garden|green", "the trees and the gardens",
         "Keep the old trees and lay out a shared garden", 0.1,
         "the old trees are what makes people sit outside and talk",
+        "a tree that took fifty years is not replaced by a row of saplings",
         "a shared garden would cost little and be used every day",
     ),
     _c(
-        "control", r"account|audit|clerk|manager|documents closely|lawyer", r"audit|overrun|budget",
+        "control", r"account|audit|clerk|manager|documents closely|lawyer", r"audit|overrun|budget|the costs|figures",
         "control of the costs",
         "Have an independent auditor report on costs to all residents every half year", 0.1,
         "I want to see independent figures, because such budgets overrun as a rule",
         "somebody who does not earn by it should check the costs twice a year",
+        "the figures in the brochure leave out what usually goes wrong",
+        "I have read the budget, and the reserve in it is too small",
     ),
 )  # fmt: skip
 BY_KEY = {c.key: c for c in CONCERNS}
@@ -158,5 +183,6 @@ def held_by(persona: str) -> tuple[Concern, ...]:
 
 @lru_cache(maxsize=8192)
 def raised_in(text: str) -> tuple[Concern, ...]:
-    """The concerns that a text speaks of."""
-    return tuple(c for c in CONCERNS if c.said.search(text))
+    """The concerns that a text speaks of, first named first."""
+    found = [(m.start(), k) for k, c in enumerate(CONCERNS) if (m := c.said.search(text))]
+    return tuple(CONCERNS[k] for _, k in sorted(found))

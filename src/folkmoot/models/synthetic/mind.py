@@ -20,7 +20,7 @@ from folkmoot.models.synthetic.knobs import Knobs
 from folkmoot.models.synthetic.latents import Persona
 from folkmoot.models.synthetic.lexicon import match, reasons
 from folkmoot.models.synthetic.reading import Reading
-from folkmoot.models.synthetic.roster import own_id, portraits, statements
+from folkmoot.models.synthetic.roster import all_statements, own_id, portraits, statements
 
 STANCES = ("strong_oppose", "oppose", "neutral", "support", "strong_support")
 _STANCE = re.compile(r"\b(strong_support|support|neutral|oppose|strong_oppose)\b")
@@ -75,6 +75,17 @@ class Mind:
         return found if isinstance(found, dict) else {}
 
     @cached_property
+    def history(self) -> tuple[tuple[str, str], ...]:
+        """All that others are quoted with, in order."""
+        return tuple((who, text) for who, text in all_statements(self.text) if who != self.me)
+
+    @cached_property
+    def round(self) -> int:
+        """The round that the text names, 1 where it names none."""
+        found = re.search(r"\bround\s+(\d{1,2})\b", self.text, re.IGNORECASE)
+        return int(found[1]) if found else 1
+
+    @cached_property
     def local(self) -> bool:
         return is_local_plan(self.reading.system + self.text[:3000])
 
@@ -103,6 +114,12 @@ class Mind:
         if noted in STANCES:
             return str(noted)
         found = _MY_STANCE.findall(self.text)
+        if not found and self.me:
+            found = re.findall(
+                rf"\b{re.escape(self.me)} (?:stood at|noted):.*?"
+                r"(?:^|current_stance\W+|: )(strong_support|support|neutral|oppose|strong_oppose)\b",
+                self.text,
+            )
         return found[-1].lower() if found else stance_of(self.position)
 
     def agreement(self, text: str, of: str = "") -> float:
@@ -113,11 +130,11 @@ class Mind:
         shared = len(own & theirs) / max(1, len(theirs)) if theirs else 0.0
         side = STANCES.index(self.stance) / 2 - 1
         with_side = side * side_of(text)
-        fit = match(reasons(text), self.who.camp)
+        fit: float = match(reasons(text), self.who.camp)
         chance = 2 * unit(self.at.seed, self.who.key, "agrees", text) - 1
         score = 0.55 * shared + 0.45 * with_side + 0.2 * fit + 0.3 * self.who.warmth + 0.45 * chance
         score += 0.7 * self.at.knobs.sycophancy + 0.5 * self.at.knobs.acquiescence - 0.05
-        return max(-1.0, min(1.0, score))
+        return float(max(-1.0, min(1.0, score)))
 
 
 class Minds:
@@ -165,6 +182,7 @@ def gist(text: str, words: int = 14) -> str:
     sentences = [s for s in re.split(r"(?<=[.!?])\s+", " ".join(text.split())) if s]
     if not sentences:
         return ""
-    best = max(sentences, key=lambda s: (len(raised_in(s)) + sum(reasons(s)) / 3, -len(s)))
+    told = [s for s in sentences if not s.endswith("?")] or sentences
+    best = max(told, key=lambda s: (len(raised_in(s)) + sum(reasons(s)) / 3, -len(s)))
     parts = best.rstrip(".!?").split()
     return " ".join(parts[:words]) + ("…" if len(parts) > words else "")

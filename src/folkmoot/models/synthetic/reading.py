@@ -19,7 +19,7 @@ _REASK = re.compile(
 )
 _ITEM = re.compile(r"^[ \t]*(?:\(?\d{1,2}[.):]|[-*•])[ \t]+(.+?)[ \t]*$")
 _OPTION_HEAD = re.compile(
-    r"\b(?:options?|choices?|choose|pick|select|alternatives|answers?|one of)\b", re.IGNORECASE
+    r"\b(?:options?|choices?|choose|pick|select|alternatives|one of)\b", re.IGNORECASE
 )
 _INLINE = re.compile(
     r"(?:available options|options available|response options|options|choose (?:one )?(?:of|from)"

@@ -12,6 +12,7 @@ from functools import lru_cache
 from folkmoot.models import hashed_embeddings
 from folkmoot.models.request import FloatArray, ProviderSettings, Reply, Request, Usage
 from folkmoot.models.synthetic import pathologies, talking
+from folkmoot.models.synthetic.bargain import preference
 from folkmoot.models.synthetic.choosing import choose
 from folkmoot.models.synthetic.draws import VERSION, Draws
 from folkmoot.models.synthetic.grammar import Tongue
@@ -78,6 +79,8 @@ class Respondent:
             return json_reply(request, reading, who, self._meet, self._knobs, self._seed, address)
         if task is Task.CHOICE:
             return choose(who, reading, reading.options, self._knobs, self._seed, address)
+        if task is Task.PREFER:
+            return preference(reading, who, draws)
         if task is Task.JUDGE:
             return talking.judged(reading, draws)
         if task is Task.NUMBER:

@@ -20,7 +20,7 @@ _NAMED = re.compile(
     r"(?:\s*\(([^)\n]{1,60})\))?\s*:\**[ \t]*(\S.*)$"
 )
 _ITEM = re.compile(
-    r"^\s*(?:[-*•]\s*)?[\"\[(*]{0,3}((?:item|vote|V|I|D|P|Q|item_|vote_)[ _-]?\d{1,2}|\d{1,2})"
+    r"^\s*(?:[-*•]\s*)?[\"\[(*]{0,3}((?:item_?|vote_?|V|I|D|P|Q)[ _-]?\d{1,2}|\d{1,2})"
     r"[\"\])*.]{0,3}\s*[:.)–—-]\s*(\S.*)$",
     re.IGNORECASE,
 )
@@ -51,20 +51,16 @@ def own_id(system: str, prompt: str) -> str:
 
 
 @lru_cache(maxsize=256)
+def all_statements(text: str) -> tuple[tuple[str, str], ...]:
+    """(id, words) for each line that opens with an id, in order."""
+    found = (_SAID.match(line) for line in text.splitlines())
+    return tuple((m[1], m[2].strip()) for m in found if m and m[2].strip())
+
+
+@lru_cache(maxsize=256)
 def statements(text: str) -> dict[str, str]:
-    """What each id said or is, from lines that open with the id; the last such line stands."""
-    out: dict[str, str] = {}
-    current = ""
-    for line in text.splitlines():
-        found = _SAID.match(line)
-        if found:
-            current = found[1]
-            out[current] = found[2].strip()
-        elif not line.strip():
-            current = ""
-        elif current and line.startswith((" ", "\t", ">")):
-            out[current] = f"{out[current]} {line.strip()}"
-    return {k: v for k, v in out.items() if v}
+    """What each id said last, from lines that open with the id."""
+    return dict(all_statements(text))
 
 
 _PORTRAIT = re.compile(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from folkmoot.models.synthetic import civic
+from folkmoot.models.synthetic import bargain, civic, forms, hall
 from folkmoot.models.synthetic.mind import Mind
 from folkmoot.models.synthetic.roster import ids_in, items, members
 
@@ -38,7 +38,41 @@ _VALUES: Mapping[str, Value] = {
     "change_type": civic.change_type,
     "change_reason": civic.change_reason,
     "vote": civic.vote,
+    "satisfaction": civic.satisfaction,
+    "proposal": hall.proposal,
+    "reasoning": hall.proposal_reason,
+    "resident": hall.resident,
+    "concern": hall.concern,
+    "spoken": hall.spoken,
+    "consensus": hall.consensus,
+    "has_conflict": bargain.has_conflict,
+    "conflict_description": bargain.conflict_description,
+    "resolution_strategy": bargain.resolution_strategy,
+    "resolution_explanation": bargain.resolution,
+    "top_choice": bargain.top_choice,
+    "resolved": bargain.resolved,
+    "updated_resolution_explanation": bargain.updated,
+    "targeted_feedback_question": bargain.targeted_question,
+    "final_revised_decision": bargain.revised,
+    "intent": bargain.intent,
+    "response": forms.response,
+    "speculation_score": forms.speculation,
 }
+# Lists of texts by field name.
+_TEXTS: Mapping[str, Callable[[Mind], list[str]]] = {
+    "underrepresented_opinions": hall.underrepresented,
+    "invited_residents": hall.quiet,
+}
+# Lists of objects by field name: what each entry is about.
+_ENTRIES: Mapping[str, Callable[[Mind], list[dict[str, Any]]]] = {
+    "overlooked_concerns": hall.lonely_matters,
+    "concerns_reflected": hall.taken_up,
+    "items": hall.planned,
+    "vote_items": hall.planned,
+    "decision_points": hall.planned,
+}
+# Fields that are decided before others, whatever the schema's order.
+_FIRST = ("member", "speaker", "has_conflict", "resolved", "top_choice", "acceptable")
 
 
 class Skills:
@@ -50,7 +84,9 @@ class Skills:
 
     def order(self, fields: Mapping[str, Any]) -> list[str]:
         """Fields in the order in which they are decided (a kind before its words)."""
-        return list(fields)
+        first = [k for k in _FIRST if k in fields]
+        last = [k for k in ("dialogue",) if k in fields]
+        return [*first, *(k for k in fields if k not in first and k not in last), *last]
 
     def mapping_keys(self, name: str) -> list[str]:
         """Keys of a free mapping: the members, items or ids that the prompt names."""
@@ -71,6 +107,20 @@ class Skills:
             return civic.key_concerns(mind, 2)
         if name == "new_points":
             return civic.points(mind, 2)
+        if name in {"originating_residents", "origin", "origins", "originators"}:
+            return hall.origin(mind, around)
+        if name == "acceptable":
+            return bargain.acceptable(mind, inner, around)
+        if name == "hard_no":
+            return bargain.hard_no(mind, inner, around)
+        if name == "ballots":
+            return [{"member": m} for m in bargain.Table(mind).stated]
+        if name == "dialogue":
+            return _dialogue(mind, inner, around)
+        if name in _TEXTS and not fields:
+            return _TEXTS[name](mind)
+        if name in _ENTRIES and fields:
+            return _ENTRIES[name](mind)
         return None
 
     def value(self, name: str, schema: Mapping[str, Any], around: Around) -> Any:
@@ -78,6 +128,14 @@ class Skills:
         known = _VALUES.get(name)
         if known is not None:
             return known(self.mind, schema, around)
+        if name in {"speaker", "member"}:
+            return (around.get("entry") or {}).get(name, UNKNOWN)
+        if name == "text" and "speaker" in around:
+            return bargain.line(self.mind, schema, around)
+        if name == "summary" and self.mind.history:
+            return hall.overview(self.mind, schema, around)
+        if name == "reason" and "satisfaction" in around:
+            return civic.satisfaction_reason(self.mind, schema, around)
         if name == "content" and "entry" in around:
             return civic.content(self.mind, schema, around)
         if name in {"reason", "explanation", "why"} and "vote" in around:
@@ -92,16 +150,25 @@ class Skills:
             return civic.extreme(self.mind, True) or {}
         if name == "most_disagreed":
             return civic.extreme(self.mind, False) or {}
-        return None
+        wording = items(self.text).get(name)
+        return {"wording": wording} if wording else None
 
     def sentence(self, name: str, around: Around) -> str:
         """Some fitting words where a text is wanted and nothing else is known."""
         return self.mind.tongue.reason("this")
 
 
+def _dialogue(mind: Mind, inner: Mapping[str, Any], around: Around) -> list[dict[str, Any]]:
+    """Who speaks: the one asked and the system in a feedback round, else the system and all."""
+    if "resolved" in around:
+        return bargain.feedback_cast(mind)
+    speakers = ((inner.get("properties") or {}).get("speaker") or {}).get("enum") or ()
+    return bargain.cast(mind, speakers)
+
+
 def _references(mind: Mind) -> list[dict[str, Any]]:
     """Whom a speaker answers: up to three, those with the strongest pull, few for the quiet."""
-    eager = civic._eagerness(mind)
+    eager = civic.eagerness(mind)
     if mind.draws.chance((0.04, 0.22)[eager < 0]):
         mind.spoken["silent"] = "yes"
         return []

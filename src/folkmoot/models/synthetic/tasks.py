@@ -18,6 +18,7 @@ class Task(Enum):
     SUMMARY = auto()
     CLUSTER = auto()
     JUDGE = auto()
+    PREFER = auto()
     CHOICE = auto()
     NUMBER = auto()
     MODERATE = auto()
@@ -71,6 +72,9 @@ _INTERVIEWED = re.compile(
 _CHALLENGED = re.compile(
     r"oppos(?:ing|ite|ed)|challeng|socratic|counter-?argument|devil", re.IGNORECASE
 )
+_WISH = re.compile(
+    r"\b(?:preference|would you (?:like|prefer)|do you (?:want|prefer|wish)|often named)\b", re.I
+)
 _SATISFIED = re.compile(r"\bSATISFIED\b")
 
 
@@ -96,6 +100,8 @@ def task_of(request: Request, reading: Reading) -> Task:
         return Task.JSON
     if reading.options and (_EXACT.search(tail) or reading.reminder):
         return Task.CHOICE
+    if reading.options and _WISH.search(prompt):
+        return Task.PREFER
     if _NUMBER.search(tail) or "number" in reading.reminder.lower():
         return Task.NUMBER
     if reading.system and _CHALLENGED.search(reading.system[-700:]):
