@@ -44,6 +44,7 @@ class RunContext:
     default_model: str
     override: str | None = None
     embedding_model: str = "synthetic"
+    synthetic: bool = False
     rows: Rows = field(default_factory=list)
     halted: BaseException | None = None
     _claimed: set[str] = field(default_factory=set)

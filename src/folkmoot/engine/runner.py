@@ -250,6 +250,7 @@ def _context(
         default_model=providers.default,
         override=providers.override,
         embedding_model=providers.embedding,
+        synthetic=providers.synthetic,
     )
 
 

@@ -353,8 +353,8 @@ class Session(Scope):
 
     @property
     def synthetic(self) -> bool:
-        """Whether the embedded respondent answers (where nobody names another model)."""
-        return self._run.model_for(None, "participant").split("/")[0] == "synthetic"
+        """Whether the embedded respondent answers any seat."""
+        return self._run.synthetic
 
     def now(self) -> str:
         """The time of day (ISO 8601, UTC), for files that only people read; never a result."""
