@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import polars as pl
 from rich.console import Console
 from rich.markup import escape
 
 from folkmoot.cli.console import clean, out, warn
 from folkmoot.cli.tables import grid_view, synthetic_panel
+from folkmoot.engine.journal import Entry, Journal
 from folkmoot.engine.study import study_of_run
 from folkmoot.errors import InputError, Problem, StorageError
 from folkmoot.records.findings import Grid
 from folkmoot.records.run_folder import RunFolder
 
 OUTPUTS = Path("outputs")
-TRANSCRIPTS = ("utterances", "transcript", "transcripts", "turns", "messages")
-WHO = ("participant_id", "speaker_id", "session_id", "session", "scope")
+MOST_IDS = 12
 
 
 def find_run(name: str) -> RunFolder:
@@ -50,56 +49,69 @@ def show_command(name: str, participant: str | None) -> None:
 
 
 def show_generic(run: RunFolder, who: str | None, console: Console) -> None:
-    """What can be shown of any study type: its tables, or all utterances and answers of one."""
+    """What can be shown of any study type: its tables, or all that one was asked and answered."""
+    with _journal(run) as journal:
+        entries = sorted(journal.entries("ask"), key=lambda e: (e.started_at, e.address))
+    speakers = _speakers(run)
     if who is None:
-        console.print(f"[bold]{escape(run.id)}[/] · {escape(run.study)}")
-        rows = [(name, run.table(name).height) for name in run.tables()]
-        console.print(grid_view(Grid(("table", "rows"), tuple(rows))))
-        ids = _ids(run)
-        if ids:
-            console.print(f"Show one with its id: {escape(', '.join(ids[:12]))}", end="")
-            console.print(f", … ({len(ids):,} in all)" if len(ids) > 12 else "")
+        _overview(run, entries, speakers, console)
         return
-    shown = False
-    for table in (*TRANSCRIPTS, "answers"):
-        if run.has_table(table) and not (shown and table == "answers"):
-            shown = _show_rows(_rows_of(run.table(table), who), console) or shown
-    if not shown:
-        known = ", ".join(_ids(run)[:20])
-        raise InputError(Problem(f"{run.path}: {who} is not in this run", mend=f"ids: {known}"))
+    own = [e for e in entries if who in (speakers.get(e.address), *e.address.split("/"))]
+    if not own:
+        known = ", ".join(_ids(entries, speakers)[:MOST_IDS])
+        raise InputError(Problem(f"{run.path}: {who} is not in this run", mend=f"ids: {known}, …"))
+    _conversation(own, console)
 
 
-def _ids(run: RunFolder) -> list[str]:
-    for table in (*TRANSCRIPTS, "answers"):
-        if not run.has_table(table):
-            continue
-        data = run.table(table)
-        column = next((c for c in WHO if c in data.columns), None)
-        if column is not None:
-            return [str(v) for v in data[column].unique(maintain_order=True).drop_nulls()]
-    return []
+def _overview(
+    run: RunFolder, entries: list[Entry], speakers: Mapping[str, str], console: Console
+) -> None:
+    state = "" if run.finished else " · not finished"
+    console.print(f"[bold]{escape(run.id)}[/] · {escape(run.study)}{state}")
+    rows = [(name, run.table(name).height) for name in run.tables()]
+    if rows:
+        console.print(grid_view(Grid(("table", "rows"), tuple(rows))))
+    ids = _ids(entries, speakers)
+    if ids:
+        more = f", … ({len(ids):,} in all)" if len(ids) > MOST_IDS else ""
+        listed = escape(clean(", ".join(ids[:MOST_IDS])))
+        console.print(
+            f"Read one: folkmoot show {escape(str(run.path))} ID, with ID of {listed}{more}"
+        )
 
 
-def _rows_of(data: pl.DataFrame, who: str) -> list[dict[str, Any]]:
-    columns = [c for c in WHO if c in data.columns]
-    if not columns:
-        return []
-    wanted = pl.any_horizontal(
-        *(pl.col(c).cast(pl.String) == who for c in columns),
-        *(pl.col(c).cast(pl.String).str.contains(f"/{who}/", literal=True) for c in columns),
-    )
-    return data.filter(wanted).to_dicts()
+def _conversation(entries: list[Entry], console: Console) -> None:
+    system = stage = None
+    for entry in entries:
+        messages = entry.request.get("messages", [])
+        told = next((m["content"] for m in messages if m["role"] == "system"), None)
+        if told and told != system:
+            system = told
+            console.print(f"\n[dim]{escape(clean(told))}[/]")
+        if entry.address.split("/")[0] != stage:
+            stage = entry.address.split("/")[0]
+            console.print(f"\n[underline]{escape(clean(stage))}[/]")
+        asked = next((m["content"] for m in reversed(messages) if m["role"] == "user"), "")
+        console.print(f"[cyan]{escape(clean(asked))}[/]")
+        said = entry.reply or f"(no answer: {entry.finish})"
+        console.print(f"[bold]→ {escape(clean(said))}[/]")
 
 
-def _show_rows(rows: list[dict[str, Any]], console: Console) -> bool:
-    stage = None
-    for row in rows:
-        if row.get("stage") and row["stage"] != stage:
-            stage = row["stage"]
-            console.print(f"\n[underline]{escape(clean(str(stage)))}[/]")
-        name = row.get("speaker_name") or row.get("speaker_id") or row.get("role") or ""
-        said = row.get("text") or row.get("value")
-        if said is None:
-            said = f"(missing: {row.get('missing') or 'no text kept'})"
-        console.print(f"[bold]{escape(clean(str(name)))}:[/] {escape(clean(str(said)))}")
-    return bool(rows)
+def _ids(entries: list[Entry], speakers: Mapping[str, str]) -> list[str]:
+    if speakers:
+        return list(dict.fromkeys(speakers.values()))
+    return list(dict.fromkeys(e.address.split("/")[-2] for e in entries if "/" in e.address))
+
+
+def _speakers(run: RunFolder) -> dict[str, str]:
+    """Address → who was asked; empty while the run has no tables yet."""
+    if not run.has_table("answers"):
+        return {}
+    return dict(run.table("answers").select("address", "speaker_id").iter_rows())
+
+
+def _journal(run: RunFolder) -> Journal:
+    path = run.path / "journal.sqlite"
+    if not path.exists():
+        raise StorageError(f"{run.path}: there is no journal.sqlite, so nothing was asked yet")
+    return Journal(path)
