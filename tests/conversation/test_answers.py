@@ -49,6 +49,7 @@ def test_choices_that_can_be_read(reply: str, value: str, rung: str) -> None:
         "7",
         "0",
         "I cannot choose.",
+        "Street safety " + "matters because people walk and children play there. " * 8,
     ],
 )
 def test_choices_that_must_not_be_guessed(reply: str) -> None:

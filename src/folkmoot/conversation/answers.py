@@ -77,6 +77,9 @@ class Text:
         return Parsed(text, "exact") if text else Unreadable("The reply was empty.")
 
 
+LONGEST_CHOICE = 50  # words; a longer reply is asked again rather than searched for an option
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """One of the options, in the order in which the prompt lists them.
@@ -110,6 +113,9 @@ class Choice:
 
     def _only_named(self, text: str) -> Parsed[str] | Unreadable:
         named = named_options(text, self.options)
+        if len(text.split()) > LONGEST_CHOICE:
+            # A summary or an essay that happens to name one option is no vote for it.
+            named = {}
         standing = [o for o, negated in named.items() if not negated]
         if len(standing) == 1 and len(named) == 1:
             return Parsed(standing[0], "named")
@@ -120,7 +126,7 @@ class Choice:
             what = "The only option named was rejected."
         else:
             guess = process.extractOne(text, self.options, scorer=fuzz.WRatio, score_cutoff=80)
-            what = f'Was "{guess[0]}" meant?' if guess else "No option was named."
+            what = f'Was "{guess[0]}" meant?' if guess else "The reply was not one option."
         return Unreadable(f"{what} Reply with exactly one of these and nothing else: {listed}")
 
 
