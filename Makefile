@@ -1,0 +1,43 @@
+# make setup | demo | test | bench | nightly. Needs Python 3.11 or later and make, nothing else.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.synced
+DEMO   := outputs/demo
+export UV_PROJECT_ENVIRONMENT := $(VENV)
+
+.PHONY: setup demo test bench nightly format
+.DEFAULT_GOAL := setup
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml uv.lock
+	@$(PYTHON) -c 'import sys; v = sys.version_info; \
+	  sys.exit(0 if v >= (3, 11) else f"Python 3.11 or later is needed, this is {v[0]}.{v[1]}: make PYTHON=python3.12 …")'
+	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@echo "installing the locked dependencies"
+	@$(BIN)/uv sync --quiet --frozen --inexact --extra dev
+	@touch $@
+
+# The second time it replays what the first one asked, so it is there at once.
+demo: setup
+	@$(BIN)/folkmoot run examples/cross_pollination.yaml --out $(DEMO) \
+	  $(if $(wildcard $(DEMO)/plan.json),--resume)
+
+test: setup
+	@echo "format";  $(BIN)/ruff format --check --quiet .
+	@echo "lint";    $(BIN)/ruff check --quiet .
+	@echo "types";   $(BIN)/mypy --no-error-summary
+	@echo "layers";  $(BIN)/lint-imports --no-logo >$(VENV)/layers.txt || { cat $(VENV)/layers.txt; exit 1; }
+	@echo "tests";   $(BIN)/pytest -n 2
+
+bench: setup
+	@$(BIN)/python -m benchmarks
+
+nightly: setup
+	@$(BIN)/pytest -n 2 -m nightly
+
+format: setup
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
