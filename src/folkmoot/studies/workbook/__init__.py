@@ -9,6 +9,7 @@ from folkmoot.studies.workbook.config import WorkbookConfig
 from folkmoot.studies.workbook.planning import check, estimate, limit, load, notes
 from folkmoot.studies.workbook.protocol import protocol
 from folkmoot.studies.workbook.records import CODEBOOK
+from folkmoot.studies.workbook.template import template
 
 STUDY = Study(
     name="workbook",
@@ -24,4 +25,5 @@ STUDY = Study(
     suffixes=(".xlsx",),
     limit=limit,
     codebook=CODEBOOK,
+    template=template,
 )

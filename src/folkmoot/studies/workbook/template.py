@@ -1,0 +1,182 @@
+"""`folkmoot new workbook`: a blank workbook with drop-downs and notes, and a filled example.
+
+Both are made here cell by cell, so that they always fit what `reading.py` accepts. The same input
+gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import zipfile
+from collections.abc import Mapping, Sequence
+
+from openpyxl import Workbook as Book
+from openpyxl.comments import Comment
+from openpyxl.styles import Alignment, Font, PatternFill
+from openpyxl.utils import get_column_letter
+from openpyxl.worksheet.datavalidation import DataValidation
+from openpyxl.worksheet.worksheet import Worksheet
+
+from folkmoot.studies.workbook.example import EXAMPLE, NOTES
+from folkmoot.studies.workbook.layouts import AGENT_ROLES, COLUMNS, COMPUTED, SETTINGS
+from folkmoot.studies.workbook.model import Scalar
+
+BLANK_NAME = "experiment.xlsx"
+EXAMPLE_NAME = "public_goods.xlsx"
+_DAY = dt.datetime(2025, 1, 1)
+_LAST_ROW = 500  # drop-downs reach so far down
+_WIDTHS = {"llm_text": 70, "human_text": 40, "role_description": 90, "treatment_description": 90}
+_FLAGS = (
+    *("is_adapted", "randomize_response_order", "validate_response"),
+    *("generate_speculation_score", "format_response"),
+)
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "type": ("context", "discussion", "public_question", "private_question"),
+    "var_type": ("category", "integer", "float"),
+    "scope": ("participant", "session"),
+    **dict.fromkeys(_FLAGS, ("0", "1")),
+}
+_SETTING_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "treatment_assignment_strategy": ("simple_random", "complete_random", "manual"),
+    "session_assignment_strategy": ("random", "manual"),
+    "role_assignment_strategy": ("random", "manual"),
+}
+
+Rows = Sequence[Sequence[Scalar | None]]
+
+
+def template() -> dict[str, str | bytes]:
+    """File name → content for `folkmoot new workbook`."""
+    return {BLANK_NAME: blank(), EXAMPLE_NAME: example()}
+
+
+def blank() -> bytes:
+    """The six sheets with headers, notes and drop-downs, and the one role that must be there."""
+    facilitator = ("Facilitator", "You lead the session and pose the questions.")
+    return _bytes(
+        {
+            "settings": [(key, None) for key in SETTINGS],
+            "roles": [facilitator],
+            "profiles": [("ID",), ("ID",)],
+        }
+    )
+
+
+def example() -> bytes:
+    """A public goods game with payoffs that are computed."""
+    return _bytes(EXAMPLE)
+
+
+def _bytes(content: Mapping[str, Rows]) -> bytes:
+    book = Book()
+    book.remove(book.active)
+    book.properties.creator = "folkmoot"
+    for ours, title in AGENT_ROLES.sheets.items():
+        sheet = book.create_sheet(title)
+        rows = content.get(ours, ())
+        if ours == "settings":
+            _settings(sheet, rows)
+        elif ours == "profiles":
+            _profiles(sheet, rows)
+        else:
+            _table(sheet, ours, rows)
+    if COMPUTED in content:
+        _table(book.create_sheet(COMPUTED), COMPUTED, content[COMPUTED])
+    book.properties.created = book.properties.modified = _DAY
+    out = io.BytesIO()
+    book.save(out)
+    return _timeless(out.getvalue())
+
+
+def _settings(sheet: Worksheet, rows: Rows) -> None:
+    _header(sheet, ("experimental_setting", "value"))
+    for number, (key, value) in enumerate(rows, 2):
+        sheet.cell(number, 1, key)
+        cell = sheet.cell(number, 2, value)
+        cell.alignment = Alignment(horizontal="left")
+        _note(sheet.cell(number, 1), f"settings.{key}")
+        if key in _SETTING_CHOICES:
+            _drop_down(sheet, _SETTING_CHOICES[str(key)], f"B{number}")
+    sheet.column_dimensions["A"].width = 32
+    sheet.column_dimensions["B"].width = 32
+
+
+def _profiles(sheet: Worksheet, rows: Rows) -> None:
+    for number, row in enumerate(rows, 1):
+        for column, value in enumerate(row, 1):
+            cell = sheet.cell(number, column, value)
+            if column == 1:
+                cell.number_format = "@"  # so that 3.10 stays 3.10
+    for column in range(1, len(rows[0]) + 1 if rows else 2):
+        _head(sheet.cell(1, column))
+        sheet.cell(2, column).alignment = Alignment(wrap_text=True, vertical="top")
+        sheet.column_dimensions[get_column_letter(column)].width = 24
+    sheet.column_dimensions["A"].number_format = "@"
+    _note(sheet["A1"], "profiles.ID")
+    sheet.freeze_panes = "B3"
+
+
+def _table(sheet: Worksheet, ours: str, rows: Rows) -> None:
+    columns = COLUMNS[ours]
+    _header(sheet, columns)
+    for number, name in enumerate(columns, 1):
+        _note(sheet.cell(1, number), f"{ours}.{name}")
+        letter = get_column_letter(number)
+        sheet.column_dimensions[letter].width = _WIDTHS.get(name, 22)
+        if name in _CHOICES:
+            _drop_down(sheet, _CHOICES[name], f"{letter}2:{letter}{_LAST_ROW}")
+    for number, row in enumerate(rows, 2):
+        for column, value in enumerate(row, 1):
+            cell = sheet.cell(number, column, value)
+            cell.alignment = Alignment(wrap_text=True, vertical="top")
+
+
+def _header(sheet: Worksheet, titles: Sequence[str]) -> None:
+    for column, title in enumerate(titles, 1):
+        _head(sheet.cell(1, column, title))
+    sheet.freeze_panes = "A2"
+
+
+def _head(cell: object) -> None:
+    cell.font = Font(bold=True, color="FFFFFF")  # type: ignore[attr-defined]
+    cell.fill = PatternFill("solid", fgColor="33415C")  # type: ignore[attr-defined]
+
+
+def _note(cell: object, key: str) -> None:
+    text = NOTES.get(key)
+    if text:
+        note = Comment(text, "folkmoot", width=340, height=40 + 18 * (1 + len(text) // 50))
+        cell.comment = note  # type: ignore[attr-defined]
+
+
+def _drop_down(sheet: Worksheet, choices: Sequence[str], cells: str) -> None:
+    rule = DataValidation("list", formula1=f'"{",".join(choices)}"', allow_blank=True)
+    rule.error = f"one of {', '.join(choices)}"
+    rule.showErrorMessage = True
+    sheet.add_data_validation(rule)
+    rule.add(cells)
+
+
+def _timeless(data: bytes) -> bytes:
+    """The same archive without the time of day at which it was written."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w") as new:
+        for name in sorted(old.namelist()):
+            entry = zipfile.ZipInfo(name, _DAY.timetuple()[:6])
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            content = old.read(name)
+            if name == "docProps/core.xml":
+                content = _fixed_times(content)
+            new.writestr(entry, content)
+    return out.getvalue()
+
+
+def _fixed_times(core: bytes) -> bytes:
+    text = core.decode()
+    for tag in ("created", "modified"):
+        start = text.find(f"<dcterms:{tag}")
+        if start >= 0:
+            begin, end = text.index(">", start) + 1, text.index(f"</dcterms:{tag}>")
+            text = text[:begin] + _DAY.strftime("%Y-%m-%dT%H:%M:%SZ") + text[end:]
+    return text.encode()
