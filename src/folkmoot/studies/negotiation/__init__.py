@@ -1,0 +1,39 @@
+"""Group negotiation: strategy-locked dialogues of travellers, with auditable decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from folkmoot.engine.study import Study
+from folkmoot.studies.negotiation.conditions import CONDITIONS
+from folkmoot.studies.negotiation.config import NegotiationConfig
+from folkmoot.studies.negotiation.findings import findings
+from folkmoot.studies.negotiation.outputs import CODEBOOK
+from folkmoot.studies.negotiation.planning import check, cut, estimate, template
+from folkmoot.studies.negotiation.protocol import protocol
+from folkmoot.studies.negotiation.show import show
+
+
+def _recognises(raw: Mapping[str, Any]) -> bool:
+    conditions = raw.get("conditions")
+    ours = isinstance(conditions, list) and bool(conditions) and set(conditions) <= set(CONDITIONS)
+    return ours or "groups_per_type" in raw or "max_feedback_rounds" in raw
+
+
+STUDY = Study(
+    name="negotiation",
+    title="Group negotiation",
+    config=NegotiationConfig,
+    protocol=protocol,
+    prompts=Path(__file__).parent / "prompts",
+    recognises=_recognises,
+    check=check,
+    estimate=estimate,
+    findings=findings,
+    show=show,
+    limit=cut,
+    codebook=CODEBOOK,
+    template=template,
+)

@@ -170,11 +170,14 @@ def problems_of(group: Group, *, key: str = "") -> list[Problem]:
         if not member.weight > 0:
             say(f"{member.name} has weight {member.weight:g}", "weights are above 0")
         lacking = [t for t in TOPICS if not str(member.preferences.get(t, "")).strip()]
-        if member.preferences and lacking:
+        if lacking and any(m.preferences for m in group.members):
+            what = "" if len(lacking) == len(TOPICS) else f" for {', '.join(lacking)}"
             say(
-                f"{member.name} states no preference for {', '.join(lacking)}",
-                "give every slot, or none so that the member is asked",
+                f"{member.name} states no preference{what}",
+                "give every member all slots, or give nobody any so that all are asked",
             )
+        if not member.preferences and not member.persona and lacking:
+            say(f"{member.name} has neither preferences nor a persona to ask")
     for role in group.type.roles:
         if len(group.of_role(role.id)) < role.needed:
             need = f"at least {role.needed} {role.id}{'s' if role.needed > 1 else ''}"

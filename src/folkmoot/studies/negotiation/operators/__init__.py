@@ -34,6 +34,9 @@ OPERATIONS: Mapping[str, Operator] = MappingProxyType(
 )
 
 
-def decide(tally: Tally, strategy: Strategy, days: int) -> Outcome:
-    """The decision of a strategy's operator on a tally, for a trip of `days` days."""
+def decide(tally: Tally, strategy: Strategy, days: int, *, has_conflict: bool = True) -> Outcome:
+    """The decision of a strategy's operator on a tally, for a trip of `days` days. Without a
+    conflict nobody is parted: the subgroup operators keep all together."""
+    if not has_conflict and strategy.operator in ("subgroup_required", "subgroup_optional"):
+        return subgroup.together(tally, Case(strategy, days))
     return OPERATIONS[strategy.operator](tally, Case(strategy, days))

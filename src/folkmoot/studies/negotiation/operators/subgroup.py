@@ -15,8 +15,22 @@ from folkmoot.studies.negotiation.operators.votes import least_misery
 from folkmoot.studies.negotiation.subgroups import nearest_split
 from folkmoot.studies.negotiation.tally import Tally
 
+TOGETHER = "Nobody wants to part, so all stay together."
 SHARED = "shared backbone"
 BRANCH = "optional branch"
+
+
+def together(tally: Tally, case: Case) -> Outcome:
+    """A subgroup slot without a conflict: the option of least misery, for all."""
+    base = least_misery(tally, case)
+    return Outcome(
+        case.strategy.operator,
+        base.selected_option,
+        base.portions,
+        (TOGETHER, *base.steps),
+        fell_back_to="least_misery" if base.portions else "",
+        decided_by=base.decided_by,
+    )
 
 
 def subgroup_required(tally: Tally, case: Case) -> Outcome:

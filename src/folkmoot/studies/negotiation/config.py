@@ -1,0 +1,139 @@
+"""The study file of a negotiation study, and its deeper checks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from folkmoot.engine.config import StudyConfig
+from folkmoot.studies.negotiation.conditions import CONDITIONS, ConditionId
+from folkmoot.studies.negotiation.groups import TYPE_IDS, group_type, role_id
+from folkmoot.studies.negotiation.polarity import words_of
+from folkmoot.studies.negotiation.slots import TOPICS
+
+Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Size = Annotated[int, Field(ge=1, le=12)]
+Option = Annotated[str, Field(min_length=1, max_length=60)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Trip(_Part):
+    """The trip that the groups plan, for the export in TripCraft's input format.
+
+    `file` is a CSV in that format whose rows are dealt to the groups in turn (or by a `group_id`
+    column); the other keys fill what it lacks. Reference information is passed through as it is.
+    """
+
+    file: str | None = None
+    org: str = ""
+    dest: str = ""
+    date: tuple[str, ...] = ()
+    budget: float | None = Field(None, ge=0, allow_inf_nan=False)
+    visiting_city_number: int = Field(1, ge=1)
+    level: str = "hard"
+    location_preference: str = ""
+    transportation: str | None = None
+    reference_information: str = "[]"
+
+
+class NegotiationConfig(StudyConfig):
+    """Settings of a negotiation study."""
+
+    title: str = Field("", description="title for people")
+    conditions: tuple[ConditionId, ...] = Field(
+        ("C1", "C2", "C3", "C4", "C5"),
+        min_length=1,
+        description="which of C1 to C5 to run",
+    )
+    groups: str | tuple[dict[str, Any], ...] | None = Field(
+        None, description="own groups: a YAML, JSON or CSV file, or the list itself"
+    )
+    group_types: tuple[str, ...] = Field(
+        TYPE_IDS, min_length=1, description="types of the groups to make up"
+    )
+    groups_per_type: int = Field(4, ge=1, description="groups to make up of each type")
+    sizes: dict[str, dict[str, Size]] = Field(
+        default_factory=dict, description="members by role: group type → role → number"
+    )
+    weights: dict[str, dict[str, Weight]] = Field(
+        default_factory=dict, description="member weights: group type → role → weight (1)"
+    )
+    personas: str | None = Field(
+        None, min_length=1, description="table of personas (CSV, JSONL, Parquet) for the members"
+    )
+    options: dict[str, tuple[Option, ...]] = Field(
+        default_factory=dict, description="usual options by topic, in place of the shipped ones"
+    )
+    days: int = Field(3, ge=1, le=60, description="length of the trip in days")
+    enable_feedback: bool = Field(True, description="let C5 hold feedback rounds")
+    max_feedback_rounds: int = Field(2, ge=1, le=20, description="most feedback rounds a decision")
+    trip: Trip = Trip()
+
+    @field_validator("conditions")
+    @classmethod
+    def _once(cls, conditions: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(conditions)) != len(conditions):
+            raise ValueError("a condition stands twice")
+        return tuple(c for c in CONDITIONS if c in conditions)
+
+    @field_validator("group_types")
+    @classmethod
+    def _known_types(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        found = tuple(_type_id(name) for name in names)
+        if len(set(found)) != len(found):
+            raise ValueError("a group type stands twice")
+        return found
+
+    @field_validator("sizes", "weights")
+    @classmethod
+    def _known_roles(cls, tables: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        known: dict[str, dict[str, Any]] = {}
+        for name, roles in tables.items():
+            kind = group_type(_type_id(name))
+            assert kind is not None
+            for role in roles:
+                if kind.role(role_id(role)) is None:
+                    have = ", ".join(r.id for r in kind.roles)
+                    raise ValueError(f"a {kind.id} group has no role `{role}`; roles: {have}")
+            known[kind.id] = {role_id(role): value for role, value in roles.items()}
+        return known
+
+    @field_validator("options")
+    @classmethod
+    def _distinct_options(cls, options: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        for topic, names in options.items():
+            if topic not in TOPICS:
+                raise ValueError(f"`{topic}` is no topic; topics: {', '.join(TOPICS)}")
+            folded = [words_of(n) for n in names]
+            if not names or () in folded:
+                raise ValueError(f"`{topic}` has no option, or one without a word")
+            if len(set(folded)) != len(folded):
+                raise ValueError(f"`{topic}` has an option twice (case and plurals aside)")
+        return options
+
+    @model_validator(mode="after")
+    def _dates_fit(self) -> NegotiationConfig:
+        if self.trip.date and len(self.trip.date) != self.days:
+            raise ValueError(f"trip.date has {len(self.trip.date)} dates for {self.days} days")
+        return self
+
+    @property
+    def weight_table(self) -> dict[str, dict[str, float]]:
+        return self.weights
+
+
+def _type_id(name: str) -> str:
+    kind = group_type(name)
+    if kind is None:
+        raise ValueError(f"unknown group type `{name}`; types: {', '.join(TYPE_IDS)}")
+    return kind.id
+
+
+def path_in(folder: Path, name: str) -> Path:
+    """A path of the study file, against its folder."""
+    return folder / Path(name).expanduser()
