@@ -24,13 +24,29 @@ _LIKE: dict[str, tuple[str, ...]] = {
                "I would very much like {A}."),
 }  # fmt: skip
 _ALSO = ("I like {B} as well.", "I would also enjoy {B}.", "I'd like {B} too.")
-_NOT = ("I don't want {C}.", "Please, no {C}.", "I would rather avoid {C}.", "Let's skip {C}.")
+_NOT = ("I don't want {D}.", "Please, no {C}.", "I would rather avoid {D}.", "Let's skip {D}.")
+_SPECIAL = (
+    (
+        re.compile(r"travel style|kind of travel", re.IGNORECASE),
+        ("I want to be {A} this time.", "I would love to be {A} on this trip.",
+         "I like it best when we travel the way {A} does.", "I'd prefer it if we went as {A} would."),
+    ),
+    (
+        re.compile(r"house rule", re.IGNORECASE),
+        ("I want it written down: {A}.", "I would prefer {A}, please.", "I need {A}, I'm afraid.",
+         "What I would like is {A}."),
+    ),
+    (
+        re.compile(r"purpose of the trip|trip be for", re.IGNORECASE),
+        ("I want {A} above all.", "I would love some {A}.", "For me it is simple: I need {A}.",
+         "I'd like the trip to be about {A}."),
+    ),
+)  # fmt: skip
 _BECAUSE = (
     "It is what I remember from our best trips.", "I have been working a lot lately.",
-    "It suits my legs.", "That is half of the fun for me.", "I never get that at home.",
-    "It need not be anything special.", "My friends told me so much about it.",
+    "I have thought about it for weeks.", "That is half of the fun for me.",
+    "The rest is up to you.", "My friends told me so much about it.", "It would make my trip.",
 )  # fmt: skip
-_POSITIVE = re.compile(r"\b(?:want|prefer|love|enjoy|like|need|favou?rite|best)\b", re.IGNORECASE)
 _NEGATIVE = re.compile(
     r"\b(?:no|not|don'?t|without|avoid|skip|exclude|hate|dislike|never|rather than)\b",
     re.IGNORECASE,
@@ -41,14 +57,37 @@ _VAGUE = ("compromise", "policy", "Family Friendly", "majority", "balanced appro
 def preference(reading: Reading, who: Persona, draws: Draws) -> str:
     """One or two sentences that name a favourite, at times a second and one turned down."""
     ranked = sorted(reading.options, key=lambda o: -(who.taste(o) + 0.12 * draws.normal()))
-    parts = [draws.pick(_LIKE[who.voice]).format(A=ranked[0])]
-    if len(ranked) > 2 and draws.chance(0.35):
-        parts.append(draws.pick(_ALSO).format(B=ranked[1]))
+    frames = next((f for about, f in _SPECIAL if about.search(reading.prompt)), _LIKE[who.voice])
+    parts = [draws.pick(frames).format(A=named(ranked[0]))]
+    if len(ranked) > 2 and frames is _LIKE[who.voice] and draws.chance(0.35):
+        parts.append(draws.pick(_ALSO).format(B=named(ranked[1])))
     elif draws.chance(0.4):
         parts.append(draws.pick(_BECAUSE))
-    if len(ranked) > 3 and draws.chance(0.25):
-        parts.append(draws.pick(_NOT).format(C=ranked[-1]))
+    turned_down = ranked[-1]
+    if len(ranked) > 3 and not turned_down.lower().startswith("no ") and draws.chance(0.25):
+        parts.append(draws.pick(_NOT).format(C=turned_down, D=named(turned_down)))
     return " ".join(parts)
+
+
+_ONE = re.compile(
+    r"(?:diner|pub|bar|concert|film|festival|room|home|house|traveler|traveller|seeker|lover|planner"
+    r"|wanderer|museum|park|tour|cruise|cabin|tent|hotel)$",
+    re.IGNORECASE,
+)
+_KIND = re.compile(
+    r"^(?:italian|mexican|indian|chinese|mediterranean|french|american|vegetarian|thai|greek|vegan"
+    r"|japanese|korean|spanish|economical|moderate|cheap|simple|local|quiet)$",
+    re.IGNORECASE,
+)
+
+
+def named(option: str) -> str:
+    """An option as it stands in a sentence: "a diner", "something italian", "museums"."""
+    if _KIND.match(option):
+        return f"something {option}"
+    if _ONE.search(option):
+        return f"{'an' if option[:1].lower() in 'aeio' else 'a'} {option}"
+    return option
 
 
 class Table:
@@ -85,26 +124,29 @@ class Table:
         return len(named) > 1 and not set.intersection(*named)
 
 
+def _clauses(text: str, options: Sequence[str]) -> list[tuple[bool, list[str]]]:
+    """(turned down?, options named in order) for each clause; the longest name matches first."""
+    out = []
+    for clause in re.split(r"[.;!?\n,]|\bbut\b", text.lower()):
+        at: dict[str, int] = {}
+        for option in sorted(options, key=len, reverse=True):
+            place = clause.find(option.lower())
+            if place >= 0:
+                at[option] = place
+                clause = clause.replace(option.lower(), "#" * len(option))  # noqa: PLW2901
+        out.append((bool(_NEGATIVE.search(clause)), sorted(at, key=lambda o: at[o])))
+    return out
+
+
 def wanted(text: str, options: Sequence[str]) -> list[str]:
     """Options that a text names without turning them down, in the order named."""
-    found = []
-    for clause in re.split(r"[.;!?\n,]|\bbut\b", text):
-        low = clause.lower()
-        if _NEGATIVE.search(low):
-            continue
-        at = {o: low.find(o.lower()) for o in options if o.lower() in low}
-        found += sorted(at, key=lambda o: at[o])
-    return list(dict.fromkeys(found))
+    named_ones = [o for bad, names in _clauses(text, options) if not bad for o in names]
+    return list(dict.fromkeys(named_ones))
 
 
 def rejected(text: str, options: Sequence[str]) -> list[str]:
     """Options that a text turns down."""
-    out = []
-    for clause in re.split(r"[.;!?\n,]|\bbut\b", text):
-        low = clause.lower()
-        if _NEGATIVE.search(low):
-            out += [o for o in options if o.lower() in low]
-    return list(dict.fromkeys(out))
+    return list(dict.fromkeys(o for bad, names in _clauses(text, options) if bad for o in names))
 
 
 # --- synthesis --------------------------------------------------------------------------------
@@ -118,13 +160,13 @@ def conflict_description(mind: Mind, schema: Mapping[str, Any], around: Mapping[
     table = Table(mind)
     if not around.get("has_conflict", table.conflict):
         return ""
-    sides = [f"{who} would like {w[0]}" for who, w in table.wishes.items() if w]
+    sides = [f"{who} would like {named(w[0])}" for who, w in table.wishes.items() if w]
     return capital(listed(sides[:4])) + "." if sides else "Members want different things."
 
 
 def resolution_strategy(mind: Mind, schema: Mapping[str, Any], around: Mapping[str, Any]) -> Any:
     """Mostly the id that the prompt gives, at times a vague label, as models are wont to."""
-    found = re.search(r"strategy_id\W{0,4}\s*`?([a-z_]+)`?", mind.text)
+    found = re.search(r"strategy_id\W{0,2}:\W{0,3}([a-z_]+)", mind.text)
     if found and mind.draws.chance(0.75):
         return found[1]
     return mind.draws.pick(_VAGUE)
@@ -133,15 +175,20 @@ def resolution_strategy(mind: Mind, schema: Mapping[str, Any], around: Mapping[s
 def resolution(mind: Mind, schema: Mapping[str, Any], around: Mapping[str, Any]) -> Any:
     """What to do: the option with most support, with room for the next."""
     table = Table(mind)
+    given = re.search(r"explains and does not change:\s*\n([^\n]+)", mind.text)
+    if given:
+        return given[1].strip()
     if not table.ranked:
         return "We go with what was said first and look again on the spot."
     first = table.ranked[0]
     if not around.get("has_conflict", table.conflict):
+        first = named(first)
         return mind.tongue.frame((f"Everybody is happy with {first}, so {first} it is.",
                                   f"We go for {first}.", f"{capital(first)} suits everyone."))  # fmt: skip
     second = next((o for o in table.ranked[1:] if any(o in w for w in table.wishes.values())), "")
     if not second:
-        return f"We go for {first} and look after the others on another day."
+        return f"We go for {named(first)} and look after the others on another day."
+    first, second = named(first), named(second)
     return mind.tongue.frame(
         (
             f"We plan around {first} and keep a place for {second} on the second day.",
@@ -177,13 +224,13 @@ def line(mind: Mind, schema: Mapping[str, Any], around: Mapping[str, Any]) -> An
     low = decided.lower()
     if wishes and any(w.lower() in low for w in wishes):
         got = next(w for w in wishes if w.lower() in low)
-        frames = ("That works for me, I get my {W}.", "Fine with me, as long as {W} stays in.",
+        frames = ("That works for me, I get {W}.", "Fine with me, as long as {W} stays in.",
                   "Good, {W} is what I hoped for.", "Yes, with {W} in it I am happy.")  # fmt: skip
-        return mind.tongue.frame(frames).format(W=got)
+        return mind.tongue.frame(frames).format(W=named(got))
     if wishes:
         frames = ("I had hoped for {W}, but all right.", "Could we fit in {W} somewhere?",
                   "Hm, that leaves out {W}.", "I can live with it, though I miss {W}.")  # fmt: skip
-        return mind.tongue.frame(frames).format(W=wishes[0])
+        return mind.tongue.frame(frames).format(W=named(wishes[0]))
     return mind.tongue.frame(("I am fine with that.", "Whatever suits the rest.", "Good idea."))
 
 
@@ -268,21 +315,21 @@ def revised(mind: Mind, schema: Mapping[str, Any], around: Mapping[str, Any]) ->
     wish = missing_wish(mind)
     if around.get("resolved", False) or not wish:
         return decision
-    return f"{decision.rstrip('.')}, and {wish} for {asked(mind)} on the second day."
+    return f"{decision.rstrip('.')}, and {named(wish)} for {asked(mind)} on the second day."
 
 
 def updated(mind: Mind, schema: Mapping[str, Any], around: Mapping[str, Any]) -> Any:
     wish = missing_wish(mind)
     if around.get("resolved", False) or not wish:
         return "Nothing has to change; the plan stands."
-    return f"The plan now makes room for {wish} on the second day."
+    return f"The plan now makes room for {named(wish)} on the second day."
 
 
 def targeted_question(mind: Mind, schema: Mapping[str, Any], around: Mapping[str, Any]) -> Any:
     who, wish = asked(mind), missing_wish(mind)
     if not wish:
         return f"{who}, are you content with the plan as it stands?"
-    return f"{who}, would {wish} on the second day answer your concern?"
+    return f"{who}, would {named(wish)} on the second day answer your concern?"
 
 
 def feedback_cast(mind: Mind) -> list[dict[str, Any]]:

@@ -40,7 +40,7 @@ CONCERNS: tuple[Concern, ...] = (
         "nobody has told the tenants what the rents will be afterwards",
         "a fine new flat is no use to the tenants if the rent doubles",
         "half of my pay goes on the rent as it is",
-        "a promise about rents is worth nothing until it stands in the lease of every tenant",
+        "a promise about rents means nothing until it stands in the lease of every tenant",
     ),
     _c(
         "contribution", r"not afford|modest pension|make ends meet|struggling|income is low|saved? in",
@@ -54,7 +54,7 @@ CONCERNS: tuple[Concern, ...] = (
         "every letter about the contribution costs me a night's sleep",
         "a contribution of that size is asked of people who count every coin",
         "I would sign tomorrow if the contribution came in instalments that one can bear",
-        "a house that gains value does not help anybody who has no money to pay the contribution",
+        "paper riches do not help anybody who has no money to pay the contribution",
     ),
     _c(
         "moving", r"over seventy|in your sixties|\b(?:60s|70s|elderly|widow|alone)\b|retired",
@@ -124,7 +124,7 @@ CONCERNS: tuple[Concern, ...] = (
         r"\bsafe|pipes|wiring|heating|insulat|fire", "pipes, wiring and heating",
         "Renew pipes, wiring and insulation first, before any other work", 0.5,
         "the pipes and the wiring are at the end of their life, whatever we would like",
-        "warm, safe flats with proper heating are worth some trouble",
+        "warm, safe flats with proper heating repay the trouble",
         "one winter with broken heating was enough for my household",
         "insulation that works would halve the heating bill of everybody here",
         "the fire inspector has said twice that the wiring is not safe",

@@ -186,7 +186,7 @@ def _hits(low: str, words: Sequence[str]) -> int:
 
 def _voice(low: str, draw: float) -> str:
     for voice, words in (("formal", _FORMAL), ("terse", _TERSE), ("chatty", _CHATTY)):
-        if sum(w in low for w in words) >= 1 and draw < 0.75:
+        if sum(w in low for w in words) >= 1 and draw < 0.9:
             return voice
     return VOICES[int(len(VOICES) * draw) % len(VOICES)]
 

@@ -104,8 +104,8 @@ class Mind:
         pulls = [c.pull for c in self.concerns[:3]] if self.local else []
         pulled = 0.5 * sum(pulls) / max(1, len(pulls)) ** 0.5
         spread = 1 - self.at.knobs.shrinking_variance
-        lean = 0.7 * spread * self.who.lean("the matter") + pulled + self.at.knobs.acquiescence
-        return max(-1.0, min(1.0, lean))
+        lean: float = 0.7 * spread * self.who.lean("the matter") + pulled + self.at.knobs.acquiescence
+        return float(max(-1.0, min(1.0, lean)))
 
     @cached_property
     def stance(self) -> str:

@@ -99,6 +99,6 @@ def items(text: str) -> dict[str, str]:
     out: dict[str, str] = {}
     for line in text.splitlines():
         found = _ITEM.match(line)
-        if found and len(found[2]) > 8:
-            out[found[1]] = found[2].strip()
+        if found and len(found[2]) > 8 and not found[2].startswith("{"):
+            out.setdefault(found[1], found[2].strip())
     return out

@@ -80,22 +80,34 @@ _SATISFIED = re.compile(r"\bSATISFIED\b")
 
 def task_of(request: Request, reading: Reading) -> Task:
     """The kind of answer wanted. Signals of format come first, then those of the situation."""
-    if request.schema is not None:
+    if request.schema is not None and not _asks_for_a_person(reading.prompt):
         return Task.JSON
-    prompt = reading.prompt
-    tail = prompt[-1500:]
-    if _SATISFIED.search(reading.system) or _SATISFIED.search(prompt):
+    if _SATISFIED.search(reading.system) or _SATISFIED.search(reading.prompt):
         return Task.MODERATE
+    return _of_text(reading.prompt) or _of_form(reading)
+
+
+def _asks_for_a_person(prompt: str) -> bool:
+    return bool(_DEMOGRAPHIC.search(prompt) and _WANTS_JSON.search(prompt))
+
+
+def _of_text(prompt: str) -> Task | None:
+    """Tasks on a text that the prompt brings along."""
     if _CLUSTER.search(prompt) and _POSITIONS.search(prompt):
         return Task.CLUSTER
     if _JUDGE.search(prompt):
         return Task.JUDGE
     if _DIALOGUE_SUMMARY.search(prompt):
         return Task.SUMMARY
-    if _DEMOGRAPHIC.search(prompt) and _WANTS_JSON.search(prompt):
+    if _asks_for_a_person(prompt):
         return Task.DEMOGRAPHICS
-    if _ENRICH.search(prompt) and _DEMOGRAPHIC.search(prompt):
-        return Task.ENRICH
+    return Task.ENRICH if _ENRICH.search(prompt) and _DEMOGRAPHIC.search(prompt) else None
+
+
+def _of_form(reading: Reading) -> Task:
+    """Tasks told by the form of the answer, then by the situation that the system describes."""
+    prompt = reading.prompt
+    tail = prompt[-1500:]
     if _WANTS_JSON.search(tail) and "{" in prompt:
         return Task.JSON
     if reading.options and (_EXACT.search(tail) or reading.reminder):
