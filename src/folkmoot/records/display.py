@@ -1,0 +1,46 @@
+"""How cells of a grid read to people, in the terminal and in the report alike."""
+
+from __future__ import annotations
+
+from folkmoot.records.findings import Cell
+
+PERCENT = ("_rate", "_share")
+BOUNDS = ("_low", "_high")
+
+
+def heading(column: str) -> str:
+    """A column's name as people read it."""
+    return column.replace("_", " ")
+
+
+def cell_text(value: Cell, column: str = "") -> str:
+    """One cell. Missing is a dash, never zero or blank."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{100 * value:.1f} %" if is_percent(column) else number_text(value)
+    return value
+
+
+def is_percent(column: str) -> bool:
+    """Whether a column holds shares; the bounds of a share's interval are shares as well."""
+    for bound in BOUNDS:
+        column = column.removesuffix(bound)
+    return column.endswith(PERCENT)
+
+
+def number_text(value: float) -> str:
+    """Three significant digits, without exponents in the range that people read."""
+    if value == 0:
+        return "0"
+    if 0.001 <= abs(value) < 1000:
+        return f"{value:#.3g}".rstrip(".")
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.2e}"
+
+
+def is_number(value: Cell) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
