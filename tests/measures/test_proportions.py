@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from folkmoot.measures.proportions import all_pairs, difference_p, holm, newcombe, wilson
+from folkmoot.measures.proportions import (
+    all_pairs,
+    between,
+    difference_p,
+    holm,
+    newcombe,
+    wilson,
+)
 
 
 def test_wilson_known_answer():
@@ -76,3 +83,16 @@ def test_all_pairs_later_minus_earlier_and_adjusted():
     assert all(p.holm_p >= p.difference.p for p in pairs)
     assert min(p.holm_p for p in pairs) == pytest.approx(3 * min(p.difference.p for p in pairs))
     assert all_pairs({"only": (1, 2)}) == []
+
+
+def test_between_two_shares_is_newcombe():
+    found, direct = between(wilson(56, 70), wilson(48, 80)), newcombe(56, 70, 48, 80)
+    assert (found.low, found.high) == pytest.approx((direct.low, direct.high))
+
+
+def test_between_differences_by_hand():
+    first, second = newcombe(30, 100, 10, 100), newcombe(20, 100, 10, 100)
+    found = between(first, second)
+    assert found.value == pytest.approx(0.1)
+    down = math.hypot(first.value - first.low, second.high - second.value)
+    assert found.low == pytest.approx(0.1 - down)

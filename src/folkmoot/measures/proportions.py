@@ -121,6 +121,19 @@ def all_pairs(counts: Mapping[str, tuple[int, int]], level: float = 0.95) -> lis
     return [replace(pair, holm_p=p) for pair, p in zip(pairs, adjusted, strict=True)]
 
 
+def between(first: Estimate, second: Estimate) -> Estimate:
+    """The difference of two independent estimates from their intervals (MOVER).
+
+    With limits (l, u): d − √((θ1−l1)² + (u2−θ2)²) to d + √((u1−θ1)² + (θ2−l2)²). For two Wilson
+    shares it is Newcombe's interval; it serves for differences of differences between runs.
+    Zou and Donner (2008), doi:10.1002/sim.3095.
+    """
+    d = first.value - second.value
+    down = math.hypot(first.value - first.low, second.high - second.value)
+    up = math.hypot(first.high - first.value, second.value - second.low)
+    return Estimate(d, d - down, d + up, first.n + second.n, method="MOVER")
+
+
 def _check(count: int, n: int) -> None:
     if n < 1:
         raise ValueError("a share of nobody is not defined (n = 0)")

@@ -1,0 +1,135 @@
+"""What can be compared: a run, or a CSV of answers by people, read to one shape."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from folkmoot.errors import InputError, Problem
+from folkmoot.records.run_folder import RunFolder
+
+BY = ("condition", "level", "treatment", "stimulus", "concept")
+CLUSTERS = ("set", "discussion", "group_id", "group", "replication", "session", "session_id")
+EVERYBODY = "everybody"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A run or a file of human answers. `tables` holds what it has; `config` {} for people."""
+
+    name: str
+    kind: str
+    tables: Mapping[str, pl.DataFrame]
+    config: Mapping[str, Any]
+    manifest: Mapping[str, Any]
+
+    @property
+    def human(self) -> bool:
+        return self.kind == "people"
+
+    @property
+    def synthetic(self) -> bool:
+        return bool(self.manifest.get("synthetic"))
+
+
+def samples(sources: Sequence[RunFolder | Path | str]) -> list[Sample]:
+    """Samples with names that tell them apart. Raises InputError for what cannot be read."""
+    found = [_sample(s) for s in sources]
+    counts: dict[str, int] = {}
+    named = []
+    for s in found:
+        counts[s.name] = counts.get(s.name, 0) + 1
+        again = counts[s.name] > 1
+        name = f"{s.name} ({counts[s.name]})" if again else s.name
+        named.append(Sample(name, s.kind, s.tables, s.config, s.manifest))
+    return named
+
+
+def _sample(source: RunFolder | Path | str) -> Sample:
+    if isinstance(source, (str, Path)) and Path(source).is_file():
+        return people_file(Path(source))
+    run = source if isinstance(source, RunFolder) else RunFolder(source)
+    if not run.tables():
+        raise InputError(
+            Problem(
+                f"{run.path}: this run has no tables yet",
+                mend="let it finish first: folkmoot run … --resume",
+            )
+        )
+    wanted = [t for t in run.tables() if t not in ("answers", "utterances")]
+    tables = {name: run.table(name) for name in wanted}
+    return Sample(run.id, run.study or "run", tables, run.config, run.manifest)
+
+
+def people_file(path: Path) -> Sample:
+    """A CSV (or Parquet) of answers by people, one row a person, as a `participants` table.
+
+    Columns: `initial_choice` and `final_choice`, or `position_changed` (true/false); `condition`
+    if there are several; any number under the name that it has in the run's own table.
+    """
+    try:
+        data = pl.read_parquet(path) if path.suffix == ".parquet" else pl.read_csv(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise InputError(Problem(f"{path}: cannot be read as a table: {error}")) from error
+    names = data.columns
+    if "position_changed" not in names and {"initial_choice", "final_choice"} <= set(names):
+        data = data.with_columns(
+            (pl.col("initial_choice") != pl.col("final_choice")).alias("position_changed")
+        )
+    if "position_changed" in names:
+        data = data.with_columns(_truth(data["position_changed"], path))
+    return Sample(path.stem, "people", {"participants": data}, {}, {})
+
+
+def _truth(column: pl.Series, path: Path) -> pl.Series:
+    if column.dtype == pl.Boolean:
+        return column
+    words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    values = [None if v is None else str(v).strip().casefold() for v in column.to_list()]
+    strange = sorted({v for v in values if v and v not in words})
+    if strange:
+        raise InputError(
+            Problem(
+                f"{path}: position_changed has values that are neither true nor false: "
+                f"{', '.join(strange[:3])}"
+            )
+        )
+    return pl.Series(
+        "position_changed", [words.get(v) if v else None for v in values], dtype=pl.Boolean
+    )
+
+
+def by_column(table: pl.DataFrame) -> str | None:
+    """The column that tells conditions apart, if there is one."""
+    return next((c for c in BY if c in table.columns), None)
+
+
+def cluster_column(table: pl.DataFrame) -> str | None:
+    """The column of those who shared a conversation, if there is one."""
+    return next((c for c in CLUSTERS if c in table.columns), None)
+
+
+def known(x: float) -> float | None:
+    """A number for a cell of a grid: None for what is not finite."""
+    return x if math.isfinite(x) else None
+
+
+def condition_name(condition: str) -> str:
+    """A condition's name for readers."""
+    if condition == EVERYBODY:
+        return "Everybody"
+    return condition.upper() if condition == "acp" else condition.replace("_", " ").capitalize()
+
+
+def split(table: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """The table by condition, in order of first mention; one part if there are no conditions."""
+    by = by_column(table)
+    if by is None:
+        return {EVERYBODY: table}
+    keys = table[by].unique(maintain_order=True).drop_nulls().to_list()
+    return {str(k): table.filter(pl.col(by) == k) for k in keys}
