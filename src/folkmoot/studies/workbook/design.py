@@ -34,8 +34,13 @@ MOST_PERMUTATIONS_CHECKED = 1_000
 FIXED_COLUMNS = ("experiment_id", "session", "treatment", "ID", "role", "invalid", "missing")
 
 
-def design_problems(workbook: Workbook, seed: int | None = None) -> list[Problem]:
-    """Everything that keeps this workbook from being played, in the order of the sheets."""
+def design_problems(
+    workbook: Workbook, seed: int | None = None, *, seated: bool = True
+) -> list[Problem]:
+    """Everything that keeps this workbook from being played, in the order of the sheets.
+
+    `seated=False` leaves the assignment out, which makes no sense of sheets that are wrong.
+    """
     problems = [
         *_endpoint(workbook),
         *_names(workbook),
@@ -45,7 +50,7 @@ def design_problems(workbook: Workbook, seed: int | None = None) -> list[Problem
     for experiment, found in _sample(workbook):
         problems += found
         problems += task_problems(experiment)
-        if experiment.number == 1 and workbook.profiles.rows:
+        if seated and experiment.number == 1 and workbook.profiles.rows:
             seed = workbook.settings.random_seed if seed is None else seed
             problems += assign(experiment, seed)[1]
     return list(dict.fromkeys(problems))

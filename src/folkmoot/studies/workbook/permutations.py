@@ -107,7 +107,9 @@ def build(
         {t.task_id: _task(t, roles, fill, problems) for t in workbook.tasks},
         workbook,
     )
-    if len(treatments) < len(workbook.treatments) or len(roles) < len(workbook.roles):
+    if len(treatments) < len({t.label for t in workbook.treatments}) or len(roles) < len(
+        {r.label for r in workbook.roles}
+    ):
         problems.append(
             Problem("two labels become one when placeholders are filled in", mend="rename one")
         )

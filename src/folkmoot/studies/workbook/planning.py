@@ -28,13 +28,20 @@ def load(path: Path) -> WorkbookConfig:
     """The study file that a workbook is. Raises InputError with every mistake in it."""
     workbook, problems = read_workbook(path)
     if workbook is not None:
-        problems += [
-            Problem(p.message, path.name, p.where, p.key, p.mend) for p in design_problems(workbook)
-        ]
+        found = design_problems(workbook, seated=not _about_people(problems, workbook))
+        problems += [Problem(p.message, path.name, p.where, p.key, p.mend) for p in found]
     if problems or workbook is None:
         raise InputError(list(dict.fromkeys(problems)))
     values, _ = settings_of(workbook)
     return WorkbookConfig(study="workbook", workbook=workbook, source=path.name, **values)
+
+
+def _about_people(problems: list[Problem], workbook: Workbook) -> bool:
+    """Whether a sheet is wrong that the assignment reads: it would only complain once more."""
+    addresses = [workbook.profiles.sheet, *workbook.settings.at.values()]
+    addresses += [role.at.get("role_label", "") for role in workbook.roles]
+    sheets = {address.partition("!")[0] for address in addresses}
+    return any(p.where.partition("!")[0] in sheets for p in problems)
 
 
 def check(config: WorkbookConfig, _folder: Path) -> list[Problem]:

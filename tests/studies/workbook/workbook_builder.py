@@ -1,0 +1,198 @@
+"""Small workbooks for the tests, cell by cell, and a scripted player for them."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from openpyxl import Workbook as Book
+from openpyxl.utils.cell import column_index_from_string, coordinate_from_string
+
+from folkmoot.errors import InputError
+from folkmoot.models.scripted import Scripted
+from folkmoot.studies.workbook.config import WorkbookConfig
+from folkmoot.studies.workbook.planning import load
+
+SETTINGS = {
+    "experiment_id": "market",
+    "model_info": "gpt-4o-mini",
+    "api_endpoint": None,
+    "temperature": 1,
+    "num_agents_per_session": 4,
+    "num_sessions": 2,
+    "max_conversation_length": 100,
+    "treatment_assignment_strategy": "complete_random",
+    "treatment_column": None,
+    "session_assignment_strategy": "random",
+    "session_column": None,
+    "role_assignment_strategy": "random",
+    "role_column": None,
+    "random_seed": 7,
+}
+TASK_COLUMNS = (
+    *("task_id", "type", "task_order", "is_adapted", "human_text", "llm_text", "var_name"),
+    *("var_type", "response_options", "randomize_response_order", "validate_response"),
+    *("generate_speculation_score", "format_response"),
+)
+
+
+def task(task_id: Any, kind: str, order: Any, text: str, name: str, **more: Any) -> list[Any]:
+    """A row of interview_prompts."""
+    values = {
+        **dict.fromkeys(TASK_COLUMNS),
+        "task_id": task_id,
+        "type": kind,
+        "task_order": order,
+        "is_adapted": 0,
+        "llm_text": text,
+        "var_name": name,
+        **dict.fromkeys(TASK_COLUMNS[9:], 0),
+        **more,
+    }
+    return [values[c] for c in TASK_COLUMNS]
+
+
+def good() -> dict[str, list[list[Any]]]:
+    """A workbook without a mistake: every task type, both special roles, constants, computed."""
+    return {
+        "experimental_setting": [
+            ["experimental_setting", "value"],
+            *([k, v] for k, v in SETTINGS.items()),
+        ],
+        "treatments": [
+            ["treatment_label", "treatment_description"],
+            ["calm", "The market is calm today."],
+            ["NONE", "Nothing is known about the market."],
+        ],
+        "agent_roles": [
+            ["role_label", "role_description"],
+            ["Facilitator", "You run the market."],
+            ["Summarizer", "You keep the books."],
+            ["Buyer", "You buy {{ goods }}."],
+            ["Seller", "You sell {{ goods }}."],
+        ],
+        "interview_prompts": [
+            list(TASK_COLUMNS),
+            task("c", "context", 0, "This is a market for {{ goods }}.", "context"),
+            task("t", "discussion", 1, "What is a fair price?", "talk"),
+            task(
+                "o",
+                "private_question",
+                2,
+                '{"Buyer": "What do you bid? {response_options}",\n'
+                ' "Seller": "What do you ask? {response_options}",}',
+                "offer",
+                var_type="integer",
+                response_options="(0, 20)",
+                validate_response=1,
+            ),
+            task(
+                "m",
+                "public_question",
+                3,
+                "All offers add up to {{ total }}; yours is {{ offer }}. Trade? {response_options}",
+                "trade",
+                var_type="category",
+                response_options='["yes", "no", "I don’t know"]',
+                randomize_response_order=1,
+                validate_response=1,
+            ),
+            task(
+                "s",
+                "private_question",
+                4,
+                '{"Buyer": "How sure are you? {response_options}", "Summarizer": "Sum up."}',
+                "sure",
+                var_type="float",
+                response_options='{"Buyer": (0, 1)}',
+                validate_response=1,
+                generate_speculation_score=1,
+                format_response=1,
+            ),
+        ],
+        "agent_profiles": [
+            ["ID", "age", "town"],
+            ["ID", "How old are you?", "Where do you live?"],
+            *([f"p{i}", 20 + i, f"Town {i}"] for i in range(1, 9)),
+        ],
+        "constants": [["name", "value"], ["goods", '["apples"]']],
+        "computed": [
+            ["name", "scope", "expression"],
+            ["total", "session", "sum(offer)"],
+            ["share", "participant", "offer / total"],
+        ],
+    }
+
+
+def put(book: dict[str, list[list[Any]]], address: str, value: Any) -> dict[str, list[list[Any]]]:
+    """A copy of a workbook with one cell changed (`agent_roles!B3`)."""
+    changed = copy.deepcopy(book)
+    sheet, cell = address.split("!")
+    column, row = coordinate_from_string(cell)
+    rows = changed[sheet]
+    while len(rows) < row:
+        rows.append([])
+    index = column_index_from_string(column) - 1
+    cells = rows[row - 1]
+    cells.extend([None] * (index + 1 - len(cells)))
+    cells[index] = value
+    return changed
+
+
+def setting(book: dict[str, list[list[Any]]], key: str, value: Any) -> dict[str, list[list[Any]]]:
+    """A copy of a workbook with one setting changed."""
+    changed = copy.deepcopy(book)
+    for row in changed["experimental_setting"]:
+        if row[0] == key:
+            row[1] = value
+    return changed
+
+
+def save(book: dict[str, list[list[Any]]], path: Path) -> Path:
+    """Write a workbook file."""
+    out = Book()
+    out.remove(out.active)
+    for name, rows in book.items():
+        sheet = out.create_sheet(name)
+        for r, row in enumerate(rows, 1):
+            for c, value in enumerate(row, 1):
+                if value is not None:
+                    sheet.cell(r, c, value)
+    out.save(path)
+    return path
+
+
+def read(book: dict[str, list[list[Any]]], folder: Path) -> WorkbookConfig:
+    """The config of a workbook. Raises InputError."""
+    return load(save(book, folder / "book.xlsx"))
+
+
+def mistakes(book: dict[str, list[list[Any]]], folder: Path) -> list[str]:
+    """The mistakes that are found in a workbook, as the user reads them."""
+    try:
+        read(book, folder)
+    except InputError as error:
+        return [str(p) for p in error.problems]
+    return []
+
+
+def player(**answers: Any) -> Scripted:
+    """A provider that answers by the last question: number, option, JSON or words."""
+
+    def answer(request: Any, address: str) -> str:
+        prompt = request.messages[-1].content
+        if request.schema is not None:
+            return json.dumps({"response": answers.get("json", 0.5), "speculation_score": 20})
+        if "How speculative" in prompt:
+            return "33"
+        if "whole number from" in prompt or "number alone" in prompt:
+            return str(answers.get("number", 5))
+        options = re.findall(r"^- (.+)$", prompt, re.MULTILINE)
+        if options:
+            return str(answers.get("option", options[0]))
+        return str(answers.get("text", f"words at {address}"))
+
+    return Scripted(answer, keep=True)
