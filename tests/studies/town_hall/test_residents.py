@@ -102,9 +102,9 @@ def test_same_seed_and_set_give_the_same_residents() -> None:
 
 def test_one_resident_more_changes_no_other() -> None:
     settings = ResidentSettings()
-    assert sample_residents(settings, NAMES[:5], 7, 3) == sample_residents(
-        settings, NAMES, 7, 3
-    )[:5]
+    assert (
+        sample_residents(settings, NAMES[:5], 7, 3) == sample_residents(settings, NAMES, 7, 3)[:5]
+    )
 
 
 def test_ids_are_those_of_the_source() -> None:

@@ -7,8 +7,25 @@ from pathlib import Path
 from typing import Any
 
 from folkmoot.engine.study import Study
+from folkmoot.studies.town_hall.checks import notes, problems, seat_models
+from folkmoot.studies.town_hall.codebook import CODEBOOK
 from folkmoot.studies.town_hall.config import TownHallConfig
+from folkmoot.studies.town_hall.estimates import estimate
+from folkmoot.studies.town_hall.findings import findings
 from folkmoot.studies.town_hall.protocol import protocol
+from folkmoot.studies.town_hall.show import show
+from folkmoot.studies.town_hall.template import template
+
+
+def _recognises(raw: Mapping[str, Any]) -> bool:
+    topic = raw.get("topic")
+    return isinstance(topic, Mapping) and "background" in topic and "levels" in raw
+
+
+def _limit(config: TownHallConfig, most: int) -> TownHallConfig:
+    """At most so many sets (each is one discussion per level)."""
+    return config.model_copy(update={"sets": min(config.sets, most)})
+
 
 STUDY = Study(
     name="town_hall",
@@ -16,4 +33,14 @@ STUDY = Study(
     config=TownHallConfig,
     protocol=protocol,
     prompts=Path(__file__).parent / "prompts",
+    recognises=_recognises,
+    check=problems,
+    notes=notes,
+    estimate=estimate,
+    findings=findings,
+    show=show,
+    seat_models=seat_models,
+    limit=_limit,
+    codebook=CODEBOOK,
+    template=template,
 )

@@ -15,7 +15,7 @@ from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Exchange, Scope
 from folkmoot.studies.town_hall.records import Call
 from folkmoot.studies.town_hall.references import Mend
-from folkmoot.studies.town_hall.replies import Batch, Many, Mended, One, Reader
+from folkmoot.studies.town_hall.replies import Batch, Many, One, Reader
 
 T = TypeVar("T")
 
@@ -37,9 +37,7 @@ class Got(Generic[T]):
     call: Call
 
 
-async def ask_one(
-    scope: Scope, who: Speaker, prompt: str, answer: One[T], stage: Stage
-) -> Got[T]:
+async def ask_one(scope: Scope, who: Speaker, prompt: str, answer: One[T], stage: Stage) -> Got[T]:
     """One answer of one speaker, after two re-asks that say what was wrong."""
     got = await scope.exchange(who, prompt, answer=answer)
     value = got.value
@@ -139,5 +137,3 @@ def call_of(
         output_tokens=got.reply.usage.output_tokens,
         cost_usd=got.reply.cost_usd,
     )
-
-

@@ -25,9 +25,7 @@ CHANGES: tuple[str, ...] = get_args(ChangeType)
 OptionalFeeling = Annotated[
     Feeling | None, WithJsonSchema({"type": "string", "enum": list(FEELINGS)})
 ]
-AgreeLevel = Annotated[
-    int | None, WithJsonSchema({"type": "integer", "minimum": 1, "maximum": 5})
-]
+AgreeLevel = Annotated[int | None, WithJsonSchema({"type": "integer", "minimum": 1, "maximum": 5})]
 OptionalBool = Annotated[bool | None, WithJsonSchema({"type": "boolean"})]
 
 
@@ -122,9 +120,7 @@ class StanceEvolution(Record):
 class Reflection(Minimal):
     """REFLECT: private, between rounds; feeds the same resident's next THINK only."""
 
-    most_compelling: Annotated[
-        Compelling | None, WithJsonSchema(Compelling.model_json_schema())
-    ]
+    most_compelling: Annotated[Compelling | None, WithJsonSchema(Compelling.model_json_schema())]
     most_disagreed: Annotated[Disagreed | None, WithJsonSchema(Disagreed.model_json_schema())]
     stance_evolution: StanceEvolution | SkipJsonSchema[None]
     next_round_strategy: str

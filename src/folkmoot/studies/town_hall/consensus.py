@@ -14,9 +14,10 @@ from folkmoot.studies.town_hall.asking import Stage, ask_one
 from folkmoot.studies.town_hall.cognition import Record
 from folkmoot.studies.town_hall.planner import ID, history
 from folkmoot.studies.town_hall.records import Call, Consensus, Item, Outcome, Round
-from folkmoot.studies.town_hall.references import Mender, text
+from folkmoot.studies.town_hall.references import Mender
 from folkmoot.studies.town_hall.replies import Mended, One, schema_of, validated
 from folkmoot.studies.town_hall.room import Room
+from folkmoot.studies.town_hall.spelling import text
 
 MINIMAL = Consensus("", parse_error=True)
 
@@ -44,7 +45,9 @@ async def write_consensus(
     outcomes: Sequence[Outcome],
 ) -> tuple[Consensus, Call]:
     """The closing text, written by the planner from the votes and the discussion."""
-    prompt = scope.prompt("consensus", items=with_outcomes(items, outcomes), history=history(rounds))
+    prompt = scope.prompt(
+        "consensus", items=with_outcomes(items, outcomes), history=history(rounds)
+    )
     answer = One(schema_of(Closing), lambda raw: read(room.ids, raw))
     got = await ask_one(scope, who, prompt, answer, Stage("consensus", None, len(rounds)))
     return got.value or MINIMAL, got.call

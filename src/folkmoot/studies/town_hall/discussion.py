@@ -84,7 +84,7 @@ async def hold_discussion(scope: Scope, room: Room) -> Discussion:
 
 
 async def hold_round(scope: Scope, hall: Hall, earlier: Rounds) -> tuple[Round, list[Call]]:
-    """THINK and SPEAK, then the moderator where there is one, then REFLECT but in the last round."""
+    """THINK and SPEAK, then the moderator if there is one, then REFLECT but in the last round."""
     room, last = hall.room, len(earlier) + 1 == hall.room.rounds
     reflects = room.level.reflect and not last
     if hall.session is not None:

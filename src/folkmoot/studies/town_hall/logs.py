@@ -1,4 +1,4 @@
-"""Logs of a discussion as JSON lines, with the fields and the four levels of the source (section 8).
+"""Logs of a discussion as JSON lines, with the fields and the four levels of the source.
 
 They are written from what happened, in the order of the protocol, with the times, tokens and
 latencies that the journal holds; so a replay writes the same log again.
@@ -78,7 +78,13 @@ class _Writer:
         self._full = full
 
     def info(
-        self, component: str, action: str, at: float | None, round_no: int | None, agent: str, **data: Any
+        self,
+        component: str,
+        action: str,
+        at: float | None,
+        round_no: int | None,
+        agent: str,
+        **data: Any,
     ) -> dict[str, Any]:
         return self._entry("INFO", component, action, at, round_no, agent, data)
 
@@ -102,13 +108,8 @@ class _Writer:
             if call.rung in ("fenced", "repaired"):
                 yield self._call("WARNING", call, "unexpected_response", {"rung": call.rung})
             for mend in call.mends:
-                data = {
-                    "field": mend.field,
-                    "kind": mend.kind,
-                    "was": mend.was,
-                    "became": mend.became or None,
-                }
-                yield self._call("WARNING", call, "mended", data)
+                how = {"field": mend.field, "kind": mend.kind, "was": mend.was}
+                yield self._call("WARNING", call, "mended", {**how, "became": mend.became or None})
             if call.minimal or call.missing:
                 data = {"reason": call.missing or "unparsed", "minimal_structures": call.minimal}
                 yield self._call("ERROR", call, "unreadable_answer", data)
@@ -123,7 +124,7 @@ class _Writer:
             "memory_length": call.memory_length,
             "question_preview": _preview(call.question),
             "response_preview": _preview(call.response),
-            "latency": call.latency_s,
+            "latency": None if call.latency_s is None else round(call.latency_s, 4),
             "tokens": {"input": call.input_tokens, "output": call.output_tokens},
             "cost_usd": call.cost_usd,
             "rung": call.rung,
@@ -185,7 +186,9 @@ def _last(calls: Iterable[Call]) -> float | None:
 
 
 def _stamp(at: float | None) -> str | None:
-    return None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+    return (
+        None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+    )
 
 
 def _plain(entry: dict[str, Any]) -> str:

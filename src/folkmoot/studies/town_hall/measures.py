@@ -1,5 +1,5 @@
-"""The measures of a discussion (source, section 7) for the vulnerable and for the general residents,
-and the inclusion gap, vulnerable minus general, for each of them.
+"""The measures of a discussion (source, section 7) for the vulnerable and for the general
+residents, and the inclusion gap, vulnerable minus general, for each of them.
 
 Ratios are pooled within a group (the sum of parts over the sum of wholes); counts are given as the
 source's totals and per resident, because four are compared with sixteen.

@@ -1,5 +1,6 @@
-"""The moderator of level 4: after each round sums up, names opinions that got too little room, invites
-quiet residents, points to overlooked concerns of vulnerable ones. Heard in the next round; no vote.
+"""The moderator of level 4: after each round sums up, names opinions that got too little
+room, invites quiet residents, points to overlooked concerns of vulnerable ones. The hall
+hears it in the next round. No vote.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from folkmoot.engine.session import Scope
 from folkmoot.studies.town_hall.asking import Stage, ask_one
 from folkmoot.studies.town_hall.cognition import Record
 from folkmoot.studies.town_hall.records import Call, Moderation, Round
-from folkmoot.studies.town_hall.references import Mender, text
+from folkmoot.studies.town_hall.references import Mender
 from folkmoot.studies.town_hall.replies import Mended, One, schema_of, validated
 from folkmoot.studies.town_hall.room import Room, statements
+from folkmoot.studies.town_hall.spelling import text
 
 ID = "moderator"
 MINIMAL = Moderation(summary="", parse_error=True)

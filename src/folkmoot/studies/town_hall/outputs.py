@@ -1,21 +1,19 @@
-"""The seven JSON files of a discussion, under the names of the source, and its rows in the tables."""
+"""The seven JSON files of a discussion, under the names of the source, and the sealed plan."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from folkmoot.engine.session import Scope
 from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.measures import (
-    FIGURES,
     measures,
     responders,
     satisfaction_rows,
     survival,
 )
-from folkmoot.studies.town_hall.quality import mend_rows, quality
-from folkmoot.studies.town_hall.records import Discussion, Round, Turn
+from folkmoot.studies.town_hall.quality import quality
+from folkmoot.studies.town_hall.records import Discussion
 from folkmoot.studies.town_hall.room import ResidentSet, Room
 from folkmoot.studies.town_hall.tracking import SPECTRUM, Scale, Tracking, pairs, ratio, tracking
 
@@ -53,68 +51,6 @@ def files(discussion: Discussion, config: TownHallConfig) -> dict[str, Any]:
     }
 
 
-def record_set(scope: Scope, of: ResidentSet) -> None:
-    """The residents of one set, one row each."""
-    for resident in of.residents:
-        scope.record("residents", {"set": of.number, **resident.to_row()})
-
-
-def record_discussion(scope: Scope, discussion: Discussion, config: TownHallConfig) -> None:
-    """Everything tidy about one discussion."""
-    scale = Scale.of(config)
-    key = _key(discussion)
-    is_vulnerable = {r.id: r.is_vulnerable for r in discussion.residents}
-    tracked = {(row.agent_id, row.round): row for row in tracking(discussion, scale)}
-    for round_ in discussion.rounds:
-        for resident in discussion.residents:
-            seat = {
-                "round": round_.number,
-                "agent_id": resident.id,
-                "is_vulnerable": resident.is_vulnerable,
-                "vulnerable_type": resident.vulnerable_type,
-                "seat_model": discussion.seats[resident.id],
-            }
-            row = _round_row(round_, round_.turns[resident.id], tracked[resident.id, round_.number])
-            scope.record("rounds", {**key, **seat, **row})
-        for row in _utterances(round_, is_vulnerable):
-            scope.record("utterances", {**key, **row})
-    for pair in pairs(discussion, scale):
-        sides = {
-            "speaker_vulnerable": is_vulnerable[pair.speaker],
-            "target_vulnerable": is_vulnerable[pair.target],
-        }
-        scope.record("reactions", {**key, **pair.to_row(), **sides})
-    _record_votes(scope, discussion, is_vulnerable)
-    for row in satisfaction_rows(discussion):
-        scope.record("satisfaction", {**key, **row})
-    for row in mend_rows(discussion):
-        scope.record("mends", {**key, **row})
-    scope.record("discussions", discussion_row(discussion, scale))
-
-
-def discussion_row(discussion: Discussion, scale: Scale) -> dict[str, Any]:
-    """All figures of one discussion in one row."""
-    found = measures(discussion, scale)
-    counts = quality(discussion)
-    row: dict[str, Any] = dict(_key(discussion))
-    for group in ("vulnerable", "general", "gap"):
-        row |= {f"{group}_{name}": found[group][name] for name in FIGURES}
-    for name in ("total_vote_items", "items_passed", "ties_failed"):
-        row[name] = found["final_consensus"][name]
-    for name in (
-        "vulnerable_originated_items",
-        "vulnerable_items_passed",
-        "vulnerable_opinion_reflection_rate",
-    ):
-        row[name] = found["final_consensus"][name]
-    for name in ("answers", "reasks", "minimal_structures", "silent_turns", "votes_uncast"):
-        row[name] = counts[name]
-    row["repaired"] = sum(counts["repaired"].values())
-    row["dropped"] = sum(counts["dropped"].values())
-    row["rounds_split"] = counts["rounds_split"]
-    return row
-
-
 def plan_of(sets: list[ResidentSet], rooms: list[Room]) -> dict[str, Any]:
     """What is fixed before the first call: residents, orders of speaking, switches, dealing."""
     return {
@@ -123,112 +59,6 @@ def plan_of(sets: list[ResidentSet], rooms: list[Room]) -> dict[str, Any]:
         "levels": {r.level.name: r.level.to_json() for r in rooms},
         "seats": {r.id: dict(r.seats) for r in rooms},
     }
-
-
-def _key(discussion: Discussion) -> dict[str, Any]:
-    return {
-        "discussion_id": discussion.id,
-        "set": discussion.set_no,
-        "level": discussion.level.name,
-        "part": discussion.level.part,
-    }
-
-
-def _round_row(round_: Round, turn: Turn, tracked: Tracking) -> dict[str, Any]:
-    reflection = round_.reflections.get(turn.resident)
-    evolution = reflection.stance_evolution if reflection else None
-    data = tracked.to_json()
-    spectrum = {f"reactions_{name}": tracked.spectrum[name] for name in SPECTRUM}
-    kept = {
-        k: v
-        for k, v in data.items()
-        if k not in ("agent_id", "round", "reaction_spectrum", "responders", "interaction_types")
-    }
-    return {
-        "overall_stance": turn.thinking.overall_stance if turn.thinking else None,
-        "silent": turn.silent,
-        "words": len(turn.speaking.full_statement.split()),
-        "thinking_parse_error": bool(turn.thinking and turn.thinking.parse_error),
-        "speaking_parse_error": turn.speaking.parse_error,
-        "new_points": tracked.new_points,
-        "references_made": tracked.references_made,
-        **spectrum,
-        **kept,
-        "responders": "|".join(tracked.responders),
-        "stance_after": evolution.current_stance if evolution else None,
-        "change_type": evolution.change_type if evolution else None,
-        "most_compelling": _id_of(reflection, "most_compelling"),
-        "most_disagreed": _id_of(reflection, "most_disagreed"),
-    }
-
-
-def _id_of(reflection: Any, name: str) -> str | None:
-    found = getattr(reflection, name) if reflection else None
-    return found.agent_id if found else None
-
-
-def _utterances(round_: Round, is_vulnerable: Mapping[str, bool]) -> list[dict[str, Any]]:
-    rows = [
-        {
-            "round": round_.number,
-            "turn": turn,
-            "speaker_id": resident,
-            "speaker_role": "resident",
-            "is_vulnerable": is_vulnerable[resident],
-            "text": round_.turns[resident].speaking.full_statement,
-            "silent": round_.turns[resident].silent,
-            "unread": not round_.turns[resident].heard,
-        }
-        for turn, resident in enumerate(round_.order, start=1)
-    ]
-    if round_.moderation:
-        rows.append(
-            {
-                "round": round_.number,
-                "turn": len(rows) + 1,
-                "speaker_id": "moderator",
-                "speaker_role": "moderator",
-                "is_vulnerable": False,
-                "text": round_.moderation.spoken,
-                "silent": False,
-                "unread": round_.moderation.parse_error,
-            }
-        )
-    return rows
-
-
-def _record_votes(
-    scope: Scope, discussion: Discussion, is_vulnerable: Mapping[str, bool]
-) -> None:
-    key = _key(discussion)
-    for item, outcome in zip(discussion.items, discussion.outcomes, strict=True):
-        scope.record(
-            "items",
-            {
-                **key,
-                "item_id": item.id,
-                "text": item.text,
-                "origin": "|".join(item.origin),
-                "vulnerable_originated": any(is_vulnerable[i] for i in item.origin),
-                "yes": outcome.yes,
-                "no": outcome.no,
-                "uncast": outcome.uncast,
-                "passed": outcome.passed,
-                "tie": outcome.tie,
-            },
-        )
-    for resident, ballot in discussion.ballots.items():
-        for item in discussion.items:
-            row = {
-                "item_id": item.id,
-                "agent_id": resident,
-                "is_vulnerable": is_vulnerable[resident],
-                "originated": resident in item.origin,
-                "vote": ballot.votes.get(item.id),
-                "reason": ballot.reasons.get(item.id, ""),
-                "passed": item.id in discussion.passed,
-            }
-            scope.record("votes", {**key, **row})
 
 
 def _discussion_log(discussion: Discussion, config: TownHallConfig) -> dict[str, Any]:
@@ -308,8 +138,10 @@ def _tracking(discussion: Discussion, rows: list[Tracking]) -> dict[str, Any]:
 def _spectrum(
     discussion: Discussion, scale: Scale, rows: list[Tracking], found: Mapping[str, Any]
 ) -> dict[str, Any]:
-    shown = ("reaction_spectrum", "total_possible_reactions", "total_reaction_count")
-    shown += ("positive_reaction_count", "positive_reaction_ratio", "weighted_inclusivity_score")
+    shown = (
+        *("reaction_spectrum", "total_possible_reactions", "total_reaction_count"),
+        *("positive_reaction_count", "positive_reaction_ratio", "weighted_inclusivity_score"),
+    )
     reactions = [p for p in pairs(discussion, scale) if p.target in discussion.vulnerable]
     return {
         "scale": {str(level): name for level, name in enumerate(SPECTRUM)},
@@ -355,7 +187,11 @@ def _voting(discussion: Discussion, found: Mapping[str, Any]) -> dict[str, Any]:
             {
                 "agent_id": i,
                 "votes": [
-                    {"item_id": item.id, "vote": b.votes.get(item.id), "reason": b.reasons.get(item.id)}
+                    {
+                        "item_id": item.id,
+                        "vote": b.votes.get(item.id),
+                        "reason": b.reasons.get(item.id),
+                    }
                     for item in discussion.items
                 ],
             }

@@ -13,9 +13,10 @@ from folkmoot.engine.session import Scope
 from folkmoot.studies.town_hall.asking import Stage, ask_one
 from folkmoot.studies.town_hall.cognition import Record
 from folkmoot.studies.town_hall.records import Call, Item, Round
-from folkmoot.studies.town_hall.references import Mend, Mender, text
+from folkmoot.studies.town_hall.references import Mend, Mender
 from folkmoot.studies.town_hall.replies import Mended, One, schema_of, validated
 from folkmoot.studies.town_hall.room import Room, statements
+from folkmoot.studies.town_hall.spelling import text
 
 ID = "planner"
 
@@ -77,7 +78,9 @@ def read(
 
 
 def _item(planned: PlannedItem, number: int, mender: Mender) -> Item:
-    origin = [mender.target(i, "items.originating_residents") for i in planned.originating_residents]
+    origin = [
+        mender.target(i, "items.originating_residents") for i in planned.originating_residents
+    ]
     if not any(origin):
         mender.mends.append(Mend("items.originating_residents", "missing_value", f"V{number}"))
     return Item(

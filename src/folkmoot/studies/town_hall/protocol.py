@@ -15,16 +15,12 @@ from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.discussion import hold_discussion
 from folkmoot.studies.town_hall.levels import levels_of
 from folkmoot.studies.town_hall.measures import measures
-from folkmoot.studies.town_hall.outputs import (
-    files,
-    plan_of,
-    record_discussion,
-    record_set,
-)
+from folkmoot.studies.town_hall.outputs import files, plan_of
 from folkmoot.studies.town_hall.profiles import load_profiles
 from folkmoot.studies.town_hall.quality import quality, total_quality
 from folkmoot.studies.town_hall.records import Discussion
 from folkmoot.studies.town_hall.room import Room, make_room, make_set
+from folkmoot.studies.town_hall.tables import record_discussion, record_set
 from folkmoot.studies.town_hall.tracking import Scale
 
 

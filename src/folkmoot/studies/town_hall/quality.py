@@ -1,4 +1,5 @@
-"""How well answers could be read: rungs of the ladder, re-asks, minimal structures, and what was mended.
+"""How well answers could be read: rungs of the ladder, re-asks, minimal structures, mends.
+
 Nothing is scored silently: whatever was repaired, dropped or left out of a denominator is here.
 """
 

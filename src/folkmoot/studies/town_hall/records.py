@@ -1,4 +1,4 @@
-"""What happened in one discussion, as immutable data: the stages make it, measures and files read it."""
+"""What happened in one discussion, as immutable data: stages make it, measures read it."""
 
 from __future__ import annotations
 

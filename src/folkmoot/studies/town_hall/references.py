@@ -6,7 +6,6 @@ noted, so that nothing is scored silently. All functions are pure; the answer ty
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,26 +17,9 @@ from folkmoot.studies.town_hall.cognition import (
     STANCES,
     change_between,
 )
+from folkmoot.studies.town_hall.spelling import ids_in, resolve, spelled, text, whole
 
 EVERYONE = ("all", "moderator", "planner")
-_SYNONYMS = {
-    "partially_agree": "partial_agree",
-    "partial_agreement": "partial_agree",
-    "agreement": "agree",
-    "support": "agree",
-    "disagreement": "disagree",
-    "oppose": "disagree",
-    "refute": "disagree",
-    "citation": "cite",
-    "reference": "cite",
-    "ask": "question",
-    "strongly_support": "strong_support",
-    "strongly_oppose": "strong_oppose",
-    "maintained": "maintain",
-    "softened": "soften",
-    "hardened": "harden",
-    "flipped": "flip",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +110,10 @@ class Mender:
     def reflection(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """A REFLECT reply. The stance before is what the resident's own record says."""
         out = dict(raw)
-        for name, why in (("most_compelling", "why_compelling"), ("most_disagreed", "why_disagree")):
+        for name, why in (
+            ("most_compelling", "why_compelling"),
+            ("most_disagreed", "why_disagree"),
+        ):
             entry = raw.get(name)
             out[name] = None
             if not isinstance(entry, Mapping):
@@ -138,11 +123,17 @@ class Mender:
             target = self.target(entry.get("agent_id"), f"{name}.agent_id")
             if target:
                 summary = text(entry.get("opinion_summary"))
-                out[name] = {"agent_id": target, "opinion_summary": summary, why: text(entry.get(why))}
+                out[name] = {
+                    "agent_id": target,
+                    "opinion_summary": summary,
+                    why: text(entry.get(why)),
+                }
         evolution = raw.get("stance_evolution")
         # Anything but an object is left as something that the strict type refuses.
-        is_object = isinstance(evolution, Mapping)
-        out["stance_evolution"] = self._evolution(evolution) if is_object else (evolution or "")
+        if isinstance(evolution, Mapping):
+            out["stance_evolution"] = self._evolution(evolution)
+        else:
+            out["stance_evolution"] = evolution or ""
         out["next_round_strategy"] = text(raw.get("next_round_strategy"))
         return out
 
@@ -150,7 +141,7 @@ class Mender:
         """The id that is meant, or an empty text when it was dropped."""
         found = resolve(raw, self.ids)
         if not found:
-            several = isinstance(raw, str) and len(_ids_in(raw, self.ids)) > 1
+            several = isinstance(raw, str) and len(ids_in(raw, self.ids)) > 1
             self._note(where, "several_ids" if several else "unknown_id", raw)
             return ""
         if found == self.me and not self_allowed:
@@ -262,65 +253,3 @@ class Mender:
 
     def _note(self, where: str, kind: str, was: Any, became: str = "") -> None:
         self.mends.append(Mend(where, kind, text(was)[:80], became[:80]))
-
-
-def resolve(raw: Any, ids: Sequence[str]) -> str:
-    """The one id that a text names (`a3`, `Resident A03`, `A03 (teacher)` are A03), or ''."""
-    if not isinstance(raw, (str, int)) or isinstance(raw, bool):
-        return ""
-    if raw in ids:
-        return str(raw)
-    found = _ids_in(str(raw), ids)
-    return found[0] if len(found) == 1 else ""
-
-
-def _ids_in(raw: str, ids: Sequence[str]) -> list[str]:
-    """Ids named in a text, each once, in order. A bare number counts only when it stands alone."""
-    by_key = {_key(i): i for i in ids}
-    alone = re.fullmatch(r"\s*(?:resident|agent)?[\s#_-]*(\d{1,4})\s*", raw, re.IGNORECASE)
-    if alone:
-        numbered = [i for i in ids if re.sub(r"\D", "", i).lstrip("0") == alone[1].lstrip("0")]
-        return numbered[:1]
-    words = re.findall(r"[A-Za-z]+[\s_-]?\d+", raw)
-    found = [by_key[_key(w)] for w in words if _key(w) in by_key]
-    unknown = [w for w in words if _key(w) not in by_key and re.match(r"[Aa][\s_-]?\d", w)]
-    return list(dict.fromkeys(found)) + unknown
-
-
-def _key(name: str) -> str:
-    letters, digits = re.sub(r"[\d\s_-]", "", name).casefold(), re.sub(r"\D", "", name)
-    return f"{letters}{digits.lstrip('0') or '0'}"
-
-
-def spelled(raw: Any, options: Sequence[str]) -> str | None:
-    """The option that is meant but for case, spaces, hyphens and a few plain synonyms."""
-    if raw in options:
-        return str(raw)
-    if not isinstance(raw, str):
-        return None
-    folded = re.sub(r"[\s-]+", "_", raw.strip().strip(".'\"").casefold())
-    folded = folded if folded in options else _SYNONYMS.get(folded, folded)
-    return folded if folded in options else None
-
-
-def whole(raw: Any) -> int | None:
-    """A whole number, also when written as `"4"`, `4.0` or `4/5`."""
-    if isinstance(raw, bool):
-        return None
-    if isinstance(raw, int):
-        return raw
-    if isinstance(raw, float):
-        return int(raw) if raw.is_integer() else None
-    match = re.fullmatch(r"\s*(-?\d+)(?:\.0+)?(?:\s*/\s*\d+)?\s*", raw) if isinstance(raw, str) else None
-    return int(match[1]) if match else None
-
-
-def text(raw: Any) -> str:
-    """Anything as one text: lists are joined, nothing is empty."""
-    if raw is None:
-        return ""
-    if isinstance(raw, str):
-        return raw.strip()
-    if isinstance(raw, (list, tuple)):
-        return "; ".join(t for t in map(text, raw) if t)
-    return str(raw)

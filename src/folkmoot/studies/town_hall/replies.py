@@ -11,7 +11,8 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from folkmoot.conversation.answers import Json, Parsed, Unreadable
-from folkmoot.studies.town_hall.references import Mend, resolve
+from folkmoot.studies.town_hall.references import Mend
+from folkmoot.studies.town_hall.spelling import resolve
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
@@ -194,7 +195,9 @@ def _by_resident(raw: Mapping[str, Any], ids: tuple[str, ...]) -> dict[str, Any]
             raw = inner
         elif isinstance(inner, list):
             raw = {
-                str(resolve(entry.get("resident", entry.get("id", entry.get("agent_id"))), ids)): entry
+                str(
+                    resolve(entry.get("resident", entry.get("id", entry.get("agent_id"))), ids)
+                ): entry
                 for entry in inner
                 if isinstance(entry, Mapping)
             }

@@ -117,6 +117,7 @@ def _sample_one(settings: ResidentSettings, name: str, rng: np.random.Generator)
     lived = int(np.clip(round(rng.normal(years.mean, years.sd)), years.low, years.high))
     coin = bool(rng.random() < settings.affords_in_between)
     work = settings.occupations.get(age) or OCCUPATIONS[age]
+    traits = {trait: int(_draw(rng, settings.personality)) for trait in TRAITS}
     return Resident(
         id=name,
         age_group=age,
@@ -124,7 +125,10 @@ def _sample_one(settings: ResidentSettings, name: str, rng: np.random.Generator)
         residence_years=lived,
         ownership=_draw(rng, ratios.ownership),
         occupation=str(work[income][int(rng.integers(len(work[income])))]),
-        **{trait: int(_draw(rng, settings.personality)) for trait in TRAITS},
+        assertiveness=traits["assertiveness"],
+        openness=traits["openness"],
+        risk_tolerance=traits["risk_tolerance"],
+        community_orientation=traits["community_orientation"],
         income_level=income,
         can_afford_contribution=affords(income, pressure, coin),
         economic_pressure=pressure,
@@ -172,9 +176,7 @@ def pressure_given(
     return {p: float(row[i] / total) for i, p in enumerate(PRESSURES)}
 
 
-def joint(
-    incomes: Mapping[str, float], pressures: Mapping[str, float]
-) -> NDArray[np.float64]:
+def joint(incomes: Mapping[str, float], pressures: Mapping[str, float]) -> NDArray[np.float64]:
     """Shares by income (rows) and pressure (columns): both ratios met, contradictions empty.
 
     Iterative proportional fitting of the affinities (Deming & Stephan 1940). Meaningful only

@@ -1,4 +1,4 @@
-"""The room of one discussion: all that is fixed before its first call. Stages take it as argument."""
+"""The room of one discussion: all that is fixed before its first call. Stages take it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from folkmoot.engine.session import Scope
 from folkmoot.randomness import generator
 from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.levels import Level, deal
+from folkmoot.studies.town_hall.profiles import with_ids
 from folkmoot.studies.town_hall.records import Round
 from folkmoot.studies.town_hall.residents import Resident, ids, sample_residents
-from folkmoot.studies.town_hall.profiles import with_ids
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,10 @@ from folkmoot.studies.town_hall.records import (
     Round,
     Satisfaction,
 )
-from folkmoot.studies.town_hall.references import Mend, text, whole
+from folkmoot.studies.town_hall.references import Mend
 from folkmoot.studies.town_hall.replies import Mended, One, Reader
 from folkmoot.studies.town_hall.room import Room, own_statements
+from folkmoot.studies.town_hall.spelling import text, whole
 
 LOW, HIGH = 1, 10
 BEFORE, AFTER = "satisfaction_before", "satisfaction_after"
@@ -38,6 +39,7 @@ SCHEMA: dict[str, Any] = {
     "required": ["satisfaction", "reason"],
 }
 UNKNOWN = Satisfaction(None)
+NO_TEXT = Consensus("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class Ending:
     items: tuple[Item, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
     ballots: Mapping[str, Ballot] = field(default_factory=dict)
-    consensus: Consensus = Consensus("")
+    consensus: Consensus = NO_TEXT
 
 
 async def survey(
@@ -101,9 +103,7 @@ def read(raw: Mapping[str, Any]) -> Mended[Satisfaction] | Unreadable:
     )
 
 
-def _prompt(
-    scope: Scope, resident: str, said: list[dict[str, Any]], ending: Ending | None
-) -> str:
+def _prompt(scope: Scope, resident: str, said: list[dict[str, Any]], ending: Ending | None) -> str:
     if ending is None:
         return scope.prompt(BEFORE, me=resident)
     own = ending.ballots[resident].votes

@@ -37,7 +37,8 @@ class Scale:
 
     @classmethod
     def of(cls, config: TownHallConfig) -> Scale:
-        return cls({**DEFAULT_LEVELS, **config.reaction_levels}, config.repeated_reaction)
+        own = {str(kind): level for kind, level in config.reaction_levels.items()}
+        return cls({**DEFAULT_LEVELS, **own}, config.repeated_reaction)
 
     def level(self, types: Sequence[str]) -> int:
         """0–4 for the references of one speaker to one resident in one round."""
@@ -64,7 +65,7 @@ class Pair:
             "round": self.round,
             "speaker": self.speaker,
             "target": self.target,
-            "level": self.level,
+            "reaction_level": self.level,
             "reaction": SPECTRUM[self.level],
             "interaction_types": "|".join(self.types),
             "agree_level": private.agree_level if private else None,

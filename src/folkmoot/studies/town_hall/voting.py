@@ -1,5 +1,5 @@
-"""The vote: one ballot per resident, yes or no with a reason on each item; the majority decides and a
-tie fails. The moderator and the planner do not vote.
+"""The vote: one ballot per resident, yes or no with a reason on each item; the majority decides
+and a tie fails. The moderator and the planner do not vote.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from folkmoot.engine.session import Scope
 from folkmoot.studies.town_hall.asking import Got, Group, Stage, ask_group, ask_one
 from folkmoot.studies.town_hall.planner import history
 from folkmoot.studies.town_hall.records import Ballot, Call, Item, Outcome, Round
-from folkmoot.studies.town_hall.references import Mend, spelled, text
+from folkmoot.studies.town_hall.references import Mend
 from folkmoot.studies.town_hall.replies import Mended, One, Reader
 from folkmoot.studies.town_hall.room import Room, moderator_words, own_statements, statements
+from folkmoot.studies.town_hall.spelling import spelled, text
 
 OPTIONS = ("yes", "no")
 STAGE = "vote"
