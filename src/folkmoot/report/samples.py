@@ -16,6 +16,8 @@ from folkmoot.records.run_folder import RunFolder
 BY = ("condition", "level", "treatment", "stimulus", "concept")
 CLUSTERS = ("set", "discussion", "group_id", "group", "replication", "session", "session_id")
 EVERYBODY = "everybody"
+# Names that stand for plainer conditions in the study types here, plainest first.
+PLAINER = ("control", "baseline", "simple_voting", "simple_passive", "clarified_passive")
 
 
 @dataclass(frozen=True)
@@ -127,9 +129,10 @@ def condition_name(condition: str) -> str:
 
 
 def split(table: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """The table by condition, in order of first mention; one part if there are no conditions."""
+    """The table by condition, the plainer ones first; one part if there are no conditions."""
     by = by_column(table)
     if by is None:
         return {EVERYBODY: table}
     keys = table[by].unique(maintain_order=True).drop_nulls().to_list()
+    keys.sort(key=lambda k: PLAINER.index(k) if k in PLAINER else len(PLAINER))
     return {str(k): table.filter(pl.col(by) == k) for k in keys}

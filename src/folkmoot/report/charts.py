@@ -1,0 +1,199 @@
+"""Draws the charts that findings declare, as SVG without a script. HTML and PDF share them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html import escape
+from typing import Any
+
+import altair as alt
+import vl_convert
+
+from folkmoot.records.findings import Bars, Chart, Flow, Heat, Intervals, Lines, Points
+from folkmoot.report.alluvial import alluvial
+from folkmoot.report.style import BAND, COLOURS, INK, SHAPES, theme
+
+WIDTH = 560
+MOST_NAMED = 8  # more series than this are drawn thin and without a legend
+
+
+def svgs(chart: Chart, description: str) -> list[str]:
+    """The chart as one SVG, or several panels. A Board is no drawing: it gives an empty list."""
+    if isinstance(chart, Flow):
+        return [_named(svg, description) for svg in alluvial(chart)]
+    draw = _DRAW.get(type(chart))
+    return [] if draw is None else [_named(_svg(draw(chart)), description)]
+
+
+def _svg(chart: Any) -> str:
+    spec = chart.to_dict()
+    spec["config"] = theme()
+    return str(vl_convert.vegalite_to_svg(spec))
+
+
+def _named(svg: str, description: str) -> str:
+    """The SVG with its text in the page's own colour, a name for screen readers, and no size.
+
+    Without width and height it fills its column; the view box keeps the proportions.
+    """
+    svg = svg.replace(INK, "currentColor")
+    head = re.match(r"<svg[^>]*>", svg)
+    assert head is not None
+    old = head[0]
+    width = re.search(r'width="([\d.]+)"', old)
+    new = re.sub(r'\s(?:width|height|aria-label|role|class)="[^"]*"', "", old)
+    style = f' style="max-width:{float(width[1]):.0f}px"' if width else ""
+    label = escape(description, quote=True)
+    new = new.replace("<svg", f'<svg role="img" aria-label="{label}"{style}', 1)
+    return f"{new}<title>{escape(description)}</title>{svg[len(old) :]}"
+
+
+def _rows(names: tuple[str, ...], items: tuple[Any, ...]) -> Any:
+    return alt.InlineData(values=[dict(zip(names, item, strict=True)) for item in items])
+
+
+def _order(items: tuple[Any, ...], index: int) -> list[str]:
+    return list(dict.fromkeys(str(item[index]) for item in items))
+
+
+def _intervals(chart: Intervals) -> Any:
+    data = _rows(("label", "value", "low", "high"), chart.items)
+    axis = alt.Axis(format=".0%") if chart.percent else alt.Axis()
+    y = alt.Y("label:N", sort=_order(chart.items, 0), title=None)
+    title = chart.unit or None
+    x = alt.X("value:Q", title=title, axis=axis, scale=alt.Scale(zero=False))
+    layers = []
+    if chart.bands:
+        bands = _rows(("name", "low", "high"), chart.bands)
+        layers.append(
+            alt.Chart(bands)
+            .mark_rect(color=BAND, opacity=0.35)
+            .encode(x=alt.X("low:Q", title=title, axis=axis), x2="high:Q")
+        )
+        layers.append(
+            alt.Chart(bands)
+            .mark_text(color=INK, align="left", dx=3, dy=-4, baseline="top", fontSize=11)
+            .encode(x="low:Q", y=alt.value(0), text="name:N")
+        )
+    if chart.zero is not None:
+        zero = alt.InlineData(values=[{"zero": chart.zero}])
+        layers.append(alt.Chart(zero).mark_rule(color=INK, strokeDash=[4, 3]).encode(x="zero:Q"))
+    base = alt.Chart(data)
+    layers.append(
+        base.mark_rule(color=COLOURS[0], strokeWidth=2).encode(
+            x=alt.X("low:Q", title=title, axis=axis), x2="high:Q", y=y
+        )
+    )
+    layers.append(base.mark_point(color=COLOURS[0], filled=True, size=70).encode(x=x, y=y))
+    height = 34 * max(1, len(chart.items)) + (18 if chart.bands else 0)
+    return alt.layer(*layers).properties(width=WIDTH - 180, height=height)
+
+
+def _bars(chart: Bars) -> Any:
+    series = _order(chart.items, 1)
+    categories = _order(chart.items, 0)
+    axis = alt.Axis(format=".0%") if chart.percent else alt.Axis()
+    several = len(series) > 1
+    encoding: dict[str, Any] = {
+        "y": alt.Y("category:N", sort=categories, title=None),
+        "x": alt.X("value:Q", title=chart.unit or None, axis=axis),
+        "color": alt.Color(
+            "series:N", sort=series, title=None, legend=alt.Legend() if several else None
+        ),
+    }
+    if several:
+        encoding["yOffset"] = alt.YOffset("series:N", sort=series)
+    data = _rows(("category", "series", "value"), chart.items)
+    height = max(60, len(categories) * (14 * len(series) + 12))
+    return (
+        alt.Chart(data).mark_bar().encode(**encoding).properties(width=WIDTH - 180, height=height)
+    )
+
+
+def _lines(chart: Lines) -> Any:
+    series = _order(chart.items, 0)
+    data = _rows(("series", "x", "y"), chart.items)
+    named = len(series) <= MOST_NAMED
+    colour = (
+        alt.Color("series:N", sort=series, title=None, legend=alt.Legend() if named else None)
+        if named
+        else alt.value(COLOURS[0])
+    )
+    whole = all(float(x).is_integer() for _, x, _ in chart.items)
+    axis = alt.Axis(tickMinStep=1, format="d") if whole else alt.Axis()
+    base = alt.Chart(data).encode(
+        x=alt.X("x:Q", title=chart.x or None, axis=axis, scale=alt.Scale(zero=False)),
+        y=alt.Y("y:Q", title=chart.y or None, scale=alt.Scale(zero=False)),
+        color=colour,
+        detail="series:N",
+    )
+    line = base.mark_line(strokeWidth=2 if named else 1, opacity=1 if named else 0.45)
+    if not named:
+        return line.properties(width=WIDTH - 90, height=240)
+    shape = alt.Shape("series:N", sort=series, title=None, scale=alt.Scale(range=list(SHAPES)))
+    dots = base.mark_point(filled=True, size=45).encode(shape=shape)
+    return alt.layer(line, dots).properties(width=WIDTH - 90, height=240)
+
+
+def _heat(chart: Heat) -> Any:
+    rows, columns = _order(chart.items, 0), _order(chart.items, 1)
+    values = [item[2] for item in chart.items]
+    middle = (min(values) + max(values)) / 2 if values else 0.0
+    data = _rows(("row", "column", "value"), chart.items)
+    base = alt.Chart(data).encode(
+        y=alt.Y("row:N", sort=rows, title=chart.row or None),
+        x=alt.X(
+            "column:N", sort=columns, title=chart.column or None, axis=alt.Axis(labelAngle=-40)
+        ),
+    )
+    cells = base.mark_rect().encode(
+        color=alt.Color(
+            "value:Q", title=chart.unit or None, scale=alt.Scale(scheme="cividis"), legend=None
+        )
+    )
+    size = min(30.0, 480 / max(1, len(columns)))
+    layers = [cells]
+    if size >= 18:
+        text = base.mark_text(fontSize=10).encode(
+            text=alt.Text("value:Q", format=".3~g"),
+            color=alt.condition(
+                alt.datum.value > middle, alt.value("#000000"), alt.value("#ffffff")
+            ),
+        )
+        layers.append(text)
+    return alt.layer(*layers).properties(
+        width=max(120, size * len(columns)), height=max(40, min(size, 26) * len(rows))
+    )
+
+
+def _points(chart: Points) -> Any:
+    groups = _order(chart.items, 2)
+    data = _rows(("x", "y", "group", "label"), chart.items)
+    legend = alt.Legend() if len(groups) <= MOST_NAMED else None
+    return (
+        alt.Chart(data)
+        .mark_point(filled=True, size=28, opacity=0.75)
+        .encode(
+            x=alt.X("x:Q", title=chart.x or None),
+            y=alt.Y("y:Q", title=chart.y or None),
+            color=alt.Color("group:N", sort=groups, title=None, legend=legend),
+            shape=alt.Shape(
+                "group:N",
+                sort=groups,
+                title=None,
+                legend=legend,
+                scale=alt.Scale(range=list(SHAPES)),
+            ),
+        )
+        .properties(width=WIDTH - 90, height=320)
+    )
+
+
+_DRAW: dict[type, Callable[[Any], Any]] = {
+    Intervals: _intervals,
+    Bars: _bars,
+    Lines: _lines,
+    Heat: _heat,
+    Points: _points,
+}

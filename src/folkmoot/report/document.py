@@ -1,0 +1,88 @@
+"""A report as data: what HTML and PDF both show, in the same order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from folkmoot.engine.study import study_of_run
+from folkmoot.errors import InputError
+from folkmoot.records.findings import Board, Finding, Grid
+from folkmoot.records.run_folder import RunFolder
+from folkmoot.report.charts import svgs
+from folkmoot.report.checklist import checklist
+from folkmoot.report.methods import methods
+from folkmoot.report.trust import Trust, trust
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A finding with its drawing: SVG panels, or a board of cards."""
+
+    finding: Finding
+    panels: tuple[str, ...]
+    board: Board | None
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Findings of one kind, in the study's own order."""
+
+    title: str
+    figures: tuple[Figure, ...]
+
+    @property
+    def anchor(self) -> str:
+        return self.title.lower().replace(" ", "-")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """All that a report shows."""
+
+    title: str
+    subtitle: str
+    synthetic: bool
+    headlines: tuple[Figure, ...]
+    sections: tuple[Section, ...]
+    trust: Trust
+    checklist: Grid
+    methods: str
+
+
+def document(run: RunFolder) -> Document:
+    """Make the report of a run. Raises InputError when the run has no tables yet."""
+    if not run.tables():
+        raise InputError(
+            f"{run.path}: there is nothing to report yet; finish the run with --resume first"
+        )
+    study = study_of_run(run)
+    findings = study.findings(run)
+    name = str(run.config.get("pilot_name") or run.config.get("title") or run.id)
+    return Document(
+        title=name,
+        subtitle=f"{study.title} · {run.id}",
+        synthetic=run.synthetic,
+        headlines=tuple(_figure(f) for f in findings if f.headline),
+        sections=_sections([f for f in findings if not f.headline]),
+        trust=trust(run),
+        checklist=checklist(run),
+        methods=methods(run, study.title),
+    )
+
+
+def _sections(findings: Sequence[Finding]) -> tuple[Section, ...]:
+    titles = dict.fromkeys(f.section for f in findings)
+    return tuple(
+        Section(title, tuple(_figure(f) for f in findings if f.section == title))
+        for title in titles
+    )
+
+
+def _figure(finding: Finding) -> Figure:
+    chart = finding.chart
+    if isinstance(chart, Board):
+        return Figure(finding, (), chart)
+    if chart is None or not getattr(chart, "items", getattr(chart, "links", ())):
+        return Figure(finding, (), None)
+    return Figure(finding, tuple(svgs(chart, f"{finding.title}. {finding.says}")), None)

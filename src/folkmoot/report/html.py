@@ -1,0 +1,72 @@
+"""`report.html`: one self-contained page that opens offline, prints well and needs no script."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from folkmoot.records.display import cell_text, heading, is_number
+from folkmoot.records.files import write_text
+from folkmoot.records.findings import Board, Grid
+from folkmoot.records.manifest import SYNTHETIC_NOTE
+from folkmoot.records.run_folder import RunFolder
+from folkmoot.report.document import document
+from folkmoot.report.pdf import write_pdf
+
+TEMPLATES = Path(__file__).parent / "templates"
+HTML = "report.html"
+PDF = "report.pdf"
+
+
+def write_report(run: RunFolder, pdf: bool = False) -> Path:
+    """Write `report.html` (and `report.pdf`) into the run folder; the path of the last written."""
+    content = document(run)
+    page = (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            doc=content,
+            css=Markup((TEMPLATES / "report.css").read_text("utf-8")),
+            synthetic_note=SYNTHETIC_NOTE,
+        )
+    )
+    path = run.path / HTML
+    write_text(path, page)
+    if pdf:
+        return write_pdf(content, run.path / PDF)
+    return path
+
+
+def _environment() -> Environment:
+    env = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    # The drawings are made by us from escaped text; they are markup.
+    env.filters["svg"] = Markup
+    env.filters["heading"] = heading
+    env.filters["cell"] = cell_text
+    env.filters["numeric_columns"] = _numeric
+    env.filters["cards"] = cards
+    return env
+
+
+def _numeric(grid: Grid) -> list[bool]:
+    return [any(is_number(row[i]) for row in grid.rows) for i in range(len(grid.columns))]
+
+
+def cards(board: Board) -> dict[str, Any]:
+    """A board as rows of cards: columns in order of first mention, missing cards None."""
+    columns = list(dict.fromkeys(item[1] for item in board.items))
+    rows = list(dict.fromkeys(item[0] for item in board.items))
+    found = {(item[0], item[1]): item[2:] for item in board.items}
+    return {
+        "columns": columns,
+        "rows": [(row, [found.get((row, column)) for column in columns]) for row in rows],
+    }

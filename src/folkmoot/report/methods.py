@@ -1,0 +1,39 @@
+"""A methods paragraph that an author can paste, written from the run folder."""
+
+from __future__ import annotations
+
+from folkmoot.records.run_folder import RunFolder
+
+
+def methods(run: RunFolder, title: str) -> str:
+    """One paragraph in the past tense; blanks are named where a program cannot know."""
+    manifest = run.manifest
+    served = [m for m in manifest.get("models", []) if m.get("calls")]
+    names = "; ".join(
+        f"{m['asked']}" + (f" (served as {', '.join(m['served'])})" if m["served"] else "")
+        for m in served
+    )
+    answers = manifest.get("answers", {})
+    rungs = answers.get("rungs", {})
+    exact = 100 * float(rungs.get("exact", 0.0))
+    missing = 100 * float(rungs.get("missing", 0.0))
+    cost = manifest.get("cost_usd")
+    money = "at an unknown price" if cost is None else f"at a cost of {cost:.2f} US dollars"
+    sealed = run.plan.get("sealed", {}).get("design", {}).get("hash", "")
+    text = (
+        f"We ran a {title.lower()} study with Folkmoot "
+        f"{manifest.get('software', {}).get('folkmoot', '')} "
+        f"({str(manifest.get('started_at', ''))[:10]}). Participants were simulated by {names}. "
+        f"Design, assignment, prompts and seeds (random seed {manifest.get('seed')}) were sealed "
+        f"before the first call they govern (design hash {sealed[:12]}). The run took "
+        f"{manifest.get('calls', 0):,} calls ({manifest.get('input_tokens', 0):,} tokens in, "
+        f"{manifest.get('output_tokens', 0):,} out) {money}. Of {answers.get('count', 0):,} "
+        f"answers {exact:.1f} % were in the form asked for, {answers.get('reasks', 0):,} requests "
+        f"were repeated because of form, and {missing:.1f} % of answers stayed missing. "
+    )
+    if run.synthetic:
+        text += (
+            "The respondent was Folkmoot's embedded opinion-dynamics model with planted effects: "
+            "the figures test the pipeline and are no evidence about people. "
+        )
+    return text + "All requests and replies are in the run's journal."

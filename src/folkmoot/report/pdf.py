@@ -1,0 +1,93 @@
+"""`report.pdf`: the same report, typeset by Typst (which comes as a wheel and needs no network)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import typst
+
+from folkmoot.records.atomic import write_bytes
+from folkmoot.records.display import cell_text, heading, is_number
+from folkmoot.records.findings import Grid
+from folkmoot.records.manifest import SYNTHETIC_NOTE
+from folkmoot.report.document import Document, Figure
+
+TEMPLATE = Path(__file__).parent / "templates" / "report.typ"
+MOST_ROWS = 40
+
+
+def write_pdf(document: Document, path: Path) -> Path:
+    """Typeset a report. The PDF holds the first 40 rows of each table; the HTML has them all."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "report.typ").write_text(TEMPLATE.read_text("utf-8"), "utf-8")
+        data = _Writer(folder).document(document)
+        (folder / "report.json").write_text(json.dumps(data), "utf-8")
+        write_bytes(path, typst.compile(str(folder / "report.typ")))
+    return path
+
+
+class _Writer:
+    """Puts the drawings beside the template and everything else into one JSON."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._drawn = 0
+
+    def document(self, doc: Document) -> dict[str, Any]:
+        trust = doc.trust
+        return {
+            "title": doc.title,
+            "subtitle": doc.subtitle,
+            "synthetic": doc.synthetic,
+            "note": SYNTHETIC_NOTE,
+            "sections": [
+                {"title": "Main findings", "figures": [self._figure(f) for f in doc.headlines]},
+                *(
+                    {"title": s.title, "figures": [self._figure(f) for f in s.figures]}
+                    for s in doc.sections
+                ),
+            ],
+            "deviations": list(trust.deviations),
+            "tables": [
+                {"title": "Models, as asked and as served", "grid": _grid(trust.models)},
+                {"title": "The run", "grid": _grid(trust.run)},
+                {"title": "How the answers were read", "grid": _grid(trust.answers)},
+                {"title": "GUIDE-LLM checklist (core items)", "grid": _grid(doc.checklist)},
+                {"title": "Hashes", "grid": _grid(trust.hashes)},
+            ],
+            "methods": doc.methods,
+        }
+
+    def _figure(self, figure: Figure) -> dict[str, Any]:
+        finding = figure.finding
+        return {
+            "title": finding.title,
+            "says": finding.says,
+            "panels": [self._panel(svg) for svg in figure.panels],
+            "grid": _grid(finding.grid),
+            "notes": list(finding.notes),
+        }
+
+    def _panel(self, svg: str) -> str:
+        self._drawn += 1
+        name = f"figure{self._drawn}.svg"
+        (self._folder / name).write_text(svg.replace("currentColor", "#1b1b1b"), "utf-8")
+        return name
+
+
+def _grid(grid: Grid) -> dict[str, Any]:
+    left = len(grid.rows) - MOST_ROWS
+    return {
+        "columns": [heading(c) for c in grid.columns],
+        "numeric": [any(is_number(row[i]) for row in grid.rows) for i in range(len(grid.columns))],
+        "rows": [
+            [cell_text(value, column) for value, column in zip(row, grid.columns, strict=True)]
+            for row in grid.rows[:MOST_ROWS]
+        ],
+        "caption": grid.caption
+        + (f" … and {left} more rows in the HTML report" if left > 0 else ""),
+    }

@@ -1,0 +1,133 @@
+"""Comments and votes in the Polis export format, for the tools that the Polis community has.
+
+Three files as pol.is writes them: comments.csv, participants-votes.csv (1 agree, -1 disagree,
+0 pass, empty unseen) and summary.csv. What a comment is depends on the study: a cluster's
+description in cross-pollination, a ballot item in a town hall, an option elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+
+from folkmoot.errors import InputError
+from folkmoot.records.atomic import write_with
+from folkmoot.records.run_folder import RunFolder
+
+AGREE, DISAGREE = 1, -1
+
+
+@dataclass
+class Conversation:
+    """Comments (text, author) and votes (participant → comment → vote)."""
+
+    topic: str
+    comments: list[tuple[str, str]] = field(default_factory=list)
+    votes: dict[str, dict[int, int]] = field(default_factory=dict)
+    groups: dict[str, str] = field(default_factory=dict)
+
+
+def write_polis(run: RunFolder, out: Path) -> None:
+    """Write the three files. Raises InputError for a run without votes on comments."""
+    conversation = _of_options(run) or _of_items(run)
+    if conversation is None:
+        raise InputError(f"{run.path}: this study has no votes that fit the Polis format")
+    ids = {who: number for number, who in enumerate(conversation.votes)}
+    out.mkdir(parents=True, exist_ok=True)
+    write_with(out / "comments.csv", _comments(conversation, ids, run).write_csv)
+    write_with(out / "participants-votes.csv", _votes(conversation, ids).write_csv)
+    write_with(out / "summary.csv", _summary(conversation, run).write_csv)
+
+
+def _of_options(run: RunFolder) -> Conversation | None:
+    """Cross-pollination: each option is a comment; a vote for it agrees, and passes the others."""
+    if not run.has_table("participants") or "initial_choice" not in run.table("participants"):
+        return None
+    people = run.table("participants").filter(pl.col("initial_choice").is_not_null())
+    topic = run.config.get("topic") or {}
+    options = list(topic.get("options") or people["initial_choice"].unique(maintain_order=True))
+    found = Conversation(str(topic.get("description", run.id)).strip())
+    found.comments = [(option, "moderator") for option in options]
+    for row in people.iter_rows(named=True):
+        who = str(row["participant_id"])
+        choice = row.get("final_choice") or row["initial_choice"]
+        found.votes[who] = {i: AGREE if o == choice else 0 for i, o in enumerate(options)}
+        found.groups[who] = str(row.get("condition") or "")
+    return found
+
+
+def _of_items(run: RunFolder) -> Conversation | None:
+    """Town hall: each ballot item is a comment, yes agrees and no disagrees."""
+    if not run.has_table("votes"):
+        return None
+    votes = run.table("votes")
+    names = set(votes.columns)
+    text = next((c for c in ("item_text", "item", "question", "item_id") if c in names), None)
+    who = next((c for c in ("resident_id", "agent_id", "participant_id") if c in names), None)
+    if text is None or who is None or "vote" not in names:
+        return None
+    found = Conversation(str(run.config.get("topic", run.id)))
+    numbers: dict[str, int] = {}
+    for row in votes.iter_rows(named=True):
+        session = str(row.get("discussion_id") or row.get("session_id") or "")
+        comment = f"{session}: {row[text]}" if session else str(row[text])
+        if comment not in numbers:
+            numbers[comment] = len(numbers)
+            found.comments.append((comment, "planner"))
+        value = {"yes": AGREE, "true": AGREE, "no": DISAGREE, "false": DISAGREE}
+        cast = value.get(str(row["vote"]).lower(), 0)
+        found.votes.setdefault(f"{session}/{row[who]}", {})[numbers[comment]] = cast
+        found.groups[f"{session}/{row[who]}"] = session
+    return found
+
+
+def _comments(conversation: Conversation, ids: dict[str, int], run: RunFolder) -> pl.DataFrame:
+    started = str(run.manifest.get("started_at", ""))
+    cast = list(conversation.votes.values())
+    return pl.DataFrame(
+        [
+            {
+                "timestamp": 0,
+                "datetime": started,
+                "comment-id": number,
+                "author-id": -1,
+                "agrees": sum(v.get(number) == AGREE for v in cast),
+                "disagrees": sum(v.get(number) == DISAGREE for v in cast),
+                "moderated": 1,
+                "comment-body": text,
+            }
+            for number, (text, _) in enumerate(conversation.comments)
+        ]
+    )
+
+
+def _votes(conversation: Conversation, ids: dict[str, int]) -> pl.DataFrame:
+    groups = {name: i for i, name in enumerate(dict.fromkeys(conversation.groups.values()))}
+    rows = []
+    for who, votes in conversation.votes.items():
+        row: dict[str, int | None] = {
+            "participant": ids[who],
+            "group-id": groups[conversation.groups[who]],
+            "n-comments": 0,
+            "n-votes": len(votes),
+            "n-agree": sum(v == AGREE for v in votes.values()),
+            "n-disagree": sum(v == DISAGREE for v in votes.values()),
+        }
+        row |= {str(i): votes.get(i) for i in range(len(conversation.comments))}
+        rows.append(row)
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def _summary(conversation: Conversation, run: RunFolder) -> pl.DataFrame:
+    cast = conversation.votes.values()
+    facts = {
+        "topic": conversation.topic,
+        "url": "",
+        "voters": str(len(conversation.votes)),
+        "comments": str(len(conversation.comments)),
+        "votes": str(sum(len(v) for v in cast)),
+        "made-by": "Folkmoot" + (" SYNTHETIC: no evidence about people" if run.synthetic else ""),
+    }
+    return pl.DataFrame([{"key": k, "value": v} for k, v in facts.items()])

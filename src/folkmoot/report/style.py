@@ -1,0 +1,46 @@
+"""The visual language of all charts: colours that the colour-blind and grey printers can tell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# Okabe & Ito (2008), ordered so that neighbours also differ in lightness.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#8C6D31", "#7A7A7A")
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
+BAND = "#B0B0B0"
+# Stands for "the colour of the text"; replaced by `currentColor`, which follows light and dark.
+INK = "#010203"
+FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
+
+
+def theme() -> dict[str, Any]:
+    """The Vega-Lite config that every chart gets."""
+    return {
+        "background": None,
+        "font": FONT,
+        "view": {"stroke": None},
+        "axis": {
+            "labelColor": INK,
+            "titleColor": INK,
+            "domainColor": INK,
+            "tickColor": INK,
+            "gridColor": "#9A9A9A",
+            "gridOpacity": 0.25,
+            "labelFontSize": 12,
+            "titleFontSize": 12,
+            "titleFontWeight": "normal",
+            "labelLimit": 260,
+        },
+        "legend": {
+            "labelColor": INK,
+            "titleColor": INK,
+            "labelFontSize": 12,
+            "titleFontSize": 12,
+            "labelLimit": 260,
+            "orient": "bottom",
+            "columns": 2,
+        },
+        "header": {"labelColor": INK, "titleColor": INK, "labelFontSize": 12},
+        "title": {"color": INK, "fontSize": 13, "anchor": "start", "fontWeight": "bold"},
+        "range": {"category": list(COLOURS), "heatmap": {"scheme": "viridis"}},
+    }
