@@ -16,37 +16,64 @@ from folkmoot.models.synthetic.roster import members
 
 _LIKE: dict[str, tuple[str, ...]] = {
     "terse": ("I want {A}.", "I'd prefer {A}.", "I like {A}.", "I need {A}."),
-    "plain": ("I would love {A}.", "I would prefer {A}, if I may choose.", "I want {A} this time.",
-              "For me it's easy: I like {A} best.", "I always enjoy {A}."),
-    "chatty": ("Oh, I would love {A}, I've been looking forward to it!",
-               "You know me, I really want {A}.", "I'd so enjoy {A}, honestly!"),
-    "formal": ("I should prefer {A}.", "My preference would be clear: I want {A}.",
-               "I would very much like {A}."),
-}  # fmt: skip
+    "plain": (
+        "I would love {A}.",
+        "I would prefer {A}, if I may choose.",
+        "I want {A} this time.",
+        "For me it's easy: I like {A} best.",
+        "I always enjoy {A}.",
+    ),
+    "chatty": (
+        "Oh, I would love {A}, I've been looking forward to it!",
+        "You know me, I really want {A}.",
+        "I'd so enjoy {A}, honestly!",
+    ),
+    "formal": (
+        "I should prefer {A}.",
+        "My preference would be clear: I want {A}.",
+        "I would very much like {A}.",
+    ),
+}
 _ALSO = ("I like {B} as well.", "I would also enjoy {B}.", "I'd like {B} too.")
 _NOT = ("I don't want {D}.", "Please, no {C}.", "I would rather avoid {D}.", "Let's skip {D}.")
 _SPECIAL = (
     (
         re.compile(r"travel style|kind of travel", re.IGNORECASE),
-        ("I want to be {A} this time.", "I would love to be {A} on this trip.",
-         "I like it best when we travel the way {A} does.", "I'd prefer it if we went as {A} would."),
+        (
+            "I want to be {A} this time.",
+            "I would love to be {A} on this trip.",
+            "I like it best when we travel the way {A} does.",
+            "I'd prefer it if we went as {A} would.",
+        ),
     ),
     (
         re.compile(r"house rule", re.IGNORECASE),
-        ("I want it written down: {A}.", "I would prefer {A}, please.", "I need {A}, I'm afraid.",
-         "What I would like is {A}."),
+        (
+            "I want it written down: {A}.",
+            "I would prefer {A}, please.",
+            "I need {A}, I'm afraid.",
+            "What I would like is {A}.",
+        ),
     ),
     (
         re.compile(r"purpose of the trip|trip be for", re.IGNORECASE),
-        ("I want {A} above all.", "I would love some {A}.", "For me it is simple: I need {A}.",
-         "I'd like the trip to be about {A}."),
+        (
+            "I want {A} above all.",
+            "I would love some {A}.",
+            "For me it is simple: I need {A}.",
+            "I'd like the trip to be about {A}.",
+        ),
     ),
-)  # fmt: skip
+)
 _BECAUSE = (
-    "It is what I remember from our best trips.", "I have been working a lot lately.",
-    "I have thought about it for weeks.", "That is half of the fun for me.",
-    "The rest is up to you.", "My friends told me so much about it.", "It would make my trip.",
-)  # fmt: skip
+    "It is what I remember from our best trips.",
+    "I have been working a lot lately.",
+    "I have thought about it for weeks.",
+    "That is half of the fun for me.",
+    "The rest is up to you.",
+    "My friends told me so much about it.",
+    "It would make my trip.",
+)
 _NEGATIVE = re.compile(
     r"\b(?:no|not|don'?t|without|avoid|skip|exclude|hate|dislike|never|rather than)\b",
     re.IGNORECASE,
@@ -70,7 +97,8 @@ def preference(reading: Reading, who: Persona, draws: Draws) -> str:
 
 
 _ONE = re.compile(
-    r"(?:diner|pub|bar|concert|film|festival|room|home|house|traveler|traveller|seeker|lover|planner"
+    r"(?:diner|pub|bar|concert|film|festival|room|home|house|traveler"
+    r"|traveller|seeker|lover|planner"
     r"|wanderer|museum|park|tour|cruise|cabin|tent|hotel)$",
     re.IGNORECASE,
 )
@@ -183,8 +211,13 @@ def resolution(mind: Mind, schema: Mapping[str, Any], around: Mapping[str, Any])
     first = table.ranked[0]
     if not around.get("has_conflict", table.conflict):
         first = named(first)
-        return mind.tongue.frame((f"Everybody is happy with {first}, so {first} it is.",
-                                  f"We go for {first}.", f"{capital(first)} suits everyone."))  # fmt: skip
+        return mind.tongue.frame(
+            (
+                f"Everybody is happy with {first}, so {first} it is.",
+                f"We go for {first}.",
+                f"{capital(first)} suits everyone.",
+            )
+        )
     second = next((o for o in table.ranked[1:] if any(o in w for w in table.wishes.values())), "")
     if not second:
         return f"We go for {named(first)} and look after the others on another day."
@@ -218,18 +251,32 @@ def line(mind: Mind, schema: Mapping[str, Any], around: Mapping[str, Any]) -> An
         or resolution(mind, schema, around)
     )
     if speaker.lower() == "system":
-        return mind.tongue.frame(("{D}", "Here is how it could go. {D}", "I suggest this. {D}",
-                                  "Listening to all of you: {D}")).format(D=decided)  # fmt: skip
+        return mind.tongue.frame(
+            (
+                "{D}",
+                "Here is how it could go. {D}",
+                "I suggest this. {D}",
+                "Listening to all of you: {D}",
+            )
+        ).format(D=decided)
     wishes = table.wishes.get(speaker) or []
     low = decided.lower()
     if wishes and any(w.lower() in low for w in wishes):
         got = next(w for w in wishes if w.lower() in low)
-        frames = ("That works for me, I get {W}.", "Fine with me, as long as {W} stays in.",
-                  "Good, {W} is what I hoped for.", "Yes, with {W} in it I am happy.")  # fmt: skip
+        frames = (
+            "That works for me, I get {W}.",
+            "Fine with me, as long as {W} stays in.",
+            "Good, {W} is what I hoped for.",
+            "Yes, with {W} in it I am happy.",
+        )
         return mind.tongue.frame(frames).format(W=named(got))
     if wishes:
-        frames = ("I had hoped for {W}, but all right.", "Could we fit in {W} somewhere?",
-                  "Hm, that leaves out {W}.", "I can live with it, though I miss {W}.")  # fmt: skip
+        frames = (
+            "I had hoped for {W}, but all right.",
+            "Could we fit in {W} somewhere?",
+            "Hm, that leaves out {W}.",
+            "I can live with it, though I miss {W}.",
+        )
         return mind.tongue.frame(frames).format(W=named(wishes[0]))
     return mind.tongue.frame(("I am fine with that.", "Whatever suits the rest.", "Good idea."))
 
@@ -266,8 +313,10 @@ def acceptable(mind: Mind, inner: Mapping[str, Any], around: Mapping[str, Any]) 
     top = around.get("top_choice")
     bad = set(rejected(words, options))
     liked = [o for o in wanted(words, options) if o != top]
-    rest = sorted((o for o in options if o != top and o not in bad and o not in liked),
-                  key=lambda o: -mind.who.taste(o))  # fmt: skip
+    rest = sorted(
+        (o for o in options if o != top and o not in bad and o not in liked),
+        key=lambda o: -mind.who.taste(o),
+    )
     easy = 1 + (mind.who.warmth > 0) + (mind.at.knobs.acquiescence > 0)
     return [*liked, *(o for o in rest if mind.who.taste(o) > -0.2)][:easy]
 

@@ -15,48 +15,98 @@ Around = Mapping[str, Any]
 Field = Callable[[Mind, Mapping[str, Any], Around], Any]
 
 _SIDE = {
-    "strong_support": ("I am firmly for this.", "For my part I say: go ahead.", "I am for it, and gladly."),
-    "support": ("On the whole I am for it.", "I would be for it, with some care.", "I am in favour, by and large."),
-    "neutral": ("I have not made up my mind yet.", "I could go either way.", "I am still weighing it."),
-    "oppose": ("As it stands I am against it.", "I am against the plan in this form.", "Not like this, if you ask me."),
-    "strong_oppose": ("I am firmly against it.", "I stay against it, and I will say so again.", "No, not like this."),
-}  # fmt: skip
+    "strong_support": (
+        "I am firmly for this.",
+        "For my part I say: go ahead.",
+        "I am for it, and gladly.",
+    ),
+    "support": (
+        "On the whole I am for it.",
+        "I would be for it, with some care.",
+        "I am in favour, by and large.",
+    ),
+    "neutral": (
+        "I have not made up my mind yet.",
+        "I could go either way.",
+        "I am still weighing it.",
+    ),
+    "oppose": (
+        "As it stands I am against it.",
+        "I am against the plan in this form.",
+        "Not like this, if you ask me.",
+    ),
+    "strong_oppose": (
+        "I am firmly against it.",
+        "I stay against it, and I will say so again.",
+        "No, not like this.",
+    ),
+}
 _LEAD = (
-    "Let me say it plainly: {L}.", "{L}.", "I keep thinking that {L}.", "From where I stand, {L}.",
-    "One thing above all: {L}.", "Remember, please, that {L}.", "I say again that {L}.",
-    "I can only speak for my household, but {L}.", "It comes down to this, that {L}.",
-    "You may not like to hear it, but {L}.", "I have lived here long enough to know that {L}.",
-    "If you ask me, {L}.", "Somebody has to say that {L}.", "As I see it, {L}.",
-)  # fmt: skip
+    "Let me say it plainly: {L}.",
+    "{L}.",
+    "I keep thinking that {L}.",
+    "From where I stand, {L}.",
+    "One thing above all: {L}.",
+    "Remember, please, that {L}.",
+    "I say again that {L}.",
+    "I can only speak for my household, but {L}.",
+    "It comes down to this, that {L}.",
+    "You may not like to hear it, but {L}.",
+    "I have lived here long enough to know that {L}.",
+    "If you ask me, {L}.",
+    "Somebody has to say that {L}.",
+    "As I see it, {L}.",
+)
 _ANSWER: dict[str, tuple[str, ...]] = {
     "agree": (
-        "{T} is right about {X}.", "I agree with {T} on {X}.", "What {T} said about {X} is what I see too.",
+        "{T} is right about {X}.",
+        "I agree with {T} on {X}.",
+        "What {T} said about {X} is what I see too.",
         "I am with {T} when it comes to {X}.",
     ),
     "partial_agree": (
         "{T} has a point about {X}, though I would not go that far.",
-        "I go along with {T} on {X}, up to a point.", "Part of what {T} says on {X} holds for me too.",
+        "I go along with {T} on {X}, up to a point.",
+        "Part of what {T} says on {X} holds for me too.",
     ),
     "cite": (
-        "{T} brought up {X}.", "As {T} mentioned, there is {X}.", "We have heard {T} on {X}.",
+        "{T} brought up {X}.",
+        "As {T} mentioned, there is {X}.",
+        "We have heard {T} on {X}.",
     ),
     "disagree": (
-        "I do not agree with {T} about {X}.", "{T} sees {X} quite differently from me.",
-        "I cannot follow {T} on {X}.", "With respect, {T} leaves out half of it when it comes to {X}.",
+        "I do not agree with {T} about {X}.",
+        "{T} sees {X} quite differently from me.",
+        "I cannot follow {T} on {X}.",
+        "With respect, {T} leaves out half of it when it comes to {X}.",
     ),
     "question": (
-        "{T}, what exactly do you mean about {X}?", "I would like to ask {T} how {X} is to work.",
+        "{T}, what exactly do you mean about {X}?",
+        "I would like to ask {T} how {X} is to work.",
         "{T}, who is to see to {X}?",
     ),
-}  # fmt: skip
+}
 _WHY = {
-    True: ("It is what I live with as well.", "It fits with what I know of this place.",
-           "They say what others only think.", "It concerns me directly.", "It is fair and it can be done."),
-    False: ("It leaves out those who would pay for it.", "That is not how it looks from my door.",
-            "It promises more than anyone can keep.", "It would help a few and cost the rest.",
-            "I see no sign that it would come out that way."),
-    None: ("I can see it both ways.", "I do not know enough about it.", "It does not touch me much."),
-}  # fmt: skip
+    True: (
+        "It is what I live with as well.",
+        "It fits with what I know of this place.",
+        "They say what others only think.",
+        "It concerns me directly.",
+        "It is fair and it can be done.",
+    ),
+    False: (
+        "It leaves out those who would pay for it.",
+        "That is not how it looks from my door.",
+        "It promises more than anyone can keep.",
+        "It would help a few and cost the rest.",
+        "I see no sign that it would come out that way.",
+    ),
+    None: (
+        "I can see it both ways.",
+        "I do not know enough about it.",
+        "It does not touch me much.",
+    ),
+}
 
 
 def _entry(around: Around) -> Mapping[str, Any]:
@@ -301,9 +351,13 @@ def change_reason(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
     best = extreme(mind, True)
     if change == "maintain" or best is None:
         return mind.tongue.frame(
-            ("Nothing I heard changes what it means for me.", "I heard nothing that weighs more.",
-             "My situation is the same as before.", "I was listening, but I stay where I was.")
-        )  # fmt: skip
+            (
+                "Nothing I heard changes what it means for me.",
+                "I heard nothing that weighs more.",
+                "My situation is the same as before.",
+                "I was listening, but I stay where I was.",
+            )
+        )
     return f"{best['id']} made me think again about {about(mind, best['text'])}."
 
 
@@ -322,7 +376,7 @@ def votes_yes(mind: Mind, text: str) -> bool:
     """Yes where the item answers an own concern, or by leaning and warmth."""
     keys = {c.key for c in raised_in(text)}
     own = {c.key for c in mind.concerns[:4]}
-    lean = 0.35 + 1.1 * bool(keys & own) + 0.6 * mind.who.warmth
+    lean = -0.15 + 0.8 * bool(keys & own) + 0.5 * mind.who.warmth
     lean += 0.8 * mind.who.lean(text[:200]) + 2 * mind.at.knobs.acquiescence
     return lean > 0
 
@@ -359,10 +413,16 @@ def satisfaction_reason(mind: Mind, schema: Mapping[str, Any], around: Around) -
     heard = bool(mind.local and mind.concerns[0].said.search(mind.text))
     if heard:
         return mind.tongue.frame(
-            (f"At least {noun} came up.", f"Somebody listened when it came to {noun}.",
-             f"There was talk of {noun}, though I am not sure what becomes of it.")
-        )  # fmt: skip
+            (
+                f"At least {noun} came up.",
+                f"Somebody listened when it came to {noun}.",
+                f"There was talk of {noun}, though I am not sure what becomes of it.",
+            )
+        )
     return mind.tongue.frame(
-        (f"Nobody has said anything on {noun} so far.", f"I am still waiting to hear about {noun}.",
-         f"For people like me it hangs on {noun}, and that is open.")
-    )  # fmt: skip
+        (
+            f"Nobody has said anything on {noun} so far.",
+            f"I am still waiting to hear about {noun}.",
+            f"For people like me it hangs on {noun}, and that is open.",
+        )
+    )

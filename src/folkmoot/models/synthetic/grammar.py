@@ -20,7 +20,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "Simple: {N}, then {M}.",
         "{O} could {V} and {W}.",
         "I look for {N}. The rest is talk.",
-        "It should {V}. {O} does that.",
+        "It should {V}. {O} would do that.",
         "Without {N} there is no point.",
         "What counts is {N}, also {M}.",
         "{O}, because of {N}.",
@@ -29,12 +29,12 @@ REASONS: dict[str, tuple[str, ...]] = {
         "What matters most to me is {N}, and after that {M}.",
         "I think {O} would {V}, and it could {W} too.",
         "I keep coming back to {N}; without it the rest means little.",
-        "If we want {N}, then {O} is where I would start.",
+        "If we want {N}, then I would start with {O}.",
         "The way I see it, {O} would {V}.",
         "I have thought about {N} a good deal, and about {M} as well.",
         "We hear little about {N}, and yet everything rests on it.",
         "My reason is {N}. I would add {M}.",
-        "{O} is the one choice here that would {V} and {W}.",
+        "Of all that is on offer, {O} would {V} and {W}.",
         "I want something that will {V}, and I believe {O} can.",
         "Where I live, people talk of {N} before anything else.",
     ),
@@ -54,17 +54,17 @@ REASONS: dict[str, tuple[str, ...]] = {
         "My principal consideration is {N}, closely followed by {M}.",
         "I would submit that {O} would {V}, and in due course {W}.",
         "A choice of this kind ought to be judged by {N}.",
-        "On balance, {N} outweighs the objections that I am aware of.",
-        "It seems to me that {O} is best placed to {V}.",
+        "On balance, I let {N} outweigh the objections that I am aware of.",
+        "It seems to me that {O} would be best placed to {V}.",
         "One should not underestimate {N}, nor indeed {M}.",
-        "I arrive at {O} because it promises {N}.",
+        "I arrive at {O} for the sake of {N}.",
         "The stronger argument, in my judgement, concerns {N} and {M}.",
         "I regard {N} as a precondition, and {M} as its natural companion.",
-        "If a measure is to {V}, it has to be designed for that purpose, and {O} is.",
+        "A measure that is to {V} has to be designed for it, as {O} would be.",
     ),
 }
 SELF: dict[str, tuple[str, ...]] = {
-    "terse": ("I'm {C}.", "I speak as {C}.", "{C_cap} sees this daily."),
+    "terse": ("I'm {C}.", "I speak as {C}.", "{C_cap} sees it daily."),
     "plain": (
         "As {C}, I see this close up.",
         "Being {C} shapes how I look at it.",
@@ -84,24 +84,24 @@ SELF: dict[str, tuple[str, ...]] = {
 }
 WEIGHED: dict[str, tuple[str, ...]] = {
     "terse": (
-        "{B} is fine. {O} comes first.",
+        "Nothing against {B}. First {O}.",
         "I looked at {B}. Not now.",
         "{B}? Maybe later.",
     ),
     "plain": (
         "I did think about {B}, but it comes second for me.",
-        "{B} has something to it, only not before {O}.",
+        "There is something to {B}, only not before {O}.",
         "I would not be unhappy with {B}; I just rank it lower.",
-        "Next to {O}, {B} feels less pressing.",
+        "Next to {O}, I find {B} less pressing.",
     ),
     "chatty": (
         "And look, I've got nothing against {B}, I'd cheer for it another year!",
         "I went back and forth on {B}, I really did, and still landed on {O}.",
-        "Sure, {B} sounds lovely too, but you can't have everything, can you?",
+        "Sure, I'd love {B} too, but you can't have everything, can you?",
     ),
     "formal": (
-        "I have considered {B} and find it worthwhile, though less urgent.",
-        "{B} is not without merit; I nevertheless place {O} before it.",
+        "I have considered {B} and found much to like, though nothing as urgent.",
+        "There is merit in {B}; I nevertheless place {O} first.",
         "Having weighed {B} against {O}, I remain with the latter.",
     ),
 }
@@ -120,11 +120,11 @@ HOLDS: dict[str, tuple[str, ...]] = {
     ),
     "chatty": (
         "Okay, you've got me thinking, but I'm still with {O} here.",
-        "Ha, that's a good one, and I won't pretend it isn't, but {O} wins for me.",
+        "Ha, that's a good one, and I won't pretend it isn't, but I'm sticking with {O}.",
         "I hear what you're saying, I do, and my gut still says {O}.",
     ),
     "formal": (
-        "I take the objection seriously; it does not, on balance, displace {O}.",
+        "I take the objection seriously; it does not, on balance, move me from {O}.",
         "That is well put, and yet I find the case for {O} stronger.",
         "I concede the premise without accepting the conclusion.",
     ),
@@ -132,18 +132,18 @@ HOLDS: dict[str, tuple[str, ...]] = {
 GIVES: dict[str, tuple[str, ...]] = {
     "terse": (
         "Had not seen it that way. You have a point.",
-        "True. {B} gets closer for me.",
+        "True. I am warming to {B}.",
         "That one lands. I need to think.",
     ),
     "plain": (
         "I have to admit that I had not looked at {B} that way.",
-        "That makes me less sure than I was an hour ago; {B} deserves more than I gave it.",
+        "That makes me less sure than I was an hour ago; I gave {B} too little thought.",
         "You are right that I left that out, and it does speak for {B}.",
-        "If I am honest, {B} looks better to me now than when we began.",
+        "If I am honest, I think better of {B} now than when we began.",
     ),
     "chatty": (
         "Oh, now that is a good point, I honestly never thought of {B} like that!",
-        "Okay, okay, I'm wobbling here, {B} does make sense when you put it so.",
+        "Okay, okay, I'm wobbling here, I can see {B} working when you put it so.",
         "You know, you might be getting through to me about {B}.",
     ),
     "formal": (
@@ -170,15 +170,16 @@ ASKS_MORE = (
     "Were there considerations on the other side that gave you pause?",
 )
 CHALLENGES = (
-    "People who favour {X} speak of {N}. How does {O} answer that?",
+    "People who favour {X} speak of {N}. How would {O} answer that?",
     "Suppose {X} were in place: it would {V}. What would you say to somebody who needs just that?",
-    "You have spoken for {O}. Is there not an assumption in it that {X} calls into question when "
-    "it promises {N}?",
-    "Consider a family on your own street for whom {X} means {N}. Would {O} do as much for them?",
+    "You have spoken for {O}. Is there not an assumption in it that {X} would call into "
+    "question, with its promise of {N}?",
+    "Consider a family on your own street for whom {X} would mean {N}. Would {O} do as much for "
+    "them?",
     "Others argue that {X} would {V} and {W}. Where do you think they go wrong, if they do?",
     "I take your point. But what if {N} and {M} can only be had with {X}?",
     "Let us test that. If {X} would {V}, what is lost by putting it second?",
-    "What would it take for you to grant that {X} offers {N}, and perhaps {M} as well?",
+    "What would it take for you to grant that {X} could bring {N}, and perhaps {M} as well?",
     "You may be right about part of this. Still, those who chose {X} saw {N}. Did you weigh it?",
 )
 CHALLENGES_BARE = (

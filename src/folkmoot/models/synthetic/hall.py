@@ -175,4 +175,4 @@ def taken_up(mind: Mind) -> list[dict[str, Any]]:
         for c in raised_in(text):
             if c.key in keys and who not in out:
                 out[who] = {"id": who, "noun": c.noun, "text": text}
-    return list(out.values())[:12]
+    return mind.draws.shuffled(list(out.values()))[:14]

@@ -191,33 +191,34 @@ def _voice(low: str, draw: float) -> str:
     return VOICES[int(len(VOICES) * draw) % len(VOICES)]
 
 
+_WORK = re.compile(
+    r"\b(?:works?|worked|working|a living|employed|serves?|makes? money) (?:\w+ )?as "
+    r"(?:an? )?([a-z][a-z' -]{2,40}?)(?=\s+(?:and|who|in|at|for|with|from|on|near|by)\b|[,.;]|$)"
+)
 _CALLING = re.compile(
-    r"^(?:you are|you're|i am|this is|meet)?\s*(?:[A-Z][\w'’-]+(?: [A-Z][\w'’.-]+){0,3},\s*)?"
-    r"(?:an? )?(?:\d{1,3}[- ]years?[- ]old )?((?:an? |the )?[a-z][\w'’ -]{3,60})",
-    re.IGNORECASE,
+    r"^(?:[Yy]ou are |[Yy]ou're |I am )?(?:[A-Z][\w'’-]+(?: [A-Z][\w'’.-]+){0,3},\s*)?"
+    r"(?:[Aa]n? )(?:\d{1,3}[- ]years?[- ]old )?([a-z][\w'’ -]{3,60})"
 )
 _TAIL = re.compile(
-    r"\s+(?:who|with|living|and|that|whose|from|in|at|for|to|of|on|from|trying|looking|working|"
-    r"applying|seeking|based|specializ\w+|specialis\w+)\b.*$",
-    re.IGNORECASE,
+    r"\s+(?:who|with|living|and|that|whose|from|in|at|for|to|of|on|trying|looking|working|"
+    r"applying|seeking|based|specializ\w+|specialis\w+)\b.*$"
 )
 _NOT_A_CALLING = re.compile(
-    r"\b(?:participat|resident of|respond|person|man|woman|you|years?|aged?|male|female|moderator"
-    r"|planner|facilitator|assistant|neutral|analy\w+)\b",
+    r"\b(?:participat\w*|resident|respond\w*|person|man|woman|you|years?|aged?|male|female|group"
+    r"|team|moderator|planner|facilitator|assistant|neutral|analy\w+)\b",
     re.IGNORECASE,
 )
 
 
 def _calling(text: str) -> str:
-    found = _CALLING.match(text)
+    """What the person would call themselves, with its article; empty where the text is unclear."""
+    found = _WORK.search(text) or _CALLING.match(text)
     if not found:
         return ""
-    words = _TAIL.sub("", found[1]).strip(" -'’")
-    bare = re.sub(r"^(?:an?|the)\s+", "", words, flags=re.IGNORECASE)
-    bare = bare[:1].lower() + bare[1:] if bare[1:2].islower() else bare
+    bare = _TAIL.sub("", found[1]).strip(" -'’")
     if not bare or len(bare.split()) > 5 or _NOT_A_CALLING.search(bare) or bare.endswith("s"):
         return ""
-    return f"{'an' if bare[0] in 'aeiouAEIO' else 'a'} {bare}"
+    return f"{'an' if bare[0] in 'aeio' else 'a'} {bare}"
 
 
 _NAME = re.compile(r"^(?:you are|you're)\s+([A-Z][\w'’-]+(?: [A-Z][\w'’.-]+){0,2})[,.( ]")

@@ -25,7 +25,8 @@ from folkmoot.models.synthetic.roster import all_statements, own_id, portraits, 
 STANCES = ("strong_oppose", "oppose", "neutral", "support", "strong_support")
 _STANCE = re.compile(r"\b(strong_support|support|neutral|oppose|strong_oppose)\b")
 _MY_STANCE = re.compile(
-    r"your (?:own )?stance[^:\n]{0,60}:\s*[\"“]?(strong_support|support|neutral|oppose|strong_oppose)",
+    r"your (?:own )?stance[^:\n]{0,60}:\s*[\"“]?"
+    r"(strong_support|support|neutral|oppose|strong_oppose)",
     re.IGNORECASE,
 )
 _FOR = re.compile(
@@ -104,7 +105,9 @@ class Mind:
         pulls = [c.pull for c in self.concerns[:3]] if self.local else []
         pulled = 0.5 * sum(pulls) / max(1, len(pulls)) ** 0.5
         spread = 1 - self.at.knobs.shrinking_variance
-        lean: float = 0.7 * spread * self.who.lean("the matter") + pulled + self.at.knobs.acquiescence
+        lean: float = (
+            0.7 * spread * self.who.lean("the matter") + pulled + self.at.knobs.acquiescence
+        )
         return float(max(-1.0, min(1.0, lean)))
 
     @cached_property
@@ -117,7 +120,8 @@ class Mind:
         if not found and self.me:
             found = re.findall(
                 rf"\b{re.escape(self.me)} (?:stood at|noted):.*?"
-                r"(?:^|current_stance\W+|: )(strong_support|support|neutral|oppose|strong_oppose)\b",
+                r"(?:^|current_stance\W+|: )"
+                r"(strong_support|support|neutral|oppose|strong_oppose)\b",
                 self.text,
             )
         return found[-1].lower() if found else stance_of(self.position)

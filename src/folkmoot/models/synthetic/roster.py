@@ -8,7 +8,8 @@ from functools import lru_cache
 _ID = re.compile(r"\b([A-Z]{1,2}\d{2,3})\b")
 _SELF = re.compile(
     r"(?:you are|your (?:id|resident id|agent id|name) is|as)\s+(?:resident\s+|agent\s+)?"
-    r"[\"“(\[]?([A-Z]{1,2}\d{2,3})\b|\(([A-Z]{1,2}\d{2,3})\)|(?:yourself|thought|hall), ([A-Z]\d{2,3})\b",
+    r"[\"“(\[]?([A-Z]{1,2}\d{2,3})\b|\(([A-Z]{1,2}\d{2,3})\)"
+    r"|(?:yourself|thought|hall), ([A-Z]\d{2,3})\b",
     re.IGNORECASE,
 )
 _SAID = re.compile(
@@ -64,7 +65,8 @@ def statements(text: str) -> dict[str, str]:
 
 
 _PORTRAIT = re.compile(
-    r"^(?:#{1,6}\s*|[-*]\s*|\*\*)?(?:You are\s+|Resident\s+)?([A-Z]{1,2}\d{2,3})\b[,:.)*\s—–-]+(?=\S)"
+    r"^(?:#{1,6}\s*|[-*]\s*|\*\*)?(?:You are\s+|Resident\s+)?"
+    r"([A-Z]{1,2}\d{2,3})\b[,:.)*\s—–-]+(?=\S)"
 )
 
 

@@ -194,8 +194,12 @@ def _questions(mind: Mind) -> list[dict[str, Any]]:
         return []
     concern = mind.concerns[-1] if mind.local else None
     noun = concern.noun if concern else mind.tongue.noun()
-    frames = ("Who decides about {X}?", "What does the plan say on {X}?",
-              "Could somebody explain {X} to us?", "When shall we know more about {X}?")  # fmt: skip
+    frames = (
+        "Who decides about {X}?",
+        "What does the plan say on {X}?",
+        "Could somebody explain {X} to us?",
+        "When shall we know more about {X}?",
+    )
     question = mind.tongue.frame(frames).format(X=noun)
     mind.spoken["question"] = question
     return [{"id": mind.draws.pick(("planner", "all")), "question": question}]

@@ -165,9 +165,9 @@ def _proportional(found: Sequence[tuple[str, int]], room: int) -> list[str]:
 
 _SUM_OPEN = (
     "The participant favours {O} above all for {A}.",
-    "They chose {O} because it stands for {A}.",
-    "At the heart of this choice of {O} is {A}.",
-    "For this participant {O} means {A}.",
+    "They chose {O} for the sake of {A}.",
+    "Behind this choice of {O} they put {A}.",
+    "For this participant {O} would mean {A}.",
 )
 _SUM_MORE = (
     "They also stress {A}.",
@@ -246,7 +246,7 @@ def cluster_description(reading: Reading, draws: Draws) -> str:
     verbs = [p for p in kept if p in VERB_PHRASES]
     core, more = nouns[:2], nouns[2:4]
     last = nouns[4:6] or nouns[:1]
-    first = draws.pick(("This group backs {O} for {A}", "What unites this group behind {O} is {A}"))
+    first = draws.pick(("This group backs {O} for {A}", "This group stands behind {O} for {A}"))
     second = (
         f"They reason that it would {listed(verbs[:2])}"
         + (f", and they point to {listed(more)}." if more else ".")

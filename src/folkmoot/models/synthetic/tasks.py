@@ -84,6 +84,8 @@ def task_of(request: Request, reading: Reading) -> Task:
         return Task.JSON
     if _SATISFIED.search(reading.system) or _SATISFIED.search(reading.prompt):
         return Task.MODERATE
+    if reading.options and _EXACT.search(reading.prompt[-300:]):
+        return Task.JUDGE if _JUDGE.search(reading.prompt) else Task.CHOICE
     return _of_text(reading.prompt) or _of_form(reading)
 
 
