@@ -48,18 +48,10 @@ def compare(runs: Sequence[RunFolder | Path | str]) -> list[Finding]:
     found = samples(runs)
     if len(found) < 2:
         raise InputError("a comparison needs two or more runs")
-    findings = [
-        designs(found),
-        change_rates(found),
-        effects(found),
-        starting_points(found),
-        figures(found),
-        beside_people(found),
-    ]
-    kept = [f for f in findings if f is not None]
-    if len(kept) == 1:
-        kept.append(_nothing_shared(found))
-    return kept
+    compared = [change_rates(found), effects(found), starting_points(found), figures(found)]
+    told = [f for f in compared if f is not None] or [_nothing_shared(found)]
+    beside = beside_people(found)
+    return [designs(found), *told, *([beside] if beside else [])]
 
 
 def designs(found: Sequence[Sample]) -> Finding:

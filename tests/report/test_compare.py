@@ -1,0 +1,161 @@
+"""Runs side by side: rates, effects, votes, measures, and answers by people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+import yaml
+
+from folkmoot.errors import InputError
+from folkmoot.records.tables import frame, write_table
+from folkmoot.report.compare import compare
+
+OPTIONS = ("parks", "jobs", "care")
+
+
+def write_run(folder: Path, changed: dict[str, tuple[int, int]], **config: object) -> Path:
+    """A run folder with a participants table: condition → (changed, n)."""
+    rows = []
+    for condition, (moved, n) in changed.items():
+        for i in range(n):
+            first = OPTIONS[i % 3]
+            last = OPTIONS[(i + 1) % 3] if i < moved else first
+            rows.append(
+                {
+                    "participant_id": f"{condition}{i}",
+                    "condition": condition,
+                    "status": "complete",
+                    "initial_choice": first,
+                    "final_choice": last,
+                    "position_changed": first != last,
+                    "exchanges": i % 4 + (2 if config.get("model") == "b" else 0),
+                }
+            )
+    (folder / "tables").mkdir(parents=True)
+    write_table(folder / "tables", "participants", frame(rows))
+    settings = {"study": "cross_pollination", "model": "a", **config}
+    (folder / "study.yaml").write_text(yaml.safe_dump(settings))
+    return folder
+
+
+def found(runs: list[Path]) -> dict:
+    return {f.key: f for f in compare(runs)}
+
+
+@pytest.fixture
+def base(tmp_path):
+    return write_run(tmp_path / "first", {"acp": (60, 150), "simple_voting": (12, 150)})
+
+
+def test_a_different_model_is_named_and_its_effect_measured(base, tmp_path):
+    other = write_run(
+        tmp_path / "second", {"acp": (15, 150), "simple_voting": (12, 150)}, model="b"
+    )
+    result = found([base, other])
+    assert "differ in model." in result["designs"].says
+    says = result["compare_change"].says
+    assert "Simple voting: second and first cannot be told apart (0 points" in says
+    assert "ACP: in second fewer change than in first (−30 points, −39 to −20" in says
+    effects = result["compare_effects"]
+    assert "ACP: the effects differ (+32 points in first, +2 points in second)" in effects.says
+    assert [r[0] for r in effects.grid.rows] == ["ACP"] * 3
+    assert "distributed as in first" in result["compare_votes"].says
+    assert "exchanges in ACP, second +2" in result["compare_figures"].says
+
+
+def test_the_same_run_twice_shows_nothing(base):
+    result = found([base, base])
+    assert "settings that matter are the same" in result["designs"].says
+    assert "cannot be told apart" in result["compare_change"].says
+    assert "in the same order" in result["compare_effects"].says
+    columns = result["compare_change"].grid.columns
+    runs = {r[columns.index("run")] for r in result["compare_change"].grid.rows}
+    assert {"first", "first (2)"} <= runs
+
+
+def test_large_equal_runs_are_called_practically_the_same(tmp_path):
+    runs = [
+        write_run(tmp_path / name, {"acp": (800, 4_000), "simple_voting": (200, 4_000)})
+        for name in ("one", "two")
+    ]
+    assert "practically the same" in found(runs)["compare_change"].says
+
+
+def test_other_opinions_at_the_start_are_said(base, tmp_path):
+    lopsided = tmp_path / "lopsided"
+    write_run(lopsided, {"acp": (60, 150)})
+    data = pl.read_parquet(lopsided / "tables" / "participants.parquet")
+    skewed = data.with_columns(pl.lit("parks").alias("initial_choice"))
+    write_table(lopsided / "tables", "participants", skewed)
+    result = found([base, lopsided])
+    assert "initial votes of lopsided" in result["compare_votes"].says
+    assert "different room for change" in result["compare_votes"].says
+
+
+def test_people_without_conditions_stand_beside_every_condition(base, tmp_path):
+    people = tmp_path / "survey.csv"
+    rows = ["initial_choice,final_choice"] + ["parks,jobs"] * 55 + ["jobs,jobs"] * 45
+    people.write_text("\n".join(rows))
+    result = found([base, people])
+    assert "survey: answers by people." in result["designs"].says
+    assert "ACP: in survey more change than in first (+15 points" in result["compare_change"].says
+    assert "Simple voting: in survey more change" in result["compare_change"].says
+    assert "compare_people" not in result
+    reverse = found([people, base])
+    assert "Simple voting: in first fewer change" in reverse["compare_change"].says
+
+
+def test_human_file_with_strange_values(base, tmp_path):
+    people = tmp_path / "survey.csv"
+    people.write_text("position_changed\nyes\nperhaps\n")
+    with pytest.raises(InputError, match="perhaps"):
+        compare([base, people])
+    people.write_text("position_changed\nyes\nno\n0\n1\n")
+    rates = found([base, people])["compare_change"]
+    assert any(r[1] == "survey" and r[3] == 0.5 for r in rates.grid.rows)
+
+
+def test_different_study_types(base, tmp_path):
+    hall = tmp_path / "hall"
+    (hall / "tables").mkdir(parents=True)
+    rows = [
+        {"set": s, "level": lv, "inclusivity": s + (lv == "4")} for s in range(6) for lv in "14"
+    ]
+    write_table(hall / "tables", "discussions", frame(rows))
+    (hall / "study.yaml").write_text("study: town_hall\n")
+    result = found([base, hall])
+    assert "different study types (cross_pollination, town_hall)" in result["designs"].says
+    assert "compare_nothing" in result
+
+
+def test_measures_are_clustered_by_conversation(tmp_path):
+    def hall(name: str, plus: float) -> Path:
+        rows = [
+            {"group": g, "condition": "C1", "satisfaction": g % 3 + plus}
+            for g in range(8)
+            for _ in range(5)
+        ]
+        folder = tmp_path / name
+        (folder / "tables").mkdir(parents=True)
+        write_table(folder / "tables", "satisfaction", frame(rows))
+        (folder / "study.yaml").write_text("study: negotiation\n")
+        return folder
+
+    result = found([hall("one", 0.0), hall("two", 1.0)])
+    grid = result["compare_figures"].grid
+    row = dict(zip(grid.columns, grid.rows[0], strict=True))
+    assert row["difference"] == pytest.approx(1.0)
+    # 16 clusters, not 80 rows: the interval of group means g % 3 reaches beyond ±0.8.
+    assert row["high"] - row["low"] > 1.6
+
+
+def test_one_run_is_no_comparison(base, tmp_path):
+    with pytest.raises(InputError, match="two or more"):
+        compare([base])
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (empty / "study.yaml").write_text("study: x\n")
+    with pytest.raises(InputError, match="no tables"):
+        compare([base, empty])
