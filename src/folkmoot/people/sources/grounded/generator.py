@@ -27,7 +27,7 @@ QUOTA_KEYS = ("age", "sex", *SCALES, "vals", "adoption")
 FIXABLE = (
     *("id", "name", "age", "sex", "education", "income", "income_usd", "occupation", "location"),
     *("location_type", "household", "political_leaning", *TRAITS, "engagement"),
-    *("price_sensitivity", "brand_loyalty", "adoption", "valence", "opinion"),
+    *("price_sensitivity", "brand_loyalty", "adoption", "valence", "opinion", "background"),
 )
 _TRIES = 4000
 
@@ -78,6 +78,13 @@ class PersonaGenerator:
         ids = [str(row.get("id", "")) for row in rows]
         return self._named(drawn, rng, given, ids)
 
+    def facing_another_concept(self, profile: Profile, rng: np.random.Generator) -> Profile:
+        """The same person with a first opinion on another concept, drawn anew."""
+        data = figures(self.country)
+        scores = {t: profile.traits.z(t) for t in TRAITS}
+        opinion = draw_opinion(rng, scores, profile.consumer, data, {}, self.appeal)
+        return profile.model_copy(update={"opinion": opinion})
+
     def personas(
         self, n: int, rng: np.random.Generator, quotas: Quotas | None = None
     ) -> list[Persona]:
@@ -99,6 +106,7 @@ class PersonaGenerator:
             location_type=who.location_type, household=who.household,
             political_leaning=who.political_leaning, traits=traits, vals=vals,
             consumer=consumer, voice=voice, opinion=opinion,
+            background=str(fixed.get("background", "")),
         )  # fmt: skip
 
     def _by_quota(self, n: int, seeds: Sequence[int], quotas: Quotas) -> list[Profile]:

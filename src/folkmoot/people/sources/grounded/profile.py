@@ -72,7 +72,8 @@ class Opinion(_Frozen):
 
 
 class Profile(_Frozen):
-    """A grounded persona. `household` and `location` are phrases, `income_usd` dollars a year."""
+    """A grounded persona. `household` and `location` are phrases, `income_usd` dollars a year,
+    `background` what a real profile says in free words."""
 
     id: str
     name: str
@@ -91,6 +92,7 @@ class Profile(_Frozen):
     consumer: ConsumerProfile
     voice: VoiceProfile
     opinion: Opinion | None = None
+    background: str = ""
     source: str = "grounded"
 
     @property

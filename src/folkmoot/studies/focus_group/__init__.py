@@ -1,0 +1,37 @@
+"""Focus group: what eight people say about a concept, what moves them, and what they object to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from folkmoot.engine.study import Study
+from folkmoot.studies.focus_group.config import DiscussionConfig, check
+from folkmoot.studies.focus_group.findings import findings
+from folkmoot.studies.focus_group.planning import cut, estimate, notes, template
+from folkmoot.studies.focus_group.protocol import protocol
+from folkmoot.studies.focus_group.records import CODEBOOK
+from folkmoot.studies.focus_group.show import show
+
+
+def _recognises(raw: Mapping[str, Any]) -> bool:
+    return "product_concept" in raw or ("stimuli" in raw and "category" in raw)
+
+
+STUDY = Study(
+    name="focus_group",
+    title="Focus group",
+    config=DiscussionConfig,
+    protocol=protocol,
+    prompts=Path(__file__).parent / "prompts",
+    recognises=_recognises,
+    check=check,
+    notes=notes,
+    estimate=estimate,
+    findings=findings,
+    show=show,
+    limit=cut,
+    codebook=CODEBOOK,
+    template=template,
+)

@@ -1,0 +1,212 @@
+"""Settings of a focus group: the source's keys as they are, and those for several groups."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from folkmoot.engine.config import Positive, StudyConfig
+from folkmoot.errors import InputError, Problem
+from folkmoot.people.sources import table
+from folkmoot.people.sources.grounded.generator import check_profile, check_quotas
+
+
+class DiscussionPhase(StrEnum):
+    """The phases of a discussion, in their usual order."""
+
+    WARMUP = "warmup"
+    EXPLORATION = "exploration"
+    DEEP_DIVE = "deep_dive"
+    REACTION = "reaction"
+    SYNTHESIS = "synthesis"
+
+    @property
+    def heading(self) -> str:
+        """The phase as a heading: `Warm-Up`, `Deep Dive`."""
+        return "Warm-Up" if self is DiscussionPhase.WARMUP else self.value.replace("_", " ").title()
+
+
+class Stimulus(BaseModel):
+    """One concept of a concept test. What it leaves out is taken from the study's own keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field("", description="short name for files and tables; default: from the concept")
+    product_concept: str = Field(min_length=1, description="the concept that is discussed")
+    stimulus_material: str | None = Field(None, description="ad copy, product text, …")
+    category: str | None = Field(None, description="category, where it is another one")
+
+    @property
+    def id(self) -> str:
+        """A name that can stand in a path."""
+        words = re.findall(r"[a-z0-9]+", (self.name or self.product_concept).lower())
+        return "_".join(words[:5])[:48] or "concept"
+
+
+class DiscussionConfig(StudyConfig):
+    """A focus group on one concept, or on several with the same recruits."""
+
+    product_concept: str | None = Field(
+        None, min_length=1, description="the product or concept that is discussed"
+    )
+    category: str = Field(min_length=1, description="product category")
+    stimulus_material: str | None = Field(
+        None, description="ad copy or product description that is shown in the reaction phase"
+    )
+    num_personas: Positive = Field(8, description="people in a group")
+    phases: tuple[DiscussionPhase, ...] = Field(
+        tuple(DiscussionPhase), min_length=1, description="phases in their order"
+    )
+    questions_per_phase: Positive = Field(2, description="questions of the moderator in each phase")
+    max_responses_per_question: Positive = Field(5, description="most answers to one question")
+    temperature: float | None = Field(
+        0.9, ge=0, le=5, allow_inf_nan=False, description="sampling temperature of all calls"
+    )
+    replications: Positive = Field(1, description="independent groups, each with its own recruits")
+    stimuli: tuple[Stimulus, ...] = Field(
+        (), description="two or more concepts that the same recruits discuss one by one"
+    )
+    quotas: dict[str, dict[str, float]] = Field(
+        default_factory=dict, description="shares or numbers of people by attribute"
+    )
+    personas: str = Field(
+        "grounded", min_length=1, description="`grounded`, or a file of real profiles"
+    )
+    appeal: float = Field(
+        0.0, ge=-1, le=1, allow_inf_nan=False, description="shift of everybody's first opinion"
+    )
+    sentiment: Literal["lexicon", "model"] = Field(
+        "lexicon", description="who rates the sentiment of a message: VADER, or the model"
+    )
+    context_messages: Positive = Field(
+        24, description="how many of the latest messages a speaker has before them"
+    )
+    max_words_per_response: Positive = Field(90, description="length that answers should keep to")
+
+    @field_validator("product_concept", "category", mode="after")
+    @classmethod
+    def _not_blank(cls, value: str | None) -> str | None:
+        if value is not None and not value.strip():
+            raise ValueError("must not be blank")
+        return value
+
+    @field_validator("quotas", mode="before")
+    @classmethod
+    def _keys_as_text(cls, value: Any) -> Any:
+        # YAML reads `35: 2` as a number; a quota's cell is always text.
+        if not isinstance(value, Mapping):
+            return value
+        return {
+            k: {str(c): n for c, n in v.items()} if isinstance(v, Mapping) else v
+            for k, v in value.items()
+        }
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> DiscussionConfig:
+        if not self.product_concept and not self.stimuli:
+            raise ValueError("product_concept: no concept is given (or a list `stimuli`)")
+        if len(set(self.phases)) != len(self.phases):
+            raise ValueError("phases: each phase can be named once")
+        ids = [s.id for s in self.concepts]
+        if len(set(ids)) != len(ids):
+            raise ValueError("stimuli: two have the same name")
+        explicit = "max_responses_per_question" in self.model_fields_set
+        if explicit and self.max_responses_per_question > self.num_personas:
+            raise ValueError(
+                f"max_responses_per_question: {self.max_responses_per_question} answers are "
+                f"wanted of {self.num_personas} people"
+            )
+        questions = len(self.phases) * self.questions_per_phase
+        if questions * self.responses_cap < self.num_personas:
+            raise ValueError(
+                f"num_personas: {questions} questions of at most {self.responses_cap} answers "
+                f"cannot let {self.num_personas} people speak"
+            )
+        return self
+
+    @property
+    def responses_cap(self) -> int:
+        """Most answers to one question, never more than there are people."""
+        return min(self.max_responses_per_question, self.num_personas)
+
+    @property
+    def concepts(self) -> tuple[Stimulus, ...]:
+        """What is discussed: the stimuli, or the one concept."""
+        if self.stimuli:
+            return self.stimuli
+        return (
+            Stimulus(
+                name="concept",
+                product_concept=self.product_concept or "-",
+                stimulus_material=self.stimulus_material,
+            ),
+        )
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Names of the groups: `group_001`, …."""
+        width = max(3, len(str(self.replications)))
+        return tuple(f"group_{i:0{width}d}" for i in range(1, self.replications + 1))
+
+    def on(self, stimulus: Stimulus) -> DiscussionConfig:
+        """The settings of the discussion of one concept."""
+        return self.model_copy(
+            update={
+                "product_concept": stimulus.product_concept,
+                "stimulus_material": stimulus.stimulus_material or self.stimulus_material,
+                "category": stimulus.category or self.category,
+                "stimuli": (),
+            }
+        )
+
+
+def profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, Any]]:
+    """The rows of a file of real profiles; empty for `grounded`. Raises InputError."""
+    if config.personas == "grounded":
+        return []
+    path = folder / Path(config.personas).expanduser()
+    rows = []
+    for persona in table.read(path):
+        row: dict[str, Any] = {"id": persona.id, **persona.demographics, **persona.extra}
+        if persona.name:
+            row["name"] = persona.name
+        if persona.extra.get("background") is None and persona.base != persona.text:
+            row["background"] = persona.text
+        rows.append({k: v for k, v in row.items() if v not in (None, "")})
+    return rows
+
+
+def check(config: DiscussionConfig, folder: Path) -> list[Problem]:
+    """What the keys alone cannot show: quotas on the scales, profiles readable and sensible."""
+    problems = check_quotas(config.quotas)
+    if config.personas == "grounded":
+        return problems
+    if config.quotas:
+        problems.append(Problem("quotas cannot be kept with a file of real profiles", key="quotas"))
+    try:
+        rows = profiles(config, folder)
+    except InputError as error:
+        return [*problems, *(_at_personas(p) for p in error.problems)]
+    wrong = [p for i, row in enumerate(rows, 1) for p in check_profile(row, i)]
+    problems.extend(wrong)
+    if len(rows) < config.num_personas:
+        problems.append(
+            Problem(
+                f"{config.num_personas} people are wanted, the file has {len(rows)}",
+                key="num_personas",
+                mend=f"num_personas: {len(rows)}",
+            )
+        )
+    return problems
+
+
+def _at_personas(problem: Problem) -> Problem:
+    where = f" (line {problem.where})" if problem.where else ""
+    return Problem(
+        f"{problem.message}{where}", file=problem.file, key="personas", mend=problem.mend
+    )

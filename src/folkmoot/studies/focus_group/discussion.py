@@ -1,0 +1,126 @@
+"""A discussion as data: messages and transcript, read back from JSON as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from folkmoot.conversation.transcript import Transcript, Utterance
+from folkmoot.people.sources.grounded import Profile
+from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase
+
+MODERATOR = "moderator"
+
+
+class MessageRole(StrEnum):
+    """Who said something. `system` is for tracking only and never shown to anybody."""
+
+    MODERATOR = "moderator"
+    PARTICIPANT = "participant"
+    SYSTEM = "system"
+
+
+class DiscussionMessage(BaseModel):
+    """One thing said.
+
+    `turn_number` counts all messages from 1. `replied_to` is the speaker answered to (with the
+    turn in `replied_to_turn`), None for an answer to the question put to all. `sentiment` is in
+    −1 … 1; `valence` is the speaker's position after the message, `changed_mind` whether it moved
+    from the last one known. `question` counts the questions from 1 (probes belong to theirs),
+    `position` the answers to one question; `stance` is how it takes up others (`agree`,
+    `disagree` or None).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    role: MessageRole
+    speaker_id: str
+    speaker_name: str
+    content: str
+    phase: DiscussionPhase
+    turn_number: int
+    replied_to: str | None = None
+    replied_to_turn: int | None = None
+    sentiment: float | None = None
+    sentiment_source: str | None = None
+    changed_mind: bool = False
+    valence: float | None = None
+    question: int = 0
+    position: int = 0
+    addressed: bool = False
+    probe: bool = False
+    stance: str | None = None
+    surprising: bool = False
+
+    @property
+    def words(self) -> int:
+        return len(self.content.split())
+
+    @property
+    def by_participant(self) -> bool:
+        return self.role is MessageRole.PARTICIPANT
+
+    def utterance(self) -> Utterance:
+        """The message as the engine's conversations know it."""
+        return Utterance(
+            self.speaker_id,
+            self.content,
+            name=self.speaker_name,
+            role=self.role.value,
+            stage=self.phase.value,
+            round=self.question,
+        )
+
+
+class PurchaseIntent(BaseModel):
+    """What somebody said in private at the end: one of `INTENTS`, or why there is no answer."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    persona_id: str
+    answer: str | None
+    missing: str | None = None
+
+
+INTENTS = (
+    "Definitely would not buy",
+    "Probably would not buy",
+    "Might or might not buy",
+    "Probably would buy",
+    "Definitely would buy",
+)
+
+
+class DiscussionTranscript(BaseModel):
+    """A whole discussion. `guide` holds the questions planned per phase."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    group: str = "group_001"
+    stimulus: str = "concept"
+    config: DiscussionConfig
+    messages: tuple[DiscussionMessage, ...] = ()
+    personas: tuple[Profile, ...]
+    guide: dict[DiscussionPhase, tuple[str, ...]] = Field(default_factory=dict)
+    intents: tuple[PurchaseIntent, ...] = ()
+    silences: tuple[tuple[int, str, str], ...] = Field(
+        (), description="(question, persona id, reason) where an answer could not be had"
+    )
+
+    def persona(self, persona_id: str) -> Profile:
+        """Somebody at the table, by id. Raises KeyError."""
+        for persona in self.personas:
+            if persona.id == persona_id:
+                return persona
+        raise KeyError(persona_id)
+
+    def by_participants(self) -> Iterator[DiscussionMessage]:
+        """The messages of participants, in order."""
+        return (m for m in self.messages if m.by_participant)
+
+
+def heard(messages: tuple[DiscussionMessage, ...], last: int) -> Transcript:
+    """The latest messages as a transcript to be heard."""
+    return Transcript(tuple(m.utterance() for m in messages[-last:]))

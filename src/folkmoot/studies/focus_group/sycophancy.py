@@ -1,0 +1,179 @@
+"""Do they please? Agreement by place in the order, convergence of positions, open disagreement."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from folkmoot.measures.proportions import wilson
+from folkmoot.randomness import generator
+from folkmoot.studies.focus_group.discussion import DiscussionTranscript
+
+SHUFFLES = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer as far as pleasing goes: its question, its place in the order, its stance."""
+
+    question: str
+    position: int
+    stance: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What was found. Shares in 0–1; NaN where there was nothing to compare.
+
+    `agree_slope` is the change of the agreeing share per place later in the order (from the
+    second on), `agree_p` its two-sided p by shuffling places within questions. `spread_before`
+    and `_after` are standard deviations of the positions, `converge_p` the share of shuffles of
+    the shifts among people that end as close together or closer.
+    """
+
+    answers: int
+    agree: float
+    disagree: float
+    agree_slope: float
+    agree_p: float
+    spread_before: float
+    spread_after: float
+    converge_p: float
+
+    def reading(self) -> str:
+        """The check in plain words."""
+        said = [self._order(), self._convergence(), self._dissent()]
+        return " ".join(s for s in said if s)
+
+    def _order(self) -> str:
+        if math.isnan(self.agree_slope):
+            return "There are too few answers to tell whether agreement depends on the order."
+        change = f"{abs(100 * self.agree_slope):.0f} points per place"
+        if self.agree_p < 0.05 and self.agree_slope > 0:
+            return f"The later somebody speaks, the more often they agree ({change}): a bad sign."
+        if self.agree_p < 0.05:
+            return f"Later speakers agree less often ({change})."
+        return "Agreement does not rise noticeably with the place in the order."
+
+    def _convergence(self) -> str:
+        if math.isnan(self.converge_p) or self.spread_before == 0:
+            return ""
+        ratio = self.spread_after / self.spread_before
+        if self.converge_p < 0.05 and ratio < 0.8:
+            return (
+                f"Positions moved closer together than shifts of this size would by chance (spread "
+                f"{ratio:.0%} of what it was): people gave in to the group."
+            )
+        if ratio > 1.1:
+            return f"Positions moved apart (spread {ratio:.0%} of what it was)."
+        return f"Positions did not close up more than chance would (spread {ratio:.0%})."
+
+    def _dissent(self) -> str:
+        if not self.answers:
+            return ""
+        interval = wilson(round(self.disagree * self.answers), self.answers)
+        share = f"{self.disagree:.0%} of the answers ({interval.low:.0%}–{interval.high:.0%})"
+        if self.disagree < 0.05:
+            return f"Open disagreement is nearly absent: {share}; the group is too polite."
+        if self.disagree < 0.12:
+            return f"Open disagreement is rare: {share}."
+        return f"People disagree openly in {share}."
+
+
+def of(transcripts: Sequence[DiscussionTranscript]) -> Check:
+    """The check over one or more discussions."""
+    answers: list[Answered] = []
+    before: list[list[float]] = []
+    after: list[list[float]] = []
+    for t in transcripts:
+        where = f"{t.group}/{t.stimulus}"
+        last = {p.id: p.opinion.valence if p.opinion else 0.0 for p in t.personas}
+        first = dict(last)
+        for m in t.by_participants():
+            if not m.probe:
+                answers.append(Answered(f"{where}/{m.question}", m.position, m.stance))
+            if m.valence is not None:
+                last[m.speaker_id] = m.valence
+        before.append([first[p.id] for p in t.personas])
+        after.append([last[p.id] for p in t.personas])
+    return check(answers, before, after)
+
+
+def check(
+    answers: Sequence[Answered],
+    before: Sequence[Sequence[float]],
+    after: Sequence[Sequence[float]],
+) -> Check:
+    """The check from bare data: answers, and positions before and after by discussion."""
+    # Whoever answers first in a question has nobody to agree with in it.
+    later = [a for a in answers if a.position > 1]
+    slope, p = _slope(later)
+    start, end, converge_p = _convergence(before, after)
+    n = len(later)
+    return Check(
+        answers=n,
+        agree=sum(a.stance == "agree" for a in later) / n if n else math.nan,
+        disagree=sum(a.stance == "disagree" for a in later) / n if n else math.nan,
+        agree_slope=slope,
+        agree_p=p,
+        spread_before=start,
+        spread_after=end,
+        converge_p=converge_p,
+    )
+
+
+def _slope(answers: Sequence[Answered]) -> tuple[float, float]:
+    """Slope of agreement on the place within questions, and its p by shuffling within them."""
+    agree = np.array([a.stance == "agree" for a in answers], dtype=float)
+    place = np.array([a.position for a in answers], dtype=float)
+    if len(answers) < 6 or np.ptp(place) == 0:
+        return math.nan, math.nan
+    names = {q: i for i, q in enumerate(dict.fromkeys(a.question for a in answers))}
+    block = np.array([names[a.question] for a in answers])
+    centred = place - _block_means(place, block)
+    scale = float((centred**2).sum())
+    if scale == 0:
+        return math.nan, math.nan
+    slope = float((centred * agree).sum()) / scale
+    rng = generator(0, ("focus_group", "agreement"))
+    hits = 0
+    for _ in range(SHUFFLES):
+        # Sorting by (block, noise) shuffles within blocks only.
+        shuffled = np.empty_like(agree)
+        shuffled[np.argsort(block, kind="stable")] = agree[
+            np.lexsort((rng.random(len(block)), block))
+        ]
+        hits += abs(float((centred * shuffled).sum()) / scale) >= abs(slope) - 1e-12
+    return slope, (hits + 1) / (SHUFFLES + 1)
+
+
+def _block_means(values: np.ndarray, block: np.ndarray) -> np.ndarray:
+    sums = np.bincount(block, weights=values)
+    return np.asarray((sums / np.bincount(block))[block])
+
+
+def _convergence(
+    before: Sequence[Sequence[float]], after: Sequence[Sequence[float]]
+) -> tuple[float, float, float]:
+    """Mean standard deviation before and after, and the share of shuffles that end as close."""
+    pairs = [
+        (np.asarray(b, float), np.asarray(a, float))
+        for b, a in zip(before, after, strict=True)
+        if len(b) > 2
+    ]
+    if not pairs:
+        return math.nan, math.nan, math.nan
+    start = float(np.mean([b.std(ddof=1) for b, _ in pairs]))
+    end = float(np.mean([a.std(ddof=1) for _, a in pairs]))
+    if all(np.allclose(a, b) for b, a in pairs):
+        return start, end, 1.0
+    rng = generator(0, ("focus_group", "convergence"))
+    spread = np.zeros(SHUFFLES)
+    for b, a in pairs:
+        shifts = rng.permuted(np.tile(a - b, (SHUFFLES, 1)), axis=1)
+        spread += (b + shifts).std(axis=1, ddof=1) / len(pairs)
+    hits = int((spread <= end + 1e-12).sum())
+    return start, end, (hits + 1) / (SHUFFLES + 1)
