@@ -17,7 +17,7 @@ $(STAMP): pyproject.toml uv.lock
 	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@echo "installing the locked dependencies"
-	@$(BIN)/uv sync --quiet --frozen --inexact --extra dev
+	@$(BIN)/uv sync --quiet --frozen --inexact --compile-bytecode --extra dev
 	@touch $@
 
 # The second time it replays what the first one asked, so it is there at once.

@@ -1,0 +1,7 @@
+"""`python -m folkmoot` is the same as `folkmoot`."""
+
+from __future__ import annotations
+
+from folkmoot.cli import main
+
+main()

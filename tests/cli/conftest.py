@@ -1,0 +1,64 @@
+"""A small study of a user's own, for the tests of the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+STUDY = '''
+from __future__ import annotations
+import asyncio
+from folkmoot import Choice, Finding, Grid, Missing, Speaker, StageEstimate, Study, StudyConfig
+
+class Config(StudyConfig):
+    """Keys of the study."""
+    options: tuple[str, ...] = ("Parks", "Jobs")
+    people: int = 6
+    slow: float = 0.0
+    breaks: bool = False
+
+async def protocol(session):
+    config = session.config
+    if config.breaks:
+        raise RuntimeError("a bug in the study")
+    listed = "\\n".join(f"{k}. {o}" for k, o in enumerate(config.options, 1))
+    people = [Speaker(f"p_{k:04}", system="You are a cook.") for k in range(1, config.people + 1)]
+
+    async def one(scope, who):
+        await asyncio.sleep(config.slow * int(who.id[2:]))
+        vote = await scope.ask(
+            who, f"Options:\\n{listed}\\n\\nReply with ONLY the text of one option.",
+            answer=Choice(config.options),
+        )
+        scope.record("votes", {"id": who.id, "vote": None if isinstance(vote, Missing) else vote})
+
+    await session.at("vote").each(people, one)
+
+def findings(run):
+    votes = run.table("votes")
+    grid = Grid(("votes", "parks_share"), ((votes.height, votes["vote"].eq("Parks").mean()),))
+    return [
+        Finding("votes", "The vote", "So many voted.", grid, headline=True),
+        Finding("hidden", "Not a headline", "", grid),
+    ]
+
+STUDY = Study(
+    "small", "A small study", Config, protocol, findings=findings,
+    estimate=lambda config: [StageEstimate("vote", config.people, 600, 60)],
+    notes=lambda config: ["a note to read"],
+    template=lambda: {"small.yaml": "study: ./my_study.py\\n", "small.txt": b"words"},
+)
+'''
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the study and a study file `vote.yaml`, made the current one."""
+    (tmp_path / "my_study.py").write_text(STUDY)
+    (tmp_path / "vote.yaml").write_text("study: ./my_study.py\nmodel: synthetic\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    for name in ("OPENAI_API_KEY", "OPENAI"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path

@@ -1,0 +1,242 @@
+"""Commands as a user meets them: what is printed, what is written, how they end."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from folkmoot.cli.app import app
+from folkmoot.cli.console import resume_line
+
+SECRET = "sk-test-0123456789abcdefghij"
+
+
+def folkmoot(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words))
+
+
+def tables(folder: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in sorted((folder / "tables").iterdir())}
+
+
+def test_run_prints_headlines_the_mark_and_the_files_and_is_never_overwritten(here: Path) -> None:
+    result = folkmoot("run", "vote.yaml")
+    assert result.exit_code == 0, result.output
+    for said in ("The vote", "So many voted.", "SYNTHETIC", "outputs/vote", "6 calls", "votes"):
+        assert said in result.stdout
+    assert "Not a headline" not in result.stdout
+    assert "a note to read" in result.stderr
+    before = tables(here / "outputs" / "vote")
+    again = folkmoot("run", "vote.yaml")
+    assert again.exit_code == 2
+    assert "--resume" in again.stderr
+    resumed = folkmoot("run", "--config", "vote.yaml", "--resume")
+    assert resumed.exit_code == 0, resumed.output
+    assert tables(here / "outputs" / "vote") == before
+
+
+def test_flags_reach_the_run(here: Path) -> None:
+    words = ("--set", "people=3", "--seed", "7", "--concurrency", "2", "--out", "elsewhere")
+    result = folkmoot("run", "vote.yaml", *words)
+    assert result.exit_code == 0, result.output
+    manifest = json.loads((here / "elsewhere" / "manifest.json").read_text())
+    assert (manifest["calls"], manifest["seed"]) == (3, 7)
+    assert not (here / "outputs").exists()
+
+
+def test_bad_input_lists_every_mistake_and_writes_nothing(here: Path) -> None:
+    (here / "bad.yaml").write_text("study: ./my_study.py\npeopel: 3\ntemperature: hot\n")
+    for command in ("run", "check"):
+        result = folkmoot(command, "bad.yaml")
+        assert result.exit_code == 2
+        assert "2 mistakes:" in result.stderr
+        assert "bad.yaml:2: peopel: unknown key (did you mean people?)" in result.stderr
+        assert "bad.yaml:3: temperature: must be a number" in result.stderr
+        assert "Traceback" not in result.output
+    assert not (here / "outputs").exists()
+    assert folkmoot("run").exit_code == 2
+    assert folkmoot("run", "vote.yaml", "--config", "bad.yaml").exit_code == 2
+    assert folkmoot("run", "vote.yaml", "--limit", "0").exit_code == 2
+
+
+def test_a_missing_key_is_one_line_before_anything_is_written(here: Path) -> None:
+    result = folkmoot("run", "vote.yaml", "--model", "openai/gpt-4o")
+    assert result.exit_code == 2
+    assert "OPENAI_API_KEY" in result.stderr
+    assert not (here / "outputs").exists()
+
+
+def test_key_warns_and_is_written_nowhere(here: Path) -> None:
+    result = folkmoot("run", "vote.yaml", "--key", SECRET)
+    assert result.exit_code == 0, result.output
+    assert "the safer place" in result.stderr
+    assert SECRET not in result.output
+    files = [p for p in (here / "outputs").rglob("*") if p.is_file()]
+    assert files
+    assert not [p for p in files if SECRET.encode() in p.read_bytes()]
+
+
+def test_a_used_up_budget_pauses_and_more_of_it_goes_on(here: Path) -> None:
+    result = folkmoot("run", "vote.yaml", "--set", "budget_calls=2")
+    assert result.exit_code == 75
+    assert "Paused" in result.stderr
+    assert "--resume" not in result.stdout
+    resumed = folkmoot("run", "vote.yaml", "--set", "budget_calls=100", "--resume")
+    assert resumed.exit_code == 0, resumed.output
+    folkmoot("run", "vote.yaml", "--out", "undisturbed")
+    assert tables(here / "outputs" / "vote") == tables(here / "undisturbed")
+
+
+def test_a_bug_ends_with_1_and_a_file_to_report(here: Path) -> None:
+    result = folkmoot("run", "vote.yaml", "--set", "breaks=true")
+    assert result.exit_code == 1
+    assert "This should not have happened" in result.stderr
+    assert "Traceback" not in result.output
+    log = Path(result.stderr.rsplit("with the file ", 1)[1].strip().rstrip("."))
+    assert "a bug in the study" in log.read_text()
+    log.unlink()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals differ")
+def test_ctrl_c_keeps_all_and_prints_how_to_go_on(here: Path) -> None:
+    command = [sys.executable, "-m", "folkmoot", "run", "vote.yaml", "--key", SECRET]
+    slow = [*command, "--set", "slow=0.03", "--set", "people=60"]
+    with subprocess.Popen(slow, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        line = next(line for line in process.stderr if "vote: begins" in line)
+        assert line
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+    assert process.returncode == 130, said
+    assert "Interrupted" in said
+    assert "folkmoot run vote.yaml --set slow=0.03 --set people=60 --resume" in said
+    assert SECRET not in said
+    assert "Traceback" not in said
+    resumed = folkmoot("run", "vote.yaml", "--set", "people=60", "--set", "slow=0", "--resume")
+    assert resumed.exit_code == 2
+    assert "slow" in resumed.stderr
+
+
+def test_the_line_to_go_on_repeats_no_key() -> None:
+    argv = ["run", "my study.yaml", "--key", "k1", "--key=k2", "--resume", "--set", "a=b c"]
+    assert resume_line(argv) == "folkmoot run 'my study.yaml' --set 'a=b c' --resume"
+
+
+def test_check_counts_calls_and_says_what_is_missing(here: Path) -> None:
+    result = folkmoot("check", "vote.yaml", "--model", "openai/gpt-4o", "--set", "people=50")
+    assert result.exit_code == 0, result.output
+    assert "Calls     about 50" in result.stdout
+    assert "Cost      about $0.00" in result.stdout
+    assert "OPENAI_API_KEY" in result.stdout
+    assert "a note to read" in result.stdout
+    assert not (here / "outputs").exists()
+    unknown = folkmoot("check", "vote.yaml", "--model", "ollama/tiny")
+    assert "unknown (no price is known)" in unknown.stdout
+
+
+def test_new_writes_a_beginning_and_never_overwrites(here: Path) -> None:
+    result = folkmoot("new", "./my_study.py", "begun")
+    assert result.exit_code == 0, result.output
+    assert (here / "begun" / "small.yaml").read_text() == "study: ./my_study.py\n"
+    assert (here / "begun" / "small.txt").read_bytes() == b"words"
+    assert "folkmoot check begun/small.yaml" in result.stdout
+    assert folkmoot("new", "./my_study.py", "begun").exit_code == 2
+    wrong = folkmoot("new", "cross_polination")
+    assert wrong.exit_code == 2
+    assert "did you mean cross_pollination?" in wrong.stderr
+    assert "cross_pollination" in folkmoot("new").stdout
+
+
+def test_show_lists_and_reads_conversations_without_control_characters(here: Path) -> None:
+    options = r"options=['Parks\u001b]0;owned\u0007', 'Jobs']"
+    folkmoot("run", "vote.yaml", "--set", options.replace("'", '"'))
+    listed = folkmoot("show", "vote")
+    assert listed.exit_code == 0, listed.output
+    assert "p_0001" in listed.stdout
+    one = folkmoot("show", "outputs/vote", "p_0002")
+    assert "You are a cook." in one.stdout
+    assert "→ " in one.stdout
+    assert "Parks" in one.stdout
+    assert "\x1b" not in one.stdout
+    assert "\x07" not in one.stdout
+    gone = folkmoot("show", "vote", "p_9999")
+    assert gone.exit_code == 2
+    assert "ids: p_0001" in gone.stderr
+    assert folkmoot("show", "nothing").exit_code == 2
+    assert folkmoot("show", "vote.yaml").exit_code == 2
+
+
+def test_models_says_which_keys_are_set(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    listed = folkmoot("models")
+    assert listed.exit_code == 0, listed.output
+    assert "OPENAI_API_KEY is set" in listed.stdout
+    assert "ANTHROPIC_API_KEY is not set" in listed.stdout
+    assert SECRET not in listed.output
+    tried = folkmoot("models", "synthetic", "--try")
+    assert tried.exit_code == 0, tried.output
+    assert folkmoot("models", "gpt-99", "--try").exit_code == 2
+    dead = folkmoot(
+        "models", "openai/m", "claude-haiku-4.5", "--try", "--base-url", "http://[::1]:1"
+    )
+    assert dead.exit_code == 2
+    assert "connection failed" in dead.stdout
+
+
+def test_personas_are_built_listed_and_migrated(here: Path) -> None:
+    assert "holds nobody" in folkmoot("personas", "list").stdout
+    built = folkmoot("personas", "build", "12", "--seed", "3")
+    assert built.exit_code == 0, built.output
+    assert "12 added" in built.stdout
+    assert "0 added" in folkmoot("personas", "build", "12", "--seed", "3").stdout
+    assert "12 in data/personas.json: 12 from quota" in folkmoot("personas", "list").stdout
+    run = here / "outputs" / "old"
+    run.mkdir(parents=True)
+    person = {
+        "base_persona": "A retired teacher",
+        "enriched_persona": "Ann, 70.",
+        "demographics": {},
+    }
+    (run / "participants.json").write_text(json.dumps({"participants": [person, {}]}))
+    moved = folkmoot("personas", "migrate")
+    assert "1 personas added" in moved.stdout
+    assert "1 records unfit" in moved.stdout
+    assert folkmoot("personas", "build", "3", "--source", "tabel").exit_code == 2
+    assert folkmoot("personas", "build", "3", "--source", "table").exit_code == 2
+
+
+def test_personas_from_base_lines_are_a_run_that_can_be_repeated(here: Path) -> None:
+    lines = [f"A baker from street {k} who likes quiet mornings" for k in range(20)]
+    (here / "hub.jsonl").write_text("".join(json.dumps({"persona": x}) + "\n" for x in lines))
+    words = ("personas", "build", "4", "--source", "persona_hub", "--file", "hub.jsonl")
+    built = folkmoot(*words, "--model", "synthetic")
+    assert built.exit_code == 0, built.output
+    assert "4 added" in built.stdout
+    people = json.loads((here / "data" / "personas.json").read_text())["personas"]
+    assert {p["base_persona"] for p in people} <= set(lines)
+    (here / "data" / "personas.json").unlink()
+    again = folkmoot(*words, "--model", "synthetic")
+    assert again.exit_code == 0, again.output
+    assert json.loads((here / "data" / "personas.json").read_text())["personas"] == people
+
+
+def test_help_is_there_without_the_scientific_libraries() -> None:
+    code = (
+        "import sys; from folkmoot.cli.app import app\n"
+        "try: app(['run', '--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'polars', 'numpy', 'aiohttp', 'jinja2', 'sklearn'} & set(sys.modules)\n"
+        "sys.exit(f'loaded: {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "--accept-changes" in done.stdout

@@ -1,0 +1,83 @@
+"""How findings and progress look: numbers, missing cells, lines without a terminal."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from folkmoot.cli.live import TerminalProgress
+from folkmoot.cli.tables import finding_view
+from folkmoot.engine.progress import CallDone, CallRetried, ItemDone, Notice, StageStarted
+from folkmoot.records.display import cell_text, number_text
+from folkmoot.records.findings import Finding, Grid
+
+
+def printed(what: object, *, terminal: bool = False) -> str:
+    file = io.StringIO()
+    Console(file=file, width=90, force_terminal=terminal).print(what)
+    return file.getvalue()
+
+
+def test_numbers_have_three_significant_digits() -> None:
+    said = [number_text(x) for x in (0.0, 1.0, 0.12345, -2.0, 123.456, 0.0123, 12345.6, 1e-7)]
+    assert said == ["0", "1.00", "0.123", "-2.00", "123", "0.0123", "12,346", "1.00e-07"]
+
+
+def test_cells_by_kind() -> None:
+    assert cell_text(None) == "–"
+    assert cell_text(True) == "yes"
+    assert cell_text(12345) == "12,345"
+    assert cell_text(0.159, "position_changed_rate") == "15.9 %"
+    assert cell_text(0.159, "changed_rate_low") == "15.9 %"
+    assert cell_text(0.159, "kappa") == "0.159"
+    said = Finding("k", "t", "s", Grid(("a",), (("b\x1b[31mc",),)))
+    assert "b[31mc" in printed(finding_view(said))
+
+
+def test_a_finding_is_title_words_table_and_caveats() -> None:
+    rows = [{"condition": f"arm {k}", "changed_rate": k / 100} for k in range(50)]
+    finding = Finding("k", "Who changed", "Some did.", Grid.of(rows), notes=("A caveat.",))
+    text = printed(finding_view(finding))
+    for said in ("Who changed", "Some did.", "changed rate", "3.0 %", "A caveat.", "and 10 more"):
+        assert said in text
+    assert printed(finding_view(Finding("k", "Empty", "Nothing.", Grid((), ()))))
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_plain_lines_where_there_is_no_terminal() -> None:
+    clock, file = Clock(), io.StringIO()
+    with TerminalProgress(Console(file=file, width=200), every=5.0, clock=clock) as progress:
+        progress(StageStarted("vote", 100))
+        for _ in range(12):
+            clock.now += 1.0
+            progress(CallDone("m", cost_usd=0.01))
+            progress(CallRetried("m", "429", 1.0))
+            progress(ItemDone("vote"))
+        progress(Notice("[careful]", "warning"))
+    lines = file.getvalue().splitlines()
+    assert lines[0] == "vote: begins, 100 to do"
+    assert lines[1].startswith("vote: 4 of 100 · 2 min 00 s left · 5 calls (1/s) · $0.05")
+    assert lines[-1] == "[careful]"
+    assert len(lines) == 4
+    assert "\x1b" not in file.getvalue()
+
+
+def test_a_live_table_where_there_is_one() -> None:
+    file = io.StringIO()
+    with TerminalProgress(Console(file=file, width=100, force_terminal=True)) as progress:
+        progress(StageStarted("vote", 4))
+        progress(CallDone("m", cost_usd=None))
+        progress(ItemDone("vote", "p_1", failed="refused"))
+        progress(Notice("look"))
+        text = printed(progress.view())
+    assert "1/4" in text
+    assert "cost unknown" in text
+    assert "1 failed" in text
+    assert "look" in file.getvalue()
