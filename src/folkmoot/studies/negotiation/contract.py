@@ -23,8 +23,9 @@ class Contract:
         return "\n".join(f"{p}: {_sentence(v)}" for p, v in zip(PARTS, values, strict=True))
 
 
-def conflict_part(label: str, has_conflict: bool) -> str:
-    where = f"{label} preferences"
+def conflict_part(topic: str, has_conflict: bool) -> str:
+    """The conflict part for a topic: "Conflict is present in cuisine preferences"."""
+    where = f"{topic.removesuffix('_preference').replace('_', ' ')} preferences"
     return f"Conflict is present in {where}" if has_conflict else f"No conflict in {where}"
 
 

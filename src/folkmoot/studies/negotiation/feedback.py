@@ -12,13 +12,12 @@ from folkmoot.studies.negotiation.contract import Contract, conflict_part
 from folkmoot.studies.negotiation.decision import SYSTEM, FeedbackRound, Line, SlotDecision
 from folkmoot.studies.negotiation.groups import Group, Member, natural
 from folkmoot.studies.negotiation.operators import Portion
+from folkmoot.studies.negotiation.reading import portions_in
 from folkmoot.studies.negotiation.replies import FeedbackReply, for_speakers
 from folkmoot.studies.negotiation.room import Room, listing, mediator
 from folkmoot.studies.negotiation.satisfaction import member_satisfaction
 from folkmoot.studies.negotiation.slots import Topic
 from folkmoot.studies.negotiation.synthesis import sort_lines
-
-REVISED = "as revised"
 
 
 def left_out(group: Group, texts: Mapping[str, str], resolution: str) -> tuple[Member, ...]:
@@ -142,17 +141,17 @@ def revised_portions(
     have different things (days, branches), options it names are added and the rest stays.
     """
     struck = {o for o, _ in decision.outcome.removed} if decision.outcome else set()
-    named = polarity.adopted(text, decision.options)
-    refused = tuple(o for o in named if o in struck)
-    new = [o for o in named if o not in struck]
+    named = portions_in(group, text, decision.options)
+    refused = tuple(p.option for p in named if p.option in struck)
+    new = [p for p in named if p.option not in struck]
     if not new:
         return decision.portions, refused
-    everyone = tuple(m.id for m in group.members)
     single = len(decision.portions) <= 1
-    kept = tuple(p for p in decision.portions if not single or p.option in new)
+    wanted = {p.option for p in new}
+    kept = tuple(p for p in decision.portions if not single or p.option in wanted)
     held = {p.option for p in kept}
-    added = tuple(Portion(o, everyone, REVISED) for o in new if o not in held)
-    return kept + added, refused
+    added = [replace(p, when=f"as revised: {p.option}") for p in new if p.option not in held]
+    return (*kept, *added), refused
 
 
 def _lines(
@@ -169,7 +168,7 @@ def _lines(
     more = round_.round < room.config.max_feedback_rounds
     settled = "Take the decision to the plan" if round_.resolved else "Keep the decision as it is"
     contract = Contract(
-        conflict=conflict_part(topic.label, decision.has_conflict),
+        conflict=conflict_part(topic.id, decision.has_conflict),
         strategy=decision.strategy.strategy_id,
         decision=decision.resolution_text,
         reason=round_.updated_explanation or _reason(target, round_),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from folkmoot.engine.session import Scope
-from folkmoot.studies.negotiation import polarity
 from folkmoot.studies.negotiation.ballots import (
     NOT_HELD,
     Round,
@@ -17,6 +16,8 @@ from folkmoot.studies.negotiation.coverage import coverage
 from folkmoot.studies.negotiation.decision import SYSTEM, Line, SlotDecision
 from folkmoot.studies.negotiation.feedback import hold_feedback
 from folkmoot.studies.negotiation.operators import Outcome, Portion, decide
+from folkmoot.studies.negotiation.polarity import words_of
+from folkmoot.studies.negotiation.reading import portions_in
 from folkmoot.studies.negotiation.room import Room
 from folkmoot.studies.negotiation.slots import Topic, slot_of
 from folkmoot.studies.negotiation.strategies import clamp, strategy_for
@@ -81,8 +82,7 @@ async def _raw(scope: Scope, room: Room, topic: Topic) -> SlotDecision:
     tally = room.tally(topic)
     proposal = await propose(scope, room, topic, tally)
     text = room.seen(proposal.explanation)
-    named = polarity.adopted(text, tally.options)
-    everyone = tuple(m.id for m in room.group.members)
+    portions = portions_in(room.group, text, tally.options)
     opening = proposal.opening or proposal.explanation or proposal.conflict_description
     lines = [room.line(SYSTEM, "sys_synthesize", opening, "synthesis", topic.id)] if opening else []
     lines += response_lines(room, topic, proposal)
@@ -94,8 +94,8 @@ async def _raw(scope: Scope, room: Room, topic: Topic) -> SlotDecision:
         conflict_description=room.seen(proposal.conflict_description),
         proposal=text,
         options=tally.options,
-        selected_option=named[0] if named else None,
-        portions=tuple(Portion(o, everyone) for o in named),
+        selected_option=portions[0].option if portions else None,
+        portions=portions,
         lines=tuple(lines),
         rung=proposal.rung,
         dropped_lines=proposal.dropped,
@@ -151,9 +151,10 @@ def _opening(
         said = proposal.explanation or f"Put {topic.label} to the vote"
     else:
         said = _ended(decision.resolution_text)
-        said += f" {proposal.explanation}" if proposal.explanation else ""
+        if words_of(proposal.explanation) != words_of(said):
+            said += f" {proposal.explanation}"
     contract = Contract(
-        conflict=conflict_part(topic.label, decision.has_conflict),
+        conflict=conflict_part(topic.id, decision.has_conflict),
         strategy=decision.strategy.strategy_id,
         decision=said,
         reason=proposal.conflict_description or decision.strategy.rule,
@@ -198,7 +199,7 @@ def _after_vote(room: Room, topic: Topic, decision: SlotDecision, ballots: Round
 def _vote_request(room: Room, topic: Topic, decision: SlotDecision) -> Line:
     assert decision.strategy is not None
     contract = Contract(
-        conflict=conflict_part(topic.label, True),
+        conflict=conflict_part(topic.id, True),
         strategy=decision.strategy.strategy_id,
         decision="Open until the ballots are in",
         reason=decision.strategy.rule,
@@ -211,7 +212,7 @@ def _vote_result(room: Room, topic: Topic, decision: SlotDecision, outcome: Outc
     assert decision.strategy is not None
     targets = decision.coverage["minority_targets"] if decision.coverage else {}
     contract = Contract(
-        conflict=conflict_part(topic.label, True),
+        conflict=conflict_part(topic.id, True),
         strategy=decision.strategy.strategy_id,
         decision=decision.resolution_text,
         reason=" ".join(outcome.steps),

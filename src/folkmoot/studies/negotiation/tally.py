@@ -67,13 +67,13 @@ class Tally:
         return tuple(v.id for v in self._some(voters) if self.score(v.id, option) > 0)
 
     def primary(self, voter: str) -> str | None:
-        """The option a voter wants most, None if nothing is wanted. Ties: the ballot's top
-        choice, then the group's score, then alphabetical."""
+        """The option a voter wants most: the ballot's top choice, else the highest score (ties:
+        the group's score, then alphabetical). Only what scores above zero is wanted; else None."""
         wanted = [o for o in self.options if self.score(voter, o) > 0]
-        if not wanted:
-            return None
         top = self.top.get(voter)
-        return min(wanted, key=lambda o: (-self.score(voter, o), o != top, -self.total(o), o))
+        if top in wanted or not wanted:
+            return top if wanted else None
+        return min(wanted, key=lambda o: (-self.score(voter, o), -self.total(o), o))
 
     def ranked(self, voters: Sequence[Voter] | None = None) -> tuple[str, ...]:
         """Options by total score, then alphabetical."""

@@ -28,13 +28,13 @@ def hard_constraint(tally: Tally, case: Case) -> Outcome:
     )
     struck = {option for option, _ in removed}
     left = [o for o in tally.options if o not in struck]
-    steps = [f"{option} is out: {names(tally, by)} rule(s) it out." for option, by in removed]
+    steps = [f"Ruled out by {names(tally, by)}: {option}." for option, by in removed]
     if left:
         chosen, settled = best(tally, lambda o: (tally.total(o, binding),), left)
-        steps.append(f"{chosen}: the binding members' favourite among what remains.")
+        steps.append(f"The binding members like {chosen} best among what remains.")
     else:
         chosen, settled = best(tally, lambda o: (-len(tally.rejections(o, binding)),))
-        steps.append(f"Nothing remains; {chosen} breaks the fewest constraints.")
+        steps.append(f"Nothing remains; the fewest binding members rule out {chosen}.")
     return Outcome(
         "hard_constraint",
         chosen,

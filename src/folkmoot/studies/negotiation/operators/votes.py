@@ -13,6 +13,7 @@ from folkmoot.studies.negotiation.operators.outcome import (
     for_all,
     names,
     undecided,
+    wishes,
 )
 from folkmoot.studies.negotiation.tally import Tally
 
@@ -28,7 +29,7 @@ def approval(tally: Tally, case: Case) -> Outcome:
         operator,
         chosen,
         (for_all(tally, chosen),),
-        (f"{chosen}: {count} of {len(tally.voters)} members approve, the most of any option.",),
+        (f"{count} of {len(tally.voters)} members approve of {chosen}, the most of any option.",),
         decided_by=settled,
     )
 
@@ -44,7 +45,7 @@ def weighted_average(tally: Tally, case: Case) -> Outcome:
         operator,
         chosen,
         (for_all(tally, chosen),),
-        (f"{chosen}: weighted average {means[chosen]:.2f}, the highest of any option.",),
+        (f"The weighted average of {chosen} is {means[chosen]:.2f}, the highest of any option.",),
         decided_by=settled,
         details={"weighted_average": {o: round(means[o], 6) for o in tally.ranked()}},
     )
@@ -67,8 +68,8 @@ def least_misery(tally: Tally, case: Case) -> Outcome:
         chosen,
         (for_all(tally, chosen),),
         (
-            f"{chosen}: {len(tally.rejections(chosen))} strong rejections and a lowest member "
-            f"score of {tally.lowest(chosen):g}; no option spares the least content more.",
+            f"No option spares the least content more than {chosen}: strong rejections "
+            f"{len(tally.rejections(chosen))}, lowest member score {tally.lowest(chosen):g}.",
         ),
         decided_by=settled,
     )
@@ -96,25 +97,31 @@ def mutual_interest(tally: Tally, case: Case) -> Outcome:
         operator,
         chosen,
         (for_all(tally, chosen),),
-        (f"{chosen}: every member supports it, with a total score of {tally.total(chosen):g}.",),
+        (f"Every member supports {chosen}; its total score is {tally.total(chosen):g}.",),
         decided_by=settled,
     )
 
 
 def higher_preference(tally: Tally, case: Case) -> Outcome:
-    """The strongest single preference wins; whoever wanted something else is owed it."""
+    """The strongest single preference (a member's first choice) wins; whoever wanted something
+    else is owed it."""
     operator = "higher_pref_with_compensation"
     if not tally.options:
         return undecided(operator)
-    strongest = {o: max(tally.score(v.id, o) for v in tally.voters) for o in tally.options}
-    chosen, settled = best(tally, lambda o: (strongest[o],))
+    firsts = wishes(tally)
+    strongest = {
+        o: max(tally.score(v.id, o) for v in tally.voters if not firsts or v.id in firsts[o])
+        for o in firsts or tally.options
+    }
+    chosen, settled = best(tally, lambda o: (strongest[o],), list(strongest))
     won = [v.id for v in tally.voters if tally.score(v.id, chosen) == strongest[chosen]]
     owed = tuple(
         (v.id, wish)
         for v in tally.voters
         if (wish := tally.primary(v.id)) is not None and wish != chosen and v.id not in won
     )
-    steps = [f"{chosen}: {names(tally, won)} want(s) it at {strongest[chosen]:g}, the strongest."]
+    want = "wants" if len(won) == 1 else "want"
+    steps = [f"{names(tally, won)} {want} {chosen} most strongly, at {strongest[chosen]:g}."]
     steps += [f"{names(tally, [m])} gave way and is owed {o}." for m, o in owed]
     return Outcome(
         operator,
@@ -140,7 +147,7 @@ def parent_vote(tally: Tally, case: Case) -> Outcome:
     count = {o: sum(vote == o for vote in cast.values()) for o in tally.options}
     if any(count.values()):
         chosen, settled = best(tally, lambda o: (count[o], -len(tally.rejections(o))))
-        step = f"{chosen}: {count[chosen]} of {len(parents)} parents vote for it."
+        step = f"{count[chosen]} of {len(parents)} parents vote for {chosen}."
         fallback = ""
     else:
         chosen, settled = best(

@@ -1,0 +1,132 @@
+"""A small run: two groups with ready-made preferences and a scripted mediator."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import folkmoot
+from folkmoot.models.request import Request
+from folkmoot.models.scripted import Scripted
+from folkmoot.studies.negotiation import STUDY
+
+CALM = {
+    "traveler_type": "I want us to be laidback travelers.",
+    "travel_purpose": "I need relaxation.",
+    "spending_preference": "Economical, please. No luxury.",
+    "cuisine": "I love a diner.",
+    "attraction": "I like museums.",
+    "event": "I would enjoy the theatre.",
+    "lodging": {"room_type": "I prefer an entire home.", "house_rule": "I want no smoking."},
+}
+LIVELY = {
+    "traveler_type": "I want to be an adventure seeker!",
+    "travel_purpose": "I love adventure.",
+    "spending_preference": "I want luxury.",
+    "cuisine": "I love barbecue, no diner.",
+    "attraction": "I want nature parks, no museums.",
+    "event": "I love sports.",
+    "lodging": {"room_type": "I like a private room.", "house_rule": "I want pets allowed."},
+}
+
+
+def members(*roles: str) -> list[dict[str, Any]]:
+    """Members who are calm and lively in turn."""
+    return [{"role": role, "preferences": (CALM, LIVELY)[n % 2]} for n, role in enumerate(roles)]
+
+
+GROUPS = [
+    {"id": "fam", "type": "family", "members": members("parent", "child", "child")},
+    {
+        "id": "old",
+        "type": "multigenerational",
+        "members": members("grandparent", "young_adult", "grandparent", "young adult"),
+    },
+    {"id": "team", "type": "colleagues", "members": members(*["colleague"] * 4)},
+    {"id": "pair", "type": "spouses", "members": members("partner", "partner")},
+    {"id": "strange", "type": "strangers", "members": members(*["stranger"] * 3)},
+]
+SETTINGS: dict[str, Any] = {"groups": GROUPS, "max_feedback_rounds": 2}
+
+
+def names_in(request: Request) -> list[str]:
+    return list(request.schema["$defs"]["Spoken"]["properties"]["speaker"]["enum"][1:])
+
+
+def mediator(request: Request, address: str, **changes: Any) -> str:
+    """A sensible mediator and sensible members; `changes` replace fields of every reply."""
+    title = request.schema["title"] if request.schema else ""
+    prompt = request.messages[-1].content
+    if title == "BallotForm":
+        wish = prompt.split("Your stated preference: ")[1].splitlines()[0]
+        on_table = request.schema["properties"]["top_choice"].get("enum", ["anything"])
+        top = next((o for o in on_table if o.rstrip("s") in wish), on_table[0])
+        data: dict[str, Any] = {"top_choice": top, "acceptable": [], "hard_no": []}
+    elif title == "FeedbackReply":
+        target = prompt.split("Asked in this round: ")[1].splitlines()[0]
+        data = {
+            "resolved": "round2" in address,
+            "updated_resolution_explanation": "",
+            "targeted_feedback_question": f"{target}, is it well so?",
+            "final_revised_decision": "",
+            "dialogue": [{"speaker": target, "text": "Well enough."}],
+        }
+    else:
+        data = {
+            "has_conflict": True,
+            "conflict_description": "They want different things",
+            "resolution_strategy": "policy",
+            "resolution_explanation": "We will find a way that suits all",
+            "dialogue": [
+                {"speaker": "System", "text": "Here is what I would do."},
+                *({"speaker": n, "text": "Fine by me."} for n in names_in(request)),
+            ],
+        }
+    data.update({k: v for k, v in changes.items() if k in data})
+    return json.dumps(data)
+
+
+Runner = Callable[..., Any]
+
+
+@pytest.fixture
+def negotiation(tmp_path: Path) -> Runner:
+    """`negotiation(settings…, answering=fn)` runs the study in a fresh folder."""
+    count = iter(range(1000))
+
+    def run(
+        answering: Callable[[Request, str], Any] = mediator,
+        *,
+        concurrency: int | None = None,
+        latency: Any = 0.0,
+        **settings: Any,
+    ) -> Any:
+        return folkmoot.run(
+            STUDY,
+            {**SETTINGS, **settings},
+            out=tmp_path / f"run{next(count)}",
+            provider=Scripted(answering, latency=latency),
+            model="scripted/test",
+            concurrency=concurrency,
+        )
+
+    return run
+
+
+def session_json(run: Any, group: str, condition: str, name: str) -> Any:
+    return run.folder.json(f"groups/{group}/{condition}/{name}.json")
+
+
+def texts_of(data: Any) -> list[str]:
+    """Every text value of JSON data."""
+    if isinstance(data, str):
+        return [data]
+    if isinstance(data, Mapping):
+        return [t for v in data.values() for t in texts_of(v)]
+    if isinstance(data, list):
+        return [t for v in data for t in texts_of(v)]
+    return []

@@ -1,0 +1,292 @@
+"""Whole runs with a scripted mediator: locks, votes, splits, feedback, failures."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import polars as pl
+import pytest
+
+from folkmoot.models.request import Request
+from folkmoot.studies.negotiation.contract import follows_contract
+from folkmoot.studies.negotiation.slots import SLOTS
+
+from .conftest import CALM, GROUPS, Runner, mediator, session_json
+
+
+def test_every_group_has_its_files_under_every_condition(negotiation: Runner) -> None:
+    run = negotiation()
+    for group in GROUPS:
+        for condition in ("C1", "C2", "C3", "C4", "C5"):
+            dialogue = session_json(run, group["id"], condition, "dialogue")
+            assert list(dialogue) == list(SLOTS)
+            decisions = session_json(run, group["id"], condition, "decisions")
+            assert set(decisions["lodging"]) == {"room_type", "house_rule"}
+    table = run.table("decisions")
+    assert len(table) == len(GROUPS) * 5 * 8
+    order = table.filter((pl.col("group_id") == "fam") & (pl.col("condition") == "C4"))
+    assert order["slot"].unique(maintain_order=True).to_list() == list(SLOTS)
+
+
+def test_preferences_are_the_same_under_all_conditions_and_one_members_under_c1(
+    negotiation: Runner,
+) -> None:
+    run = negotiation()
+    said: dict[str, list[str]] = {}
+    for condition in ("C1", "C2", "C3", "C4", "C5"):
+        lines = session_json(run, "fam", condition, "dialogue")["cuisine"]
+        stated = [
+            (x["speaker"], x["text"]) for x in lines if x["intent"].startswith("user_provide")
+        ]
+        said[condition] = [f"{who}: {text}" for who, text in stated]
+    assert said["C1"] == [f"Parent 1: {CALM['cuisine']}"]
+    assert len(said["C2"]) == 3
+    assert said["C2"] == said["C3"] == said["C4"] == said["C5"]
+
+
+def test_preferences_are_asked_once_for_all_conditions(negotiation: Runner) -> None:
+    seen: list[str] = []
+
+    def answering(request: Request, address: str) -> str:
+        if request.schema is None:
+            seen.append(address)
+            return "I love barbecue."
+        return mediator(request, address)
+
+    people = [{"role": "partner", "persona": f"a traveller number {n}."} for n in range(2)]
+    run = negotiation(answering, groups=[{"id": "p", "type": "spouses", "members": people}])
+    assert len(seen) == len(set(seen)) == 2 * 8
+    assert len(run.table("preferences")) == 16
+
+
+def test_the_label_is_clamped_and_kept(negotiation: Runner) -> None:
+    run = negotiation()
+    rows = run.table("decisions").filter(pl.col("condition").is_in(["C4", "C5"]))
+    assert rows["proposed_strategy"].unique().to_list() == ["policy"]
+    assert (rows["resolution_strategy"] == rows["strategy_id"]).all()
+    assert run.table("measures").filter(pl.col("condition") == "C4")["drift_rate"].mean() == 1.0
+
+
+def test_every_locked_system_turn_follows_the_contract(negotiation: Runner) -> None:
+    run = negotiation()
+    rows = run.table("utterances").filter(
+        pl.col("condition").is_in(["C4", "C5"]) & (pl.col("speaker") == "System")
+    )
+    assert len(rows) > 100
+    assert all(follows_contract(text) for text in rows["text"])
+    assert set(rows["intent"].str.split("_").list.slice(0, 2).list.join("_")) == {
+        "sys_synthesize",
+        "sys_request",
+        "sys_vote",
+        "sys_feedback",
+    }
+
+
+def test_intents_and_speakers_are_as_the_source_names_them(negotiation: Runner) -> None:
+    lines = session_json(negotiation(), "old", "C5", "dialogue")["cuisine"]
+    assert {x["speaker"] for x in lines} == {
+        "System",
+        "Grandparent 1",
+        "Grandparent 2",
+        "Young Adult 1",
+        "Young Adult 2",
+    }
+    assert list(dict.fromkeys(x["intent"] for x in lines)) == [
+        "user_provide_cuisine",
+        "sys_synthesize_cuisine",
+        "user_respond_cuisine",
+        "sys_request_vote_cuisine",
+        "user_vote_cuisine",
+        "sys_vote_result_cuisine",
+        "sys_feedback_cuisine",
+        "user_feedback_cuisine",
+    ]
+
+
+def test_votes_are_held_exactly_where_they_are_due(negotiation: Runner) -> None:
+    run = negotiation()
+    rows = run.table("decisions").filter(pl.col("ballots") == "collected")
+    held = {(r["group_type"], r["topic"]) for r in rows.to_dicts()}
+    assert held == {
+        ("family", "travel_purpose"),
+        ("family", "room_type"),
+        ("elder_young", "traveler_type"),
+        ("elder_young", "cuisine"),
+        ("colleagues", "travel_purpose"),
+        ("colleagues", "cuisine"),
+        ("colleagues", "room_type"),
+        ("spouses", "spending_preference"),
+        ("spouses", "cuisine"),
+        ("spouses", "event"),
+        ("spouses", "room_type"),
+    }
+    assert set(rows["condition"]) == {"C4", "C5"}
+    calm = negotiation(lambda r, a: mediator(r, a, has_conflict=False))
+    assert set(calm.table("decisions")["ballots"]) == {"none", "not_held"}
+
+
+def test_splits_are_derived_from_strategy_slot_and_conflict_alone(negotiation: Runner) -> None:
+    def answering(request: Request, address: str) -> str:
+        return mediator(request, address, resolution_explanation="Split the group into subgroups!")
+
+    rows = negotiation(answering).table("decisions").to_dicts()
+    required = {(r["group_type"], r["topic"]) for r in rows if r["subgrouping_required"]}
+    optional = {(r["group_type"], r["topic"]) for r in rows if r["subgrouping_optional"]}
+    assert required == {
+        ("elder_young", "attraction"),
+        ("colleagues", "attraction"),
+        ("strangers", "cuisine"),
+        ("strangers", "attraction"),
+    }
+    # elder_young/travel_purpose has the strategy but not the slot.
+    assert optional == {("colleagues", "event"), ("strangers", "event")}
+    assert {r["condition"] for r in rows if r["subgrouping_required"]} == {"C4", "C5"}
+    calm = negotiation(lambda r, a: mediator(r, a, has_conflict=False)).table("decisions")
+    assert not calm["subgrouping_required"].any() and not calm["subgrouping_optional"].any()
+
+
+def test_a_split_slot_has_a_summary_without_ballots(negotiation: Runner) -> None:
+    slot = session_json(negotiation(), "team", "C4", "planner_payload")["slot_decision_state"]
+    attraction = slot["attraction"]
+    assert attraction["vote_summary"]["ballots"] == "not_held"
+    top = [o["option"] for o in attraction["vote_summary"]["option_details"]][:2]
+    split = attraction["subgroup_assignment"]
+    assert [split["group_a"]["anchor"], split["group_b"]["anchor"]] == top
+    placed = [m["user_id"] for g in ("group_a", "group_b") for m in split[g]["members"]]
+    assert sorted(placed) == [f"traveler_{n}" for n in range(1, 5)]
+
+
+def test_feedback_ends_early_and_only_under_c5(negotiation: Runner) -> None:
+    run = negotiation()
+    assert set(run.table("feedback")["condition"]) == {"C5"}
+    assert set(run.table("decisions").filter(pl.col("condition") == "C5")["feedback_rounds"]) == {2}
+    quick = negotiation(lambda r, a: mediator(r, a, resolved=True), max_feedback_rounds=5)
+    assert quick.table("feedback")["round"].max() == 1
+    never = negotiation(lambda r, a: mediator(r, a, resolved=False), max_feedback_rounds=3)
+    assert never.table("feedback")["round"].max() == 3
+    off = negotiation(enable_feedback=False)
+    assert "feedback" not in off.folder.tables()
+
+
+def test_the_revised_decision_supersedes(negotiation: Runner) -> None:
+    text = "Diner for dinner, barbecue for Day 2 lunch"
+
+    def answering(request: Request, address: str) -> str:
+        return mediator(request, address, final_revised_decision=text)
+
+    run = negotiation(answering)
+    state = session_json(run, "team", "C5", "planner_payload")
+    cuisine = state["slot_decision_state"]["cuisine"]
+    assert (cuisine["source"], cuisine["resolution_text"]) == ("feedback", text)
+    assert {p["option"] for p in cuisine["portions"]} == {"diner", "barbecue"}
+    assert state["feedback_overrides"]["cuisine"]["resolution_text"] == text
+    before = session_json(run, "team", "C4", "planner_payload")
+    assert before["feedback_overrides"] == {}
+    assert before["slot_decision_state"]["cuisine"]["source"] == "vote"
+
+
+def test_feedback_cannot_bring_back_what_a_hard_constraint_struck_out(negotiation: Runner) -> None:
+    def answering(request: Request, address: str) -> str:
+        return mediator(request, address, final_revised_decision="Luxury it is")
+
+    trail = session_json(negotiation(answering), "fam", "C5", "decisions")["spending_preference"]
+    assert trail["operator_decision"]["removed"] == [{"option": "luxury", "by": ["traveler_1"]}]
+    assert trail["selected_option"] == "economical"
+    assert trail["resolution_text"] == "Economical for everyone"
+    assert trail["feedback"][0]["refused_options"] == ["luxury"]
+
+
+def test_the_question_goes_to_who_is_left_out(negotiation: Runner) -> None:
+    rows = (
+        negotiation()
+        .table("feedback")
+        .filter((pl.col("group_id") == "fam") & (pl.col("topic") == "spending_preference"))
+    )
+    # "Economical for everyone" shares no word with the children's or the second's "luxury".
+    assert rows["target"].to_list() == ["traveler_2", "traveler_2"]
+    assert rows["targeted"].all()
+
+
+def test_ballots_that_cannot_be_had_fall_back_to_texts(negotiation: Runner) -> None:
+    def answering(request: Request, address: str) -> str:
+        if request.schema and request.schema["title"] == "BallotForm":
+            return "I would rather not say."
+        return mediator(request, address)
+
+    run = negotiation(answering)
+    cuisine = session_json(run, "team", "C4", "planner_payload")["slot_decision_state"]["cuisine"]
+    assert cuisine["vote_summary"]["ballots"] == "missing"
+    assert cuisine["vote_summary"]["selected_option"] == "barbecue"
+    assert run.table("ballots")["missing"].all()
+
+
+def test_some_ballots_missing_is_said(negotiation: Runner) -> None:
+    def answering(request: Request, address: str) -> str:
+        if "/ballots/traveler_2/" in address:
+            return "no"
+        return mediator(request, address)
+
+    trail = session_json(negotiation(answering), "team", "C4", "decisions")["cuisine"]
+    assert trail["ballots"]["state"] == "partial"
+    assert [b["member"] for b in trail["ballots"]["cast"]] == [
+        "Colleague 1",
+        "Colleague 3",
+        "Colleague 4",
+    ]
+
+
+def test_an_unreadable_synthesis_gives_the_minimal_structure(negotiation: Runner) -> None:
+    def answering(request: Request, address: str) -> str:
+        synthesis = request.schema and request.schema["title"].endswith("Synthesis")
+        return "Let us all be friends." if synthesis else mediator(request, address)
+
+    run = negotiation(answering)
+    rows = run.table("decisions").filter(pl.col("condition").is_in(["C3", "C4", "C5"]))
+    assert rows["parse_error"].all()
+    trail = session_json(run, "team", "C4", "decisions")["cuisine"]
+    assert trail["_parse_error"] is True
+    # Whether there is a conflict then follows from the texts, and the vote is held as usual.
+    assert trail["has_conflict"] and trail["ballots"]["state"] == "collected"
+
+
+def test_a_fenced_or_broken_object_is_still_read(negotiation: Runner) -> None:
+    def answering(request: Request, address: str) -> str:
+        return f"Here you are:\n```json\n{mediator(request, address)[:-1]}\n```"
+
+    assert not negotiation(answering).table("decisions")["parse_error"].any()
+
+
+def test_lines_of_unknown_speakers_are_dropped_and_counted(negotiation: Runner) -> None:
+    def answering(request: Request, address: str) -> str:
+        odd = [{"speaker": "Uncle Bob", "text": "Me too!"}, {"speaker": "PARENT 1", "text": "Yes."}]
+        return mediator(request, address, dialogue=odd)
+
+    run = negotiation(answering, groups=GROUPS[:1])
+    trail = session_json(run, "fam", "C4", "decisions")["cuisine"]
+    assert trail["dropped_lines"] == 1
+    lines = session_json(run, "fam", "C4", "dialogue")["cuisine"]
+    assert [x["speaker"] for x in lines if x["intent"] == "user_respond_cuisine"] == ["Parent 1"]
+
+
+def digest(run: Any) -> str:
+    tables = {
+        name: run.table(name).to_dicts() for name in run.folder.tables() if name not in ("answers",)
+    }
+    return json.dumps([tables, run.folder.json("comparison.json")], sort_keys=True, default=str)
+
+
+def test_decisions_do_not_depend_on_concurrency_or_latency(negotiation: Runner) -> None:
+    def slow(address: str) -> float:
+        return (sum(map(ord, address)) % 7) / 2000
+
+    one = negotiation(concurrency=1, groups=GROUPS[:3])
+    many = negotiation(concurrency=64, groups=GROUPS[:3], latency=slow)
+    assert digest(one) == digest(many)
+
+
+@pytest.mark.parametrize("conditions", [["C1"], ["C2"], ["C3"], ["C5", "C1"]])
+def test_any_set_of_conditions_runs(negotiation: Runner, conditions: list[str]) -> None:
+    run = negotiation(conditions=conditions, groups=GROUPS[:1])
+    assert sorted(set(run.table("decisions")["condition"])) == sorted(conditions)
+    assert set(run.folder.json("comparison.json")["conditions"]) == set(conditions)
