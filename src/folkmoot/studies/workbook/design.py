@@ -17,7 +17,6 @@ from folkmoot.studies.workbook.computed import (
     in_order,
     names_used,
     parse_expression,
-    sources,
 )
 from folkmoot.studies.workbook.model import Computed, Workbook
 from folkmoot.studies.workbook.permutations import (
@@ -131,11 +130,3 @@ def _alone(item: Computed, personal: set[str], where: str) -> Iterator[Problem]:
                 where=where,
                 mend=f"write sum({name}) or mean({name}), or scope participant",
             )
-
-
-def computed_sources(workbook: Workbook) -> dict[str, frozenset[str]]:
-    """Variables behind each computed value; empty while the expressions are not sound."""
-    try:
-        return sources(workbook.computed)
-    except BadExpression:
-        return {}

@@ -250,4 +250,5 @@ def harmless(value: Any) -> str:
     if isinstance(value, (int, float)):
         return str(int(value)) if float(value).is_integer() else repr(value)
     text = str(value)
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    safe = f"'{text}" if text.startswith(_FORMULA) else text
+    return safe.replace("\r\n", "\n").replace("\r", "\n")

@@ -43,6 +43,7 @@ _ALLOWED: tuple[type[nodes.Node], ...] = (
     nodes.Div,
     nodes.Concat,
 )
+_RESERVED = ("self", "super", "caller", "loop", "varargs", "kwargs")
 _SINGLE = re.compile(r"(?<![{\w])\{\s*([A-Za-z_]\w*)\s*\}(?!\})")
 
 
@@ -113,6 +114,8 @@ def _inspect(tree: nodes.Template) -> tuple[frozenset[str], frozenset[tuple[str,
                 f"the filter {node.name} takes no such argument", "e.g. {{ name | round(2) }}"
             )
     for name in tree.find_all(nodes.Name):
+        if name.name in _RESERVED or name.name.startswith("_"):
+            raise TemplateProblem(f"nothing is called {name.name}", "name a constant or a result")
         if id(name) not in inside:
             names.add(name.name)
     return frozenset(names), frozenset(attributes)

@@ -127,8 +127,8 @@ def _answers_known(task: Task, workbook: Workbook) -> tuple[set[str], set[str]]:
     variables = {t.var_name for t in workbook.tasks if t.type != "context"}
     try:
         behind = sources(workbook.computed)
-    except BadExpression:
-        behind = {}
+    except BadExpression:  # reported with its own cell; here it would only be an echo
+        behind = {c.name: frozenset() for c in workbook.computed}
     ready = {name for name, used in behind.items() if used & variables <= before}
     everything = variables | {c.name for c in workbook.computed}
     return before | ready, everything - before - ready

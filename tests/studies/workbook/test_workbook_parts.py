@@ -1,0 +1,461 @@
+"""The pure parts: options, replies, computed values, assignment, order, permutations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from folkmoot.conversation.answers import Missing, Parsed, Unreadable
+from folkmoot.studies.workbook.assignment import assign, balanced
+from folkmoot.studies.workbook.computed import BadExpression, Scene, evaluate, in_order
+from folkmoot.studies.workbook.literals import NotALiteral
+from folkmoot.studies.workbook.model import Computed, Task
+from folkmoot.studies.workbook.order import realised_order
+from folkmoot.studies.workbook.permutations import experiments
+from folkmoot.studies.workbook.reply import WorkbookAnswer
+from folkmoot.studies.workbook.response_options import Listed, Range, Words, read_options, show
+from tests.studies.workbook.workbook_builder import good, mistakes, put, read, setting
+
+TASKS = "interview_prompts"
+RNG = np.random.default_rng
+
+
+# --- response options ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cell", "means"),
+    [
+        ("Enter a number between 0 and 5", Words("Enter a number between 0 and 5")),
+        ("(say what you like)", Words("(say what you like)")),
+        ("[0, 1, 2.0]", Listed(("0", "1", "2"))),
+        ("(0, 5)", Range(0, 5)),
+        ("(0.5,1)", Range(0.5, 1)),
+        ("[True, False]", Listed(("True", "False"))),
+        (
+            '{"A": "free", "B": (0, 10), "C": ["x", "y"],}',
+            {"A": Words("free"), "B": Range(0, 10), "C": Listed(("x", "y"))},
+        ),
+        ('{"A": "(0, 3)"}', {"A": Range(0, 3)}),
+    ],
+)
+def test_options_of_every_kind(cell: str, means: Any) -> None:
+    assert read_options(cell) == means
+
+
+@pytest.mark.parametrize(
+    ("cell", "says"),
+    [
+        ("[]", "empty"),
+        ("(5, 0)", "runs from 5 down to 0"),
+        ("(1, 2, 3)", "pair of numbers"),
+        ("[1, 1.0]", "twice"),
+        ('["a", ["b"]]', "no single option"),
+        ('{"A": {"B": 1}}', "neither"),
+        ("[yes, no]", "needs quotes"),
+        ("[true]", "write True"),
+        ('["a", "b"', "never closed"),
+        ('{"A": (0,1), "A": (0,2)}', "twice"),
+    ],
+)
+def test_bad_options_say_what_is_wrong(cell: str, says: str) -> None:
+    with pytest.raises(NotALiteral, match=says):
+        read_options(cell)
+
+
+def test_the_shuffle_is_a_permutation_and_leaves_the_list_alone() -> None:
+    options = Listed(tuple("abcdef"))
+    orders = {show(options, integer=False, shuffle=True, rng=RNG(i)).order for i in range(20)}
+    assert len(orders) > 15
+    assert all(sorted(o) == list("abcdef") for o in orders)
+    plain = show(options, integer=False, shuffle=False, rng=RNG(1))
+    assert plain.order == options.options
+    assert "- a\n- b" in plain.text
+
+
+# --- replies ---------------------------------------------------------------------------------
+
+
+def answer(options: Any, var_type: Any = None, **more: Any) -> WorkbookAnswer:
+    order = options.options if isinstance(options, Listed) else ()
+    fields = {"validate": True, "as_json": False, "speculation": False, **more}
+    return WorkbookAnswer(options, order, var_type, **fields)
+
+
+@pytest.mark.parametrize("number", [0, 7, 10])
+def test_ranges_include_both_ends(number: int) -> None:
+    read = answer(Range(0, 10), "integer").parse(str(number))
+    assert isinstance(read, Parsed)
+    assert read.value.value == number and isinstance(read.value.value, int)
+
+
+@pytest.mark.parametrize("reply", ["-1", "11", "ten", "2.5", "3 or 4"])
+def test_what_is_out_of_range_is_asked_for_again(reply: str) -> None:
+    problem = answer(Range(0, 10), "integer").parse(reply)
+    assert isinstance(problem, Unreadable)
+    assert "from 0 to 10" in problem.problem
+
+
+@pytest.mark.parametrize(
+    ("options", "var_type", "reply", "value"),
+    [
+        (Listed(("10", "15")), "integer", "15", 15),
+        (Listed(("0.5", "1")), "float", "1", 1.0),
+        (Listed(("10", "15")), "category", "15", "15"),
+        (Range(0, 5), "float", "3", 3.0),
+        (Range(0, 5), None, "3", 3),
+        (None, "integer", "I give 4.", 4),
+        (Words("any number"), "float", "1,200.5", 1200.5),
+        (Listed(("I don’t know", "yes")), "category", "i don't know", "I don’t know"),
+    ],
+)
+def test_values_have_their_type(options: Any, var_type: Any, reply: str, value: Any) -> None:
+    read = answer(options, var_type).parse(reply)
+    assert isinstance(read, Parsed)
+    assert read.value.value == value and type(read.value.value) is type(value)
+
+
+def test_json_replies_with_a_speculation_score() -> None:
+    wanted = answer(Range(0, 10), "integer", as_json=True, speculation=True)
+    read = wanted.parse('```json\n{"response": "7", "speculation_score": 30}\n```')
+    assert isinstance(read, Parsed)
+    assert (read.value.value, read.value.score) == (7, 30)
+    for reply in ('{"response": 7}', '{"response": 7, "speculation_score": 130}', "7"):
+        assert isinstance(wanted.parse(reply), Unreadable)
+    assert wanted.schema is not None
+    assert wanted.schema["properties"]["response"] == {
+        "type": "integer",
+        "minimum": 0,
+        "maximum": 10,
+    }
+
+
+def test_without_validation_everything_but_silence_is_an_answer() -> None:
+    loose = answer(Listed(("yes", "no")), "category", validate=False)
+    read = loose.parse("perhaps")
+    assert isinstance(read, Parsed) and read.value.status == "unchecked"
+    assert isinstance(loose.parse("  "), Unreadable)
+    spoken = answer(None, None, validate=False, as_json=True).parse("no json at all")
+    assert isinstance(spoken, Parsed) and spoken.value.value == "no json at all"
+
+
+def test_the_last_answer_is_kept_and_flagged() -> None:
+    wanted = answer(Range(0, 10), "integer")
+    kept = wanted.last("15")
+    assert not isinstance(kept, Missing)
+    assert (kept.value, kept.status, kept.usable) == (15, "invalid", False)
+    words = wanted.last("everything I have")
+    assert not isinstance(words, Missing) and words.value == "everything I have"
+    wrapped = answer(Range(0, 1), "float", as_json=True).last('{"response": 3}')
+    assert not isinstance(wrapped, Missing) and wrapped.value == 3
+    assert isinstance(wanted.last("   "), Missing)
+
+
+# --- computed values -------------------------------------------------------------------------
+
+GIVEN = {"a": 4, "b": 0, "c": 10}
+
+
+def scene(values: dict[str, Any] | None = None) -> Scene:
+    given = GIVEN if values is None else values
+    people = ["a", "b", "c", "d"]  # d was never asked
+
+    def value(name: str, who: str | None) -> Any:
+        if name == "total":
+            return sum(v for v in given.values() if isinstance(v, int))
+        return given.get(who or "")
+
+    constants = {"endowment": 10, "factor": 2, "label": "x"}
+    return Scene(people, frozenset({"give"}), frozenset({"total"}), constants, value)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("sum(give)", 14),
+        ("mean(give)", 14 / 3),
+        ("min(give) + max(give)", 10),
+        ("count(give > 3)", 2),
+        ("endowment - give + factor * sum(give) / 3", 10 - 4 + 28 / 3),
+        ("sum(others(give))", 10),
+        ("mean(others(give)) - give", 1),
+        ("own(give) * 2", 8),
+        ("total - give", 10),
+        ("max(give, 7)", 7),
+        ("1 if give >= 4 else 0", 1),
+        ("give == 4 and total > 0", 1),
+        ("sum(endowment - give)", 16),
+        ("round(mean(give), 1)", 4.7),
+        ("sum(give == max(give))", 1),
+        ("'high' if give > 3 else 'low'", "high"),
+        ("2 ** 3 % 5", 3),
+        ("= sum(give)", 14),
+    ],
+)
+def test_expressions(text: str, value: Any) -> None:
+    assert evaluate(text, scene(), "a") == pytest.approx(value)
+
+
+def test_what_cannot_be_computed_says_why() -> None:
+    missing = {"a": 4, "b": Missing("invalid"), "c": 10}
+    total = evaluate("sum(give)", scene(missing), "a")
+    assert isinstance(total, Missing) and "give of b: invalid" in total.detail
+    assert evaluate("give", scene(missing), "a") == 4
+    zero = evaluate("1 / (give - 4)", scene(), "a")
+    assert isinstance(zero, Missing) and "division by zero" in zero.detail
+    never = evaluate("give", scene(), "d")
+    assert isinstance(never, Missing) and never.reason == "not_asked"
+    mixed = evaluate("give + label", scene(), "a")
+    assert isinstance(mixed, Missing)
+
+
+def test_computed_values_come_after_those_they_rest_on() -> None:
+    items = [
+        Computed(name="c", scope="session", expression="b + 1"),
+        Computed(name="b", scope="session", expression="a + 1"),
+        Computed(name="a", scope="session", expression="sum(give)"),
+    ]
+    assert [c.name for c in in_order(items)] == ["a", "b", "c"]
+    circle = [items[0], Computed(name="b", scope="session", expression="c")]
+    with pytest.raises(BadExpression, match="circle"):
+        in_order(circle)
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        (["x", "session", "sum(ofer)"], "did you mean offer?"),
+        (["x", "session", "offer + 1"], "differs between participants"),
+        (["x", "participant", "offer +"], "cannot be read"),
+        (["x", "participant", "summ(offer)"], "did you mean sum?"),
+        (["x", "group", "1"], "scope is 'group'"),
+        (["offer", "session", "1"], "used twice"),
+        (["x", "session", "x"], "circle"),
+        (["my total", "session", "1"], "no name"),
+        (["role", "session", "1"], "reserved"),
+    ],
+)
+def test_mistakes_in_the_seventh_sheet(tmp_path: Path, row: list[str], says: str) -> None:
+    book = good()
+    book["computed"].append(row)
+    found = mistakes(book, tmp_path)
+    assert any(says in m for m in found), found
+    assert all("computed!" in m for m in found)
+
+
+def test_results_are_only_shown_after_they_are_known(tmp_path: Path) -> None:
+    found = mistakes(put(good(), f"{TASKS}!C5", 2), tmp_path)
+    assert len(found) == 2  # total, and the own offer: now in a tie with the task that asks for it
+    assert all(f"{TASKS}!F5" in m and "not known yet" in m for m in found)
+
+
+def test_special_roles_are_shown_no_personal_values(tmp_path: Path) -> None:
+    cell = '{"Buyer": "Sure?", "Summarizer": "The offer was {{ offer }}, all {{ total }}."}'
+    book = put(good(), f"{TASKS}!F6", cell)
+    assert any("offer is not known yet" in m for m in mistakes(book, tmp_path))
+
+
+def test_a_six_sheet_file_works_without_computed(tmp_path: Path) -> None:
+    book = put(good(), f"{TASKS}!F5", "Trade? {response_options}")
+    del book["computed"]
+    assert mistakes(book, tmp_path) == []
+
+
+# --- assignment ------------------------------------------------------------------------------
+
+
+def plans(book: Any, folder: Path, seed: int = 7) -> Any:
+    config = read(book, folder)
+    found, problems = assign(experiments(config.workbook)[0], seed)
+    assert problems == []
+    return found
+
+
+def many(n: int) -> dict[str, list[list[Any]]]:
+    book = setting(good(), "num_sessions", n)
+    head = book["agent_profiles"][:2]
+    book["agent_profiles"] = [*head, *([f"p{i}", i, "x"] for i in range(4 * n + 3))]
+    return book
+
+
+def test_everybody_sits_once_and_roles_are_dealt_evenly(tmp_path: Path) -> None:
+    found = plans(many(6), tmp_path)
+    seated = [s.id for p in found for s in p.seats]
+    assert len(seated) == len(set(seated)) == 24
+    for plan in found:
+        assert Counter(s.role for s in plan.seats) == {"Buyer": 2, "Seller": 2}
+        assert [s.name for s in plan.seats] == ["Buyer 1", "Buyer 2", "Seller 1", "Seller 2"]
+
+
+def test_complete_random_is_balanced_and_simple_is_not_always(tmp_path: Path) -> None:
+    book = many(10)
+    complete = Counter(p.treatment for p in plans(book, tmp_path))
+    assert complete == {"calm": 5, "NONE": 5}
+    simple = setting(book, "treatment_assignment_strategy", "simple_random")
+    config = experiments(read(simple, tmp_path).workbook)[0]
+    splits = {Counter(p.treatment for p in assign(config, s)[0])["calm"] for s in range(30)}
+    assert len(splits) > 3
+
+
+@given(st.integers(0, 60), st.integers(1, 7), st.integers(0, 99))
+def test_balanced_deals_differ_by_one_at_most(n: int, arms: int, seed: int) -> None:
+    counts = Counter(dict.fromkeys(range(arms), 0))
+    counts.update(balanced(n, arms, RNG(seed)))
+    assert sum(counts.values()) == n
+    assert max(counts.values()) - min(counts.values()) <= 1
+
+
+def test_the_same_seed_seats_the_same(tmp_path: Path) -> None:
+    assert plans(many(5), tmp_path, 1) == plans(many(5), tmp_path, 1)
+    assert plans(many(5), tmp_path, 1) != plans(many(5), tmp_path, 2)
+
+
+def by_hand() -> dict[str, list[list[Any]]]:
+    book = good()
+    for what in ("treatment", "session", "role"):
+        book = setting(book, f"{what}_assignment_strategy", "manual")
+        book = setting(book, f"{what}_column", f"my {what}")
+    head = ["my treatment", "my session", "my role"]
+    rows = book["agent_profiles"]
+    rows[0] += head
+    rows[1] += [f"{h}, assigned" for h in head]
+    for i, row in enumerate(rows[2:]):
+        row += ["calm" if i < 4 else "NONE", 3 if i < 4 else 1.0, ["Seller", "Buyer"][i % 2]]
+    return book
+
+
+def test_assignment_by_hand(tmp_path: Path) -> None:
+    first, second = plans(by_hand(), tmp_path)
+    assert (first.label, first.treatment) == ("3", "calm")
+    assert (second.label, second.treatment) == ("1", "NONE")
+    assert [(s.id, s.role) for s in first.seats] == [
+        ("p2", "Buyer"),
+        ("p4", "Buyer"),
+        ("p1", "Seller"),
+        ("p3", "Seller"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cell", "value", "says"),
+    [
+        ("D4", "Calm", "did you mean 'calm'"),
+        ("D4", "NONE", "mixes the treatments"),
+        ("D4", None, "the treatment is blank"),
+        ("E4", 1, "session 3 has 3 respondents, not 4"),
+        ("E4", 9, "names 3 sessions, but 2"),
+        ("F4", "Byer", "did you mean 'Buyer'"),
+        ("F4", "Facilitator", "there is no role 'Facilitator'"),
+        ("D1", "their treatment", "the profiles have no column 'my treatment'"),
+    ],
+)
+def test_mistakes_by_hand_have_their_cell(tmp_path: Path, cell: str, value: Any, says: str) -> None:
+    found = mistakes(put(by_hand(), f"agent_profiles!{cell}", value), tmp_path)
+    assert any(says in m for m in found), found
+
+
+def test_a_blank_session_cell_leaves_a_respondent_out(tmp_path: Path) -> None:
+    book = by_hand()
+    book["agent_profiles"].append(["spare", 60, "Nowhere", None, None, None])
+    seated = {s.id for p in plans(book, tmp_path) for s in p.seats}
+    assert "spare" not in seated and len(seated) == 8
+
+
+def test_sessions_at_random_under_treatments_by_hand_do_not_mix(tmp_path: Path) -> None:
+    book = setting(by_hand(), "session_assignment_strategy", "random")
+    column = {f"p{i}": "calm" if i <= 4 else "NONE" for i in range(1, 9)}
+    for plan in plans(book, tmp_path):
+        assert {column[s.id] for s in plan.seats} == {plan.treatment}
+
+
+def test_too_few_respondents_are_an_error(tmp_path: Path) -> None:
+    found = mistakes(setting(good(), "num_sessions", 3), tmp_path)
+    assert len(found) == 1 and "more respondents than the 8" in found[0]
+
+
+def test_more_roles_than_participants_are_an_error(tmp_path: Path) -> None:
+    found = mistakes(setting(good(), "num_agents_per_session", 1), tmp_path)
+    assert any("2 roles are to be dealt to 1 participants" in m for m in found)
+
+
+# --- order and permutations ------------------------------------------------------------------
+
+
+def rows(*orders: int) -> list[Task]:
+    return [
+        Task(
+            task_id=str(i),
+            type="context" if i == 0 else "private_question",
+            task_order=order,
+            llm_text="x",
+            var_name=f"v{i}",
+        )
+        for i, order in enumerate(orders)
+    ]
+
+
+def test_ties_are_shuffled_and_nothing_else() -> None:
+    tasks = rows(0, 1, 2, 2, 2, 3)
+    seen = {tuple(t.task_id for t in realised_order(tasks, RNG(i))) for i in range(200)}
+    assert len(seen) == 6
+    assert all(o[:2] == ("0", "1") and o[-1] == "5" for o in seen)
+
+
+def test_constants_spin_off_every_combination(tmp_path: Path) -> None:
+    book = put(good(), "constants!B2", '["apples", "pears"]')
+    book["constants"].append(["high", "[20, 30, 40.5]"])
+    book = put(book, f"{TASKS}!I4", "(0, {{ high }})")
+    found = experiments(read(book, tmp_path).workbook)
+    assert [e.id for e in found] == [f"market_{i}" for i in range(1, 7)]
+    assert [tuple(e.constants.values()) for e in found] == [
+        (goods, high) for goods in ("apples", "pears") for high in (20, 30, 40.5)
+    ]
+    assert found[5].tasks["o"].options == Range(0, 40.5)
+    assert found[5].roles["Buyer"].description == "You buy pears."
+
+
+def test_one_combination_keeps_the_plain_name(tmp_path: Path) -> None:
+    assert [e.id for e in experiments(read(good(), tmp_path).workbook)] == ["market"]
+
+
+def test_options_are_checked_in_every_permutation(tmp_path: Path) -> None:
+    book = put(good(), f"{TASKS}!I4", "(5, {{ high }})")
+    book["constants"].append(["high", "[20, 1]"])
+    (found,) = mistakes(book, tmp_path)
+    assert f"{TASKS}!I4" in found and "from 5 down to 1" in found
+
+
+@pytest.mark.parametrize("value", ["apples", "5", '{"a": 1}', "[]", '[["a"]]', '["a", "a"]'])
+def test_constants_must_be_lists(tmp_path: Path, value: str) -> None:
+    assert any("constants!B2" in m for m in mistakes(put(good(), "constants!B2", value), tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("cell", "text", "says"),
+    [
+        ("treatments!B2", "{{ fruit }}", "nothing is called fruit"),
+        ("agent_roles!B4", "{{ good }}", "did you mean {{goods}}?"),
+        (f"{TASKS}!F3", "{{ goods", "cannot be read"),
+        (f"{TASKS}!F3", "{goods} today", "write {{goods}}"),
+        (f"{TASKS}!I4", "(0, {{ high }})", "nothing is called high"),
+        (f"{TASKS}!F3", "Options? {response_options}", "there are none"),
+        (f"{TASKS}!F4", '{"Byer": "Bid?"}', "did you mean 'Buyer'?"),
+        (f"{TASKS}!F4", '{"Buyer": "Bid?" "Seller": 3}', "cannot be read"),
+        (f"{TASKS}!I6", '{"Seller": (0, 1)}', "Buyer has no response options"),
+        (f"{TASKS}!I4", '["cheap", "dear"]', "not of type integer"),
+        (f"{TASKS}!I5", "(0, 1)", "cannot be of type category"),
+        (f"{TASKS}!I5", None, "against nothing"),
+    ],
+)
+def test_undefined_names_and_wrong_options_are_errors_with_their_cell(
+    tmp_path: Path, cell: str, text: Any, says: str
+) -> None:
+    found = mistakes(put(good(), cell, text), tmp_path)
+    assert any(says in m for m in found), found
+    assert any(cell.split("!")[0] in m for m in found)
