@@ -108,7 +108,7 @@ class Limiter:
     def rate_limited(self, entered_at: float, retry_after: float | None) -> None:
         """A 429 came: halve, once for all calls of one volley, and hold the model if told to."""
         if entered_at >= self._last_cut:
-            self.allowed = max(1.0, min(self.allowed, float(self.in_flight + 1)) / 2)
+            self.allowed = max(1.0, min(self.allowed, float(self.in_flight)) / 2)
             self._last_cut = self._clock()
         if retry_after:
             self.hold(retry_after)

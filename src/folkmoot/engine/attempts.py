@@ -1,0 +1,216 @@
+"""One call, tried until there is an answer: limiter, budget, and the policy for each kind of error.
+
+Used by the gateway, which journals what comes of it. What stops one call for good (wrong key, no
+quota, tries used up, budget) stops all: nobody begins another, those who wait are sent home.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from folkmoot.engine.accounts import GatewaySettings, ModelStats
+from folkmoot.engine.budget import Budget
+from folkmoot.engine.limits import Limiter
+from folkmoot.errors import (
+    FatalModelError,
+    FolkmootError,
+    QuotaError,
+    QuotaExhausted,
+    RateLimited,
+    RunPaused,
+    TransientError,
+)
+from folkmoot.models.catalog import ModelSpec
+from folkmoot.models.prices import Rate
+from folkmoot.models.request import Provider, Usage
+from folkmoot.randomness import uniform
+
+R = TypeVar("R")
+
+LONGEST_BACKOFF = 60.0
+LONGEST_RETRY_AFTER = 600.0  # a provider that asks for more pauses the run instead
+YIELD_SECONDS = 0.02  # a provider in this process lets others run at least this often
+GUESSED_OUTPUT_TOKENS = 400
+
+
+@dataclass(slots=True)
+class Line:
+    """What the gateway keeps of one model."""
+
+    name: str
+    provider: Provider
+    spec: ModelSpec
+    limiter: Limiter
+    rate: Rate | None
+    stats: ModelStats
+
+    def cost(self, usage: Usage) -> float | None:
+        """What the tokens cost (USD); None where the price is unknown."""
+        return None if self.rate is None else self.rate.cost(usage)
+
+
+@dataclass(slots=True)
+class Call:
+    """One call and how it goes. `characters` is the length of what is sent.
+
+    `reserved` is what the budget keeps for it (USD), None as long as it was not let in.
+    """
+
+    address: str
+    characters: int
+    attempts: int = 0
+    failures: int = 0
+    waited_for_quota: bool = False
+    started_at: float = 0.0
+    latency_s: float = 0.0
+    reserved: float | None = None
+
+
+class Attempts:
+    """The policy of a run. `tell(kind, model, message, address, seconds)` hears of every wait."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        budget: Budget,
+        seed: int,
+        tell: Callable[[str, str, str, str, float], None],
+    ) -> None:
+        self.stopped: FolkmootError | None = None
+        self._settings = settings
+        self._budget = budget
+        self._seed = seed
+        self._tell = tell
+        self._stop = asyncio.Event()
+        self._limiters: list[Limiter] = []
+        self._yielded = 0.0
+
+    def watch(self, limiter: Limiter) -> None:
+        """Let a stop reach those who wait at this limiter, too."""
+        self._limiters.append(limiter)
+        if self.stopped is not None:
+            limiter.stop(self.stopped)
+
+    def stop(self, error: FolkmootError) -> None:
+        """Begin no more calls; the first error counts."""
+        if self.stopped is None:
+            self.stopped = error
+            self._stop.set()
+            for limiter in self._limiters:
+                limiter.stop(error)
+
+    async def run(self, line: Line, call: Call, send: Callable[[], Awaitable[R]]) -> R:
+        """Send until there is an answer. Raises what stops the run."""
+        limiter = line.limiter
+        successes = limiter.successes
+        call.started_at = time.time()
+        while True:
+            await self._enter(line, call)
+            call.attempts += 1
+            entered = limiter.now()
+            try:
+                result = await send()
+            except RateLimited as error:
+                limiter.rate_limited(entered, _patience(error))
+                # While others get through, a 429 is a queue and not a failure of this call.
+                call.failures += limiter.successes == successes
+                successes = limiter.successes
+                wait = self._after(line, call, error)
+            except TransientError as error:
+                call.failures += 1
+                wait = self._after(line, call, error) + (error.retry_after or 0.0)
+            except QuotaError as error:
+                wait = self._after_quota(line, call, error)
+            except FatalModelError as error:
+                line.stats.errors += 1
+                self.stop(error)
+                raise
+            else:
+                call.latency_s = limiter.now() - entered
+                limiter.succeeded(getattr(result, "hints", None))
+                if line.spec.local:
+                    await self._breathe()
+                return result
+            finally:
+                limiter.leave()
+            await self._sleep(wait)
+
+    async def _enter(self, line: Line, call: Call) -> None:
+        """Wait for a place at the limiter; the first time, have the budget agree."""
+        if self.stopped is not None:
+            raise self.stopped
+        limiter = line.limiter
+        tokens = call.characters / 4 + GUESSED_OUTPUT_TOKENS if limiter.counts_tokens else 0.0
+        if not limiter.try_enter(tokens):
+            await limiter.enter(tokens)
+        if self._budget.active and call.reserved is None:
+            guess = line.cost(Usage(call.characters // 4, GUESSED_OUTPUT_TOKENS))
+            try:
+                call.reserved = self._budget.admit(guess)
+            except RunPaused as error:
+                self.stop(error)
+                limiter.leave()
+                raise
+
+    def _after(self, line: Line, call: Call, error: TransientError) -> float:
+        """Seconds to wait, with full jitter, or pause the run when tries are used up."""
+        settings = self._settings
+        line.stats.retries += 1
+        asked = error.retry_after or 0.0
+        if asked > LONGEST_RETRY_AFTER:
+            self._pause(line, f"asks to wait {asked:.0f} s", error)
+        if call.failures > settings.max_api_retries:
+            why = f"gave no answer in {call.attempts} tries (max_api_retries)"
+            self._pause(line, why, error)
+        doubled = settings.api_retry_base_seconds * 2.0 ** min(max(call.failures, 1) - 1, 10)
+        longest = min(LONGEST_BACKOFF, doubled)
+        wait = longest * uniform(self._seed, call.address, "retry", call.attempts)
+        kind = "rate_limited" if isinstance(error, RateLimited) else "retry"
+        self._tell(kind, line.name, str(error), call.address, max(wait, asked))
+        return wait
+
+    def _after_quota(self, line: Line, call: Call, error: QuotaError) -> float:
+        """The account is empty: the first time hold the model, after that wait pause the run."""
+        seconds = self._settings.quota_wait_seconds
+        if call.waited_for_quota:
+            line.stats.errors += 1
+            empty = QuotaExhausted(
+                f"The quota of {line.name} is used up, also after a wait of {seconds:g} s: {error}"
+            )
+            self.stop(empty)
+            raise empty from error
+        call.waited_for_quota = True
+        line.stats.retries += 1
+        line.limiter.hold(seconds)
+        self._tell("quota", line.name, str(error), call.address, seconds)
+        return 0.0
+
+    def _pause(self, line: Line, why: str, error: TransientError) -> None:
+        line.stats.errors += 1
+        paused = RunPaused(f"{line.name} {why}; the last error: {error}")
+        self.stop(paused)
+        raise paused from error
+
+    async def _sleep(self, seconds: float) -> None:
+        """Sleep, but wake when the run is stopped."""
+        if seconds > 0 and not self._stop.is_set():
+            try:
+                await asyncio.wait_for(self._stop.wait(), seconds)
+            except TimeoutError:
+                return
+
+    async def _breathe(self) -> None:
+        """Let the loop turn now and then when providers answer without ever waiting."""
+        now = time.perf_counter()
+        if now - self._yielded > YIELD_SECONDS:
+            await asyncio.sleep(0)
+            self._yielded = time.perf_counter()
+
+
+def _patience(error: TransientError) -> float | None:
+    """How long to hold the model: what was asked for, within reason."""
+    return None if error.retry_after is None else min(error.retry_after, LONGEST_RETRY_AFTER)

@@ -1,0 +1,52 @@
+"""Servers and command lines for the fault tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.lab import CommandLine, panel, pilot, tables
+from tests.servers.faults import FaultPlan
+from tests.servers.thread import ServerThread
+
+Serve = Callable[..., ServerThread]
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compiled bytecode, shared by all processes that these tests start."""
+    return tmp_path_factory.mktemp("bytecode")
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Starts model servers and ends them with the test."""
+    running: list[ServerThread] = []
+
+    def start(plan: FaultPlan | None = None, **options: object) -> ServerThread:
+        running.append(ServerThread(plan or FaultPlan(), **options))  # type: ignore[arg-type]
+        return running[-1]
+
+    yield start
+    for server in running:
+        server.__exit__()
+
+
+@pytest.fixture(scope="session")
+def undisturbed_panel(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> dict[str, bytes]:
+    """Tables of the tiny study when nothing goes wrong."""
+    folder = tmp_path_factory.mktemp("panel")
+    with ServerThread(FaultPlan()) as server:
+        CommandLine(server.openai, cache).run("run", panel(folder), "--out", folder / "run")
+    return tables(folder / "run")
+
+
+@pytest.fixture(scope="session")
+def undisturbed_pilot(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> dict[str, bytes]:
+    """Tables of the small pilot when nothing goes wrong."""
+    folder = tmp_path_factory.mktemp("pilot")
+    with ServerThread(FaultPlan(), answers="respondent") as server:
+        CommandLine(server.openai, cache).run("run", pilot(folder), "--out", folder / "run")
+    return tables(folder / "run")

@@ -1,0 +1,160 @@
+"""What the fault tests share: the real command line in a process of its own, and its journal."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from folkmoot.engine.journal import Journal
+from folkmoot.models.openai_chat import encode
+from folkmoot.models.request import Message, Request
+from tests.servers.answers import digest_of
+
+KEY = "key-that-must-not-be-found-0451"
+MODEL = "openai/test-model"
+
+PANEL = """
+from folkmoot import Scope, Session, Speaker, Study, StudyConfig
+
+
+class Config(StudyConfig):
+    people: int = 24
+    turns: int = 8
+
+
+async def protocol(session: Session) -> None:
+    async def talk(scope: Scope, n: int) -> None:
+        who = Speaker(f"p{n}", system=f"You are person {n}.")
+        for turn in range(session.config.turns):
+            said = await scope.ask(who, f"Question {turn}?")
+            scope.record("said", {"person": n, "turn": turn, "text": said})
+
+    await session.each(range(session.config.people), talk)
+
+
+STUDY = Study(name="panel", title="A panel", config=Config, protocol=protocol)
+"""
+
+PILOT = """
+pilot_id: small
+topic:
+  description: One purpose can be funded.
+  options: [Park improvements, Youth job training, Safer streets]
+participants_per_condition: 6
+min_responses_for_threshold: 5
+max_clarification_exchanges: 3
+max_socratic_exchanges: 3
+revote: true
+option_order: random
+personas: {source: quota}
+"""
+
+SETTINGS = f"""
+model: {MODEL}
+concurrency: 8
+api_retry_base_seconds: 0.05
+quota_wait_seconds: 0.2
+"""
+
+
+def panel(folder: Path, settings: str = "") -> Path:
+    """A tiny study of a user's own: 24 people, 8 questions each, every answer recorded."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "panel.py").write_text(PANEL)
+    path = folder / "panel.yaml"
+    path.write_text(f"study: ./panel.py\n{SETTINGS}{settings}")
+    return path
+
+
+def pilot(folder: Path, settings: str = "") -> Path:
+    """The cross-pollination study with six participants in each condition."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "pilot.yaml"
+    path.write_text(f"{PILOT}{SETTINGS}{settings}")
+    return path
+
+
+class CommandLine:
+    """`folkmoot` against one server, in one working folder."""
+
+    def __init__(self, base_url: str, cache: Path, key: str = KEY) -> None:
+        self.env = {
+            **{k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"},
+            "PYTHONPYCACHEPREFIX": str(cache),  # start-up is what these tests wait for
+            "OPENAI_BASE_URL": base_url,
+            "OPENAI_API_KEY": key,
+            "COLUMNS": "200",
+        }
+
+    def start(self, *args: object, **more: Any) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [str(Path(sys.executable).with_name("folkmoot")), *map(str, args)],
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            **more,
+        )
+
+    def run(self, *args: object, expect: int = 0, **more: Any) -> str:
+        """Run to the end; what it printed. Fails if the exit code is another one."""
+        process = self.start(*args, **more)
+        printed, _ = process.communicate(timeout=120)
+        assert process.returncode == expect, f"exit {process.returncode}\n{printed}"
+        return printed
+
+    def run_until(
+        self,
+        moment: Callable[[], bool],
+        act: Callable[[subprocess.Popen[str]], None],
+        *args: object,
+    ) -> tuple[int, str]:
+        """Run, and do something to the process when a moment has come. (exit code, output)"""
+        process = self.start(*args)
+        while process.poll() is None and not moment():
+            time.sleep(0.002)
+        act(process)
+        printed, _ = process.communicate(timeout=120)
+        return process.returncode, printed
+
+
+def tables(run: Path) -> dict[str, bytes]:
+    """Name → bytes of all tables of a run."""
+    found = {p.name: p.read_bytes() for p in sorted((run / "tables").iterdir())}
+    assert found
+    return found
+
+
+def journaled(run: Path) -> Counter[str]:
+    """How often each request (by the digest of its body on the wire) is in the journal."""
+    path = run / "journal.sqlite"
+    if not path.exists():
+        return Counter()
+    with Journal(path) as journal:
+        return Counter(_wire_digest(entry.request) for entry in journal.entries("ask"))
+
+
+def _wire_digest(request: Any) -> str:
+    messages = tuple(Message(m["role"], m["content"]) for m in request["messages"])
+    wire = request["model"].partition("/")[2]
+    sent = Request(
+        wire, messages, request["temperature"], request["max_tokens"], request.get("schema")
+    )
+    return digest_of(encode(sent))
+
+
+def texts_of(folder: Path) -> bytes:
+    """All that stands in any file of a folder, run together."""
+    return b"\n".join(p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file())
+
+
+def resume_line(printed: str) -> bool:
+    """Whether the output says how to go on."""
+    return bool(re.search(r"folkmoot run .*--resume", printed))

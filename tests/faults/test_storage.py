@@ -1,0 +1,79 @@
+"""Disks and folders that fail: a clear error, and what was written stays good."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.faults.conftest import Serve
+from tests.faults.lab import KEY, CommandLine, panel, tables, texts_of
+from tests.servers.faults import FaultPlan
+
+
+def test_a_full_disk_is_said_and_resume_goes_on(
+    tmp_path: Path, serve: Serve, cache: Path, undisturbed_panel: dict[str, bytes]
+) -> None:
+    server = serve()
+    line, study, out = CommandLine(server.openai, cache), panel(tmp_path), tmp_path / "run"
+
+    def small_disk() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (80_000, 80_000))
+
+    printed = line.run("run", study, "--out", out, expect=2, preexec_fn=small_disk)
+    assert "disk" in printed and "Traceback" not in printed
+    line.run("run", study, "--out", out, "--resume")
+    assert tables(out) == undisturbed_panel
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path, serve: Serve, cache: Path) -> None:
+    server = serve()
+    line, study = CommandLine(server.openai, cache), panel(tmp_path)
+    (tmp_path / "file").write_text("not a folder")
+    printed = line.run("run", study, "--out", tmp_path / "file" / "run", expect=2)
+    assert "file" in printed and "Traceback" not in printed
+    assert server.model.counts["received"] == 0
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_folder_is_said(tmp_path: Path, serve: Serve, cache: Path) -> None:
+    server = serve()
+    line, study = CommandLine(server.openai, cache), panel(tmp_path)
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0o500)
+    printed = line.run("run", study, "--out", locked / "run", expect=2)
+    assert "locked" in printed and "Traceback" not in printed
+    assert server.model.counts["received"] == 0
+
+
+def test_a_folder_has_one_writer(tmp_path: Path, serve: Serve, cache: Path) -> None:
+    server = serve(latency=0.1)
+    line, study, out = CommandLine(server.openai, cache), panel(tmp_path), tmp_path / "run"
+    seen: list[str] = []
+
+    def intrude(first: subprocess.Popen[str]) -> None:
+        second = line.run("run", study, "--out", out, "--resume", expect=2)
+        assert str(first.pid) in second, second
+        seen.append(second)
+
+    code, printed = line.run_until(
+        lambda: server.model.counts["answered"] > 20, intrude, "run", study, "--out", out
+    )
+    assert code == 0 and seen, printed
+    existing = line.run("run", study, "--out", out, expect=2)
+    assert "--resume" in existing  # never overwritten
+    assert KEY.encode() not in texts_of(tmp_path) and KEY not in existing + printed + seen[0]
+
+
+def test_a_key_on_the_command_line_is_written_nowhere(
+    tmp_path: Path, serve: Serve, cache: Path
+) -> None:
+    secret = "typed-key-which-looks-like-nothing"
+    server = serve(FaultPlan(key=secret))
+    line, study = CommandLine(server.openai, cache), panel(tmp_path)
+    printed = line.run("run", study, "--out", tmp_path / "run", "--key", secret)
+    assert "environment" in printed and secret not in printed
+    assert secret.encode() not in texts_of(tmp_path)
