@@ -1,0 +1,370 @@
+"""Findings of cross-pollination on tables whose answers are known by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from folkmoot.measures.diversity import effective_number
+from folkmoot.measures.regression import logistic
+from folkmoot.records.findings import Finding, Flow, Intervals, Points
+from folkmoot.records.run_folder import RunFolder
+from folkmoot.records.tables import frame, write_table
+from folkmoot.studies.cross_pollination.findings import findings
+
+PARKS, JOBS, CARE = OPTIONS = ("Parks", "Jobs", "Care")
+CLARIFIED = ("clarified_passive", "acp")
+
+
+class Pilot:
+    """Builds the tables of a run, one person at a time."""
+
+    def __init__(self, folder: Path, **config: object) -> None:
+        self.folder = folder
+        self.config = {
+            "study": "cross_pollination",
+            "pilot_id": "t",
+            "topic": {"description": "d", "options": list(OPTIONS)},
+            "revote": True,
+            **config,
+        }
+        self.rows: list[dict[str, object]] = []
+        self.answers: list[dict[str, object]] = []
+        self.utterances: list[dict[str, object]] = []
+        self.embeddings: dict[str, list[float]] = {}
+        self.summary: dict[str, object] = {"terminated_early": False}
+
+    def add(self, condition: str, first: str | None, last: str | None, **more: object) -> str:
+        who = f"p_{len(self.rows) + 1:04d}"
+        n = len(self.rows)
+        order = OPTIONS[n % 3 :] + OPTIONS[: n % 3]
+        row: dict[str, object] = {
+            "participant_id": who,
+            "condition": condition,
+            "status": "complete" if first else "failed",
+            "error_message": None if first else "initial vote: unparsed",
+            "initial_choice": first,
+            "final_choice": last,
+            "position_changed": None if first is None or last is None else first != last,
+            "opposition_view": None,
+            "cluster_id": None,
+            "individual_summary": None,
+            "options_shown": list(order),
+            "demographic_age": 20 + (7 * n) % 50,
+            "demographic_sex": "FM"[n % 2],
+        }
+        row.update(more)
+        self.rows.append(row)
+        if first:
+            self.answers.append(
+                {
+                    "stage": "initial_vote",
+                    "role": "participant",
+                    "kind": "choice",
+                    "rung": "exact",
+                    "reasks": 0,
+                    "missing": None,
+                    "words": 1,
+                    "options": list(order),
+                }
+            )
+        return who
+
+    def many(self, condition: str, moves: dict[tuple[str, str], int], **more: object) -> None:
+        for (first, last), count in moves.items():
+            for _ in range(count):
+                self.add(condition, first, last, **more)
+
+    def run(self) -> RunFolder:
+        (self.folder / "tables").mkdir(parents=True)
+        for name, rows in (
+            ("participants", self.rows),
+            ("answers", self.answers),
+            ("utterances", self.utterances),
+        ):
+            if rows:
+                write_table(self.folder / "tables", name, frame(rows))
+        (self.folder / "study.yaml").write_text(yaml.safe_dump(self.config))
+        (self.folder / "summary.json").write_text(json.dumps(self.summary))
+        (self.folder / "individual_embeddings.json").write_text(
+            json.dumps({"embeddings": self.embeddings})
+        )
+        return RunFolder(self.folder)
+
+    def found(self) -> dict[str, Finding]:
+        return {f.key: f for f in findings(self.run())}
+
+
+STILL = {(PARKS, PARKS): 30, (JOBS, JOBS): 30, (CARE, CARE): 30}
+
+
+@pytest.fixture
+def pilot(tmp_path: Path) -> Pilot:
+    """A hundred people a condition, 130 in the adversarial one: 5, 10, 10 and 40 changes."""
+    p = Pilot(tmp_path / "run")
+    p.many("simple_voting", {**STILL, (PARKS, JOBS): 3, (JOBS, PARKS): 2, (CARE, CARE): 35})
+    p.many("simple_passive", {**STILL, (PARKS, JOBS): 6, (CARE, JOBS): 4})
+    p.many("clarified_passive", {**STILL, (PARKS, JOBS): 6, (CARE, PARKS): 4})
+    p.many("acp", {**STILL, (CARE, PARKS): 8}, opposition_view=JOBS)
+    p.many("acp", {(PARKS, JOBS): 32}, opposition_view=JOBS)
+    return p
+
+
+def column(finding: Finding, name: str) -> dict[str, object]:
+    """A column of a grid by its first column."""
+    at = finding.grid.columns.index(name)
+    return {str(r[0]): r[at] for r in finding.grid.rows}
+
+
+def test_headline_rates(pilot):
+    f = pilot.found()["position_change"]
+    assert f.headline
+    assert column(f, "changed") == {
+        "Simple voting": 5,
+        "Simple passive": 10,
+        "Clarified passive": 10,
+        "Adversarial (ACP)": 40,
+    }
+    assert column(f, "changed_rate")["Simple passive"] == pytest.approx(0.1)
+    # Wilson for 10 of 100.
+    assert column(f, "low_rate")["Simple passive"] == pytest.approx(0.0552291, abs=1e-6)
+    assert column(f, "high_rate")["Simple passive"] == pytest.approx(0.1743657, abs=1e-6)
+    assert "Simple passive: 10 of 100 changed, 10 % (6 to 17 %)" in f.says
+    assert isinstance(f.chart, Intervals)
+
+
+def test_differences_and_floor(pilot):
+    found = pilot.found()
+    pairs = found["change_differences"]
+    assert len(pairs.grid.rows) == 6
+    assert "Adversarial (ACP) against Simple voting +26 points" in pairs.says
+    assert "Clarified passive against Simple passive" not in pairs.says
+    above = column(found["persuasion"], "above_floor_rate")
+    assert above["Simple passive"] == pytest.approx(10 / 100 - 5 / 100)
+    assert above["Adversarial (ACP)"] == pytest.approx(40 / 130 - 5 / 100)
+    assert "Merely asked again, 5 % choose differently" in found["persuasion"].says
+
+
+def test_moves(pilot):
+    found = pilot.found()
+    flow = found["transitions"].chart
+    assert isinstance(flow, Flow)
+    assert ("Adversarial (ACP)", PARKS, JOBS, 32) in flow.links
+    assert sum(n for *_, n in flow.links) == 100 + 100 + 100 + 130
+    says = found["towards_opposition"].says
+    assert "Of 130 participants who faced an opposing view, 32 moved to it, 8 to another" in says
+    assert "80 % of those who moved" in says
+    shifted = found["marginal_homogeneity"]
+    assert "Adversarial (ACP) (p < .001)" in shifted.says
+    assert column(shifted, "bowker")["Simple voting"] == pytest.approx(1 / 5)
+    net = found["option_shifts"]
+    assert "“Jobs” +32 in Adversarial (ACP) (32 gained, 0 lost" in net.says
+
+
+def test_regression_is_that_of_the_measure(pilot):
+    f = pilot.found()["regression"]
+    odds = {(r[0], r[1]): r[2] for r in f.grid.rows}
+    rows = [r for r in pilot.rows if r["position_changed"] is not None]
+    direct = logistic(
+        [bool(r["position_changed"]) for r in rows],
+        {
+            "condition": [r["condition"] for r in rows],
+            "first choice": [r["initial_choice"] for r in rows],
+            "age": [r["demographic_age"] for r in rows],
+            "sex": [r["demographic_sex"] for r in rows],
+        },
+        reference={"condition": "simple_voting", "first choice": PARKS},
+    )
+    expected = {(t.variable, t.level): t.odds_ratio for t in direct.terms}
+    assert odds["condition", "Adversarial (ACP)"] == pytest.approx(expected["condition", "acp"])
+    assert "demographics held equal" in f.says
+
+
+def test_spread_and_bands(pilot):
+    found = pilot.found()
+    spread = {(r[0], r[1]): r[3] for r in found["diversity"].grid.rows}
+    assert spread["Simple passive", "before"] == pytest.approx(effective_number([36, 30, 34]))
+    assert spread["Simple passive", "after"] == pytest.approx(effective_number([30, 40, 30]))
+    bands = found["human_bands"]
+    assert "Simple passive, share who changed their top choice: 10 %, outside" in bands.says
+    assert "31 %, outside the human range of 32 % to 91 % (below)" in bands.says
+    assert "No collapse" in found["variance_collapse"].grid.rows[0][2]
+
+
+def test_order_of_options_is_estimated(pilot):
+    f = pilot.found()["position_effects"]
+    assert column(f, "effect_rate").keys() == {"1", "2", "3"}
+    assert "listed first changes" in f.says
+
+
+def test_losses_are_bounded(tmp_path):
+    p = Pilot(tmp_path / "run")
+    p.many("simple_voting", {(PARKS, PARKS): 90, (PARKS, JOBS): 10})
+    p.many("acp", {(PARKS, PARKS): 60, (PARKS, JOBS): 20})
+    for _ in range(20):
+        p.add("acp", PARKS, None, status="failed", error_message="final vote: unparsed")
+    f = p.found()["attrition"]
+    assert "20 participants who should have voted twice did not" in f.says
+    assert isinstance(f.chart, Intervals)
+    ((name, *bounds),) = f.chart.items
+    assert name == "Adversarial (ACP) − Simple voting"
+    assert bounds == pytest.approx([0.15, 0.1, 0.3])
+    assert column(f, "reasons")["Adversarial (ACP)"] == "final vote: unparsed (20)"
+
+
+def test_losses_that_could_overturn_are_named(tmp_path):
+    p = Pilot(tmp_path / "run")
+    p.many("simple_voting", {(PARKS, PARKS): 90, (PARKS, JOBS): 10})
+    p.many("acp", {(PARKS, PARKS): 40, (PARKS, JOBS): 20})
+    for _ in range(140):
+        p.add("acp", PARKS, None, status="failed")
+    assert (
+        "They could overturn: Adversarial (ACP) − Simple voting (0 to"
+        in p.found()["attrition"].says
+    )
+
+
+def test_without_revote_there_is_no_floor(tmp_path):
+    p = Pilot(tmp_path / "run", revote=False)
+    p.many("simple_voting", {(PARKS, None): 50})
+    p.many("simple_passive", {**STILL, (PARKS, JOBS): 10})
+    p.many("acp", {**STILL, (PARKS, JOBS): 40})
+    found = p.found()
+    assert column(found["position_change"], "changed_rate")["Simple voting"] is None
+    assert "cannot tell persuasion from noise" in found["persuasion"].says
+    assert not found["persuasion"].headline
+    assert "Nobody who should have voted twice is missing." in found["attrition"].says
+    assert len(found["change_differences"].grid.rows) == 1
+
+
+def test_nobody_changed(tmp_path):
+    p = Pilot(tmp_path / "run")
+    for condition in ("simple_voting", "simple_passive", "acp"):
+        p.many(condition, STILL, opposition_view=JOBS if condition == "acp" else None)
+    found = p.found()
+    assert found["position_change"].says.startswith("Nobody changed their choice.")
+    assert "no regression can be fitted" in found["regression"].says
+    assert "No vote moved." in found["transitions"].says
+    assert "No two conditions differ" in found["change_differences"].says
+    assert "0 moved to it" in found["towards_opposition"].says
+
+
+def test_everybody_changed(tmp_path):
+    p = Pilot(tmp_path / "run")
+    p.many("simple_voting", {(PARKS, JOBS): 20})
+    p.many("acp", {(PARKS, CARE): 20}, opposition_view=CARE)
+    found = p.found()
+    assert "Everybody changed" in found["regression"].says
+    assert found["position_change"].grid.rows[0][4] == 1.0
+
+
+def test_early_end(tmp_path):
+    p = Pilot(tmp_path / "run")
+    for condition in ("simple_passive", "acp"):
+        for _ in range(20):
+            p.add(condition, PARKS, None, status="skipped", error_message="terminated early")
+    p.summary = {"terminated_early": True, "termination_reason": "all for Parks"}
+    found = p.found()
+    assert found["position_change"].says == (
+        "The study ended before anybody could change: all for Parks."
+    )
+    assert found["position_change"].chart is None
+    assert "Variance collapse" in found["variance_collapse"].says
+
+
+def test_nobody_answered_at_all(tmp_path):
+    p = Pilot(tmp_path / "run")
+    for condition in ("simple_passive", "acp"):
+        for _ in range(3):
+            p.add(condition, None, None)
+    found = p.found()
+    assert "Nobody voted twice" in found["position_change"].says
+    assert "transitions" not in found
+    assert "6 participants who should have voted twice did not" in found["attrition"].says
+
+
+def test_no_tables(tmp_path):
+    p = Pilot(tmp_path / "run")
+    assert "Nobody voted twice" in p.found()["position_change"].says
+
+
+def test_one_participant_per_condition(tmp_path):
+    p = Pilot(tmp_path / "run")
+    p.add("simple_voting", PARKS, PARKS)
+    p.add("simple_passive", JOBS, JOBS)
+    p.add("acp", CARE, PARKS, opposition_view=PARKS)
+    found = p.found()
+    assert column(found["position_change"], "changed_rate")["Adversarial (ACP)"] == 1.0
+    assert "Too few participants" in found["regression"].says
+    assert all(f.says for f in found.values())
+
+
+def clustered(tmp_path: Path, noise: float) -> dict[str, Finding]:
+    p = Pilot(tmp_path / "run")
+    rng = np.random.default_rng(0)
+    for i in range(40):
+        group = i % 2
+        who = p.add(
+            CLARIFIED[i // 2 % 2],
+            PARKS,
+            PARKS,
+            cluster_id=f"Parks_cluster_{group}",
+            individual_summary=f"reason {group} of person {i}",
+        )
+        vector = np.eye(16)[group] + rng.normal(0, noise, 16)
+        p.embeddings[who] = (vector / np.linalg.norm(vector)).tolist()
+    return p.found()
+
+
+def test_clusters_that_hold(tmp_path):
+    found = clustered(tmp_path, 0.02)
+    quality = found["cluster_quality"]
+    assert "well separated" in quality.says
+    assert column(quality, "clusters") == {"Parks": 2}
+    assert column(quality, "stability")["Parks"] == pytest.approx(1.0)
+    assert column(quality, "silhouette")["Parks"] > 0.8
+    chart = found["cluster_map"].chart
+    assert isinstance(chart, Points)
+    assert len(chart.items) == 40
+    words = found["cluster_words"].grid
+    assert len(words.rows) == 6
+    for row in words.rows:
+        assert f"reason {str(row[0])[-1]}" in str(row[4])
+
+
+def test_clusters_of_noise_are_called_weak(tmp_path):
+    assert "Weakly separated or unstable: Parks" in clustered(tmp_path, 2.0)["cluster_quality"].says
+
+
+def test_fit_model_raises_no_flag_and_an_unfit_one_does(tmp_path):
+    fit = Pilot(tmp_path / "fit")
+    fit.many("simple_voting", {**STILL, (PARKS, JOBS): 5})
+    fit.many("acp", {**STILL, (PARKS, JOBS): 20})
+    says = fit.found()["respondent_checks"]
+    assert "raised a flag" in says.says
+    assert not says.headline
+    unfit = Pilot(tmp_path / "unfit")
+    unfit.many("simple_voting", {(PARKS, JOBS): 40, (PARKS, PARKS): 20, (JOBS, JOBS): 30})
+    for row in unfit.answers[:30]:
+        row.update(rung="missing", reasks=2, missing="unparsed", words=40)
+    flagged = unfit.found()["respondent_checks"]
+    assert flagged.headline
+    flags = column(flagged, "flag")
+    assert flags["Instability"] == "flagged"
+    assert flags["Answers off the list"] == "flagged"
+    assert flags["Over-long replies"] == "flagged"
+    assert flags["Refusals"] == "clear"
+
+
+def test_placebo_arms_tell_sycophancy(tmp_path):
+    p = Pilot(tmp_path / "run", extra_conditions=["names_only", "empty_argument"])
+    p.many("simple_voting", {(PARKS, PARKS): 95, (PARKS, JOBS): 5})
+    p.many("empty_argument", {(PARKS, PARKS): 50, (PARKS, JOBS): 50})
+    p.many("names_only", {(PARKS, PARKS): 94, (PARKS, JOBS): 6})
+    found = p.found()
+    assert "Names only and empty argument hold no argument" in found["persuasion"].says
+    assert column(found["respondent_checks"], "flag")["Sycophancy"] == "flagged"
