@@ -32,9 +32,8 @@ def inclusion(levels: Summaries) -> Finding | None:
                 "vulnerable": own["vulnerable"]["estimate"],
                 "general": own["general"]["estimate"],
                 "gap": own["gap"]["estimate"],
-                "gap_low": own["gap"]["low"],
-                "gap_high": own["gap"]["high"],
-                "positive_reaction_share": value(summary, "positive_reaction_ratio", "vulnerable"),
+                "low": own["gap"]["low"],
+                "high": own["gap"]["high"],
                 "sets": own["gap"]["sets"],
             }
         )
@@ -66,13 +65,12 @@ def steps(differences: list[Mapping[str, Any]]) -> Finding:
         rows.append(
             {
                 "step": step,
-                "changes": ", ".join(entry["switches_changed"]),
                 "vulnerable": own["vulnerable"]["estimate"],
-                "general": own["general"]["estimate"],
                 "gap": own["gap"]["estimate"],
-                "gap_low": own["gap"]["low"],
-                "gap_high": own["gap"]["high"],
+                "low": own["gap"]["low"],
+                "high": own["gap"]["high"],
                 "p": own["gap"]["p"],
+                "changes": ", ".join(entry["switches_changed"]),
             }
         )
         items += interval(step, own["gap"])

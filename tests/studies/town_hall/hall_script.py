@@ -1,0 +1,176 @@
+"""A scripted hall for the tests: plain valid answers for every stage, any of which a test replaces."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from folkmoot.engine.api import run as run_study
+from folkmoot.engine.runner import Run
+from folkmoot.models.request import Request
+from folkmoot.models.scripted import Scripted
+from folkmoot.studies.town_hall import STUDY
+
+PROFILE = """\
+---
+label: {label}
+vulnerable_type: {kind}
+age_group: 70s+
+gender: female
+residence_years: 20
+ownership: tenant
+occupation: retired cleaner
+assertiveness: 2
+openness: 3
+risk_tolerance: 1
+community_orientation: 3
+income_level: low
+can_afford_contribution: false
+economic_pressure: struggling
+participation_tendency: passive
+information_access: low
+community_engagement: minimal
+---
+You live alone on the ground floor.
+"""
+
+# Who is asked what, from the address of a call.
+Key = tuple[str, str, int | None]  # stage, resident (or role), round
+Answer = Callable[[Key, Request], Any]
+_ADDRESS = re.compile(r"[^/]+/(?P<stage>[a-z]+)(?P<round>\d+)?/(?P<rest>.*)")
+
+
+def where(address: str) -> Key:
+    """(stage, who, round) of an address; the re-ask suffix makes no difference."""
+    found = _ADDRESS.fullmatch(address)
+    assert found, address
+    stage, number, rest = found["stage"], found["round"], found["rest"]
+    round_no = int(number) if number else None
+    if stage != "round":
+        return stage, rest.split("/")[0] if "/" in rest else stage, None
+    part, *more = rest.split("/")
+    if part == "turns":
+        return ("think" if more[1].startswith("ask0") else "speak"), more[0], round_no
+    if part == "reflect":
+        return "reflect", more[0], round_no
+    return part, part, round_no  # moderator, session
+
+
+def plain(key: Key, request: Request) -> Any:
+    """A valid answer for each stage, without reactions to anybody."""
+    stage, who, round_no = key
+    if stage == "think":
+        reactions = {} if round_no == 1 else {"reactions": []}
+        return {**reactions, "overall_stance": "neutral", "key_concerns": [], "strategic_notes": ""}
+    if stage == "speak":
+        references = {} if round_no == 1 else {"references": []}
+        words = f"{who} speaks in round {round_no}."
+        return {**references, "new_points": [], "questions": [], "full_statement": words}
+    if stage == "reflect":
+        return reflection("neutral", "neutral", "maintain")
+    if stage == "moderator":
+        return {
+            "summary": f"Summary {round_no}.",
+            "underrepresented_opinions": [],
+            "invited_residents": [],
+            "overlooked_concerns": [],
+            "spoken": f"The moderator sums up round {round_no}.",
+        }
+    if stage == "plan":
+        return {"items": [{"proposal": "Do it?", "reasoning": "", "originating_residents": []}]}
+    if stage == "vote":
+        items = (request.schema or {})["properties"]
+        return {item: {"vote": "yes", "reason": "because"} for item in items}
+    if stage == "consensus":
+        return {"consensus": "We agree.", "concerns_reflected": []}
+    assert stage in ("before", "after"), key
+    return {"satisfaction": 5, "reason": "so so"}
+
+
+def reflection(before: str, after: str, change: str, **more: Any) -> dict[str, Any]:
+    evolution = {
+        "previous_stance": before,
+        "current_stance": after,
+        "change_type": change,
+        "change_reason": "",
+    }
+    return {
+        "most_compelling": None,
+        "most_disagreed": None,
+        "stance_evolution": evolution,
+        "next_round_strategy": "",
+        **more,
+    }
+
+
+def scripted(answer: Answer = plain, *, keep: bool = False) -> Scripted:
+    """A scripted model; `answer` gives a text as it stands or anything that becomes JSON."""
+
+    def reply(request: Request, address: str) -> str:
+        said = answer(where(address), request)
+        return said if isinstance(said, str) else json.dumps(said)
+
+    return Scripted(reply, keep=keep)
+
+
+def small_hall(folder: Path, *, general: int = 3, vulnerable: int = 2) -> dict[str, Any]:
+    """Settings of a small hall: A01… general, the last ones vulnerable."""
+    profiles = folder / "profiles"
+    profiles.mkdir(parents=True, exist_ok=True)
+    for i in range(vulnerable):
+        kind = ("housing", "participation")[i % 2]
+        text = PROFILE.format(label=f"profile {i}", kind=kind)
+        (profiles / f"p{i}.md").write_text(text, "utf-8")
+    return {
+        "topic": {"title": "Shall it be built?", "background": "A plan is on the table."},
+        "sets": 1,
+        "levels": ["2-1"],
+        "residents": {"general": general},
+        "vulnerable": str(profiles),
+    }
+
+
+def hold(folder: Path, settings: Mapping[str, Any], model: Scripted) -> Run:
+    """Run a hall into `folder/run`."""
+    return run_study(STUDY, settings, provider=model, out=folder / "run")
+
+
+def together(answer: Answer = plain) -> Answer:
+    """The same answers from one shared session: each resident's in their own entry."""
+
+    def reply(key: Key, request: Request) -> Any:
+        stage, _, round_no = key
+        wanted = (request.schema or {})["properties"]
+        if stage in ("plan", "consensus", "moderator"):
+            return answer(key, request)
+        if stage != "session":
+            ballot = [i for i in re.findall(r'^  "(V\d+)":', request.messages[-1].content, re.M)]
+            fake = Request(request.model, (), schema={"properties": dict.fromkeys(ballot)})
+            return {who: answer((stage, who, None), fake) for who in wanted}
+        if "turns" not in wanted:
+            title = next(iter(request.schema["$defs"])) if request.schema else ""
+            looks_back = "Turn" not in (request.schema or {})["$defs"] and title
+            return {who: _part(answer, who, round_no, request, bool(looks_back)) for who in wanted}
+        found = {"turns": {w: _part(answer, w, round_no, request, False) for w in _ids(wanted, 0)}}
+        if "reflections" in wanted:
+            entries = {w: _part(answer, w, round_no, request, True) for w in _ids(wanted, 1)}
+            found["reflections"] = entries
+        return found
+
+    return reply
+
+
+def _ids(wanted: Mapping[str, Any], which: int) -> list[str]:
+    return list(wanted[("turns", "reflections")[which]]["properties"])
+
+
+def _part(answer: Answer, who: str, round_no: int | None, request: Request, back: bool) -> Any:
+    if back:
+        return answer(("reflect", who, round_no), request)
+    return {
+        "thinking": answer(("think", who, round_no), request),
+        "speaking": answer(("speak", who, round_no), request),
+    }

@@ -1,0 +1,154 @@
+"""Who hears what: every prompt of a run is read, and private words are looked for in it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from folkmoot.models.request import Request
+
+from .hall_script import Key, hold, plain, reflection, scripted, small_hall, together, where
+
+SECRET = re.compile(r"secret-(\w+)-(A\d+)-(\d)")
+PUBLIC = re.compile(r"public-(A\d+)-(\d)")
+
+
+def marked(key: Key, request: Request) -> Any:
+    """Every private text carries its owner, stage and round; every public one as well."""
+    stage, who, number = key
+    said = plain(key, request)
+    secret = f"secret-{stage}-{who}-{number}"
+    if stage == "think":
+        said |= {"key_concerns": [secret], "strategic_notes": secret}
+        if number and number > 1:
+            other = "A02" if who == "A01" else "A01"
+            said["reactions"] = [
+                {
+                    "target_agent": other,
+                    "target_summary": secret,
+                    "my_feeling": "angry",
+                    "agree_level": 2,
+                    "reason": secret,
+                    "want_to_respond": True,
+                }
+            ]
+    if stage == "speak":
+        said |= {"full_statement": f"public-{who}-{number}", "new_points": [secret]}
+    if stage == "reflect":
+        said = reflection("neutral", "oppose", "harden", next_round_strategy=secret)
+        said["stance_evolution"]["change_reason"] = secret
+    if stage in ("before", "after"):
+        said["reason"] = f"secret-{stage}-{who}-0"
+    if stage == "vote":
+        said = {i: {"vote": "no", "reason": f"secret-vote-{who}-0"} for i in said}
+    if stage == "moderator":
+        said["spoken"] = f"moderated-{number}"
+    return said
+
+
+def prompts(folder: Path, level: str) -> list[tuple[Key, str]]:
+    """Everything that was sent, with who it was sent to and what for."""
+    model = scripted(marked if level != "1" else together(marked), keep=True)
+    hold(folder, small_hall(folder) | {"levels": [level]}, model)
+    return [(where(a), "\n".join(m.content for m in r.messages)) for a, r in model.seen]
+
+
+@pytest.fixture(scope="module", params=["2-1", "4"])
+def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return prompts(tmp_path_factory.mktemp("hall"), request.param)
+
+
+def test_private_words_reach_nobody_else(seen: list[tuple[Key, str]]) -> None:
+    found = 0
+    for (_, reader, _), text in seen:
+        for _, owner, _ in SECRET.findall(text):
+            found += 1
+            assert owner == reader
+    assert found  # the residents' own words do come back to them
+
+
+def test_thoughts_go_into_the_same_turn_only(seen: list[tuple[Key, str]]) -> None:
+    for (stage, _, number), text in seen:
+        for kind, _, when in SECRET.findall(text):
+            if kind == "think":
+                assert (stage, str(number)) == ("speak", when)
+
+
+def test_reflections_feed_the_next_think_only(seen: list[tuple[Key, str]]) -> None:
+    fed = set()
+    for (stage, reader, number), text in seen:
+        for kind, owner, when in SECRET.findall(text):
+            if kind == "reflect":
+                assert (stage, number) == ("think", int(when) + 1)
+                fed.add((owner, when))
+            assert kind not in ("before", "after", "vote")
+        if stage == "think" and number and number > 1:
+            assert f"secret-reflect-{reader}-{number - 1}" in text
+    assert fed == {(f"A0{i}", str(r)) for i in range(1, 6) for r in (1, 2)}
+
+
+def test_a_round_hears_the_round_before_and_not_itself(seen: list[tuple[Key, str]]) -> None:
+    for (stage, reader, number), text in seen:
+        heard = {(who, int(r)) for who, r in PUBLIC.findall(text)}
+        others = {(who, r) for who, r in heard if who != reader}
+        if stage == "think":
+            assert number
+            everyone = {(f"A0{i}", number - 1) for i in range(1, 6)} - {(reader, number - 1)}
+            assert others == (everyone if number > 1 else set())
+            assert {r for who, r in heard if who == reader} == set(range(1, number))
+        if stage == "reflect":
+            assert {r for _, r in others} == {number}
+
+
+def test_the_moderator_is_heard_in_the_next_round_only(tmp_path: Path) -> None:
+    heard: dict[str, set[tuple[str, int | None]]] = {"1": set(), "2": set(), "3": set()}
+    for (stage, _, number), text in prompts(tmp_path, "4"):
+        for when in re.findall(r"moderated-(\d)", text):
+            heard[when].add((stage, number))
+    assert heard == {
+        "1": {("think", 2), ("speak", 2)},
+        "2": {("think", 3), ("speak", 3)},
+        "3": {("vote", None)},
+    }
+
+
+def test_without_thinking_the_statements_are_heard_when_speaking(tmp_path: Path) -> None:
+    settings = small_hall(tmp_path) | {"level_settings": {"2-1": {"think": False}}}
+
+    def spoken(key: Key, request: Request) -> Any:
+        # Without THINK the one call of a turn is SPEAK.
+        stage = "speak" if key[0] == "think" else key[0]
+        return marked((stage, *key[1:]), request)
+
+    model = scripted(spoken, keep=True)
+    held = hold(tmp_path, settings, model)
+    turns = [(where(a), r.messages[-1].content) for a, r in model.seen if "/turns/" in a]
+    assert len(turns) == 3 * 5
+    for (_, reader, number), text in turns:
+        others = {(w, int(r)) for w, r in PUBLIC.findall(text) if w != reader}
+        assert {r for _, r in others} == ({number - 1} if number and number > 1 else set())
+    assert held.table("rounds")["overall_stance"].null_count() == 15
+
+
+def test_planner_and_closing_text_are_not_told_who_is_vulnerable(tmp_path: Path) -> None:
+    for (stage, _, _), text in prompts(tmp_path, "4"):
+        if stage in ("plan", "consensus", "vote"):
+            assert "profile 0" not in text and "vulnerable" not in text.lower()
+        if stage == "moderator":
+            assert "A04 is profile 0" in text and "A05 is profile 1" in text
+
+
+def test_thoughts_of_a_shared_session_go_into_no_prompt(tmp_path: Path) -> None:
+    """One session has one memory; even there nobody's thoughts are carried on, and what was
+    noted after a round goes into the next round's call under its owner's name alone."""
+    seen = prompts(tmp_path, "1")
+    kinds = {(k, s, r) for (s, _, r), text in seen for k, _, r in SECRET.findall(text)}
+    assert {k for k, _, _ in kinds} == {"reflect"}
+    for (stage, _, number), text in seen:
+        for line in text.splitlines():
+            for kind, owner, when in SECRET.findall(line):
+                assert (kind, stage, number) == ("reflect", "session", int(when) + 1)
+                assert line.startswith(f"{owner} noted:")
