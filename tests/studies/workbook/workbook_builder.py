@@ -188,7 +188,9 @@ def player(**answers: Any) -> Scripted:
             return json.dumps({"response": answers.get("json", 0.5), "speculation_score": 20})
         if "How speculative" in prompt:
             return "33"
-        if "whole number from" in prompt or "number alone" in prompt:
+        if "Tell this person's story" in prompt:
+            return str(answers.get("text", "A life."))
+        if any(w in prompt for w in ("whole number from", "number alone", "a single number")):
             return str(answers.get("number", 5))
         options = re.findall(r"^- (.+)$", prompt, re.MULTILINE)
         if options:

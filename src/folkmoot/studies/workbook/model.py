@@ -125,7 +125,9 @@ class Profiles(_Part):
     @field_validator("rows", "lines", mode="before")
     @classmethod
     def _unpacked(cls, value: Any) -> Any:
-        return json.loads(value) if isinstance(value, str) else value
+        if not isinstance(value, str):
+            return value
+        return tuple(tuple(v) if isinstance(v, list) else v for v in json.loads(value))
 
     def column(self, name: str) -> int | None:
         """Index of the column with that short name, or with that question."""

@@ -1,0 +1,366 @@
+"""Sessions played by a scripted model: who hears what, what is asked again, what is written."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import folkmoot
+from folkmoot.errors import ModelError, RefusedError
+from folkmoot.models.scripted import Scripted
+from tests.studies.workbook.test_workbook_parts import by_hand
+from tests.studies.workbook.test_workbook_reading import older, shorter
+from tests.studies.workbook.workbook_builder import good, player, put, save, setting, task
+
+TASKS = "interview_prompts"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "public_goods.xlsx"
+
+
+def play(book: Any, folder: Path, provider: Any = None, **options: Any) -> Any:
+    path = save(book, folder / "book.xlsx")
+    return folkmoot.run(path, out=folder / "out", provider=provider or player(), **options)
+
+
+def rows(run: Any, name: str = "market") -> list[dict[str, str]]:
+    with (run.path / f"{name}.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def sessions(run: Any, name: str = "market") -> list[dict[str, Any]]:
+    return list(json.loads((run.path / f"{name}.json").read_text())["sessions"])
+
+
+def texts(person: Mapping[str, Any]) -> list[str]:
+    return [m["content"] for m in person["message_history"]]
+
+
+def requests(provider: Scripted, *parts: str) -> list[Any]:
+    return [r for address, r in provider.seen if all(p in address for p in parts)]
+
+
+def test_one_row_per_participant_and_one_column_per_variable(tmp_path: Path) -> None:
+    run = play(good(), tmp_path)
+    table = rows(run)
+    assert len(table) == 8 and len({r["ID"] for r in table}) == 8
+    for row in table:
+        assert row["offer"] == "5"
+        assert row["trade"] in ("yes", "no", "I don’t know")
+        assert row["talk"].startswith("words at")
+        assert row["sure"] == ("0.5" if row["role"] == "Buyer" else "")
+        assert row["total"] == "20" and row["share"] == "0.25"
+        assert row["invalid"] == row["missing"] == ""
+    assert set(run.tables) >= {"answers", "assignment", "computed", "responses", "sessions"}
+    assert run.table("assignment").height == 8
+
+
+def test_the_persona_opens_the_system_message_and_shows_no_assignment(tmp_path: Path) -> None:
+    run = play(by_hand(), tmp_path)
+    for session in sessions(run):
+        for person in session["participants"]:
+            system = texts(person)[0]
+            assert system.startswith("You are ")
+            persona = system.split("\n\n")[0]
+            assert f"How old are you? {person['profile']['age']}" in persona
+            assert "my treatment" not in system and "my role" not in system
+            assert person["ID"] not in system.replace(person["name"], "")
+            assert session["treatment_description"] in system
+            assert "This is a market for apples." in system
+
+
+def test_discussion_everybody_hears_those_before(tmp_path: Path) -> None:
+    provider = player()
+    run = play(good(), tmp_path, provider)
+    (first, *_) = sessions(run)
+    order = [p["ID"] for p in first["participants"]]
+    words = {p["ID"]: p["responses"]["talk"]["value"] for p in first["participants"]}
+    for k, who in enumerate(order):
+        (request,) = requests(provider, "market.1/", "/t/", f"/{who}/")
+        heard = "\n".join(m.content for m in request.messages)
+        assert "What is a fair price?" in heard
+        assert [words[o] in heard for o in order] == [j < k for j in range(len(order))]
+
+
+def test_public_answers_of_the_round_are_seen_as_they_come(tmp_path: Path) -> None:
+    provider = player()
+    first = sessions(play(good(), tmp_path, provider))[0]
+    people = first["participants"]
+    for k, person in enumerate(people):
+        (request,) = requests(provider, "market.1/", "/m/", f"/{person['ID']}/")
+        prompt = request.messages[-1].content
+        before = prompt.split("All offers add up")[0]
+        for j, other in enumerate(people):
+            line = f"{other['name']}: {other['responses']['trade']['value']}"
+            assert (line in before) == (j < k)
+
+
+def test_private_answers_are_hidden_until_the_round_ends(tmp_path: Path) -> None:
+    marks = {f"p{i}": str(i) for i in range(1, 9)}
+
+    def answer(request: Any, address: str) -> str:
+        if "/o/" in address:
+            return marks[address.split("/")[3]]
+        return str(player()._fn(request, address))
+
+    provider = Scripted(answer, keep=True)
+    first = sessions(play(good(), tmp_path, provider))[0]
+    ids = [p["ID"] for p in first["participants"]]
+    for who in ids:
+        (asked,) = requests(provider, "market.1/", "/o/", f"/{who}/")
+        told = "\n".join(m.content for m in asked.messages)
+        assert not any(f"{p['name']}: {marks[p['ID']]}" in told for p in first["participants"])
+        (later,) = requests(provider, "market.1/", "/m/", f"/{who}/")
+        told = "\n".join(m.content for m in later.messages)
+        for person in first["participants"]:
+            if person["ID"] != who:
+                assert f"{person['name']}: {marks[person['ID']]}" in told
+
+
+def test_the_short_layout_never_reveals_private_answers(tmp_path: Path) -> None:
+    run = play(shorter(), tmp_path)
+    for person in sessions(run)[0]["participants"]:
+        assert not any(
+            m["content"] == "5" and m["role"] == "user" for m in person["message_history"]
+        )
+        assert "The market is" in "\n".join(texts(person)) and "Calm." not in texts(person)[0]
+
+
+def test_results_reach_the_prompt(tmp_path: Path) -> None:
+    provider = player(number=3)
+    play(good(), tmp_path, provider)
+    for request in requests(provider, "/m/"):
+        assert "All offers add up to 12; yours is 3." in request.messages[-1].content
+
+
+def test_the_dict_gives_the_order_and_leaves_roles_out(tmp_path: Path) -> None:
+    book = put(good(), f"{TASKS}!F3", '{"Seller": "Sell!", "Summarizer": "Note.", "Buyer": "Buy!"}')
+    provider = player()
+    run = play(book, tmp_path, provider)
+    said = run.table("utterances").filter(task_id="t", session="1")
+    assert said["speaker_name"].to_list() == [
+        "Facilitator",
+        "Seller 1",
+        "Seller 2",
+        "Summarizer",
+        "Buyer 1",
+        "Buyer 2",
+    ]
+    assert not [a for a, _ in provider.seen if "/s/" in a and "Seller" in a]
+    asked = {r["role"] for r in run.table("responses").filter(task_id="s").to_dicts()}
+    assert asked == {"Buyer", "Summarizer"}
+
+
+def test_the_summarizer_hears_private_answers_and_everybody_hears_the_summarizer(
+    tmp_path: Path,
+) -> None:
+    provider = player(json=0.75, text="THE SUMMARY")
+    run = play(good(), tmp_path, provider)
+    (request, _) = requests(provider, "/s/Summarizer")
+    assert request.messages[0].content.startswith("You are the Summarizer")
+    assert "Buyer 1: 0.75" in "\n".join(m.content for m in request.messages)
+    for session in sessions(run):
+        assert all("THE SUMMARY" in texts(p) for p in session["participants"])
+        assert session["special_roles"]["Summarizer"]["responses"][0]["value"] == "THE SUMMARY"
+
+
+def test_a_facilitator_with_words_of_its_own_speaks(tmp_path: Path) -> None:
+    cell = '{"Facilitator": "Open the debate.", "Buyer": "Well?", "Seller": "Well?"}'
+    provider = player(text="LET US BEGIN")
+    run = play(put(good(), f"{TASKS}!F3", cell), tmp_path, provider)
+    (request, _) = requests(provider, "/t/Facilitator")
+    assert "You run the market." in request.messages[0].content
+    assert request.messages[-1].content.endswith("Open the debate.")
+    assert all("LET US BEGIN" in texts(p) for p in sessions(run)[0]["participants"])
+
+
+def test_options_are_shuffled_for_each_participant_and_task(tmp_path: Path) -> None:
+    book = good()
+    for n in range(6):
+        book[TASKS].append(
+            task(
+                f"x{n}",
+                "private_question",
+                5,
+                "Which?",
+                f"x{n}",
+                response_options='["a", "b", "c", "d"]',
+                randomize_response_order=1,
+                validate_response=1,
+            )
+        )
+    run = play(book, tmp_path, player(option="c"))
+    shown = run.table("responses").filter(task_type="private_question").drop_nulls("options")
+    assert shown["options"].n_unique() > 10
+    for row in shown.to_dicts():
+        assert json.loads(row["options"])[row["position"] - 1] == row["value"] == "c"
+    again = play(book, tmp_path / ".." / tmp_path.name, player(option="c"), **{"resume": True})
+    assert again.table("responses").equals(run.table("responses"))
+
+
+def test_ties_are_shuffled_per_session_and_the_order_is_written(tmp_path: Path) -> None:
+    book = setting(good(), "num_sessions", 12)
+    head = book["agent_profiles"][:2]
+    book["agent_profiles"] = [*head, *([f"p{i}", i, "x"] for i in range(48))]
+    book[TASKS] += [task(f"x{n}", "private_question", 7, "Well?", f"x{n}") for n in range(4)]
+    run = play(book, tmp_path)
+    orders = [json.loads(o) for o in run.table("sessions")["order"]]
+    assert len({tuple(o[-4:]) for o in orders}) > 4
+    assert all(o[:5] == ["c", "t", "o", "m", "s"] for o in orders)
+    assert [s["task_order"] for s in sessions(run)] == orders
+    first = run.table("responses").filter(session="1", participant_id=rows(run)[0]["ID"])
+    asked = {r["task_id"]: r["place"] for r in first.to_dicts()}
+    assert sorted(asked, key=lambda t: asked[t])[-4:] == orders[0][-4:]
+
+
+def test_validation_asks_five_times_more_and_keeps_the_last_answer(tmp_path: Path) -> None:
+    provider = player(number="fifteen, or rather 15 of 20")
+    run = play(good(), tmp_path, provider)
+    responses = run.table("responses").filter(var_name="offer").to_dicts()
+    assert all(r["status"] == "invalid" and r["reasks"] == 5 for r in responses)
+    assert all(r["value"] == "fifteen, or rather 15 of 20" for r in responses)
+    assert len(requests(provider, "market.1/", "/o/")) == 4 * 6
+    assert "from 0 to 20" in requests(provider, "/o/", ".r5")[0].messages[-1].content
+    for row in rows(run):
+        assert row["invalid"] == "offer" and row["offer"].startswith("fifteen")
+        assert row["total"] == row["share"] == "NA"
+    assert "add up to not available" in requests(provider, "/m/")[0].messages[-1].content
+
+
+def test_without_validation_nothing_is_asked_again(tmp_path: Path) -> None:
+    provider = player(number="a lot")
+    run = play(put(good(), f"{TASKS}!K4", 0), tmp_path, provider)
+    assert len(requests(provider, "/o/")) == 8
+    assert all(r["offer"] == "a lot" and r["total"] == "NA" for r in rows(run))
+
+
+def test_refusals_are_missing_and_the_session_goes_on(tmp_path: Path) -> None:
+    def answer(request: Any, address: str) -> str:
+        if "/o/p3/" in address:
+            raise RefusedError("no", reason="filtered")
+        return str(player()._fn(request, address))
+
+    run = play(good(), tmp_path, Scripted(answer))
+    (row,) = [r for r in rows(run) if r["ID"] == "p3"]
+    assert row["offer"] == "NA" and row["missing"] == "offer" and row["trade"]
+    others = [r for r in rows(run) if r["session"] != row["session"]]
+    assert all(r["total"] == "20" for r in others)
+    assert {r["total"] for r in rows(run) if r["session"] == row["session"]} == {"NA"}
+    assert issubclass(RefusedError, ModelError)
+
+
+def test_the_speculation_score_is_asked_for_or_part_of_the_json(tmp_path: Path) -> None:
+    book = put(good(), f"{TASKS}!L4", 1)
+    run = play(book, tmp_path)
+    scores = run.table("responses").drop_nulls("speculation_score")
+    assert set(scores.filter(var_name="offer")["speculation_score"]) == {33}
+    assert set(scores.filter(var_name="sure")["speculation_score"]) == {20}
+    assert {r["offer_speculation_score"] for r in rows(run)} == {"33"}
+
+
+def test_the_conversation_length_is_enforced_and_said(tmp_path: Path) -> None:
+    run = play(setting(good(), "max_conversation_length", 6), tmp_path)
+    for session in sessions(run):
+        assert session["messages"] == 6
+        assert (session["ended"], session["stopped_in"]) == ("conversation_length", "o")
+    table = run.table("responses")
+    assert table.filter(missing="conversation_length").height == 2 * (2 + 4 + 2)
+    assert "max_conversation_length (6) is reached" in (run.path / "run.log").read_text()
+    assert all(r["trade"] == "NA" and "trade" in r["missing"] for r in rows(run))
+
+
+def test_rounds_are_limited_in_the_short_layout(tmp_path: Path) -> None:
+    book = shorter()
+    book["settings"] = [[k, 2 if k == "max_num_rounds" else v] for k, v in book["settings"]]
+    run = play(book, tmp_path)
+    assert {s["ended"] for s in sessions(run)} == {"rounds"}
+    assert {s["stopped_in"] for s in sessions(run)} == {"m"}
+
+
+def test_every_permutation_has_its_files_and_the_same_seats(tmp_path: Path) -> None:
+    book = put(good(), "constants!B2", '["apples", "pears"]')
+    run = play(book, tmp_path)
+    assert not (run.path / "market.json").exists()
+    first, second = rows(run, "market_1"), rows(run, "market_2")
+    assert {r["constant_goods"] for r in first} == {"apples"}
+    assert {r["constant_goods"] for r in second} == {"pears"}
+    seats = [(r["ID"], r["session"], r["role"], r["treatment"]) for r in first]
+    assert seats == [(r["ID"], r["session"], r["role"], r["treatment"]) for r in second]
+    data = json.loads((run.path / "market_2.json").read_text())
+    assert (data["permutation"], data["constants"]) == (2, {"goods": "pears"})
+    assert run.table("permutations").height == 2
+
+
+def test_both_files_are_written_as_sessions_finish(tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    out = tmp_path / "out"
+
+    def answer(request: Any, address: str) -> str:
+        if (out / "market.json").exists():
+            data = json.loads((out / "market.json").read_text())
+            lines = len((out / "market.csv").read_text().splitlines()) - 1
+            seen.append((data["sessions_finished"], lines))
+        return str(player()._fn(request, address))
+
+    book = setting(good(), "num_sessions", 2)
+    play(book, tmp_path, Scripted(answer), concurrency=1)
+    assert (1, 4) in seen
+    assert all(lines == 4 * finished for finished, lines in seen)
+
+
+def test_serial_concurrent_and_resumed_runs_write_the_same(tmp_path: Path) -> None:
+    digests = []
+    late = lambda address: len(address) % 7 / 2000  # noqa: E731
+    for name, concurrency, latency in (("a", 1, 0.0), ("b", 64, late)):
+        folder = tmp_path / name
+        folder.mkdir()
+        provider = Scripted(player()._fn, latency=latency)
+        run = play(good(), folder, provider, concurrency=concurrency)
+        files = [run.path / "market.json", run.path / "market.csv"]
+        digests.append([f.read_bytes() for f in [*files, *sorted(run.path.glob("tables/*.csv"))]])
+    assert digests[0] == digests[1]
+
+
+def test_limit_plays_the_first_sessions_only(tmp_path: Path) -> None:
+    run = play(good(), tmp_path, limit=1)
+    assert len(sessions(run)) == 1
+
+
+@pytest.mark.parametrize("make", [older, shorter])
+def test_other_layouts_play(make: Any, tmp_path: Path) -> None:
+    run = play(make(), tmp_path)
+    assert len(rows(run)) == 8
+
+
+def test_backstories_are_written_once_per_participant(tmp_path: Path) -> None:
+    book = older()
+    book["experimental_setting"][-1][1] = True
+    provider = player(text="I was born by the sea.")
+    run = play(book, tmp_path, provider)
+    assert len(requests(provider, "backstories")) == 8
+    system = texts(sessions(run)[0]["participants"][0])[0]
+    assert "I was born by the sea." in system
+
+
+def test_the_example_satisfies_the_accounting_identity(tmp_path: Path) -> None:
+    run = folkmoot.run(EXAMPLE, model="synthetic", out=tmp_path / "out")
+    table = rows(run, "public_goods")
+    assert len(table) == 16 and {r["session"] for r in table} == {"1", "2", "3", "4"}
+    assert {r["missing"] for r in table} == {""}
+    for session in "1234":
+        group = [r for r in table if r["session"] == session]
+        given = sum(float(r[f"give_{n}"]) for r in group for n in (1, 2, 3))
+        earned = sum(float(r["earnings"]) for r in group)
+        # What is paid out is what was kept plus what was given, doubled.
+        assert earned == pytest.approx(4 * 10 * 3 - given + 2 * given)
+        assert float(group[0]["group_earnings"]) == pytest.approx(earned)
+        for n in (1, 2, 3):
+            total = sum(float(r[f"give_{n}"]) for r in group)
+            for r in group:
+                assert 0 <= float(r[f"give_{n}"]) <= 10
+                payoff = 10 - float(r[f"give_{n}"]) + 2 * total / 4
+                assert float(r[f"payoff_{n}"]) == pytest.approx(payoff)
+    assert run.folder.synthetic
