@@ -271,3 +271,10 @@ def test_a_study_may_not_write_outside_its_folder(tmp_path: Path) -> None:
     with pytest.raises(ProtocolError, match="inside its run folder"):
         run(tmp_path, protocol)
     assert not (tmp_path / "escaped.json").exists()
+
+
+async def test_a_run_inside_a_running_loop_as_in_a_notebook(tmp_path: Path) -> None:
+    async def protocol(session: Session) -> None:
+        await session.ask(ANN, "Hello?")
+
+    assert run(tmp_path, protocol).table("answers").height == 1

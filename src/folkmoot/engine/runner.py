@@ -11,7 +11,8 @@ import contextlib
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -149,7 +150,7 @@ def run_study(found: StudyFile, options: RunOptions) -> Run:
     providers.check()
     folder = open_folder(_folder_of(found, options), found.config, resume=options.resume)
     with held_folder(folder):
-        _loop(_run(found, options, providers, folder))
+        _loop(lambda stopper: _run(found, options, providers, folder, stopper))
     return Run(RunFolder(folder), found.study)
 
 
@@ -157,8 +158,38 @@ def _folder_of(found: StudyFile, options: RunOptions) -> Path:
     return options.out if options.out is not None else Path("outputs") / found.run_id
 
 
-def _loop(main: Any) -> None:
-    """Run on uvloop where it is there."""
+class _Stopper:
+    """Ctrl-C from another thread: what `_interruptible` leaves here is called in the loop."""
+
+    def __init__(self) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.stop: Callable[[], None] | None = None
+
+    def __call__(self) -> None:
+        if self.loop is not None and self.stop is not None:
+            self.loop.call_soon_threadsafe(self.stop)
+
+
+def _loop(main: Callable[[_Stopper], Coroutine[Any, Any, None]]) -> None:
+    """Run to the end on a loop of our own; in a notebook, whose loop is running, in a thread."""
+    stopper = _Stopper()
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        _run_loop(main(stopper))
+        return
+    with ThreadPoolExecutor(1, "folkmoot") as pool:
+        done = pool.submit(lambda: _run_loop(main(stopper)))
+        try:
+            done.result()
+        except KeyboardInterrupt:
+            stopper()
+            done.result()
+            raise
+
+
+def _run_loop(main: Coroutine[Any, Any, None]) -> None:
+    """On uvloop where it is there."""
     if sys.platform == "win32":
         asyncio.run(main)
         return
@@ -168,7 +199,13 @@ def _loop(main: Any) -> None:
         runner.run(main)
 
 
-async def _run(found: StudyFile, options: RunOptions, providers: Providers, folder: Path) -> None:
+async def _run(
+    found: StudyFile,
+    options: RunOptions,
+    providers: Providers,
+    folder: Path,
+    stopper: _Stopper,
+) -> None:
     log = RunLog(folder, scrub=lambda text: scrub(text, providers.secrets))
     progress = broadcast(options.progress, log)
     began = time.monotonic()
@@ -182,7 +219,7 @@ async def _run(found: StudyFile, options: RunOptions, providers: Providers, fold
             )
             context = _context(found, options, providers, folder, journal, progress)
             try:
-                await _protocol(found, options, context, providers)
+                await _protocol(found, options, context, providers, stopper)
                 outcome = "done"
             except RunPaused as error:
                 outcome, message = "paused", str(error)
@@ -255,7 +292,11 @@ def _context(
 
 
 async def _protocol(
-    found: StudyFile, options: RunOptions, context: RunContext, providers: Providers
+    found: StudyFile,
+    options: RunOptions,
+    context: RunContext,
+    providers: Providers,
+    stopper: _Stopper,
 ) -> None:
     """Seal the design, then the study itself, stoppable by Ctrl-C."""
     context.plan.seal("design", _design(found, context))
@@ -270,7 +311,7 @@ async def _protocol(
             providers.synthetic,
         )
     )
-    with _interruptible(context):
+    with _interruptible(context, stopper):
         await found.study.protocol(Session(context))
     if context.halted is not None:
         raise context.halted
@@ -289,7 +330,7 @@ def _design(found: StudyFile, context: RunContext) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _interruptible(context: RunContext) -> Iterator[None]:
+def _interruptible(context: RunContext, stopper: _Stopper) -> Iterator[None]:
     """Ctrl-C lets calls in flight come home; a second one does not wait."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
@@ -300,6 +341,7 @@ def _interruptible(context: RunContext) -> Iterator[None]:
         elif task is not None:
             task.cancel()
 
+    stopper.loop, stopper.stop = loop, stop
     caught = []
     for number in (signal.SIGINT, signal.SIGTERM):
         # Not available in other threads and on Windows: there Ctrl-C cancels at once.

@@ -1,0 +1,32 @@
+"""One small finished run of each study type that the report tests share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import folkmoot
+from folkmoot.engine.study import registered
+from folkmoot.records.run_folder import RunFolder
+from tests.contract.small import small_study
+
+
+@pytest.fixture(scope="session", params=sorted(registered()))
+def finished(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    folder = tmp_path_factory.mktemp(request.param)
+    return folkmoot.run(
+        small_study(request.param, folder), model="synthetic", out=folder / "run"
+    ).folder
+
+
+@pytest.fixture(scope="session")
+def pilot(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    folder: Path = tmp_path_factory.mktemp("pilot")
+    source = small_study("cross_pollination", folder)
+    return folkmoot.run(
+        source,
+        model="synthetic",
+        out=folder / "run",
+        overrides=("participants_per_condition=25",),
+    ).folder

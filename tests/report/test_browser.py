@@ -1,0 +1,76 @@
+"""The page in a real browser: desktop, phone, dark, printed, by keyboard, without a network."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from folkmoot.records.run_folder import RunFolder
+from folkmoot.report.html import write_report
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
+FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking")
+# Screenshots are kept where the developer asks for them, else with the other temporary files.
+SHOTS = os.environ.get("FOLKMOOT_SCREENSHOTS")
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield opened
+        opened.close()
+
+
+@pytest.mark.parametrize("look", ["desktop", "phone", "dark"])
+def test_the_page_fits_and_asks_for_nothing(
+    browser: Browser, finished: RunFolder, tmp_path: Path, look: str
+) -> None:
+    page = browser.new_page(
+        viewport={"width": 390 if look == "phone" else 1100, "height": 900},
+        color_scheme="dark" if look == "dark" else "light",
+    )
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(write_report(finished).as_uri())
+    assert [url for url in asked if not url.startswith("file:")] == []
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    for box in (d.bounding_box() for d in page.locator("svg").all()):
+        assert box is not None and box["width"] > 100 and box["height"] > 20
+    folder = Path(SHOTS) if SHOTS else tmp_path
+    shot = folder / f"report-{finished.study}-{look}.png"
+    page.screenshot(path=shot, full_page=True)
+    assert shot.stat().st_size > 10_000
+    page.close()
+
+
+def test_text_in_drawings_can_be_read_on_a_dark_page(browser: Browser, pilot: RunFolder) -> None:
+    page = browser.new_page(color_scheme="dark")
+    page.goto(write_report(pilot).as_uri())
+    assert _lightness(page, "svg text", "fill") > 0.7
+    assert _lightness(page, "body", "background-color") < 0.3
+    page.close()
+
+
+def test_tables_open_by_keyboard(browser: Browser, pilot: RunFolder) -> None:
+    page = browser.new_page()
+    page.goto(write_report(pilot).as_uri())
+    closed = page.locator("details:not([open]) > summary").first
+    closed.focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.parentElement.open")
+    page.close()
+
+
+def _lightness(page: Page, selector: str, what: str) -> float:
+    """Mean of the channels of a computed colour, 0 to 1."""
+    found = page.locator(selector).first.evaluate(f"e => getComputedStyle(e)['{what}']")
+    channels = [int(c) for c in found.removeprefix("rgb(").removesuffix(")").split(",")[:3]]
+    return sum(channels) / 3 / 255

@@ -1,0 +1,53 @@
+"""Exports: the same data in other formats, and the Polis files in the columns of pol.is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from folkmoot.errors import InputError, RunExists
+from folkmoot.records.run_folder import RunFolder
+from folkmoot.report.export import export
+
+
+def test_csv_parquet_and_json_hold_the_same_rows(pilot: RunFolder, tmp_path: Path) -> None:
+    for kind in ("csv", "parquet", "json"):
+        export(pilot, kind, tmp_path / kind)
+        assert (tmp_path / kind / "codebook.json").exists()
+    table = pilot.table("participants")
+    assert pl.read_parquet(tmp_path / "parquet" / "participants.parquet").equals(table)
+    assert pl.read_csv(tmp_path / "csv" / "participants.csv").height == table.height
+    rows = json.loads((tmp_path / "json" / "participants.json").read_text("utf-8"))
+    assert rows == table.to_dicts()
+
+
+def test_polis_files_have_the_columns_of_the_real_ones(pilot: RunFolder, tmp_path: Path) -> None:
+    export(pilot, "polis", tmp_path / "polis")
+    comments = pl.read_csv(tmp_path / "polis" / "comments.csv")
+    assert comments.columns == [
+        *("timestamp", "datetime", "comment-id", "author-id", "agrees", "disagrees"),
+        *("moderated", "comment-body"),
+    ]
+    votes = pl.read_csv(tmp_path / "polis" / "participants-votes.csv")
+    assert votes.columns[:6] == [
+        *("participant", "group-id", "n-comments", "n-votes", "n-agree", "n-disagree")
+    ]
+    assert votes.columns[6:] == [str(i) for i in range(comments.height)]
+    # Everybody's last choice is one agreement, and agreements add up on both sides.
+    people = pilot.table("participants").filter(pl.col("initial_choice").is_not_null())
+    assert votes["n-agree"].to_list() == [1] * people.height
+    assert comments["agrees"].sum() == people.height
+    for option, agrees in comments.select("comment-body", "agrees").iter_rows():
+        last = pl.coalesce("final_choice", "initial_choice")
+        assert people.filter(last == option).height == agrees
+
+
+def test_an_export_never_overwrites(pilot: RunFolder, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("keep")
+    with pytest.raises(RunExists):
+        export(pilot, "csv", tmp_path)
+    with pytest.raises(InputError, match="formats are"):
+        export(pilot, "xls", tmp_path / "new")

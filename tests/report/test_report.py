@@ -1,0 +1,87 @@
+"""The report of every study type: one file, nothing from outside, every chart with its numbers."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from folkmoot.engine.study import study_of_run
+from folkmoot.errors import InputError
+from folkmoot.records.run_folder import RunFolder
+from folkmoot.report.html import write_report
+
+
+def test_every_study_type_gets_a_page_that_asks_nothing_of_the_network(
+    finished: RunFolder,
+) -> None:
+    page = write_report(finished).read_text("utf-8")
+    assert not re.search(r"""(?:src|href)=["'](?!#)|@import|url\(|<script""", page)
+    for finding in study_of_run(finished).findings(finished):
+        assert finding.says, f"{finding.key} says nothing in words"
+        assert f'id="{finding.key}"' in page
+
+
+def test_every_drawing_has_a_description_and_a_table(finished: RunFolder) -> None:
+    page = write_report(finished).read_text("utf-8")
+    for article in page.split("<article")[1:]:
+        if "<svg" in article:
+            assert re.search(r'<svg role="img" aria-label="[^"]{20,}"', article)
+            assert "<details" in article and "<table" in article
+
+
+def test_a_synthetic_run_says_so_on_the_page(finished: RunFolder) -> None:
+    page = write_report(finished).read_text("utf-8")
+    assert '<body class="synthetic">' in page
+    assert "These are not findings about people" in page
+
+
+def test_the_trust_section_is_filled_in(pilot: RunFolder) -> None:
+    page = write_report(pilot).read_text("utf-8")
+    facts = pilot.manifest
+    for expected in (
+        f"{facts['calls']:,}",
+        facts["models"][0]["served"][0],
+        facts["journal_digest"],
+        facts["software"]["packages"]["numpy"],
+        "B.1",
+        "to be filled in by the authors",
+        "We ran a",
+        "None: the run did what was sealed",
+    ):
+        assert expected in page
+
+
+def test_deviations_are_named(pilot: RunFolder, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(pilot.path, copy)
+    plan = (copy / "plan.json").read_text("utf-8")
+    changed = plan.replace('"changes": []', '"changes": [{"name": "design", "was": {}}]')
+    assert changed != plan
+    (copy / "plan.json").write_text(changed, "utf-8")
+    assert "“design” was changed on purpose" in write_report(RunFolder(copy)).read_text("utf-8")
+
+
+def test_markup_in_what_models_say_stays_text(pilot: RunFolder, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(pilot.path, copy)
+    study = (copy / "study.yaml").read_text("utf-8")
+    (copy / "study.yaml").write_text(study + "\npilot_name: '<script>alert(1)</script>'\n", "utf-8")
+    page = write_report(RunFolder(copy)).read_text("utf-8")
+    assert "<script" not in page and "&lt;script&gt;" in page
+
+
+def test_pdf(pilot: RunFolder) -> None:
+    path = write_report(pilot, pdf=True)
+    assert path.name == "report.pdf" and path.read_bytes().startswith(b"%PDF")
+    assert path.stat().st_size > 20_000
+
+
+def test_an_unfinished_run_is_told_so(pilot: RunFolder, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(pilot.path, copy)
+    shutil.rmtree(copy / "tables")
+    with pytest.raises(InputError, match="--resume"):
+        write_report(RunFolder(copy))
