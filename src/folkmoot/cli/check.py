@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rich.markup import escape
+from rich.padding import Padding
 
 from folkmoot.cli.console import clean, out
 from folkmoot.cli.tables import grid_view
@@ -45,7 +46,7 @@ def _print_estimate(found: StudyFile, model: str | None) -> None:
         latency=SYNTHETIC_LATENCY if spec.local else ASSUMED_LATENCY,
     )
     if stages:
-        console.print(grid_view(_grid(total)))
+        console.print(Padding(grid_view(_grid(total)), (1, 0)))
     cost = "unknown (no price is known)" if total.cost_usd is None else f"${total.cost_usd:,.2f}"
     console.print(f"Model     {escape(clean(spec.name))}")
     if stages:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table
@@ -15,6 +18,8 @@ from folkmoot.records.findings import Finding, Grid
 from folkmoot.records.manifest import SYNTHETIC_NOTE
 
 MOST_ROWS = 40
+SHORT_NAME = 20  # characters
+GAP = 2  # between columns
 
 
 def finding_view(finding: Finding) -> RenderableType:
@@ -23,25 +28,109 @@ def finding_view(finding: Finding) -> RenderableType:
     if finding.says:
         parts.append(Text(clean(finding.says)))
     if finding.grid.rows:
-        parts.append(Padding(grid_view(finding.grid), (0, 0, 0, 2)))
-    parts.extend(Text(f"  {clean(note)}", style="dim") for note in finding.notes)
+        parts.append(Padding(grid_view(finding.grid), (1, 0, 1, 2)))
+    parts.extend(Padding(Text(clean(n), style="dim"), (0, 0, 0, 2)) for n in finding.notes)
     return Group(*parts, Text(""))
 
 
-def grid_view(grid: Grid) -> RenderableType:
-    """A grid as a table: numbers to the right, three significant digits, shares as percent."""
-    caption = clean(grid.caption) or None
-    table = Table(box=box.SIMPLE_HEAD, caption=caption, caption_justify="left", pad_edge=False)
-    for index, column in enumerate(grid.columns):
-        numeric = any(is_number(row[index]) for row in grid.rows)
-        table.add_column(
-            clean(heading(column)), justify="right" if numeric else "left", overflow="fold"
+@dataclass(frozen=True, slots=True)
+class GridView:
+    """A grid as a table: numbers to the right, low and high as one interval, shares as percent."""
+
+    grid: Grid
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        columns = _columns(self.grid)
+        widths = _layout(columns, options.max_width - GAP * (len(columns) - 1))
+        table = Table(
+            box=box.SIMPLE_HEAD,
+            caption=clean(self.grid.caption) or None,
+            caption_justify="left",
+            pad_edge=False,
+            show_edge=False,
+            padding=(0, 1, 0, 0),
         )
-    for row in grid.rows[:MOST_ROWS]:
-        cells = zip(grid.columns, row, strict=True)
-        table.add_row(*(Text(clean(cell_text(value, column))) for column, value in cells))
-    left = len(grid.rows) - MOST_ROWS
-    return Group(table, Text(f"… and {left} more", style="dim")) if left > 0 else table
+        for column, width in zip(columns, widths, strict=True):
+            table.add_column(
+                column.title,
+                justify="right" if column.numeric else "left",
+                overflow="fold",
+                width=width,
+            )
+        for cells in zip(*(c.cells for c in columns), strict=True):
+            table.add_row(*map(Text, cells))
+        yield table
+        left = len(self.grid.rows) - MOST_ROWS
+        if left > 0:
+            yield Text(f"… and {left} more", style="dim")
+
+
+def grid_view(grid: Grid) -> RenderableType:
+    """A grid as a table for the terminal."""
+    return GridView(grid)
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A column as it is printed."""
+
+    title: str
+    cells: tuple[str, ...]
+    numeric: bool
+
+    def least_width(self) -> int:
+        """Titles may break between words; numbers and short names not at all."""
+        longest = max((len(cell) for cell in self.cells), default=0)
+        whole = longest if self.numeric else min(longest, SHORT_NAME)
+        return max(_longest_word([self.title]), whole)
+
+    def narrow_width(self) -> int:
+        """The same, but names may break between words as well."""
+        words = min(_longest_word([self.title, *self.cells]), SHORT_NAME)
+        return self.least_width() if self.numeric else words
+
+
+def _layout(columns: Sequence[_Column], room: int) -> list[int]:
+    """Widths that fit into the room: whole where they can be, else as narrow as reads well."""
+    natural = [max(len(text) for text in (c.title, *c.cells)) for c in columns]
+    widths = [c.least_width() for c in columns]
+    if sum(widths) > room:
+        widths = [c.narrow_width() for c in columns]
+    while sum(widths) > room and max(widths) > 1:
+        widths[widths.index(max(widths))] -= 1
+    while sum(widths) < room and widths != natural:
+        lacking = [n - w for n, w in zip(natural, widths, strict=True)]
+        widths[lacking.index(max(lacking))] += 1
+    return widths
+
+
+def _longest_word(texts: Sequence[str]) -> int:
+    return max((len(word) for text in texts for word in text.split()), default=1)
+
+
+def _columns(grid: Grid) -> list[_Column]:
+    columns: list[_Column] = []
+    shown = {
+        name: tuple(clean(cell_text(row[i], name)) for row in grid.rows[:MOST_ROWS])
+        for i, name in enumerate(grid.columns)
+    }
+    names = iter(zip(grid.columns, [*grid.columns[1:], ""], strict=True))
+    for name, following in names:
+        index = grid.columns.index(name)
+        numeric = any(is_number(row[index]) for row in grid.rows)
+        if numeric and "low" in name.split("_") and following == name.replace("low", "high"):
+            cells = tuple(map(_interval, shown[name], shown[following]))
+            columns.append(_Column("interval", cells, True))
+            next(names)
+        else:
+            columns.append(_Column(clean(heading(name)), shown[name], numeric))
+    return columns
+
+
+def _interval(low: str, high: str) -> str:
+    if low.endswith(" %") and high.endswith(" %"):
+        low = low.removesuffix(" %")
+    return low if low == high == "–" else f"{low} to {high}"
 
 
 def synthetic_panel() -> RenderableType:

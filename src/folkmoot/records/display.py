@@ -22,6 +22,8 @@ def cell_text(value: Cell, column: str = "") -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
+        if column.rsplit("_", 1)[-1] == "p":
+            return "< .001" if value < 0.001 else f"{value:.3f}".removeprefix("0")
         return f"{100 * value:.1f} %" if is_percent(column) else number_text(value)
     return value
 
