@@ -93,6 +93,20 @@ def mediator(request: Request, address: str, **changes: Any) -> str:
 Runner = Callable[..., Any]
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """One run of all groups under all conditions, for tests that only read."""
+    folder = tmp_path_factory.mktemp("negotiation") / "run"
+    return folkmoot.run(
+        STUDY, SETTINGS, out=folder, provider=Scripted(mediator), model="scripted/test"
+    )
+
+
+def some(*ids: str) -> list[dict[str, Any]]:
+    """The groups of these ids."""
+    return [g for g in GROUPS if g["id"] in ids]
+
+
 @pytest.fixture
 def negotiation(tmp_path: Path) -> Runner:
     """`negotiation(settings…, answering=fn)` runs the study in a fresh folder."""

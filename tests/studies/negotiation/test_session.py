@@ -11,12 +11,11 @@ import pytest
 from folkmoot.models.request import Request
 from folkmoot.studies.negotiation.contract import follows_contract
 from folkmoot.studies.negotiation.slots import SLOTS
+from tests.studies.negotiation.conftest import CALM, GROUPS, Runner, mediator, session_json, some
 
-from .conftest import CALM, GROUPS, Runner, mediator, session_json
 
-
-def test_every_group_has_its_files_under_every_condition(negotiation: Runner) -> None:
-    run = negotiation()
+def test_every_group_has_its_files_under_every_condition(whole: Any) -> None:
+    run = whole
     for group in GROUPS:
         for condition in ("C1", "C2", "C3", "C4", "C5"):
             dialogue = session_json(run, group["id"], condition, "dialogue")
@@ -30,9 +29,9 @@ def test_every_group_has_its_files_under_every_condition(negotiation: Runner) ->
 
 
 def test_preferences_are_the_same_under_all_conditions_and_one_members_under_c1(
-    negotiation: Runner,
+    whole: Any,
 ) -> None:
-    run = negotiation()
+    run = whole
     said: dict[str, list[str]] = {}
     for condition in ("C1", "C2", "C3", "C4", "C5"):
         lines = session_json(run, "fam", condition, "dialogue")["cuisine"]
@@ -60,16 +59,16 @@ def test_preferences_are_asked_once_for_all_conditions(negotiation: Runner) -> N
     assert len(run.table("preferences")) == 16
 
 
-def test_the_label_is_clamped_and_kept(negotiation: Runner) -> None:
-    run = negotiation()
+def test_the_label_is_clamped_and_kept(whole: Any) -> None:
+    run = whole
     rows = run.table("decisions").filter(pl.col("condition").is_in(["C4", "C5"]))
     assert rows["proposed_strategy"].unique().to_list() == ["policy"]
     assert (rows["resolution_strategy"] == rows["strategy_id"]).all()
     assert run.table("measures").filter(pl.col("condition") == "C4")["drift_rate"].mean() == 1.0
 
 
-def test_every_locked_system_turn_follows_the_contract(negotiation: Runner) -> None:
-    run = negotiation()
+def test_every_locked_system_turn_follows_the_contract(whole: Any) -> None:
+    run = whole
     rows = run.table("utterances").filter(
         pl.col("condition").is_in(["C4", "C5"]) & (pl.col("speaker") == "System")
     )
@@ -83,8 +82,8 @@ def test_every_locked_system_turn_follows_the_contract(negotiation: Runner) -> N
     }
 
 
-def test_intents_and_speakers_are_as_the_source_names_them(negotiation: Runner) -> None:
-    lines = session_json(negotiation(), "old", "C5", "dialogue")["cuisine"]
+def test_intents_and_speakers_are_as_the_source_names_them(whole: Any) -> None:
+    lines = session_json(whole, "old", "C5", "dialogue")["cuisine"]
     assert {x["speaker"] for x in lines} == {
         "System",
         "Grandparent 1",
@@ -104,9 +103,8 @@ def test_intents_and_speakers_are_as_the_source_names_them(negotiation: Runner) 
     ]
 
 
-def test_votes_are_held_exactly_where_they_are_due(negotiation: Runner) -> None:
-    run = negotiation()
-    rows = run.table("decisions").filter(pl.col("ballots") == "collected")
+def test_votes_are_held_exactly_where_they_are_due(whole: Any, negotiation: Runner) -> None:
+    rows = whole.table("decisions").filter(pl.col("ballots") == "collected")
     held = {(r["group_type"], r["topic"]) for r in rows.to_dicts()}
     assert held == {
         ("family", "travel_purpose"),
@@ -122,15 +120,17 @@ def test_votes_are_held_exactly_where_they_are_due(negotiation: Runner) -> None:
         ("spouses", "room_type"),
     }
     assert set(rows["condition"]) == {"C4", "C5"}
-    calm = negotiation(lambda r, a: mediator(r, a, has_conflict=False))
-    assert set(calm.table("decisions")["ballots"]) == {"none", "not_held"}
+    calm = negotiation(
+        lambda r, a: mediator(r, a, has_conflict=False), groups=some("pair"), conditions=["C4"]
+    )
+    assert set(calm.table("decisions")["ballots"]) == {"not_held"}
 
 
 def test_splits_are_derived_from_strategy_slot_and_conflict_alone(negotiation: Runner) -> None:
     def answering(request: Request, address: str) -> str:
         return mediator(request, address, resolution_explanation="Split the group into subgroups!")
 
-    rows = negotiation(answering).table("decisions").to_dicts()
+    rows = negotiation(answering, conditions=["C3", "C4"]).table("decisions").to_dicts()
     required = {(r["group_type"], r["topic"]) for r in rows if r["subgrouping_required"]}
     optional = {(r["group_type"], r["topic"]) for r in rows if r["subgrouping_optional"]}
     assert required == {
@@ -141,13 +141,15 @@ def test_splits_are_derived_from_strategy_slot_and_conflict_alone(negotiation: R
     }
     # elder_young/travel_purpose has the strategy but not the slot.
     assert optional == {("colleagues", "event"), ("strangers", "event")}
-    assert {r["condition"] for r in rows if r["subgrouping_required"]} == {"C4", "C5"}
-    calm = negotiation(lambda r, a: mediator(r, a, has_conflict=False)).table("decisions")
+    assert {r["condition"] for r in rows if r["subgrouping_required"]} == {"C4"}
+    calm = negotiation(
+        lambda r, a: mediator(r, a, has_conflict=False), groups=some("team"), conditions=["C5"]
+    ).table("decisions")
     assert not calm["subgrouping_required"].any() and not calm["subgrouping_optional"].any()
 
 
-def test_a_split_slot_has_a_summary_without_ballots(negotiation: Runner) -> None:
-    slot = session_json(negotiation(), "team", "C4", "planner_payload")["slot_decision_state"]
+def test_a_split_slot_has_a_summary_without_ballots(whole: Any) -> None:
+    slot = session_json(whole, "team", "C4", "planner_payload")["slot_decision_state"]
     attraction = slot["attraction"]
     assert attraction["vote_summary"]["ballots"] == "not_held"
     top = [o["option"] for o in attraction["vote_summary"]["option_details"]][:2]
@@ -157,15 +159,16 @@ def test_a_split_slot_has_a_summary_without_ballots(negotiation: Runner) -> None
     assert sorted(placed) == [f"traveler_{n}" for n in range(1, 5)]
 
 
-def test_feedback_ends_early_and_only_under_c5(negotiation: Runner) -> None:
-    run = negotiation()
-    assert set(run.table("feedback")["condition"]) == {"C5"}
-    assert set(run.table("decisions").filter(pl.col("condition") == "C5")["feedback_rounds"]) == {2}
-    quick = negotiation(lambda r, a: mediator(r, a, resolved=True), max_feedback_rounds=5)
+def test_feedback_ends_early_and_only_under_c5(whole: Any, negotiation: Runner) -> None:
+    assert set(whole.table("feedback")["condition"]) == {"C5"}
+    rows = whole.table("decisions").filter(pl.col("condition") == "C5")
+    assert set(rows["feedback_rounds"]) == {2}
+    pair: Any = {"groups": some("pair"), "conditions": ["C5"]}
+    quick = negotiation(lambda r, a: mediator(r, a, resolved=True), max_feedback_rounds=5, **pair)
     assert quick.table("feedback")["round"].max() == 1
-    never = negotiation(lambda r, a: mediator(r, a, resolved=False), max_feedback_rounds=3)
+    never = negotiation(lambda r, a: mediator(r, a, resolved=False), max_feedback_rounds=3, **pair)
     assert never.table("feedback")["round"].max() == 3
-    off = negotiation(enable_feedback=False)
+    off = negotiation(enable_feedback=False, **pair)
     assert "feedback" not in off.folder.tables()
 
 
@@ -175,7 +178,7 @@ def test_the_revised_decision_supersedes(negotiation: Runner) -> None:
     def answering(request: Request, address: str) -> str:
         return mediator(request, address, final_revised_decision=text)
 
-    run = negotiation(answering)
+    run = negotiation(answering, groups=some("team"), conditions=["C4", "C5"])
     state = session_json(run, "team", "C5", "planner_payload")
     cuisine = state["slot_decision_state"]["cuisine"]
     assert (cuisine["source"], cuisine["resolution_text"]) == ("feedback", text)
@@ -190,18 +193,17 @@ def test_feedback_cannot_bring_back_what_a_hard_constraint_struck_out(negotiatio
     def answering(request: Request, address: str) -> str:
         return mediator(request, address, final_revised_decision="Luxury it is")
 
-    trail = session_json(negotiation(answering), "fam", "C5", "decisions")["spending_preference"]
+    run = negotiation(answering, groups=some("fam"), conditions=["C5"])
+    trail = session_json(run, "fam", "C5", "decisions")["spending_preference"]
     assert trail["operator_decision"]["removed"] == [{"option": "luxury", "by": ["traveler_1"]}]
     assert trail["selected_option"] == "economical"
     assert trail["resolution_text"] == "Economical for everyone"
     assert trail["feedback"][0]["refused_options"] == ["luxury"]
 
 
-def test_the_question_goes_to_who_is_left_out(negotiation: Runner) -> None:
-    rows = (
-        negotiation()
-        .table("feedback")
-        .filter((pl.col("group_id") == "fam") & (pl.col("topic") == "spending_preference"))
+def test_the_question_goes_to_who_is_left_out(whole: Any) -> None:
+    rows = whole.table("feedback").filter(
+        (pl.col("group_id") == "fam") & (pl.col("topic") == "spending_preference")
     )
     # "Economical for everyone" shares no word with the children's or the second's "luxury".
     assert rows["target"].to_list() == ["traveler_2", "traveler_2"]
@@ -214,7 +216,7 @@ def test_ballots_that_cannot_be_had_fall_back_to_texts(negotiation: Runner) -> N
             return "I would rather not say."
         return mediator(request, address)
 
-    run = negotiation(answering)
+    run = negotiation(answering, groups=some("team"), conditions=["C4"])
     cuisine = session_json(run, "team", "C4", "planner_payload")["slot_decision_state"]["cuisine"]
     assert cuisine["vote_summary"]["ballots"] == "missing"
     assert cuisine["vote_summary"]["selected_option"] == "barbecue"
@@ -227,7 +229,8 @@ def test_some_ballots_missing_is_said(negotiation: Runner) -> None:
             return "no"
         return mediator(request, address)
 
-    trail = session_json(negotiation(answering), "team", "C4", "decisions")["cuisine"]
+    run = negotiation(answering, groups=some("team"), conditions=["C4"])
+    trail = session_json(run, "team", "C4", "decisions")["cuisine"]
     assert trail["ballots"]["state"] == "partial"
     assert [b["member"] for b in trail["ballots"]["cast"]] == [
         "Colleague 1",
@@ -241,8 +244,8 @@ def test_an_unreadable_synthesis_gives_the_minimal_structure(negotiation: Runner
         synthesis = request.schema and request.schema["title"].endswith("Synthesis")
         return "Let us all be friends." if synthesis else mediator(request, address)
 
-    run = negotiation(answering)
-    rows = run.table("decisions").filter(pl.col("condition").is_in(["C3", "C4", "C5"]))
+    run = negotiation(answering, groups=some("team"), conditions=["C3", "C4"])
+    rows = run.table("decisions")
     assert rows["parse_error"].all()
     trail = session_json(run, "team", "C4", "decisions")["cuisine"]
     assert trail["_parse_error"] is True
@@ -254,7 +257,8 @@ def test_a_fenced_or_broken_object_is_still_read(negotiation: Runner) -> None:
     def answering(request: Request, address: str) -> str:
         return f"Here you are:\n```json\n{mediator(request, address)[:-1]}\n```"
 
-    assert not negotiation(answering).table("decisions")["parse_error"].any()
+    run = negotiation(answering, groups=some("pair"))
+    assert not run.table("decisions")["parse_error"].any()
 
 
 def test_lines_of_unknown_speakers_are_dropped_and_counted(negotiation: Runner) -> None:
@@ -262,7 +266,7 @@ def test_lines_of_unknown_speakers_are_dropped_and_counted(negotiation: Runner) 
         odd = [{"speaker": "Uncle Bob", "text": "Me too!"}, {"speaker": "PARENT 1", "text": "Yes."}]
         return mediator(request, address, dialogue=odd)
 
-    run = negotiation(answering, groups=GROUPS[:1])
+    run = negotiation(answering, groups=some("fam"), conditions=["C4"])
     trail = session_json(run, "fam", "C4", "decisions")["cuisine"]
     assert trail["dropped_lines"] == 1
     lines = session_json(run, "fam", "C4", "dialogue")["cuisine"]
@@ -280,8 +284,8 @@ def test_decisions_do_not_depend_on_concurrency_or_latency(negotiation: Runner) 
     def slow(address: str) -> float:
         return (sum(map(ord, address)) % 7) / 2000
 
-    one = negotiation(concurrency=1, groups=GROUPS[:3])
-    many = negotiation(concurrency=64, groups=GROUPS[:3], latency=slow)
+    one = negotiation(concurrency=1, groups=some("fam", "pair"))
+    many = negotiation(concurrency=64, groups=some("fam", "pair"), latency=slow)
     assert digest(one) == digest(many)
 
 

@@ -41,7 +41,7 @@ def found_in(text: str) -> tuple[str, ...]:
 
 def purify(text: str) -> str:
     """The text with every term in plain words; a text without terms comes back as it is."""
-    terms = {_key(k): v for k, v in lexicon().items()}
+    terms = _by_key()
 
     def plain(match: re.Match[str]) -> str:
         words = terms.get(_key(match[0])) or terms[_key(match[0].removesuffix("s"))]
@@ -59,6 +59,11 @@ def purify_json(data: Any) -> Any:
     if isinstance(data, (list, tuple)):
         return [purify_json(v) for v in data]
     return data
+
+
+@cache
+def _by_key() -> Mapping[str, str]:
+    return {_key(term): plain for term, plain in lexicon().items()}
 
 
 def _key(term: str) -> str:

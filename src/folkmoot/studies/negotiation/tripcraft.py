@@ -106,9 +106,9 @@ def row(room: Room, decisions: Sequence[SlotDecision], trip: Mapping[str, str]) 
         # TripCraft's readers take a Python literal here.
         "local_constraint": repr(constraints(by_topic, config.trip.transportation)),
         "budget": budget,
-        "query": query(room, by_topic, org, dest, budget),
+        "query": room.seen(query(room, by_topic, org, dest, budget)),
         "level": trip.get("level") or config.trip.level,
-        "persona": persona_line(by_topic, config.trip.location_preference),
+        "persona": room.seen(persona_line(by_topic, config.trip.location_preference)),
         **(references or {REFERENCE: config.trip.reference_information}),
     }
 
