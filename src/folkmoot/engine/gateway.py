@@ -35,8 +35,9 @@ class Gateway:
     """Answers requests at addresses. One per run; belongs to one event loop.
 
     `provider_for(model)` gives the provider and what the catalog knows of the model; it is asked
-    once a model. `on_event` is told of retries, waits, refusals and warnings, `on_call` of every
-    answer (its entry, and whether it was replayed).
+    once a model, and not at all where everything is replayed. `on_event` is told of retries,
+    waits, refusals and warnings, `on_call` of every answer (its entry, and whether it was
+    replayed).
 
     Raises: DriftError (the journal knows another request), RunPaused and its kinds (retries,
     quota or budget used up), FatalModelError (wrong key, unknown model), StorageError.
@@ -82,12 +83,11 @@ class Gateway:
         """
         fingerprint = request.fingerprint()
         entry = self._journal.lookup(address, fingerprint, request.to_json)
-        line = self._lines.get(request.model) or self._open_line(request.model)
         replayed = entry is not None
         if entry is None:
+            line = self._lines.get(request.model) or self._open_line(request.model)
             entry = await self._ask(line, address, request, fingerprint)
-        else:
-            self._count(line, entry, replayed=True)
+        self._count(request.model, entry, replayed=replayed)
         return Reply(
             entry.reply,
             Usage(entry.input_tokens, entry.output_tokens, entry.cached_tokens),
@@ -105,11 +105,11 @@ class Gateway:
         asked = {"model": model, "texts": list(texts)}
         fingerprint = digest(model, *texts)
         entry = self._journal.lookup(address, fingerprint, lambda: asked)
-        line = self._lines.get(model) or self._open_line(model)
+        replayed = entry is not None
         if entry is None:
+            line = self._lines.get(model) or self._open_line(model)
             entry = await self._embed(line, address, asked, fingerprint)
-        else:
-            self._count(line, entry, replayed=True)
+        self._count(model, entry, replayed=replayed)
         return _vectors(entry.blob or b"", len(texts))
 
     def stop(self, error: FolkmootError) -> None:
@@ -225,11 +225,13 @@ class Gateway:
                     self.budget.settle(call.reserved, entry.cost_usd)
             if self._idle is not None and not self.in_flight:
                 self._idle.set()
-        self._count(line, entry, replayed=False)
         return entry
 
-    def _count(self, line: Line, entry: Entry, *, replayed: bool) -> None:
-        line.stats.add(entry, replayed=replayed)
+    def _count(self, model: str, entry: Entry, *, replayed: bool) -> None:
+        stats = self.stats.get(model)
+        if stats is None:
+            stats = self.stats[model] = ModelStats()
+        stats.add(entry, replayed=replayed)
         if self._on_call is not None:
             self._on_call(entry, replayed)
 
