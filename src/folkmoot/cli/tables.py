@@ -44,8 +44,6 @@ class GridView:
         widths = _layout(columns, options.max_width - GAP * (len(columns) - 1))
         table = Table(
             box=box.SIMPLE_HEAD,
-            caption=clean(self.grid.caption) or None,
-            caption_justify="left",
             pad_edge=False,
             show_edge=False,
             padding=(0, 1, 0, 0),
@@ -63,6 +61,8 @@ class GridView:
         left = len(self.grid.rows) - MOST_ROWS
         if left > 0:
             yield Text(f"… and {left} more", style="dim")
+        if self.grid.caption:
+            yield Text(clean(self.grid.caption), style="dim")
 
 
 def grid_view(grid: Grid) -> RenderableType:
