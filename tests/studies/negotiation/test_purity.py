@@ -1,0 +1,119 @@
+"""C3 never shows a strategy id, an operator or a word of theory."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from folkmoot.studies.negotiation import purity
+from folkmoot.studies.negotiation.strategies import OPERATORS, table
+from tests.studies.negotiation.conftest import (
+    mediator,
+    session_json,
+    some,
+    texts_of,
+)
+
+TERMS = tuple(purity.lexicon())
+IDS = sorted({s.strategy_id for s in table().values()} | OPERATORS)
+
+
+def holds(term: str, text: str) -> bool:
+    """A check of our own: the term's words in order, whatever joins them."""
+    words = re.split(r"[\s_-]+", term.casefold())
+    folded = re.sub(r"[\s_-]+", " ", text.casefold())
+    return re.search(rf"(?<!\w){re.escape(' '.join(words))}s?(?!\w)", folded) is not None
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """All texts that members and planner see when the mediator says every term everywhere."""
+    import folkmoot
+    from folkmoot.models.scripted import Scripted
+    from folkmoot.studies.negotiation import STUDY
+
+    everything = " ".join([*TERMS, *IDS])
+
+    def answering(request: Any, address: str) -> str:
+        data = json.loads(mediator(request, address))
+        for name, value in data.items():
+            if isinstance(value, str):
+                data[name] = f"{everything} and a diner"
+        for line in data.get("dialogue", ()):
+            line["text"] = everything
+        return json.dumps(data)
+
+    groups = some("old")
+    groups[0] = json.loads(json.dumps(groups[0]))
+    groups[0]["members"][1]["preferences"]["event"] = f"I love {everything}"
+    run = folkmoot.run(
+        STUDY,
+        {"groups": groups, "conditions": ["C3", "C4"]},
+        out=tmp_path_factory.mktemp("purity") / "run",
+        provider=Scripted(answering),
+        model="scripted/test",
+    )
+    found = {}
+    for condition in ("C3", "C4"):
+        dialogue = session_json(run, "old", condition, "dialogue")
+        payload = session_json(run, "old", condition, "planner_payload")
+        for name in ("group_id", "group_type", "condition"):
+            del payload[name]
+        lines = [x["text"] for slot in dialogue.values() for x in slot]
+        trip = run.folder.text(f"tripcraft/{condition}.csv")
+        found[condition] = [*lines, *texts_of(payload), trip]
+    return found
+
+
+@pytest.mark.parametrize("term", [*TERMS, *IDS])
+def test_no_term_is_seen_under_c3(outputs: dict[str, list[str]], term: str) -> None:
+    # The same words do come through under C4, so the test can see them.
+    assert any(holds(term, text) for text in outputs["C4"])
+    for text in outputs["C3"]:
+        assert not holds(term, text)
+
+
+@pytest.mark.parametrize("term", [*TERMS, *IDS])
+@pytest.mark.parametrize("spelling", ["{}", "{}s", "({})", "{}."])
+def test_each_term_is_found_and_taken_out(term: str, spelling: str) -> None:
+    for form in (term, term.upper(), term.title(), re.sub(r"[ _]", "-", term)):
+        text = f"We use {spelling.format(form)} here."
+        assert purity.found_in(text)
+        assert not purity.found_in(purity.purify(text))
+
+
+def test_flags_and_strategies_are_off_under_c3(whole: Any) -> None:
+    rows = whole.table("decisions").to_dicts()
+    for row in (r for r in rows if r["condition"] == "C3"):
+        assert not row["subgrouping_required"] and not row["subgrouping_optional"]
+        assert row["strategy_id"] is row["operator"] is row["resolution_strategy"] is None
+    payload = session_json(whole, "team", "C3", "planner_payload")
+    assert payload["subgroup_signals"] == {"required_slots": [], "optional_slots": []}
+
+
+def test_plain_words_stay_as_they_are() -> None:
+    text = "We split the bill, vote with our feet and include everybody at the diner."
+    assert purity.purify(text) == text
+    assert purity.purify("Least-misery says: a diner") == "What bothers people least says: a diner"
+
+
+def test_every_id_and_operator_is_in_the_lexicon() -> None:
+    for label in IDS:
+        assert purity.found_in(f"use {label} now") == (label,)
+
+
+def test_a_lexicon_that_forgets_an_operator_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shipped = dict(purity.lexicon())
+    shipped.pop("log roll")
+    monkeypatch.setattr(yaml, "safe_load", lambda text: shipped)
+    with pytest.raises(ValueError, match="log_roll is not in the lexicon"):
+        purity.lexicon.__wrapped__()
+    monkeypatch.setattr(yaml, "safe_load", lambda text: {**shipped, "log roll": "a veto"})
+    with pytest.raises(ValueError, match="holds a term"):
+        purity.lexicon.__wrapped__()

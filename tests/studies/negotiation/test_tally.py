@@ -1,0 +1,201 @@
+"""Ballots on top of texts, candidates, splits and coverage."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from folkmoot.studies.negotiation.candidates import candidates, clean
+from folkmoot.studies.negotiation.coverage import COMMITMENT, coverage
+from folkmoot.studies.negotiation.groups import Draft, Group, build_group, group_type
+from folkmoot.studies.negotiation.slots import SLOTS, TOPICS, topics
+from folkmoot.studies.negotiation.subgroups import NO_SPLIT, Flags, flags, nearest_split
+from folkmoot.studies.negotiation.tally import Ballot, count, member_scores, summary
+
+FOOD = ("barbecue", "brew pub", "diner", "pub")
+
+
+def group(size: int, kind: str = "colleagues") -> Group:
+    type_ = group_type(kind)
+    assert type_ is not None
+    return build_group("g", type_, [Draft(type_.roles[0].id) for _ in range(size)])
+
+
+@pytest.mark.parametrize(
+    ("text", "ballot", "expected"),
+    [
+        ("I love a diner", None, {"diner": 4}),
+        ("I love a diner", Ballot("m", "diner"), {"diner": 4}),
+        ("I love a diner", Ballot("m", "Diners!"), {"diner": 4}),
+        ("I love a diner", Ballot("m", "barbecue"), {"diner": 4, "barbecue": 2}),
+        ("I love a diner", Ballot("m", "diner", ("pub",)), {"diner": 4, "pub": 1}),
+        ("diner or pub", Ballot("m", "diner", ("pub",)), {"diner": 2, "pub": 3}),
+        ("I love a diner", Ballot("m", "", (), ("diner",)), {"diner": -2}),
+        ("no diner", Ballot("m", "", ("diner",)), {"diner": -1}),
+        ("", Ballot("m", "", ("diner",), ("diner",)), {"diner": -2}),
+        ("", Ballot("m", "diner", (), ("diner",)), {"diner": -2}),
+        ("", Ballot("m", "", (), ("Brew-Pub",)), {"brew pub": -2}),
+        ("", Ballot("m", "", (), ("spicy food",)), {}),
+        ("", Ballot("m", "brew pub"), {"brew pub": 2}),
+    ],
+)
+def test_what_a_ballot_adds(text: str, ballot: Ballot | None, expected: dict[str, int]) -> None:
+    assert member_scores(text, FOOD, ballot) == {o: expected.get(o, 0) for o in FOOD}
+
+
+entries = st.lists(st.sampled_from([*FOOD, "Diner", "brew-pubs", "", "anything"]), max_size=3)
+
+
+@given(
+    st.sampled_from(["I love a diner", "no pub", "barbecue or brew pub", ""]),
+    st.builds(Ballot, st.just("m"), st.sampled_from(["", *FOOD]), entries.map(tuple)),
+    st.sampled_from(FOOD),
+)
+def test_a_hard_no_never_raises_a_score(text: str, ballot: Ballot, refused: str) -> None:
+    before = member_scores(text, FOOD, ballot)
+    after = member_scores(text, FOOD, Ballot("m", ballot.top_choice, ballot.acceptable, (refused,)))
+    assert after[refused] <= min(before[refused], -2)
+    assert {o: s for o, s in after.items() if o != refused} == {
+        o: s for o, s in before.items() if o != refused
+    }
+
+
+def test_the_top_choice_is_the_first_choice_even_where_another_scores_more() -> None:
+    texts = {"traveler_1": "I love a diner. I love a pub.", "traveler_2": "I love a pub."}
+    ballots = {"traveler_1": Ballot("traveler_1", "diner", ("pub",))}
+    tally = count(group(2), texts, FOOD, ballots)
+    assert tally.score("traveler_1", "pub") > tally.score("traveler_1", "diner")
+    assert tally.primary("traveler_1") == "diner"
+
+
+def test_the_summary_is_the_audit_trail() -> None:
+    texts = {"traveler_1": "I prefer diners", "traveler_2": "I love barbecue, no diner"}
+    tally = count(group(2), texts, ("barbecue", "diner"))
+    assert summary(tally, "least_misery", "barbecue", "collected") == {
+        "method": "deterministic_vote_parser",
+        "strategy_id": "least_misery",
+        "selected_option": "barbecue",
+        "tie_break": "score_then_lexicographic",
+        "ballots": "collected",
+        "option_details": [
+            {
+                "option": "barbecue",
+                "total_score": 4,
+                "member_scores": {"traveler_1": 0, "traveler_2": 4},
+                "strong_rejections": [],
+            },
+            {
+                "option": "diner",
+                "total_score": 2,
+                "member_scores": {"traveler_1": 4, "traveler_2": -2},
+                "strong_rejections": ["traveler_2"],
+            },
+        ],
+        "minority_members": ["traveler_1"],
+        "member_primary_option": {"traveler_1": "diner", "traveler_2": "barbecue"},
+    }
+
+
+def test_coverage_names_who_is_owed_what() -> None:
+    texts = {"traveler_1": "I prefer diners", "traveler_2": "I love barbecue", "traveler_3": "hm"}
+    tally = count(group(3), texts, ("barbecue", "diner"))
+    assert coverage("cuisine", tally, "diner") == {
+        "slot": "cuisine",
+        "minority_targets": {"traveler_2": "barbecue"},
+        "commitment": COMMITMENT,
+    }
+    agreed = count(group(2), dict.fromkeys(("traveler_1", "traveler_2"), "a diner"), ("diner",))
+    assert coverage("cuisine", agreed, "diner") is None
+    assert coverage("cuisine", tally, None) is None
+
+
+def test_candidates_are_what_was_named_in_one_spelling() -> None:
+    texts = {"a": "I love Diners, no brew-pub", "b": "I want ramen from a counter", "c": "Hm."}
+    assert candidates(FOOD, texts) == ("brew pub", "diner", "ramen")
+    ballots = {"a": Ballot("a", "DINER", ("Tapas bar", "none", "n/a", ""), ("haggis",))}
+    assert candidates(FOOD, {}, ballots) == ("diner", "tapas bar")
+    assert candidates(FOOD, {}) == ()
+
+
+def test_what_is_turned_down_is_no_wish_of_ones_own() -> None:
+    assert candidates(FOOD, {"a": "I don't want ramen"}) == ()
+
+
+@given(st.dictionaries(st.sampled_from("abcd"), st.text(max_size=60)), st.randoms())
+def test_candidates_do_not_depend_on_order(texts: dict[str, str], random: object) -> None:
+    items = list(texts.items())
+    random.shuffle(items)  # type: ignore[attr-defined]
+    assert candidates(FOOD, dict(items)) == candidates(FOOD, texts)
+
+
+@given(st.text(max_size=80))
+def test_cleaning_is_done_once(entry: str) -> None:
+    assert clean(clean(entry)) == clean(entry)
+
+
+@pytest.mark.parametrize("slot", SLOTS)
+@pytest.mark.parametrize("conflict", [True, False])
+@pytest.mark.parametrize("strategy", ["subgroup_required", "subgroup_optional", "cluster", None])
+def test_flags(slot: str, conflict: bool, strategy: str | None) -> None:
+    found = flags(strategy, slot, conflict)
+    if conflict and slot in ("cuisine", "attraction", "event"):
+        wanted = {"subgroup_required": Flags(True, False), "subgroup_optional": Flags(False, True)}
+        assert found == wanted.get(strategy or "", NO_SPLIT)
+    else:
+        assert found == NO_SPLIT
+
+
+def test_the_split_is_nearest_with_a_stable_tie_break() -> None:
+    texts = {
+        "traveler_1": "I love a diner",
+        "traveler_2": "I love barbecue",
+        "traveler_3": "whatever",
+        "traveler_4": "whatever",
+        "traveler_5": "I love a diner",
+    }
+    split = nearest_split(count(group(5), texts, ("barbecue", "diner")))
+    assert split.group_a.anchor == "diner"
+    # Even place among all members by id (0-based): A; odd: B.
+    assert split.group_a.members == ("traveler_1", "traveler_3", "traveler_5")
+    assert split.group_b.members == ("traveler_2", "traveler_4")
+
+
+def test_numbers_in_ids_sort_as_numbers() -> None:
+    tally = count(group(12), {}, ("diner", "pub"))
+    assert [v.id for v in tally.voters] == [f"traveler_{n}" for n in range(1, 13)]
+
+
+texts_strategy = st.lists(
+    st.sampled_from(["I love a diner", "I love barbecue", "no diner", "pub", "hm", ""]),
+    min_size=2,
+    max_size=6,
+)
+
+
+@given(texts_strategy, st.lists(st.sampled_from(FOOD), max_size=4, unique=True))
+def test_both_groups_are_never_empty_and_nobody_is_lost(
+    said: list[str], options: list[str]
+) -> None:
+    texts = {f"traveler_{n}": text for n, text in enumerate(said, start=1)}
+    split = nearest_split(count(group(len(said)), texts, options))
+    assert split.group_a.members and split.group_b.members
+    assert sorted(split.group_a.members + split.group_b.members) == sorted(texts)
+    assert split.group_a.anchor != split.group_b.anchor
+
+
+def test_who_gives_up_least_is_moved() -> None:
+    texts = {
+        "traveler_1": "I love a diner",
+        "traveler_2": "a diner or a pub",
+        "traveler_3": "I love a diner, no pub",
+    }
+    split = nearest_split(count(group(3), texts, ("diner", "pub")))
+    assert split.group_b.members == ("traveler_2",)
+
+
+def test_the_topics_are_in_order_and_their_options_distinct() -> None:
+    found = topics()
+    assert tuple(t.id for t in found) == TOPICS
+    own = topics({"cuisine": ("ramen",)})
+    assert own[3].options == ("ramen",) and own[4] == found[4]
