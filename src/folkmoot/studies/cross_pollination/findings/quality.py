@@ -23,7 +23,7 @@ from folkmoot.measures.estimates import p_value, plural, points, points_span
 from folkmoot.measures.position import Shown, position_effects
 from folkmoot.measures.proportions import newcombe
 from folkmoot.records.findings import Cell, Finding, Grid, Intervals
-from folkmoot.studies.cross_pollination.config import EMPTY_ARGUMENT
+from folkmoot.studies.cross_pollination.config import ACP, EMPTY_ARGUMENT
 from folkmoot.studies.cross_pollination.findings.data import Arm, Votes, shown_options
 
 
@@ -179,9 +179,17 @@ def checks(votes: Votes) -> list[Check]:
             (placebo.changed, placebo.n) if placebo else None,
             (floor.changed, floor.n) if floor else None,
             challenged,
+            _yielded(votes),
         ),
         shrinking_variance(before, after),
     ]
+
+
+def _yielded(votes: Votes) -> tuple[int, int] | None:
+    """Of those who faced an opposing view: how many took it, and how many there were."""
+    arm = votes.arm(ACP)
+    facing = [r for r in arm.moved if r["opposition_view"] is not None] if arm else []
+    return sum(r["final_choice"] == r["opposition_view"] for r in facing), len(facing)
 
 
 def respondent_checks(votes: Votes) -> Finding:

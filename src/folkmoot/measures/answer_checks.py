@@ -1,0 +1,147 @@
+"""Diagnostics of the form of answers: refused, malformed, off the list, too long, always yes.
+
+Each reads rows of the `answers` table that every study type records.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from folkmoot.measures.checks import Check, not_checked, share_check
+from folkmoot.measures.clustered import clustered_mean
+from folkmoot.measures.estimates import percent, plural
+from folkmoot.measures.proportions import wilson
+
+Row = Mapping[str, Any]
+
+# Shares of replies above which a run is flagged. A well-behaved model stays far below.
+REFUSALS = 0.02
+REASKED = 0.05
+OVER_LENGTH = 0.05
+ALWAYS_YES = 0.90
+ACQUIESCENCE = 0.10
+_FEW = 10
+
+CLEAN_RUNGS = frozenset({"exact", "normalised", "number", "named", "fenced"})
+
+
+def refusals(answers: Sequence[Row], texts: Sequence[str] = ()) -> Check:
+    """Replies that decline: filtered or refused by the provider, or text that begs off.
+
+    `texts`: utterances and free answers, in which a refusal is no error of form.
+    """
+    declined = sum(1 for r in answers if r.get("missing") in ("refused", "filtered", "content"))
+    declined += sum(1 for t in texts if looks_like_refusal(t))
+    # Free answers are rows of `answers` as well; their texts are counted once.
+    asked = max(len(answers), len(texts))
+    return share_check("refusals", "Refusals", declined, asked, REFUSALS, "declined to answer")
+
+
+_REFUSAL = re.compile(
+    r"\b(?:i(?:'m| am) (?:sorry|afraid|unable|not able|not comfortable)[^.]{0,60}"
+    r"(?:can(?:'t|not)|unable|not able|won't|decline|not comfortable)"
+    r"|i (?:can(?:'t|not)|won't|must decline|prefer not|would rather not|decline|am unable)\W+"
+    r"(?:\w+\W+){0,3}?(?:help|assist|answer|take part|participate|respond|comply|choose|do that|"
+    r"say|provide|engage|role.?play|request|question)"
+    r"|as an ai\b|i(?:'d| would) rather not (?:say|answer)|not something i can)",
+    re.IGNORECASE,
+)
+
+
+def looks_like_refusal(text: str) -> bool:
+    """Whether a text begs off (English phrases, looked for in its first 300 characters)."""
+    return bool(_REFUSAL.search(text.replace("’", "'")[:300]))
+
+
+def malformed(answers: Sequence[Row]) -> Check:
+    """Structured answers (JSON) that had to be repaired, asked for again or given up."""
+    asked = [r for r in answers if r.get("kind") == "json"]
+    bad = sum(1 for r in asked if r.get("reasks") or r.get("rung") not in CLEAN_RUNGS)
+    return share_check(
+        "malformed", "Malformed structured answers", bad, len(asked), REASKED, "had to be mended"
+    )
+
+
+def off_list(answers: Sequence[Row]) -> Check:
+    """Choices and numbers that were not on the list at the first reply."""
+    asked = [r for r in answers if r.get("kind") in ("choice", "number")]
+    bad = sum(1 for r in asked if r.get("reasks") or r.get("rung") == "missing")
+    return share_check(
+        "off_list", "Answers off the list", bad, len(asked), REASKED, "were not on the list"
+    )
+
+
+def over_length(answers: Sequence[Row]) -> Check:
+    """Replies far longer than asked for.
+
+    A choice: more than eight words beyond the longest option. Free text: more than three times
+    the median of its stage and role (and at least 60 words more), bare signals of one or two words
+    not counted in the median.
+    """
+    typical: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for r in answers:
+        words = int(r.get("words") or 0)
+        if words > 2:
+            typical[str(r.get("stage")), str(r.get("role"))].append(words)
+    middle = {key: median(counts) for key, counts in typical.items()}
+    long = 0
+    for r in answers:
+        words = int(r.get("words") or 0)
+        if r.get("options"):
+            longest = max(len(o.split()) for o in json.loads(r["options"]))
+            long += words > longest + 8
+        else:
+            usual = middle.get((str(r.get("stage")), str(r.get("role"))), 0)
+            long += words > max(3 * usual, usual + 60)
+    return share_check(
+        "over_length", "Over-long replies", long, len(answers), OVER_LENGTH, "were far too long"
+    )
+
+
+def acquiescence(
+    agrees: Sequence[bool], agrees_reversed: Sequence[bool], who: Sequence[Hashable]
+) -> Check:
+    """Yes-saying: agreeing both with a statement and with its opposite.
+
+    For each person and pair of opposite statements, (agree) + (agree with the opposite) − 1:
+    +1 both accepted, −1 both rejected, 0 consistent. The mean is clustered by person.
+    """
+    title = "Acquiescence"
+    if not agrees:
+        return not_checked("acquiescence", title, ACQUIESCENCE, "No pair of opposite statements.")
+    both = np.asarray(agrees, float) + np.asarray(agrees_reversed, float) - 1
+    mean = clustered_mean(both, who)
+    flagged = bool(mean.has_interval and abs(mean.value) > ACQUIESCENCE and mean.excludes_zero)
+    says = (
+        f"Acceptance of opposite statements: {mean.value:+.2f} ({mean.low:+.2f} to "
+        f"{mean.high:+.2f}; 0 is consistent, +1 says yes to everything)."
+    )
+    return Check("acquiescence", title, mean, ACQUIESCENCE, flagged, says)
+
+
+def yes_share(answers: Sequence[Row]) -> Check:
+    """The share of yes among yes/no answers, where no opposite statements were put.
+
+    Flagged above 90 % or where all said the same: real groups rarely vote so on several items.
+    """
+    yes = {"yes", "agree", "support", "approve", "for"}
+    no = {"no", "disagree", "oppose", "reject", "against"}
+    asked = []
+    for r in answers:
+        options = [o.casefold() for o in json.loads(r["options"])] if r.get("options") else []
+        if set(options) & yes and set(options) & no and r.get("value"):
+            asked.append(str(r["value"]).casefold() in yes)
+    title = "Yes-saying"
+    if len(asked) < _FEW:
+        return not_checked("acquiescence", title, ALWAYS_YES, "Too few yes/no answers to say.")
+    share = wilson(sum(asked), len(asked))
+    flagged = share.low > ALWAYS_YES
+    says = f"{percent(share.value)} of {plural(len(asked), 'yes/no answer')} were yes."
+    return Check("acquiescence", title, share, ALWAYS_YES, flagged, says)
