@@ -1,0 +1,240 @@
+"""Groups: composed, read from users' files, and refused with one clear line where they are bad."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import folkmoot
+from folkmoot.engine.study_file import validate
+from folkmoot.errors import InputError
+from folkmoot.models.scripted import Scripted
+from folkmoot.studies.negotiation import STUDY
+from folkmoot.studies.negotiation.config import NegotiationConfig
+from folkmoot.studies.negotiation.design import groups_of
+from folkmoot.studies.negotiation.group_files import read_groups
+from folkmoot.studies.negotiation.planning import check, cut, estimate, template
+from folkmoot.studies.negotiation.slots import TOPICS
+from tests.studies.negotiation.conftest import CALM, GROUPS, members
+
+
+def config(**settings: Any) -> NegotiationConfig:
+    made = validate(STUDY, settings)
+    assert isinstance(made, NegotiationConfig)
+    return made
+
+
+def test_default_groups_have_the_roles_of_their_type() -> None:
+    groups = groups_of(config(groups_per_type=1), Path())
+    names = {g.id: [m.name for m in g.members] for g in groups}
+    assert names == {
+        "family_01": ["Parent 1", "Parent 2", "Child 1", "Child 2"],
+        "elder_young_01": ["Grandparent 1", "Grandparent 2", "Young Adult 1", "Young Adult 2"],
+        "colleagues_01": [f"Colleague {n}" for n in range(1, 5)],
+        "spouses_01": ["Partner 1", "Partner 2"],
+        "strangers_01": [f"Stranger {n}" for n in range(1, 5)],
+    }
+    assert all(m.persona for g in groups for m in g.members)
+
+
+def test_travellers_follow_from_seed_and_group_alone() -> None:
+    small = groups_of(config(groups_per_type=1, group_types=["strangers"]), Path())
+    large = groups_of(config(groups_per_type=3), Path())
+    assert small[0] == next(g for g in large if g.id == "strangers_01")
+    other = groups_of(config(groups_per_type=1, random_seed=7), Path())
+    assert other[-1] != small[0]
+
+
+def test_sizes_and_weights_by_role() -> None:
+    made = config(
+        group_types=["Family"],
+        sizes={"family": {"parents": 1, "child": 3}},
+        weights={"family": {"parent": 2.5}},
+    )
+    group = groups_of(made, Path())[0]
+    assert [(m.role, m.weight) for m in group.members] == [
+        ("parent", 2.5),
+        *[("child", 1.0)] * 3,
+    ]
+
+
+def test_personas_of_ones_own_are_dealt_once_each(tmp_path: Path) -> None:
+    path = tmp_path / "people.jsonl"
+    lines = [json.dumps({"persona": f"You are person {n}."}) for n in range(8)]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    settings: dict[str, Any] = {"group_types": ["strangers"], "personas": "people.jsonl"}
+    groups = groups_of(config(groups_per_type=2, **settings), tmp_path)
+    texts = [m.persona for g in groups for m in g.members]
+    assert sorted(texts) == [f"person {n}." for n in range(8)]
+    problems = check(config(groups_per_type=3, **settings), tmp_path)
+    assert "has 8 personas and the groups have 12 members" in problems[0].message
+
+
+CSV = """\
+group_id,group_type,role,name,weight,traveler_type,travel_purpose,spending_preference,cuisine,attraction,event,lodging
+a,spouses,partner,Ann,2,planner,nature,luxury,sushi,museums,film,shared room
+a,spouses,partner,,,planner,nature,luxury,"sushi, not pub",museums,film,shared room
+"""
+
+
+def test_the_three_file_kinds_say_the_same(tmp_path: Path) -> None:
+    (tmp_path / "g.csv").write_text(CSV, encoding="utf-8")
+    slots = "traveler_type travel_purpose spending_preference cuisine attraction event lodging"
+    first = dict(
+        zip(
+            slots.split(),
+            ["planner", "nature", "luxury", "sushi", "museums", "film", "shared room"],
+            strict=True,
+        )
+    )
+    second = {**first, "cuisine": "sushi, not pub"}
+    data = {
+        "groups": [
+            {
+                "id": "a",
+                "type": "couple",
+                "members": [
+                    {"role": "partner", "name": "Ann", "weight": 2, "preferences": first},
+                    {"role": "Partners", "preferences": second},
+                ],
+            }
+        ]
+    }
+    (tmp_path / "g.json").write_text(json.dumps(data), encoding="utf-8")
+    (tmp_path / "g.yaml").write_text(yaml.safe_dump(data["groups"]), encoding="utf-8")
+    found = [read_groups(tmp_path / f"g.{kind}") for kind in ("csv", "json", "yaml")]
+    assert found[0] == found[1] == found[2]
+    ann, other = found[0][0].members
+    assert (ann.name, ann.weight, other.name, other.weight) == ("Ann", 2.0, "Partner 2", 1.0)
+    assert set(ann.preferences) == set(TOPICS)
+    assert ann.preferences["room_type"] == ann.preferences["house_rule"] == "shared room"
+
+
+def changed(**changes: Any) -> list[dict[str, Any]]:
+    """The family group with changes to it or, by `member`, to its last member."""
+    group: dict[str, Any] = json.loads(json.dumps(GROUPS[0]))
+    group["members"][-1].update(changes.pop("member", {}))
+    group.update(changes)
+    return [group]
+
+
+no_cuisine = {k: v for k, v in CALM.items() if k != "cuisine"}
+BAD = [
+    ({"groups": changed(type="flatmates")}, "unknown group type `flatmates`"),
+    ({"groups": changed(type="")}, "no group type"),
+    ({"groups": changed(member={"preferences": None})}, "Child 2 states no preference"),
+    ({"groups": changed(member={"preferences": no_cuisine})}, "no preference for cuisine"),
+    ({"groups": changed(member={"preferences": {**CALM, "cuisine": " "}})}, "for cuisine"),
+    ({"groups": changed(member={"preferences": {**CALM, "dessert": "x"}})}, "`dessert`"),
+    ({"groups": changed(member={"preferences": ["x"]})}, "no mapping of slot to text"),
+    ({"groups": changed(members=members("child", "child"))}, "needs at least 1 parent"),
+    ({"groups": changed(members=members("parent", "parent"))}, "needs at least 1 child"),
+    ({"groups": changed(member={"role": "uncle"})}, "has no role `uncle`"),
+    ({"groups": changed(member={"role": ""})}, "has no role"),
+    ({"groups": changed(member={"weight": -1})}, "has weight -1"),
+    ({"groups": changed(member={"weight": "lots"})}, "has weight `lots`"),
+    ({"groups": changed(member={"name": "Parent 1"})}, "two members are called Parent 1"),
+    ({"groups": changed(member={"age": 3})}, "unknown key `age`"),
+    ({"groups": changed(leader="x")}, "unknown key `leader`"),
+    ({"groups": changed(members=[])}, "needs at least 1 parent"),
+    ({"groups": changed() * 2}, "the group id `fam` stands twice"),
+    ({"groups": []}, "holds no group"),
+    (
+        {"groups": [{"id": "p", "type": "spouses", "members": members(*["partner"] * 3)}]},
+        "3 members",
+    ),
+    (
+        {"groups": [{"id": "p", "type": "spouses", "members": [{"role": "partner"}] * 2}]},
+        "neither preferences nor a persona",
+    ),
+    ({"groups": "nowhere.yaml"}, "cannot be read"),
+    ({"groups": None, "group_types": ["flatmates"]}, "unknown group type `flatmates`"),
+    ({"groups": None, "sizes": {"family": {"child": 2}}}, "needs at least 1 parent"),
+    ({"groups": None, "sizes": {"family": {"uncle": 2}}}, "no role `uncle`"),
+    ({"groups": None, "weights": {"family": {"parent": 0}}}, "must be more than 0"),
+    ({"groups": None, "personas": "nowhere.csv"}, "there is no file"),
+    ({"conditions": ["C9"]}, "conditions"),
+    ({"conditions": ["C1", "C1"]}, "a condition stands twice"),
+    ({"conditions": []}, "at least 1"),
+    ({"max_feedback_rounds": 0}, "must be at least 1"),
+    ({"options": {"dessert": ["x"]}}, "`dessert` is no topic"),
+    ({"options": {"cuisine": ["pub", "Pubs"]}}, "an option twice"),
+    ({"trip": {"date": ["2026-01-01"]}}, "1 dates for 3 days"),
+]
+
+
+@pytest.mark.parametrize(("settings", "says"), BAD)
+def test_bad_input_is_refused_in_plain_words_and_nothing_is_written(
+    tmp_path: Path, settings: dict[str, Any], says: str
+) -> None:
+    study = tmp_path / "study.yaml"
+    given = {"study": "negotiation", "groups": GROUPS, **settings}
+    given = {k: v for k, v in given.items() if v is not None}
+    study.write_text(yaml.safe_dump(given, sort_keys=False), encoding="utf-8")
+    silent = Scripted(lambda request, address: pytest.fail("a model was asked"))
+    with pytest.raises(InputError) as error:
+        folkmoot.run(study, out=tmp_path / "out", provider=silent, model="scripted/test")
+    assert says in str(error.value)
+    assert error.value.exit_code == 2
+    assert all("\n" not in str(p) for p in error.value.problems)
+    assert list(tmp_path.iterdir()) == [study]
+
+
+def test_a_file_of_groups_is_named_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "g.csv").write_text(CSV.replace("partner,Ann,2", "partner,Ann,none"))
+    with pytest.raises(InputError, match=r"g\.csv:2: group `a`: member 1 has weight `none`"):
+        read_groups(tmp_path / "g.csv")
+    text = yaml.safe_dump(GROUPS[:2], sort_keys=False).replace("type: family", "type: flatmates")
+    (tmp_path / "g.yaml").write_text(text)
+    with pytest.raises(InputError, match=r"g\.yaml:1: group `fam`: unknown group type"):
+        read_groups(tmp_path / "g.yaml")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("g.csv", b"id,role\n1,2\n", "no column `group_id`"),
+        ("g.csv", b"\xff\xfe\x00", "is not UTF-8"),
+        ("g.yaml", b"just words", "is no list of groups"),
+        ("g.yaml", b"a: [", "g.yaml"),
+        ("g.json", b"[1, 2]", "group 1 is no mapping"),
+        ("g.yaml", b"groups: [{id: a, type: spouses, members: 3}]", "no list of members"),
+    ],
+)
+def test_unreadable_files(tmp_path: Path, name: str, content: bytes, says: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=says):
+        read_groups(tmp_path / name)
+
+
+def test_the_template_runs_as_it_is(tmp_path: Path) -> None:
+    for name, content in template().items():
+        assert isinstance(content, str)
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    settings = yaml.safe_load((tmp_path / "negotiation.yaml").read_text())
+    made = config(**{k: v for k, v in settings.items() if k != "study"})
+    assert check(made, tmp_path) == []
+    assert len(read_groups(tmp_path / "negotiation_groups.yaml")) == 1
+    repository = Path(__file__).parents[3]
+    for name, content in template().items():
+        assert (repository / "examples" / name).read_text(encoding="utf-8") == content
+
+
+def test_estimate_counts_the_calls_that_are_sure() -> None:
+    stages = {s.stage: s.calls for s in estimate(config())}
+    # 4 groups of (4 + 4 + 4 + 2 + 4) members, 8 topics; 3 mediated conditions.
+    assert stages["preferences"] == 4 * 18 * 8
+    assert stages["synthesis"] == 20 * 3 * 8
+    ready = {s.stage: s.calls for s in estimate(config(groups=GROUPS))}
+    assert "preferences" not in ready
+    assert "feedback" not in {s.stage for s in estimate(config(conditions=["C4"]))}
+
+
+def test_a_limit_keeps_types_before_numbers() -> None:
+    assert len(groups_of(cut(config(), 7), Path())) == 5
+    assert len(groups_of(cut(config(), 2), Path())) == 2
+    assert len(groups_of(cut(config(groups=GROUPS), 3), Path())) == 3
