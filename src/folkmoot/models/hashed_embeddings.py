@@ -24,7 +24,7 @@ DIMENSIONS = 512
 NAME = "hashed-512"
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?|\d+(?:\.\d+)?")
 _BIGRAM = 0.25
-_GRAMS = 0.5
+_GRAMS = 0.8
 # Everyday words beyond the stop words: they stand in any text on any matter.
 _COMMON_WORDS = """
 think believe feel say says said see look come comes go goes make makes made want know people

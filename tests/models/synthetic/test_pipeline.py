@@ -7,10 +7,10 @@ from functools import lru_cache
 import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
-from tests.models.synthetic.synthetic_world import FINAL, OPTIONS, World, base, kmeans, persona
 
 from folkmoot.models.synthetic import true_effects
 from folkmoot.models.synthetic.latents import meet, persona_text
+from tests.models.synthetic.synthetic_world import FINAL, OPTIONS, World, base, kmeans, persona
 
 N = 300
 

@@ -191,6 +191,9 @@ CHALLENGES_BARE = (
 )
 
 
+_GOLDEN = 0.6180339887498949
+
+
 class Tongue:
     """One speaker in one reply. Frames and phrases already used in `said` are avoided."""
 
@@ -199,10 +202,17 @@ class Tongue:
         self.draws = draws
         self._said = said.lower()
         self._used: set[str] = set()
+        self._at = -1.0
 
     def camp(self) -> int:
-        """The camp of one argument phrase, from the speaker's mixture."""
-        return self.draws.weighted(MIXTURES[self.who.camp])
+        """The camp of one argument phrase, from the speaker's mixture.
+
+        Spread evenly over a reply (steps of the golden ratio), so that few phrases already show
+        the mixture.
+        """
+        self._at = (self._at + _GOLDEN) % 1.0 if self._at >= 0 else self.draws.unit()
+        low, middle, _ = MIXTURES[self.who.camp]
+        return 0 if self._at < low else 1 if self._at < low + middle else 2
 
     def noun(self) -> str:
         return self._fresh(NOUNS[self.camp()])

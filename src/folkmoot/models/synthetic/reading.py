@@ -78,7 +78,7 @@ class Reading:
     def _inline(self, text: str) -> tuple[str, ...]:
         """Options in a line; where commas cut one in two, the headings know the names better."""
         found = inline_options(text)
-        named = _HELD.findall(text)
+        named = chosen_in(text) if found else ()
         if found and named and not same_option(named[-1], found):
             heads = tuple(dict.fromkeys(_VOTES.sub("", h) for h in _HEADING.findall(text)))
             return heads if same_option(named[-1], heads) else found
@@ -87,7 +87,7 @@ class Reading:
     @cached_property
     def held(self) -> str:
         """The option that the text says was chosen before, or empty."""
-        found = _HELD.findall(self.system) or _HELD.findall(self.prompt)
+        found = chosen_in(self.system) or chosen_in(self.prompt)
         return same_option(found[-1], self.options) if found else ""
 
     @cached_property
@@ -140,6 +140,12 @@ def read(request: Request) -> Reading:
 def _framing(text: str) -> str:
     """The text without headings' sections, whose words are others' and no frame."""
     return text.split("\n## ", 1)[0][-2500:]
+
+
+@lru_cache(maxsize=1024)
+def chosen_in(text: str) -> tuple[str, ...]:
+    """The options that a text says were chosen before, in order."""
+    return tuple(_HELD.findall(text)) if "\"" in text or "“" in text else ()
 
 
 @lru_cache(maxsize=512)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 
 from folkmoot.models.synthetic.choosing import by_option, utilities
 from folkmoot.models.synthetic.draws import Draws
@@ -111,11 +112,16 @@ def moderator_turn(reading: Reading, draws: Draws, tongue: Tongue) -> str:
 def opposed_option(reading: Reading) -> str:
     """The option that a moderator's instructions tell it to argue for, or empty."""
     for text in (reading.system, reading.prompt):
-        for found in reversed(_OPPOSED.findall(text)):
+        for found in reversed(_told_to_oppose(text)):
             option = same_option(found, reading.options)
             if option and option != reading.held:
                 return option
     return ""
+
+
+@lru_cache(maxsize=1024)
+def _told_to_oppose(text: str) -> tuple[str, ...]:
+    return tuple(_OPPOSED.findall(text))
 
 
 def _challenge(reading: Reading, tongue: Tongue, chosen: str, opposed: str) -> str:
