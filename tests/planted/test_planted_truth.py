@@ -1,0 +1,247 @@
+"""The whole pipeline on the embedded respondent: it recovers what was planted, and only that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from statsmodels.stats.proportion import proportion_confint, proportions_ztest
+
+import folkmoot
+from folkmoot.records.run_folder import RunFolder
+from folkmoot.studies.cross_pollination import clarification, exposure, summaries
+from folkmoot.studies.cross_pollination.state import Participant
+from tests.planted.audit import KIND, Audit
+
+PROMPTS = Path(summaries.__file__).parent / "prompts"
+
+
+def pilot(folder: Path, per: int, seed: int = 42, **changes: Any) -> RunFolder:
+    settings = {
+        "pilot_id": "planted",
+        "topic": {
+            "description": "Your city can fund one purpose this year. Which shall it be?",
+            "options": ["Park improvements", "Youth job training", "Street safety"],
+        },
+        "participants_per_condition": per,
+        "revote": True,
+        "personas": {"source": "quota"},
+        "random_seed": seed,
+        **changes,
+    }
+    return folkmoot.run("cross_pollination", settings, model="synthetic", out=folder / "run").folder
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    return pilot(tmp_path_factory.mktemp("healthy"), 300)
+
+
+def test_planted_sizes_and_their_order_come_out(healthy: RunFolder) -> None:
+    audit = Audit(healthy)
+    assert audit.faults() == []
+    truth = audit.truth()
+    assert truth["acp"] > truth["clarified_passive"] > truth["simple_passive"]
+    assert truth["simple_passive"] > truth["simple_voting"]
+
+
+def test_camps_are_recovered_by_the_clusters(healthy: RunFolder) -> None:
+    assert Audit(healthy).camps_recovered() >= 0.95
+
+
+def test_no_answer_needed_a_second_try(healthy: RunFolder) -> None:
+    answers = healthy.table("answers")
+    assert answers["reasks"].sum() == 0
+    assert answers.filter(pl.col("kind") == "choice")["rung"].unique().to_list() == ["exact"]
+
+
+def test_with_no_persuasion_arms_differ_as_rarely_as_they_should(tmp_path: Path) -> None:
+    rejected = 0
+    for seed in range(8):
+        run = pilot(tmp_path / str(seed), 60, seed, respondent={"persuasion": 0})
+        rows = run.json("summary.json")["by_condition"]
+        counts = [rows[c]["position_changed"] for c in ("simple_voting", "acp")]
+        p = proportions_ztest(counts, [60, 60])[1] if any(counts) else 1.0
+        rejected += p < 0.05
+    # With a true rate of 5 % more than two of eight happens in 0.6 % of cases.
+    assert rejected <= 2
+
+
+Breaking = Callable[[pytest.MonkeyPatch, Path], dict[str, Any]]
+
+
+def _own_prompt(folder: Path, name: str, change: Callable[[str], str]) -> dict[str, Any]:
+    mine = folder / "prompts"
+    mine.mkdir()
+    old = (PROMPTS / f"{name}.md").read_text("utf-8")
+    new = change(old)
+    assert new != old
+    (mine / f"{name}.md").write_text(new, "utf-8")
+    return {"prompts": str(mine)}
+
+
+def opponents_text_dropped(_patch: pytest.MonkeyPatch, folder: Path) -> dict[str, Any]:
+    """The final vote after the dialogue does not carry the dialogue."""
+
+    def without_dialogue(text: str) -> str:
+        return text[text.index("Now make") :]
+
+    return _own_prompt(folder, "final_vote_after_dialogue", without_dialogue)
+
+
+def summaries_dropped(_patch: pytest.MonkeyPatch, folder: Path) -> dict[str, Any]:
+    """The readers vote without what they were to read."""
+    return _own_prompt(
+        folder,
+        "final_vote_after_summary",
+        lambda text: text.replace("{{ cross_pollination_content }}", ""),
+    )
+
+
+def moderator_not_told(_patch: pytest.MonkeyPatch, folder: Path) -> dict[str, Any]:
+    """The moderator argues without having seen the summaries."""
+    return _own_prompt(
+        folder,
+        "adversarial_moderator",
+        lambda text: text.replace("{{ cross_pollination_content }}", ""),
+    )
+
+
+def wrong_cluster_shown(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, Any]:
+    """Each option stands over the descriptions of another one."""
+    right = exposure.State.clusters_of
+
+    def wrong(state: Any, option: str) -> Any:
+        options = sorted({c.option for c in state.clusters})
+        return right(state, options[options.index(option) - 1])
+
+    patch.setattr(exposure.State, "clusters_of", wrong)
+    return {}
+
+
+def summaries_swapped(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, Any]:
+    """Everybody's summary is that of the next participant's interview."""
+    right = summaries._summarised
+
+    async def wrong(scope: Any, state: Any) -> Any:
+        spoken = state.chosen(*summaries.CLARIFIED)
+        turned = [*spoken[1:], *spoken[:1]]
+        mixed = state.updated(
+            p.with_(clarification=q.clarification) for p, q in zip(spoken, turned, strict=True)
+        )
+        done = await right(scope, mixed)
+        return done.updated(done.people[p.id].with_(clarification=p.clarification) for p in spoken)
+
+    patch.setattr(summaries, "_summarised", wrong)
+    return {}
+
+
+def arms_swapped(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, Any]:
+    """Records of the adversarial arm are filed under simple voting and the other way round."""
+    right = Participant.to_json
+    from folkmoot.studies.cross_pollination import outputs
+
+    summary = outputs.summary
+    swap = {"acp": "simple_voting", "simple_voting": "acp"}
+
+    def filed(p: Participant) -> dict[str, Any]:
+        return {**right(p), "condition": swap.get(p.condition, p.condition)}
+
+    def counted(config: Any, state: Any) -> dict[str, Any]:
+        found = summary(config, state)
+        rows = found["by_condition"]
+        return {**found, "by_condition": {c: rows[swap.get(c, c)] for c in rows}}
+
+    patch.setattr(Participant, "to_json", filed)
+    patch.setattr(outputs, "summary", counted)
+    return {}
+
+
+def interview_forgotten(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, Any]:
+    """Everybody is interviewed about the first option instead of their own choice."""
+    right = clarification.base_system
+
+    def wrong(scope: Any, config: Any, p: Any) -> str:
+        others = [o for o in config.topic.options if o != p.initial_choice]
+        return right(
+            scope, config, p.with_(enriched_persona="somebody else.", options=tuple(others))
+        )
+
+    patch.setattr(clarification, "base_system", wrong)
+    return {}
+
+
+def assignment_ignored(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, Any]:
+    """Opposition is the participant's own choice."""
+    from folkmoot.studies.cross_pollination import opposition
+
+    async def own(_scope: Any, p: Participant, _field: Any) -> str | None:
+        return p.initial_choice
+
+    patch.setitem(opposition.METHODS, "cluster_embedding", own)
+    patch.setattr(opposition, "most_voted_other", lambda p, field: p.initial_choice)
+    return {}
+
+
+@pytest.mark.parametrize(
+    "breaking",
+    [
+        opponents_text_dropped,
+        summaries_dropped,
+        moderator_not_told,
+        wrong_cluster_shown,
+        summaries_swapped,
+        arms_swapped,
+        interview_forgotten,
+        assignment_ignored,
+    ],
+)
+def test_every_miswiring_is_caught(
+    breaking: Breaking, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    changes = breaking(monkeypatch, tmp_path)
+    assert Audit(pilot(tmp_path, 60, **changes)).faults(tolerance=0.2) != []
+
+
+def test_a_small_healthy_pilot_passes_the_same_audit(tmp_path: Path) -> None:
+    """Otherwise the test above would prove nothing."""
+    assert Audit(pilot(tmp_path, 60)).faults(tolerance=0.2) == []
+
+
+def test_dropping_the_opponents_words_loses_the_effect(
+    healthy: RunFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    changes = opponents_text_dropped(monkeypatch, tmp_path)
+    dropped = Audit(pilot(tmp_path, 100, **changes)).rates()
+    assert dropped["acp"] < Audit(healthy).rates()["acp"] - 0.1
+
+
+@pytest.mark.nightly
+def test_bias_and_coverage_over_200_seeds(tmp_path: Path) -> None:
+    errors: dict[str, list[float]] = {c: [] for c in KIND}
+    covered = recovered = 0.0
+    seeds = range(200)
+    for seed in seeds:
+        folder = tmp_path / str(seed)
+        audit = Audit(pilot(folder, 300, seed))
+        rates, truth = audit.rates(), audit.truth()
+        for condition in KIND:
+            errors[condition].append(rates[condition] - truth[condition])
+            low, high = proportion_confint(round(rates[condition] * 300), 300, method="wilson")
+            covered += low <= truth[condition] <= high
+        recovered += audit.camps_recovered()
+        _remove(folder)
+    for condition, found in errors.items():
+        assert abs(float(np.mean(found))) <= 0.006, condition
+    assert 0.91 <= covered / (len(KIND) * len(seeds)) <= 0.99
+    assert recovered / len(seeds) >= 0.95
+
+
+def _remove(folder: Path) -> None:
+    import shutil
+
+    shutil.rmtree(folder)
