@@ -33,7 +33,8 @@ _INSTRUCTIONS = re.compile(
 _CONCEPT = re.compile(r"(?:The idea (?:on the table|that they discuss) is this|Concept): (.+)")
 _CATEGORY = re.compile(r"focus group about (.+?)\.(?:\s|$)|^Category: (.+)$", re.MULTILINE)
 _WHO = re.compile(
-    r"^You are ([A-Z][\w'’-]+)[^,\n]*, an? (\d+)-year-old (.+?) who lives (.+?) in ([A-Z a-z].+?)\.$",
+    r"^You are ([A-Z][\w'’-]+)[^,\n]*, an? (\d+)-year-old (.+?) who lives (.+?) "
+    r"in ([A-Z a-z].+?)\.$",
     re.MULTILINE,
 )
 _LEANS = {
@@ -59,16 +60,17 @@ _LENGTHS = (
     ("three or four sentences", (3, 4)),
 )
 _FOR = re.compile(
-    r"\b(?:i'?d (?:buy|get|want|pay|enjoy|use)|count me in|i like|i liked|love|useful|handy|pays? for "
-    r"itself|half an hour back|made me smile|sold on|that'?s for me|finally|onto something|easier|"
-    r"in favor|go ahead|not worried|good with me|i would, yes|worth|fits right|warming|coming around|"
-    r"talked me halfway|like it better|keep it sturdy|in use every day|solves)\b",
+    r"\b(?:i'?d (?:buy|get|want|pay|enjoy|use)|count me in|i like|i liked|love|useful|handy|worth|"
+    r"pays? for itself|half an hour back|made me smile|sold on|that'?s for me|finally|easier|"
+    r"onto something|in favor|go ahead|not worried|good with me|i would, yes|fits right|warming|"
+    r"coming around|talked me halfway|like it better|keep it sturdy|in use every day|solves)\b",
     re.IGNORECASE,
 )
 _AGAINST = re.compile(
-    r"\b(?:don'?t need|wouldn'?t|not for me|no,|left me cold|who asked|nobody asked|gimmick|lost me|"
-    r"not a dime|too much|don'?t trust|breaks?|broke|burned|in the way|stand around|no sense|on the "
-    r"shelf|keep my money|come down a lot|bothers|worries me|oh no|yard sale|commercial|less sure|"
+    r"\b(?:don'?t need|wouldn'?t|not for me|no,|left me cold|who asked|nobody asked|gimmick|"
+    r"lost me|not a dime|too much|don'?t trust|breaks?|broke|burned|in the way|stand around|"
+    r"no sense|on the shelf|keep my money|come down a lot|bothers|worries me|oh no|yard sale|"
+    r"commercial|less sure|"
     r"cooling|doubt|like it less|wear off|come and go|promise|one more thing|already own|against|"
     r"not tomorrow and not|weekend gone|feel the price|somebody else'?s life|not going away)\b",
     re.IGNORECASE,
@@ -290,7 +292,7 @@ class Speech:
         if moved:
             return [moved]
         other = recent[-1] if draws.chance(0.7) else draws.pick(recent)
-        if abs(self._mood) < 0.12:
+        if self._side() == "mid":
             return []
         if other.lean * self._mood > 0:
             chance = (0.12, 0.25, 0.38, 0.52, 0.62)[guest.company]
@@ -488,10 +490,9 @@ def _coded(request: Request, reading: Reading, draws: Draws) -> str:
 def _moderates(request: Request, reading: Reading, draws: Draws) -> str:
     """The guide of a phase as JSON, a probe, or the next question."""
     names = _names(reading)
-    phase = re.search(r"^Phase: (\w+)", reading.prompt, re.MULTILINE)
     if request.schema is not None:
         wanted = re.search(r"Write (\d+) question", reading.prompt)
-        stock = _bank()["guide"].get(phase[1] if phase else "", [])
+        stock = _bank()["guide"].get(_phase(reading.prompt), [])
         questions = [q.format(**names) for q in stock][: int(wanted[1]) if wanted else 2]
         return json.dumps({"questions": questions or ["What do you think of it?"]})
     if "worth following up" in reading.prompt:
@@ -521,7 +522,8 @@ def _asks(reading: Reading, draws: Draws) -> str:
     elif "opens a new part" in prompt:
         parts += [fresh(bank["thanks"]).format(name=talk[-1].name)] if talk else []
         if "pass this around" not in prompt:
-            parts.append(fresh(bank["lead_over"]))
+            stock = bank["lead_over"].get(_phase(prompt), bank["lead_over"]["reaction"])
+            parts.append(fresh(stock).format(concept=_lowered(_concept(reading))))
     elif "This is the last question" in prompt:
         parts.append(fresh(bank["last"]))
     elif talk:
@@ -537,6 +539,21 @@ def _asks(reading: Reading, draws: Draws) -> str:
         else:
             parts.append(fresh(bank["quiet_one"]).format(q=q[0]))
     return " ".join(parts)
+
+
+def _phase(prompt: str) -> str:
+    found = re.search(r"^Phase: (\w+)", prompt, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def _concept(reading: Reading) -> str:
+    found = _CONCEPT.search(f"{reading.system}\n{reading.prompt}")
+    return found[1].strip().rstrip(".") if found else "what you see here"
+
+
+def _lowered(text: str) -> str:
+    """A concept inside a sentence: "a countertop oven …"."""
+    return text[:1].lower() + text[1:] if re.match(r"(?:An?|The) ", text) else text
 
 
 def _pickup(talk: Sequence[Heard], bank: Mapping[str, Any], fresh: Any, draws: Draws) -> str:

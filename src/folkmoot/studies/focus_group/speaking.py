@@ -32,14 +32,50 @@ def room(people: int, cap: int) -> tuple[int, int]:
     return fewest, most
 
 
-def addressed(text: str, names: Mapping[str, str]) -> list[str]:
+def named(text: str, names: Mapping[str, str]) -> list[str]:
     """Ids of those whose first name a text uses, in the order of the text. `names`: id → name."""
-    found = [
-        (hit.start(), who)
+    return [who for who, _ in _mentions(text, names)]
+
+
+def addressed(text: str, names: Mapping[str, str]) -> list[str]:
+    """Ids of those whom a text asks by name, in the order of the text.
+
+    Not those who are only thanked ("Thank you, Ann.") or spoken of ("as Ann said").
+    """
+    called = []
+    for who, hit in _mentions(text, names):
+        before, after = text[max(0, hit.start() - 60) : hit.start()], text[hit.end() :]
+        sentence = re.split(r"[.!?]\s+", before)[-1]
+        if _SPOKEN_OF.match(after) or _BEFORE.search(sentence):
+            continue
+        if _THANKED.search(sentence) and re.match(r"\s*(?:[.!;–—]|,(?! what|  how))", after):
+            continue
+        called.append(who)
+    return list(dict.fromkeys(called))
+
+
+_SPOKEN_OF = re.compile(
+    r"(?:['’]s\b|(?: just| also| has| have| and \w+)* (?:said|says|mentioned|brought|told|asked|"
+    r"asks|put|raised|noted|likes?|thinks?|feels?|has|had|is|was|talked|spoke|described|pointed|"
+    r"suggested|made|sees|saw|seem(?:s|ed)|called|worried|worries|wants|wanted|would|shared|gave)\b)"
+)
+_BEFORE = re.compile(
+    r"\b(?:like|as|unlike|than|what|when|that|agree with|to what)\s+$", re.IGNORECASE
+)
+_THANKED = re.compile(
+    r"\b(?:thank|thanks|appreciate|interesting|helpful|good point|fair point|i hear you|got it|"
+    r"okay|ok|great|lovely|right|noted|i see|true|wonderful|good)\b",
+    re.IGNORECASE,
+)
+
+
+def _mentions(text: str, names: Mapping[str, str]) -> list[tuple[str, re.Match[str]]]:
+    hits = [
+        (who, hit)
         for who, name in names.items()
-        if (hit := re.search(rf"(?<![\w'’]){re.escape(name)}(?!\w)", text))
+        for hit in re.finditer(rf"(?<![\w'’]){re.escape(name)}(?!\w)", text)
     ]
-    return [who for _, who in sorted(found)]
+    return sorted(hits, key=lambda item: item[1].start())
 
 
 @dataclass(frozen=True, slots=True)

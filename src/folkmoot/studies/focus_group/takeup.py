@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from folkmoot.studies.focus_group.discussion import DiscussionMessage
-from folkmoot.studies.focus_group.speaking import addressed
+from folkmoot.studies.focus_group.speaking import named
 
 _DISAGREE = re.compile(
     r"\b(?:disagree|don'?t agree|do not agree|can'?t agree|not so sure|not sure (?:that|about)|"
@@ -52,7 +52,7 @@ def reply_target(
     disagreement said: the participant who spoke just before, in the same question.
     """
     others = {who: name for who, name in names.items() if who != speaker_id}
-    for who in addressed(text, others):
+    for who in named(text, others):
         latest = next((m for m in reversed(before) if m.speaker_id == who), None)
         if latest is not None:
             return latest

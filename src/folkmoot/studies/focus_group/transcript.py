@@ -9,6 +9,7 @@ from typing import Any
 
 from folkmoot.people.sources.grounded import Profile
 from folkmoot.studies.focus_group import balance, sycophancy
+from folkmoot.studies.focus_group.config import DiscussionPhase
 from folkmoot.studies.focus_group.discussion import DiscussionMessage, DiscussionTranscript
 
 
@@ -41,6 +42,9 @@ class TranscriptFormatter:
             if m.phase is not phase:
                 phase = m.phase
                 lines += ["", f"## Phase: {phase.heading}"]
+                if phase is DiscussionPhase.REACTION and transcript.config.stimulus_material:
+                    shown = " ".join(transcript.config.stimulus_material.split())
+                    lines += ["", f"> Shown to the group: {_escape(shown)}"]
             speaker = names.get(m.speaker_id, "Moderator")
             lines += ["", f"**{_escape(speaker)}:** {_escape(m.content)}"]
         return "\n".join(lines) + "\n"
@@ -82,6 +86,9 @@ class TranscriptFormatter:
             if m.phase is not phase:
                 phase = m.phase
                 parts.append(f"<h2>{phase.heading}</h2>")
+                if phase is DiscussionPhase.REACTION and transcript.config.stimulus_material:
+                    shown = html.escape(transcript.config.stimulus_material)
+                    parts.append(f"<blockquote>{shown}</blockquote>")
             parts.append(_turn_html(m, names, colors))
         return "\n".join(p for p in parts if p) + "</main></html>\n"
 
