@@ -37,11 +37,29 @@ def refusals(answers: Sequence[Row], texts: Sequence[str] = ()) -> Check:
 
     `texts`: utterances and free answers, in which a refusal is no error of form.
     """
-    declined = sum(1 for r in answers if r.get("missing") in ("refused", "filtered", "content"))
-    declined += sum(1 for t in texts if looks_like_refusal(t))
-    # Free answers are rows of `answers` as well; their texts are counted once.
-    asked = max(len(answers), len(texts))
-    return share_check("refusals", "Refusals", declined, asked, REFUSALS, "declined to answer")
+    outright = share_check(
+        "refusals",
+        "Refusals",
+        sum(1 for r in answers if _refused(r)),
+        len(answers),
+        REFUSALS,
+        "declined to answer",
+    )
+    in_words = share_check(
+        "refusals",
+        "Refusals",
+        sum(1 for t in texts if looks_like_refusal(t)),
+        len(texts),
+        REFUSALS,
+        "in free words declined to answer",
+    )
+    known = [c for c in (outright, in_words) if c.value is not None]
+    return max(known, key=lambda c: c.value.value if c.value else 0.0, default=outright)
+
+
+def _refused(row: Row) -> bool:
+    reason = str(row.get("missing") or "")
+    return any(word in reason for word in ("refus", "filter", "declin", "safety"))
 
 
 _REFUSAL = re.compile(
