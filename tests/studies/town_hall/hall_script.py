@@ -1,4 +1,4 @@
-"""A scripted hall for the tests: plain valid answers for every stage, any of which a test replaces."""
+"""A scripted hall for the tests: plain valid answers for every stage, for tests to replace."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ def plain(key: Key, request: Request) -> Any:
     """A valid answer for each stage, without reactions to anybody."""
     stage, who, round_no = key
     if stage == "think":
-        reactions = {} if round_no == 1 else {"reactions": []}
+        reactions: dict[str, Any] = {} if round_no == 1 else {"reactions": []}
         return {**reactions, "overall_stance": "neutral", "key_concerns": [], "strategic_notes": ""}
     if stage == "speak":
-        references = {} if round_no == 1 else {"references": []}
+        references: dict[str, Any] = {} if round_no == 1 else {"references": []}
         words = f"{who} speaks in round {round_no}."
         return {**references, "new_points": [], "questions": [], "full_statement": words}
     if stage == "reflect":
@@ -80,7 +80,9 @@ def plain(key: Key, request: Request) -> Any:
             "spoken": f"The moderator sums up round {round_no}.",
         }
     if stage == "plan":
-        return {"items": [{"proposal": "Do it?", "reasoning": "", "originating_residents": []}]}
+        return {
+            "items": [{"proposal": "Do it?", "reasoning": "", "originating_residents": ["A01"]}]
+        }
     if stage == "vote":
         items = (request.schema or {})["properties"]
         return {item: {"vote": "yes", "reason": "because"} for item in items}
@@ -147,7 +149,7 @@ def together(answer: Answer = plain) -> Answer:
         if stage in ("plan", "consensus", "moderator"):
             return answer(key, request)
         if stage != "session":
-            ballot = [i for i in re.findall(r'^  "(V\d+)":', request.messages[-1].content, re.M)]
+            ballot = re.findall(r'^  "(V\d+)":', request.messages[-1].content, re.M)
             fake = Request(request.model, (), schema={"properties": dict.fromkeys(ballot)})
             return {who: answer((stage, who, None), fake) for who in wanted}
         if "turns" not in wanted:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from math import sqrt
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,7 +37,7 @@ def many() -> list[Resident]:
     return [r for s in range(1, SETS + 1) for r in sample_residents(settings, NAMES, 42, s)]
 
 
-def off_by(values: list[object], shares: Mapping[object, float]) -> float:
+def off_by(values: list[object], shares: Mapping[Any, float]) -> float:
     """The largest distance of a share from what it should be, in standard errors."""
     n, counts = len(values), Counter(values)
     assert set(counts) <= set(shares)

@@ -82,7 +82,7 @@ def _item(planned: PlannedItem, number: int, mender: Mender) -> Item:
         mender.target(i, "items.originating_residents") for i in planned.originating_residents
     ]
     if not any(origin):
-        mender.mends.append(Mend("items.originating_residents", "missing_value", f"V{number}"))
+        mender.mends.append(Mend("items.originating_residents", "no_origin", f"V{number}"))
     return Item(
         id=f"V{number}",
         text=" ".join(planned.proposal.split()),

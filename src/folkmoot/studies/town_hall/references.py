@@ -27,7 +27,7 @@ class Mend:
     """One thing that was mended. `became` is empty when it was dropped.
 
     `kind`: unknown_id, self_reference, several_ids, spelling, out_of_range, unknown_value,
-    missing_value, repeated, nothing_said_yet, contradiction, wrong_shape.
+    missing_value, repeated, too_many, no_origin, nothing_said_yet, contradiction, wrong_shape.
     """
 
     field: str

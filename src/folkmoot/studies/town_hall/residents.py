@@ -102,16 +102,19 @@ def sample_residents(
     settings: ResidentSettings, names: Sequence[str], seed: int, set_no: int
 ) -> list[Resident]:
     """The general residents of one set, one for each of `names`; a function of seed and set."""
+    both = joint(settings.ratios.income_level, settings.ratios.economic_pressure)
     return [
-        _sample_one(settings, name, generator(seed, ("town_hall", f"set{set_no:02d}", name)))
+        _sample_one(settings, both, name, generator(seed, ("town_hall", f"set{set_no:02d}", name)))
         for name in names
     ]
 
 
-def _sample_one(settings: ResidentSettings, name: str, rng: np.random.Generator) -> Resident:
+def _sample_one(
+    settings: ResidentSettings, both: NDArray[np.float64], name: str, rng: np.random.Generator
+) -> Resident:
     ratios = settings.ratios
     income = _draw(rng, ratios.income_level)
-    pressure = _draw(rng, pressure_given(income, ratios.income_level, ratios.economic_pressure))
+    pressure = _draw(rng, dict(zip(PRESSURES, both[INCOMES.index(income)], strict=True)))
     age = _draw(rng, ratios.age_group)
     years = settings.residence_years
     lived = int(np.clip(round(rng.normal(years.mean, years.sd)), years.low, years.high))
@@ -167,15 +170,6 @@ def contradiction(income: str, pressure: str, can_afford: bool) -> str:
     return ""
 
 
-def pressure_given(
-    income: str, incomes: Mapping[str, float], pressures: Mapping[str, float]
-) -> dict[str, float]:
-    """Shares of economic pressure among residents of one income."""
-    row = joint(incomes, pressures)[INCOMES.index(income)]
-    total = row.sum()
-    return {p: float(row[i] / total) for i, p in enumerate(PRESSURES)}
-
-
 def joint(incomes: Mapping[str, float], pressures: Mapping[str, float]) -> NDArray[np.float64]:
     """Shares by income (rows) and pressure (columns): both ratios met, contradictions empty.
 
@@ -185,9 +179,11 @@ def joint(incomes: Mapping[str, float], pressures: Mapping[str, float]) -> NDArr
     rows = np.array([incomes.get(i, 0.0) for i in INCOMES])
     columns = np.array([pressures.get(p, 0.0) for p in PRESSURES])
     table = _AFFINITY.copy()
-    for _ in range(500):
+    for _ in range(5000):
         table *= _ratio(rows, table.sum(axis=1))[:, None]
         table *= _ratio(columns, table.sum(axis=0))[None, :]
+        if np.abs(table.sum(axis=1) - rows).max() < 1e-12:
+            break
     return table
 
 

@@ -33,11 +33,14 @@ def resolve(raw: Any, ids: Sequence[str]) -> str:
     if raw in ids:
         return str(raw)
     found = ids_in(str(raw), ids)
-    return found[0] if len(found) == 1 else ""
+    return found[0] if len(found) == 1 and found[0] in ids else ""
 
 
 def ids_in(raw: str, ids: Sequence[str]) -> list[str]:
-    """Ids named in a text, each once, in order. A bare number counts only when it stands alone."""
+    """Ids named in a text, each once; then what looks like one and is none (`A99`).
+
+    A bare number counts only when it stands alone.
+    """
     by_key = {_key(i): i for i in ids}
     alone = re.fullmatch(r"\s*(?:resident|agent)?[\s#_-]*(\d{1,4})\s*", raw, re.IGNORECASE)
     if alone:

@@ -1,0 +1,127 @@
+"""Levels: the table of the study, switches of a user's own, and the dealing of models to seats."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from folkmoot.errors import ProtocolError
+from folkmoot.studies.town_hall.checks import seat_models
+from folkmoot.studies.town_hall.config import TownHallConfig
+from folkmoot.studies.town_hall.levels import FIVE_MODELS, deal, level_problems, levels_of
+from folkmoot.studies.town_hall.residents import ids
+from folkmoot.studies.town_hall.room import make_room, make_set
+
+GENERAL, VULNERABLE = ids(16, 4)
+
+
+def config(**settings: Any) -> TownHallConfig:
+    topic = {"title": "Shall it be built?", "background": "A plan."}
+    return TownHallConfig.model_validate({"topic": topic, **settings})
+
+
+def test_the_levels_are_those_of_the_table() -> None:
+    found = {x.name: x for x in levels_of(config(levels=[1, "2-1", "2-2", 3, 4]))}
+    assert {n: x.context for n, x in found.items()} == {
+        "1": "shared",
+        **dict.fromkeys(("2-1", "2-2", "3", "4"), "separate"),
+    }
+    assert {n: len(x.models) for n, x in found.items()} == {
+        "1": 0,
+        "2-1": 0,
+        "2-2": 1,
+        "3": 5,
+        "4": 5,
+    }
+    assert [n for n, x in found.items() if x.moderated] == ["4"]
+    assert [n for n, x in found.items() if x.part == "supplementary"] == ["2-2"]
+    assert all(x.think and x.reflect for x in found.values())
+
+
+def test_the_default_is_the_eighty_discussions_of_the_main_levels() -> None:
+    default = config()
+    assert default.sets * len(levels_of(default)) == 80
+    assert all(level.part == "main" for level in levels_of(default))
+
+
+def test_switches_can_be_changed_and_levels_added() -> None:
+    settings = {
+        4: {"moderator": "gpt-5-mini", "reflect": False},
+        "quiet": {"think": False, "models": "kimi-k2"},
+    }
+    found = {x.name: x for x in levels_of(config(levels=[4, "quiet"], level_settings=settings))}
+    assert found["4"].moderator == "gpt-5-mini" and not found["4"].reflect
+    assert found["4"].models == FIVE_MODELS
+    assert found["quiet"].models == ("kimi-k2",) and not found["quiet"].think
+
+
+@pytest.mark.parametrize("set_no", range(1, 41))
+def test_the_four_vulnerable_sit_on_four_models(set_no: int) -> None:
+    seats = deal(FIVE_MODELS, GENERAL, VULNERABLE, 42, set_no)
+    assert len({seats[v] for v in VULNERABLE}) == 4
+    assert set(seats) == {*GENERAL, *VULNERABLE}
+    assert Counter(seats.values()) == dict.fromkeys(FIVE_MODELS, 4)
+
+
+def test_every_model_serves_every_vulnerable_resident_in_some_set() -> None:
+    for resident in VULNERABLE:
+        seen = {deal(FIVE_MODELS, GENERAL, VULNERABLE, 42, n)[resident] for n in range(1, 41)}
+        assert seen == set(FIVE_MODELS)
+
+
+def test_levels_3_and_4_have_the_same_seats_residents_and_orders() -> None:
+    study = config(levels=[3, 4], sets=3)
+    for number in (1, 2, 3):
+        of = make_set(study, (), 42, number)
+        three, four = (make_room(study, of, level, 42) for level in levels_of(study))
+        assert three.seats == four.seats
+        assert three.set is four.set
+    assert make_set(study, (), 42, 1).orders != make_set(study, (), 42, 2).orders
+    assert make_set(study, (), 42, 1) == make_set(study, (), 42, 1)
+
+
+def test_a_dealing_that_cannot_be_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="4 vulnerable residents cannot sit on 3"):
+        deal(FIVE_MODELS[:3], GENERAL, VULNERABLE, 42, 1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "vulnerable", "words", "key"),
+    [
+        ({"levels": ["2-3"]}, 4, "no level '2-3'", "levels"),
+        ({"levels": [3, 3]}, 4, "listed twice", "levels"),
+        ({"levels": [3]}, 6, "6 vulnerable residents for 5 models", "levels"),
+        (
+            {"levels": [3], "level_settings": {3: {"models": list(FIVE_MODELS[:4])}}},
+            5,
+            "5 vulnerable residents for 4 models",
+            "level_settings.3.models",
+        ),
+        (
+            {"levels": [1], "level_settings": {1: {"models": list(FIVE_MODELS)}}},
+            4,
+            "one shared session but 5 models",
+            "level_settings.1.models",
+        ),
+        (
+            {"levels": [3], "level_settings": {3: {"models": ["a", "a", "b", "c", "d"]}}},
+            4,
+            "names a model twice",
+            "level_settings.3.models",
+        ),
+    ],
+)
+def test_levels_that_cannot_be_are_named(
+    settings: dict[str, Any], vulnerable: int, words: str, key: str
+) -> None:
+    found = level_problems(config(**settings), vulnerable)
+    assert len(found) == 1
+    assert words in found[0].message and found[0].key == key and found[0].mend
+
+
+def test_seat_models_are_those_that_seats_and_moderators_name() -> None:
+    study = config(levels=["2-2", 4], level_settings={4: {"moderator": "o9"}})
+    assert seat_models(study) == ["exaone-4.0", *FIVE_MODELS[:4], "o9"]
+    assert seat_models(config(levels=[1, "2-1"])) == []

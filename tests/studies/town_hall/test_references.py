@@ -1,0 +1,162 @@
+"""Mending: known answers, and that nothing invalid ever gets through."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from folkmoot.conversation.answers import Parsed
+from folkmoot.studies.town_hall import readers
+from folkmoot.studies.town_hall.cognition import STANCES, change_between
+from folkmoot.studies.town_hall.references import Mender
+from folkmoot.studies.town_hall.spelling import resolve, spelled, whole
+
+IDS = tuple(f"A{i:02d}" for i in range(1, 21))
+
+
+@pytest.mark.parametrize(
+    ("raw", "meant"),
+    [
+        ("A03", "A03"),
+        ("a3", "A03"),
+        (" A-03 ", "A03"),
+        ("Resident A03", "A03"),
+        ("resident 3", "A03"),
+        ("A03 (teacher)", "A03"),
+        ("#3", "A03"),
+        (3, "A03"),
+        ("A3, the shopkeeper of A03 fame", "A03"),
+        ("A99", ""),
+        ("A030", ""),
+        ("A03 and A04", ""),
+        ("A03 and A99", ""),
+        ("everyone", ""),
+        ("", ""),
+        (None, ""),
+        (True, ""),
+        (["A03"], ""),
+    ],
+)
+def test_ids_are_found_where_the_meaning_is_plain(raw: Any, meant: str) -> None:
+    assert resolve(raw, IDS) == meant
+
+
+@pytest.mark.parametrize(
+    ("raw", "level"),
+    [(4, 4), ("4", 4), (4.0, 4), ("4/5", 4), (7, None), (0, None), (-1, None), ("high", None),
+     (3.5, None), (True, None), (None, None)],
+)  # fmt: skip
+def test_levels_out_of_range_are_dropped_and_never_moved(raw: Any, level: int | None) -> None:
+    mender = Mender(IDS, "A01")
+    assert mender.level(raw) == level
+    as_it_should_be = isinstance(raw, int) and not isinstance(raw, bool) and level is not None
+    assert bool(mender.mends) != as_it_should_be
+
+
+def test_the_first_of_repeated_reactions_counts() -> None:
+    entry = {"target_agent": "A02", "my_feeling": "angry", "agree_level": 1, "reason": "",
+             "target_summary": "", "want_to_respond": "yes"}  # fmt: skip
+    mender = Mender(IDS, "A01")
+    raw = {"reactions": [entry, {**entry, "agree_level": 5}], "overall_stance": "Strongly oppose",
+           "key_concerns": "rent", "strategic_notes": ["wait", "see"]}  # fmt: skip
+    out = mender.thinking(raw)
+    assert [r["agree_level"] for r in out["reactions"]] == [1]
+    assert out["reactions"][0]["want_to_respond"] is True
+    assert out["overall_stance"] == "strong_oppose"
+    assert out["key_concerns"] == ["rent"] and out["strategic_notes"] == "wait; see"
+    assert [m.kind for m in mender.mends] == [*("spelling", "repeated", "spelling", "wrong_shape")]
+
+
+def test_questions_may_go_to_all_but_not_to_nobody() -> None:
+    raw = {"questions": [{"target": t, "content": "?"} for t in ("all", "Planner", "A3", "God")]}
+    out = Mender(IDS, "A01").speaking(raw)
+    assert [q["target"] for q in out["questions"]] == ["all", "planner", "A03"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said", "stands", "mends"),
+    [
+        ("oppose", "neutral", "soften", "soften", 0),
+        ("oppose", "oppose", "soften", "soften", 0),  # within one step of the scale
+        ("oppose", "oppose", "flip", "maintain", 1),
+        ("oppose", "support", "maintain", "flip", 1),
+        ("neutral", "support", "harden", "harden", 0),
+        ("support", "strong_support", "soften", "harden", 1),
+    ],
+)
+def test_a_change_must_fit_its_stances(
+    before: str, after: str, said: str, stands: str, mends: int
+) -> None:
+    mender = Mender(IDS, "A01", stance=before)
+    raw = {"stance_evolution": {"previous_stance": before, "current_stance": after,
+                                "change_type": said, "change_reason": ""}}  # fmt: skip
+    out = mender.reflection(raw)
+    assert out["stance_evolution"]["change_type"] == stands
+    assert len(mender.mends) == mends
+
+
+def test_the_stance_before_is_that_of_the_record() -> None:
+    mender = Mender(IDS, "A01", stance="support")
+    raw = {"stance_evolution": {"previous_stance": "oppose", "current_stance": "support",
+                                "change_type": "flip", "change_reason": ""}}  # fmt: skip
+    out = mender.reflection(raw)["stance_evolution"]
+    assert (out["previous_stance"], out["change_type"]) == ("support", "maintain")
+
+
+def test_changes_between_stances() -> None:
+    for i, a in enumerate(STANCES):
+        for j, b in enumerate(STANCES):
+            kind = change_between(a, b)
+            assert (kind == "maintain") == (i == j)
+            assert (kind == "flip") == ((i - 2) * (j - 2) < 0)
+
+
+def test_options_are_spelled_as_they_are() -> None:
+    options = ("agree", "partial_agree")
+    assert spelled("Partially agree", options) == "partial_agree"
+    assert spelled("Partial-Agree", options) == "partial_agree"
+    assert spelled("applaud", options) is None and spelled(3, options) is None
+    assert whole("10/10") == 10 and whole("ten") is None
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False)
+    | st.text(max_size=6)
+    | st.sampled_from([*IDS[:3], "A99", "agree", "support", "maintain"]),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(
+        st.sampled_from(
+            ["target_agent", "interaction_type", "agree_level", "my_feeling", "target", "content",
+             "agent_id", "current_stance", "previous_stance", "change_type"]
+        ),
+        inner,
+        max_size=5,
+    ),
+    max_leaves=12,
+)  # fmt: skip
+FIELDS = ["reactions", "references", "questions", "new_points", "key_concerns", "full_statement",
+          "overall_stance", "strategic_notes", "most_compelling", "most_disagreed",
+          "stance_evolution", "next_round_strategy"]  # fmt: skip
+
+
+@given(st.dictionaries(st.sampled_from(FIELDS), json_values), st.integers(1, 3))
+def test_whatever_is_written_nothing_invalid_gets_through(raw: dict[str, Any], number: int) -> None:
+    reply = json.dumps(raw)
+    said = readers.speaking(IDS, "A01", number).parse(reply)
+    thought = readers.thinking(IDS, "A01", number).parse(reply)
+    noted = readers.reflection(IDS, "A01", "support").parse(reply)
+    if isinstance(said, Parsed):
+        targets = [r.target_agent for r in said.value.value.references]
+        assert set(targets) <= set(IDS) - {"A01"} and (number > 1 or not targets)
+    if isinstance(thought, Parsed):
+        for r in thought.value.value.reactions:
+            assert r.target_agent in IDS and r.target_agent != "A01"
+            assert r.agree_level is None or 1 <= r.agree_level <= 5
+        assert thought.value.value.overall_stance in STANCES
+    if isinstance(noted, Parsed):
+        evolution = noted.value.value.stance_evolution
+        assert evolution and evolution.previous_stance == "support"

@@ -1,0 +1,100 @@
+"""Level 1: one reply per round, the records of separate sessions, split when too long."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from folkmoot.models.request import Request
+
+from .hall_script import Key, hold, plain, scripted, small_hall, together, where
+from .test_discussion_by_hand import answer as by_hand
+
+
+def test_same_answers_give_the_same_measures_at_level_1_and_2_1(tmp_path: Path) -> None:
+    shared = small_hall(tmp_path / "a") | {"levels": ["1"]}
+    one = hold(tmp_path / "a", shared, scripted(together(by_hand)))
+    each = hold(tmp_path / "b", small_hall(tmp_path / "b"), scripted(by_hand))
+    for name in ("metrics_summary", "reaction_spectrum", "vulnerable_tracking", "satisfaction"):
+        a = one.folder.json(f"set01_lv1/{name}.json")
+        b = each.folder.json(f"set01_lv2-1/{name}.json")
+        for found in (a, b):
+            for key in ("discussion_id", "level", "quality"):
+                found.pop(key, None)
+        assert a == b
+    for name in ("rounds", "reactions", "votes", "utterances"):
+        a, b = one.table(name), each.table(name)
+        assert a.columns == b.columns
+        assert a.drop("level", "discussion_id").equals(b.drop("level", "discussion_id"))
+
+
+def test_a_round_is_one_call(tmp_path: Path) -> None:
+    settings = small_hall(tmp_path) | {"levels": ["1"]}
+    model = scripted(together(), keep=True)
+    held = hold(tmp_path, settings, model)
+    stages = [where(a)[0] for a, _ in model.seen]
+    assert stages == [*["before"], *["session"] * 3, "plan", "vote", "consensus", "after"]
+    log = held.folder.json("set01_lv1/discussion_log.json")
+    assert [r["calls_of_shared_session"] for r in log["rounds"]] == [1, 1, 1]
+    reflections = held.folder.json("set01_lv1/reflection_log.json")["rounds"]
+    assert [len(r["reflections"]) for r in reflections] == [5, 5]
+
+
+def test_too_long_a_round_is_split_and_said_so(tmp_path: Path) -> None:
+    # About 750 tokens a resident in round 2 (four reactions and a reflection): two fit at a time.
+    settings = small_hall(tmp_path) | {"levels": ["1"], "longest_shared_reply": 1200}
+    model = scripted(together(by_hand), keep=True)
+    held = hold(tmp_path, settings, model)
+    rounds = held.folder.json("set01_lv1/discussion_log.json")["rounds"]
+    assert all(r["calls_of_shared_session"] > 1 for r in rounds)
+    quality = held.folder.json("set01_lv1/metrics_summary.json")["quality"]
+    assert quality["rounds_split"] == 3 and quality["statements_unread"] == 0
+    assert "one reply" in (held.path / "run.log").read_text("utf-8")
+    # What is measured is the same as when it is not split.
+    found = held.folder.json("set01_lv1/metrics_summary.json")["vulnerable"]
+    assert found["weighted_inclusivity_score"] == 18 / 16
+    later = [r.messages[-1].content for a, r in model.seen if "round1/session/ask1" in a]
+    assert "speaks in round 1." in later[0]  # one context: the session knows what it has written
+
+
+def test_who_was_cut_off_is_asked_for_again(tmp_path: Path) -> None:
+    whole = together(by_hand)
+
+    def cut(key: Key, request: Request) -> Any:
+        said = whole(key, request)
+        if key == ("session", "session", 2) and "turns" in said:
+            text = json.dumps(said)
+            return text[: len(text) // 2]  # like a reply that ran into its token limit
+        return said
+
+    settings = small_hall(tmp_path) | {"levels": ["1"]}
+    held = hold(tmp_path, settings, scripted(cut))
+    found = held.folder.json("set01_lv1/metrics_summary.json")
+    assert found["vulnerable"]["weighted_inclusivity_score"] == 18 / 16
+    assert found["quality"]["rungs"]["repaired"] >= 1
+    assert found["quality"]["calls_by_round"] == {"1": 1, "2": 3, "3": 1}
+    assert found["quality"]["minimal_structures"] == 0
+
+
+def test_who_stays_unreadable_gets_the_minimal_structure(tmp_path: Path) -> None:
+    whole = together(plain)
+
+    def without_a03(key: Key, request: Request) -> Any:
+        said = whole(key, request)
+        if key[0] == "session":
+            for part in (said, said.get("turns", {})):
+                if "A03" in part:
+                    part["A03"] = {"thinking": "none"}
+        return said
+
+    settings = small_hall(tmp_path) | {"levels": ["1"]}
+    held = hold(tmp_path, settings, scripted(without_a03))
+    turns = held.folder.json("set01_lv1/discussion_log.json")["rounds"][1]["turns"]
+    by_id = {t["agent_id"]: t for t in turns}
+    assert by_id["A03"]["speaking"]["_parse_error"] is True
+    assert "_parse_error" not in by_id["A01"]["speaking"]
+    quality = held.folder.json("set01_lv1/metrics_summary.json")["quality"]
+    assert quality["statements_unread"] == 3
+    # Neither A03's silence nor others' silence towards A03 counts as ignoring: 4 · 3 pairs.
+    assert held.table("reactions").height == 2 * 4 * 3
