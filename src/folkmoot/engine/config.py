@@ -28,7 +28,7 @@ class StudyConfig(BaseModel):
     model: str | None = Field(
         None,
         min_length=1,
-        description="model that answers, `provider/model`; none named and no key set: `synthetic`",
+        description="model that answers, `provider/model`; none named: `synthetic`",
     )
     models: dict[str, str] = Field(
         default_factory=dict, description="other models for single roles: role → model"

@@ -1,0 +1,54 @@
+"""What the package promises by name is there, typed, and found by entry point."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from importlib.metadata import entry_points, version
+from pathlib import Path
+
+import pytest
+
+import folkmoot
+from folkmoot.engine.study import installed_studies
+
+
+def modules() -> list[str]:
+    found = pkgutil.walk_packages(folkmoot.__path__, "folkmoot.")
+    return [m.name for m in found if not m.name.endswith("__main__")]
+
+
+@pytest.mark.parametrize("name", folkmoot.__all__)
+def test_every_public_name_is_there(name: str) -> None:
+    assert getattr(folkmoot, name) is not None
+    assert name in dir(folkmoot)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        folkmoot.nothing  # noqa: B018
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    silent = []
+    for name in modules():
+        module = importlib.import_module(name)
+        source = Path(module.__file__ or "").read_text("utf-8").strip()
+        if source and not (module.__doc__ or "").strip():
+            silent.append(name)
+    assert silent == []
+
+
+def test_every_study_type_and_provider_loads() -> None:
+    studies, problems = installed_studies()
+    assert problems == []
+    names = [point.name for point in entry_points(group="folkmoot.studies")]
+    assert sorted(s.name for s in studies) == sorted(names)
+    for point in entry_points(group="folkmoot.providers"):
+        assert callable(point.load())
+
+
+def test_the_version_is_one() -> None:
+    assert folkmoot.__version__ == version("folkmoot")
+    citation = (Path(__file__).parents[1] / "CITATION.cff").read_text()
+    assert f"version: {folkmoot.__version__}" in citation

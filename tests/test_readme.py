@@ -1,0 +1,131 @@
+"""The README and the other pages keep their word: commands run, links lead somewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from folkmoot.cli.app import app
+from folkmoot.engine.config import StudyConfig
+from folkmoot.people.sources import persona_hub
+from tests.servers.faults import FaultPlan
+from tests.servers.thread import ServerThread
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+README = (ROOT / "README.md").read_text("utf-8")
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """The fenced blocks of a language, in order."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def commands(text: str) -> list[str]:
+    """Lines of shell blocks that call folkmoot, without their comments."""
+    lines = [line for block in blocks(text, "sh") for line in block.splitlines()]
+    return [line.split("#")[0].strip() for line in lines if line.startswith("folkmoot ")]
+
+
+def block_with(text: str, language: str, part: str) -> str:
+    return next(b for b in blocks(text, language) if part in b)
+
+
+def run_line(line: str, *more: str) -> None:
+    result = CliRunner().invoke(app, [*shlex.split(line)[1:], *more])
+    assert result.exit_code == 0, f"{line}\n{result.output}"
+
+
+@pytest.fixture
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with what the README's commands find in a checkout, and no network."""
+    for name in ("config", "examples"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    (tmp_path / "second_thoughts.py").write_text(block_with(README, "python", "STUDY = Study("))
+    (tmp_path / "my_question.yaml").write_text(block_with(README, "yaml", "second_thoughts.py"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    hub = persona_hub.cache_path()
+    hub.parent.mkdir(parents=True)
+    people = [f"A shopkeeper from town {k} who reads the local newspaper" for k in range(200)]
+    hub.write_text("".join(json.dumps({"persona": p}) + "\n" for p in people))
+    return tmp_path
+
+
+def test_the_readmes_own_study_runs_as_it_stands(fresh: Path) -> None:
+    run_line("folkmoot check my_question.yaml")
+    run_line("folkmoot run my_question.yaml")
+    votes = (fresh / "outputs" / "my_question" / "tables" / "votes.csv").read_text().splitlines()
+    assert votes[0] == "id,first,second,changed"
+    assert len(votes) == 41
+
+
+def test_every_command_of_the_readme_works(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789abcdefghij")
+    (fresh / "outputs").mkdir()
+    run_line("folkmoot run examples/cross_pollination.yaml --out outputs/demo --limit 12")
+    with ServerThread(FaultPlan()) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.openai)
+        lines = commands(README)
+        assert len(lines) >= 10
+        for line in lines:
+            small = (
+                ("--limit", "20", "--set", "api_sleep_seconds=0") if " run config" in line else ()
+            )
+            run_line(line, *small)
+    assert (fresh / "outputs" / "pilot_001" / "report.html").exists()
+    for code in blocks(README, "python"):
+        if "folkmoot.load(" in code:
+            exec(compile(code, "README.md", "exec"), {})
+
+
+def test_the_targets_that_the_pages_name_are_in_the_makefile() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    named = {m for page in PAGES for m in re.findall(r"\bmake ([a-z]+)\b", _code(page))}
+    assert {"demo", "test", "setup"} <= named
+    for target in named:
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+    assert "make test" in (ROOT / ".ci" / "run").read_text()
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8")):
+        if not target.startswith(("http:", "https:")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_page_on_study_files_has_every_key_with_its_default() -> None:
+    rows = re.findall(
+        r"^\| `(\w+)` \| (.*?) ?\| (.*?) \|$", (ROOT / "docs/study_files.md").read_text(), re.M
+    )
+    wanted = []
+    for name, field in StudyConfig.model_fields.items():
+        default = field.get_default(call_default_factory=True)
+        shown = "" if default in (None, {}) else f"{default:g}"
+        wanted.append((name, shown, field.description))
+    assert rows == wanted
+
+
+def test_the_page_on_writing_a_study_names_every_field(fresh: Path) -> None:
+    from folkmoot.engine.study import Study
+
+    page = (ROOT / "docs/writing_a_study.md").read_text()
+    missing = [
+        f for f in Study.__dataclass_fields__ if f"`{f}`" not in page and f"{f}," not in page
+    ]
+    assert missing == []
+    exec(compile(block_with(page, "python", "Scripted("), "page", "exec"), {})
+
+
+def _code(page: Path) -> str:
+    text = page.read_text("utf-8")
+    return "\n".join([*re.findall(r"`([^`\n]+)`", text), *blocks(text, "sh")])
