@@ -23,6 +23,16 @@ opposition_method: llm_judge
 extra_conditions: [names_only, empty_argument]
 personas: {source: quota}
 """,
+    "town_hall": """
+topic:
+  title: Should the quarter be redeveloped?
+  background: The city proposes to pull down the old blocks and to build higher ones.
+sets: 2
+rounds: 2
+levels: [1, 2-2, 4]
+residents: {general: 2}
+max_vote_items: 2
+""",
 }
 
 
