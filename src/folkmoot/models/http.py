@@ -28,7 +28,7 @@ from folkmoot.errors import (
 from folkmoot.models.keys import scrub
 
 R = TypeVar("R")
-Answer = tuple[int, dict[str, str], bytes]  # status, headers in lower case, body
+Answer = tuple[int, Mapping[str, str], bytes]  # status, headers (any case), body
 
 CONNECT_SECONDS = 20.0
 _EXCERPT = 300
@@ -70,13 +70,13 @@ class Wire:
         self._session: aiohttp.ClientSession | None = None
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Answer:
-        """Post a JSON body; headers of the answer come back in lower case."""
+        """Post a JSON body. Raises TransientError, or FatalModelError for a broken base URL."""
         session = self._session or self._open()
         data = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
         try:
             async with session.post(self.base_url + path, data=data, proxy=self._proxy) as answer:
                 raw = await answer.read()
-                return answer.status, {k.lower(): v for k, v in answer.headers.items()}, raw
+                return answer.status, answer.headers, raw
         except TimeoutError:
             raise TransientError(f"no answer within {self._timeout:g} s") from None
         except aiohttp.InvalidURL:
@@ -109,6 +109,15 @@ class Wire:
             cookie_jar=aiohttp.DummyCookieJar(),
         )
         return self._session
+
+
+# (header, our name for it), as OpenAI and its like and as Anthropic call them.
+_RATE_HEADERS = tuple(
+    (name.format(what=what, part=part), f"{what}_{part}")
+    for name in ("x-ratelimit-{part}-{what}", "anthropic-ratelimit-{what}-{part}")
+    for what in ("requests", "tokens")
+    for part in ("limit", "remaining", "reset")
+)
 
 
 def read_json(body: bytes) -> dict[str, Any]:
@@ -175,16 +184,12 @@ def rate_hints(headers: Mapping[str, str]) -> dict[str, float]:
     """Rate limits from a provider's headers, under names of ours: requests and tokens, each with
     `_limit`, `_remaining` and `_reset` (seconds until full)."""
     hints: dict[str, float] = {}
-    for prefix, order in (
-        ("x-ratelimit-", "{part}-{what}"),
-        ("anthropic-ratelimit-", "{what}-{part}"),
-    ):
-        for what in ("requests", "tokens"):
-            for part in ("limit", "remaining", "reset"):
-                value = headers.get(prefix + order.format(what=what, part=part))
-                seconds = _seconds(value) if part == "reset" else _number(value)
-                if seconds is not None:
-                    hints[f"{what}_{part}"] = seconds
+    for name, key in _RATE_HEADERS:
+        value = headers.get(name)
+        if value is not None:
+            number = _seconds(value) if key.endswith("reset") else _number(value)
+            if number is not None:
+                hints[key] = number
     return hints
 
 
