@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Generic, Protocol, TypeVar
 
 import json_repair
@@ -176,7 +177,7 @@ class Json(Generic[M]):
 
     @property
     def schema(self) -> dict[str, Any] | None:
-        return self.model.model_json_schema()
+        return schema_of(self.model)
 
     def parse(self, reply: str) -> Parsed[M] | Unreadable:
         problem = "The reply was not a JSON object."
@@ -192,6 +193,12 @@ class Json(Generic[M]):
                 )
                 problem = f"The JSON did not fit: {first}."
         return Unreadable(f"{problem} Reply with only the JSON object, all fields present.")
+
+
+@lru_cache(maxsize=256)
+def schema_of(model: type[BaseModel]) -> dict[str, Any]:
+    """The JSON schema of a model, made once (it costs milliseconds). Not to be changed."""
+    return model.model_json_schema()
 
 
 def _json_candidates(reply: str) -> list[tuple[str, Any]]:

@@ -85,11 +85,15 @@ def load_study_file(path: Path | str, overrides: Sequence[str] = ()) -> StudyFil
     return found
 
 
-def validate(study: Study, data: Mapping[str, Any], *, source: str = "") -> StudyConfig:
-    """A config from plain data (a dictionary from Python). Raises InputError with all mistakes."""
-    tree = Tree(copy.deepcopy(dict(data)))
-    tree.places[()] = Place(source, 0)
+def validate(study: Study, data: Mapping[str, Any], folder: Path | None = None) -> StudyConfig:
+    """A config from plain data (a dictionary from Python). Raises InputError with all mistakes.
+
+    With `folder`, which its paths are relative to, the study's own deeper checks are made too.
+    """
+    tree = Tree(copy.deepcopy(dict(data)), {(): Place("", 0)})
     config, problems = _config(study, tree)
+    if config is not None and folder is not None:
+        problems += _deeper(study, config, folder / study.name, tree)
     if config is None or problems:
         raise InputError(in_order(problems))
     return config
@@ -268,7 +272,7 @@ def _deeper(study: Study, config: StudyConfig, path: Path, tree: Tree) -> list[P
     for problem in study.check(config, path.parent):
         if not problem.file:
             place = tree.nearest(find_path(tree.value, problem.key))
-            problem = _at(problem, place.file or str(path), place.line)  # noqa: PLW2901
+            problem = _at(problem, place.file, place.line)  # noqa: PLW2901
         problems.append(problem)
     return problems + prompts_of(study, config, path.parent).check()
 

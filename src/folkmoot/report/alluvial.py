@@ -12,8 +12,10 @@ from html import escape
 from folkmoot.records.findings import Flow
 from folkmoot.report.style import COLOURS, FONT, INK
 
-WIDTH, HEIGHT = 400.0, 230.0
-TOP, BAR, GAP, SIDE = 34.0, 14.0, 8.0, 118.0
+HEIGHT = 230.0
+TOP, BAR, GAP = 34.0, 14.0, 8.0
+BETWEEN = 170.0  # width of the ribbons
+LETTER, LONGEST = 6.4, 24  # a label's width a letter, and its letters before it is cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +36,21 @@ def alluvial(flow: Flow) -> list[str]:
 def _panel(panel: str, links: Sequence[tuple[str, str, str, int]], options: Sequence[str]) -> str:
     left = {o: sum(n for _, a, _, n in links if a == o) for o in options}
     right = {o: sum(n for _, _, b, n in links if b == o) for o in options}
+    side = BAR + 10 + LETTER * max(len(_label(o, max(left[o], right[o]))) for o in options)
+    width = 2 * side + BETWEEN
     total = sum(left.values())
     scale = (HEIGHT - TOP - GAP * (len(options) - 1) - 6) / total if total else 0.0
     starts, ends = _slots(left, scale), _slots(right, scale)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH:g}" height="{HEIGHT:g}" '
-        f'viewBox="0 0 {WIDTH:g} {HEIGHT:g}" font-family="{FONT}" font-size="12" fill="{INK}">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{HEIGHT:g}" '
+        f'viewBox="0 0 {width:g} {HEIGHT:g}" font-family="{FONT}" font-size="12" fill="{INK}">',
         f'<text x="0" y="14" font-weight="bold" font-size="13">{escape(panel)}</text>',
-        f'<text x="{SIDE}" y="28" text-anchor="middle" font-size="11">first</text>',
-        f'<text x="{WIDTH - SIDE}" y="28" text-anchor="middle" font-size="11">final</text>',
+        f'<text x="{side:g}" y="28" text-anchor="middle" font-size="11">first</text>',
+        f'<text x="{width - side:g}" y="28" text-anchor="middle" font-size="11">final</text>',
     ]
-    parts += _ribbons(links, options, starts, ends, scale)
-    parts += _bars(left, starts, SIDE - BAR, "end", options)
-    parts += _bars(right, ends, WIDTH - SIDE, "start", options)
+    parts += _ribbons(links, options, starts, ends, scale, side)
+    parts += _bars(left, starts, side - BAR, "end", options)
+    parts += _bars(right, ends, width - side, "start", options)
     return "".join([*parts, "</svg>"])
 
 
@@ -65,11 +69,12 @@ def _ribbons(
     starts: dict[str, _Slot],
     ends: dict[str, _Slot],
     scale: float,
+    side: float,
 ) -> list[str]:
     used_left = dict.fromkeys(options, 0.0)
     used_right = dict.fromkeys(options, 0.0)
     counts = {(a, b): n for _, a, b, n in links}
-    x0, x1 = SIDE, WIDTH - SIDE
+    x0, x1 = side, side + BETWEEN
     middle = (x0 + x1) / 2
     parts = []
     for a in options:
@@ -108,9 +113,13 @@ def _bars(
             f'height="{max(slot.height, 0.5):.1f}" fill="{colour}"/>'
         )
         at = x - 5 if anchor == "end" else x + BAR + 5
-        label = option if len(option) <= 16 else option[:15] + "…"
         parts.append(
             f'<text x="{at:.1f}" y="{slot.y + slot.height / 2 + 4:.1f}" text-anchor="{anchor}">'
-            f"{escape(label)} {counts[option]}</text>"
+            f"{escape(_label(option, counts[option]))}</text>"
         )
     return parts
+
+
+def _label(option: str, count: int) -> str:
+    short = option if len(option) <= LONGEST else option[: LONGEST - 1].rstrip() + "…"
+    return f"{short} {count}"
