@@ -260,6 +260,12 @@ def test_settings_from_python_are_checked_alike(folder: Path) -> None:
     with pytest.raises(InputError, match=r"peopel: unknown key \(did you mean people\?\)"):
         validate(study, {**data, "peopel": 3})
     assert "peopel" not in data
+    many = {**data, "topic": {"description": "d", "options": ["A", "B", "C"]}}
+    assert validate(study, many).topic.options == ("A", "B", "C")
+    with pytest.raises(InputError, match=r"^topic\.options\[3\]: too many$"):
+        validate(study, many, folder)
+    with pytest.raises(InputError, match="there is no folder"):
+        validate(study, {**data, "prompts": "none"}, folder)
 
 
 @given(

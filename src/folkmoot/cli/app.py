@@ -208,9 +208,12 @@ def export(
 @app.command()
 @guarded
 def compare(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Two or more runs.")],
+    runs: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN...", help="Runs; a CSV or Parquet file: answers by people."),
+    ],
 ) -> None:
-    """Compare runs with each other."""
+    """Compare runs with each other, or with the answers of people."""
     from folkmoot.cli.reports import compare_command
 
     compare_command(runs)
@@ -221,11 +224,17 @@ def compare(
 def power(
     study: StudyArg,
     set_: SetOpt = None,
+    icc: Annotated[
+        list[float] | None,
+        typer.Option(
+            "--icc", min=0, max=1, help="Correlation within groups to reckon with; repeatable."
+        ),
+    ] = None,
 ) -> None:
     """Say how large an effect a study of this size can see."""
     from folkmoot.cli.reports import power_command
 
-    power_command(study, tuple(set_ or ()))
+    power_command(study, tuple(set_ or ()), tuple(icc or ()))
 
 
 @personas.command("fetch")

@@ -13,6 +13,7 @@ from folkmoot.cli.tables import finding_view, synthetic_panel
 from folkmoot.engine.study_file import load_study_file
 from folkmoot.errors import InputError
 from folkmoot.records.findings import Finding
+from folkmoot.records.run_folder import RunFolder
 
 
 def report_command(name: str, pdf: bool) -> None:
@@ -39,19 +40,23 @@ def compare_command(names: Sequence[str]) -> None:
     from folkmoot.report.compare import compare
 
     if len(names) < 2:
-        raise InputError("folkmoot compare needs two or more runs")
-    runs = [find_run(name) for name in names]
-    if any(run.synthetic for run in runs):
+        raise InputError("folkmoot compare needs two or more runs, or a run and a file of answers")
+    # A file holds the answers of people, to put beside those of a model.
+    runs = [Path(name) if Path(name).is_file() else find_run(name) for name in names]
+    if any(isinstance(run, RunFolder) and run.synthetic for run in runs):
         out().print(synthetic_panel())
     _print(compare(runs))
 
 
-def power_command(path: Path, overrides: tuple[str, ...]) -> None:
+def power_command(path: Path, overrides: tuple[str, ...], iccs: Sequence[float]) -> None:
     """Print how large an effect a study of this size can see."""
     from folkmoot.report.power import power_report
 
     found = load_study_file(path, overrides)
-    _print(power_report(found.config, found.study))
+    if iccs:
+        _print(power_report(found.config, found.study, iccs=tuple(iccs)))
+    else:
+        _print(power_report(found.config, found.study))
 
 
 def _print(findings: Sequence[Finding]) -> None:

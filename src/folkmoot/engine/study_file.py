@@ -271,8 +271,9 @@ def _deeper(study: Study, config: StudyConfig, path: Path, tree: Tree) -> list[P
     problems = []
     for problem in study.check(config, path.parent):
         if not problem.file:
-            place = tree.nearest(find_path(tree.value, problem.key))
-            problem = _at(problem, place.file, place.line)  # noqa: PLW2901
+            where = find_path(tree.value, problem.key)
+            place = tree.nearest(where)
+            problem = _at(problem, place.file, place.line if where else 0)  # noqa: PLW2901
         problems.append(problem)
     return problems + prompts_of(study, config, path.parent).check()
 
