@@ -159,7 +159,10 @@ def _opening(
         decision=said,
         reason=proposal.conflict_description or decision.strategy.rule,
         next_step=next_step(
-            decision.strategy.operator, decision.flags, decision.has_conflict, votes=votes
+            decision.flags,
+            decision.has_conflict,
+            votes=votes,
+            feedback=room.condition.feedback and room.config.enable_feedback,
         ),
     )
     line = room.line(SYSTEM, "sys_synthesize", contract.text, "synthesis", topic.id)

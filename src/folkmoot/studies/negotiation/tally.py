@@ -39,8 +39,9 @@ class Voter:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Scores of every member for every option. Options are in alphabetical order, voters by id,
-    so that neither the order of members nor that of options can matter."""
+    """Scores of every member for every option; `top` is what a voter put first. Options are in
+    alphabetical order, voters by id, so that neither the order of members nor that of options can
+    matter."""
 
     options: tuple[str, ...]
     voters: tuple[Voter, ...]
@@ -68,7 +69,8 @@ class Tally:
 
     def primary(self, voter: str) -> str | None:
         """The option a voter wants most: the ballot's top choice, else the highest score (ties:
-        the group's score, then alphabetical). Only what scores above zero is wanted; else None."""
+        what the text names first, then the group's score, then alphabetical). Only what scores
+        above zero is wanted; else None."""
         wanted = [o for o in self.options if self.score(voter, o) > 0]
         top = self.top.get(voter)
         if top in wanted or not wanted:
@@ -110,7 +112,8 @@ def count(
     for member in members:
         ballot = ballots.get(member.id)
         scored[member.id] = member_scores(texts.get(member.id, ""), ordered, ballot)
-        choice = ballot and named_option(ballot.top_choice, ordered)
+        choice = named_option(ballot.top_choice, ordered) if ballot else None
+        choice = choice or _first_named(texts.get(member.id, ""), scored[member.id])
         if choice:
             top[member.id] = choice
     return Tally(ordered, tuple(_voter(m) for m in members), scored, top)
@@ -142,6 +145,13 @@ def named_option(entry: str, options: Sequence[str]) -> str | None:
     """The option that a ballot's entry names, the longest first; None if it names none."""
     named = _all_named(entry, options)
     return max(named, key=lambda o: len(polarity.words_of(o))) if named else None
+
+
+def _first_named(text: str, scores: Mapping[str, float]) -> str | None:
+    """Of the options with the highest score, the one that the text names first."""
+    most = max(scores.values(), default=0)
+    named = _all_named(text, tuple(scores))
+    return next((o for o in named if scores[o] == most), None)
 
 
 def _all_named(entry: str, options: Sequence[str]) -> tuple[str, ...]:

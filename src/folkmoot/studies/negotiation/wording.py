@@ -54,8 +54,8 @@ def coverage_sentence(group: Group, coverage: Mapping[str, str]) -> str:
     return f"Later in the trip, when feasible: {promised}"
 
 
-def next_step(operator: str, flags: Flags, has_conflict: bool, *, votes: bool) -> str:
-    """What follows a synthesis turn."""
+def next_step(flags: Flags, has_conflict: bool, *, votes: bool, feedback: bool) -> str:
+    """What follows a synthesis turn: a vote, the plan of a split, feedback, or the plan."""
     if votes:
         return "Collect one ballot from each member, then apply the operator deterministically"
     if flags.required:
@@ -64,4 +64,5 @@ def next_step(operator: str, flags: Flags, has_conflict: bool, *, votes: bool) -
         return "Plan the shared backbone and leave the branch open to whoever wants it"
     if not has_conflict:
         return "Take this to the plan as it stands"
-    return "Take who gets what to the plan, and hear objections"
+    plan = "Take who gets what to the plan"
+    return f"{plan}, once who is left out was heard" if feedback else plan

@@ -1,0 +1,206 @@
+"""Who is left out, what a revision changes, how content members are, and the comparison."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import polars as pl
+import pytest
+
+from folkmoot.errors import InputError
+from folkmoot.studies.negotiation import STUDY
+from folkmoot.studies.negotiation.decision import SlotDecision
+from folkmoot.studies.negotiation.feedback import left_out, revised_portions
+from folkmoot.studies.negotiation.groups import Draft, Group, build_group, group_type
+from folkmoot.studies.negotiation.measures import MEASURES, SessionResult, compare
+from folkmoot.studies.negotiation.operators import Outcome, Portion
+from folkmoot.studies.negotiation.reading import portions_in
+from folkmoot.studies.negotiation.satisfaction import member_satisfaction
+from folkmoot.studies.negotiation.tally import count
+from tests.studies.negotiation.conftest import GROUPS
+
+FOOD = ("barbecue", "diner", "sushi")
+
+
+def family(children: int = 2) -> Group:
+    kind = group_type("family")
+    assert kind is not None
+    return build_group("g", kind, [Draft("parent"), *[Draft("child")] * children])
+
+
+ALL = ("traveler_1", "traveler_2", "traveler_3")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Diner for everyone", ["traveler_2", "traveler_3"]),
+        ("Diners, and barbecue on Day 2", ["traveler_3"]),
+        ("Diner, barbecue and a long walk by the river", []),
+        ("Nothing that I want or like", ["traveler_1", "traveler_2", "traveler_3"]),
+    ],
+)
+def test_left_out_is_who_has_no_word_in_common(text: str, expected: list[str]) -> None:
+    texts = {
+        "traveler_1": "I love the diner.",
+        "traveler_2": "I want barbecue, and nothing else that I like!",
+        "traveler_3": "A walk by the river.",
+        "traveler_4": "the of and I want",
+    }
+    assert [m.id for m in left_out(family(3), texts, text)] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("We take the diner", [("diner", ALL)]),
+        ("Diner, not sushi", [("diner", ALL)]),
+        (
+            "A diner for everyone, and barbecue for Child 2 on Day 2",
+            [("diner", ALL), ("barbecue", ALL[2:])],
+        ),
+        ("Sushi for Child 1 and Child 2; diner for all", [("sushi", ALL[1:]), ("diner", ALL)]),
+        ("Barbecues for Parent 1, Child 2 later", [("barbecue", ("traveler_1", "traveler_3"))]),
+        ("Sushi for Child 10", [("sushi", ALL)]),
+        ("Sushi for dinner with Child 1", [("sushi", ALL)]),
+        ("No plan at all", []),
+    ],
+)
+def test_what_free_words_give_to_whom(text: str, expected: list[Any]) -> None:
+    assert [(p.option, p.members) for p in portions_in(family(), text, FOOD)] == expected
+
+
+def decision(*portions: Portion, removed: tuple[str, ...] = ()) -> SlotDecision:
+    outcome = Outcome("x", "diner", portions, removed=tuple((o, ("traveler_1",)) for o in removed))
+    return SlotDecision(
+        "cuisine", "operator", True, "", options=FOOD, outcome=outcome, portions=portions
+    )
+
+
+def test_a_revision_supersedes_one_option_and_adds_to_several() -> None:
+    group = family()
+    one = decision(Portion("diner", ALL))
+    assert [p.option for p in revised_portions(group, one, "Sushi instead")[0]] == ["sushi"]
+    kept = revised_portions(group, one, "Diner, and sushi for Child 1")[0]
+    assert [(p.option, p.members) for p in kept] == [("diner", ALL), ("sushi", ("traveler_2",))]
+    split = decision(Portion("diner", ALL[:1], "Group A"), Portion("sushi", ALL[1:], "Group B"))
+    more = revised_portions(group, split, "And barbecue on the last day")[0]
+    assert [p.option for p in more] == ["diner", "sushi", "barbecue"]
+    assert revised_portions(group, one, "We shall see")[0] == one.portions
+
+
+def test_what_was_struck_out_stays_out() -> None:
+    struck = decision(Portion("diner", ALL), removed=("sushi",))
+    portions, refused = revised_portions(family(), struck, "Sushi after all")
+    assert (portions, refused) == (struck.portions, ("sushi",))
+
+
+def test_satisfaction_is_the_members_own_score_of_what_the_member_gets() -> None:
+    texts = {"traveler_1": "I love a diner, no sushi", "traveler_2": "sushi", "traveler_3": "hm"}
+
+    def content(*portions: Portion) -> dict[str, float]:
+        return member_satisfaction(family(), texts, FOOD, portions)
+
+    assert content(Portion("diner", ALL)) == dict(zip(ALL, (4, 0, 0), strict=True))
+    # One after the other: the mean. Each in the own branch: the own score.
+    days = (Portion("diner", ALL, "Day 1"), Portion("sushi", ALL, "Day 2"))
+    assert content(*days) == dict(zip(ALL, (1, 1, 0), strict=True))
+    apart = (Portion("diner", ALL[:1], "Group A"), Portion("sushi", ALL[1:], "Group B"))
+    assert content(*apart) == dict(zip(ALL, (4, 2, 0), strict=True))
+    # Both at once: the better one, unless one of them is strongly rejected.
+    assert content(Portion("diner", ALL), Portion("sushi", ALL))["traveler_1"] == -2
+    assert content(Portion("barbecue", ALL), Portion("sushi", ALL))["traveler_2"] == 2
+    assert content() == {}
+
+
+def test_of_equal_scores_the_first_named_is_the_first_choice() -> None:
+    texts = {"traveler_1": "I love sushi. I love barbecue too.", "traveler_2": "I love a diner."}
+    assert count(family(1), texts, FOOD).primary("traveler_1") == "sushi"
+
+
+def result(group: str, condition: str, value: float) -> SessionResult:
+    values = dict.fromkeys(MEASURES, math.nan) | {"satisfaction": value}
+    return SessionResult(group, condition, values, {"cuisine": value > 0})
+
+
+def test_differences_are_paired_within_groups() -> None:
+    base = {"a": 0.0, "b": 10.0, "c": 20.0, "d": 30.0}
+    results = [result(g, "C3", v) for g, v in base.items()]
+    results += [
+        result(g, "C4", v + gain) for (g, v), gain in zip(base.items(), (1, 2, 1, 2), strict=True)
+    ]
+    found = compare(results, ("C3", "C4"))
+    (difference,) = found["paired_differences"]
+    assert (difference["of"], difference["minus"], difference["n"]) == ("C4", "C3", 4)
+    assert difference["estimate"] == pytest.approx(1.5)
+    # t with 3 degrees of freedom: 1.5 ± 3.1824 · 0.57735 / 2.
+    assert difference["low"] == pytest.approx(1.5 - 3.182446 * 0.288675, abs=1e-5)
+    assert difference["high"] == pytest.approx(1.5 + 3.182446 * 0.288675, abs=1e-5)
+    # Unpaired, the spread between groups would have drowned it.
+    wide = found["conditions"]["C3"]["satisfaction"]
+    assert wide["high"] - wide["low"] > 30
+    assert found["conflict_rate_by_slot"] == {"C3": {"cuisine": 0.75}, "C4": {"cuisine": 1.0}}
+
+
+def test_measures_of_a_run_are_what_its_tables_say(whole: Any) -> None:
+    measures = whole.table("measures")
+    assert set(measures.columns) == {"group_id", "group_type", "condition", *MEASURES}
+    people = (
+        whole.table("satisfaction")
+        .group_by("group_id", "condition", "member_id")
+        .agg(pl.col("satisfaction").mean())
+        .group_by("group_id", "condition")
+        .agg(
+            pl.col("satisfaction").mean().alias("mean"), pl.col("satisfaction").min().alias("least")
+        )
+    )
+    joined = measures.join(people, on=["group_id", "condition"])
+    assert len(joined) == len(GROUPS) * 5
+    for row in joined.to_dicts():
+        assert row["satisfaction"] == pytest.approx(row["mean"])
+        assert row["lowest_satisfaction"] == pytest.approx(row["least"])
+    c4 = measures.filter(pl.col("condition") == "C4")
+    assert c4["conflict_rate"].to_list() == [1.0] * 5
+    by_group = dict(zip(c4["group_id"], c4["split_share"], strict=True))
+    thirds = {"fam": 0, "old": 1, "team": 2, "pair": 0, "strange": 3}
+    assert by_group == {g: pytest.approx(n / 3) for g, n in thirds.items()}
+    assert measures.filter(pl.col("condition") == "C5")["feedback_resolution_rate"].mean() == 1.0
+    for name in ("drift_rate", "feedback_resolution_rate"):
+        assert measures.filter(pl.col("condition") == "C3")[name].is_null().all()
+
+
+def test_c1_serves_its_one_member(whole: Any) -> None:
+    rows = whole.table("satisfaction").filter(
+        (pl.col("condition") == "C1") & (pl.col("group_id") == "pair")
+    )
+    by = {m: rows.filter(pl.col("member_id") == m)["satisfaction"].mean() for m in ALL[:2]}
+    assert by["traveler_1"] > 2 > by["traveler_2"]
+
+
+def test_the_findings_read_the_comparison(whole: Any) -> None:
+    found = {f.key: f for f in whole.findings()}
+    assert {"satisfaction", "paired_satisfaction", "conflicts", "process", "decisions"} <= set(
+        found
+    )
+    assert found["satisfaction"].headline
+    assert [row[0] for row in found["satisfaction"].grid.rows] == ["C1", "C2", "C3", "C4", "C5"]
+    assert "100 %" in found["process"].says
+    assert len(found["decisions"].grid.rows) == len(GROUPS) * 8
+
+
+def test_show(whole: Any) -> None:
+    assert STUDY.show is not None
+    assert "Economical for everyone" in STUDY.show(whole.folder, None)
+    text = STUDY.show(whole.folder, "team/C4/cuisine")
+    assert "sys_request_vote_cuisine" in text and "sys_synthesize_event" not in text
+    assert "room_type" in STUDY.show(whole.folder, "team/c5/lodging")
+    for which in ("nobody", "team/C9", "team/C4/dessert"):
+        with pytest.raises(InputError, match="there is no"):
+            STUDY.show(whole.folder, which)
+
+
+def test_the_codebook_knows_every_column(whole: Any) -> None:
+    assert STUDY.codebook["decisions"].keys() <= set(whole.table("decisions").columns)
+    assert STUDY.codebook["scores"].keys() <= set(whole.table("scores").columns)
+    assert set(MEASURES) == STUDY.codebook["measures"].keys()
