@@ -8,16 +8,10 @@ from typing import Any
 
 from folkmoot.engine.study import Study
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
+from folkmoot.studies.cross_pollination.findings import findings
 from folkmoot.studies.cross_pollination.planning import CODEBOOK, check, cut, estimate, template
 from folkmoot.studies.cross_pollination.protocol import protocol
 from folkmoot.studies.cross_pollination.show import show
-
-try:
-    from folkmoot.studies.cross_pollination.findings import findings
-except ImportError:
-
-    def findings(run: Any) -> list[Any]:
-        return []
 
 
 def _recognises(raw: Mapping[str, Any]) -> bool:

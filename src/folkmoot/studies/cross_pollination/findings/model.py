@@ -30,7 +30,9 @@ def regression(votes: Votes) -> Finding | None:
             _why_not(fitted),
             Grid((), ()),
         )
+    order = [a.condition for a in votes.twice]
     arms = [t for t in fitted.terms if t.variable == "condition"]
+    arms.sort(key=lambda t: order.index(t.level))
     says = (
         f"Against {label(base).lower()}, with first choice"
         f"{' and demographics' if with_people else ''} held equal, the odds of changing are: "
@@ -39,7 +41,8 @@ def regression(votes: Votes) -> Finding | None:
         if arms
         else "The conditions cannot be told apart by this model."
     )
-    grid: list[dict[str, Cell]] = [_row(t) for t in fitted.terms]
+    others = [t for t in fitted.terms if t.variable != "condition"]
+    grid: list[dict[str, Cell]] = [_row(t) for t in (*arms, *others)]
     return Finding(
         "regression",
         "Change by condition, all else equal",
