@@ -32,6 +32,8 @@ him his how i i'd i'm i've if in into is it it's its just let's me more most my 
 on or our out rather really she so some such than that the their them then there these they
 this to too two up us very was we we'd we'll we're were what when where which who will with
 would you your
+all also any anything both each else everybody everyone everything here maybe much nobody
+nothing now one only please somebody someone something still
 """
 STOP_WORDS = frozenset(_SMALL.split())
 _TOKEN = re.compile(r"\d+(?:[.,]\d+)+|[^\W_]+(?:'[^\W_]+)*")
