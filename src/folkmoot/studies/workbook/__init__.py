@@ -6,9 +6,11 @@ from pathlib import Path
 
 from folkmoot.engine.study import Study
 from folkmoot.studies.workbook.config import WorkbookConfig
+from folkmoot.studies.workbook.findings import findings
 from folkmoot.studies.workbook.planning import check, estimate, limit, load, notes
 from folkmoot.studies.workbook.protocol import protocol
 from folkmoot.studies.workbook.records import CODEBOOK
+from folkmoot.studies.workbook.show import show
 from folkmoot.studies.workbook.template import template
 
 STUDY = Study(
@@ -21,6 +23,8 @@ STUDY = Study(
     check=check,
     notes=notes,
     estimate=estimate,
+    findings=findings,
+    show=show,
     load=load,
     suffixes=(".xlsx",),
     limit=limit,

@@ -230,6 +230,6 @@ EXAMPLE: Mapping[str, Sequence[Sequence[Scalar | None]]] = {
         ),
         ("earnings", "participant", "payoff_1 + payoff_2 + payoff_3"),
         ("group_earnings", "session", "sum(earnings)"),
-        ("free_riding", "participant", "mean(others(give_3)) - give_3"),
+        ("share_given", "participant", "(give_1 + give_2 + give_3) / (3 * endowment)"),
     ),
 }

@@ -26,7 +26,11 @@ CODEBOOK: Mapping[str, Any] = {
     "var_name": "the variable",
     "var_type": "category, integer or float, where the sheet says",
     "assignment": {"name": "name under which others in the session see the participant"},
-    "permutations": {"constant": "name of the constant", "value": "its value in this experiment"},
+    "permutations": {
+        "number": "number of the combination of constants, from 1; the last row varies fastest",
+        "constant": "name of the constant",
+        "value": "its value in this experiment",
+    },
     "sessions": {
         "participants": "how many sat in the session",
         "messages": "messages that models wrote: answers, contributions, summaries",

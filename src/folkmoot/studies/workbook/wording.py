@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from rapidfuzz import fuzz, process
 
@@ -21,13 +21,19 @@ def text_problems(workbook: Workbook) -> list[Problem]:
     return [*_described(workbook), *_contexts(workbook), *_prompts(workbook)]
 
 
-def _attributes(workbook: Workbook) -> dict[str, set[str]]:
-    """What constant.…, treatment.… and role.… may be followed by."""
+def _attributes(workbook: Workbook, label: str = "") -> dict[str, set[str]]:
+    """What constant.…, treatment.… and role.… may be followed by, whoever is told it."""
+    told = [r for r in workbook.roles if (r.label == label if label else r.special is None)]
     return {
         "constant": {c.name for c in workbook.constants},
-        "treatment": {*DESCRIBED, *(k for t in workbook.treatments for k in t.extra)},
-        "role": {*DESCRIBED, *(k for r in workbook.roles for k in r.extra)},
+        "treatment": {*DESCRIBED, *_shared([t.extra for t in workbook.treatments])},
+        "role": {*DESCRIBED, *_shared([r.extra for r in told])},
     }
+
+
+def _shared(extras: Sequence[Mapping[str, str]]) -> set[str]:
+    """The attributes that all have: one that a single arm lacks would fail in its sessions."""
+    return set.intersection(*(set(e) for e in extras)) if extras else set()
 
 
 def _check(
@@ -89,13 +95,13 @@ def _contexts(workbook: Workbook) -> Iterator[Problem]:
 
 
 def _prompts(workbook: Workbook) -> Iterator[Problem]:
-    spaces = _attributes(workbook)
     constants = {c.name for c in workbook.constants}
     for task in workbook.tasks:
         where = task.at.get("llm_text", "")
         earlier, later = _answers_known(task, workbook)
         by_role = {"": task.llm_text} if isinstance(task.llm_text, str) else task.llm_text
         for role, text in by_role.items():
+            spaces = _attributes(workbook, role)
             if role:
                 only_constants = {"constant": spaces["constant"]}
                 yield from _check(role, where, constants, only_constants)

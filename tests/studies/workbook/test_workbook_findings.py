@@ -1,0 +1,182 @@
+"""What a run says before and after: notes, the estimate, findings, `show`, its own repetition."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import folkmoot
+from folkmoot.errors import InputError
+from folkmoot.models.scripted import Scripted
+from folkmoot.records.findings import Bars, Finding, Intervals, Lines
+from folkmoot.studies.workbook import STUDY
+from folkmoot.studies.workbook.planning import estimate, notes
+from tests.studies.workbook.workbook_builder import good, player, put, read, save, setting, task
+
+TASKS = "interview_prompts"
+
+
+def rounds() -> Any:
+    """Three rounds of one variable in eight sessions under two treatments."""
+    book = setting(good(), "num_sessions", 8)
+    head = book["agent_profiles"][:2]
+    book["agent_profiles"] = [*head, *([f"p{i}", i, "x"] for i in range(32))]
+    for n in (1, 2, 3):
+        book[TASKS].append(
+            task(
+                f"g{n}",
+                "private_question",
+                5 + n,
+                "Give? {response_options}",
+                f"give_{n}",
+                var_type="integer",
+                response_options="(0, 10)",
+                validate_response=1,
+            )
+        )
+        book["computed"].append([f"kept_{n}", "participant", f"10 - give_{n}"])
+    return book
+
+
+def generous(request: Any, address: str) -> str:
+    """Gives 8 in calm markets and 2 in others, one more each round; every fourth one less."""
+    found = re.search(r"/g(\d)/p(\d+)/", address)
+    if found is None:
+        return str(player()._fn(request, address))
+    calm = "The market is calm" in request.messages[0].content
+    return str((6 if calm else 2) + int(found[1]) - int(int(found[2]) % 4 == 0))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("findings")
+    path = save(rounds(), folder / "book.xlsx")
+    return folkmoot.run(path, out=folder / "out", provider=Scripted(generous))
+
+
+def by_key(run: Any) -> dict[str, Finding]:
+    return {f.key: f for f in run.findings()}
+
+
+def test_rounds_are_recognised_and_drawn_as_lines(run: Any) -> None:
+    found = by_key(run)["rounds_give"]
+    assert isinstance(found.chart, Lines)
+    points = {(s, x): y for s, x, y in found.chart.items}
+    assert points["calm", 3] - points["calm", 1] == pytest.approx(2)
+    assert points["calm", 1] - points["NONE", 1] == pytest.approx(4, abs=0.5)
+
+
+def test_treatments_are_compared_by_session(run: Any) -> None:
+    found = by_key(run)["treatment_give"]
+    assert isinstance(found.chart, Intervals) and found.headline
+    grid = [dict(zip(found.grid.columns, row, strict=True)) for row in found.grid.rows]
+    assert {row["sessions"] for row in grid} == {4}
+    means = {row["treatment"]: row["mean"] for row in grid}
+    assert means["calm"] - means["NONE"] == pytest.approx(4, abs=0.5)
+    # Eight sessions, four and four, cleanly apart: 2 of the 70 relabellings are as extreme.
+    assert "p = 0.029 by relabelling sessions" in found.says
+
+
+def test_computed_values_have_findings_of_their_own(run: Any) -> None:
+    found = by_key(run)
+    assert isinstance(found["rounds_kept"].chart, Lines)
+    assert "treatment_share" in found
+
+
+def test_answers_are_counted_in_shares(run: Any) -> None:
+    chart = by_key(run)["answers_trade"].chart
+    assert isinstance(chart, Bars)
+    for arm in ("calm", "NONE"):
+        assert sum(v for _, a, v in chart.items if a == arm) == pytest.approx(1)
+
+
+def test_the_first_option_is_caught_when_it_is_always_chosen(run: Any) -> None:
+    found = by_key(run)["position"]  # the scripted player always takes the first
+    row = dict(zip(found.grid.columns, found.grid.rows[0], strict=True))
+    assert row["first_chosen_rate"] == pytest.approx(1)
+    assert row["expected_rate"] == pytest.approx(1 / 3)
+
+
+def test_invalid_answers_are_headlines(tmp_path: Path) -> None:
+    path = save(good(), tmp_path / "book.xlsx")
+    run = folkmoot.run(path, out=tmp_path / "out", provider=player(number="lots"))
+    found = by_key(run)["answer_quality"]
+    assert found.headline and "8 failed validation" in found.says
+
+
+def test_constants_are_compared(tmp_path: Path) -> None:
+    path = save(put(good(), "constants!B2", '["apples", "pears"]'), tmp_path / "book.xlsx")
+
+    def answer(request: Any, address: str) -> str:
+        if "/o/" in address:
+            return "3" if "market for apples" in request.messages[0].content else "9"
+        return str(player()._fn(request, address))
+
+    run = folkmoot.run(path, out=tmp_path / "out", provider=Scripted(answer))
+    says = by_key(run)["constants_offer"].says
+    assert "lowest with goods = apples (3) and highest with goods = pears (9)" in says
+
+
+def test_show_lists_and_shows(run: Any) -> None:
+    show = STUDY.show
+    assert show is not None
+    assert "session 1" in show(run.folder, None)
+    assert "You are Buyer" in show(run.folder, run.table("assignment")["participant_id"][0])
+    assert "What is a fair price?" in show(run.folder, "session:2")
+    with pytest.raises(InputError, match="no such participant"):
+        show(run.folder, "nobody")
+    with pytest.raises(InputError, match="there is none"):
+        show(run.folder, "session:99")
+
+
+def test_the_estimate_counts_the_calls_that_are_made(tmp_path: Path) -> None:
+    book = put(good(), f"{TASKS}!L4", 1)
+    book = put(book, "constants!B2", '["apples", "pears"]')
+    config = read(book, tmp_path)
+    provider = player()
+    folkmoot.run(tmp_path / "book.xlsx", out=tmp_path / "out", provider=provider)
+    assert estimate(config)[0].calls == provider.calls
+
+
+def test_what_will_be_cut_is_said_beforehand(tmp_path: Path) -> None:
+    config = read(setting(good(), "max_conversation_length", 6), tmp_path)
+    assert any("about 15 messages" in n and "cut" in n for n in notes(config))
+
+
+def test_a_run_folder_holds_all_that_its_repetition_needs(run: Any, tmp_path: Path) -> None:
+    again = folkmoot.run(
+        run.path / "study.yaml", out=tmp_path / "again", provider=Scripted(generous)
+    )
+    for name in ("market.csv", "market.json"):
+        assert (again.path / name).read_bytes() == (run.path / name).read_bytes()
+
+
+def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
+    path = save(good(), tmp_path / "book.xlsx")
+    whole = folkmoot.run(path, out=tmp_path / "whole", provider=player())
+
+    def dies(request: Any, address: str) -> str:
+        if "market.2/m/" in address:
+            raise RuntimeError("power cut")
+        return str(player()._fn(request, address))
+
+    with pytest.raises(RuntimeError):
+        folkmoot.run(path, out=tmp_path / "out", provider=Scripted(dies))
+    provider = player()
+    resumed = folkmoot.run(path, out=tmp_path / "out", provider=provider, resume=True)
+    assert 0 < provider.calls < 30
+    for name in ("market.csv", "market.json"):
+        assert (resumed.path / name).read_bytes() == (whole.path / name).read_bytes()
+
+
+def test_every_column_is_in_the_codebook(run: Any) -> None:
+    blank = [
+        f"{table}.{name}"
+        for table, entry in run.folder.codebook().items()
+        for name, column in entry["columns"].items()
+        if not column["meaning"]
+    ]
+    assert blank == []
