@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from json.encoder import encode_basestring as _quoted
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from folkmoot.records.atomic import write_bytes, write_with
 
 DIGITS = 7
 _POWERS = np.array([10.0**k for k in range(23)])
+MOST_PIECES = 4096
 _FLAT = (float, int, bool, type(None))
 
 
@@ -26,8 +28,12 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, data: Any) -> None:
     """Write JSON, whole or not at all; keys stay in the order given. See `dumps`."""
-    # Encoded piece by piece: a file of embeddings need not be in memory twice.
-    write_with(path, lambda file: file.writelines(p.encode() for p in _file_pieces(data)))
+
+    def write(file: IO[bytes]) -> None:
+        # Encoded piece by piece: a file of embeddings need not be in memory twice.
+        _Writer(lambda text: file.write(text.encode())).document(data)
+
+    write_with(path, write)
 
 
 def read_json(path: Path) -> Any:
@@ -46,9 +52,12 @@ def dumps(data: Any) -> str:
     """JSON for a file: indented, vectors of numbers on one line, a line feed at the end.
 
     numpy values become plain ones; 32-bit floats are written with the 7 digits they hold. NaN
-    and infinity are refused (ValueError), because JSON has neither: use None.
+    and infinity are refused (ValueError), because JSON has neither: use None. Errors name the
+    place.
     """
-    return "".join(_file_pieces(data))
+    parts: list[str] = []
+    _Writer(parts.append).document(data)
+    return "".join(parts)
 
 
 def plain(value: Any, place: str = "$") -> Any:
@@ -57,7 +66,7 @@ def plain(value: Any, place: str = "$") -> Any:
         case Mapping():
             return {_key(k, place): plain(v, f"{place}.{k}") for k, v in value.items()}
         case np.ndarray():
-            return _array(value, place)
+            return _plain_array(value, place)
         case Sequence() if not isinstance(value, (str, bytes, bytearray)):
             return [plain(v, f"{place}[{i}]") for i, v in enumerate(value)]
     return _scalar(value, place)
@@ -76,39 +85,69 @@ def round_float32(array: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
     return np.where(exact, np.round(wide * scale) / scale, wide)
 
 
-def _file_pieces(data: Any) -> Iterator[str]:
-    yield from _pieces(data, 0, "$")
-    yield "\n"
+class _Writer:
+    """Writes JSON in pieces. Its own, because `indent` gives a vector of 512 numbers 512 lines."""
 
+    def __init__(self, emit: Callable[[str], object]) -> None:
+        self._emit = emit
+        self._pieces: list[str] = []
 
-def _pieces(value: Any, depth: int, place: str) -> Iterator[str]:
-    # A writer of our own, because `indent` would give a vector of 512 numbers 512 lines.
-    inner, outer = "  " * (depth + 1), "  " * depth
-    if isinstance(value, Mapping):
-        lead = "{\n"
+    def document(self, data: Any) -> None:
+        self._value(data, "\n", "$")
+        self._pieces.append("\n")
+        self._flush()
+
+    def _value(self, value: Any, line: str, place: str) -> None:
+        kind = type(value)
+        if kind is str:
+            self._pieces.append(_quoted(value))
+        elif kind is dict or isinstance(value, Mapping):
+            self._object(value, line, place)
+        elif kind is list or isinstance(value, (Sequence, np.ndarray)):
+            self._array(value, line, place)
+        else:
+            self._pieces.append(_scalar_text(value, place))
+
+    def _object(self, value: Mapping[Any, Any], line: str, place: str) -> None:
+        inner, add = line + "  ", self._pieces.append
+        lead = "{"
         for key, item in value.items():
-            yield f"{lead}{inner}{_text(_key(key, place))}: "
-            yield from _pieces(item, depth + 1, f"{place}.{key}")
-            lead = ",\n"
-        yield f"\n{outer}}}" if value else "{}"
-    elif isinstance(value, np.ndarray) and value.ndim == 1:
-        yield json.dumps(_array(value, place), ensure_ascii=False, allow_nan=False)
-    elif isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, (str, bytes)):
-        if all(type(v) in _FLAT for v in value):
-            yield json.dumps([_scalar(v, f"{place}[{i}]") for i, v in enumerate(value)])
-            return
-        lead = "[\n"
-        for i, item in enumerate(value):
-            yield lead + inner
-            yield from _pieces(item, depth + 1, f"{place}[{i}]")
-            lead = ",\n"
-        yield f"\n{outer}]"
-    else:
-        yield _text(_scalar(value, place))
+            add(f"{lead}{inner}{_quoted(key if type(key) is str else _key(key, place))}: ")
+            self._value(item, inner, f"{place}.{key}")
+            lead = ","
+        add(f"{line}}}" if value else "{}")
+        if len(self._pieces) > MOST_PIECES:
+            self._flush()
+
+    def _array(self, value: Any, line: str, place: str) -> None:
+        if isinstance(value, (str, bytes)):
+            self._pieces.append(_scalar_text(value, place))
+        elif isinstance(value, np.ndarray) and value.ndim == 1:
+            self._pieces.append(json.dumps(_plain_array(value, place), ensure_ascii=False))
+        elif all(type(v) in _FLAT for v in value):
+            self._pieces.append(_flat_text(value, place))
+        else:
+            inner, lead = line + "  ", "["
+            for i, item in enumerate(value):
+                self._pieces.append(lead + inner)
+                self._value(item, inner, f"{place}[{i}]")
+                lead = ","
+            self._pieces.append(f"{line}]")
+
+    def _flush(self) -> None:
+        self._emit("".join(self._pieces))
+        self._pieces.clear()
 
 
-def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+def _flat_text(values: Sequence[Any], place: str) -> str:
+    try:
+        return json.dumps(list(values), allow_nan=False)
+    except ValueError:
+        return json.dumps([_scalar(v, f"{place}[{i}]") for i, v in enumerate(values)])
+
+
+def _scalar_text(value: Any, place: str) -> str:
+    return json.dumps(_scalar(value, place), ensure_ascii=False, allow_nan=False)
 
 
 def _scalar(value: Any, place: str) -> Any:
@@ -127,7 +166,7 @@ def _scalar(value: Any, place: str) -> Any:
     raise TypeError(f"{place}: {type(value).__name__} cannot be written as JSON")
 
 
-def _array(array: NDArray[Any], place: str) -> Any:
+def _plain_array(array: NDArray[Any], place: str) -> Any:
     if array.dtype.kind != "f":
         return plain(array.tolist(), place)
     if not np.isfinite(array).all():
