@@ -137,6 +137,16 @@ def test_headline_rates(pilot):
     assert isinstance(f.chart, Intervals)
 
 
+def test_votes_before_and_after(pilot):
+    votes = pilot.found()["votes"]
+    assert votes.headline
+    assert column(votes, "Adversarial (ACP)") == {
+        PARKS: "62 → 38",
+        JOBS: "30 → 62",
+        CARE: "38 → 30",
+    }
+
+
 def test_differences_and_floor(pilot):
     found = pilot.found()
     pairs = found["change_differences"]
@@ -190,8 +200,9 @@ def test_spread_and_bands(pilot):
     assert spread["Simple passive", "before"] == pytest.approx(effective_number([36, 30, 34]))
     assert spread["Simple passive", "after"] == pytest.approx(effective_number([30, 40, 30]))
     bands = found["human_bands"]
-    assert "Simple passive, share who changed their top choice: 10 %, outside" in bands.says
-    assert "31 %, outside the human range of 32 % to 91 % (below)" in bands.says
+    assert "top choice: 32 % to 91 % in people; Simple passive 10 %, outside (below)" in bands.says
+    assert "(ACP) 31 %, outside (below, but within its uncertainty)" in bands.says
+    assert len([n for n in bands.notes if n.startswith("Source:")]) == 2
     assert "No collapse" in found["variance_collapse"].grid.rows[0][2]
 
 
@@ -235,6 +246,7 @@ def test_without_revote_there_is_no_floor(tmp_path):
     p.many("acp", {**STILL, (PARKS, JOBS): 40})
     found = p.found()
     assert column(found["position_change"], "changed_rate")["Simple voting"] is None
+    assert column(found["votes"], "Simple voting")[PARKS] == "50"
     assert "cannot tell persuasion from noise" in found["persuasion"].says
     assert not found["persuasion"].headline
     assert "Nobody who should have voted twice is missing." in found["attrition"].says
@@ -259,7 +271,7 @@ def test_everybody_changed(tmp_path):
     p.many("acp", {(PARKS, CARE): 20}, opposition_view=CARE)
     found = p.found()
     assert "Everybody changed" in found["regression"].says
-    assert found["position_change"].grid.rows[0][4] == 1.0
+    assert column(found["position_change"], "changed_rate")["Simple voting"] == 1.0
 
 
 def test_early_end(tmp_path):
@@ -284,6 +296,10 @@ def test_nobody_answered_at_all(tmp_path):
     found = p.found()
     assert "Nobody voted twice" in found["position_change"].says
     assert "transitions" not in found
+    assert column(found["position_change"], "failed") == {
+        "Simple passive": 3,
+        "Adversarial (ACP)": 3,
+    }
     assert "6 participants who should have voted twice did not" in found["attrition"].says
 
 
@@ -337,7 +353,10 @@ def test_clusters_that_hold(tmp_path):
 
 
 def test_clusters_of_noise_are_called_weak(tmp_path):
-    assert "Weakly separated or unstable: Parks" in clustered(tmp_path, 2.0)["cluster_quality"].says
+    found = clustered(tmp_path, 2.0)
+    assert "They overlap (silhouette below 0.25) in: Parks." in found["cluster_quality"].says
+    tried = found["cluster_number"].grid
+    assert [r[1] for r in tried.rows] == [2, 3, 4, 5, 6]
 
 
 def test_fit_model_raises_no_flag_and_an_unfit_one_does(tmp_path):

@@ -17,6 +17,7 @@ from folkmoot.studies.cross_pollination.findings.model import regression
 from folkmoot.studies.cross_pollination.findings.moves import (
     marginal_homogeneity,
     option_shifts,
+    tallies,
     towards_opposition,
     transitions,
 )
@@ -39,6 +40,7 @@ def of_votes(votes: Votes) -> list[Finding]:
     """The findings of votes already read."""
     found = [
         position_change(votes),
+        tallies(votes),
         transitions(votes),
         differences(votes),
         regression(votes),

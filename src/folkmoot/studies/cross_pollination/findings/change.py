@@ -28,7 +28,7 @@ ONE_POOL = (
 def position_change(votes: Votes) -> Finding:
     """The share of each condition whose final vote differs from the first."""
     rates = {a.condition: wilson(a.changed, a.n) for a in votes.twice}
-    rows = [_rate_row(a, rates.get(a.condition)) for a in votes.arms]
+    rows = [_summary_row(a, rates.get(a.condition)) for a in votes.arms]
     return Finding(
         "position_change",
         "Who changed their choice",
@@ -46,10 +46,21 @@ def position_change(votes: Votes) -> Finding:
     )
 
 
+def _summary_row(arm: Arm, rate: Estimate | None) -> dict[str, Cell]:
+    row = _rate_row(arm, rate)
+    status = [r["status"] for r in arm.rows]
+    return {
+        "condition": row.pop("condition"),
+        "participants": len(arm.rows),
+        "completed": status.count("complete"),
+        "failed": status.count("failed"),
+        **row,
+    }
+
+
 def _rate_row(arm: Arm, rate: Estimate | None) -> dict[str, Cell]:
     return {
         "condition": arm.name,
-        "participants": len(arm.rows),
         "voted_twice": arm.n,
         "changed": arm.changed if arm.n else None,
         "changed_rate": rate.value if rate else None,

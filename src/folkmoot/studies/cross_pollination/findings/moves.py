@@ -18,6 +18,39 @@ from folkmoot.studies.cross_pollination.config import ACP
 from folkmoot.studies.cross_pollination.findings.data import Arm, Votes
 
 
+def tallies(votes: Votes) -> Finding | None:
+    """Votes per option before and after, by condition; None if nobody voted."""
+    if not any(r["initial_choice"] for r in votes.people):
+        return None
+    first = votes.counts(r["initial_choice"] for r in votes.people)
+    before = {a.name: votes.counts(r["initial_choice"] for r in a.rows) for a in votes.arms}
+    after = {a.name: votes.counts(r["final_choice"] for r in a.rows) for a in votes.arms}
+    rows: list[dict[str, Cell]] = [
+        {
+            "option": option,
+            **{
+                a.name: f"{before[a.name][i]} → {after[a.name][i]}"
+                if a.n
+                else str(before[a.name][i])
+                for a in votes.arms
+            },
+        }
+        for i, option in enumerate(votes.options)
+    ]
+    top = max(range(len(first)), key=first.__getitem__)
+    says = (
+        f"Most voted at first: “{votes.options[top]}”, {first[top]} of {sum(first)} "
+        f"({percent(first[top] / sum(first))})."
+    )
+    return Finding(
+        "votes",
+        "Votes before and after",
+        says,
+        Grid.of(rows, "First → final votes; a single number where there was no final vote."),
+        headline=True,
+    )
+
+
 def transitions(votes: Votes) -> Finding | None:
     """The flow of votes per condition; None if nobody voted twice."""
     links = []

@@ -23,6 +23,7 @@ from folkmoot.studies.cross_pollination.findings.data import Votes
 FloatArray = NDArray[np.float64]
 
 SECTION = "Clusters"
+STRUCTURE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,39 +76,24 @@ def reasons(votes: Votes) -> list[Finding]:
     groups = spoken(votes)
     if not groups:
         return []
-    return [_quality(votes, groups), _map(groups), _words(votes, groups)]
+    return [*_quality(votes, groups), _map(groups), _words(votes, groups)]
 
 
-def _quality(votes: Votes, groups: list[Spoken]) -> Finding:
+def _quality(votes: Votes, groups: list[Spoken]) -> list[Finding]:
+    """Whether the clusters hold, and by which silhouettes their number was chosen."""
     algorithm: Any = votes.config.get("clustering_algorithm", "kmeans")
     max_k = int(votes.config.get("max_clusters_per_option", 6))
     seed = int(votes.config.get("random_seed", 42))
-    rows: list[dict[str, Cell]] = []
-    lines = []
-    weak = []
-    for g in groups:
-        again = best_clustering(g.vectors, algorithm, max_k, seed)
-        stable = bootstrap_stability(g.vectors, g.labels, algorithm, seed)
-        lines += [(g.option, float(k), s) for k, s in again.silhouettes.items()]
-        rows.append(_quality_row(g, again, stable))
-        if again.silhouettes and (
-            stable.verdict != "stable" or again.silhouettes.get(g.k, 0.0) < 0.25
-        ):
-            weak.append(g.option)
-    says = f"{plural(sum(g.k for g in groups), 'cluster')} of reasons over "
-    says += f"{plural(len(groups), 'option')}. "
-    says += (
-        f"Weakly separated or unstable: {', '.join(weak)}. Read their descriptions as a way to cut "
-        "the reasons up, not as camps that exist."
-        if weak
-        else "They are well separated and come out the same when members are redrawn."
-    )
-    return Finding(
+    tried = {g.option: best_clustering(g.vectors, algorithm, max_k, seed) for g in groups}
+    stable = {g.option: bootstrap_stability(g.vectors, g.labels, algorithm, seed) for g in groups}
+    rows = [_quality_row(g, tried[g.option], stable[g.option]) for g in groups]
+    number = plural(sum(g.k for g in groups), "cluster")
+    says = f"{number} of reasons over {plural(len(groups), 'option')}. "
+    quality = Finding(
         "cluster_quality",
         "Do the clusters of reasons hold?",
-        says,
+        says + _verdict(groups, tried, stable),
         Grid.of(rows, "Silhouette: −1 to 1; stability: adjusted Rand index over 20 redraws."),
-        Lines(tuple(lines), x="clusters", y="mean silhouette") if lines else None,
         notes=(
             "Below about .25 a silhouette shows little structure; a stability of .75 or more is "
             "customary for clusters to be called stable. Embeddings capture topic better than "
@@ -115,6 +101,29 @@ def _quality(votes: Votes, groups: list[Spoken]) -> Finding:
         ),
         section=SECTION,
     )
+    by_k = _by_number(groups, tried)
+    return [quality, by_k] if by_k else [quality]
+
+
+def _verdict(
+    groups: list[Spoken], tried: dict[str, Clustering], stable: dict[str, Stability]
+) -> str:
+    cut = [g for g in groups if tried[g.option].silhouettes]
+    if not cut:
+        return "Too few or too like members to tell reasons apart within an option."
+    shaky = [g.option for g in cut if stable[g.option].verdict != "stable"]
+    blurred = [g.option for g in cut if tried[g.option].silhouettes.get(g.k, 0.0) < STRUCTURE]
+    parts = []
+    if shaky:
+        parts.append(f"Other members would have given other clusters of: {', '.join(shaky)}.")
+    if blurred:
+        parts.append(f"They overlap (silhouette below {STRUCTURE:g}) in: {', '.join(blurred)}.")
+    if not parts:
+        return "They are well separated and come out the same when members are redrawn."
+    if not shaky:
+        parts.append("Yet they come out the same when members are redrawn.")
+    parts.append("Read their descriptions as a way to sort the reasons, not as camps that exist.")
+    return " ".join(parts)
 
 
 def _quality_row(g: Spoken, again: Clustering, stable: Stability) -> dict[str, Cell]:
@@ -126,12 +135,29 @@ def _quality_row(g: Spoken, again: Clustering, stable: Stability) -> dict[str, C
         "stability": stable.mean if stable.draws else None,
         "stability_10th": stable.low if stable.draws else None,
         "verdict": stable.verdict if stable.draws else "one cluster",
-        **{f"silhouette_k{k}": s for k, s in _padded(again.silhouettes).items()},
     }
 
 
-def _padded(silhouettes: dict[int, float]) -> dict[int, float | None]:
-    return {k: silhouettes.get(k) for k in range(2, 7)}
+def _by_number(groups: list[Spoken], tried: dict[str, Clustering]) -> Finding | None:
+    """The silhouette of every number of clusters that was tried."""
+    items = [
+        (g.option, k, score) for g in groups for k, score in tried[g.option].silhouettes.items()
+    ]
+    if not items:
+        return None
+    chosen = {g.option: g.k for g in groups}
+    rows: list[dict[str, Cell]] = [
+        {"option": o, "clusters": k, "silhouette": s, "chosen": chosen[o] == k} for o, k, s in items
+    ]
+    best = "; ".join(f"{g.option} {g.k}" for g in groups if tried[g.option].silhouettes)
+    return Finding(
+        "cluster_number",
+        "How many clusters?",
+        f"For each option the number with the largest mean silhouette is taken: {best}.",
+        Grid.of(rows),
+        Lines(tuple((o, float(k), s) for o, k, s in items), x="clusters", y="mean silhouette"),
+        section=SECTION,
+    )
 
 
 def _map(groups: list[Spoken]) -> Finding:

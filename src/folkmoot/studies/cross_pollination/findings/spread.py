@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
-from folkmoot.measures.bands import Band, human_band, place, place_interval, sentence
+from folkmoot.measures.bands import Band, human_band, place, place_interval, show
 from folkmoot.measures.diversity import (
     effective_number,
     jensen_shannon,
@@ -21,6 +22,11 @@ from folkmoot.records.findings import Bars, Cell, Finding, Grid, Intervals
 from folkmoot.studies.cross_pollination.findings.data import Arm, Votes
 
 DRAWS = 1_000
+SHORT = {
+    "top_choice_changed": "changed their choice",
+    "effective_number_ratio": "options after over before",
+    "normalised_entropy": "evenness",
+}
 
 
 def diversity(votes: Votes) -> Finding | None:
@@ -136,51 +142,58 @@ def _numbers(counts: np.ndarray) -> np.ndarray:
 
 def human_bands(votes: Votes) -> Finding | None:
     """Simulated values beside what people have been seen to do, in words."""
-    rows: list[dict[str, Cell]] = []
-    said: list[str] = []
     change, ratio = human_band("top_choice_changed"), human_band("effective_number_ratio")
     level = human_band("normalised_entropy")
-    for arm in votes.informed:
-        rate = wilson(arm.changed, arm.n)
-        rows.append(_band_row(arm.name, change, rate))
-        said.append(sentence(f"{arm.name}, {change.label}", rate.value, change))
-    for arm in votes.informed:
-        rows.append(_band_row(arm.name, ratio, effective_ratio(votes, arm)))
+    rates = {a.name: wilson(a.changed, a.n) for a in votes.informed}
+    ratios = {a.name: effective_ratio(votes, a) for a in votes.informed}
     first = votes.counts(r["initial_choice"] for r in votes.people)
-    if sum(first):
-        evenness = Estimate(normalised_entropy(first), math.nan, math.nan, sum(first))
-        rows.append(_band_row("All first votes", level, evenness))
-        said.append(sentence(f"All first votes, {level.label}", evenness.value, level))
+    even = (
+        {"all first votes": Estimate(normalised_entropy(first), math.nan, math.nan, sum(first))}
+        if sum(first)
+        else {}
+    )
+    told = [(change, rates), (ratio, ratios), (level, even)]
+    rows = [_band_row(what, band, e) for band, values in told for what, e in values.items()]
     if not rows:
         return None
-    bands = (("people", change.low, change.high),)
     return Finding(
         "human_bands",
         "Beside human figures",
-        " ".join(said),
+        " ".join(_beside(band, values) for band, values in told if values),
         Grid.of(rows, "Ranges over cases with real people; see the notes for who they were."),
         Intervals(
-            tuple(
-                (a.name, r.value, r.low, r.high)
-                for a in votes.informed
-                for r in [wilson(a.changed, a.n)]
-            ),
+            tuple((name, r.value, r.low, r.high) for name, r in rates.items()),
             unit=change.label,
             percent=True,
-            bands=bands,
+            bands=(("people", change.low, change.high),),
         )
-        if votes.informed
+        if rates
         else None,
-        notes=tuple(_source(b) for b in (change, ratio, level)),
+        notes=_sources([change, ratio, level]),
         section="Human bands",
     )
+
+
+def _beside(band: Band, values: Mapping[str, Estimate]) -> str:
+    """One band and all values that belong to it, in one sentence."""
+    people = (
+        f"{band.label.capitalize()}: {show(band.low, band)} to {show(band.high, band)} in people"
+    )
+    return f"{people}; {'; '.join(_placed(what, e, band) for what, e in values.items())}."
+
+
+def _placed(what: str, e: Estimate, band: Band) -> str:
+    value, found = f"{what} {show(e.value, band)}", place(e.value, band)
+    if found == "inside":
+        return f"{value}, inside"
+    near = e.has_interval and place_interval(e.low, e.high, band) == "inside"
+    return f"{value}, outside ({found}{', but within its uncertainty' if near else ''})"
 
 
 def _band_row(what: str, band: Band, value: Estimate) -> dict[str, Cell]:
     whole = place_interval(value.low, value.high, band) if value.has_interval else None
     return {
-        "what": what,
-        "figure": band.label,
+        "what": f"{what}: {SHORT[band.key]}",
         "simulated": value.value,
         "low": value.low if value.has_interval else None,
         "high": value.high if value.has_interval else None,
@@ -192,8 +205,10 @@ def _band_row(what: str, band: Band, value: Estimate) -> dict[str, Cell]:
     }
 
 
-def _source(band: Band) -> str:
-    return f"{band.label.capitalize()}: {band.range}. {band.caveat} Source: {band.source}."
+def _sources(bands: list[Band]) -> tuple[str, ...]:
+    """What each range spans, then every source once."""
+    ranges = [f"{SHORT[b.key].capitalize()}: {b.range}. {b.caveat}" for b in bands]
+    return (*ranges, *dict.fromkeys(f"Source: {b.source}." for b in bands))
 
 
 def _counts(votes: Votes, arm: Arm) -> tuple[list[int], list[int]]:
