@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from rapidfuzz import process
+from rapidfuzz import fuzz, process
 
 from folkmoot.errors import Problem, ProtocolError
 from folkmoot.randomness import generator
@@ -113,7 +113,7 @@ def _level_problems(level: Level, vulnerable: int, own: bool) -> list[Problem]:
 
 
 def _unknown(name: str, known: list[str]) -> Problem:
-    guess = process.extractOne(name, known, score_cutoff=60)
+    guess = process.extractOne(name, known, scorer=fuzz.ratio, score_cutoff=60)
     mend = f"did you mean {guess[0]}? " if guess else ""
     return Problem(
         f"there is no level {name!r}",

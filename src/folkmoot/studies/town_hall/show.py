@@ -59,12 +59,13 @@ def _transcript(run: RunFolder, discussion: str, log: Mapping[str, Any]) -> Line
     lines = [f"[bold]{discussion}[/bold] · {escape(log['topic']['title'])}", ""]
     lines += [f"[dim]{i} is the {escape(label)}[/dim]" for i, label in vulnerable.items()]
     for round_ in log["rounds"]:
-        lines += ["", f"[underline]Round {round_['round']}[/underline]"]
+        lines += ["", f"[underline]Round {round_['round']}[/underline]", ""]
         turns = {t["agent_id"]: t["speaking"] for t in round_["turns"]}
         for resident in round_["speaking_order"]:
             lines += _statement(resident, turns[resident], resident in vulnerable)
         if round_["moderator"]:
-            lines += [f"[bold cyan]Moderator:[/bold cyan] {escape(round_['moderator']['spoken'])}"]
+            spoken = escape(round_["moderator"]["spoken"])
+            lines += ["", f"[bold cyan]Moderator:[/bold cyan] {spoken}"]
     voting = run.json(f"{discussion}/voting_results.json")
     return [*lines, "", *_votes(voting), "", *_consensus(voting)]
 
@@ -115,7 +116,7 @@ def _resident(
     me = resident["id"]
     lines = [f"[bold]{me}[/bold] in {discussion}" + _label(resident), ""]
     for part in ("demographics", "personality", "economic", "state", "context"):
-        facts = ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in resident[part].items())
+        facts = ", ".join(f"{k.replace('_', ' ')} {_word(v)}" for k, v in resident[part].items())
         lines.append(f"[dim]{part}: {escape(facts)}[/dim]")
     survey = _own(run.json(f"{discussion}/satisfaction.json")["agents"], me)
     lines += ["", _mark("Before", survey["pre_satisfaction"], survey["pre_reason"])]
@@ -135,10 +136,10 @@ def _resident(
     texts = {i["item_id"]: i["proposal"] for i in voting["items"]}
     for vote in _own(voting["ballots"], me)["votes"]:
         said = vote["vote"] or "(not read)"
-        lines.append(
-            f"[bold]{said}[/bold] to {escape(texts[vote['item_id']])} "
-            f"[dim]{escape(vote['reason'] or '')}[/dim]"
-        )
+        lines += [
+            f"[bold]{said:<3}[/bold] {escape(texts[vote['item_id']])}",
+            f"    [dim]{escape(vote['reason'] or '')}[/dim]",
+        ]
     return [*lines, "", _mark("After", survey["post_satisfaction"], survey["post_reason"])]
 
 
@@ -185,6 +186,10 @@ def _own(rows: list[Any], me: str) -> Any:
 
 def _is_vulnerable(resident: Mapping[str, Any]) -> bool:
     return bool(resident["classification"]["is_vulnerable"])
+
+
+def _word(value: Any) -> str:
+    return ("no", "yes")[value] if isinstance(value, bool) else str(value)
 
 
 def _label(resident: Mapping[str, Any]) -> str:

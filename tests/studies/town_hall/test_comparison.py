@@ -1,0 +1,82 @@
+"""Levels compared: paired differences within sets, by hand, and the supplementary part."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from scipy.stats import t
+
+from folkmoot.studies.town_hall.comparison import Result, compare, flat_rows
+from folkmoot.studies.town_hall.levels import BUILT_IN
+from folkmoot.studies.town_hall.measures import FIGURES
+
+SCORES = {  # set → level → (vulnerable, general)
+    1: {"2-1": (1.0, 2.0), "3": (1.5, 2.0), "2-2": (0.0, 0.0)},
+    2: {"2-1": (2.0, 2.0), "3": (2.9, 2.1), "2-2": (1.0, 0.0)},
+    3: {"2-1": (0.5, 1.0), "3": (0.9, 1.0), "2-2": (2.0, 0.0)},
+}
+
+
+def result(set_no: int, level: str, vulnerable: float | None, general: float | None) -> Result:
+    gap = None if vulnerable is None or general is None else vulnerable - general
+    groups = {"vulnerable": vulnerable, "general": general, "gap": gap}
+    return Result(set_no, level, {g: dict.fromkeys(FIGURES, v) for g, v in groups.items()})
+
+
+@pytest.fixture(scope="module")
+def compared() -> dict[str, Any]:
+    levels = [BUILT_IN[name] for name in ("2-1", "2-2", "3")]
+    results = [result(s, name, *both) for s, row in SCORES.items() for name, both in row.items()]
+    return compare(levels, results)
+
+
+FIGURE = "weighted_inclusivity_score"
+
+
+def test_the_mean_of_a_level_is_over_sets(compared: dict[str, Any]) -> None:
+    found = compared["main"]["levels"]["2-1"]["figures"][FIGURE]
+    assert found["vulnerable"]["estimate"] == pytest.approx(3.5 / 3)
+    assert found["gap"]["estimate"] == pytest.approx((-1.0 + 0.0 - 0.5) / 3)
+    assert found["gap"]["sets"] == 3
+
+
+def test_differences_are_within_sets_with_t_over_sets(compared: dict[str, Any]) -> None:
+    (step,) = compared["main"]["differences"]
+    assert (step["from"], step["to"]) == ("2-1", "3")
+    assert step["switches_changed"] == ["models"] and step["consecutive"]
+    found = step["figures"][FIGURE]["vulnerable"]
+    # .5, .9, .4: mean .6, standard deviation √.07, standard error √.07 / √3.
+    half = t.ppf(0.975, 2) * (0.07 / 3) ** 0.5
+    assert found["estimate"] == pytest.approx(0.6)
+    assert found["low"] == pytest.approx(0.6 - half)
+    assert found["high"] == pytest.approx(0.6 + half)
+    # Three sets, all in one direction: 2 of the 8 sign flips are as extreme.
+    assert found["p"] == pytest.approx(2 / 8)
+    assert step["figures"][FIGURE]["gap"]["estimate"] == pytest.approx((0.5 + 0.8 + 0.4) / 3)
+
+
+def test_the_replication_is_apart(compared: dict[str, Any]) -> None:
+    assert list(compared["main"]["levels"]) == ["2-1", "3"]
+    assert list(compared["supplementary"]["levels"]) == ["2-2"]
+    steps = [(d["from"], d["to"]) for d in compared["supplementary"]["differences"]]
+    assert steps == [("2-1", "2-2"), ("3", "2-2")]
+    means, differences = flat_rows(compared)
+    assert {r["level"] for r in means if r["part"] == "supplementary"} == {"2-2"}
+    assert len(means) == 3 * len(FIGURES) * 3
+    assert len(differences) == 3 * len(FIGURES) * 3
+
+
+def test_a_figure_that_a_set_does_not_have_is_left_out_of_pairs() -> None:
+    levels = [BUILT_IN["2-1"], BUILT_IN["3"]]
+    results = [
+        result(1, "2-1", 1.0, 1.0),
+        result(1, "3", 2.0, 1.0),
+        result(2, "2-1", None, 1.0),
+        result(2, "3", 4.0, 1.0),
+    ]
+    found = compare(levels, results)["main"]
+    difference = found["differences"][0]["figures"][FIGURE]["vulnerable"]
+    assert (difference["estimate"], difference["sets"]) == (1.0, 1)
+    assert difference["low"] is None and difference["p"] is None
+    assert found["levels"]["3"]["figures"][FIGURE]["vulnerable"]["estimate"] == 3.0

@@ -1,0 +1,167 @@
+"""What a run leaves behind: the source's files, tables, logs, findings, transcripts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from folkmoot.engine.runner import Run
+from folkmoot.errors import InputError
+from folkmoot.models.request import Request
+from folkmoot.studies.town_hall.outputs import FILES
+from folkmoot.studies.town_hall.show import show
+
+from .hall_script import Key, hold, plain, scripted, small_hall, together
+
+
+def mixed(key: Key, request: Request) -> Any:
+    """Level 1 is one session, the others are separate; A02's ballots are broken at first."""
+    wanted = set((request.schema or {}).get("properties", {}))
+    return (together() if wanted & {"turns", "A01"} else plain)(key, request)
+
+
+@pytest.fixture(scope="module")
+def held(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("hall")
+    settings = small_hall(folder) | {
+        "levels": ["1", "2-1", "2-2", "4"],
+        "sets": 2,
+        "log_texts": "full",
+        "reaction_levels": {},
+    }
+    return hold(folder, settings, scripted(mixed))
+
+
+def test_the_seven_files_of_each_discussion(held: Run) -> None:
+    for name in held.table("discussions")["discussion_id"]:
+        found = {p.stem for p in (held.path / name).glob("*.json")}
+        assert found == set(FILES)
+        for file in FILES:
+            assert held.folder.json(f"{name}/{file}.json")["discussion_id"] == name
+    assert "set02_lv2-1" in held.table("discussions")["discussion_id"].to_list()
+
+
+def test_all_levels_of_a_set_have_the_same_residents_and_orders(held: Run) -> None:
+    logs = [held.folder.json(f"set01_lv{x}/discussion_log.json") for x in ("1", "2-1", "2-2", "4")]
+    for log in logs[1:]:
+        for mine, first in zip(log["residents"], logs[0]["residents"], strict=True):
+            assert {**mine, "seat_model": ""} == {**first, "seat_model": ""}
+        orders = [r["speaking_order"] for r in log["rounds"]]
+        assert orders == [r["speaking_order"] for r in logs[0]["rounds"]]
+    other = held.folder.json("set02_lv1/discussion_log.json")
+    assert other["residents"][0] != logs[0]["residents"][0]
+    # The seats are in the plan, which is sealed before the first call.
+    seats = held.folder.plan["sealed"]["discussions"]["data"]["seats"]["set01_lv4"]
+    assert len({seats["A04"], seats["A05"]}) == 2
+
+
+def test_every_column_has_a_meaning(held: Run) -> None:
+    for table, entry in held.folder.codebook().items():
+        empty = [name for name, column in entry["columns"].items() if not column["meaning"]]
+        assert not empty, (table, empty)
+
+
+def entries(held: Run, name: str) -> Iterator[dict[str, Any]]:
+    (file,) = (held.path / "logs").glob(f"{name}_2*[0-9].jsonl")
+    for line in file.read_text("utf-8").splitlines():
+        yield json.loads(line)
+
+
+def test_logs_have_the_fields_of_the_source(held: Run) -> None:
+    found = list(entries(held, "set01_lv4"))
+    for entry in found:
+        assert list(entry) == ["timestamp", "level", "component", "action", "data", "context"]
+        assert list(entry["context"]) == ["set_id", "level", "discussion_id", "round", "agent_id"]
+        assert entry["timestamp"]
+    calls = [e for e in found if e["level"] == "DEBUG"]
+    # 3 · 5 · 2 turns, 2 · 5 reflections, 3 · 5 votes and surveys, 3 moderations, planner twice.
+    assert len(calls) == 30 + 10 + 15 + 3 + 2
+    wanted = {"model", "memory_length", "question_preview", "response_preview", "latency"}
+    assert all(
+        wanted | {"tokens", "question_full", "response_full"} <= set(e["data"]) for e in calls
+    )
+    starts = [e["context"]["round"] for e in found if e["action"] == "round_started"]
+    assert starts == [1, 2, 3]
+    assert {e["component"] for e in calls} == {"resident", "moderator", "planner"}
+
+
+def test_log_level_and_previews(tmp_path: Path) -> None:
+    settings = small_hall(tmp_path) | {"log_level": "INFO"}
+    held = hold(tmp_path, settings, scripted(plain))
+    assert {e["level"] for e in entries(held, "set01_lv2-1")} == {"INFO"}
+    summary = held.folder.json("logs/summary.json")
+    assert summary["discussions"]["set01_lv2-1"]["calls"] == 57
+    assert summary["models"]["scripted"]["calls"] == 57
+
+
+def test_findings_say_what_the_files_hold(held: Run) -> None:
+    found = {f.key: f for f in held.findings()}
+    assert {k for k, f in found.items() if f.headline} == {"inclusion", "steps", "outcome"}
+    levels = [row[0] for row in found["inclusion"].grid.rows]
+    assert levels == ["1", "2-1", "4"]  # the replication is apart
+    assert "2-2" in found["replication"].says
+    assert "quality" in found and "all_measures" in found
+
+
+def test_show_lists_reads_and_refuses(held: Run) -> None:
+    listed = show(held.folder, None)
+    assert listed.count("items passed") == 8
+    talk = show(held.folder, "set01_lv4")
+    assert "A03 speaks in round 2." in talk and "The moderator sums up round 3." in talk
+    assert "A04 is the profile 0" in talk and "passed" in talk
+    one = show(held.folder, "set01_lv1/A05")
+    assert "profile 1" in one and "A05 speaks in round 1." in one and "A03 speaks" not in one
+    with pytest.raises(InputError, match="no such discussion"):
+        show(held.folder, "set09_lv4")
+    with pytest.raises(InputError, match="no such resident"):
+        show(held.folder, "set01_lv4/A99")
+
+
+def test_one_set_has_no_intervals_and_says_so(tmp_path: Path) -> None:
+    settings = small_hall(tmp_path) | {"levels": ["2-1", "4"]}
+    held = hold(tmp_path, settings, scripted(plain))
+    row = (
+        held.table("levels").filter(figure="weighted_inclusivity_score", group="gap").to_dicts()[0]
+    )
+    assert row["estimate"] == 0 and row["low"] is None and row["high"] is None
+    assert "[" not in next(f for f in held.findings() if f.key == "inclusion").says
+
+
+def test_a_tie_fails_and_is_said_to(tmp_path: Path) -> None:
+    def even(key: Key, request: Request) -> Any:
+        said = plain(key, request)
+        if key[0] == "vote" and key[1] in ("A01", "A02"):
+            return {item: {"vote": "no", "reason": ""} for item in said}
+        if key[0] == "vote" and key[1] == "A05":
+            return "I abstain."
+        return said
+
+    held = hold(tmp_path, small_hall(tmp_path), scripted(even))
+    voting = held.folder.json("set01_lv2-1/voting_results.json")
+    (item,) = voting["items"]
+    assert (item["yes"], item["no"], item["uncast"]) == (2, 2, 1)
+    assert item["tie"] is True and item["passed"] is False
+    assert "a tie fails" in voting["rule"]
+    assert held.table("discussions")["ties_failed"].to_list() == [1]
+
+
+def test_moderator_words_and_dropped_ids(tmp_path: Path) -> None:
+    def invites(key: Key, request: Request) -> Any:
+        said = plain(key, request)
+        if key[0] == "moderator":
+            said["invited_residents"] = ["a5", "A99", "A05"]
+            said["overlooked_concerns"] = [{"resident": "A04", "concern": "rent"}]
+        return said
+
+    held = hold(tmp_path, small_hall(tmp_path) | {"levels": ["4"]}, scripted(invites))
+    said = held.folder.json("set01_lv4/discussion_log.json")["rounds"][0]["moderator"]
+    assert said["invited_residents"] == ["A05"]
+    assert said["overlooked_concerns"] == [{"resident": "A04", "concern": "rent"}]
+    quality = held.folder.json("set01_lv4/metrics_summary.json")["quality"]
+    assert quality["dropped"] == {"unknown_id": 3} and quality["repaired"] == {"spelling": 3}
+    # The moderator has no vote.
+    assert held.table("votes")["agent_id"].to_list() == ["A01", "A02", "A03", "A04", "A05"]
