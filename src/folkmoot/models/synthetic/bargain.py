@@ -242,7 +242,7 @@ def cast(mind: Mind, speakers: Sequence[str]) -> list[dict[str, Any]]:
 def line(mind: Mind, schema: Mapping[str, Any], around: Mapping[str, Any]) -> Any:
     """One turn of a negotiation: the system's proposal, a member's reaction."""
     table = Table(mind)
-    entry = around.get("entry") or {}
+    entry = around.get("#entry") or {}
     speaker = str(around.get("speaker") or entry.get("speaker", ""))
     decided = str(
         around.get("final_revised_decision")
@@ -286,7 +286,7 @@ def line(mind: Mind, schema: Mapping[str, Any], around: Mapping[str, Any]) -> An
 
 def own_words(mind: Mind, around: Mapping[str, Any]) -> str:
     """What the member of this ballot had stated."""
-    entry = around.get("entry") or {}
+    entry = around.get("#entry") or {}
     named = str(around.get("member") or entry.get("member") or "")
     table = Table(mind)
     if named in table.stated:
@@ -328,7 +328,8 @@ def hard_no(mind: Mind, inner: Mapping[str, Any], around: Mapping[str, Any]) -> 
     firm = mind.who.warmth < -0.25 and worst and mind.who.taste(worst) < -1.2
     if firm and worst not in out and worst != around.get("top_choice"):
         out.append(worst)
-    taken = {around.get("top_choice"), *(around.get("acceptable") or ())}
+    liked = around.get("acceptable")
+    taken = [around.get("top_choice"), *(liked if isinstance(liked, list) else [])]
     return [o for o in out if o not in taken]
 
 

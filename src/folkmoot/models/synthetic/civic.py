@@ -110,7 +110,7 @@ _WHY = {
 
 
 def _entry(around: Around) -> Mapping[str, Any]:
-    entry = around.get("entry")
+    entry = around.get("#entry")
     return entry if isinstance(entry, Mapping) else {}
 
 
@@ -334,11 +334,13 @@ def _sign(x: float) -> int:
     return (x > 0.12) - (x < -0.12)
 
 
+def place_of(stance: Any) -> int:
+    """A stance as a place from −2 (strongly against) to 2; 0 for anything else."""
+    return STANCES.index(stance) - 2 if stance in STANCES else 0
+
+
 def change_type(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
-    a, b = (
-        STANCES.index(str(around.get(k, "neutral"))) - 2
-        for k in ("previous_stance", "current_stance")
-    )
+    a, b = (place_of(around.get(k)) for k in ("previous_stance", "current_stance"))
     if a == b:
         return "maintain"
     if a * b < 0:

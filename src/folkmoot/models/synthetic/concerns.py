@@ -199,6 +199,8 @@ CONCERNS: tuple[Concern, ...] = (
         "I have read the budget, and the reserve in it is too small",
     ),
 )
+# These come first for those who have them.
+_PRESSING = frozenset({"access", "company"})
 BY_KEY = {c.key: c for c in CONCERNS}
 _LOCAL_PLAN = re.compile(
     r"redevelop|renovat|housing|neighbou?rhood|residents?\b|urban|demoli|\bplanner\b", re.IGNORECASE
@@ -213,8 +215,9 @@ def is_local_plan(text: str) -> bool:
 @lru_cache(maxsize=4096)
 def held_by(persona: str) -> tuple[Concern, ...]:
     """The concerns that a description suggests, strongest first (by number of its signs)."""
-    found = [(len(c.who.findall(persona)), c) for c in CONCERNS]
-    return tuple(c for n, c in sorted(found, key=lambda nc: -nc[0]) if n)
+    found = [(len(c.who.findall(persona)) + (c.key in _PRESSING), c) for c in CONCERNS]
+    held = [(n, c) for n, c in found if n > (c.key in _PRESSING)]
+    return tuple(c for _, c in sorted(held, key=lambda nc: -nc[0]))
 
 
 @lru_cache(maxsize=8192)

@@ -75,7 +75,7 @@ def origin(mind: Mind, around: Around) -> list[str]:
 
 
 def _entry(around: Around) -> Mapping[str, Any]:
-    entry = around.get("entry")
+    entry = around.get("#entry")
     return entry if isinstance(entry, Mapping) else {}
 
 

@@ -94,12 +94,12 @@ class Filler:
         if people and len(people) == len(fields):
             return self._parts(fields, people, depth)
         out: dict[str, Any] = {}
-        seen = {**around, "in": name}
+        seen = {**around, "#in": name}
         entry = self._skills.object_entry(name)
         if entry is not None:
             if not entry and schema.get("nullable"):
                 return None
-            seen["entry"] = entry
+            seen["#entry"] = entry
         for key in self._skills.order(fields):
             value = self.fill(fields[key], key, {**seen, **out}, depth + 1)
             out[key] = value
@@ -128,7 +128,7 @@ class Filler:
         if not isinstance(inner, Mapping):
             return {}
         keys = self._skills.mapping_keys(name)
-        return {k: self.fill(inner, name, {**around, "key": k}, depth + 1) for k in keys}
+        return {k: self.fill(inner, name, {**around, "#key": k}, depth + 1) for k in keys}
 
     def _array(self, schema: Schema, name: str, around: dict[str, Any], depth: int) -> list[Any]:
         inner = self._resolve(schema.get("items") or {"type": "string"})
@@ -138,7 +138,7 @@ class Filler:
         low = int(schema.get("minItems", 0))
         high = int(schema.get("maxItems", 1000))
         known = self._skills.elements(name, fields, inner, around)
-        if known is not None and not fields:
+        if known is not None and _type(inner) not in {"object", "array"}:
             values = [v for v in known if _fits(v, inner, _type(inner))][:high]
             while len(values) < low:
                 values.append(self._plain(inner, _type(inner), name, around))
@@ -147,7 +147,8 @@ class Filler:
         entries = list(entries)[:high] + [{} for _ in range(max(0, low - len(entries)))]
         out = []
         for at, entry in enumerate(entries):
-            seen = {**around, "entry": entry, "at": at}
+            about = entry if isinstance(entry, dict) else {}
+            seen = {**around, "#entry": about, "#at": at}
             out.append(self.fill(inner, name, seen, depth + 1))
         return out
 
@@ -206,7 +207,7 @@ def _fits(value: Any, schema: Schema, kind: str) -> bool:
         if schema.get("pattern") and not re.search(schema["pattern"], value):
             return False
         return int(schema.get("minLength", 0)) <= len(value) <= int(schema.get("maxLength", 10**9))
-    return isinstance(value, (dict, list))
+    return kind in {"object", "array"} and isinstance(value, (dict, list))
 
 
 def _limits(schema: Schema, kind: str) -> tuple[float, float]:

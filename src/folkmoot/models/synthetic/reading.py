@@ -145,7 +145,7 @@ def _framing(text: str) -> str:
 @lru_cache(maxsize=1024)
 def chosen_in(text: str) -> tuple[str, ...]:
     """The options that a text says were chosen before, in order."""
-    return tuple(_HELD.findall(text)) if "\"" in text or "“" in text else ()
+    return tuple(_HELD.findall(text)) if '"' in text or "“" in text else ()
 
 
 @lru_cache(maxsize=512)

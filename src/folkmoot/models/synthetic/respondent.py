@@ -5,13 +5,12 @@ Registered as `synthetic`. Each reply follows from (seed, address, messages) alo
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 from folkmoot.models import hashed_embeddings
 from folkmoot.models.request import FloatArray, ProviderSettings, Reply, Request, Usage
-from folkmoot.models.synthetic import pathologies, talking
+from folkmoot.models.synthetic import discussing, pathologies, talking
 from folkmoot.models.synthetic.bargain import preference
 from folkmoot.models.synthetic.choosing import choose
 from folkmoot.models.synthetic.draws import VERSION, Draws
@@ -25,9 +24,19 @@ from folkmoot.models.synthetic.tasks import Task, task_of
 from folkmoot.models.synthetic.values import number_reply
 
 MODEL_SERVED = f"synthetic/{VERSION} SYNTHETIC"
-_NOT_A_PERSONA = re.compile(
-    r"^(?:you are (?:an? )?(?:neutral |skilled |focus[- ]group )*moderator)", re.I
-)
+_WITHOUT_A_PERSON: Mapping[Task, Callable[[Reading, Draws], str]] = {
+    Task.SUMMARY: talking.individual_summary,
+    Task.CLUSTER: talking.cluster_description,
+    Task.JUDGE: talking.judged,
+    Task.ENRICH: lambda reading, draws: enriched_persona(reading.prompt, draws),
+    Task.DEMOGRAPHICS: lambda reading, draws: demographics_object(reading.prompt, draws),
+}
+_BY_TONGUE: Mapping[Task, Callable[[Reading, Tongue, Knobs], str]] = {
+    Task.MODERATE: talking.moderator_turn,
+    Task.CHALLENGED: talking.challenged_answer,
+    Task.INTERVIEW: talking.interview_answer,
+    Task.SPEAK: talking.free_answer,
+}
 
 
 class Respondent:
@@ -63,35 +72,36 @@ class Respondent:
         return self._meet(text, self._seed, reading.system[:4000])
 
     def _text(self, request: Request, reading: Reading, address: str) -> str:
-        task = task_of(request, reading)
         draws = Draws(self._seed, address, "reply")
-        if task is Task.SUMMARY:
-            return talking.individual_summary(reading, draws)
-        if task is Task.CLUSTER:
-            return talking.cluster_description(reading, draws)
-        if task is Task.ENRICH:
-            return enriched_persona(reading.prompt, draws)
-        if task is Task.DEMOGRAPHICS:
-            return demographics_object(reading.prompt, draws)
+        in_group = discussing.reply(request, reading, draws, self._knobs)
+        if in_group is not None:
+            return in_group
+        task = task_of(request, reading)
+        if task in _WITHOUT_A_PERSON:
+            return _WITHOUT_A_PERSON[task](reading, draws)
         who = self.persona(reading)
         tongue = Tongue(who, draws, " ".join(reading.own_turns[-6:]))
-        if task is Task.JSON:
-            return json_reply(request, reading, who, self._meet, self._knobs, self._seed, address)
+        if task in _BY_TONGUE:
+            return _BY_TONGUE[task](reading, tongue, self._knobs)
+        return self._decided(task, request, reading, who, draws, address)
+
+    def _decided(
+        self,
+        task: Task,
+        request: Request,
+        reading: Reading,
+        who: Persona,
+        draws: Draws,
+        address: str,
+    ) -> str:
+        """Answers that are a choice, a number or an object."""
         if task is Task.CHOICE:
             return choose(who, reading, reading.options, self._knobs, self._seed, address)
-        if task is Task.PREFER:
-            return preference(reading, who, draws)
-        if task is Task.JUDGE:
-            return talking.judged(reading, draws)
         if task is Task.NUMBER:
             return number_reply(who, reading, self._knobs, self._seed, address)
-        if task is Task.MODERATE:
-            return talking.moderator_turn(reading, draws, tongue)
-        if task is Task.CHALLENGED:
-            return talking.challenged_answer(reading, tongue, self._knobs)
-        if task is Task.INTERVIEW:
-            return talking.interview_answer(reading, tongue, self._knobs)
-        return talking.free_answer(reading, tongue, self._knobs)
+        if task is Task.PREFER:
+            return preference(reading, who, draws)
+        return json_reply(request, reading, who, self._meet, self._knobs, self._seed, address)
 
     async def embed(
         self, model: str, texts: Sequence[str], *, address: str

@@ -129,18 +129,18 @@ class Skills:
         if known is not None:
             return known(self.mind, schema, around)
         if name in {"speaker", "member"}:
-            return (around.get("entry") or {}).get(name, UNKNOWN)
+            return (around.get("#entry") or {}).get(name, UNKNOWN)
         if name == "text" and "speaker" in around:
             return bargain.line(self.mind, schema, around)
         if name == "summary" and self.mind.history:
             return hall.overview(self.mind, schema, around)
         if name == "reason" and "satisfaction" in around:
             return civic.satisfaction_reason(self.mind, schema, around)
-        if name == "content" and "entry" in around:
+        if name == "content" and "#entry" in around:
             return civic.content(self.mind, schema, around)
         if name in {"reason", "explanation", "why"} and "vote" in around:
             return civic.vote_reason(self.mind, schema, around)
-        if name == "reason" and "entry" in around:
+        if name == "reason" and "#entry" in around:
             return civic.reason(self.mind, schema, around)
         return UNKNOWN
 

@@ -88,8 +88,9 @@ def _closest(
     return u[held] - u[rival], rival
 
 
-def moderator_turn(reading: Reading, draws: Draws, tongue: Tongue) -> str:
+def moderator_turn(reading: Reading, tongue: Tongue, _knobs: Knobs) -> str:
     """A question of a neutral moderator, a challenge of an opposing one, or SATISFIED."""
+    draws = tongue.draws
     asked = len(reading.own_turns)
     opposed = opposed_option(reading)
     least, chances = (3, (0.3, 0.5, 0.7)) if opposed else (2, (0.35, 0.55, 0.75))
