@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.markup import escape
@@ -11,9 +12,8 @@ from folkmoot.cli.console import clean, out
 from folkmoot.cli.tables import grid_view
 from folkmoot.engine.estimate import ASSUMED_LATENCY, SYNTHETIC_LATENCY, Estimate, estimate
 from folkmoot.engine.progress import duration
-from folkmoot.engine.providers import Providers
 from folkmoot.engine.study_file import StudyFile, load_study_file
-from folkmoot.models.catalog import resolve
+from folkmoot.models.catalog import LOCAL, ModelSpec, resolve
 from folkmoot.models.keys import find_key
 from folkmoot.models.prices import cost_of
 from folkmoot.records.findings import Grid
@@ -35,33 +35,56 @@ def check_command(path: Path, model: str | None, overrides: tuple[str, ...]) -> 
 def _print_estimate(found: StudyFile, model: str | None) -> None:
     console = out()
     config = found.config
-    providers = Providers(config, model)
-    spec = resolve(providers.default, config.endpoints)
+    specs = [resolve(name, config.endpoints) for name in _models(found, model)]
+    local = all(spec.local for spec in specs)
     stages = found.study.estimate(config)
     total = estimate(
         stages,
-        lambda tokens_in, tokens_out: cost_of(spec, tokens_in, tokens_out),
-        concurrency=1 if spec.local else config.concurrency,
-        spacing=0.0 if spec.local else config.api_sleep_seconds,
-        latency=SYNTHETIC_LATENCY if spec.local else ASSUMED_LATENCY,
+        concurrency=1 if local else config.concurrency,
+        spacing=0.0 if local else config.api_sleep_seconds,
+        latency=SYNTHETIC_LATENCY if local else ASSUMED_LATENCY,
     )
     if stages:
         console.print(Padding(grid_view(_grid(total)), (1, 0)))
-    cost = "unknown (no price is known)" if total.cost_usd is None else f"${total.cost_usd:,.2f}"
-    console.print(f"Model     {escape(clean(spec.name))}")
+    console.print(f"Model     {escape(clean(', '.join(spec.name for spec in specs)))}")
     if stages:
         console.print(f"Calls     about {total.calls:,}")
-        console.print(f"Cost      about {cost}")
-        console.print(f"Time      about {duration(total.seconds)}{_pace(found, spec.local)}")
+        console.print(f"Cost      {escape(_cost(total, specs))}", soft_wrap=True)
+        console.print(f"Time      about {duration(total.seconds)}{_pace(found, local)}")
     else:
         console.print("Calls     unknown (this study type gives no estimate)")
     console.print(f"Folder    outputs/{escape(clean(found.run_id))}")
-    if spec.key_needed and find_key(spec) is None:
+    for variables in dict.fromkeys(s.key_env for s in specs if s.key_needed and not find_key(s)):
         console.print(
-            f"[yellow]No key:[/] set {escape(' or '.join(spec.key_env))} in the environment or in "
+            f"[yellow]No key:[/] set {escape(' or '.join(variables))} in the environment or in "
             ".env before the run.",
             soft_wrap=True,
         )
+
+
+def _models(found: StudyFile, override: str | None) -> list[str]:
+    """Every model that a run of this file would call for answers."""
+    if override:
+        return [override]
+    config = found.config
+    seats = [*config.models.values(), *found.study.seat_models(config)]
+    if config.model or not found.study.seat_models(config):
+        seats.insert(0, config.model or LOCAL)
+    return list(dict.fromkeys(seats))
+
+
+def _cost(total: Estimate, specs: Sequence[ModelSpec]) -> str:
+    """What the run costs; with several models the range from all-cheapest to all-dearest."""
+    costs = {s.name: cost_of(s, total.input_tokens, total.output_tokens) for s in specs}
+    known = {name: cost for name, cost in costs.items() if cost is not None}
+    unknown = [name for name in costs if name not in known]
+    tail = f"; the price of {', '.join(unknown)} is unknown" if unknown else ""
+    if not known:
+        return "unknown (no price is known)"
+    low, high = min(known, key=known.__getitem__), max(known, key=known.__getitem__)
+    if low == high:
+        return f"about ${known[low]:,.2f}{tail}"
+    return f"${known[low]:,.2f} if all were {low}, ${known[high]:,.2f} if all were {high}{tail}"
 
 
 def _pace(found: StudyFile, local: bool) -> str:

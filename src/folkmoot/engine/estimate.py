@@ -1,8 +1,8 @@
-"""What a run will cost before it is run: calls, tokens, money and time, from a study's estimate."""
+"""What a run will take before it is run: calls, tokens and time, from a study's estimate."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from folkmoot.engine.study import StageEstimate
@@ -13,10 +13,9 @@ SYNTHETIC_LATENCY = 0.001  # of processor time; it answers in this process
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Totals of a run. `cost_usd` None: the model's price is unknown (never zero)."""
+    """Totals of a run, and how many seconds it will take."""
 
     stages: tuple[StageEstimate, ...]
-    cost_usd: float | None
     seconds: float
 
     @property
@@ -34,22 +33,19 @@ class Estimate:
 
 def estimate(
     stages: Sequence[StageEstimate],
-    cost: Callable[[int, int], float | None],
     *,
     concurrency: int,
     spacing: float = 0.0,
     latency: float = ASSUMED_LATENCY,
 ) -> Estimate:
-    """Add stages up. `cost(input tokens, output tokens)` is USD or None.
+    """Add stages up. `spacing` and `latency` are seconds a call.
 
     A stage takes as long as its calls at full concurrency, as its longest chain, or as its calls
-    at the minimum spacing, whichever is longest; `latency` is seconds a call.
+    at the minimum spacing, whichever is longest.
     """
-    tokens_in = sum(s.input_tokens for s in stages)
-    tokens_out = sum(s.output_tokens for s in stages)
     seconds = sum(
         max(s.calls / concurrency * latency, s.longest_chain * latency, s.calls * spacing)
         for s in stages
         if s.calls
     )
-    return Estimate(tuple(stages), cost(tokens_in, tokens_out), seconds)
+    return Estimate(tuple(stages), seconds)
