@@ -93,7 +93,10 @@ def _intervals(chart: Intervals) -> Any:
 def _bars(chart: Bars) -> Any:
     series = _order(chart.items, 1)
     categories = _order(chart.items, 0)
+    counts = all(float(item[2]).is_integer() for item in chart.items)
     axis = alt.Axis(format=".0%") if chart.percent else alt.Axis()
+    if counts and not chart.percent:
+        axis = _counted([0.0, *(item[2] for item in chart.items)])
     several = len(series) > 1
     encoding: dict[str, Any] = {
         "y": alt.Y("category:N", sort=categories, title=None),
@@ -120,20 +123,36 @@ def _lines(chart: Lines) -> Any:
         if named
         else alt.value(COLOURS[0])
     )
-    whole = all(float(x).is_integer() for _, x, _ in chart.items)
-    axis = alt.Axis(tickMinStep=1, format="d") if whole else alt.Axis()
     base = alt.Chart(data).encode(
-        x=alt.X("x:Q", title=chart.x or None, axis=axis, scale=alt.Scale(zero=False)),
+        x=alt.X("x:Q", title=chart.x or None, axis=_steps(chart), scale=alt.Scale(zero=False)),
         y=alt.Y("y:Q", title=chart.y or None, scale=alt.Scale(zero=False)),
         color=colour,
         detail="series:N",
     )
-    line = base.mark_line(strokeWidth=2 if named else 1, opacity=1 if named else 0.45)
     if not named:
+        line = base.mark_line(strokeWidth=1, opacity=0.45)
         return line.properties(width=WIDTH - 90, height=240)
+    # One legend for colour and shape: the dots'.
+    plain = alt.Color("series:N", sort=series, title=None, legend=None)
+    line = base.mark_line(strokeWidth=2).encode(color=plain)
     shape = alt.Shape("series:N", sort=series, title=None, scale=alt.Scale(range=list(SHAPES)))
     dots = base.mark_point(filled=True, size=45).encode(shape=shape)
-    return alt.layer(line, dots).properties(width=WIDTH - 90, height=240)
+    both = alt.layer(line, dots).resolve_legend(color="independent", shape="independent")
+    return both.properties(width=WIDTH - 90, height=240)
+
+
+def _steps(chart: Lines) -> alt.Axis:
+    """Rounds and numbers of clusters are counted: whole ticks only."""
+    values = [float(x) for _, x, _ in chart.items]
+    return _counted(values) if all(x.is_integer() for x in values) else alt.Axis()
+
+
+def _counted(values: list[float]) -> alt.Axis:
+    """An axis for things that are counted: a tick for each, or as many as there is room for."""
+    low, high = int(min(values)), int(max(values))
+    if high - low <= 12:
+        return alt.Axis(values=list(range(low, high + 1)), format="d")
+    return alt.Axis(tickMinStep=1, format="d")
 
 
 def _heat(chart: Heat) -> Any:

@@ -58,7 +58,7 @@ def document(run: RunFolder) -> Document:
         )
     study = study_of_run(run)
     findings = study.findings(run)
-    name = str(run.config.get("pilot_name") or run.config.get("title") or run.id)
+    name = str(run.config.get("pilot_name") or run.config.get("title") or study.title)
     return Document(
         title=name,
         subtitle=f"{study.title} · {run.id}",
