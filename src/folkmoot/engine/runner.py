@@ -39,7 +39,7 @@ from folkmoot.engine.progress import (
 from folkmoot.engine.providers import Providers
 from folkmoot.engine.session import Session
 from folkmoot.engine.study import Study
-from folkmoot.engine.study_file import StudyFile, load_study_file, prompts_of, validate
+from folkmoot.engine.study_file import StudyFile, load_study_file, validate
 from folkmoot.errors import FolkmootError, InputError, RunPaused
 from folkmoot.models.keys import scrub
 from folkmoot.models.request import Provider
@@ -119,13 +119,10 @@ def load(source: Path | str, options: RunOptions) -> StudyFile:
 
 def from_python(study: Study, settings: Mapping[str, Any], options: RunOptions) -> StudyFile:
     """A study given as a type and a dictionary of settings."""
-    config = validate(study, settings)
+    config = validate(study, settings, folder=Path.cwd())
     changes = {"concurrency": options.concurrency, "budget_usd": options.budget}
     changes["random_seed"] = options.seed
     config = config.model_copy(update={k: v for k, v in changes.items() if v is not None})
-    problems = study.check(config, Path.cwd()) + prompts_of(study, config, Path.cwd()).check()
-    if problems:
-        raise InputError(problems)
     here = Path.cwd() / f"{study.name}.yaml"
     return limited(StudyFile(here, study, config, dict(settings)), options.limit)
 
