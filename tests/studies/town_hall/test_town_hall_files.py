@@ -165,3 +165,45 @@ def test_moderator_words_and_dropped_ids(tmp_path: Path) -> None:
     assert quality["dropped"] == {"unknown_id": 3} and quality["repaired"] == {"spelling": 3}
     # The moderator has no vote.
     assert held.table("votes")["agent_id"].to_list() == ["A01", "A02", "A03", "A04", "A05"]
+
+
+def test_every_combination_of_switches_runs(tmp_path: Path) -> None:
+    """Switches are independent of each other; what is off leaves no trace."""
+    levels = {
+        f"{context}-{moderator}-{think}-{reflect}": {
+            "context": context,
+            "moderator": moderator,
+            "think": think,
+            "reflect": reflect,
+        }
+        for context in ("shared", "separate")
+        for moderator in ("none", "model")
+        for think in (True, False)
+        for reflect in (True, False)
+    }
+
+    def answer(key: Key, request: Request) -> Any:
+        # Without THINK the one call of a turn is SPEAK, as its schema tells.
+        speaks = "full_statement" in (request.schema or {}).get("properties", {})
+        return mixed(("speak", *key[1:]) if speaks else key, request)
+
+    settings = small_hall(tmp_path) | {"levels": list(levels), "level_settings": levels}
+    held = hold(tmp_path, settings, scripted(answer))
+    for name, switches in levels.items():
+        rows = held.table("rounds").filter(level=name)
+        quality = held.folder.json(f"set01_lv{name}/metrics_summary.json")["quality"]
+        assert quality["minimal_structures"] == 0 and quality["statements_unread"] == 0
+        assert (rows["overall_stance"].null_count() == 0) == switches["think"]
+        assert rows["change_type"].drop_nulls().len() == (10 if switches["reflect"] else 0)
+        said = held.table("utterances").filter(level=name, speaker_role="moderator")
+        assert said.height == (3 if switches["moderator"] == "model" else 0)
+
+
+def test_a_single_round_has_nothing_to_react_to(tmp_path: Path) -> None:
+    held = hold(tmp_path, small_hall(tmp_path) | {"rounds": 1}, scripted(plain))
+    found = held.folder.json("set01_lv2-1/metrics_summary.json")["vulnerable"]
+    assert found["total_possible_reactions"] == 0
+    for name in ("weighted_inclusivity_score", "positive_reaction_ratio", "opinion_survival"):
+        assert found[name] is None
+    assert held.folder.json("set01_lv2-1/reflection_log.json")["rounds"] == []
+    assert held.findings()
