@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -49,16 +49,19 @@ def name_book(country: str = "us") -> NameBook:
 
 
 def draw_names(
-    people: Sequence[tuple[str, int]], rng: np.random.Generator, country: str = "us"
+    people: Sequence[tuple[str, int]],
+    rng: np.random.Generator,
+    country: str = "us",
+    taken: Collection[str] = (),
 ) -> list[str]:
-    """A full name for each (sex, age), in order; no two the same.
+    """A full name for each (sex, age), in order; no two the same, no given name of `taken`.
 
     Given names do not repeat either until the cohort's list is used up, so that in a group of
     usual size everybody can be addressed by given name. Raises InputError when even full names run
     out (thousands of people of one sex and cohort).
     """
     book = name_book(country)
-    used_given: set[str] = set()
+    used_given: set[str] = set(taken)
     used_full: set[str] = set()
     names: list[str] = []
     for sex, age in people:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
+from functools import cached_property
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -62,6 +63,7 @@ class DiscussionMessage(BaseModel):
     def by_participant(self) -> bool:
         return self.role is MessageRole.PARTICIPANT
 
+    @cached_property
     def utterance(self) -> Utterance:
         """The message as the engine's conversations know it."""
         return Utterance(
@@ -123,4 +125,4 @@ class DiscussionTranscript(BaseModel):
 
 def heard(messages: tuple[DiscussionMessage, ...], last: int) -> Transcript:
     """The latest messages as a transcript to be heard."""
-    return Transcript(tuple(m.utterance() for m in messages[-last:]))
+    return Transcript(tuple(m.utterance for m in messages[-last:]))

@@ -24,7 +24,7 @@ THEMES: dict[str, str] = {
     r"another thing|remember to|learn how|fuss|time-consuming|maintenance|patience",
     "fit": r"not for me|somebody like me|people like me|my age|my life|younger people|"
     r"my family|my kids|my house|where i live",
-    "safety": r"safe|health|chemical|danger|risk|side effect|allerg|worr",
+    "safety": r"safe|health|chemical|danger|risk|side effect|allerg",
     "waste": r"waste|landfill|plastic|environment|battery|throw (?:it )?away|clutter|shelf|drawer",
 }
 _CUES = {theme: re.compile(rf"\b(?:{cues})", re.IGNORECASE) for theme, cues in THEMES.items()}

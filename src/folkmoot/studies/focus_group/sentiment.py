@@ -10,6 +10,7 @@ from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
 MODEL = "model"
 
 
+@lru_cache(maxsize=1)
 def lexicon_source() -> str:
     """What is recorded as the source of a lexicon's rating."""
     return f"vader {version('vaderSentiment')}"

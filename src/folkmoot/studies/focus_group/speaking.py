@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -69,11 +70,17 @@ _THANKED = re.compile(
 )
 
 
+@lru_cache(maxsize=4096)
+def _as_name(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w'’]){re.escape(name)}(?!\w)")
+
+
 def _mentions(text: str, names: Mapping[str, str]) -> list[tuple[str, re.Match[str]]]:
     hits = [
         (who, hit)
         for who, name in names.items()
-        for hit in re.finditer(rf"(?<![\w'’]){re.escape(name)}(?!\w)", text)
+        if name in text
+        for hit in _as_name(name).finditer(text)
     ]
     return sorted(hits, key=lambda item: item[1].start())
 

@@ -141,27 +141,16 @@ class PersonaGenerator:
         given: Sequence[str] = (),
         ids: Sequence[str] = (),
     ) -> list[Profile]:
-        names = draw_names([(p.sex, p.age) for p in people], rng, self.country)
         given = given or [""] * len(people)
         ids = ids or [""] * len(people)
-        firsts = {name.split(" ", 1)[0] for name in given if name}
-        out: list[Profile] = []
-        for i, person in enumerate(people):
-            name = given[i] or _unused(names[i], firsts, person, rng, self.country)
-            firsts.add(name.split(" ", 1)[0])
-            out.append(person.model_copy(update={"name": name, "id": ids[i] or f"p_{i + 1:04d}"}))
-        return out
-
-
-def _unused(
-    name: str, taken: set[str], person: Profile, rng: np.random.Generator, country: str
-) -> str:
-    """The name, or another one where somebody at the table is called so already."""
-    for _ in range(200):
-        if name.split(" ", 1)[0] not in taken:
-            return name
-        name = draw_names([(person.sex, person.age)], rng, country)[0]
-    return name
+        taken = {name.split(" ", 1)[0] for name in given if name}
+        names = draw_names([(p.sex, p.age) for p in people], rng, self.country, taken)
+        return [
+            person.model_copy(
+                update={"name": given[i] or names[i], "id": ids[i] or f"p_{i + 1:04d}"}
+            )
+            for i, person in enumerate(people)
+        ]
 
 
 def _counts(shares: Mapping[str, float], n: int) -> dict[str, int]:

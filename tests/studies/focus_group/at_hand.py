@@ -1,0 +1,123 @@
+"""A scope in memory and a fast model, so that hundreds of discussions can be looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from folkmoot.conversation.answers import Choice, Json, Missing, Text, Unreadable
+from folkmoot.conversation.prompts import PromptLibrary
+from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript
+from folkmoot.people.sources.grounded import PersonaGenerator, Profile
+from folkmoot.randomness import generator, uniform
+from folkmoot.studies.focus_group import STUDY
+from folkmoot.studies.focus_group.config import DiscussionConfig
+from folkmoot.studies.focus_group.discussion import DiscussionTranscript
+from folkmoot.studies.focus_group.simulator import DiscussionSimulator
+
+Says = Callable[["Asked"], str | Missing]
+PROMPTS = PromptLibrary(STUDY.prompts)
+SETTINGS: dict[str, Any] = {
+    "product_concept": "An oven that scans ready meals and cooks them by itself",
+    "category": "kitchen appliances",
+    "stimulus_material": "Meet the oven that reads. 299 dollars.",
+}
+
+
+class Asked:
+    """One call: who was asked what, where, having heard whom."""
+
+    def __init__(
+        self, path: tuple[str, ...], who: Speaker, prompt: str, heard: Transcript, answer: Any
+    ) -> None:
+        self.path, self.who, self.prompt, self.heard, self.answer = path, who, prompt, heard, answer
+
+    @property
+    def kind(self) -> str:
+        """guide, question, probe, coder, intent or answer."""
+        if self.who.role == "coder":
+            return "coder"
+        if self.who.role == "moderator":
+            if isinstance(self.answer, Json):
+                return "guide"
+            return "probe" if self.path[-1] == "probe" else "question"
+        return "intent" if isinstance(self.answer, Choice) else "answer"
+
+
+class MemoryScope:
+    """What a study needs of the engine's `Scope`, without journal, gateway or folder."""
+
+    def __init__(self, seed: int, says: Says, path: tuple[str, ...] = ()) -> None:
+        self.seed, self.says, self.path = seed, says, path
+        self._rng: np.random.Generator | None = None
+
+    @property
+    def rng(self) -> np.random.Generator:
+        self._rng = self._rng or generator(self.seed, self.path)
+        return self._rng
+
+    def at(self, *names: str) -> MemoryScope:
+        return MemoryScope(self.seed, self.says, (*self.path, *names))
+
+    def prompt(self, name: str, **variables: Any) -> str:
+        return PROMPTS.render(name, **variables)
+
+    async def ask(
+        self,
+        who: Speaker,
+        prompt: str,
+        *,
+        heard: Transcript = EMPTY,
+        answer: Any = None,
+        temperature: float | None = None,
+    ) -> Any:
+        wanted = answer or Text()
+        said = self.says(Asked(self.path, who, prompt, heard, wanted))
+        if isinstance(said, Missing):
+            return said
+        read = wanted.parse(said)
+        return Missing("unparsed", raw=said) if isinstance(read, Unreadable) else read.value
+
+    async def each(self, items: Iterable[Any], fn: Any) -> dict[str, Any]:
+        return {item.id: await fn(self.at(item.id), item) for item in items}
+
+
+LINES = (
+    "I like it, it would save me time.",
+    "I don't need that, my old one works fine.",
+    "I'm with Ann on that, the price is too high.",
+    "I see it differently, I would buy it tomorrow.",
+    "It depends on what it costs.",
+)
+
+
+def plain(asked: Asked) -> str:
+    """A model without wit: never names anybody, now and then moves somebody."""
+    draw = uniform(7, "plain", *asked.path, asked.who.id)
+    return {
+        "guide": '{"questions": ["What do you make of it?", "And what would you change?"]}',
+        "question": "So, what do you all make of that?",
+        "probe": "What makes you say that?",
+        "coder": f'{{"changed": {"true" if draw < 0.1 else "false"}, "valence": {draw - 0.5:.2f}}}',
+        "intent": "Might or might not buy",
+        "answer": LINES[int(draw * len(LINES))],
+    }[asked.kind]
+
+
+def settings(**changes: Any) -> DiscussionConfig:
+    return DiscussionConfig(**{**SETTINGS, **changes})
+
+
+def people(seed: int = 1, n: int = 8) -> tuple[Profile, ...]:
+    return tuple(PersonaGenerator().generate(n, generator(seed, ("people",))))
+
+
+async def discuss(
+    seed: int = 1, says: Says = plain, config: DiscussionConfig | None = None
+) -> DiscussionTranscript:
+    """One discussion in memory."""
+    config = config or settings()
+    simulator = DiscussionSimulator(config, people(seed, config.num_personas))
+    return await simulator.run(MemoryScope(seed, says))  # type: ignore[arg-type]

@@ -1,0 +1,165 @@
+"""What holds in every discussion, whoever sits there and whatever the draws."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from folkmoot.conversation.answers import Missing
+from folkmoot.randomness import uniform
+from folkmoot.studies.focus_group.config import DiscussionPhase
+from folkmoot.studies.focus_group.discussion import DiscussionTranscript, MessageRole
+from tests.studies.focus_group.at_hand import Asked, discuss, plain, settings
+
+
+def check_shape(t: DiscussionTranscript, lowest: int, highest: int) -> None:
+    phases = [m.phase for m in t.messages]
+    assert list(dict.fromkeys(phases)) == list(DiscussionPhase)
+    spoken = Counter(m.speaker_id for m in t.by_participants())
+    assert set(spoken) == {p.id for p in t.personas}
+    assert [m.turn_number for m in t.messages] == list(range(1, len(t.messages) + 1))
+    for question in range(1, 11):
+        here = [m for m in t.messages if m.question == question]
+        assert here[0].role is MessageRole.MODERATOR
+        answers = [m for m in here if m.by_participant]
+        assert len(answers) <= 5
+        assert lowest <= len({m.speaker_id for m in answers}) <= highest
+        assert [m.position for m in answers] == list(range(1, len(answers) + 1))
+        for probe in (m for m in here[1:] if not m.by_participant):
+            nxt = t.messages[probe.turn_number]
+            assert nxt.speaker_id == probe.replied_to
+            assert nxt.probe
+
+
+async def test_length_phases_and_everybody_heard_for_200_seeds() -> None:
+    lengths = []
+    for seed in range(200):
+        t = await discuss(seed)
+        check_shape(t, 3, 5)
+        lengths.append(len(t.messages))
+    assert min(lengths) >= 40 and max(lengths) <= 65
+    assert len(set(lengths)) > 5
+
+
+async def test_it_holds_too_when_every_answer_is_worth_a_probe_and_names_fly() -> None:
+    def heated(asked: Asked) -> str:
+        if asked.kind == "answer":
+            return "I see it differently, I don't buy that at all."
+        if asked.kind == "question":
+            names = asked.who.system.split("At the table sit ")[1].split(".")[0].split(", ")
+            return f"{names[0]}, {names[1]} and {names[-1]}, what do you say?"
+        return plain(asked)
+
+    for seed in range(25):
+        t = await discuss(seed, heated)
+        check_shape(t, 3, 5)
+        assert 40 <= len(t.messages) <= 65
+
+
+async def test_probes_follow_about_one_in_five_surprising_answers() -> None:
+    def mixed(asked: Asked) -> str:
+        if asked.kind == "answer" and uniform(3, "mixed", *asked.path) < 0.25:
+            return "I see it differently from all of you."
+        return plain(asked)
+
+    surprising = probed = plain_probed = 0
+    for seed in range(90):
+        t = await discuss(seed, mixed)
+        by_turn = {m.turn_number: m for m in t.messages}
+        surprising += sum(m.surprising and not m.probe for m in t.by_participants())
+        for m in t.messages:
+            if m.probe and not m.by_participant:
+                probed += 1
+                plain_probed += not by_turn[m.replied_to_turn or 0].surprising
+    assert plain_probed == 0
+    assert probed / surprising == pytest.approx(0.2, abs=0.045)
+
+
+async def test_the_extraverted_speak_more() -> None:
+    high = low = n_high = n_low = 0
+    for seed in range(40):
+        t = await discuss(seed)
+        spoken = Counter(m.speaker_id for m in t.by_participants())
+        for p in t.personas:
+            if p.traits.extraversion >= 67:
+                high, n_high = high + spoken[p.id], n_high + 1
+            elif p.traits.extraversion < 34:
+                low, n_low = low + spoken[p.id], n_low + 1
+    assert high / n_high > low / n_low + 1.5
+
+
+async def test_order_within_a_question_varies() -> None:
+    t = await discuss(5)
+    seats = {p.id: i for i, p in enumerate(t.personas)}
+    rising = [
+        [seats[m.speaker_id] for m in t.by_participants() if m.question == q] for q in range(1, 11)
+    ]
+    assert sum(order == sorted(order) for order in rising) < 5
+
+
+@pytest.mark.parametrize(("n", "cap"), [(1, 1), (2, 2), (4, 3), (6, 2), (12, 5), (20, 4)])
+async def test_other_sizes_keep_their_limits_and_hear_everybody(n: int, cap: int) -> None:
+    for seed in range(10):
+        config = settings(num_personas=n, max_responses_per_question=cap)
+        t = await discuss(seed, plain, config)
+        assert {m.speaker_id for m in t.by_participants()} == {p.id for p in t.personas}
+        per_question = Counter(m.question for m in t.by_participants())
+        assert max(per_question.values()) <= cap
+
+
+async def test_each_speaker_has_heard_those_before_and_nobody_after() -> None:
+    heard: dict[str, list[str]] = {}
+
+    def listening(asked: Asked) -> str:
+        if asked.kind == "answer":
+            said = f"My word {len(heard)}."
+            heard[said] = [u.text for u in asked.heard]
+            return said
+        return plain(asked)
+
+    t = await discuss(3, listening)
+    texts = [m.content for m in t.messages]
+    for i, m in enumerate(t.messages):
+        if m.by_participant:
+            assert heard[m.content] == texts[max(0, i - 24) : i]
+
+
+async def test_the_material_is_shown_from_the_reaction_on_and_not_before() -> None:
+    seen: dict[str, set[bool]] = {}
+
+    def watching(asked: Asked) -> str:
+        if asked.kind in ("answer", "question"):
+            shown = "Meet the oven that reads" in asked.prompt + asked.who.system
+            seen.setdefault(f"{asked.kind}/{asked.path[0]}", set()).add(shown)
+        return plain(asked)
+
+    await discuss(2, watching)
+    for phase in ("warmup", "exploration", "deep_dive"):
+        assert seen[f"answer/{phase}"] == seen[f"question/{phase}"] == {False}
+    assert seen["answer/reaction"] == seen["answer/synthesis"] == {True}
+    assert seen["question/reaction"] == {True, False}
+
+
+async def test_an_answer_that_cannot_be_had_leaves_a_note_and_the_talk_goes_on() -> None:
+    def refusing(asked: Asked) -> str | Missing:
+        if asked.kind == "answer" and uniform(1, *asked.path) < 0.3:
+            return Missing("refused")
+        if asked.kind in ("coder", "guide", "question", "probe", "intent"):
+            return Missing("unparsed")
+        return plain(asked)
+
+    t = await discuss(4, refusing)
+    assert t.silences
+    assert {reason for _, _, reason in t.silences} == {"refused"}
+    assert all(m.content.strip() for m in t.messages)
+    assert len({m.question for m in t.messages}) == 10
+    assert [i.missing for i in t.intents] == ["unparsed"] * 8
+    assert all(not m.changed_mind for m in t.messages)
+    first = {p.id: p.opinion.valence for p in t.personas if p.opinion}
+    assert all(m.valence == first[m.speaker_id] for m in t.by_participants())
+
+
+async def test_same_seed_same_discussion() -> None:
+    assert await discuss(9) == await discuss(9)
+    assert (await discuss(9)).messages != (await discuss(10)).messages

@@ -1,0 +1,228 @@
+"""What is read from a discussion: take-up, objections, balance, pleasing, and the transcript."""
+
+from __future__ import annotations
+
+import json
+import math
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from folkmoot.measures.inequality import gini
+from folkmoot.randomness import generator
+from folkmoot.studies.focus_group import balance, objections, sentiment, sycophancy, takeup
+from folkmoot.studies.focus_group.discussion import DiscussionMessage, MessageRole
+from folkmoot.studies.focus_group.sycophancy import Answered
+from folkmoot.studies.focus_group.topline import to_markdown, topline
+from folkmoot.studies.focus_group.transcript import TranscriptFormatter, title_of
+from tests.studies.focus_group.at_hand import discuss
+
+
+@pytest.mark.parametrize(
+    ("text", "stance"),
+    [
+        ("I agree with Ann, it's too dear.", "agree"),
+        ("That's a good point, but I see it differently.", "disagree"),
+        ("I don't agree with that at all.", "disagree"),
+        ("I’m not so sure about that.", "disagree"),
+        ("You're right, Bo, I hadn't thought of it.", "agree"),
+        ("I bought one last year.", None),
+    ],
+)
+def test_stance(text: str, stance: str | None) -> None:
+    assert takeup.stance(text) == stance
+
+
+def message(turn: int, who: str, text: str) -> DiscussionMessage:
+    role = MessageRole.MODERATOR if who == "moderator" else MessageRole.PARTICIPANT
+    return DiscussionMessage(
+        role=role, speaker_id=who, speaker_name=who, content=text, phase="exploration",
+        turn_number=turn,
+    )  # fmt: skip
+
+
+def test_reply_targets() -> None:
+    names = {"a": "Ann", "b": "Bo", "c": "Cy"}
+    talk = [
+        message(1, "moderator", "So?"),
+        message(2, "a", "It's dear."),
+        message(3, "b", "It's nice."),
+    ]
+
+    def to(text: str, before: list[DiscussionMessage] = talk) -> int | None:
+        found = takeup.reply_target(text, "c", before, names)
+        return found.turn_number if found else None
+
+    assert to("What Ann said.") == 2
+    assert to("I disagree, Bo.") == 3
+    assert to("I agree.") == 3
+    assert to("I have a dog.") is None
+    assert to("I agree.", talk[:1]) is None
+    assert to("I'm Cy, hello.") is None
+
+
+def test_sentiment_has_the_sign_of_the_words() -> None:
+    assert sentiment.rate("I love it, it is wonderful.") > 0.5
+    assert sentiment.rate("I hate it, it is terrible.") < -0.5
+    assert sentiment.rate("It is a box.") == 0
+
+
+@pytest.mark.parametrize(
+    ("sentence", "against", "theme"),
+    [
+        ("It's way too expensive for what it does.", True, "price"),
+        ("I don't need it, my old one works fine.", True, "need"),
+        ("I worry that it will break after a year.", False, "reliability"),
+        ("It would not be too expensive, I love it!", False, ""),
+        ("I could never trust it with my data.", True, "trust"),
+        ("I like the color a lot.", True, ""),
+        ("Is it too expensive?", True, ""),
+    ],
+)
+def test_objections(sentence: str, against: bool, theme: str) -> None:
+    assert objections.theme_of(sentence, against) == theme
+
+
+async def test_balance_counts_every_word_and_reply() -> None:
+    t = await discuss(3)
+    shares = balance.of(t)
+    assert sum(shares.words.values()) == sum(m.words for m in t.by_participants())
+    assert shares.gini_words == pytest.approx(gini(list(shares.words.values())))
+    total = sum(m.words for m in t.messages)
+    moderator = sum(m.words for m in t.messages if not m.by_participant)
+    assert shares.moderator_share == pytest.approx(moderator / total)
+    assert sum(shares.replies.values()) == sum(bool(m.replied_to) for m in t.by_participants())
+
+
+def answered(agree_by_place: dict[int, float], groups: int = 20) -> list[Answered]:
+    rng = generator(1, ("answers",))
+    return [
+        Answered(f"q{q}", place, "agree" if rng.random() < agree_by_place[place] else None)
+        for q in range(groups * 10)
+        for place in (1, 2, 3, 4, 5)
+    ]
+
+
+def test_agreement_that_rises_with_the_place_is_found_and_flat_agreement_is_not() -> None:
+    rising = sycophancy.check(answered({1: 0, 2: 0.1, 3: 0.2, 4: 0.3, 5: 0.4}), [], [])
+    assert rising.agree_slope == pytest.approx(0.1, abs=0.03)
+    assert rising.agree_p < 0.01
+    assert "The later somebody speaks" in rising.reading()
+    flat = sycophancy.check(answered(dict.fromkeys(range(1, 6), 0.25)), [], [])
+    assert flat.agree_p > 0.05
+    assert "does not rise" in flat.reading()
+
+
+def test_convergence_beyond_chance_is_found_and_random_shifts_are_not() -> None:
+    rng = generator(2, ("positions",))
+    before = [list(rng.uniform(-0.9, 0.9, 8)) for _ in range(20)]
+    pulled = [list(0.4 * np.array(b) + 0.6 * np.mean(b)) for b in before]
+    shuffled = [list(np.array(b) + rng.normal(0, 0.2, 8)) for b in before]
+    found = sycophancy.check([], before, pulled)
+    assert found.spread_after < 0.5 * found.spread_before
+    assert found.converge_p < 0.01
+    assert "gave in" in found.reading()
+    assert sycophancy.check([], before, shuffled).converge_p > 0.05
+    assert sycophancy.check([], before, before).converge_p == 1.0
+
+
+def test_dissent_is_read_aloud() -> None:
+    polite = [Answered(f"q{i}", 2, "agree") for i in range(100)]
+    open_ = [Answered(f"q{i}", 2, "disagree" if i % 4 == 0 else None) for i in range(100)]
+    assert "too polite" in sycophancy.check(polite, [], []).reading()
+    assert "disagree openly in 25%" in sycophancy.check(open_, [], []).reading()
+    nothing = sycophancy.check([], [], [])
+    assert math.isnan(nothing.agree) and "too few" in nothing.reading()
+
+
+async def test_markdown_has_headings_names_and_every_word() -> None:
+    t = await discuss(1)
+    text = TranscriptFormatter.to_markdown(t, "MARK")
+    headings = [line for line in text.splitlines() if line.startswith("## ")]
+    assert headings == [
+        f"## Phase: {p}" for p in ("Warm-Up", "Exploration", "Deep Dive", "Reaction", "Synthesis")
+    ]
+    assert "*MARK*" in text
+    assert "> Shown to the group: Meet the oven that reads." in text
+    for p in t.personas:
+        assert f"**{title_of(p)}:** " in text
+    assert text.count("\n**Moderator:** ") == sum(not m.by_participant for m in t.messages)
+    assert all(m.content in text for m in t.messages)
+
+
+async def test_markup_in_what_was_said_stays_text() -> None:
+    t = await discuss(1)
+    nasty = t.messages[1].model_copy(update={"content": "# *No* <script>alert(1)</script> [x](y)"})
+    t = t.model_copy(update={"messages": (t.messages[0], nasty)})
+    assert "<script>" not in TranscriptFormatter.to_html(t)
+    assert "\\# \\*No\\* \\<script>" in TranscriptFormatter.to_markdown(t)
+
+
+async def test_json_round_trip() -> None:
+    t = await discuss(1)
+    assert TranscriptFormatter.from_json(TranscriptFormatter.to_json(t)) == t
+
+
+class Page(HTMLParser):
+    """Ids and links of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        self.ids.add(values.get("id") or "")
+        if values.get("href"):
+            self.links.add(str(values["href"]))
+
+
+async def test_html_has_an_anchor_for_every_turn_and_no_dead_link() -> None:
+    t = await discuss(1)
+    text = TranscriptFormatter.to_html(t)
+    page = Page(text)
+    assert {f"turn-{m.turn_number}" for m in t.messages} <= page.ids
+    assert all(link.startswith("#") and link[1:] in page.ids for link in page.links)
+    assert any(m.replied_to_turn for m in t.messages)
+    assert "http" not in text
+
+
+async def test_statistics_count_what_is_there() -> None:
+    t = await discuss(4)
+    stats = TranscriptFormatter.summary_stats(t)
+    assert stats["messages"] == len(t.messages)
+    assert sum(stats["messages_by_role"].values()) == len(t.messages)
+    assert sum(stats["messages_per_phase"].values()) == len(t.messages)
+    assert (
+        sum(stats["messages_per_participant"].values()) == stats["messages_by_role"]["participant"]
+    )
+    turns = stats["messages_per_participant"]
+    assert turns[stats["most_active"]] == max(turns.values())
+    assert turns[stats["least_active"]] == min(turns.values())
+    assert stats["opinion_shifts"] == sum(m.changed_mind for m in t.messages)
+    assert set(stats["average_sentiment_by_phase"]) == set(stats["messages_per_phase"])
+    json.dumps(stats, allow_nan=False)
+
+
+async def test_topline_quotes_are_in_the_transcript_at_the_turn_they_link_to() -> None:
+    transcripts = [await discuss(s) for s in (1, 2, 3)]
+    for i, t in enumerate(transcripts):
+        transcripts[i] = t.model_copy(update={"group": f"group_{i + 1:03d}"})
+    pages = {f"{t.group}/concept": f"groups/{t.group}/transcript.html" for t in transcripts}
+    for several in (transcripts, transcripts[:1]):
+        data = topline(several, pages)
+        (concept,) = data["concepts"]
+        said = {(t.group, m.turn_number): m.content for t in several for m in t.messages}
+        assert concept["objections"]
+        for theme in concept["objections"]:
+            for quote in theme["quotes"]:
+                assert quote["quote"] in said[quote["group"], quote["turn"]]
+                assert quote["link"] == f"{pages[quote['group'] + '/concept']}#turn-{quote['turn']}"
+        assert sum(concept["purchase_intent"]["counts"].values()) == 8 * len(several)
+        assert ("across_groups" in concept) == (len(several) > 1)
+        text = to_markdown(data)
+        assert "### Objections" in text and "](groups/" in text
+        json.dumps(data, allow_nan=False)

@@ -1,0 +1,153 @@
+"""Who is asked by name, who gets the floor, in which order."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from folkmoot.randomness import generator
+from folkmoot.studies.focus_group import speaking
+from folkmoot.studies.focus_group.moderator import Moderator, unnumbered
+from folkmoot.studies.focus_group.participant import Participant, spoken
+from tests.studies.focus_group.at_hand import discuss, people, settings
+
+NAMES = {"a": "Ann", "b": "Bo", "c": "Cy"}
+
+
+@pytest.mark.parametrize(
+    ("text", "called"),
+    [
+        ("Ann, what do you think?", ["a"]),
+        ("Perhaps Cy first, and then Ann?", ["c", "a"]),
+        ("Bo and Cy, I'd like to hear from you.", ["b", "c"]),
+        ("And what about you, Bo?", ["b"]),
+        ("Thank you, Ann. Bo, how about you?", ["b"]),
+        ("That's helpful, Cy. Let's move on.", []),
+        ("Ann mentioned the price. What do others say?", []),
+        ("As Bo said, it's expensive. Cy?", ["c"]),
+        ("I liked what Ann said about Bo's kitchen. Thoughts?", []),
+        ("Annabel and Body are not here.", []),
+        ("Thanks, Ann, what would change your mind?", ["a"]),
+    ],
+)
+def test_asked_by_name_is_not_thanked_or_spoken_of(text: str, called: list[str]) -> None:
+    assert speaking.addressed(text, NAMES) == called
+
+
+def test_probability_and_its_levels() -> None:
+    assert [speaking.probability(e) for e in (0, 33, 34, 66, 67, 100)] == [
+        0.35, 0.35, 0.60, 0.60, 0.85, 0.85,
+    ]  # fmt: skip
+
+
+def test_should_speak_keeps_its_rates_and_always_answers_to_the_name() -> None:
+    persona = people(1, 1)[0]
+    rng = generator(1, ("speak",))
+    for extraversion, rate in ((90, 0.85), (50, 0.60), (10, 0.35)):
+        traits = persona.traits.model_copy(update={"extraversion": extraversion})
+        who = Participant(persona.model_copy(update={"traits": traits}), settings())
+        said = np.mean([who.should_speak(rng) for _ in range(4000)])
+        assert said == pytest.approx(rate, abs=0.035)
+        assert all(who.should_speak(rng, addressed=True) for _ in range(50))
+
+
+def test_being_named_shifts_nobody_elses_draw() -> None:
+    table = [Participant(p, settings()) for p in people(2)]
+    names = {p.id: p.name for p in table}
+    moderator = Moderator(settings(), names)
+    plain = [p.should_speak(r) for r in [generator(4, ("x",))] for p in table]
+    named = [
+        p.should_speak(r, addressed=p is table[0]) for r in [generator(4, ("x",))] for p in table
+    ]
+    assert plain[1:] == named[1:]
+    order = moderator.select_respondents(
+        table, f"{table[3].name}, how about you?", [], 9, generator(4, ("y",))
+    )
+    assert order[0] is table[3]
+    assert 3 <= len(order) <= 5
+
+
+def test_room_scales_with_the_table() -> None:
+    assert speaking.room(8, 6) == (3, 6)
+    assert speaking.room(8, 5) == (3, 5)
+    assert speaking.room(8, 2) == (2, 2)
+    assert speaking.room(1, 1) == (1, 1)
+    assert speaking.room(16, 16) == (6, 12)
+
+
+@given(
+    st.integers(2, 12),
+    st.integers(1, 8),
+    st.integers(0, 2**32),
+    st.data(),
+)
+def test_choice_of_respondents(n: int, cap: int, seed: int, data: st.DataObject) -> None:
+    ids = [f"p{i}" for i in range(n)]
+    counts = data.draw(st.lists(st.integers(0, 6), min_size=n, max_size=n))
+    willing = data.draw(st.lists(st.sampled_from(ids), unique=True))
+    called = data.draw(st.lists(st.sampled_from(ids), unique=True, max_size=3))
+    left = data.draw(st.integers(0, 9))
+    floor = speaking.Floor(dict(zip(ids, counts, strict=True)), dict.fromkeys(ids, 0), left)
+    fewest, most = speaking.room(n, min(cap, n))
+    chosen = speaking.choose(willing, called, floor, (fewest, most), np.random.default_rng(seed))
+    assert fewest <= len(chosen) <= most
+    assert len(set(chosen)) == len(chosen)
+    assert chosen[: len(called[:most])] == called[:most]
+    waiting = [who for who in floor.never() if who not in chosen]
+    assert len(waiting) <= max(left * most, n - most if left == 0 else 0) or len(chosen) == most
+
+
+async def test_the_quiet_are_told_to_the_moderator_by_name_and_drawn_in() -> None:
+    seen: list[tuple[str, set[str]]] = []
+
+    def naming(asked: object) -> str:
+        from tests.studies.focus_group.at_hand import Asked, plain
+
+        assert isinstance(asked, Asked)
+        if asked.kind != "question":
+            return plain(asked)
+        line = next((x for x in asked.prompt.splitlines() if x.startswith("Not heard much")), "")
+        names = [n for n in line.split(": ", 1)[-1].split(". Draw")[0].split(", ") if n]
+        seen.append((asked.path[-2], set(names)))
+        return f"What do you say? {' and '.join(names)}, please." if names else "What do you say?"
+
+    t = await discuss(6, naming)
+    assert sum(bool(names) for _, names in seen) >= 6
+    for question, names in seen:
+        number = int(question[1:])
+        speakers = {m.speaker_name for m in t.by_participants() if m.question == number}
+        assert names <= speakers
+        before = Counter(m.speaker_name for m in t.by_participants() if m.question < number)
+        if names:
+            most = max(before.values())
+            assert all(before[name] < most for name in names)
+
+
+@pytest.mark.parametrize(
+    ("raw", "asked"),
+    [
+        ("1. What do you think?", "What do you think?"),
+        ("Question 3: And the price?", "And the price?"),
+        ('"Moderator: Shall we?"', '"Moderator: Shall we?"'.strip('"')),
+        ("**Moderator:** 2) So, Ann?", "So, Ann?"),
+        ("Welcome. First things first.", "Welcome. First things first."),
+    ],
+)
+def test_questions_lose_numbers_and_labels(raw: str, asked: str) -> None:
+    assert unnumbered(raw) in (asked, asked.removeprefix("Moderator: "))
+
+
+def test_answers_lose_the_speakers_label() -> None:
+    persona = people(3, 1)[0]
+    for raw in (
+        f"{persona.first_name}: Well, yes.",
+        f"**{persona.name}:** Well, yes.",
+        f"{persona.first_name} ({persona.age}, Nurse): Well, yes.",
+        '"Well, yes."',
+        "Well,\n yes.",
+    ):
+        assert spoken(raw, persona) == "Well, yes."
