@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.synced
 DEMO   := outputs/demo
+CODE   := src tests benchmarks
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 
 .PHONY: setup demo test bench nightly format
@@ -26,8 +27,8 @@ demo: setup
 	  $(if $(wildcard $(DEMO)/plan.json),--resume)
 
 test: setup
-	@echo "format";  $(BIN)/ruff format --check --quiet .
-	@echo "lint";    $(BIN)/ruff check --quiet .
+	@echo "format";  $(BIN)/ruff format --check --quiet $(CODE)
+	@echo "lint";    $(BIN)/ruff check --quiet $(CODE)
 	@echo "types";   $(BIN)/mypy --no-error-summary
 	@echo "layers";  $(BIN)/lint-imports --no-logo >$(VENV)/layers.txt || { cat $(VENV)/layers.txt; exit 1; }
 	@echo "tests";   $(BIN)/pytest -n 2
@@ -39,5 +40,5 @@ nightly: setup
 	@$(BIN)/pytest -n 2 -m nightly
 
 format: setup
-	@$(BIN)/ruff format .
-	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format $(CODE)
+	@$(BIN)/ruff check --fix $(CODE)
