@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from folkmoot import Choice, Missing, Scope, Session, Speaker, Study, StudyConfig
+from folkmoot import Choice, Missing, Scope, Session, Speaker, Study, StudyConfig, Text
 
 OPTIONS = ("Parks", "Jobs", "Streets")
 PERSONA = (
@@ -12,23 +12,34 @@ PERSONA = (
 
 
 class Config(StudyConfig):
-    """So many participants, asked so many times one after another."""
+    """So many participants, asked so many times one after another, for a choice or a text."""
 
     participants: int = 1000
     turns: int = 10
+    choose: bool = True
+
+
+def speaker(n: int) -> Speaker:
+    """The n-th participant."""
+    return Speaker(f"p{n}", system=PERSONA.format(n=n, age=18 + n % 70))
+
+
+def question(turn: int) -> str:
+    """What is asked in a turn."""
+    return f"Turn {turn}. Which of {', '.join(OPTIONS)} should the city fund? Name one."
 
 
 async def protocol(session: Session) -> None:
     """Ask everybody, several times in a row; record each answer."""
     config: Config = session.config
+    answer = Choice(OPTIONS) if config.choose else Text()
 
     async def talk(scope: Scope, n: int) -> None:
-        who = Speaker(f"p{n}", system=PERSONA.format(n=n, age=18 + n % 70))
+        who = speaker(n)
         for turn in range(config.turns):
-            prompt = f"Turn {turn}. Which of {', '.join(OPTIONS)} should the city fund? Name one."
-            choice = await scope.ask(who, prompt, answer=Choice(OPTIONS))
-            value = None if isinstance(choice, Missing) else choice
-            scope.record("votes", {"participant": who.id, "turn": turn, "choice": value})
+            said = await scope.ask(who, question(turn), answer=answer)
+            value = None if isinstance(said, Missing) else said
+            scope.record("votes", {"participant": who.id, "turn": turn, "said": value})
 
     await session.each(range(config.participants), talk)
 

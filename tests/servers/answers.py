@@ -32,13 +32,19 @@ class HashAnswers:
 
 
 class RespondentAnswers:
-    """Answers as the embedded respondent would; `latent_seed` is its seed."""
+    """Answers as the embedded respondent would, each request thought over once."""
 
     def __init__(self, seed: int = 0) -> None:
         spec = resolve("synthetic")
         self._provider: Provider = open_provider(spec, ProviderSettings(seed=seed))
+        self._known: dict[str, str] = {}
 
     async def answer(self, messages: list[dict[str, str]], schema: Any, digest: str) -> str:
+        if digest not in self._known:
+            self._known[digest] = await self._think(messages, schema, digest)
+        return self._known[digest]
+
+    async def _think(self, messages: list[dict[str, str]], schema: Any, digest: str) -> str:
         said = tuple(Message(m["role"], m["content"]) for m in messages)  # type: ignore[arg-type]
         request = Request("synthetic", said, schema=schema)
         return (await self._provider.complete(request, address=digest)).text

@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib
 import json
+import sys
 from collections import Counter
 from dataclasses import fields, replace
 from typing import Any
 
 from aiohttp import web
+
 from tests.servers.answers import HashAnswers, RespondentAnswers, digest_of, vector
 from tests.servers.faults import FaultPlan
 
@@ -166,7 +169,9 @@ class ModelServer:
         return web.json_response(self.log)
 
     async def change_plan(self, request: web.Request) -> web.Response:
-        self.plan = replace(self.plan, **await request.json())
+        changes = await request.json()
+        self.latency = changes.pop("latency", self.latency)
+        self.plan = replace(self.plan, **changes)
         return web.json_response({})
 
     async def _early(self, request: web.Request, body: Any) -> web.StreamResponse | None:
@@ -246,7 +251,9 @@ def main(argv: list[str] | None = None) -> None:
     args = vars(parser.parse_args(argv))
     port, latency, answers = args.pop("port"), args.pop("latency"), args.pop("answers")
     server = ModelServer(FaultPlan(**args), latency, answers)
-    asyncio.run(_serve(server, port))
+    loop = None if sys.platform == "win32" else importlib.import_module("uvloop").new_event_loop
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(_serve(server, port))
 
 
 async def _serve(server: ModelServer, port: int) -> None:

@@ -48,7 +48,7 @@ class ServerProcess:
         return found
 
     def change(self, **plan: Any) -> None:
-        """Change parts of the fault plan of the running server."""
+        """Change parts of the fault plan of the running server, or its `latency`."""
         data = json.dumps(plan).encode()
         request = urllib.request.Request(f"{self.url}/plan", data=data)
         urllib.request.urlopen(request, timeout=10).close()

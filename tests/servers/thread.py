@@ -6,6 +6,7 @@ import asyncio
 import threading
 
 from aiohttp import web
+
 from tests.servers.faults import FaultPlan
 from tests.servers.model_server import ModelServer
 

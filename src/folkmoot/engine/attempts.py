@@ -142,7 +142,7 @@ class Attempts:
     async def _enter(self, line: Line, call: Call) -> None:
         """Wait for a place at the limiter; the first time, have the budget agree."""
         if self.stopped is not None:
-            raise self.stopped
+            raise self.stopped.with_traceback(None)
         limiter = line.limiter
         tokens = call.characters / 4 + GUESSED_OUTPUT_TOKENS if limiter.counts_tokens else 0.0
         if not limiter.try_enter(tokens):

@@ -60,7 +60,7 @@ class Limiter:
         self._last_cut = 0.0
         self._requests: Bucket | None = None
         self._tokens: Bucket | None = None
-        self._waiting: deque[tuple[asyncio.Future[None], float]] = deque()
+        self._waiting: deque[tuple[asyncio.Future[bool], float]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._stopped: FolkmootError | None = None
 
@@ -77,19 +77,21 @@ class Limiter:
 
     async def enter(self, tokens: float = 0.0) -> None:
         """Wait for a place. Raises what `stop` was given."""
-        if self._stopped is not None:
-            raise self._stopped
+        self._check()
         if self.try_enter(tokens):
             return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append((future, tokens))
         self._pump()
         try:
-            await future
+            admitted = await future
         except asyncio.CancelledError:
-            if future.done() and not future.cancelled() and future.exception() is None:
+            if future.done() and not future.cancelled() and future.result():
                 self.leave()  # the place was given in the same turn of the loop
             raise
+        if admitted and self._stopped is not None:
+            self.leave()
+        self._check()
 
     def leave(self) -> None:
         """Give the place back, whatever became of the call."""
@@ -126,11 +128,16 @@ class Limiter:
         while self._waiting:
             future, _ = self._waiting.popleft()
             if not future.done():
-                future.set_exception(error)
+                future.set_result(False)
 
     def now(self) -> float:
         """The limiter's clock, to be handed back to `rate_limited`."""
         return self._clock()
+
+    def _check(self) -> None:
+        if self._stopped is not None:
+            # One error for thousands of waiters: its traceback must not grow with each of them.
+            raise self._stopped.with_traceback(None)
 
     def _admit(self, tokens: float, now: float) -> float:
         """0 and the place is taken; else the seconds to wait (infinite: until somebody leaves)."""
@@ -165,7 +172,7 @@ class Limiter:
                     self._alarm(wait)
                 return
             self._waiting.popleft()
-            future.set_result(None)
+            future.set_result(True)
 
     def _alarm(self, seconds: float) -> None:
         if self._timer is None:
