@@ -442,6 +442,8 @@ def test_constants_must_be_lists(tmp_path: Path, value: str) -> None:
         ("treatments!B2", "{{ fruit }}", "nothing is called fruit"),
         ("agent_roles!B4", "{{ good }}", "did you mean {{goods}}?"),
         (f"{TASKS}!F3", "{{ goods", "cannot be read"),
+        (f"{TASKS}!F3", "{{ goods | round(1) }}", "cannot be filled in"),
+        (f"{TASKS}!F3", "{{ 1 / 0 }}", "cannot be filled in"),
         (f"{TASKS}!F3", "{goods} today", "write {{goods}}"),
         (f"{TASKS}!I4", "(0, {{ high }})", "nothing is called high"),
         (f"{TASKS}!F3", "Options? {response_options}", "there are none"),

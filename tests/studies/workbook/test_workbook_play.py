@@ -364,3 +364,34 @@ def test_the_example_satisfies_the_accounting_identity(tmp_path: Path) -> None:
                 payoff = 10 - float(r[f"give_{n}"]) + 2 * total / 4
                 assert float(r[f"payoff_{n}"]) == pytest.approx(payoff)
     assert run.folder.synthetic
+
+
+def test_who_sits_out_hears_the_question_without_anybodys_values(tmp_path: Path) -> None:
+    cell = '{"Buyer": "You offered {{ offer }} of {{ total }}. {response_options}"}'
+    book = put(good(), f"{TASKS}!F5", cell)
+    run = play(book, tmp_path, player(number=3))
+    for person in sessions(run)[0]["participants"]:
+        heard = "\n".join(texts(person))
+        if person["role"] == "Seller":
+            assert "You offered … of 12." in heard and "You offered 3" not in heard
+        else:
+            assert "You offered 3 of 12." in heard and "…" not in heard
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "You got {{ share | round(1) }}, or {{ offer | int }} and {{ offer | abs }}.",
+        "You got {{ offer - 1 }} {{ -offer }} {{ 10 / offer }} {{ offer + total }}.",
+        "{% if offer > 3 %}Much{% else %}Little or nothing{% endif %} {{ offer | upper }}",
+    ],
+)
+@pytest.mark.parametrize("number", ["0", "no idea"])
+def test_no_answer_breaks_a_later_prompt(tmp_path: Path, text: str, number: str) -> None:
+    provider = player(number=number)
+    run = play(put(good(), f"{TASKS}!F5", f"{text} {{response_options}}"), tmp_path, provider)
+    assert len(rows(run)) == 8
+    prompts = [r.messages[-1].content for r in requests(provider, "/m/")]
+    assert all(p.strip() for p in prompts)
+    if number == "no idea" and "round" in text:
+        assert "not available, or not available" in prompts[0]

@@ -23,8 +23,10 @@ from folkmoot.studies.workbook.model import (
 from folkmoot.studies.workbook.permutations import Experiment, TaskInPlay
 from folkmoot.studies.workbook.reply import Given
 from folkmoot.studies.workbook.sheets import number_text
+from folkmoot.studies.workbook.templates import NotThere
 
-NOT_AVAILABLE = "not available"
+NOT_AVAILABLE = NotThere("not available")
+SOMEBODY_ELSES = NotThere("…")  # in a question as those hear it to whom it is not put
 CUT = "conversation_length"
 
 
@@ -156,21 +158,34 @@ class Room:
         return not (isinstance(value, Missing) and value.reason == "not_asked")
 
     def fillings(self, who: Seat | str, names: Collection[str]) -> dict[str, object]:
-        """Values for these placeholders of a prompt, as this speaker may know them."""
-        experiment = self.experiment
-        treatment = experiment.treatments.get(self.plan.treatment)
+        """Values for these placeholders of a prompt, as this speaker may know them.
+
+        `who` is a seat, or the label of a role when nobody in particular is spoken to.
+        """
         label = who.role if isinstance(who, Seat) else who
-        role = experiment.roles.get(label) or experiment.special(label)
-        values: dict[str, object] = dict(experiment.constants)
-        values["constant"] = dict(experiment.constants)
-        values["treatment"] = attributes(treatment)
-        values["role"] = attributes(role)
+        role = self.experiment.roles.get(label) or self.experiment.special(label)
+        values = known_beforehand(self.experiment, self.plan.treatment, role)
         seat = who.id if isinstance(who, Seat) else None
         shared = {c.name for c in self.computed if c.scope == "session"}
         for name in names:
-            if name not in values:
-                values[name] = shown(self.value(name, None if name in shared else seat))
+            if name in values:
+                continue
+            if name in shared:
+                values[name] = shown(self.value(name, None))
+            else:
+                values[name] = SOMEBODY_ELSES if seat is None else shown(self.value(name, seat))
         return values
+
+
+def known_beforehand(
+    experiment: Experiment, treatment: str, role: Role | None
+) -> dict[str, object]:
+    """What placeholders can mean before anybody has answered."""
+    values: dict[str, object] = dict(experiment.constants)
+    values["constant"] = dict(experiment.constants)
+    values["treatment"] = attributes(experiment.treatments.get(treatment))
+    values["role"] = attributes(role)
+    return values
 
 
 def attributes(part: Treatment | Role | None) -> dict[str, str]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from jinja2 import StrictUndefined, Template, TemplateError, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from rapidfuzz import fuzz, process
 
+UNDEFINED = "name only what exists"
 MAX_OUTPUT = 100_000
 MAX_TEMPLATE = 100_000
 OPTIONS = "response_options"
@@ -55,11 +56,43 @@ class TemplateProblem(ValueError):
         self.mend = mend
 
 
+class NotThere(str):
+    """A value that is not there: it prints as its words, and no filter or sum stumbles over it."""
+
+    __slots__ = ()
+
+    def _same(self, *_: Any) -> NotThere:
+        return self
+
+    def _no(self, _: object) -> bool:
+        return False
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __truediv__ = __rtruediv__ = _same
+    __neg__ = __pos__ = __abs__ = __round__ = _same
+    __lt__ = __le__ = __gt__ = __ge__ = _no
+
+    def __bool__(self) -> bool:
+        return False
+
+
+def _number(value: Any, convert: Any) -> Any:
+    """The filters int and float: what is not there stays so instead of becoming 0."""
+    return value if isinstance(value, NotThere) else convert(value)
+
+
+def _text(change: Any, value: Any) -> Any:
+    return value if isinstance(value, NotThere) else change(value)
+
+
 def _environment() -> ImmutableSandboxedEnvironment:
     environment = ImmutableSandboxedEnvironment(
         undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True
     )
     environment.filters = {n: f for n, f in environment.filters.items() if n in FILTERS}
+    for name, convert in (("int", int), ("float", float)):
+        environment.filters[name] = partial(_number, convert=convert)
+    for name in ("upper", "lower", "capitalize", "title", "trim"):
+        environment.filters[name] = partial(_text, environment.filters[name])
     environment.globals = {}
     environment.tests = {n: t for n, t in environment.tests.items() if n in ("defined", "none")}
     return environment
@@ -162,7 +195,7 @@ def render(text: str, values: Mapping[str, Any]) -> str:
     except TemplateProblem:
         raise
     except TemplateError as error:
-        raise TemplateProblem(str(error), "name only what exists") from error
+        raise TemplateProblem(str(error), UNDEFINED) from error
     except (TypeError, ValueError, ArithmeticError, RecursionError, MemoryError) as error:
         raise TemplateProblem(f"the placeholder cannot be filled in: {error}") from error
     return "".join(parts)

@@ -8,10 +8,18 @@ from rapidfuzz import fuzz, process
 
 from folkmoot.errors import Problem
 from folkmoot.studies.workbook.computed import BadExpression, sources
-from folkmoot.studies.workbook.model import Task, Workbook, special_role
+from folkmoot.studies.workbook.model import Role, Task, Workbook, special_role
 from folkmoot.studies.workbook.permutations import Experiment, TaskInPlay
 from folkmoot.studies.workbook.response_options import Listed, Options, Range
-from folkmoot.studies.workbook.templates import OPTIONS, TemplateProblem, check_names, names_in
+from folkmoot.studies.workbook.room import NOT_AVAILABLE, known_beforehand
+from folkmoot.studies.workbook.templates import (
+    OPTIONS,
+    UNDEFINED,
+    TemplateProblem,
+    check_names,
+    names_in,
+    render,
+)
 
 DESCRIBED = ("description", "label")
 
@@ -167,8 +175,35 @@ def _asks_for_options(task: Task, text: str, where: str) -> Iterator[Problem]:
 
 
 def task_problems(experiment: Experiment) -> list[Problem]:
-    """Roles and response options of all tasks of one permutation."""
-    return [p for task in experiment.tasks.values() for p in _task(task, experiment)]
+    """Roles, response options and filled-in texts of all tasks of one permutation."""
+    tasks = experiment.tasks.values()
+    return [
+        *(p for task in tasks for p in _task(task, experiment)),
+        *(p for task in tasks for p in _filled(task, experiment)),
+        *(
+            p
+            for role in experiment.roles.values()
+            for p in _fills(role.description, role, role.at.get("role_description", ""), experiment)
+        ),
+    ]
+
+
+def _filled(play: TaskInPlay, experiment: Experiment) -> Iterator[Problem]:
+    """Fill the prompts in with the constants and nothing else, to see whether that works."""
+    for label, text in play.prompts.items():
+        where = play.task.at.get("llm_text", "")
+        yield from _fills(text, experiment.roles.get(label), where, experiment)
+
+
+def _fills(text: str, role: Role | None, where: str, experiment: Experiment) -> Iterator[Problem]:
+    try:
+        names, _ = names_in(text)
+        for treatment in experiment.treatments:
+            values = known_beforehand(experiment, treatment, role)
+            render(text, {**dict.fromkeys(names, NOT_AVAILABLE), **values})
+    except TemplateProblem as problem:
+        if problem.mend != UNDEFINED:  # names that do not exist are reported with the likely one
+            yield Problem(str(problem), where=where, mend=problem.mend or "mend the placeholder")
 
 
 def _task(play: TaskInPlay, experiment: Experiment) -> Iterator[Problem]:

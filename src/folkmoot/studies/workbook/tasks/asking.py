@@ -13,8 +13,14 @@ from folkmoot.studies.workbook.model import FACILITATOR
 from folkmoot.studies.workbook.permutations import TaskInPlay
 from folkmoot.studies.workbook.reply import Given, WorkbookAnswer
 from folkmoot.studies.workbook.response_options import Listed, Shown, show
-from folkmoot.studies.workbook.room import Response, Room
-from folkmoot.studies.workbook.templates import OPTIONS, names_in, normalise_options, render
+from folkmoot.studies.workbook.room import NOT_AVAILABLE, Response, Room
+from folkmoot.studies.workbook.templates import (
+    OPTIONS,
+    TemplateProblem,
+    names_in,
+    normalise_options,
+    render,
+)
 
 INSTRUCTION = "Instruction"  # who seems to speak when the workbook tells a special role what to do
 
@@ -43,12 +49,31 @@ def by_facilitator(text: str, task: TaskInPlay) -> Utterance:
 
 
 def wording(room: Room, task: TaskInPlay, who: Seat | str, options: str) -> tuple[str, bool]:
-    """The prompt for one speaker, filled in, and whether it holds the options."""
+    """The prompt for one speaker, filled in, and whether it holds the options.
+
+    `who` may be a role's label: then it is the question as those hear it to whom it is not put.
+    """
     label = who.role if isinstance(who, Seat) else special_label(room, who)
     text = normalise_options(task.prompts[label])
     names, _ = names_in(text)
     values = {**room.fillings(who, names - {OPTIONS}), OPTIONS: options}
-    return render(text, values).strip(), OPTIONS in names
+    try:
+        return render(text, values).strip(), OPTIONS in names
+    except TemplateProblem:
+        # The values of this session break the text (a division by zero, say): without them it
+        # was checked, so the participant reads that they are not available.
+        gone = dict.fromkeys(names - {OPTIONS} - set(room.experiment.constants), NOT_AVAILABLE)
+        return render(text, {**values, **gone}).strip(), OPTIONS in names
+
+
+def question_aloud(room: Room, task: TaskInPlay, in_play: Sequence[Seat | str]) -> None:
+    """Let those hear the question to whom it is not put: special roles, and who sits out."""
+    first = next((who for who in in_play if isinstance(who, Seat)), None)
+    if first is None:
+        return
+    question = by_facilitator(wording(room, task, first.role, "")[0], task)
+    room.said.append(question)
+    room.tell([*room.specials, *(s.id for s in room.seats if s not in in_play)], question)
 
 
 def special_label(room: Room, special: str) -> str:

@@ -9,6 +9,7 @@ from folkmoot.studies.workbook.tasks.asking import (
     ask_seat,
     ask_special,
     by_facilitator,
+    question_aloud,
     settle,
     wording,
 )
@@ -21,11 +22,7 @@ async def play(scope: Scope, room: Room, task: TaskInPlay) -> None:
     for seat in room.seats:
         if seat in in_play:
             room.tell([seat.id], by_facilitator(wording(room, task, seat, "")[0], task))
-    first = next((s for s in in_play if not isinstance(s, str)), None)
-    if first is not None:
-        question = by_facilitator(wording(room, task, first, "")[0], task)
-        room.tell(room.specials, question)
-        room.said.append(question)
+    question_aloud(room, task, in_play)
     for who in in_play:
         if room.left() <= 0:
             room.stop(task, CUT)

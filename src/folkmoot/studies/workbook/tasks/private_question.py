@@ -13,9 +13,8 @@ from folkmoot.studies.workbook.tasks.asking import (
     Asked,
     ask_seat,
     ask_special,
-    by_facilitator,
+    question_aloud,
     settle,
-    wording,
 )
 
 
@@ -27,11 +26,7 @@ async def play(scope: Scope, room: Room, task: TaskInPlay) -> None:
     """
     place = room.rounds
     in_play = room.in_play(task)
-    first = next((s for s in in_play if not isinstance(s, str)), None)
-    if first is not None:
-        question = by_facilitator(wording(room, task, first, "")[0], task)
-        room.tell(room.specials, question)
-        room.said.append(question)
+    question_aloud(room, task, in_play)
     aloud: list[Utterance] = []
     for is_special, group in groupby(in_play, key=lambda who: isinstance(who, str)):
         everybody = list(group)

@@ -9,9 +9,8 @@ from folkmoot.studies.workbook.room import CUT, Room
 from folkmoot.studies.workbook.tasks.asking import (
     ask_seat,
     ask_special,
-    by_facilitator,
+    question_aloud,
     settle,
-    wording,
 )
 
 
@@ -19,11 +18,7 @@ async def play(scope: Scope, room: Room, task: TaskInPlay) -> None:
     """Each participant sees the answers of those before it at once, of those after it later."""
     place = room.rounds
     in_play = room.in_play(task)
-    first = next((s for s in in_play if not isinstance(s, str)), None)
-    if first is not None:
-        question = by_facilitator(wording(room, task, first, "")[0], task)
-        room.tell(room.specials, question)
-        room.said.append(question)
+    question_aloud(room, task, in_play)
     answers: list[Utterance] = []
     answered: set[str] = set()
     for who in in_play:
