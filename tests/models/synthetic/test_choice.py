@@ -20,7 +20,7 @@ from folkmoot.models.synthetic import (
 from folkmoot.models.synthetic.latents import meet, persona_text
 from tests.models.synthetic.synthetic_world import FINAL, OPTIONS, World, base, persona, vote_prompt
 
-MANY = 1500
+MANY = 1000
 CARE = "They want dignity for lonely neighbours, kindness and belonging, and compassion. " * 4
 PAGE = "\n\n".join(f"## {o}\n\nPosition 1: {CARE}" for o in OPTIONS)
 

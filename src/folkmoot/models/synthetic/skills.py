@@ -98,7 +98,11 @@ class Skills:
         """Entries of a list: what each is about, or the texts themselves; None if unknown."""
         mind = self.mind
         if name == "reactions":
-            return [{"id": k, "text": t} for k, t in mind.heard.items() if t]
+            return [
+                {"id": k, "text": t, "score": mind.agreement(t, k)}
+                for k, t in mind.heard.items()
+                if t
+            ]
         if name == "references":
             return _references(mind)
         if name == "questions" and fields:
