@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from folkmoot.engine.study import Study
+from folkmoot.studies.negotiation.codebook import CODEBOOK
 from folkmoot.studies.negotiation.conditions import CONDITIONS
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.findings import findings
-from folkmoot.studies.negotiation.outputs import CODEBOOK
 from folkmoot.studies.negotiation.planning import check, cut, estimate, template
 from folkmoot.studies.negotiation.protocol import protocol
 from folkmoot.studies.negotiation.show import show

@@ -15,48 +15,6 @@ from folkmoot.studies.negotiation.measures import DecisionMeasures, SessionResul
 from folkmoot.studies.negotiation.room import Room
 from folkmoot.studies.negotiation.slots import LODGING, SLOTS
 
-CODEBOOK: dict[str, Any] = {
-    "group_id": "group of travellers",
-    "group_type": "family, elder_young (multigenerational), colleagues, spouses or strangers",
-    "condition": "C1 single user, C2 no mediation, C3 raw, C4 guided, C5 guided with feedback",
-    "slot": "one of the seven slots, in their fixed order",
-    "topic": "the decision: the slot, or for lodging room_type or house_rule",
-    "member_id": "traveller within the group",
-    "decisions": {
-        "source": "what settled it: single_user, preferences, synthesis, operator, vote, feedback",
-        "has_conflict": "whether the preferences conflict, as the mediator judged",
-        "stated_conflict": "whether first choices differ or one is strongly rejected, by the texts",
-        "strategy_id": "canonical strategy (C4, C5)",
-        "operator": "the rule that decides",
-        "proposed_strategy": "label that the model returned, before the clamp",
-        "resolution_strategy": "label that stands: the canonical id",
-        "drifted": "whether the proposed label was another than the canonical id",
-        "selected_option": "the option that stands for the decision; empty where there is none",
-        "resolution_text": "the decision in words, after feedback",
-        "fell_back_to": "operator that decided where the canonical one could not",
-        "infeasible": "every option breaks a hard constraint",
-        "ballots": "collected, partial, missing (counted by texts), not_held; none without lock",
-        "subgrouping_required": "the group must part for this slot",
-        "subgrouping_optional": "the group may part for this slot",
-        "feedback_rounds": "rounds of feedback held",
-        "resolved": "whether feedback ended in agreement",
-        "parse_error": "the synthesis reply was unreadable; the minimal structure stands",
-        "words": "words spoken to come to the decision, stated preferences left out",
-        "rung": "where on the ladder the synthesis reply was read",
-    },
-    "scores": {
-        "score": "the vote parser's score, with ballots where there were any",
-        "text_score": "the same by the stated preference alone",
-        "strong_rejection": "score of -2 or less",
-        "primary": "the member's first choice",
-    },
-    "satisfaction": {
-        "satisfaction": "the member's own score of what was decided for the member, -2 to 4",
-        "covered": "share of what may happen in which the member gets something spoken for",
-    },
-    "measures": {name: what for name, (what, _) in measures.MEASURES.items()},
-}
-
 
 def record_groups(scope: Scope, groups: Sequence[Group]) -> None:
     for group in groups:
