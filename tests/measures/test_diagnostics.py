@@ -12,6 +12,7 @@ from folkmoot.measures.diagnostics import (
     instability,
     looks_like_refusal,
     malformed,
+    of_answers,
     off_list,
     over_length,
     position_bias,
@@ -23,7 +24,8 @@ from folkmoot.measures.diagnostics import (
 )
 from folkmoot.measures.position import Shown
 
-OPTIONS = json.dumps(["Park improvements", "Youth job training"])
+OPTION_NAMES = ["Park improvements", "Youth job training"]
+OPTIONS = json.dumps(OPTION_NAMES)
 
 
 def row(kind: str = "choice", **more: object) -> dict[str, object]:
@@ -146,6 +148,20 @@ def test_yes_share():
     mixed = [row(options=ballot, value=v) for v in ("Yes", "No") * 30]
     assert not yes_share(mixed).flagged
     assert yes_share([row(value="Park improvements")] * 60).flagged is None
+
+
+def test_of_answers_reads_the_table_of_any_study():
+    rows = [
+        row(value=OPTION_NAMES[i % 2], speaker_id=f"p{i}", options=json.dumps(shown))
+        for i in range(60)
+        for shown in [OPTION_NAMES if i % 3 else OPTION_NAMES[::-1]]
+    ]
+    found = {c.key: c for c in of_answers(rows)}
+    assert found["off_list"].flagged is False
+    assert found["position_bias"].flagged is False
+    assert found["malformed"].flagged is None
+    always_first = [{**r, "value": json.loads(r["options"])[0]} for r in rows]
+    assert {c.key: c for c in of_answers(always_first)}["position_bias"].flagged
 
 
 def test_sycophancy():

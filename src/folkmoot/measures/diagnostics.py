@@ -7,7 +7,10 @@ they say.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from folkmoot.measures.answer_checks import (
+    Row,
     acquiescence,
     looks_like_refusal,
     malformed,
@@ -24,6 +27,25 @@ from folkmoot.measures.opinion_checks import (
     shrinking_variance,
     sycophancy,
 )
+from folkmoot.measures.position import shown_in
+
+
+def of_answers(answers: Sequence[Row]) -> list[Check]:
+    """All checks that the `answers` table of any study type allows, each with its verdict.
+
+    The effect of the place in the list is taken over all choices together; a study that asks the
+    same choice again and again gives it few effective answers, which the clustering by person
+    accounts for.
+    """
+    return [
+        refusals(answers),
+        malformed(answers),
+        off_list(answers),
+        over_length(answers),
+        yes_share(answers),
+        position_bias(shown_in(answers)),
+    ]
+
 
 __all__ = [
     "Check",
@@ -31,6 +53,7 @@ __all__ = [
     "instability",
     "looks_like_refusal",
     "malformed",
+    "of_answers",
     "off_list",
     "over_length",
     "position_bias",

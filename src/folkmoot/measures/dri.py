@@ -74,8 +74,8 @@ def group_dri(pairs: Consistency, *, adjusted: bool = True) -> float:
     strength of signal (`Consistency.weights`), so that two people who agree on nothing do not
     count as consistent. NaN without pairs.
 
-    Original: Niemeyer and Veri, in Research Methods in Deliberative Democracy (2022),
-    doi:10.1093/oso/9780192848925.003.0007; Niemeyer et al. (2024),
+    Original: Niemeyer and Veri, Research Methods in Deliberative Democracy (2022), ch. 7,
+    doi:10.1093/oso/9780192848925.001.0001; Niemeyer et al. (2024),
     doi:10.1017/S0003055423000023. Adjusted: the package deliberr (MIT),
     github.com/gumbelino/deliberr.
     """

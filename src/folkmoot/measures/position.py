@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import json
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -35,6 +37,20 @@ class PositionEffects:
     @property
     def first(self) -> Estimate | None:
         return self.by_place.get(1)
+
+
+def shown_in(answers: Iterable[Mapping[str, Any]]) -> list[Shown]:
+    """Choices of the `answers` table (rows of any study) that were made and had an order.
+
+    Columns read: `options` (JSON list as shown), `value`, `speaker_id`.
+    """
+    found = []
+    for row in answers:
+        if row.get("options") and row.get("value") is not None:
+            options = tuple(json.loads(row["options"]))
+            if row["value"] in options:
+                found.append(Shown(options, str(row["value"]), row.get("speaker_id")))
+    return found
 
 
 def position_effects(answers: Sequence[Shown]) -> PositionEffects:

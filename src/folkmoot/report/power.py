@@ -201,13 +201,14 @@ def _worth(layout: Layout, title: str, iccs: Sequence[float]) -> Finding:
         }
         for icc in iccs
     ]
-    typical = effective_n(people, layout.size, 0.05)
+    icc = _assumed(iccs)
+    typical = effective_n(people, layout.size, icc)
     return Finding(
         "power_clusters",
         "What the participants are worth",
         f"{plural(people, 'participant')} per condition in {plural(layout.units, layout.unit_name)}"
         f" of about {layout.size} are worth {typical:.0f} independent ones if people in one "
-        "conversation are a little alike (ICC .05).",
+        f"conversation are alike to the extent of an ICC of {icc:g}.",
         Grid.of(rows, f"{title}: design effect 1 + (m − 1) ICC."),
         section=SECTION,
     )
@@ -231,13 +232,14 @@ def _clustered(layout: Layout, title: str, base: float, iccs: Sequence[float]) -
                 "seen_from_rate": _known(seen),
             }
         )
-    worth = effective_n(people, layout.size, 0.05)
+    icc = _assumed(iccs)
+    worth = effective_n(people, layout.size, icc)
     return Finding(
         "power_clustered",
         "Smallest difference that this design can see",
         f"{title}: {plural(layout.arms, 'condition')} of {plural(layout.units, layout.unit_name)} "
-        f"with {layout.size} participants. If people in one conversation are a little alike (ICC "
-        f".05), {people} participants are worth {worth:.0f}, and a rate of {percent(base)} is "
+        f"with {layout.size} participants. If people in one conversation are alike to the extent "
+        f"of an ICC of {icc:g}, {people} participants are worth {worth:.0f}, and {percent(base)} is "
         f"told apart from {_rate(detectable_share(base, worth))} with a chance of "
         f"{percent(POWER)}.",
         Grid.of(rows, "Two-sided, α = .05; design effect 1 + (m − 1) ICC."),
@@ -276,6 +278,11 @@ def _unknown(title: str) -> Finding:
         section=SECTION,
         headline=True,
     )
+
+
+def _assumed(iccs: Sequence[float]) -> float:
+    """The likeness that sentences speak of: .05 if it is among those given, else the first."""
+    return 0.05 if 0.05 in iccs or not iccs else iccs[0]
 
 
 def _rate(share: float) -> str:

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from folkmoot.records.run_folder import RunFolder
@@ -180,4 +180,9 @@ def shown_options(cell: Any) -> tuple[str, ...]:
     """The options of a cell of lists, which tables keep as JSON text."""
     if cell is None:
         return ()
-    return tuple(json.loads(cell) if isinstance(cell, str) else cell)
+    return _listed(cell) if isinstance(cell, str) else tuple(cell)
+
+
+@lru_cache(maxsize=4096)
+def _listed(cell: str) -> tuple[str, ...]:
+    return tuple(json.loads(cell))
