@@ -37,7 +37,7 @@ class Config(StudyConfig):
     @model_validator(mode="after")
     def _mapped(self):
         if self.mapping and set(self.mapping) != set(self.topic.options):
-            raise ValueError("the mapping misses an option")
+            raise ValueError("mapping: misses an option")
         return self
 
 async def protocol(session):
@@ -116,7 +116,7 @@ def test_checks_over_several_keys_are_told_beside_single_mistakes(folder: Path) 
     assert mistakes(folder, text) == [
         "study.yaml:6: treshold: unknown key (did you mean threshold?)",
         "study.yaml:7: people: must be at least 1, is 0",
-        "study.yaml: the mapping misses an option",
+        "study.yaml:8: mapping: misses an option",
     ]
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 from rapidfuzz import fuzz, process
 
-from folkmoot.engine.yaml_tree import Path_, Tree, dotted
+from folkmoot.engine.yaml_tree import Path_, Tree, dotted, find_path
 from folkmoot.errors import Problem
 
 SECRET_KEYS = ("key", "api_key", "apikey", "openai_api_key", "anthropic_api_key", "token")
@@ -68,6 +68,8 @@ def problems_of(error: ValidationError, tree: Tree, model: type[BaseModel]) -> l
         if detail["type"] == "too_short" and any(p[:-1] == path and p for p in places):
             continue
         message, mend = _words(detail, path, model, missing)
+        if detail["type"] == "value_error":
+            path, message = _named_key(path, message, tree)  # noqa: PLW2901
         if message not in found.setdefault(path, []):
             found[path].append(message)
         mends[path] = mends.get(path) or mend
@@ -138,6 +140,16 @@ def _words(
 
 def _limit(value: Any) -> Any:
     return f"{value:g}" if isinstance(value, float) else value
+
+
+def _named_key(path: Path_, message: str, tree: Tree) -> tuple[Path_, str]:
+    """A check over several keys says which it means by beginning with it: `mapping: …`."""
+    key, colon, rest = message.partition(": ")
+    inside = tree.value
+    for part in path:
+        inside = inside[part]
+    found = find_path(inside, key) if colon and isinstance(inside, dict) else ()
+    return ((*path, *found), rest) if found and dotted(found) == key else (path, message)
 
 
 def _one_of(detail: ErrorDetails) -> tuple[str, str]:
