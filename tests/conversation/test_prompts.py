@@ -116,12 +116,14 @@ def test_the_sandbox_lets_nothing_out(tmp_path: Path, text: str) -> None:
     assert "prompt p" in failing(tmp_path, text)
 
 
-def test_endless_text_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_text_of_somebodys_own_is_stopped(
+    shipped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(prompts, "MAX_CHARACTERS", 1000)
-    text = (
-        "{% for i in range(99999) %}{% for j in range(99999) %}aaaaaaaaaa{% endfor %}{% endfor %}"
-    )
-    assert "longer than 1,000 characters" in failing(tmp_path, text)
+    loop = "{% for i in range(99999) %}"
+    own = with_own(tmp_path, vote=f"{loop}{loop}aaaaaaaaaa{{% endfor %}}{{% endfor %}}")
+    with pytest.raises(InputError, match="longer than 1,000 characters"):
+        PromptLibrary(shipped, own).render("vote")
 
 
 def test_json_in_a_prompt_keeps_its_characters(tmp_path: Path) -> None:

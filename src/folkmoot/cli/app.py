@@ -196,8 +196,11 @@ def report(
 @guarded
 def export(
     run: RunArg,
-    to: Annotated[str, typer.Option("--to", help="Format of the export.")] = "csv",
-    out: Annotated[Path | None, typer.Option("--out", help="Where to write.")] = None,
+    to: Annotated[str, typer.Option("--to", help="csv, parquet, json or polis.")] = "csv",
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Where to write; without it export-FORMAT in the run."),
+    ] = None,
 ) -> None:
     """Write a run's data in another format."""
     from folkmoot.cli.reports import export_command

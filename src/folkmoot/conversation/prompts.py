@@ -61,6 +61,9 @@ class PromptLibrary:
         if template is None:
             template = self._templates[name] = self._compiled(name)
         try:
+            if self.files[name] == self.shipped[name]:
+                return template.render(variables).strip()
+            # Only a prompt of somebody's own can go on without end.
             return "".join(_capped(template.generate(variables))).strip()
         except (TemplateError, TypeError, ValueError, ArithmeticError, LookupError) as error:
             raise self._failed(name, str(error)) from error

@@ -82,7 +82,8 @@ class Study:
 
     protocol    the study itself, an async function over a `Session`
     prompts     folder of the prompts that `scope.prompt` renders
-    recognises  does a study file without `study:` mean this type? Gets the raw keys and values
+    recognises  does a study file without `study:` mean this type? Gets the raw keys and values;
+                of several types that say yes the first by name is meant
     run_id      name of the folder under `outputs/`; empty means the study file's own name
     check       deeper checks than the config's own (config, folder of the study file); the
                 `key` of each problem is dotted, the loader adds file and line

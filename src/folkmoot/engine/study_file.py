@@ -167,12 +167,17 @@ def _study_of(tree: Tree, path: Path) -> tuple[Study, bool]:
     name = tree.value.get("study")
     if name is not None:
         return _named_study(name, tree, path), True
-    studies, broken = installed_studies()
-    meant = [s for s in studies if s.recognises(tree.value)]
-    if len(meant) == 1:
-        return meant[0], True
-    if meant:
-        raise InputError(_type_missing(path, " or ".join(s.name for s in meant)))
+    broken: list[Problem] = []
+    studies: list[Study] = []
+    for known in registered():
+        # The first that knows its own ends the search: importing all types takes a while.
+        try:
+            studies.append(find_study(known))
+        except InputError as error:
+            broken.extend(error.problems)
+            continue
+        if studies[-1].recognises(tree.value):
+            return studies[-1], True
     likeness = sorted(((_likeness(s, tree.value), s.name, s) for s in studies), reverse=True)
     if likeness and likeness[0][0] >= 2 and [n for n, _, _ in likeness].count(likeness[0][0]) == 1:
         return likeness[0][2], False
