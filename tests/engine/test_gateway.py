@@ -201,6 +201,16 @@ async def test_a_refusal_is_an_outcome_and_is_kept(tmp_path: Path) -> None:
     assert model.calls == 1
 
 
+@pytest.mark.parametrize(
+    ("finish", "kept"), [("refusal", "refused:refused"), ("filter", "refused:filtered")]
+)
+async def test_a_refusal_by_any_name_is_one(tmp_path: Path, finish: str, kept: str) -> None:
+    model = Scripted(lambda r, a: Reply("I cannot help with that.", finish=finish))
+    async with gateway(tmp_path, model) as opened:
+        reply = await opened.complete("a", ask())
+    assert (reply.finish, reply.text) == (kept, "I cannot help with that.")
+
+
 async def test_a_wrong_key_stops_everybody_at_once(tmp_path: Path) -> None:
     def wrong(request: Request, address: str) -> str:
         raise FatalModelError("401")

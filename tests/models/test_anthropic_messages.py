@@ -6,12 +6,12 @@ import json
 
 import pytest
 from aiohttp.test_utils import TestServer
-from tests.servers.faults import FaultPlan
-from tests.servers.model_server import ModelServer
 
 from folkmoot.errors import FatalModelError, QuotaError, TransientError
 from folkmoot.models.anthropic_messages import decode, encode, provider
 from folkmoot.models.request import Message, ProviderSettings, Request
+from tests.servers.faults import FaultPlan
+from tests.servers.model_server import ModelServer
 
 ASKED = (
     Message("system", "You are Ann."),

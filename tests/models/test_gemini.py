@@ -7,13 +7,13 @@ import json
 import numpy as np
 import pytest
 from aiohttp.test_utils import TestServer
-from tests.servers.answers import vector
-from tests.servers.faults import FaultPlan
-from tests.servers.model_server import ModelServer
 
 from folkmoot.errors import FatalModelError, QuotaError, RateLimited
 from folkmoot.models.gemini import decode, encode, provider
 from folkmoot.models.request import Message, ProviderSettings, Request
+from tests.servers.answers import vector
+from tests.servers.faults import FaultPlan
+from tests.servers.model_server import ModelServer
 
 ASKED = (
     Message("system", "You are Ann."),

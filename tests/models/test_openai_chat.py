@@ -7,14 +7,14 @@ import json
 import numpy as np
 import pytest
 from aiohttp.test_utils import TestServer
-from tests.servers.answers import vector
-from tests.servers.faults import FaultPlan
-from tests.servers.model_server import ModelServer
 
 from folkmoot.errors import FatalModelError, QuotaError, RateLimited, TransientError
 from folkmoot.models.openai_chat import decode, decode_embeddings, encode, first_manners, provider
 from folkmoot.models.request import Message, ProviderSettings, Request
 from folkmoot.models.structured import JSON_MODE, PROMPT, Manners
+from tests.servers.answers import vector
+from tests.servers.faults import FaultPlan
+from tests.servers.model_server import ModelServer
 
 ASKED = (Message("system", "You are Ann."), Message("user", "Yes or no?"))
 SCHEMA = {

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.servers.faults import FaultPlan
-from tests.servers.thread import ServerThread
 
 from folkmoot.errors import FatalModelError, InputError, TransientError
 from folkmoot.models import simple_call
 from folkmoot.models.request import Message
 from folkmoot.models.simple_call import call_llm, list_models, messages_from, try_models
+from tests.servers.faults import FaultPlan
+from tests.servers.thread import ServerThread
 
 MEMORY = [{"question": "One?", "answer": "Two."}]
 

@@ -28,6 +28,8 @@ __all__ = ["Gateway", "GatewayEvent", "GatewaySettings", "ModelStats"]
 R = TypeVar("R")
 
 UNBOUNDED = 1_000_000  # places at the limiter of a model in this process
+# A provider may name a refusal without our prefix; it is an outcome all the same.
+_REFUSALS = {"refusal": "refused:refused", "filter": "refused:filtered"}
 
 
 class Gateway:
@@ -155,7 +157,7 @@ class Gateway:
                 request.to_json(),
                 _sound(reply.text),
                 None,
-                reply.finish,
+                _REFUSALS.get(reply.finish, reply.finish),
                 usage.input_tokens,
                 usage.output_tokens,
                 usage.cached_tokens,
