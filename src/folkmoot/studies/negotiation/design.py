@@ -75,7 +75,7 @@ def _travellers(roles: Sequence[str], rng: np.random.Generator) -> list[str]:
         own = lives[role]
         life = own[roles[:seat].count(role) % len(own)]
         manner, taste, dislike = (v[seat % len(v)] for v in rest.values())
-        texts.append(f"{life} {manner}. {taste} {dislike}")
+        texts.append(f"{life}. You are someone {manner}. {taste} {dislike}")
     return texts
 
 

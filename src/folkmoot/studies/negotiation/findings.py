@@ -11,11 +11,19 @@ from folkmoot.studies.negotiation.measures import MEASURES
 
 _SCORED = (
     "Satisfaction is each member's own score of what was decided, from the stated preference "
-    "alone: -2 (strongly rejected) to 4 (asked for)."
+    "alone: −2 (strongly rejected) to 4 (asked for)."
 )
 _UNDECIDED = (
     "C2 decides nothing: its satisfaction is the expectation if any stated first choice is taken."
 )
+
+
+_PAIRED = "Paired: a group's stated preferences are the same under all conditions."
+_COMPARED = {
+    "satisfaction": "how content members are",
+    "lowest_satisfaction": "how content the least content member is",
+    "minority_promised_share": "minority wishes given or promised",
+}
 
 
 def findings(run: RunFolder) -> list[Finding]:
@@ -60,7 +68,7 @@ def _satisfaction(data: dict[str, Any]) -> Finding:
 def _contrasts(data: dict[str, Any]) -> list[Finding]:
     """Paired differences of neighbouring conditions on what matters most."""
     found = []
-    for measure in ("satisfaction", "lowest_satisfaction", "minority_promised"):
+    for measure, title in _COMPARED.items():
         rows = [d for d in data["paired_differences"] if d["measure"] == measure]
         if not rows:
             continue
@@ -79,11 +87,11 @@ def _contrasts(data: dict[str, Any]) -> list[Finding]:
         found.append(
             Finding(
                 f"paired_{measure}",
-                f"Within groups: {MEASURES[measure][0]}",
+                f"Within groups: {title}",
                 f"{read}.",
                 Grid.of([{k: d[k] for k in keys} for d in rows], caption=data["intervals"]),
                 Intervals(items, unit="paired difference", zero=0.0),
-                notes=("A group's preferences are the same under all conditions.",),
+                notes=(f"{MEASURES[measure][0].capitalize()}.", _PAIRED),
                 headline=measure == "satisfaction",
             )
         )

@@ -29,15 +29,18 @@ from folkmoot.studies.negotiation.tally import Tally
 
 # Name → (what it is, whether more is better; None: neither).
 MEASURES: Mapping[str, tuple[str, bool | None]] = {
-    "satisfaction": ("mean member score of what was decided, from -2 to 4", True),
+    "satisfaction": ("mean member score of what was decided, from −2 to 4", True),
     "lowest_satisfaction": ("mean score of the group's least content member", True),
     "inequality": ("Gini of members' mean scores, rescaled to 0 to 1", False),
     "covered_share": ("share of members who get something they spoke for", True),
-    "minority_coverage": (
+    "minority_coverage_share": (
         "share of members outside the most common first choice who get their first choice",
         True,
     ),
-    "minority_promised": ("the same, with what is promised for later or owed", True),
+    "minority_promised_share": (
+        "share of them who get their first choice or are promised it",
+        True,
+    ),
     "conflict_rate": ("share of decisions with a conflict", None),
     "drift_rate": ("share of locked decisions where the model named another strategy", False),
     "feedback_resolution_rate": ("share of decisions under feedback that ended resolved", True),
@@ -146,8 +149,8 @@ def session_measures(
         "lowest_satisfaction": min(means, default=math.nan),
         "inequality": gini(rescaled) if len(rescaled) > 1 else math.nan,
         "covered_share": _mean([v for x in measured for v in x.covered.values()]),
-        "minority_coverage": _mean([x.minority_coverage for x in measured]),
-        "minority_promised": _mean([x.minority_promised for x in measured]),
+        "minority_coverage_share": _mean([x.minority_coverage for x in measured]),
+        "minority_promised_share": _mean([x.minority_promised for x in measured]),
         "conflict_rate": math.nan
         if room.condition.one_member
         else _mean([float(d.has_conflict) for d in decisions]),
