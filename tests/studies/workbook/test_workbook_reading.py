@@ -501,3 +501,15 @@ def test_numbers_of_rows_in_a_long_workbook(tmp_path: Path) -> None:
     book = good()
     book[TASKS] += [task(f"x{i}", "private_question", 9, "Well?", f"x{i}") for i in range(200)]
     assert len(read(book, tmp_path).workbook.tasks) == 205
+
+
+@pytest.mark.parametrize("label", ["summarizer", "FACILITATOR"])
+def test_special_roles_are_there_once_in_whatever_case(tmp_path: Path, label: str) -> None:
+    book = good()
+    book["agent_roles"].append([label, "Once more."])
+    assert "is there twice" in only(mistakes(book, tmp_path))
+
+
+def test_no_respondent_is_called_like_a_special_role(tmp_path: Path) -> None:
+    found = only(mistakes(put(good(), "agent_profiles!A4", "Summarizer"), tmp_path))
+    assert "agent_profiles!A4" in found and "special role" in found

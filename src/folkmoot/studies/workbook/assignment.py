@@ -288,7 +288,6 @@ def _named(
     seated: Sequence[tuple[str, int]], experiment: Experiment, profiles: Profiles
 ) -> tuple[Seat, ...]:
     """Seats with the names that others see: the role, counted where several have it."""
-    ids = profiles.ids()
     total = Counter(role for role, _ in seated)
     count: Counter[str] = Counter()
     taken = set(experiment.roles)
@@ -299,5 +298,5 @@ def _named(
         while total[role] > 1 and name in taken:
             name += "'"
         taken.add(name)
-        seats.append(Seat(ids[row], row, role, name))
+        seats.append(Seat(profiles.rows[row][profiles.id_column], row, role, name))
     return tuple(seats)

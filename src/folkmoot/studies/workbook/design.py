@@ -18,7 +18,7 @@ from folkmoot.studies.workbook.computed import (
     names_used,
     parse_expression,
 )
-from folkmoot.studies.workbook.model import Computed, Workbook
+from folkmoot.studies.workbook.model import SPECIAL_ROLES, Computed, Workbook, special_role
 from folkmoot.studies.workbook.permutations import (
     Experiment,
     build,
@@ -47,8 +47,7 @@ def design_problems(
         *text_problems(workbook),
     ]
     for experiment, found in _sample(workbook):
-        problems += found
-        problems += task_problems(experiment)
+        problems += [*found, *_specials(experiment), *task_problems(experiment)]
         if seated and experiment.number == 1 and workbook.profiles.rows:
             seed = workbook.settings.random_seed if seed is None else seed
             problems += assign(experiment, seed)[1]
@@ -75,6 +74,26 @@ def _endpoint(workbook: Workbook) -> Iterator[Problem]:
         yield Problem("hf-inference needs the URL of its endpoint", where=where, mend="fill it in")
     if url and not url.startswith(("http://", "https://")):
         yield Problem(f"{url!r} is no URL", where=where, mend="it begins with https://")
+
+
+def _specials(experiment: Experiment) -> Iterator[Problem]:
+    """Each special role is there once, whatever case it is written in; nobody has its name."""
+    for special in SPECIAL_ROLES:
+        labels = [r for r in experiment.roles.values() if r.special == special]
+        for role in labels[1:]:
+            yield Problem(
+                f"the role {special} is there twice, as {role.label!r} too",
+                where=role.at.get("role_label", ""),
+                mend="keep one of them",
+            )
+    profiles = experiment.workbook.profiles
+    for row, identifier in enumerate(profiles.ids()):
+        if special_role(identifier):
+            yield Problem(
+                f"the ID {identifier!r} is the name of a special role",
+                where=profiles.cell(row, profiles.id_column),
+                mend="give the respondent another ID",
+            )
 
 
 def _names(workbook: Workbook) -> Iterator[Problem]:

@@ -22,7 +22,7 @@ from folkmoot.studies.workbook.tasks.context import profile_columns
 
 NO_ANSWER = "NA"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-SHARE_BETWEEN_WRITES = 0.05
+GROWTH = 0.25  # files are written again when so much is new, so that writing stays linear
 
 
 def session_record(room: Room) -> dict[str, Any]:
@@ -129,9 +129,8 @@ class Files:
         done = self._done[experiment.id]
         done[key] = record
         total = len(self._expected[experiment.id])
-        if len(done) == total or len(done) - self._written[experiment.id] >= max(
-            1, SHARE_BETWEEN_WRITES * total
-        ):
+        written = self._written[experiment.id]
+        if len(done) == total or len(done) - written >= max(1, GROWTH * written):
             self._written[experiment.id] = len(done)
             self.write(experiment)
 

@@ -15,7 +15,8 @@ async def open_room(scope: Scope, room: Room) -> None:
     """Give every speaker its system message; write backstories where the workbook wants them."""
     stories: dict[str, str] = {}
     if room.experiment.workbook.settings.include_backstories:
-        stories = await scope.at("backstories").each(
+        # Two names deep, so that no task_id can have the same address.
+        stories = await scope.at("before", "backstories").each(
             room.seats, lambda s, seat: _backstory(s, room, seat)
         )
     for seat in room.seats:
