@@ -89,25 +89,26 @@ def _statement(resident: str, speaking: Mapping[str, Any], vulnerable: bool) -> 
 def _votes(voting: Mapping[str, Any]) -> Lines:
     lines = ["[underline]Vote[/underline]"]
     for item in voting["items"]:
-        outcome = "[green]passed[/green]" if item["passed"] else "[red]failed[/red]"
+        word, colour = ("passed", "green") if item["passed"] else ("failed", "red")
         tie = ", a tie" if item["tie"] else ""
         origin = ", ".join(item["originating_residents"]) or "nobody named"
-        lines.append(
-            f"[bold]{item['item_id']}[/bold] {escape(item['proposal'])} "
-            f"{outcome} {item['yes']}:{item['no']}{tie} [dim](from {origin})[/dim]"
-        )
+        came_out = f"[{colour}]{word} {item['yes']}:{item['no']}{tie}[/{colour}]"
+        lines += [
+            f"[bold]{item['item_id']}[/bold] {came_out}  {escape(item['proposal'])}",
+            f"    [dim]from {origin}[/dim]",
+        ]
     return lines if voting["items"] else [*lines, "[red](no ballot could be read)[/red]"]
 
 
 def _consensus(voting: Mapping[str, Any]) -> Lines:
     final = voting["final_consensus"]
     lines = ["[underline]Final consensus[/underline]", escape(final["text"] or "(none)")]
+    by_concern: dict[str, Lines] = {}
     for concern in final["concerns_reflected"]:
-        colour = "yellow" if concern["is_vulnerable"] else "dim"
-        lines.append(
-            f"[{colour}]takes up {concern['resident']}: {escape(concern['concern'])}[/{colour}]"
-        )
-    return lines
+        who = concern["resident"]
+        mark = f"[bold yellow]{who}[/bold yellow]" if concern["is_vulnerable"] else who
+        by_concern.setdefault(concern["concern"], []).append(mark)
+    return lines + [f"takes up: {escape(c)} ({', '.join(who)})" for c, who in by_concern.items()]
 
 
 def _resident(

@@ -19,8 +19,8 @@ def outcome(levels: Summaries) -> Finding | None:
     )
     rows = [
         {
-            "level": level,
             "figure": words,
+            "level": level,
             **{group: value(summary, name, group) for group in ("vulnerable", "general", "gap")},
         }
         for name, words in names
