@@ -16,7 +16,6 @@ from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
-from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from folkmoot.models.request import FloatArray
 
@@ -26,6 +25,22 @@ _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?|\d+(?:\.\d+)?")
 _BIGRAM = 0.25
 _GRAMS = 0.8
 # Everyday words beyond the stop words: they stand in any text on any matter.
+_STOP_TEXT = """
+a about above after again against all almost also although always am among an and another any anyone
+anything are around as at be because been before being below between both but by can can't cannot
+could did didn't do does doesn't doing don't done down during each either else ever every everyone
+everything few for from had has have haven't having he he'd he'll he's her here hers herself him
+himself his how however i i'd i'll i'm i've if in into is isn't it it'd it'll it's its itself just
+least less let let's may me might mine more most much must my myself neither never no nobody none
+nor not nothing now of off often on once one only onto or other others our ours ourselves out over
+own per perhaps quite rather re same shall she she's should since so some somebody someone something
+sometimes still such than that that's the their theirs them themselves then there there's these they
+they'd they'll they're they've this those though three through to together too toward towards two
+under until up upon us very was wasn't we we'd we'll we're we've well were weren't what whatever
+when where whether which while who whoever whole whom whose why will with within without won't
+would wouldn't yet you you'd you'll you're you've your yours yourself
+"""
+_STOP_WORDS = frozenset(_STOP_TEXT.split())
 _COMMON_WORDS = """
 think believe feel say says said see look come comes go goes make makes made want know people
 person way thing things really just like also even still one two first second good better best
@@ -52,7 +67,7 @@ def idf(word: str) -> float:
     Stop words weigh nothing and everyday words little; for the rest Zipf's law of abbreviation
     (longer words are rarer) gives a weight that needs no corpus.
     """
-    if word in ENGLISH_STOP_WORDS or len(word) < 2:
+    if word in _STOP_WORDS or len(word) < 2:
         return 0.0
     if word in _COMMON:
         return 0.15

@@ -124,7 +124,7 @@ def score(mind: Mind, around: Around) -> float:
     entry = _entry(around)
     if "score" in entry:
         return float(entry["score"])
-    return mind.agreement(_of(mind, around), str(entry.get("id", "")))
+    return mind.agreement(_of(mind, around))
 
 
 def about(mind: Mind, text: str) -> str:
@@ -298,7 +298,7 @@ def topic_of(mind: Mind) -> str:
 
 def extreme(mind: Mind, best: bool) -> dict[str, Any] | None:
     """Whoever convinced most, or least, of those heard."""
-    rated = [(mind.agreement(t, k), k) for k, t in mind.heard.items() if t.strip()]
+    rated = mind.rated
     if not rated:
         return None
     value, who = max(rated) if best else min(rated)

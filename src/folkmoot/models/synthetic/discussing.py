@@ -291,19 +291,24 @@ class Speech:
         moved = self._moved(recent)
         if moved:
             return [moved]
-        other = recent[-1] if draws.chance(0.7) else draws.pick(recent)
-        if self._side() == "mid":
+        mid = self._side() == "mid"
+        opposed = [h for h in recent if abs(h.lean) > 0.4 and (mid or h.lean * self._mood < 0)]
+        differs = bool(opposed) and draws.chance(0.6)
+        other = draws.pick(opposed) if differs else recent[-1]
+        if differs or (not mid and other.lean * self._mood < 0):
+            chance = (0.75, 0.6, 0.45, 0.3, 0.18)[guest.company] * (0.5 if mid else 1.0)
+            chance *= 1 - guest.pleasing
+            stock = self._bank["disagree_softly" if mid or guest.company >= 3 else "disagree"]
+        elif mid:
             return []
-        if other.lean * self._mood > 0:
-            chance = (0.12, 0.25, 0.38, 0.52, 0.62)[guest.company]
-            rises = guest.pleasing * (0.5 + 0.12 * len(guest.others[-4:]))
-            stock = self._bank["agree"] if draws.chance(min(0.97, chance + rises)) else ()
         else:
-            chance = (0.75, 0.6, 0.45, 0.3, 0.18)[guest.company] * (1 - guest.pleasing)
-            soft = guest.company >= 3
-            stock = self._bank["disagree_softly" if soft else "disagree"]
-            stock = stock if draws.chance(chance) else ()
-        return [self._fresh(stock).format(name=other.name)] if stock else []
+            chance = (0.12, 0.25, 0.38, 0.52, 0.62)[guest.company]
+            # Whoever pleases agrees the more the more have spoken before.
+            chance += guest.pleasing * (0.5 + 0.12 * len(guest.others[-4:]))
+            stock = self._bank["agree"]
+        if not draws.chance(min(0.97, chance)):
+            return []
+        return [self._fresh(stock).format(name=other.name)]
 
     def _moved(self, recent: Sequence[Heard]) -> str:
         """A change of mind, said once the pull of the others has become strong enough."""
@@ -469,7 +474,7 @@ def _coded(request: Request, reading: Reading, draws: Draws) -> str:
     answer = re.search(r"'s answer: \"(.+?)\"\s*\n", prompt, re.DOTALL)
     text = answer[1] if answer else prompt
     shown = lean_of(text)
-    step = 0.25 + 0.2 * draws.unit()
+    step = 0.2 + 0.15 * draws.unit()
     valence, changed = last, True
     if _WARMED.search(text):
         valence = last + step

@@ -6,13 +6,12 @@ that one person stays one person through all stages of a study.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
-
-from scipy.special import betaincinv
 
 from folkmoot.models.synthetic.draws import normal, unit
 from folkmoot.models.synthetic.knobs import BETA, TASTE_SD
@@ -171,13 +170,24 @@ def meet(text: str, seed: int, manner: str = "") -> Persona:
         key=key,
         seed=seed,
         camp=camp,
-        susceptibility=float(betaincinv(*BETA, at)),
+        susceptibility=beta_quantile(at),
         warmth=max(-1.0, min(1.0, warmth)),
         voice=_voice(low + " " + manner.lower(), unit(seed, key, "voice")),
         calling=_calling(key),
         name=_name(key),
         words=frozenset(w for w in _TOKEN.findall(low) if len(w) > 3 and w not in _STOP),
     )
+
+
+def beta_quantile(p: float) -> float:
+    """The quantile of Beta(4, 3), by bisection of its distribution function (a binomial tail)."""
+    low, high = 0.0, 1.0
+    a, n = int(BETA[0]), int(BETA[0] + BETA[1]) - 1
+    for _ in range(40):
+        x = (low + high) / 2
+        below = sum(math.comb(n, k) * x**k * (1 - x) ** (n - k) for k in range(a, n + 1))
+        low, high = (x, high) if below < p else (low, x)
+    return (low + high) / 2
 
 
 def _hits(low: str, words: Sequence[str]) -> int:

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from folkmoot.models.synthetic.concerns import CONCERNS, Concern, held_by, is_local_plan, raised_in
@@ -62,6 +62,7 @@ class Mind:
         self.tongue = Tongue(who, self.draws, own)
         self.heard = {k: v for k, v in said.items() if k != me}
         self.spoken: dict[str, str] = {}
+        self._rated: tuple[tuple[tuple[str, str], ...], list[tuple[float, str]]] = ((), [])
 
     @cached_property
     def thoughts(self) -> dict[str, Any]:
@@ -126,7 +127,15 @@ class Mind:
             )
         return found[-1].lower() if found else stance_of(self.position)
 
-    def agreement(self, text: str, of: str = "") -> float:
+    @property
+    def rated(self) -> list[tuple[float, str]]:
+        """Those heard, each with how far the person agrees with what they said last."""
+        known = tuple(self.heard.items())
+        if self._rated[0] != known:
+            self._rated = (known, [(self.agreement(t), k) for k, t in known if t.strip()])
+        return self._rated[1]
+
+    def agreement(self, text: str) -> float:
         """How far the person agrees with a statement, −1 to 1. No address: thinking and speaking
         about one statement agree with each other."""
         own = {c.key for c in self.concerns[:4]}
@@ -171,6 +180,7 @@ def stance_of(position: float) -> str:
     return STANCES[sum(position > edge for edge in (-0.6, -0.18, 0.18, 0.6))]
 
 
+@lru_cache(maxsize=8192)
 def side_of(text: str) -> float:
     """Which side a statement takes: from its plain words, else from the concerns it raises."""
     if _AGAINST.search(text):

@@ -99,9 +99,7 @@ class Skills:
         mind = self.mind
         if name == "reactions":
             return [
-                {"id": k, "text": t, "score": mind.agreement(t, k)}
-                for k, t in mind.heard.items()
-                if t
+                {"id": k, "text": t, "score": mind.agreement(t)} for k, t in mind.heard.items() if t
             ]
         if name == "references":
             return _references(mind)
@@ -186,7 +184,7 @@ def _references(mind: Mind) -> list[dict[str, Any]]:
                 text = mind.heard.get(who) or str(r.get("target_summary", ""))
                 rated.append((value * 0.9, who, text))
     else:
-        rated = [(mind.agreement(t, k), k, t) for k, t in mind.heard.items() if t]
+        rated = [(mind.agreement(t), k, t) for k, t in mind.heard.items() if t]
     low, high = ((0, 1), (1, 2), (1, 3))[int(eager) + 1]
     count = mind.draws.between(low, high)
     strong = sorted(rated, key=lambda r: -(abs(r[0]) + 0.5 * mind.draws.unit()))[:count]
