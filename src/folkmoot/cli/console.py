@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import shlex
 import sys
 import tempfile
@@ -28,6 +29,7 @@ from folkmoot.errors import (
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 ISSUES = "https://github.com/folkmoot/folkmoot/issues"
 
 
@@ -99,8 +101,9 @@ def resume_line(argv: Sequence[str]) -> str:
 
 
 def clean(text: str) -> str:
-    """Text without the control characters by which a model or a file could move the cursor."""
-    return "".join(c for c in text if c in "\n\t" or (c >= " " and not "\x7f" <= c <= "\x9f"))
+    """Text without the characters by which a model or a file could move the cursor or turn the
+    direction of reading."""
+    return _CONTROLS.sub("", text)
 
 
 def _show_problems(console: Console, problems: Sequence[Problem]) -> None:

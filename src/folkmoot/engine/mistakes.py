@@ -87,7 +87,9 @@ def problems_of(error: ValidationError, tree: Tree, model: type[BaseModel]) -> l
 def located_problem(message: str, path: Path_, tree: Tree, mend: str = "") -> Problem:
     """A problem with the file and line at which the value of this path stands."""
     place = tree.nearest(path)
-    line = str(place.line) if place.line and path else ""
+    # What is missing at the top has no line; line 1 would send the reader to the wrong place.
+    placed = bool(place.line) and path[:1] in tree.places and bool(path)
+    line = str(place.line) if placed else ""
     return Problem(message, place.file, line, dotted(path), mend)
 
 
@@ -178,9 +180,9 @@ def _mend_unknown(path: Path_, model: type[BaseModel], missing: set[Path_]) -> s
 def _mend_value(detail: ErrorDetails) -> str:
     value = detail["input"]
     if detail["type"] in ("int_type", "float_type") and isinstance(value, str):
-        digits = value.replace("_", "").replace(",", "").lstrip("0") or "0"
-        if digits.isdigit():
-            return f"write {digits}"
+        digits = value.replace("_", "").replace(",", "")
+        if digits.isdecimal():
+            return f"write {int(digits)}"
     return ""
 
 

@@ -176,12 +176,19 @@ def _study_of(tree: Tree, path: Path) -> tuple[Study, bool]:
         except InputError as error:
             broken.extend(error.problems)
             continue
-        if studies[-1].recognises(tree.value):
+        if _recognised(studies[-1], tree.value):
             return studies[-1], True
     likeness = sorted(((_likeness(s, tree.value), s.name, s) for s in studies), reverse=True)
     if likeness and likeness[0][0] >= 2 and [n for n, _, _ in likeness].count(likeness[0][0]) == 1:
         return likeness[0][2], False
     raise InputError([_type_missing(path, ", ".join(registered())), *broken])
+
+
+def _recognised(study: Study, raw: Mapping[str, Any]) -> bool:
+    try:
+        return study.recognises(raw)
+    except (TypeError, ValueError, LookupError, AttributeError):
+        return False  # values of kinds that the type did not reckon with: not one of its files
 
 
 def _named_study(name: Any, tree: Tree, path: Path) -> Study:
