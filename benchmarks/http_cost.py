@@ -29,9 +29,9 @@ def run(participants: int = 400, turns: int = 10, concurrency: int = 64) -> dict
     plain: list[float] = []
     with ServerProcess(latency=LATENCY) as server, tempfile.TemporaryDirectory() as folder:
         _engine(server.openai, Path(folder) / "warm", 20, 2, concurrency)
-        _plain(server.openai, 20, 2, concurrency)
+        plain_run(server.openai, 20, 2, concurrency)
         for i in range(5):
-            plain.append(_plain(server.openai, participants, turns, concurrency))
+            plain.append(plain_run(server.openai, participants, turns, concurrency))
             out = Path(folder) / str(i)
             engine.append(_engine(server.openai, out, participants, turns, concurrency))
     ours, theirs = statistics.median(engine), statistics.median(plain)
@@ -57,8 +57,9 @@ def _engine(url: str, out: Path, participants: int, turns: int, concurrency: int
     return (time.process_time() - began) / (participants * turns) * 1e6
 
 
-def _plain(url: str, participants: int, turns: int, concurrency: int) -> float:
-    """What anybody would write: one session, a semaphore, JSON in and out."""
+def plain_run(url: str, participants: int, turns: int, concurrency: int) -> float:
+    """CPU microseconds per call of what anybody would write: one session, a semaphore,
+    JSON in and out."""
 
     async def main() -> None:
         gate = asyncio.Semaphore(concurrency)

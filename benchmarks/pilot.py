@@ -1,4 +1,5 @@
-"""The pilot of 1,200 participants: makespan over HTTP, replay, memory; and 20,000 participants.
+"""The pilot of 1,200 participants: makespan over HTTP, replay, memory; 20,000 participants; and
+eight town-hall discussions side by side.
 
 Each function is run in a process of its own (see `measure.py`), so that memory is its own.
 """
@@ -10,48 +11,33 @@ import sqlite3
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import folkmoot
-from tests.servers.process import ServerProcess
+from benchmarks import quick_server
+from benchmarks.http_cost import plain_run
 
-STUDY = Path(__file__).parents[1] / "examples" / "cross_pollination.yaml"
+EXAMPLES = Path(__file__).parents[1] / "examples"
+PILOT = EXAMPLES / "cross_pollination.yaml"
+TOWN_HALL = EXAMPLES / "town_hall.yaml"
 MODEL = "openai/test-model"
 
 
-def makespan(folder: str, latency: float = 0.1, concurrency: int = 256) -> dict[str, float]:
-    """Wall time of the pilot over HTTP against the ideal, in seconds.
+def pilot_makespan(folder: str) -> dict[str, float]:
+    """The pilot over HTTP at 100 ms and concurrency 256. Its stages follow one another."""
+    return _makespan(PILOT, (), Path(folder), latency=0.1, concurrency=256, stages=True)
 
-    The server thinks every request over in a first run; in the second, which is measured, it
-    only waits its latency and answers. The ideal is the longer of calls ÷ concurrency × latency
-    and the longest chain of calls × latency.
-    """
-    with ServerProcess(latency=0.0, answers="respondent") as server:
-        options = {"model": MODEL, "concurrency": concurrency}
-        _with_server(server.openai, Path(folder) / "first", options)
-        server.change(latency=latency)
-        cpu, wall = time.process_time(), time.perf_counter()
-        run = _with_server(server.openai, Path(folder) / "second", options)
-        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    calls = _calls(run.path)
-    chain = _longest_chain(run.path)
-    ideal = max(calls * latency / concurrency, chain * latency)
-    return {
-        "calls": calls,
-        "chain": chain,
-        "wall_s": wall,
-        "ideal_s": ideal,
-        "ratio": wall / ideal,
-        "cpu_s": cpu,
-        "peak_mb": _peak_mb(),
-    }
+
+def town_hall_makespan(folder: str) -> dict[str, float]:
+    """Eight discussions side by side (2 sets × 4 levels), at 200 ms and concurrency 64."""
+    changes = ("sets=2", "levels=['1', '2-1', '3', '4']")
+    return _makespan(TOWN_HALL, changes, Path(folder), latency=0.2, concurrency=64, stages=False)
 
 
 def synthetic(folder: str, per_condition: int = 300) -> dict[str, float]:
     """The pilot with the embedded respondent: wall time and peak memory."""
     began = time.perf_counter()
     size = f"participants_per_condition={per_condition}"
-    run = folkmoot.run(STUDY, out=Path(folder), overrides=(size,))
+    run = folkmoot.run(PILOT, out=Path(folder), overrides=(size,))
     wall = time.perf_counter() - began
     manifest = run.folder.manifest
     return {"calls": manifest["calls"], "wall_s": wall, "peak_mb": _peak_mb()}
@@ -60,13 +46,62 @@ def synthetic(folder: str, per_condition: int = 300) -> dict[str, float]:
 def replay(folder: str) -> dict[str, float]:
     """The same again from the journal: nothing is asked, all files are written anew."""
     began = time.perf_counter()
-    folkmoot.run(STUDY, out=Path(folder), resume=True)
-    return {"wall_s": time.perf_counter() - began, "peak_mb": _peak_mb()}
+    folkmoot.run(PILOT, out=Path(folder), resume=True)
+    wall = time.perf_counter() - began
+    return {"wall_s": wall, "cpu_s": time.process_time(), "peak_mb": _peak_mb()}
 
 
-def _with_server(url: str, out: Path, options: dict[str, Any]) -> folkmoot.Run:
-    endpoints = f"endpoints={{{MODEL}: '{url}'}}"
-    return folkmoot.run(STUDY, out=out, overrides=(endpoints,), **options)
+def _makespan(
+    study: Path,
+    changes: tuple[str, ...],
+    folder: Path,
+    *,
+    latency: float,
+    concurrency: int,
+    stages: bool,
+) -> dict[str, float]:
+    """Wall time of a study over HTTP against the ideal, in seconds.
+
+    In a first run the server thinks every request over; in the second, which is measured from
+    the reading of the study file to the last table, it only waits its latency and answers. The
+    ideal is the longer of calls ÷ concurrency × latency and the longest chain of calls × latency.
+    `plain_ratio` is what plain aiohttp needs for as many calls to the same server, over its own
+    ideal: no engine on aiohttp can do better on this machine.
+    """
+
+    def once(name: str) -> folkmoot.Run:
+        there = f"endpoints={{{MODEL}: '{server.openai}'}}"
+        return folkmoot.run(
+            study,
+            out=folder / name,
+            overrides=(*changes, there),
+            model=MODEL,
+            concurrency=concurrency,
+        )
+
+    with quick_server.start() as server:
+        calls = _calls(once("first").path)
+        turns = round(calls / concurrency)
+        plain_run(server.openai, concurrency, turns, concurrency)
+        server.set_latency(latency)
+        began = time.perf_counter()
+        plain_run(server.openai, concurrency, turns, concurrency)
+        plain = time.perf_counter() - began
+        cpu, began = time.process_time(), time.perf_counter()
+        run = once("second")
+        wall, cpu = time.perf_counter() - began, time.process_time() - cpu
+    chain = _longest_chain(run.path, stages)
+    ideal = max(calls * latency / concurrency, chain * latency)
+    return {
+        "calls": calls,
+        "chain": chain,
+        "wall_s": wall,
+        "ideal_s": ideal,
+        "ratio": wall / ideal,
+        "plain_ratio": plain / (turns * latency),
+        "cpu_s": cpu,
+        "peak_mb": _peak_mb(),
+    }
 
 
 def _calls(run: Path) -> int:
@@ -76,17 +111,25 @@ def _calls(run: Path) -> int:
     return int(row[0])
 
 
-def _longest_chain(run: Path) -> int:
-    """Most calls to the server that had to wait for each other: the sum over the stages, which
-    follow one another, of the most calls of one participant."""
+def _longest_chain(run: Path, stages: bool) -> int:
+    """Most calls to the server that had to wait for each other.
+
+    The last part of a scope's path is who is asked, the rest is where. Places follow one another:
+    in the whole run (`stages`), or within the session that is the first part of the path.
+    """
     query = "SELECT address FROM entries WHERE model_asked = ?"
     with sqlite3.connect(run / "journal.sqlite") as db:
         scopes = Counter(row[0].rpartition("/")[0] for row in db.execute(query, (MODEL,)))
     longest: dict[str, int] = {}
     for scope, calls in scopes.items():
-        stage = "/".join(scope.split("/")[:-1])
-        longest[stage] = max(longest.get(stage, 0), calls)
-    return sum(longest.values())
+        place = scope.rpartition("/")[0]
+        longest[place] = max(longest.get(place, 0), calls)
+    if stages:
+        return sum(longest.values())
+    sessions: Counter[str] = Counter()
+    for place, calls in longest.items():
+        sessions[place.partition("/")[0]] += calls
+    return max(sessions.values())
 
 
 def _peak_mb() -> float:

@@ -36,7 +36,8 @@ class Answers:
         if self.thinking is None:
             self.thinking = RespondentAnswers()
         asked = json.loads(body)
-        text = await self.thinking.answer(asked["messages"], None, digest_of(asked))
+        schema = asked.get("response_format", {}).get("json_schema", {}).get("schema")
+        text = await self.thinking.answer(asked["messages"], schema, digest_of(asked))
         message = {"role": "assistant", "content": text}
         answer = {
             "id": "chatcmpl-1",

@@ -1,0 +1,129 @@
+"""`python -m benchmarks`: measure, print the table, and put it into benchmarks/README.md.
+
+python -m benchmarks            everything (about ten minutes, most of it 20,000 participants)
+python -m benchmarks --quick    without the 20,000
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import re
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks.measure import alone
+
+README = Path(__file__).with_name("README.md")
+Row = tuple[str, str, str, str]
+HEADER: Row = ("what", "measured", "target", "met")
+
+
+def rows(quick: bool) -> Iterator[Row]:
+    """One row a measurement, as soon as it is made."""
+    engine = alone("benchmarks.engine_cost.run")
+    yield _row(
+        "engine cost of a call (journal, limiter, parsing, record), model in the process",
+        f"{engine['cpu_us']:.0f} µs of CPU",
+        "≤ 150 µs",
+        engine["cpu_us"] <= 150,
+    )
+    http = alone("benchmarks.http_cost.run")
+    yield _row(
+        "CPU of a call over HTTP, over that of plain aiohttp doing the same",
+        f"{http['ratio']:.2f} × ({http['engine_us']:.0f} against {http['plain_us']:.0f} µs)",
+        "≤ 2.5 ×",
+        http["ratio"] <= 2.5,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        yield _makespan(
+            "pilot of 1,200 over HTTP, 100 ms, concurrency 256: makespan over the ideal",
+            alone("benchmarks.pilot.pilot_makespan", folder=f"{folder}/http"),
+        )
+        yield _makespan(
+            "8 town-hall discussions over HTTP, 200 ms, concurrency 64: makespan over the ideal",
+            alone("benchmarks.pilot.town_hall_makespan", folder=f"{folder}/hall"),
+        )
+        pilot = alone("benchmarks.pilot.synthetic", folder=f"{folder}/pilot")
+        yield _row(
+            "pilot of 1,200 with the embedded respondent: peak memory",
+            f"{pilot['peak_mb']:.0f} MB ({pilot['calls']:.0f} calls in {pilot['wall_s']:.1f} s)",
+            "< 400 MB",
+            pilot["peak_mb"] < 400,
+        )
+        replay = alone("benchmarks.pilot.replay", folder=f"{folder}/pilot")
+        yield _row(
+            "replay of that run, all files written anew",
+            f"{replay['wall_s']:.1f} s ({replay['cpu_s']:.1f} s of CPU)",
+            "< 3 s",
+            replay["wall_s"] < 3,
+        )
+        if not quick:
+            many = alone("benchmarks.pilot.synthetic", folder=f"{folder}/many", per_condition=5000)
+            each = many["peak_mb"] * 1024 / 20_000
+            yield _row(
+                "20,000 participants with the embedded respondent",
+                f"{many['calls']:,.0f} calls in {many['wall_s'] / 60:.1f} min, peak "
+                f"{many['peak_mb']:,.0f} MB: {each:.0f} KB a participant",
+                "finishes",
+                True,
+            )
+
+
+def _makespan(what: str, found: dict[str, float]) -> Row:
+    return _row(
+        what,
+        f"{found['ratio']:.2f} × ({found['wall_s']:.1f} s; ideal {found['ideal_s']:.2f} s for "
+        f"{found['calls']:.0f} calls, chain of {found['chain']:.0f}; "
+        f"{found['cpu_s']:.1f} s of CPU; plain aiohttp {found['plain_ratio']:.2f} ×)",
+        "≤ 1.15 ×",
+        found["ratio"] <= 1.15,
+    )
+
+
+def _row(what: str, measured: str, target: str, met: bool) -> Row:
+    return what, measured, target, "yes" if met else "no"
+
+
+def machine() -> str:
+    """The machine, in one line: cores, processor, load by others, Python, versions."""
+    model = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        found = re.search(r"model name\s*:\s*(.+)", info.read_text())
+        model = found[1] if found else model
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
+    libraries = ", ".join(f"{name} {version(name)}" for name in ("aiohttp", "uvloop", "numpy"))
+    return (
+        f"{os.cpu_count()} cores, {model}, {platform.system()} {platform.release().split('-')[0]}, "
+        f"Python {platform.python_version()}, {libraries}; load average before: {load:.1f}"
+    )
+
+
+def main() -> None:
+    """Measure, print, and rewrite the table of the README."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks")
+    parser.add_argument("--quick", action="store_true", help="leave 20,000 participants out")
+    args = parser.parse_args()
+    when = datetime.now(UTC).strftime("%Y-%m-%d")
+    lines = [f"Measured {when} on {machine()}.", "", _line(HEADER), "|---|---|---|---|"]
+    print("\n".join(lines), flush=True)
+    for row in rows(args.quick):
+        lines.append(_line(row))
+        print(lines[-1], flush=True)
+    if not args.quick:
+        text = README.read_text("utf-8")
+        table = "<!-- table -->\n" + "\n".join(lines) + "\n<!-- end -->"
+        README.write_text(re.sub(r"<!-- table -->.*<!-- end -->", table, text, flags=re.S), "utf-8")
+
+
+def _line(row: Row) -> str:
+    return "| " + " | ".join(row) + " |"
+
+
+if __name__ == "__main__":
+    main()
