@@ -71,7 +71,9 @@ def test_rounds_are_recognised_and_drawn_as_lines(run: Any) -> None:
 
 def test_treatments_are_compared_by_session(run: Any) -> None:
     found = by_key(run)["treatment_give"]
-    assert isinstance(found.chart, Intervals) and found.headline
+    assert isinstance(found.chart, Intervals) and not found.headline
+    assert by_key(run)["treatment_kept"].headline  # what is computed is what the study is about
+    assert [label for label, *_ in found.chart.items] == ["calm", "NONE"]
     grid = [dict(zip(found.grid.columns, row, strict=True)) for row in found.grid.rows]
     assert {row["sessions"] for row in grid} == {4}
     means = {row["treatment"]: row["mean"] for row in grid}
@@ -89,6 +91,7 @@ def test_computed_values_have_findings_of_their_own(run: Any) -> None:
 def test_answers_are_counted_in_shares(run: Any) -> None:
     chart = by_key(run)["answers_trade"].chart
     assert isinstance(chart, Bars)
+    assert list(dict.fromkeys(o for o, _, _ in chart.items)) == ["yes", "no", "I don’t know"]
     for arm in ("calm", "NONE"):
         assert sum(v for _, a, v in chart.items if a == arm) == pytest.approx(1)
 

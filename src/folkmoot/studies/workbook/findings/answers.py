@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -57,23 +58,26 @@ def _bins(numbers: np.ndarray) -> _Bins:
     return _Bins(names, [names[i] for i in places])
 
 
-def shares(responses: pl.DataFrame, arms: Sequence[str]) -> list[Finding]:
-    """Answers chosen from a list, by treatment."""
+def shares(
+    responses: pl.DataFrame, arms: Sequence[str], listed: Mapping[str, Sequence[str]]
+) -> list[Finding]:
+    """Answers chosen from a list, by treatment; `listed`: the options in the sheet's order."""
     found = []
     chosen = responses.filter(
         pl.col("options").is_not_null() & (pl.col("status") == "valid") & pl.col("number").is_null()
     )
     for name in chosen["var_name"].unique(maintain_order=True).to_list()[:MOST_MEASURES]:
         mine = chosen.filter(var_name=name)
-        counts: Mapping[str, int] = dict(mine["value"].value_counts(sort=True).iter_rows())
+        counts = Counter(mine["value"].to_list())
+        options = list(dict.fromkeys([*listed.get(name, ()), *counts]))
         rows, bars = [], []
         for arm in arms:
             answers = mine.filter(treatment=arm)["value"].to_list()
-            for option in counts:
+            for option in options:
                 share = answers.count(option) / len(answers) if answers else 0.0
                 rows.append({"treatment": arm, "answer": option, "share": share})
                 bars.append((option, arm, share))
-        top, n = next(iter(counts.items()))
+        top, n = counts.most_common(1)[0]
         found.append(
             Finding(
                 key=f"answers_{name}",

@@ -56,7 +56,10 @@ def _course(arm: str, points: Sequence[tuple[str, float, float]]) -> str:
     return f"{arm}: {start}, {end}"
 
 
-def by_treatment(measure: Measure, data: pl.DataFrame, arms: Sequence[str]) -> Finding:
+def by_treatment(
+    measure: Measure, data: pl.DataFrame, arms: Sequence[str], *, main: bool = True
+) -> Finding:
+    """A measure compared between treatments; `main` puts it among the main findings."""
     people = per_participant(data)
     estimates = {arm: mean_of(people.filter(treatment=arm)) for arm in arms}
     estimates = {arm: e for arm, e in estimates.items() if e.n}
@@ -81,7 +84,7 @@ def by_treatment(measure: Measure, data: pl.DataFrame, arms: Sequence[str]) -> F
         chart=Intervals(spans, unit=measure.name) if len(spans) > 1 else None,
         notes=notes,
         section="Treatments",
-        headline=len(spans) > 1,
+        headline=main and len(spans) > 1,
     )
 
 
