@@ -32,6 +32,13 @@ CODEBOOK: dict[str, Any] = {
         "options_shown": "options in the order in which this participant saw them",
         "base_persona": "the raw line that the persona grew from",
         "persona": "the description that the model was given",
+        "demographic_age": "age in years",
+        "demographic_sex": "F or M",
+        "demographic_education": "highest education",
+        "demographic_income": "income, from low to high",
+        "demographic_location_type": "urban, suburban or rural",
+        "demographic_political_leaning": "from very liberal to very conservative",
+        "demographic_occupation": "occupation",
     },
     "clusters": {
         "cluster_id": "option and number of the cluster",
