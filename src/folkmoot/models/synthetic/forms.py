@@ -8,6 +8,7 @@ from typing import Any
 
 from folkmoot.models.synthetic.choosing import choose
 from folkmoot.models.synthetic.draws import normal
+from folkmoot.models.synthetic.games import is_game, talk
 from folkmoot.models.synthetic.mind import Mind
 from folkmoot.models.synthetic.values import number_reply
 
@@ -28,6 +29,8 @@ def response(mind: Mind, schema: Mapping[str, Any], around: Mapping[str, Any]) -
     question = re.split(r"\{\s*[\"“]?response", mind.text, maxsplit=1)[0]
     if _NUMERIC.search(question) or kinds <= {"integer", "number"}:
         return _typed(number_reply(mind.who, mind.reading, at.knobs, at.seed, at.address), schema)
+    if is_game(mind.reading):
+        return talk(mind.reading, mind.tongue, at.knobs)
     return mind.tongue.reason("this")
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 
+from folkmoot.models.synthetic import games
 from folkmoot.models.synthetic.choosing import by_option, utilities
 from folkmoot.models.synthetic.draws import Draws
 from folkmoot.models.synthetic.grammar import (
@@ -342,6 +343,25 @@ _ABOUT = re.compile(
 )
 
 
+_SUMMARIZER = re.compile(r"\bsummari[sz]er\b", re.IGNORECASE)
+_SPOKEN = re.compile(r"^([A-Z0-9][\w'’. -]{0,24}): (.+)$", re.MULTILINE)
+
+
+def _recap(reading: Reading) -> str:
+    """What has been said, for those whose part it is to sum up: the last words of each."""
+    texts = [m.content for m in reading.before if m.role == "user"] + [reading.prompt]
+    last = {
+        name: words
+        for text in texts
+        for name, words in _SPOKEN.findall(text)
+        if name not in {"Facilitator", "Summarizer"}
+    }
+    if not last:
+        return "Nothing has been said yet that could be summed up."
+    said = [f"{name}: {words.split('. ')[0].rstrip('.')}" for name, words in last.items()]
+    return f"So far: {'; '.join(said[-8:])}."
+
+
 def matter(reading: Reading) -> str:
     """What free speech is about, in a few words: the named topic, or "this"."""
     for text in (reading.prompt, reading.system):
@@ -353,5 +373,9 @@ def matter(reading: Reading) -> str:
 
 def free_answer(reading: Reading, tongue: Tongue, knobs: Knobs) -> str:
     """Speech where no special task was recognised: a few sentences of the person's own."""
+    if _SUMMARIZER.search(reading.system[:200]):
+        return _recap(reading)
+    if games.is_game(reading):
+        return games.talk(reading, tongue, knobs)
     low, high = _LENGTH[tongue.who.voice]
     return opinion(reading, tongue, matter(reading), tongue.draws.between(low, high))

@@ -6,6 +6,7 @@ import re
 
 from folkmoot.models.synthetic.choosing import question_key
 from folkmoot.models.synthetic.draws import normal
+from folkmoot.models.synthetic.games import asks_for_a_gift, gift
 from folkmoot.models.synthetic.knobs import Knobs
 from folkmoot.models.synthetic.latents import Persona
 from folkmoot.models.synthetic.reading import Reading
@@ -66,7 +67,11 @@ def number_reply(who: Persona, reading: Reading, knobs: Knobs, seed: int, addres
     low, high, whole = bounds(reading.reminder or reading.prompt)
     if reading.reminder and (low, high) == (0.0, 100.0):
         low, high, whole = bounds(reading.prompt)
-    value = number_within(who, question_key(reading.prompt), low, high, knobs, seed, address)
+    if asks_for_a_gift(reading):
+        value = gift(who, reading, low, high, knobs, seed, address)
+    else:
+        about = question_key(reading.prompt[-400:])
+        value = number_within(who, about, low, high, knobs, seed, address)
     if whole:
         return str(int(min(high, max(low, round(value)))))
     return f"{value:.2f}".rstrip("0").rstrip(".")
