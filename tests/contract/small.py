@@ -33,6 +33,18 @@ levels: [1, 2-2, 4]
 residents: {general: 2}
 max_vote_items: 2
 """,
+    "focus_group": """
+product_concept: An oven that scans ready meals and cooks them by itself
+category: kitchen appliances
+stimulus_material: Meet the oven that reads. 299 dollars.
+num_personas: 4
+max_responses_per_question: 3
+questions_per_phase: 1
+replications: 2
+stimuli:
+  - {name: oven, product_concept: An oven that reads}
+  - {name: box, product_concept: A box that cooks}
+""",
 }
 
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from folkmoot.engine.config import Positive, StudyConfig
 from folkmoot.errors import InputError, Problem
@@ -106,29 +106,6 @@ class DiscussionConfig(StudyConfig):
             for k, v in value.items()
         }
 
-    @model_validator(mode="after")
-    def _fits_together(self) -> DiscussionConfig:
-        if not self.product_concept and not self.stimuli:
-            raise ValueError("product_concept: no concept is given (or a list `stimuli`)")
-        if len(set(self.phases)) != len(self.phases):
-            raise ValueError("phases: each phase can be named once")
-        ids = [s.id for s in self.concepts]
-        if len(set(ids)) != len(ids):
-            raise ValueError("stimuli: two have the same name")
-        explicit = "max_responses_per_question" in self.model_fields_set
-        if explicit and self.max_responses_per_question > self.num_personas:
-            raise ValueError(
-                f"max_responses_per_question: {self.max_responses_per_question} answers are "
-                f"wanted of {self.num_personas} people"
-            )
-        questions = len(self.phases) * self.questions_per_phase
-        if questions * self.responses_cap < self.num_personas:
-            raise ValueError(
-                f"num_personas: {questions} questions of at most {self.responses_cap} answers "
-                f"cannot let {self.num_personas} people speak"
-            )
-        return self
-
     @property
     def responses_cap(self) -> int:
         """Most answers to one question, never more than there are people."""
@@ -182,8 +159,8 @@ def profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, Any]]:
 
 
 def check(config: DiscussionConfig, folder: Path) -> list[Problem]:
-    """What the keys alone cannot show: quotas on the scales, profiles readable and sensible."""
-    problems = check_quotas(config.quotas)
+    """What single keys cannot show: whether they fit together, quotas on the scales, profiles."""
+    problems = [*_fitting(config), *check_quotas(config.quotas)]
     if config.personas == "grounded":
         return problems
     if config.quotas:
@@ -201,6 +178,33 @@ def check(config: DiscussionConfig, folder: Path) -> list[Problem]:
                 key="num_personas",
                 mend=f"num_personas: {len(rows)}",
             )
+        )
+    return problems
+
+
+def _fitting(config: DiscussionConfig) -> list[Problem]:
+    """Keys that contradict each other."""
+    problems: list[Problem] = []
+
+    def wrong(key: str, what: str, mend: str = "") -> None:
+        problems.append(Problem(what, key=key, mend=mend))
+
+    if not config.product_concept and not config.stimuli:
+        wrong("product_concept", "no concept is given", "say what is discussed, or list `stimuli`")
+    if len(set(config.phases)) != len(config.phases):
+        wrong("phases", "each phase can be named once")
+    ids = [s.id for s in config.concepts]
+    if len(set(ids)) != len(ids):
+        wrong("stimuli", "two have the same name")
+    wanted, people = config.max_responses_per_question, config.num_personas
+    if "max_responses_per_question" in config.model_fields_set and wanted > people:
+        wrong("max_responses_per_question", f"{wanted} answers are wanted of {people} people")
+    questions = len(config.phases) * config.questions_per_phase
+    if questions * config.responses_cap < people:
+        wrong(
+            "num_personas",
+            f"{questions} questions of at most {config.responses_cap} answers cannot let {people} "
+            "people speak",
         )
     return problems
 

@@ -191,7 +191,8 @@ def _objections(run: RunFolder, stimulus: str, key: str, tag: str) -> list[Findi
             key=f"objections{key}",
             title=f"What do they object to?{tag}",
             says=f"Most often {top['objection']}: {top['people']} of {everyone} people, in "
-            f"{top['groups']} of {_groups(groups)}. The quotes with their turns are in topline.md.",
+            f"{top['groups']} of {groups} {'group' if groups == 1 else 'groups'}. "
+            "The quotes with their turns are in topline.md.",
             grid=Grid.of(rows),
             chart=Bars(
                 tuple((str(r["objection"]), "people", float(r["people"])) for r in rows),

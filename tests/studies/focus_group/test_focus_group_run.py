@@ -1,0 +1,287 @@
+"""Whole runs through the engine: files, tables, findings, several groups and concepts, mistakes."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import folkmoot
+from folkmoot.errors import InputError
+from folkmoot.models.request import Request
+from folkmoot.models.scripted import Scripted
+from folkmoot.people.sources.grounded import Profile
+from folkmoot.randomness import uniform
+from folkmoot.records.run_folder import RunFolder
+from folkmoot.studies.focus_group import STUDY
+from folkmoot.studies.focus_group.transcript import TranscriptFormatter
+from tests.studies.focus_group.at_hand import LINES
+
+STUDY_FILE = """
+study: focus_group
+product_concept: An oven that scans ready meals and cooks them by itself
+category: kitchen appliances
+stimulus_material: Meet the oven that reads. 299 dollars.
+"""
+
+
+def reply(request: Request, address: str) -> str:
+    """A fast model for whole runs."""
+    draw = uniform(3, address)
+    if request.schema is not None:
+        if request.schema["title"] == "PhaseGuide":
+            return '{"questions": ["What do you make of it?", "And what would you change?"]}'
+        return json.dumps({"changed": draw < 0.1, "valence": round(draw - 0.5, 2)})
+    if "/intent/" in address:
+        return "Probably would buy" if draw < 0.5 else "Probably would not buy"
+    return LINES[int(draw * len(LINES))]
+
+
+def play(folder: Path, text: str = "", **options: Any) -> RunFolder:
+    path = folder / "study.yaml"
+    path.write_text(STUDY_FILE + text, "utf-8")
+    options.setdefault("provider", Scripted(reply))
+    return folkmoot.run(path, out=folder / "run", **options).folder
+
+
+def test_one_group_leaves_its_files_in_the_run_folder(tmp_path: Path) -> None:
+    run = play(tmp_path)
+    for name in (
+        "transcript.md",
+        "transcript.html",
+        "statistics.json",
+        "topline.md",
+        "topline.json",
+    ):
+        assert run.has(name), name
+    t = TranscriptFormatter.from_json(run.text("transcript.json"))
+    said = run.table("utterances")
+    assert said["text"].to_list() == [m.content for m in t.messages]
+    assert said["turn"].to_list() == list(range(1, len(t.messages) + 1))
+    people = run.table("personas")
+    assert people["name"].to_list() == [p.name for p in t.personas]
+    assert people["openness"].to_list() == [p.traits.openness for p in t.personas]
+    sealed = run.plan["sealed"]["recruits"]["data"]
+    assert [Profile.model_validate(p) for p in sealed["group_001"]] == list(t.personas)
+
+
+def test_positions_form_a_trajectory_from_the_private_opinion_on(tmp_path: Path) -> None:
+    run = play(tmp_path)
+    t = TranscriptFormatter.from_json(run.text("transcript.json"))
+    opinions = run.table("opinions")
+    for p in t.personas:
+        assert p.opinion is not None
+        own = opinions.filter(pl.col("persona_id") == p.id)
+        assert own["turn"][0] == 0
+        assert own["valence"][0] == p.opinion.valence
+        assert own["turn"].is_sorted()
+        steps = own["valence"].to_list()
+        moved = [a != b for a, b in pairwise(steps)]
+        assert moved == own["changed"].to_list()[1:]
+
+
+def test_replications_are_independent_groups_and_the_topline_tells_what_holds(
+    tmp_path: Path,
+) -> None:
+    run = play(tmp_path, "replications: 4\nnum_personas: 5\nmax_responses_per_question: 3\n")
+    groups = [f"group_{i:03d}" for i in range(1, 5)]
+    assert [p.name for p in sorted((run.path / "groups").iterdir())] == groups
+    people = run.table("personas")
+    assert people.height == 20
+    assert people["name"].n_unique() > 15
+    for _, table in people.group_by("group"):
+        firsts = [n.split(" ")[0] for n in table["name"]]
+        assert len(set(firsts)) == 5
+    (concept,) = run.json("topline.json")["concepts"]
+    across = concept["across_groups"]
+    assert across["groups"] == 4
+    opinions = run.table("opinions")
+    warmed = 0
+    for _, table in opinions.group_by("group"):
+        ends = table.group_by("persona_id", maintain_order=True).agg(
+            pl.col("valence").first().alias("a"), pl.col("valence").last().alias("b")
+        )
+        warmed += float((ends["b"] - ends["a"]).mean() or 0) > 0.02  # type: ignore[arg-type]
+    assert across["groups_that_warmed"] == warmed
+    assert not run.has("transcript.md")
+
+
+def test_a_concept_test_puts_the_same_people_before_each_concept(tmp_path: Path) -> None:
+    stimuli = (
+        "replications: 2\nnum_personas: 4\nmax_responses_per_question: 3\nstimuli:\n"
+        "  - {name: oven, product_concept: An oven that reads}\n"
+        "  - {name: box, product_concept: A box that cooks, category: cooking}\n"
+    )
+    run = play(tmp_path, stimuli)
+    assert run.table("personas").height == 8
+    opinions = run.table("opinions").filter(pl.col("turn") == 0)
+    oven, box = (opinions.filter(pl.col("stimulus") == s) for s in ("oven", "box"))
+    assert oven["persona_id"].to_list() == box["persona_id"].to_list()
+    assert oven["name"].to_list() == box["name"].to_list()
+    assert oven["valence"].to_list() != box["valence"].to_list()
+    text = run.text("groups/group_002/box/transcript.md")
+    assert "A box that cooks" in text and "An oven that reads" not in text
+    keys = {f.key for f in STUDY.findings(run)}
+    assert {"concepts", "purchase_intent_oven", "purchase_intent_box"} <= keys
+
+
+def test_findings_say_what_the_tables_hold(tmp_path: Path) -> None:
+    run = play(tmp_path)
+    found = {f.key: f for f in STUDY.findings(run)}
+    assert set(found) == {
+        "purchase_intent", "positions", "objections", "replies", "talk_time", "sycophancy",
+    }  # fmt: skip
+    intents = run.table("intents")
+    likely = (intents["score"] >= 4).sum() / intents.height
+    assert f"{likely:.0%} would definitely or probably" in found["purchase_intent"].says
+    said = run.table("utterances")
+    words = {r[0]: r[1] for r in found["talk_time"].grid.rows}
+    for name, count in words.items():
+        assert said.filter(pl.col("name") == name)["words"].sum() == count
+    replies = said.filter((pl.col("role") == "participant") & pl.col("replied_to").is_not_null())
+    assert sum(int(str(r[2])) for r in found["replies"].grid.rows) == replies.height
+    for finding in found.values():
+        assert finding.says.endswith(".")
+        assert finding.grid.rows
+        assert finding.chart is not None
+
+
+def test_real_profiles_sit_at_the_table_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "real.csv").write_text(
+        "name,age,sex,occupation,openness,background\n"
+        "Ann Lee,41,F,beekeeper,90,Sells honey at the market.\n"
+        "Bo Ray,29,M,diver,10,\nCy Dunn,66,M,judge,50,\n"
+    )
+    scripted = Scripted(reply, keep=True)
+    run = play(
+        tmp_path,
+        "personas: real.csv\nnum_personas: 3\nmax_responses_per_question: 3\n",
+        provider=scripted,
+    )
+    people = {r["name"]: r for r in run.table("personas").iter_rows(named=True)}
+    assert (people["Ann Lee"]["occupation"], people["Ann Lee"]["openness"]) == ("beekeeper", 90)
+    systems = {r.messages[0].content for _, r in scripted.seen}
+    assert any("Sells honey at the market." in s for s in systems)
+
+
+def test_show_gives_the_talk_a_group_and_a_person(tmp_path: Path) -> None:
+    assert STUDY.show is not None
+    run = play(tmp_path)
+    said, people = run.table("utterances"), run.table("personas")
+    whole = STUDY.show(run, None)
+    assert all(text in whole for text in said["text"].to_list())
+    person = people.row(2, named=True)
+    own = STUDY.show(run, person["persona_id"])
+    assert person["name"] in own
+    lines = said.filter(pl.col("speaker_id") == person["persona_id"])["text"].to_list()
+    assert all(text in own for text in lines)
+    with pytest.raises(InputError, match="p_9999"):
+        STUDY.show(run, "p_9999")
+
+
+def test_a_run_cut_off_goes_on_to_the_same_transcript(tmp_path: Path) -> None:
+    class Stop(Exception):
+        pass
+
+    calls = 0
+
+    def dying(request: Request, address: str) -> str:
+        nonlocal calls
+        calls += 1
+        if calls > 60:
+            raise Stop
+        return reply(request, address)
+
+    whole = play(_made(tmp_path / "a"))
+    with pytest.raises(Stop):
+        play(_made(tmp_path / "b"), provider=Scripted(dying))
+    counted = Scripted(reply)
+    again = play(tmp_path / "b", provider=counted, resume=True)
+    assert again.text("transcript.md") == whole.text("transcript.md")
+    assert counted.calls == whole.manifest["calls"] - 60
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "words"),
+    [
+        ("num_personas: 0\n", "num_personas", "at least 1"),
+        (
+            "num_personas: 4\nmax_responses_per_question: 6\n",
+            "max_responses_per_question",
+            "6 answers",
+        ),
+        ("phases: [warmup, brainstorm]\n", "phases", "brainstorm"),
+        ("phases: []\n", "phases", ""),
+        ("phases: [warmup, warmup]\n", "phases", "once"),
+        ("num_personas: 40\nquestions_per_phase: 1\n", "num_personas", "40 people"),
+        ("quotas: {sex: {X: 1}}\n", "quotas.sex", "X"),
+        ("quotas: {shoe: {a: 1}}\n", "quotas.shoe", "no quota"),
+        ("personas: nobody.csv\n", "personas", "no such file"),
+        (
+            "stimuli: [{name: a, product_concept: x}, {name: a, product_concept: y}]\n",
+            "stimuli",
+            "same name",
+        ),
+        ("sentiment: feelings\n", "sentiment", ""),
+        ("product_concpt: x\n", "product_concpt", "product_concept"),
+    ],
+)
+def test_a_mistake_is_one_clear_line_and_nothing_is_written(
+    tmp_path: Path, text: str, key: str, words: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        play(tmp_path, text)
+    (problem,) = caught.value.problems
+    assert problem.key.startswith(key)
+    assert words in str(problem)
+    assert caught.value.exit_code == 2
+    assert not (tmp_path / "run").exists()
+
+
+def test_no_concept_is_a_mistake(tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text("study: focus_group\ncategory: snacks\n")
+    with pytest.raises(InputError, match="no concept is given"):
+        folkmoot.run(path, out=tmp_path / "run", provider=Scripted(reply))
+    assert not (tmp_path / "run").exists()
+
+
+def test_profiles_that_make_no_sense_are_named(tmp_path: Path) -> None:
+    (tmp_path / "real.csv").write_text("name,age,openness\nAnn,41,900\nBo,x,5\n")
+    with pytest.raises(InputError) as caught:
+        play(tmp_path, "personas: real.csv\nnum_personas: 3\nmax_responses_per_question: 2\n")
+    said = "\n".join(str(p) for p in caught.value.problems)
+    assert "openness" in said and "age" in said and "the file has 2" in said
+
+
+def test_the_sources_own_settings_are_taken_as_written(tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text(
+        "product_concept: A bar\ncategory: snacks\nstimulus_material: null\nnum_personas: 8\n"
+        "phases: [warmup, exploration, deep_dive, reaction, synthesis]\nquestions_per_phase: 2\n"
+        "max_responses_per_question: 5\ntemperature: 0.9\n"
+        "model: anthropic/claude-sonnet-4-20250514\n"
+    )
+    scripted = Scripted(reply, keep=True)
+    run = folkmoot.run(path, out=tmp_path / "run", provider=scripted).folder
+    assert run.study == "focus_group"
+    assert {r.model for _, r in scripted.seen} == {"anthropic/claude-sonnet-4-20250514"}
+    answers = [r for a, r in scripted.seen if a.endswith("/says/ask0")]
+    assert {r.temperature for r in answers} == {0.9}
+    assert {r.max_tokens for r in answers} == {300}
+
+
+def test_the_estimate_is_near_the_calls_of_a_run(tmp_path: Path) -> None:
+    run = play(tmp_path)
+    config = STUDY.config(product_concept="x", category="y")  # type: ignore[call-arg]
+    expected = sum(stage.calls for stage in STUDY.estimate(config))
+    assert run.manifest["calls"] == pytest.approx(expected, rel=0.15)
