@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from folkmoot.models.request import Request
+from folkmoot.models.request import Reply, Request
 from folkmoot.studies.negotiation.contract import follows_contract
 from folkmoot.studies.negotiation.slots import SLOTS
 from tests.studies.negotiation.conftest import CALM, GROUPS, Runner, mediator, session_json, some
@@ -57,6 +57,25 @@ def test_preferences_are_asked_once_for_all_conditions(negotiation: Runner) -> N
     run = negotiation(answering, groups=[{"id": "p", "type": "spouses", "members": people}])
     assert len(seen) == len(set(seen)) == 2 * 8
     assert len(run.table("preferences")) == 16
+
+
+def test_a_refusal_is_no_preference(negotiation: Runner) -> None:
+    def answering(request: Request, address: str) -> str | Reply:
+        if request.schema is not None:
+            return mediator(request, address)
+        if "/traveler_2/" in address:
+            return Reply("I love sushi but cannot answer.", finish="refusal")
+        return "I love barbecue."
+
+    people = [{"role": "partner", "persona": f"a traveller number {n}."} for n in range(2)]
+    run = negotiation(
+        answering, groups=[{"id": "p", "type": "spouses", "members": people}], conditions=["C4"]
+    )
+    rows = run.table("preferences").filter(pl.col("member_id") == "traveler_2")
+    assert rows["text"].is_null().all() and set(rows["missing"]) == {"refused"}
+    state = session_json(run, "p", "C4", "planner_payload")["constraint_state"]
+    assert state["cuisine"] == {"traveler_1": "I love barbecue."}
+    assert "sushi" not in json.dumps(session_json(run, "p", "C4", "dialogue"))
 
 
 def test_the_label_is_clamped_and_kept(whole: Any) -> None:
@@ -168,6 +187,7 @@ def test_feedback_ends_early_and_only_under_c5(whole: Any, negotiation: Runner) 
     assert quick.table("feedback")["round"].max() == 1
     never = negotiation(lambda r, a: mediator(r, a, resolved=False), max_feedback_rounds=3, **pair)
     assert never.table("feedback")["round"].max() == 3
+    assert "feedback" not in negotiation(max_feedback_rounds=0, **pair).folder.tables()
     off = negotiation(enable_feedback=False, **pair)
     assert "feedback" not in off.folder.tables()
 

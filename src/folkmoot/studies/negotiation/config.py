@@ -71,7 +71,7 @@ class NegotiationConfig(StudyConfig):
     )
     days: int = Field(3, ge=1, le=60, description="length of the trip in days")
     enable_feedback: bool = Field(True, description="let C5 hold feedback rounds")
-    max_feedback_rounds: int = Field(2, ge=1, le=20, description="most feedback rounds a decision")
+    max_feedback_rounds: int = Field(2, ge=0, le=20, description="most feedback rounds a decision")
     trip: Trip = Trip()
 
     @field_validator("conditions")

@@ -82,7 +82,7 @@ def build(raw: Sequence[_Raw], weights: Weights, file: str, key: str = "") -> li
             Problem(p.message, file=file, where=p.where or entry.where, key=key, mend=p.mend)
             for p in faults
         ]
-    ids = [e.id for e in raw]
+    ids = [e.id.casefold() for e in raw]
     problems += [
         Problem(f"the group id `{i}` stands twice", file=file, key=key)
         for i in sorted({i for i in ids if ids.count(i) > 1})

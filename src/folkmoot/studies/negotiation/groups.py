@@ -57,6 +57,10 @@ GROUP_TYPES = (
     GroupType("strangers", "Strangers", (Role("stranger", "Stranger", 4, needed=2),)),
 )
 TYPE_IDS = tuple(t.id for t in GROUP_TYPES)
+# The mediator's name, and what models call it; no member may bear it.
+RESERVED = frozenset({"system", "mediator", "moderator", "facilitator", "assistant"})
+_ID = re.compile(r"\w[\w.-]{0,79}")
+_NAME = re.compile(r"[^\W_][^\n\r\t:;|]{0,59}")
 _TYPE_ALIASES = {"multigenerational": "elder_young", "couple": "spouses"}
 _ROLE_ALIASES = {
     "parents": "parent",
@@ -160,6 +164,8 @@ def problems_of(group: Group, *, key: str = "") -> list[Problem]:
     def say(message: str, mend: str = "") -> None:
         found.append(Problem(f"group `{group.id}`: {message}", key=key, mend=mend))
 
+    if not _ID.fullmatch(group.id):
+        say("an id has letters, digits, `_`, `-` and `.`", "it names a folder of the run")
     known = [r.id for r in group.type.roles]
     for member in group.members:
         if member.role not in known:
@@ -167,6 +173,8 @@ def problems_of(group: Group, *, key: str = "") -> list[Problem]:
                 f"a {group.type.id} group has no role `{member.role}`",
                 f"roles are {', '.join(known)}",
             )
+        if member.name.casefold() in RESERVED or not _NAME.fullmatch(member.name):
+            say(f"a member cannot be called {member.name!r}", "dialogues go by members' names")
         if not member.weight > 0:
             say(f"{member.name} has weight {member.weight:g}", "weights are above 0")
         lacking = [t for t in TOPICS if not str(member.preferences.get(t, "")).strip()]

@@ -47,7 +47,6 @@ async def _interview(
             )
             answer = await _said(at, who, prompt)
         answers[topic.id] = answer
-        missing = answer if isinstance(answer, Missing) else None
         at.record(
             "preferences",
             {
@@ -59,7 +58,7 @@ async def _interview(
                 "slot": topic.slot,
                 "topic": topic.id,
                 "text": None if isinstance(answer, Missing) else answer,
-                "missing": missing.reason if missing else None,
+                "missing": answer.reason if isinstance(answer, Missing) else None,
                 "given": bool(ready),
                 "options_shown": "; ".join(shown),
             },

@@ -9,6 +9,7 @@ from typing import Any
 from folkmoot.conversation.answers import Json
 from folkmoot.engine.session import Scope
 from folkmoot.studies.negotiation.decision import SYSTEM, Line
+from folkmoot.studies.negotiation.groups import RESERVED
 from folkmoot.studies.negotiation.replies import (
     GuidedSynthesis,
     PlainSynthesis,
@@ -19,8 +20,6 @@ from folkmoot.studies.negotiation.room import Room, listing, mediator
 from folkmoot.studies.negotiation.slots import Topic
 from folkmoot.studies.negotiation.strategies import Strategy, table
 from folkmoot.studies.negotiation.tally import Tally
-
-_SYSTEM_NAMES = frozenset({"system", "mediator", "moderator", "facilitator", "assistant"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,7 @@ def sort_lines(
         text, key = line.text.strip(), _key(line.speaker)
         if text and key in by_key:
             said.append((by_key[key], text))
-        elif text and key in _SYSTEM_NAMES:
+        elif text and key in RESERVED:
             opening = opening or text
         else:
             dropped += 1
