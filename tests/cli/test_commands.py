@@ -176,6 +176,22 @@ def test_show_lists_and_reads_conversations_without_control_characters(here: Pat
     assert folkmoot("show", "vote.yaml").exit_code == 2
 
 
+def test_show_reads_a_run_that_stopped_half_way(here: Path) -> None:
+    study = (here / "my_study.py").read_text()
+    own = study.replace("notes=", 'show=lambda run, who: run.text("end.txt"),\n    notes=')
+    own = own.replace(
+        "def findings", '    session.write_text("end.txt", "the end")\n\ndef findings'
+    )
+    (here / "own.py").write_text(own)
+    (here / "own.yaml").write_text("study: ./own.py\nmodel: synthetic\n")
+    assert folkmoot("run", "own.yaml", "--set", "budget_calls=3").exit_code == 75
+    listed = folkmoot("show", "own")
+    assert "not finished" in listed.stdout
+    assert "You are a cook." in folkmoot("show", "own", "p_0001").stdout
+    assert folkmoot("run", "own.yaml", "--set", "budget_calls=99", "--resume").exit_code == 0
+    assert "the end" in folkmoot("show", "own").stdout
+
+
 def test_models_says_which_keys_are_set(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)

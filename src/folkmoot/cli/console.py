@@ -30,7 +30,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-ISSUES = "https://github.com/folkmoot/folkmoot/issues"
 
 
 def out() -> Console:
@@ -137,4 +136,6 @@ def _unforeseen(error: Exception) -> None:
     what = clean(scrub(f"{type(error).__name__}: {error}"))
     console = err()
     console.print(f"[red]This should not have happened:[/] {escape(what)}", soft_wrap=True)
-    console.print(f"Please report it at {ISSUES} with the file {Path(file.name)}.", soft_wrap=True)
+    console.print(
+        f"Please report it to the authors, with the file {Path(file.name)}.", soft_wrap=True
+    )

@@ -69,11 +69,9 @@ class TerminalProgress:
     def __call__(self, event: Event) -> None:
         self.tally(event)
         text, level = describe(event)
-        worth = isinstance(event, (RunStarted, Notice, RunEnded)) or (
-            text and (self._live is None or level != "info")
-        )
-        if isinstance(event, CallRetried):
-            worth = False  # there can be thousands; the tally counts them
+        worth = isinstance(event, (RunStarted, Notice)) or self._live is None or level != "info"
+        if isinstance(event, (CallRetried, RunEnded)):
+            worth = False  # retries can be thousands; the end is told by whoever ran the run
         if worth and text:
             self._print(text, level)
         elif self._live is None and self._clock() - self._last >= self._every:

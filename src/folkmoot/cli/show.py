@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -36,16 +36,27 @@ def show_command(name: str, participant: str | None) -> None:
     console = out()
     if run.synthetic:
         console.print(synthetic_panel())
-    try:
-        study = study_of_run(run)
-    except InputError as error:
-        warn(f"{error} Shown without it.")
+    own = _own_show(run)
+    if own is None:
         show_generic(run, participant, console)
         return
-    if study.show is None:
+    try:
+        text = own(run, participant)
+    except StorageError:
+        # A run that stopped half-way lacks the files that its own view is made from.
+        if run.finished:
+            raise
         show_generic(run, participant, console)
     else:
-        console.print(clean(study.show(run, participant)))
+        console.print(clean(text))
+
+
+def _own_show(run: RunFolder) -> Callable[[RunFolder, str | None], str] | None:
+    try:
+        return study_of_run(run).show
+    except InputError as error:
+        warn(f"{error} Shown without it.")
+        return None
 
 
 def show_generic(run: RunFolder, who: str | None, console: Console) -> None:
