@@ -64,10 +64,35 @@ def test_clustered_difference_against_cluster_means():
     groups = [g for g in "abcd" for _ in range(2)]
     found = clustered_difference(values, treated, groups)
     assert found.value == pytest.approx(5.0)
-    # Means 1, 3 against 5, 9: sandwich Σ(residual sums)²/n² per side, times 4/3, t(3).
-    variance = ((2**2 + 2**2) / 4**2 + (4**2 + 4**2) / 4**2) * 4 / 3
-    assert found.high - found.value == pytest.approx(stats.t.ppf(0.975, 3) * math.sqrt(variance))
+    # One value per cluster would be Welch's test of 5, 9 against 1, 3; copies change nothing.
+    welch = stats.ttest_ind([5.0, 9.0], [1.0, 3.0], equal_var=False).confidence_interval()
+    assert (found.low, found.high) == pytest.approx((welch.low, welch.high))
+    assert found.p == pytest.approx(2 / 6)  # exact: 2 of the 6 ways to deal four means
     assert math.isnan(clustered_difference(values, [True] * 8, groups).value)
+
+
+def test_clusters_that_hold_both_sides_are_compared_within():
+    # Every cluster has its own level; within each the treated stand 2 higher.
+    values = [1.0, 3.0, 11.0, 13.0, 21.0, 23.1, 31.0, 32.9]
+    treated = [False, True] * 4
+    within = clustered_difference(values, treated, [g for g in "abcd" for _ in range(2)])
+    apart = clustered_difference(values, treated, list(range(8)))
+    assert within.value == pytest.approx(apart.value) == pytest.approx(2.0)
+    assert within.high - within.low < 0.5
+    assert apart.high - apart.low > 20
+
+
+def test_clusters_that_all_say_the_same_give_no_interval():
+    found = clustered_mean([0.5] * 6, list("aabbcc"))
+    assert found.value == 0.5
+    assert not found.has_interval
+    assert math.isnan(found.p)
+    assert clustered_mean([0.0] * 4, list("abcd")).p == 1.0
+    two = clustered_difference([0.25] * 4 + [0.0] * 4, [True] * 4 + [False] * 4, list("aabbccdd"))
+    assert not two.has_interval
+    assert two.p == pytest.approx(2 / 6)
+    paired = paired_difference([1.0] * 3, [0.0] * 3, list("abc"))
+    assert paired.p == pytest.approx(2 / 8)
 
 
 def test_permutation_tests_are_exact():

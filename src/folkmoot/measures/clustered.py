@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ FloatArray = NDArray[np.float64]
 
 FEW_CLUSTERS = 12
 _EXACT_UP_TO = 20_000
+_NOTHING = 1e-18  # variances below this, relative to the value squared, are rounding
 
 
 def clustered_mean(
@@ -27,12 +29,14 @@ def clustered_mean(
     """The mean of `values` (n,) with an interval clustered by `clusters` (n,).
 
     Sandwich variance of the mean, Σ_g (Σ_{i∈g} (y_i − ȳ))² / n², times G/(G−1); t with G − 1 df.
-    With one value per cluster it is the ordinary t interval. One cluster: no interval (NaN). p:
-    against a mean of zero. Non-finite values are left out.
+    With one value per cluster it is the ordinary t interval. One cluster, or clusters that all
+    say the same: no interval (NaN). p: against a mean of zero. Non-finite values are left out.
     Cameron and Miller (2015), doi:10.3368/jhr.50.2.317; computed by statsmodels.
     """
     y, groups = _finite(values, clusters)
-    return _regress(y, np.ones((len(y), 1)), 0, groups, level)
+    found = _regress(y, np.ones((len(y), 1)), 0, groups, level)
+    # The plain mean, without the rounding of the fit: 0.5 is to read 0.5.
+    return replace(found, value=float(y.mean())) if len(y) else found
 
 
 def paired_difference(
@@ -47,9 +51,7 @@ def paired_difference(
     found = clustered_mean(difference, clusters, level)
     if 2 <= found.clusters <= FEW_CLUSTERS:
         p = sign_flip_p(difference, clusters)
-        return Estimate(
-            found.value, found.low, found.high, found.n, found.clusters, p, found.method
-        )
+        return replace(found, p=p)
     return found
 
 
@@ -58,8 +60,11 @@ def clustered_difference(
 ) -> Estimate:
     """Mean of the treated minus mean of the others, clustered.
 
-    `values` (n,), `treated` (n,) truth values, `clusters` (n,) may hold one or both kinds of
-    unit. Least squares on the treatment, sandwich variance by cluster, t with G − 1 df.
+    `values` (n,), `treated` (n,) truth values, `clusters` (n,). Where each cluster is wholly on
+    one side: the two clustered means with their own variances, t with Welch–Satterthwaite degrees
+    of freedom, and with few clusters (at most 12) p from `label_shuffle_p` over cluster means.
+    Where clusters hold both sides: least squares on the treatment, sandwich variance by cluster,
+    t with G − 1 df. No interval (NaN) with fewer than two clusters on a side.
     """
     side = np.asarray(treated, bool)
     y = np.asarray(values, float)
@@ -68,8 +73,57 @@ def clustered_difference(
     groups = _codes([c for c, k in zip(clusters, keep, strict=True) if k])
     if side.all() or not side.any():
         return Estimate(math.nan, math.nan, math.nan, len(y), len(set(groups.tolist())))
-    design = np.column_stack([np.ones(len(y)), side.astype(float)])
-    return _regress(y, design, 1, groups, level)
+    if set(groups[side].tolist()) & set(groups[~side].tolist()):
+        design = np.column_stack([np.ones(len(y)), side.astype(float)])
+        return _regress(y, design, 1, groups, level)
+    return _two_sides((y[side], groups[side]), (y[~side], groups[~side]), level)
+
+
+def _two_sides(
+    first: tuple[FloatArray, NDArray[np.int64]],
+    second: tuple[FloatArray, NDArray[np.int64]],
+    level: float,
+) -> Estimate:
+    """Difference of two clustered means that share no cluster."""
+    from scipy.stats import t as student
+
+    sides = [_cluster_means(*side) for side in (first, second)]
+    n, g = len(first[0]) + len(second[0]), sum(len(s.means) for s in sides)
+    value = sides[0].mean - sides[1].mean
+    if any(len(s.means) < 2 for s in sides):
+        return Estimate(value, math.nan, math.nan, n, g)
+    p = math.nan
+    if g <= FEW_CLUSTERS:
+        p = label_shuffle_p(sides[0].means, sides[1].means)
+    variances = [s.variance for s in sides]
+    total = sum(variances)
+    if total <= _NOTHING * max(1.0, value**2):
+        return Estimate(value, math.nan, math.nan, n, g, 1.0 if value == 0 else p)
+    df = total**2 / sum(v**2 / (len(s.means) - 1) for v, s in zip(variances, sides, strict=True))
+    error = math.sqrt(total)
+    reach = float(student.ppf((1 + level) / 2, df)) * error
+    if not math.isfinite(p):
+        p = float(2 * student.sf(abs(value) / error, df))
+    method = f"clustered t, {df:.1f} df"
+    return Estimate(value, value - reach, value + reach, n, g, p, method)
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One side: its mean, the clustered variance of it, and the means of its clusters."""
+
+    mean: float
+    variance: float
+    means: FloatArray
+
+
+def _cluster_means(y: FloatArray, groups: NDArray[np.int64]) -> _Side:
+    own = _codes(groups.tolist())
+    sizes = np.bincount(own)
+    sums = np.bincount(own, weights=y - y.mean())
+    g = len(sizes)
+    variance = float((sums**2).sum() / len(y) ** 2) * g / max(1, g - 1)
+    return _Side(float(y.mean()), variance, sums / sizes + y.mean())
 
 
 def clustered_coefficient(
@@ -199,12 +253,13 @@ def _regress(
     )
     from scipy.stats import t as student
 
-    error = float(fitted.bse[column]) * math.sqrt(g / (g - 1))
+    variance = max(0.0, float(fitted.cov_params()[column, column])) * g / (g - 1)
+    if variance <= _NOTHING * max(1.0, value**2):
+        # All clusters say the same: there is no spread from which to tell how sure that is.
+        return Estimate(value, math.nan, math.nan, n, g, 1.0 if value == 0 else math.nan)
+    error = math.sqrt(variance)
     reach = float(student.ppf((1 + level) / 2, g - 1)) * error
-    if error > 0:
-        p = float(2 * student.sf(abs(value) / error, g - 1))
-    else:
-        p = 1.0 if value == 0 else 0.0
+    p = float(2 * student.sf(abs(value) / error, g - 1))
     return Estimate(value, value - reach, value + reach, n, g, p, f"clustered t, {g - 1} df")
 
 

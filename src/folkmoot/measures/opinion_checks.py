@@ -67,7 +67,9 @@ def position_bias(answers: Sequence[Shown]) -> Check:
     adjusted = holm([e.p for e in found.by_place.values()])
     at, effect = max(found.by_place.items(), key=lambda item: abs(item[1].value))
     p = adjusted[list(found.by_place).index(at)]
-    flagged = p < _ALPHA and abs(effect.value) > POSITION
+    # Without an interval all answers went by the place: that is as sure as it gets.
+    sure = p < _ALPHA if effect.has_interval else found.answers >= _FEW
+    flagged = sure and abs(effect.value) > POSITION
     says = (
         f"Being listed as number {at} changes the chance of being chosen by "
         f"{points(effect.value)} ({points_span(effect.low, effect.high)}, "

@@ -21,8 +21,23 @@ from folkmoot.report.samples import (
 )
 
 SECTION = "Comparison"
-TABLES = ("participants", "discussions", "sessions", "groups", "satisfaction")
-_NOT_MEASURES = ("id", "no", "number", "seed", "turn", "round", "place", "row", "x", "y", "age")
+# Tables of one row per conversation with its measures come first; they make the rest superfluous.
+SUMMARIES = ("measures", "discussions", "sessions")
+TABLES = ("participants", "groups", "satisfaction", "intents", "opinions")
+_NOT_MEASURES = (
+    "id",
+    "no",
+    "number",
+    "seed",
+    "turn",
+    "question",
+    "round",
+    "place",
+    "row",
+    "x",
+    "y",
+    "age",
+)
 _MOST_FIGURES = 25
 
 
@@ -82,7 +97,8 @@ def figures(found: Sequence[Sample]) -> Finding | None:
 def _shared_figures(found: Sequence[Sample]) -> list[tuple[str, str]]:
     """Numeric columns of tables that all samples have, ids and counters left out."""
     tables = [t for t in found[0].tables if all(t in s.tables for s in found)]
-    wanted = [t for t in tables if t in TABLES]
+    summaries = [t for t in SUMMARIES if t in tables]
+    wanted = summaries[:1] or [t for t in TABLES if t in tables]
     pairs = [
         (t, c)
         for t in wanted
@@ -93,6 +109,8 @@ def _shared_figures(found: Sequence[Sample]) -> list[tuple[str, str]]:
         and not c.startswith("demographic_")
         and all(c in s.tables[t].columns and s.tables[t].schema[c].is_numeric() for s in found)
     ]
+    # A gap between groups says more than its two sides.
+    pairs.sort(key=lambda pair: not pair[1].startswith("gap_"))
     return pairs[:_MOST_FIGURES]
 
 

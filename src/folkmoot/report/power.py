@@ -41,7 +41,7 @@ def power_report(
     which change is told apart in the sentences (people change their choice for no reason, too).
     """
     layout = layout_of(config)
-    title = str(getattr(study, "title", "") or "This design")
+    title = str(getattr(study, "title", "") or "This design").split(":", maxsplit=1)[0]
     if layout is None:
         return [_unknown(title)]
     if layout.kind == "paired":
@@ -207,8 +207,8 @@ def _worth(layout: Layout, title: str, iccs: Sequence[float]) -> Finding:
         "power_clusters",
         "What the participants are worth",
         f"{plural(people, 'participant')} per condition in {plural(layout.units, layout.unit_name)}"
-        f" of about {layout.size} are worth {typical:.0f} independent ones if people in one "
-        f"conversation are alike to the extent of an ICC of {icc:g}.",
+        f" of about {layout.size} are worth {typical:.0f} independent ones at an ICC of {icc:g} "
+        "(how alike people in one conversation are).",
         Grid.of(rows, f"{title}: design effect 1 + (m − 1) ICC."),
         section=SECTION,
     )
@@ -238,8 +238,8 @@ def _clustered(layout: Layout, title: str, base: float, iccs: Sequence[float]) -
         "power_clustered",
         "Smallest difference that this design can see",
         f"{title}: {plural(layout.arms, 'condition')} of {plural(layout.units, layout.unit_name)} "
-        f"with {layout.size} participants. If people in one conversation are alike to the extent "
-        f"of an ICC of {icc:g}, {people} participants are worth {worth:.0f}, and {percent(base)} is "
+        f"with {layout.size} participants. At an ICC of {icc:g} (how alike people in one "
+        f"conversation are) {people} participants are worth {worth:.0f}, and {percent(base)} is "
         f"told apart from {_rate(detectable_share(base, worth))} with a chance of "
         f"{percent(POWER)}.",
         Grid.of(rows, "Two-sided, α = .05; design effect 1 + (m − 1) ICC."),
