@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import signal
 import subprocess
 import sys
+import threading
 import time
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -245,6 +248,27 @@ def test_personas_from_base_lines_are_a_run_that_can_be_repeated(here: Path) -> 
     again = folkmoot(*words, "--model", "synthetic")
     assert again.exit_code == 0, again.output
     assert json.loads((here / "data" / "personas.json").read_text())["personas"] == people
+
+
+def test_base_lines_are_fetched_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(here / "cache"))
+    served = here / "served"
+    served.mkdir()
+    (served / "persona.jsonl").write_text('{"persona": "A baker"}\n' * 500)
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=str(served))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/persona.jsonl"
+        first = folkmoot("personas", "fetch", "--url", url)
+        gone = folkmoot("personas", "fetch", "--url", url + "x")
+        server.shutdown()
+    again = folkmoot("personas", "fetch", "--url", url)
+    assert first.exit_code == 0, first.output
+    assert gone.exit_code == 2
+    assert "quota" in gone.stderr
+    assert "already there" in again.stdout
+    (copy,) = (here / "cache").rglob("*.jsonl")
+    assert copy.read_bytes() == (served / "persona.jsonl").read_bytes()
 
 
 def test_help_is_there_without_the_scientific_libraries() -> None:
