@@ -122,10 +122,6 @@ class NegotiationConfig(StudyConfig):
             raise ValueError(f"trip.date has {len(self.trip.date)} dates for {self.days} days")
         return self
 
-    @property
-    def weight_table(self) -> dict[str, dict[str, float]]:
-        return self.weights
-
 
 def _type_id(name: str) -> str:
     kind = group_type(name)

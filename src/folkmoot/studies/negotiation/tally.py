@@ -9,12 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from folkmoot.conversation.answers import Missing
 from folkmoot.studies.negotiation import polarity
 from folkmoot.studies.negotiation.groups import Group, Member, natural
 from folkmoot.studies.negotiation.polarity import STRONG_REJECTION
-
-NO_OPTION = Missing("no_option", "nobody named an option that could be decided on")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +81,6 @@ class Tally:
     def of_role(self, role: str) -> tuple[Voter, ...]:
         """The voters of a role; of everybody for `all` and ``."""
         return self.voters if role in ("all", "") else self._with(role)
-
-    def without(self, options: Sequence[str]) -> Tally:
-        """The same tally with some options struck off the list."""
-        kept = tuple(o for o in self.options if o not in options)
-        return Tally(kept, self.voters, self.scores, self.top, self.threshold)
 
     def _with(self, role: str) -> tuple[Voter, ...]:
         return tuple(v for v in self.voters if v.role == role)
