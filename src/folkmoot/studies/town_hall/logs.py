@@ -7,7 +7,7 @@ latencies that the journal holds; so a replay writes the same log again.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -36,22 +36,28 @@ def log_lines(discussion: Discussion, config: TownHallConfig) -> tuple[str, str]
     )
 
 
-def summary(discussions: Sequence[Discussion]) -> dict[str, Any]:
-    """Calls, tokens, cost and time per discussion and per model. An unknown price stays unknown."""
+def use_of(discussion: Discussion) -> dict[str, Any]:
+    """Calls, tokens, cost and time of one discussion, in all and by model."""
+    calls = discussion.calls
     return {
-        "discussions": {
-            d.id: {
-                **_totals(d.calls),
-                "began": _stamp(_first(d.calls)),
-                "ended": _stamp(_last(d.calls)),
-            }
-            for d in discussions
-        },
+        **_totals(calls),
+        "began": _stamp(_first(calls)),
+        "ended": _stamp(_last(calls)),
         "models": {
-            model: _totals([c for d in discussions for c in d.calls if c.model == model])
-            for model in sorted({c.model for d in discussions for c in d.calls})
+            model: _totals([c for c in calls if c.model == model])
+            for model in sorted({c.model for c in calls})
         },
     }
+
+
+def summary(uses: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """`use_of` of each discussion by its id, and all of them by model."""
+    models: dict[str, dict[str, Any]] = {}
+    for use in uses.values():
+        for model, totals in use["models"].items():
+            known = models.setdefault(model, dict.fromkeys(totals, 0))
+            models[model] = {name: _sum(known[name], value) for name, value in totals.items()}
+    return {"discussions": dict(uses), "models": dict(sorted(models.items()))}
 
 
 def _entries(discussion: Discussion, *, full: bool) -> Iterator[dict[str, Any]]:
@@ -170,6 +176,11 @@ def _totals(calls: Sequence[Call]) -> dict[str, Any]:
         "cost_usd": round(sum(costs), 6) if len(costs) == len(calls) else None,
         "latency_s": round(sum(c.latency_s or 0.0 for c in calls), 3),
     }
+
+
+def _sum(a: float | None, b: float | None) -> float | None:
+    """An unknown price stays unknown."""
+    return None if a is None or b is None else round(a + b, 6)
 
 
 def _preview(text: str) -> str:

@@ -7,6 +7,7 @@ are listed, the seed, the topic. Discussions run side by side; each writes its f
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from folkmoot.engine.session import Scope, Session
 from folkmoot.studies.town_hall import logs
@@ -32,14 +33,22 @@ class Design:
     rooms: list[Room]
 
 
+@dataclass(frozen=True)
+class Held:
+    """What is kept in memory of a discussion once its files are written."""
+
+    id: str
+    result: Result
+    quality: dict[str, Any]
+    use: dict[str, Any]
+
+
 async def protocol(session: Session) -> None:
     """Draw, discuss, compare."""
     design = await draw(session)
 
-    async def discuss(scope: Scope, room: Room) -> Discussion:
-        discussion = await hold_discussion(scope, room)
-        keep(scope, discussion, design.config, session.started_at)
-        return discussion
+    async def discuss(scope: Scope, room: Room) -> Held:
+        return keep(scope, await hold_discussion(scope, room), design.config, session.started_at)
 
     held = list((await session.each(design.rooms, discuss)).values())
     report(session, held, design.config)
@@ -57,21 +66,22 @@ async def draw(session: Session) -> Design:
     return Design(config, rooms)
 
 
-def keep(scope: Scope, discussion: Discussion, config: TownHallConfig, started_at: str) -> None:
-    """Write the files, the log and the rows of one discussion."""
+def keep(scope: Scope, discussion: Discussion, config: TownHallConfig, started_at: str) -> Held:
+    """Write the files, the log and the rows of one discussion; what the comparison needs of it."""
     for name, content in files(discussion, config).items():
         scope.write_json(f"{discussion.id}/{name}.json", content)
     lines, errors = logs.log_lines(discussion, config)
     scope.write_text(logs.log_name(discussion.id, started_at, ".jsonl"), lines)
     scope.write_text(logs.log_name(discussion.id, started_at, "_errors.log"), errors)
     record_discussion(scope, discussion, config)
+    found = measures(discussion, Scale.of(config))
+    result = Result(discussion.set_no, discussion.level.name, found)
+    return Held(discussion.id, result, quality(discussion), logs.use_of(discussion))
 
 
-def report(session: Session, held: list[Discussion], config: TownHallConfig) -> None:
+def report(session: Session, held: list[Held], config: TownHallConfig) -> None:
     """Compare the levels and add up how well answers could be read."""
-    scale = Scale.of(config)
-    results = [Result(d.set_no, d.level.name, measures(d, scale)) for d in held]
-    comparison = compare(levels_of(config), results)
+    comparison = compare(levels_of(config), [h.result for h in held])
     session.write_json("levels.json", comparison)
     means, differences = flat_rows(comparison)
     for row in means:
@@ -82,10 +92,10 @@ def report(session: Session, held: list[Discussion], config: TownHallConfig) -> 
     session.write_json(
         "quality.json",
         {
-            "all": total_quality(quality(d) for d in held),
+            "all": total_quality(h.quality for h in held),
             "levels": {
-                n: total_quality(quality(d) for d in held if d.level.name == n) for n in names
+                n: total_quality(h.quality for h in held if h.result.level == n) for n in names
             },
         },
     )
-    session.write_json("logs/summary.json", logs.summary(held))
+    session.write_json("logs/summary.json", logs.summary({h.id: h.use for h in held}))
