@@ -221,10 +221,12 @@ def test_missing_file_names_the_likely_one_and_a_folder_says_so(folder: Path) ->
 
 
 def test_overrides_reach_nested_keys_and_are_checked(folder: Path) -> None:
-    found = load(folder, GOOD, "people=7", "topic.options=[A, B]", "respondent.kappa.passive=2")
+    found = load(folder, GOOD, "people=7", "topic.options=[A, B]", "respondent.noise=0.2")
     assert found.config.people == 7
     assert found.config.topic.options == ("A", "B")
-    assert found.config.respondent == {"kappa": {"passive": 2}}
+    assert found.config.respondent == {"noise": 0.2}
+    (mistake,) = mistakes(folder, GOOD, "respondent.nois=0.2")
+    assert mistake.startswith("--set: respondent.nois: the embedded respondent has no such setting")
     assert load(folder, GOOD, "topic.options[2]=no").config.topic.options == ("Parks", "no")
     assert mistakes(folder, GOOD, "peopel=7") == [
         "--set: peopel: unknown key (did you mean people?)"

@@ -70,7 +70,9 @@ def run_command(flags: RunFlags) -> None:
 def print_results(run: Run, console: Console) -> None:
     """Headline findings, the mark of planted data, the cost, and where the files are."""
     if run.folder.synthetic:
-        console.print(synthetic_panel())
+        from folkmoot.models.synthetic import planted  # there already, if it answered
+
+        console.print(synthetic_panel(planted(run.folder.config.get("respondent") or {})))
     for finding in run.findings():
         if finding.headline:
             console.print(finding_view(finding))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -133,8 +134,19 @@ def _interval(low: str, high: str) -> str:
     return low if low == high == "–" else f"{low} to {high}"
 
 
-def synthetic_panel() -> RenderableType:
-    """The mark that stands over everything made with the embedded respondent."""
+def synthetic_panel(planted: Mapping[str, Any] | None = None) -> RenderableType:
+    """The mark that stands over everything made with the embedded respondent.
+
+    `planted`: what effects it was given, as `models.synthetic.planted` tells.
+    """
+    words = [SYNTHETIC_NOTE]
+    if planted:
+        kappa = ", ".join(f"{name.replace('_', ' ')} {x:g}" for name, x in planted["kappa"].items())
+        faults = ", ".join(f"{name} {x:g}" for name, x in planted["pathologies"].items()) or "none"
+        words.append(
+            f"Strength of exposure (κ): {kappa}; noise {planted['noise_scale']:g}; faults: "
+            f"{faults.replace('_', ' ')}."
+        )
     return Panel(
-        Text(SYNTHETIC_NOTE), title="SYNTHETIC · PLANTED", border_style="yellow", expand=False
+        Text("\n".join(words)), title="SYNTHETIC · PLANTED", border_style="yellow", expand=False
     )

@@ -281,13 +281,26 @@ def _prune(error: ValidationError, model: type[StudyConfig], data: dict[str, Any
 
 def _deeper(study: Study, config: StudyConfig, path: Path, tree: Tree) -> list[Problem]:
     problems = []
-    for problem in study.check(config, path.parent):
+    for problem in [*study.check(config, path.parent), *_respondent_problems(config)]:
         if not problem.file:
             where = find_path(tree.value, problem.key)
             place = tree.nearest(where)
             problem = _at(problem, place.file, place.line if where else 0)  # noqa: PLW2901
         problems.append(problem)
     return problems + prompts_of(study, config, path.parent).check()
+
+
+def _respondent_problems(config: StudyConfig) -> list[Problem]:
+    """Settings that the embedded respondent does not have, whether or not it will answer."""
+    if not config.respondent:
+        return []
+    from folkmoot.models.synthetic import Knobs  # a quarter of a second, for few files
+
+    try:
+        Knobs.of(config.respondent)
+    except InputError as error:
+        return error.problems
+    return []
 
 
 def _at(problem: Problem, file: str, line: int) -> Problem:
