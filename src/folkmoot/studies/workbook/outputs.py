@@ -15,7 +15,7 @@ from folkmoot.conversation.answers import Missing
 from folkmoot.engine.session import Scope
 from folkmoot.studies.workbook.model import Scalar
 from folkmoot.studies.workbook.permutations import Experiment
-from folkmoot.studies.workbook.records import unasked
+from folkmoot.studies.workbook.records import unasked, variables
 from folkmoot.studies.workbook.reply import Given, position
 from folkmoot.studies.workbook.room import Response, Room
 from folkmoot.studies.workbook.tasks.context import profile_columns
@@ -144,6 +144,7 @@ class Files:
             "permutation": experiment.number,
             "constants": dict(experiment.constants),
             **self._head,
+            "variables": variables(experiment.workbook),
             "treatments": {t.label: t.description for t in experiment.treatments.values()},
             "sessions_planned": len(keys),
             "sessions_finished": len(records),

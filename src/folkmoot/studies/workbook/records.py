@@ -9,6 +9,7 @@ from folkmoot.conversation.answers import Missing
 from folkmoot.engine.session import Scope
 from folkmoot.studies.workbook.assignment import SessionPlan
 from folkmoot.studies.workbook.literals import scalar_text
+from folkmoot.studies.workbook.model import Workbook
 from folkmoot.studies.workbook.permutations import Experiment
 from folkmoot.studies.workbook.reply import Given, position
 from folkmoot.studies.workbook.room import CUT, Response, Room
@@ -25,6 +26,13 @@ CODEBOOK: Mapping[str, Any] = {
     "task_order": "the task_order of the sheet; equal ones are shuffled for each session",
     "var_name": "the variable",
     "var_type": "category, integer or float, where the sheet says",
+    "variables": {
+        "question": "the prompt as the sheet has it; by role, as JSON, where roles differ",
+        "response_options": "the response options as the sheet has them",
+        "human_text": "the original wording",
+        "is_adapted": "whether the original wording was changed",
+        "expression": "how a computed value is calculated",
+    },
     "assignment": {"name": "name under which others in the session see the participant"},
     "permutations": {
         "number": "number of the combination of constants, from 1; the last row varies fastest",
@@ -59,8 +67,34 @@ CODEBOOK: Mapping[str, Any] = {
 }
 
 
+def variables(workbook: Workbook) -> list[dict[str, Any]]:
+    """What each variable is: the task that asks for it, or the expression that gives it."""
+    asked = [
+        {
+            "var_name": t.var_name,
+            "task_id": t.task_id,
+            "task_type": t.type,
+            "task_order": t.task_order,
+            "var_type": t.var_type,
+            "question": t.llm_text if isinstance(t.llm_text, str) else dict(t.llm_text),
+            "response_options": t.response_options,
+            "human_text": t.human_text or None,
+            "is_adapted": t.is_adapted,
+        }
+        for t in workbook.tasks
+        if t.type != "context"
+    ]
+    computed = [
+        {"var_name": c.name, "task_type": f"computed ({c.scope})", "expression": c.expression}
+        for c in workbook.computed
+    ]
+    return [*asked, *computed]
+
+
 def record_design(scope: Scope, experiments: list[Experiment], plans: list[SessionPlan]) -> None:
-    """Who got what, before the first call."""
+    """What is asked and who got what, before the first call."""
+    for row in variables(experiments[0].workbook):
+        scope.record("variables", row)
     for experiment in experiments:
         for name, value in experiment.constants.items():
             scope.record(
