@@ -207,11 +207,12 @@ _WORK = re.compile(
 )
 _CALLING = re.compile(
     r"^(?:[Yy]ou are |[Yy]ou're |I am )?(?:[A-Z][\w'’-]+(?: [A-Z][\w'’.-]+){0,3},\s*)?"
-    r"(?:[Aa]n? )(?:\d{1,3}[- ]years?[- ]old )?([a-z][\w'’ -]{3,60})"
+    r"(?:[Aa]n? )(?:\d{1,3}[- ]years?[- ]old )?([A-Za-z][\w'’ -]{3,60})"
 )
 _TAIL = re.compile(
     r"\s+(?:who|with|living|and|that|whose|from|in|at|for|to|of|on|trying|looking|working|"
-    r"applying|seeking|based|specializ\w+|specialis\w+)\b.*$"
+    r"applying|seeking|based|specializ\w+|specialis\w+|"
+    r"advocating|known|interested|admiring|famous|dedicated)\b.*$"
 )
 _NOT_A_CALLING = re.compile(
     r"\b(?:participat\w*|resident|respond\w*|person|man|woman|you|years?|aged?|male|female|group"
@@ -226,9 +227,14 @@ def _calling(text: str) -> str:
     if not found:
         return ""
     bare = _TAIL.sub("", found[1]).strip(" -'’")
-    if not bare or len(bare.split()) > 5 or _NOT_A_CALLING.search(bare) or bare.endswith("s"):
+    if (
+        not bare
+        or len(bare.split()) > 5
+        or _NOT_A_CALLING.search(bare)
+        or re.search(r"[^s]s$", bare)
+    ):
         return ""
-    return f"{'an' if bare[0] in 'aeio' else 'a'} {bare}"
+    return f"{'an' if bare[0] in 'aeioAEIO' else 'a'} {bare}"
 
 
 _NAME = re.compile(r"^(?:you are|you're)\s+([A-Z][\w'’-]+(?: [A-Z][\w'’.-]+){0,2})[,.( ]")
