@@ -180,9 +180,9 @@ def test_c1_serves_its_one_member(whole: Any) -> None:
 
 def test_the_findings_read_the_comparison(whole: Any) -> None:
     found = {f.key: f for f in whole.findings()}
-    assert {"satisfaction", "paired_satisfaction", "conflicts", "process", "decisions"} <= set(
-        found
-    )
+    keys = {"satisfaction", "paired_satisfaction", "by_type", "conflicts", "process", "decisions"}
+    assert keys <= set(found)
+    assert len(found["by_type"].grid.rows) == 5
     assert found["satisfaction"].headline
     assert [row[0] for row in found["satisfaction"].grid.rows] == ["C1", "C2", "C3", "C4", "C5"]
     assert "100 %" in found["process"].says

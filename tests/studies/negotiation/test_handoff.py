@@ -144,7 +144,7 @@ def test_reference_information_is_passed_through(negotiation: Runner, tmp_path: 
     assert (row["org"], row["dest"], row["days"]) == ("Oslo", "Bergen", "5")
     assert "reference_information" not in row
     assert ast.literal_eval(row["local_constraint"])["transportation"] == "no flight"
-    assert row["query"].startswith("Please plan a 3-day trip from Oslo to Bergen")
+    assert row["query"].startswith("Please plan a 5-day trip from Oslo to Bergen")
 
 
 @pytest.mark.parametrize(

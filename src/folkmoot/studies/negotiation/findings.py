@@ -29,7 +29,14 @@ _COMPARED = {
 def findings(run: RunFolder) -> list[Finding]:
     """The comparison of conditions, conflicts, locks and feedback, and the decisions."""
     data = run.json("comparison.json")
-    found = [_satisfaction(data), *_contrasts(data), _conflicts(data), _process(data), _board(run)]
+    found = [
+        _satisfaction(data),
+        *_contrasts(data),
+        _by_type(run),
+        _conflicts(data),
+        _process(data),
+        _board(run),
+    ]
     return [f for f in found if f is not None]
 
 
@@ -104,6 +111,46 @@ def _aloud(d: dict[str, Any]) -> str:
         return f"{text} (no interval)"
     sure = "" if d["low"] > 0 or d["high"] < 0 else ", not told apart from none"
     return f"{text} ({d['low']:+.2f} to {d['high']:+.2f}{sure})"
+
+
+def _by_type(run: RunFolder) -> Finding | None:
+    """Satisfaction by kind of group, which is where strategies differ."""
+    rows = run.table("measures").to_dicts()
+    kinds = list(dict.fromkeys(r["group_type"] for r in rows))
+    conditions = list(dict.fromkeys(r["condition"] for r in rows))
+    if len(kinds) < 2 or len(conditions) < 2:
+        return None
+    means: dict[tuple[str, str], float] = {}
+    for kind in kinds:
+        for condition in conditions:
+            some = [
+                r["satisfaction"]
+                for r in rows
+                if r["group_type"] == kind and r["condition"] == condition
+            ]
+            known = [v for v in some if v is not None]
+            if known:
+                means[kind, condition] = sum(known) / len(known)
+    per = {k: len({r["group_id"] for r in rows if r["group_type"] == k}) for k in kinds}
+    (kind, condition), most = max(means.items(), key=lambda item: item[1])
+    return Finding(
+        "by_type",
+        "How content members are, by kind of group",
+        f"Highest: {kind} under {condition}, {most:.2f}.",
+        Grid.of(
+            [
+                {"group": k, "groups": per[k], **{c: means.get((k, c)) for c in conditions}}
+                for k in kinds
+            ]
+        ),
+        Heat(
+            tuple((k, c, v) for (k, c), v in means.items()),
+            row="group",
+            column="condition",
+            unit="mean member score",
+        ),
+        notes=("Means without intervals: each kind has few groups, and strategies of its own.",),
+    )
 
 
 def _conflicts(data: dict[str, Any]) -> Finding | None:

@@ -92,12 +92,13 @@ def row(room: Room, decisions: Sequence[SlotDecision], trip: Mapping[str, str]) 
     by_topic = {d.topic: d for d in decisions}
     dates = trip.get("date") or str(list(config.trip.date))
     references = {k: v for k, v in trip.items() if k.startswith(REFERENCE)}
+    days = trip.get("days") or config.days
     org, dest = trip.get("org") or config.trip.org, trip.get("dest") or config.trip.dest
     budget = trip.get("budget") or ("" if config.trip.budget is None else config.trip.budget)
     return {
         "org": org,
         "dest": dest,
-        "days": trip.get("days") or config.days,
+        "days": days,
         "visiting_city_number": (
             trip.get("visiting_city_number") or config.trip.visiting_city_number
         ),
@@ -106,7 +107,7 @@ def row(room: Room, decisions: Sequence[SlotDecision], trip: Mapping[str, str]) 
         # TripCraft's readers take a Python literal here.
         "local_constraint": repr(constraints(by_topic, config.trip.transportation)),
         "budget": budget,
-        "query": room.seen(query(room, by_topic, org, dest, budget)),
+        "query": room.seen(query(room, by_topic, (org, dest), days, budget)),
         "level": trip.get("level") or config.trip.level,
         "persona": room.seen(persona_line(by_topic, config.trip.location_preference)),
         **(references or {REFERENCE: config.trip.reference_information}),
@@ -160,12 +161,17 @@ def _known(topic: str, option: str) -> str | None:
 
 
 def query(
-    room: Room, by_topic: Mapping[str, SlotDecision], org: str, dest: str, budget: Any
+    room: Room,
+    by_topic: Mapping[str, SlotDecision],
+    way: tuple[str, str],
+    days: Any,
+    budget: Any,
 ) -> str:
     """The request in words, with every decision's resolution."""
-    size, days = len(room.group.members), room.config.days
-    where = f" from {org}" if org else ""
-    where += f" to {dest}" if dest else ""
+    size = len(room.group.members)
+    where = "".join(
+        f" {to} {place}" for to, place in zip(("from", "to"), way, strict=True) if place
+    )
     money = f" with a budget of ${budget}" if budget not in ("", None) else ""
     head = (
         f"Please plan a {days}-day trip{where} for a group of {size} "
