@@ -207,3 +207,9 @@ def test_a_single_round_has_nothing_to_react_to(tmp_path: Path) -> None:
         assert found[name] is None
     assert held.folder.json("set01_lv2-1/reflection_log.json")["rounds"] == []
     assert held.findings()
+
+
+def test_a_replication_alone_is_the_headline(tmp_path: Path) -> None:
+    held = hold(tmp_path, small_hall(tmp_path) | {"levels": ["2-2"]}, scripted(plain))
+    assert [f.key for f in held.findings() if f.headline] == ["replication"]
+    assert held.folder.json("levels.json")["main"]["levels"] == {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import polars as pl
+
 from folkmoot.records.findings import Finding
 from folkmoot.records.run_folder import RunFolder
 from folkmoot.studies.town_hall.findings.inclusion import inclusion, replication, steps
@@ -16,12 +18,17 @@ def findings(run: RunFolder) -> list[Finding]:
     found = [
         inclusion(main["levels"]),
         steps(main["differences"]) if main["differences"] else None,
-        spectrum(run.table("reactions")) if run.has_table("reactions") else None,
+        spectrum(_main(run, "reactions")) if run.has_table("reactions") else None,
         outcome(main["levels"]),
         satisfaction(main["levels"]),
         everything(main["levels"], compared["figures"]),
         replication(apart, main["levels"]) if apart["levels"] else None,
-        stances(run.table("rounds")),
+        stances(_main(run, "rounds")),
         reading(run.json("quality.json")),
     ]
     return [f for f in found if f is not None]
+
+
+def _main(run: RunFolder, table: str) -> pl.DataFrame:
+    """The rows of the main comparison: supplementary levels are reported apart."""
+    return run.table(table).filter(pl.col("part") == "main")

@@ -121,4 +121,5 @@ def replication(apart: Mapping[str, Any], main: Summaries) -> Finding:
         says=f"Level {names} is reported apart from the main comparison. {' '.join(says)}",
         grid=Grid.of(rows, "Weighted inclusivity score"),
         section="Replication",
+        headline=not main,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from folkmoot.records.findings import Finding, Grid
+from folkmoot.records.findings import Bars, Finding, Grid
 from folkmoot.studies.town_hall.findings.words import Summaries, percent, plain, value
 
 
@@ -32,11 +32,18 @@ def outcome(levels: Summaries) -> Finding | None:
         f"{percent(value(s, 'opinion_reflection_rate', 'vulnerable'))} at level {level}"
         for level, s in levels.items()
     ]
+    bars = [
+        (f"level {level}", group, rate)
+        for level, summary in levels.items()
+        for group in ("vulnerable", "general")
+        if (rate := value(summary, "opinion_reflection_rate", group)) is not None
+    ]
     return Finding(
         key="outcome",
         title="What is carried into the outcome",
-        says=f"Of the items that go back to a vulnerable resident there passed {', '.join(rates)}.",
+        says=f"Items that go back to a vulnerable resident passed: {', '.join(rates)}.",
         grid=Grid.of(rows, "Per resident, but for the rate; means over sets"),
+        chart=Bars(tuple(bars), unit="passed of originated items", percent=True),
         notes=(
             "An item that goes back to several residents counts for each.",
             "Reflection rate: passed of originated.",

@@ -11,7 +11,7 @@ from folkmoot.records.findings import Bars, Finding, Grid
 from folkmoot.studies.town_hall.tracking import SPECTRUM
 
 
-def spectrum(reactions: pl.DataFrame) -> Finding:
+def spectrum(reactions: pl.DataFrame) -> Finding | None:
     """The five-level reaction spectrum by level and group."""
     counts = (
         reactions.group_by("level", "target_vulnerable", "reaction", maintain_order=True)
@@ -23,15 +23,16 @@ def spectrum(reactions: pl.DataFrame) -> Finding:
         key = (row["level"], row["target_vulnerable"])
         totals[key] = totals.get(key, 0) + row["n"]
     found = {(r["level"], r["target_vulnerable"], r["reaction"]): r["n"] for r in counts}
+    if not totals:
+        return None
     rows, bars = [], []
-    for (level, vulnerable), total in totals.items():
+    for (level, vulnerable), total in sorted(totals.items(), key=lambda item: not item[0][1]):
         who = "vulnerable" if vulnerable else "general"
         shares = {s: found.get((level, vulnerable, s), 0) / total for s in SPECTRUM}
         rows.append(
-            {"level": level, "to": who, **{f"{s}_share": v for s, v in shares.items()}, "n": total}
+            {"to": who, "level": level, **{f"{s}_share": v for s, v in shares.items()}, "n": total}
         )
-        bars += [(f"{level} {who}", s, v) for s, v in shares.items() if s != "ignore"]
-    rows.sort(key=lambda r: r["to"], reverse=True)
+        bars += [(f"{who}, level {level}", s, v) for s, v in shares.items() if s != "ignore"]
     ignored = [
         f"{r['ignore_share']:.0%} at level {r['level']}" for r in rows if r["to"] == "vulnerable"
     ]
