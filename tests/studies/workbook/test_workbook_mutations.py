@@ -28,6 +28,7 @@ NASTY: tuple[Any, ...] = (
     *("{response_options}", "{respons_option}", "[", "[]", "()", "(0,1)", "(1,0)", "(0,0.5)"),
     *("[1,2]", '["a","b"]', '{"Buyer": (0, 5)}', '{"Buyer": "x", "Seller": ["y", "z"]}', "{1: 2}"),
     *('{"Buyer": {"a": 1}}', "[[1]]", "[" * 300, "x" * 5000, "’", "“a”", "\u202e", "é\n\t", "a/b"),
+    *('["\\ud800"]', "{{ '\\ud800' }}", '["\\x00"]', "'\\ud800'", '{"Buyer": "\\ud83d"}'),
     *("Facilitator", "Summarizer", "Buyer", "manual", "random", "context", "discussion", "integer"),
     *(
         "sum(offer)",

@@ -395,3 +395,32 @@ def test_no_answer_breaks_a_later_prompt(tmp_path: Path, text: str, number: str)
     assert all(p.strip() for p in prompts)
     if number == "no idea" and "round" in text:
         assert "not available, or not available" in prompts[0]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "9" * 500,
+        "1e999",
+        '{"response": ' + "9" * 5000 + "}",
+        '{"response": NaN, "speculation_score": NaN}',
+        '{"response": "\\ud800", "speculation_score": 5}',
+        "{" * 3000,
+        "=cmd|' /C calc'!A0",
+        "\x00\x1b[31m",
+        "{{ 1 / 0 }} {response_options}",
+    ],
+)
+@pytest.mark.parametrize("validate", [0, 1])
+def test_no_reply_breaks_a_run(tmp_path: Path, reply: str, validate: int) -> None:
+    book = good()
+    for row in (3, 4, 5, 6):
+        book = put(book, f"{TASKS}!K{row}", validate if row > 3 else 0)
+    book = put(book, f"{TASKS}!H4", "float")
+    book = put(book, f"{TASKS}!I4", "any number")
+    run = play(book, tmp_path, Scripted(lambda request, address: reply), **{"limit": 1})
+    table = rows(run)
+    assert len(table) == 4
+    assert not any(cell.startswith("=") for row in table for cell in row.values())
+    json.loads((run.path / "market.json").read_text())
+    assert run.findings()

@@ -18,6 +18,7 @@ from rapidfuzz import fuzz, process
 from simpleeval import DEFAULT_OPERATORS, InvalidExpression, SimpleEval
 
 from folkmoot.conversation.answers import Missing
+from folkmoot.studies.workbook.literals import BROKEN
 from folkmoot.studies.workbook.model import Computed, Scalar
 
 MAX_EXPRESSION = 2_000
@@ -113,8 +114,8 @@ def _check_tree(tree: ast.AST) -> None:
 
 def _check_constant(value: Any) -> None:
     if isinstance(value, str):
-        if len(value) > 200:
-            raise BadExpression("a text is too long", "compare with a shorter one")
+        if len(value) > 200 or BROKEN.search(value):
+            raise BadExpression("a text is too long or broken", "compare with a shorter one")
     elif not isinstance(value, (bool, int, float)) or not abs(value) <= MAX_VALUE:
         raise BadExpression(f"{str(value)[:30]} is not allowed", "use a smaller number")
 

@@ -17,6 +17,8 @@ MAX_DEPTH = 20
 MAX_ITEMS = 10_000
 MAX_NUMBER = 1e15  # larger ones no longer survive as floats
 
+# Halves of characters: they can be written in a literal, but in no file.
+BROKEN = re.compile("[\ud800-\udfff]")
 _DICT = re.compile(r"\{\s*(?:[\"'“”‘’]|\}|[\w.+-]+\s*:)")
 _TUPLE = re.compile(r"\(\s*[-+.\d]")
 
@@ -135,6 +137,8 @@ def _bounded(value: Any, depth: int = 0) -> int:
     elif isinstance(value, (list, tuple)):
         items = sum(_bounded(v, depth + 1) for v in value) + len(value)
     else:
+        if isinstance(value, str) and BROKEN.search(value):
+            raise NotALiteral("a text holds half a character")
         if isinstance(value, (int, float)) and not abs(value) <= MAX_NUMBER:
             raise NotALiteral("a number is too large")
         items = 1

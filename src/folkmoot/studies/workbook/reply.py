@@ -17,6 +17,7 @@ from folkmoot.conversation.answers import (
     Text,
     Unreadable,
 )
+from folkmoot.studies.workbook.literals import BROKEN, MAX_NUMBER
 from folkmoot.studies.workbook.model import VarType
 from folkmoot.studies.workbook.response_options import Listed, Options, Range
 from folkmoot.studies.workbook.sheets import number_text
@@ -124,19 +125,23 @@ class WorkbookAnswer:
         if not text.strip():
             return Missing("empty", "the reply was empty")
         number = Number().parse(text) if self.numeric else None
-        if isinstance(number, Parsed) and number.rung == "exact":
+        if isinstance(number, Parsed) and number.rung == "exact" and abs(number.value) < MAX_NUMBER:
             return Given(_whole(number.value), "invalid", score)
         return Given(text.strip(), "invalid", score)
 
     def _unwrapped(self, reply: str) -> tuple[str, int | None, str, Unreadable | None]:
         """(answer, speculation score, rung, problem) of a reply."""
+        reply = BROKEN.sub("\ufffd", reply)
         if not self.as_json:
             return reply, None, "", None
-        parsed = Json(Structured).parse(reply)
+        try:
+            parsed = Json(Structured).parse(reply)
+        except ValueError:  # numbers of thousands of digits
+            parsed = Unreadable("The reply was not a JSON object that can be read.")
         if isinstance(parsed, Unreadable):
             return reply, None, "", parsed
         score = _score(parsed.value.speculation_score)
-        text = _as_text(parsed.value.response)
+        text = BROKEN.sub("\ufffd", _as_text(parsed.value.response))
         if self.speculation and score is None:
             problem = Unreadable(
                 "The JSON did not fit: speculation_score must be a whole number from 0 to 100. "
@@ -159,6 +164,8 @@ class WorkbookAnswer:
         ).parse(text)
         if isinstance(parsed, Unreadable):
             return parsed
+        if not abs(parsed.value) <= MAX_NUMBER:
+            return Unreadable("The number is too large. Reply with a single number.")
         keep = self.var_type == "float"
         return Parsed(parsed.value if keep else _whole(parsed.value), parsed.rung)
 

@@ -15,6 +15,8 @@ from jinja2 import StrictUndefined, Template, TemplateError, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from rapidfuzz import fuzz, process
 
+from folkmoot.studies.workbook.literals import BROKEN
+
 UNDEFINED = "name only what exists"
 MAX_OUTPUT = 100_000
 MAX_TEMPLATE = 100_000
@@ -198,7 +200,10 @@ def render(text: str, values: Mapping[str, Any]) -> str:
         raise TemplateProblem(str(error), UNDEFINED) from error
     except (TypeError, ValueError, ArithmeticError, RecursionError, MemoryError) as error:
         raise TemplateProblem(f"the placeholder cannot be filled in: {error}") from error
-    return "".join(parts)
+    filled = "".join(parts)
+    if BROKEN.search(filled):
+        raise TemplateProblem("the filled text holds half a character", "mend the placeholder")
+    return filled
 
 
 def check_names(
