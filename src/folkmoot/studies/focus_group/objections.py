@@ -34,6 +34,7 @@ _AGAINST = re.compile(
     r"against|rather (?:keep|stay|have))\b",
     re.IGNORECASE,
 )
+_IN_FAVOR = re.compile(r"\bi'?d (?:buy|get|pay|use|want|enjoy|love)\b|worth it", re.IGNORECASE)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
 
@@ -74,7 +75,7 @@ def theme_of(sentence: str, speaker_is_against: bool) -> str:
     plain = sentence.replace("’", "'")
     if len(plain.split()) < 4 or plain.endswith("?") or not _AGAINST.search(plain):
         return ""
-    if not speaker_is_against and sentiment.rate(plain) > -0.2:
+    if not speaker_is_against and (sentiment.rate(plain) > -0.2 or _IN_FAVOR.search(plain)):
         return ""
     hits = _hits(plain)
     return min(hits)[1] if hits else ""

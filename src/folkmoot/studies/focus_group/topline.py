@@ -99,7 +99,8 @@ def _objections(
         page = pages[f"{t.group}/{t.stimulus}"]
         for o in objections.in_transcript(t):
             key = (t.group, o.persona_id)
-            fresh = key not in people.get(o.theme, set())
+            seen = people.get(o.theme, set())
+            fresh = key not in seen and (len(group) == 1 or t.group not in {g for g, _ in seen})
             people.setdefault(o.theme, set()).add(key)
             groups.setdefault(o.theme, set()).add(t.group)
             kept = quotes.setdefault(o.theme, [])
