@@ -1,0 +1,99 @@
+"""The gateway over HTTP, in all three wire formats, on a bad day."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from folkmoot import Json, Missing, Session, Speaker, Study, StudyConfig, run
+from folkmoot.engine.gateway import Gateway, GatewaySettings
+from folkmoot.engine.journal import Journal
+from folkmoot.models.catalog import ModelSpec, open_provider, resolve
+from folkmoot.models.request import Message, Provider, ProviderSettings, Request
+from tests.servers.faults import FaultPlan
+from tests.servers.thread import ServerThread
+
+BAD = FaultPlan(
+    rate_limit=0.10,
+    server_error=0.05,
+    drop=0.05,
+    stall=0.05,
+    malformed=0.05,
+    retry_after=0.02,
+    stall_seconds=5.0,
+)
+SETTINGS = GatewaySettings(
+    concurrency=16, max_api_retries=10, api_retry_base_seconds=0.01, quota_wait_seconds=0.05
+)
+
+
+def opener(server: ServerThread) -> object:
+    def provider_for(name: str) -> tuple[Provider, ModelSpec]:
+        url = server.openai if name.startswith("openai") else server.url
+        spec = resolve(name, {name: url}, {})
+        settings = ProviderSettings(base_url=spec.base_url, api_key="key", timeout=1.5)
+        return open_provider(spec, settings), spec
+
+    return provider_for
+
+
+@pytest.mark.parametrize("model", ["openai/m", "anthropic/m", "google/m"])
+async def test_every_request_is_answered_and_journaled_once(model: str, tmp_path: Path) -> None:
+    with ServerThread(BAD) as server, Journal(tmp_path / "journal.sqlite") as journal:
+        gateway = Gateway(journal, opener(server), SETTINGS)  # type: ignore[arg-type]
+        requests = [Request(model, (Message("user", f"Question {i}"),)) for i in range(80)]
+        replies = await asyncio.gather(
+            *(gateway.complete(f"a/{i}", r) for i, r in enumerate(requests))
+        )
+        await gateway.drain()
+        await gateway.close()
+        counts, stats = server.model.counts, gateway.stats[model]
+        assert len(journal) == 80
+    assert len({r.text for r in replies}) == 80
+    assert set(Counter(server.model.log).values()) == {1}  # nothing answered was asked again
+    for fault in ("rate_limit", "server_error", "drop", "stall", "malformed"):
+        assert counts[fault] > 0
+    assert stats.calls == 80
+    assert stats.retries == counts["received"] - 80
+    assert counts["most_in_flight"] <= 16
+
+
+class Vote(BaseModel):
+    choice: str
+    strength: int
+
+
+async def ask_for_json(session: Session) -> None:
+    said = await session.ask(Speaker("p1"), "Vote, please.", answer=Json(Vote))
+    if isinstance(said, Missing):
+        session.record("votes", {"choice": None, "missing": said.reason})
+    else:
+        session.record("votes", {"choice": said.choice, "missing": None})
+
+
+STUDY = Study(name="votes", title="Votes", config=StudyConfig, protocol=ask_for_json)
+
+
+@pytest.mark.parametrize(
+    ("schema", "choice", "missing"),
+    [
+        ("obey", "some text", None),
+        ("ignore", None, "unparsed"),  # says 200 and sends prose: never taken for an answer
+        ("refuse", None, "unparsed"),
+        ("none", None, "unparsed"),
+    ],
+)
+def test_a_servers_word_about_schemas_is_never_trusted(
+    schema: str, choice: str | None, missing: str | None, tmp_path: Path
+) -> None:
+    with ServerThread(FaultPlan(schema=schema)) as server:
+        settings = {"model": "openai/m", "endpoints": {"openai/m": server.openai}}
+        done = run(STUDY, settings, out=tmp_path / "run")
+        refused = server.model.counts["format_refused"]
+    (row,) = done.table("votes").to_dicts()
+    assert (row["choice"], row["missing"]) == (choice, missing)
+    assert refused == {"obey": 0, "ignore": 0, "refuse": 1, "none": 2}[schema]  # asked once each
