@@ -94,9 +94,9 @@ class Audit:
         for address, text in self.requests.items():
             stage, *rest = address.split("/")
             who = next((by_id[part] for part in rest if part in by_id), None)
-            if address.startswith("cross_pollination/reading") and page not in text:
+            if address.startswith("cross_pollination/p_") and page not in text:
                 yield f"{address}: not the summaries of all options"
-            if stage == "summaries" and "individual" in rest and who is not None:
+            if "/summary/" in address and who is not None:
                 said = [t["content"] for t in who["clarification_transcript"]]
                 if any(words not in text for words in said):
                     yield f"{address}: not this participant's interview"

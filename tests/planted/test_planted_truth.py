@@ -124,19 +124,17 @@ def wrong_cluster_shown(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, A
 
 
 def summaries_swapped(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, Any]:
-    """Everybody's summary is that of the next participant's interview."""
-    right = summaries._summarised
+    """Everybody's summary is that of whoever's interview ended before."""
+    right = summaries.summarised
+    before: list[Any] = []
 
-    async def wrong(scope: Any, state: Any) -> Any:
-        spoken = state.chosen(*summaries.CLARIFIED)
-        turned = [*spoken[1:], *spoken[:1]]
-        mixed = state.updated(
-            p.with_(clarification=q.clarification) for p, q in zip(spoken, turned, strict=True)
-        )
-        done = await right(scope, mixed)
-        return done.updated(done.people[p.id].with_(clarification=p.clarification) for p in spoken)
+    async def wrong(scope: Any, p: Participant) -> Participant:
+        before.append(p.clarification)
+        other = before[-2] if len(before) > 1 else p.clarification
+        done = await right(scope, p.with_(clarification=other))
+        return done.with_(clarification=p.clarification)
 
-    patch.setattr(summaries, "_summarised", wrong)
+    patch.setattr(clarification, "summarised", wrong)
     return {}
 
 

@@ -189,15 +189,35 @@ class Scope:
             self._busy = ""
         return dict(zip(keys, results, strict=True))
 
+    async def together(self, **parts: Callable[[Scope], Awaitable[R]]) -> dict[str, R]:
+        """Named parts of a protocol side by side, none of which needs another: `each` over names.
+
+        Every part gets the scope of its name; results by name, in the order given.
+        """
+        self._hold("together")
+        try:
+            names = list(parts)
+            results = await self._fan_out(
+                names, names, lambda scope, name: parts[name](scope), quiet=True
+            )
+        finally:
+            self._busy = ""
+        return dict(zip(names, results, strict=True))
+
     async def _fan_out(
-        self, items: list[I], keys: list[str], fn: Callable[[Scope, I], Awaitable[R]]
+        self,
+        items: list[I],
+        keys: list[str],
+        fn: Callable[[Scope, I], Awaitable[R]],
+        *,
+        quiet: bool = False,
     ) -> list[R]:
         run = self._run
         results: list[Any] = [None] * len(items)
         failures: dict[int, BaseException] = {}
         slots: list[Rows] = [[] for _ in items]
         self._rows.append(slots)
-        stage = run.stage_started(self.path, len(items))
+        stage = "" if quiet else run.stage_started(self.path, len(items))
         pending = iter(range(len(items)))
 
         async def worker() -> None:
@@ -247,9 +267,10 @@ class Scope:
         texts = list(texts)
         batches = [texts[i : i + EMBED_BATCH] for i in range(0, len(texts), EMBED_BATCH)]
         try:
-            parts = [
-                await self._run.embed(f"{address}.b{n}", batch) for n, batch in enumerate(batches)
-            ]
+            # Batches are addressed by their number, so they may as well be under way at once.
+            parts = await asyncio.gather(
+                *(self._run.embed(f"{address}.b{n}", batch) for n, batch in enumerate(batches))
+            )
         finally:
             self._busy = ""
         if not parts:

@@ -85,8 +85,8 @@ def test_each_condition_goes_through_its_own_phases(tmp_path: Path) -> None:
     expected = {
         "simple_voting": {"initial_vote"},
         "simple_passive": {"initial_vote", "cross_pollination"},
-        "clarified_passive": {"initial_vote", "clarification", "summaries", "cross_pollination"},
-        "acp": {"initial_vote", "clarification", "summaries", "adversarial_dialogue"},
+        "clarified_passive": {"initial_vote", "clarification", "cross_pollination"},
+        "acp": {"initial_vote", "clarification", "adversarial_dialogue"},
     }
     for who, condition in arms.items():
         assert stages(who) == expected[condition]
@@ -183,9 +183,9 @@ def test_readers_see_every_description_and_simple_voters_none(tmp_path: Path) ->
     descriptions = [
         c["description"] for c in done.folder.json("cluster_embeddings.json")["clusters"]
     ]
-    for address, request in cast.of("cross_pollination/reading").items():
+    for address, request in cast.of("cross_pollination/p_").items():
         assert all(d in text(request) for d in descriptions), address
-    again = cast.of("cross_pollination/second_vote")
+    again = cast.of("second_vote")
     assert len(again) == 12
     assert not any(d in text(r) for d in descriptions for r in again.values())
 

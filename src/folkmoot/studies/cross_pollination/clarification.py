@@ -1,4 +1,8 @@
-"""Phase 3: a neutral moderator interviews the clarified participants about their reasons."""
+"""Phase 3: a neutral moderator interviews the clarified participants about their reasons.
+
+The summary of an interview (the first part of phase 4) is asked for as soon as it is over, so that
+nobody waits for the longest one.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope
 from folkmoot.studies.cross_pollination.config import CLARIFIED, CrossPollinationConfig
 from folkmoot.studies.cross_pollination.state import Participant, State
+from folkmoot.studies.cross_pollination.summaries import summarised
 from folkmoot.studies.cross_pollination.voting import base_system
 
 SATISFIED = "SATISFIED"
@@ -49,6 +54,6 @@ async def clarification(scope: Scope, config: CrossPollinationConfig, state: Sta
             )
         if not talk.transcript:
             return p.failed("clarification", Missing("moderator asked nothing"))
-        return p.with_(clarification=talk.transcript)
+        return await summarised(scope.at("summary"), p.with_(clarification=talk.transcript))
 
     return state.updated((await scope.each(state.chosen(*CLARIFIED), one)).values())

@@ -1,4 +1,4 @@
-"""Phase 6: all viewpoints are shown; reading conditions then vote, the adversarial one waits."""
+"""Phase 6: all viewpoints are shown; reading conditions vote, the adversarial one goes on to 7."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from folkmoot.studies.cross_pollination.state import Participant, State
 from folkmoot.studies.cross_pollination.voting import base_system, final_vote
 
 
-async def cross_pollination(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Show the summaries and take the final votes of all conditions without a dialogue."""
+async def show_summaries(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
+    """Phase 6, first part: everybody who reads is shown the same summaries; nobody votes yet."""
     content = format_cross_pollination_content(scope, config, state)
+    readers = state.chosen(*READING, ACP)
     if not content:
-        gone = state.chosen(*READING, ACP)
-        state = state.updated(p.skipped("there are no positions to show") for p in gone)
-    state = replace(state, content=content)
+        return state.updated(p.skipped("there are no positions to show") for p in readers)
+    shown = [p.with_(cross_pollination_content=content) for p in readers]
+    return replace(state.updated(shown), content=content)
 
-    async def read_and_vote(scope: Scope, p: Participant) -> Participant:
-        prompt = scope.prompt("final_vote_after_summary", cross_pollination_content=content)
+
+async def cross_pollination(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
+    """Phase 6, second part: those who only read vote on what they have read."""
+
+    async def one(scope: Scope, p: Participant) -> Participant:
+        prompt = scope.prompt("final_vote_after_summary", cross_pollination_content=state.content)
         heard = (p.clarification or EMPTY) if config.remember_clarification else EMPTY
-        read = p.with_(cross_pollination_content=content)
         return await final_vote(
-            scope, read, _system(scope, config, p, "summary_reader"), prompt, heard
+            scope, p, _system(scope, config, p, "summary_reader"), prompt, heard
         )
 
-    state = state.updated(
-        (await scope.at("reading").each(state.chosen(*READING), read_and_vote)).values()
-    )
-    state = state.updated(p.with_(cross_pollination_content=content) for p in state.chosen(ACP))
-    return await _uninformed(scope, config, state)
+    return state.updated((await scope.each(state.chosen(*READING), one)).values())
 
 
 def format_cross_pollination_content(
@@ -60,8 +60,8 @@ def format_cross_pollination_content(
     return scope.prompt("cross_pollination_content", sections=sections) if sections else ""
 
 
-async def _uninformed(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """The second votes that nothing was said before: the floor of noise, and the placebo arms."""
+async def second_vote(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
+    """Votes that nothing was said before: the floor of noise, and the placebo arms."""
 
     async def again(scope: Scope, p: Participant) -> Participant:
         system = _system(scope, config, p, "returning_voter")
@@ -77,7 +77,7 @@ async def _uninformed(scope: Scope, config: CrossPollinationConfig, state: State
 
     arms = [*((SIMPLE_VOTING,) if config.revote else ()), *config.extra_conditions]
     again_voters = state.chosen(*arms) if arms else []
-    return state.updated((await scope.at("second_vote").each(again_voters, again)).values())
+    return state.updated((await scope.each(again_voters, again)).values())
 
 
 def _system(scope: Scope, config: CrossPollinationConfig, p: Participant, name: str) -> str:

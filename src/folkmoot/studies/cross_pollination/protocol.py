@@ -8,7 +8,11 @@ from folkmoot.engine.session import Scope, Session
 from folkmoot.studies.cross_pollination.adversarial import adversarial_dialogue
 from folkmoot.studies.cross_pollination.clarification import clarification
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
-from folkmoot.studies.cross_pollination.exposure import cross_pollination
+from folkmoot.studies.cross_pollination.exposure import (
+    cross_pollination,
+    second_vote,
+    show_summaries,
+)
 from folkmoot.studies.cross_pollination.opposition import opposition
 from folkmoot.studies.cross_pollination.outputs import (
     final_statistics,
@@ -22,17 +26,30 @@ from folkmoot.studies.cross_pollination.voting import initial_vote, threshold_ch
 
 Phase = Callable[[Scope, CrossPollinationConfig, State], Awaitable[State]]
 
-PHASES: tuple[Phase, ...] = (
-    initial_vote,
-    threshold_check,
-    clarification,
-    summaries,
-    opposition,
-    cross_pollination,
-    adversarial_dialogue,
-    final_statistics,
-    save_results,
+# Phases of one line run side by side: none of them knows of the others.
+PHASES: tuple[tuple[Phase, ...], ...] = (
+    (initial_vote,),
+    (threshold_check,),
+    (clarification, second_vote),
+    (summaries,),
+    (opposition,),
+    (show_summaries,),
+    (cross_pollination, adversarial_dialogue),
+    (final_statistics,),
+    (save_results,),
 )
+# The source's numbers, for the log and the checkpoint.
+NUMBER = {
+    initial_vote: 1,
+    threshold_check: 2,
+    clarification: 3,
+    summaries: 4,
+    opposition: 5,
+    cross_pollination: 6,
+    adversarial_dialogue: 7,
+    final_statistics: 8,
+    save_results: 9,
+}
 ALWAYS: tuple[Phase, ...] = (final_statistics, save_results)
 
 
@@ -40,12 +57,33 @@ async def protocol(session: Session) -> None:
     """Recruit, then run the phases in order; an early end leaves out all but the last two."""
     config: CrossPollinationConfig = session.config
     state = await recruit(session, config)
-    for number, phase in enumerate(PHASES, start=1):
-        if state.terminated_early and phase not in ALWAYS:
+    for phases in PHASES:
+        if state.terminated_early and phases[0] not in ALWAYS:
             continue
-        session.log(f"phase {number} of {len(PHASES)}: {phase.__name__} begins")
-        state = await phase(session.at(phase.__name__), config, state)
-        if state.terminated_early and phase is threshold_check:
+        state = await _side_by_side(session, config, state, phases)
+        if state.terminated_early and phases[0] is threshold_check:
             session.warn(f"the study ends here: {state.termination_reason}")
-        write_checkpoint(session, number, state)
-        session.log(f"phase {number} of {len(PHASES)}: {phase.__name__} done")
+        for number in sorted(NUMBER[phase] for phase in phases if phase in NUMBER):
+            write_checkpoint(session, number, state)
+
+
+async def _side_by_side(
+    session: Session, config: CrossPollinationConfig, state: State, phases: tuple[Phase, ...]
+) -> State:
+    def part(phase: Phase) -> Callable[[Scope], Awaitable[State]]:
+        async def run(scope: Scope) -> State:
+            scope.log(f"begins{_numbered(phase)}")
+            after = await phase(scope, config, state)
+            scope.log("done")
+            return after
+
+        return run
+
+    if len(phases) == 1:
+        return await part(phases[0])(session.at(phases[0].__name__))
+    done = await session.together(**{phase.__name__: part(phase) for phase in phases})
+    return state.merged(*done.values())
+
+
+def _numbered(phase: Phase) -> str:
+    return f" (phase {NUMBER[phase]} of 9)" if phase in NUMBER else ""

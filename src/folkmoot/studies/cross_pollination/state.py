@@ -147,6 +147,17 @@ class State:
         """The state with these participants' records replaced."""
         return replace(self, people={**self.people, **{p.id: p for p in changed}})
 
+    def merged(self, *others: State) -> State:
+        """This state with what each of the others changed of its participants.
+
+        For phases that ran side by side on this state; each participant is changed by one at most.
+        """
+        people = {}
+        for who, p in self.people.items():
+            changed = (o.people[who] for o in others if o.people[who] is not p)
+            people[who] = next(changed, p)
+        return replace(self, people=people)
+
     def clusters_of(self, option: str) -> list[Cluster]:
         return [c for c in self.clusters if c.option == option]
 

@@ -18,8 +18,7 @@ ANALYST = Speaker("summarizer", "Summarizer", "summarizer")
 
 
 async def summaries(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Individual summaries → embeddings → clusters within each option → descriptions."""
-    state = await _summarised(scope.at("individual"), state)
+    """Individual summaries (had already) → embeddings → clusters by option → descriptions."""
     spoken = [p for p in state.chosen(*CLARIFIED) if p.individual_summary is not None]
     vectors = await scope.at("embeddings").embed([p.individual_summary or "" for p in spoken])
     spoken = [p.with_(embedding=v) for p, v in zip(spoken, vectors, strict=True)]
@@ -30,17 +29,15 @@ async def summaries(scope: Scope, config: CrossPollinationConfig, state: State) 
     return replace(state, clusters=tuple(clusters))
 
 
-async def _summarised(scope: Scope, state: State) -> State:
-    async def one(scope: Scope, p: Participant) -> Participant:
-        prompt = scope.prompt(
-            "individual_summary", initial_choice=p.initial_choice, dialogue=p.clarification
-        )
-        summary = await scope.ask(ANALYST, prompt)
-        if isinstance(summary, Missing):
-            return p.failed("individual summary", summary)
-        return p.with_(individual_summary=summary)
-
-    return state.updated((await scope.each(state.chosen(*CLARIFIED), one)).values())
+async def summarised(scope: Scope, p: Participant) -> Participant:
+    """The participant with the interview in one to three sentences, or failed."""
+    prompt = scope.prompt(
+        "individual_summary", initial_choice=p.initial_choice, dialogue=p.clarification
+    )
+    summary = await scope.ask(ANALYST, prompt)
+    if isinstance(summary, Missing):
+        return p.failed("individual summary", summary)
+    return p.with_(individual_summary=summary)
 
 
 async def _clustered(

@@ -149,8 +149,13 @@ def _pair_row(p: Pair) -> dict[str, Cell]:
     }
 
 
-def persuasion(votes: Votes) -> Finding:
-    """Each rate raw and above the rate at which people change when merely asked again."""
+def persuasion(votes: Votes) -> Finding | None:
+    """Each rate raw and above the rate at which people change when merely asked again.
+
+    None if nobody voted twice.
+    """
+    if not votes.twice:
+        return None
     floor = votes.floor
     others = [a for a in votes.twice if a is not floor]
     if floor is None or not others:

@@ -45,11 +45,12 @@ def attrition(votes: Votes) -> Finding:
         )
     bounds, aloud = _bounds(votes)
     lost = sum(len(a.lost) for a in votes.arms if _expected(votes, a))
-    says = (
-        "Nobody who should have voted twice is missing."
-        if not lost
-        else f"{plural(lost, 'participant')} who should have voted twice did not. {aloud}"
-    )
+    if not lost:
+        says = "Nobody who should have voted twice is missing."
+    elif votes.terminated:
+        says = f"The study ended early: {plural(lost, 'participant')} did not vote a second time."
+    else:
+        says = f"{plural(lost, 'participant')} who should have voted twice did not. {aloud}".strip()
     return Finding(
         "attrition",
         "Who is missing",

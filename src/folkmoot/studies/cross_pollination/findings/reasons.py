@@ -24,6 +24,7 @@ FloatArray = NDArray[np.float64]
 
 SECTION = "Clusters"
 STRUCTURE = 0.25
+FEWEST_ON_A_MAP = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,8 @@ def reasons(votes: Votes) -> list[Finding]:
     groups = spoken(votes)
     if not groups:
         return []
-    return [*_quality(votes, groups), _map(groups), _words(votes, groups)]
+    mapped = [_map(groups)] if sum(len(g.ids) for g in groups) >= FEWEST_ON_A_MAP else []
+    return [*_quality(votes, groups), *mapped, _words(votes, groups)]
 
 
 def _quality(votes: Votes, groups: list[Spoken]) -> list[Finding]:

@@ -103,13 +103,15 @@ def shift(votes: Votes) -> Finding | None:
     if not rows:
         return None
     far = max(rows, key=lambda r: float(str(r["total_variation_share"])))
+    moved = 100 * float(str(far["total_variation_share"]))
     return Finding(
         "outcome_shift",
         "How far the outcome moved",
-        f"The outcome moved most in {far['condition']}: at least "
-        f"{100 * float(str(far['total_variation_share'])):.0f} % of the votes would have to be "
-        "moved to turn the first result into the final one. Where far more people changed than "
-        "that, their moves cancelled out.",
+        f"The outcome moved most in {far['condition']}: at least {moved:.0f} % of the votes would "
+        "have to be moved to turn the first result into the final one. Where far more people "
+        "changed than that, their moves cancelled out."
+        if moved
+        else "In no condition did the result change: every option kept its number of votes.",
         Grid.of(rows, "Total variation and Jensen–Shannon divergence of first and final votes."),
         section="Diversity",
     )
