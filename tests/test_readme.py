@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -10,9 +11,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
+import folkmoot
 from folkmoot.cli.app import app
+from folkmoot.cli.tables import finding_view
 from folkmoot.engine.config import StudyConfig
 from folkmoot.people.sources import persona_hub
 from tests.servers.faults import FaultPlan
@@ -84,6 +88,18 @@ def test_every_command_of_the_readme_works(fresh: Path, monkeypatch: pytest.Monk
     for code in blocks(README, "python"):
         if "folkmoot.load(" in code:
             exec(compile(code, "README.md", "exec"), {})
+
+
+@pytest.mark.nightly
+def test_the_readme_shows_what_the_example_prints_today(fresh: Path) -> None:
+    run = folkmoot.run(ROOT / "examples" / "cross_pollination.yaml", out=fresh / "run")
+    finding = next(f for f in run.findings() if f.key == "position_change")
+    console = Console(file=io.StringIO(), width=80)
+    console.print(finding_view(finding))
+    assert isinstance(console.file, io.StringIO)
+    printed = [line.rstrip() for line in console.file.getvalue().splitlines()]
+    shown = block_with(README, "text", finding.title).splitlines()
+    assert printed[: len(shown)] == shown
 
 
 def test_the_targets_that_the_pages_name_are_in_the_makefile() -> None:

@@ -90,18 +90,28 @@ class _Column:
         words = min(_longest_word([self.title, *self.cells]), SHORT_NAME)
         return self.least_width() if self.numeric else words
 
+    def tight_width(self) -> int:
+        """Numbers stay whole, titles may break anywhere."""
+        longest = max((len(cell) for cell in self.cells), default=1)
+        return longest if self.numeric else min(_longest_word(self.cells), SHORT_NAME)
+
 
 def _layout(columns: Sequence[_Column], room: int) -> list[int]:
     """Widths that fit into the room: whole where they can be, else as narrow as reads well."""
-    natural = [max(len(text) for text in (c.title, *c.cells)) for c in columns]
-    widths = [c.least_width() for c in columns]
-    if sum(widths) > room:
-        widths = [c.narrow_width() for c in columns]
+    tiers = [
+        [c.tight_width() for c in columns],
+        [c.narrow_width() for c in columns],
+        [c.least_width() for c in columns],
+        [max(len(text) for text in (c.title, *c.cells)) for c in columns],
+    ]
+    widths = tiers[0]
     while sum(widths) > room and max(widths) > 1:
         widths[widths.index(max(widths))] -= 1
-    while sum(widths) < room and widths != natural:
-        lacking = [n - w for n, w in zip(natural, widths, strict=True)]
-        widths[lacking.index(max(lacking))] += 1
+    for wanted in tiers[1:]:
+        # The smallest wants first, so that as few columns as can be stay broken.
+        for index in sorted(range(len(columns)), key=lambda i: wanted[i] - widths[i]):
+            spare = room - sum(widths)
+            widths[index] += max(0, min(wanted[index] - widths[index], spare))
     return widths
 
 
