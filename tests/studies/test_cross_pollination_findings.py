@@ -262,6 +262,7 @@ def test_nobody_changed(tmp_path):
     assert "no regression can be fitted" in found["regression"].says
     assert "No vote moved." in found["transitions"].says
     assert "No two conditions differ" in found["change_differences"].says
+    assert "every option kept its number of votes" in found["outcome_shift"].says
     assert "0 moved to it" in found["towards_opposition"].says
 
 
@@ -285,6 +286,10 @@ def test_early_end(tmp_path):
         "The study ended before anybody could change: all for Parks."
     )
     assert found["position_change"].chart is None
+    assert "persuasion" not in found
+    assert found["attrition"].says == (
+        "The study ended early: 40 participants did not vote a second time."
+    )
     assert "Variance collapse" in found["variance_collapse"].says
 
 

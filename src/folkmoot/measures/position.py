@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -76,5 +76,6 @@ def position_effects(answers: Sequence[Shown]) -> PositionEffects:
         seen_both = [len(set(here[option == i].tolist())) == 2 for i in range(len(names))]
         if any(seen_both):
             design = np.column_stack([popularity, here])
-            found[k] = clustered_coefficient(chosen, design, len(names), who)
+            e = clustered_coefficient(chosen, design, len(names), who)
+            found[k] = replace(e, low=max(e.low, -1.0), high=min(e.high, 1.0))
     return PositionEffects(found, len(orders), len(answers))
