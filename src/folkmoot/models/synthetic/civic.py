@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from folkmoot.models.synthetic.civic_words import ANSWER, LEAD, SIDE, WHY
 from folkmoot.models.synthetic.concerns import Concern, raised_in
 from folkmoot.models.synthetic.draws import unit
 from folkmoot.models.synthetic.grammar import capital
@@ -14,114 +15,20 @@ from folkmoot.models.synthetic.mind import STANCES, Mind, gist, side_of
 Around = Mapping[str, Any]
 Field = Callable[[Mind, Mapping[str, Any], Around], Any]
 
-_SIDE = {
-    "strong_support": (
-        "I am firmly for this.",
-        "For my part I say: go ahead.",
-        "I am for it, and gladly.",
-    ),
-    "support": (
-        "On the whole I am for it.",
-        "I would be for it, with some care.",
-        "I am in favour, by and large.",
-    ),
-    "neutral": (
-        "I have not made up my mind yet.",
-        "I could go either way.",
-        "I am still weighing it.",
-    ),
-    "oppose": (
-        "As it stands I am against it.",
-        "I am against the plan in this form.",
-        "Not like this, if you ask me.",
-    ),
-    "strong_oppose": (
-        "I am firmly against it.",
-        "I stay against it, and I will say so again.",
-        "No, not like this.",
-    ),
-}
-_LEAD = (
-    "Let me say it plainly: {L}.",
-    "{L}.",
-    "I keep thinking that {L}.",
-    "From where I stand, {L}.",
-    "One thing above all: {L}.",
-    "Remember, please, that {L}.",
-    "I say again that {L}.",
-    "I can only speak for my household, but {L}.",
-    "It comes down to this, that {L}.",
-    "You may not like to hear it, but {L}.",
-    "I have lived here long enough to know that {L}.",
-    "If you ask me, {L}.",
-    "Somebody has to say that {L}.",
-    "As I see it, {L}.",
-)
-_ANSWER: dict[str, tuple[str, ...]] = {
-    "agree": (
-        "{T} is right about {X}.",
-        "I agree with {T} on {X}.",
-        "What {T} said about {X} is what I see too.",
-        "I am with {T} when it comes to {X}.",
-    ),
-    "partial_agree": (
-        "{T} has a point about {X}, though I would not go that far.",
-        "I go along with {T} on {X}, up to a point.",
-        "Part of what {T} says on {X} holds for me too.",
-    ),
-    "cite": (
-        "{T} brought up {X}.",
-        "As {T} mentioned, there is {X}.",
-        "We have heard {T} on {X}.",
-    ),
-    "disagree": (
-        "I do not agree with {T} about {X}.",
-        "{T} sees {X} quite differently from me.",
-        "I cannot follow {T} on {X}.",
-        "With respect, {T} leaves out half of it when it comes to {X}.",
-    ),
-    "question": (
-        "{T}, what exactly do you mean about {X}?",
-        "I would like to ask {T} how {X} is to work.",
-        "{T}, who is to see to {X}?",
-    ),
-}
-_WHY = {
-    True: (
-        "It is what I live with as well.",
-        "It fits with what I know of this place.",
-        "They say what others only think.",
-        "It concerns me directly.",
-        "It is fair and it can be done.",
-    ),
-    False: (
-        "It leaves out those who would pay for it.",
-        "That is not how it looks from my door.",
-        "It promises more than anyone can keep.",
-        "It would help a few and cost the rest.",
-        "I see no sign that it would come out that way.",
-    ),
-    None: (
-        "I can see it both ways.",
-        "I do not know enough about it.",
-        "It does not touch me much.",
-    ),
-}
 
-
-def _entry(around: Around) -> Mapping[str, Any]:
+def entry_of(around: Around) -> Mapping[str, Any]:
     entry = around.get("#entry")
     return entry if isinstance(entry, Mapping) else {}
 
 
 def _of(mind: Mind, around: Around) -> str:
     """What the person said whom this entry is about."""
-    entry = _entry(around)
+    entry = entry_of(around)
     return str(entry.get("text") or mind.heard.get(str(entry.get("id", "")), ""))
 
 
 def score(mind: Mind, around: Around) -> float:
-    entry = _entry(around)
+    entry = entry_of(around)
     if "score" in entry:
         return float(entry["score"])
     return mind.agreement(_of(mind, around))
@@ -155,7 +62,7 @@ def interaction(mind: Mind, value: float) -> str:
 
 
 def target(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
-    return _entry(around).get("id") or (
+    return entry_of(around).get("id") or (
         mind.draws.pick(sorted(mind.heard)) if mind.heard else "all"
     )
 
@@ -184,7 +91,7 @@ def reason(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
     raised = [c for c in raised_in(_of(mind, around)) if c in mind.concerns[:4]]
     if raised and side and mind.draws.chance(0.6):
         return f"For me, too, it is about {raised[0].noun}."
-    return mind.tongue.frame(_WHY[side])
+    return mind.tongue.frame(WHY[side])
 
 
 def wants(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
@@ -227,7 +134,7 @@ def strategy(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
 
 
 def interaction_type(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
-    entry = _entry(around)
+    entry = entry_of(around)
     if isinstance(entry, dict) and "kind" not in entry:
         entry["kind"] = interaction(mind, score(mind, around))
     return entry.get("kind", "cite")
@@ -235,11 +142,11 @@ def interaction_type(mind: Mind, schema: Mapping[str, Any], around: Around) -> A
 
 def content(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
     """What is said to one person: an answer that names them, or a question."""
-    entry = _entry(around)
+    entry = entry_of(around)
     if entry.get("question"):
         return entry["question"]
     kind = str(around.get("interaction_type") or entry.get("kind") or "cite")
-    frame = mind.tongue.frame(_ANSWER.get(kind, _ANSWER["cite"]))
+    frame = mind.tongue.frame(ANSWER.get(kind, ANSWER["cite"]))
     line = frame.format(T=entry.get("id", "that"), X=about(mind, _of(mind, around)))
     if isinstance(entry, dict):
         entry["line"] = line
@@ -255,12 +162,12 @@ def points(mind: Mind, _n: int) -> list[str]:
     count = 1 if eagerness(mind) < 0 else mind.draws.between(1, 2)
     if not mind.local:
         return [mind.tongue.reason(topic_of(mind)) for _ in range(count)]
-    lines = [_line(mind, c) for c in mind.concerns[:count]]
+    lines = [own_line(mind, c) for c in mind.concerns[:count]]
     mind.spoken["points"] = "\n".join(lines)
     return [capital(line) + "." for line in lines]
 
 
-def _line(mind: Mind, concern: Concern) -> str:
+def own_line(mind: Mind, concern: Concern) -> str:
     """One of the concern's lines, another in each round so that nobody repeats themselves."""
     start = int(unit(mind.at.seed, mind.who.key, concern.key) * len(concern.lines))
     used = mind.spoken.setdefault(f"used {concern.key}", "")
@@ -277,12 +184,12 @@ def statement(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
         return f"{said} {mind.tongue.reason(topic_of(mind))} {mind.tongue.reason('this')}".strip()
     parts = [mind.spoken["answers"]] if mind.spoken.get("answers") else []
     lines = [x for x in mind.spoken.get("points", "").split("\n") if x]
-    lines = lines or [_line(mind, mind.concerns[0])]
-    parts += [capital(mind.tongue.frame(_LEAD).format(L=line)) for line in lines]
+    lines = lines or [own_line(mind, mind.concerns[0])]
+    parts += [capital(mind.tongue.frame(LEAD).format(L=line)) for line in lines]
     if eagerness(mind) > 0 and mind.draws.chance(0.5):
-        parts.append(capital(_line(mind, mind.concerns[0])) + ".")
+        parts.append(capital(own_line(mind, mind.concerns[0])) + ".")
     if mind.round == 1 or mind.draws.chance(0.5):
-        parts.append(mind.tongue.frame(_SIDE[mind.stance]))
+        parts.append(mind.tongue.frame(SIDE[mind.stance]))
     if mind.spoken.get("question"):
         parts.append(mind.spoken["question"])
     parts = [*parts[-1:], *parts[:-1]] if mind.draws.chance(0.3) else parts
@@ -365,66 +272,3 @@ def change_reason(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
 
 def why(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
     return reason(mind, schema, around)
-
-
-# --- ballots, satisfaction -------------------------------------------------------------
-
-
-def wording(mind: Mind, around: Around) -> str:
-    return str(_entry(around).get("wording") or mind.text[-600:])
-
-
-def votes_yes(mind: Mind, text: str) -> bool:
-    """Yes where the item answers an own concern, or by leaning and warmth."""
-    keys = {c.key for c in raised_in(text)}
-    own = {c.key for c in mind.concerns[:4]}
-    lean = -0.15 + 0.8 * bool(keys & own) + 0.5 * mind.who.warmth
-    lean += 0.8 * mind.who.lean(text[:200]) + 2 * mind.at.knobs.acquiescence
-    return lean > 0
-
-
-def vote(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
-    yes = votes_yes(mind, wording(mind, around))
-    kinds = schema.get("enum")
-    if kinds:
-        return next((k for k in kinds if str(k).lower() == ("yes" if yes else "no")), kinds[0])
-    return yes if schema.get("type") == "boolean" else ("yes" if yes else "no")
-
-
-def vote_reason(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
-    text = wording(mind, around)
-    yes = votes_yes(mind, text)
-    own = [c for c in raised_in(text) if c in mind.concerns[:4]]
-    if own and yes:
-        return capital(_line(mind, own[0])) + "."
-    return mind.tongue.frame(_WHY[yes])
-
-
-def satisfaction(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
-    low, high = float(schema.get("minimum", 1)), float(schema.get("maximum", 10))
-    passed = len(re.findall(r"\b(?:passed|adopted|accepted)\b", mind.text, re.IGNORECASE))
-    heard = [c for c in mind.concerns[:3] if c.said.search(mind.text)] if mind.local else []
-    lean = 0.45 + 0.12 * mind.position + 0.1 * mind.who.warmth + 0.06 * len(heard)
-    lean += 0.04 * min(passed, 3) + 0.1 * mind.draws.normal() + 0.15 * mind.at.knobs.acquiescence
-    value = low + (high - low) * max(0.0, min(1.0, lean))
-    return round(value)
-
-
-def satisfaction_reason(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
-    noun = mind.concerns[0].noun if mind.local else mind.tongue.noun()
-    heard = bool(mind.local and mind.concerns[0].said.search(mind.text))
-    if heard:
-        return mind.tongue.frame(
-            (
-                f"At least {noun} came up.",
-                f"Somebody listened when it came to {noun}.",
-                f"There was talk of {noun}, though I am not sure what becomes of it.",
-            )
-        )
-    return mind.tongue.frame(
-        (
-            f"Nobody has said anything on {noun} so far.",
-            f"I am still waiting to hear about {noun}.",
-            f"For people like me it hangs on {noun}, and that is open.",
-        )
-    )

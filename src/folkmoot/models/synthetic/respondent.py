@@ -10,8 +10,7 @@ from functools import lru_cache
 
 from folkmoot.models import hashed_embeddings
 from folkmoot.models.request import FloatArray, ProviderSettings, Reply, Request, Usage
-from folkmoot.models.synthetic import discussing, pathologies, talking
-from folkmoot.models.synthetic.bargain import preference
+from folkmoot.models.synthetic import discussing, pathologies, summing_up, talking
 from folkmoot.models.synthetic.choosing import choose
 from folkmoot.models.synthetic.draws import VERSION, Draws
 from folkmoot.models.synthetic.grammar import Tongue
@@ -22,12 +21,13 @@ from folkmoot.models.synthetic.people import demographics_object, enriched_perso
 from folkmoot.models.synthetic.reading import Reading, read
 from folkmoot.models.synthetic.tasks import Task, task_of
 from folkmoot.models.synthetic.values import number_reply
+from folkmoot.models.synthetic.wishes import preference
 
 MODEL_SERVED = f"synthetic/{VERSION} SYNTHETIC"
 _WITHOUT_A_PERSON: Mapping[Task, Callable[[Reading, Draws], str]] = {
-    Task.SUMMARY: talking.individual_summary,
-    Task.CLUSTER: talking.cluster_description,
-    Task.JUDGE: talking.judged,
+    Task.SUMMARY: summing_up.individual_summary,
+    Task.CLUSTER: summing_up.cluster_description,
+    Task.JUDGE: summing_up.judged,
     Task.ENRICH: lambda reading, draws: enriched_persona(reading.prompt, draws),
     Task.DEMOGRAPHICS: lambda reading, draws: demographics_object(reading.prompt, draws),
 }

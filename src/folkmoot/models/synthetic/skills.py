@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from folkmoot.models.synthetic import bargain, civic, forms, hall
+from folkmoot.models.synthetic import ballots, bargain, civic, forms, hall
 from folkmoot.models.synthetic.mind import Mind
 from folkmoot.models.synthetic.roster import ids_in, items, members
 
@@ -37,8 +37,8 @@ _VALUES: Mapping[str, Value] = {
     "current_stance": civic.current_stance,
     "change_type": civic.change_type,
     "change_reason": civic.change_reason,
-    "vote": civic.vote,
-    "satisfaction": civic.satisfaction,
+    "vote": ballots.vote,
+    "satisfaction": ballots.satisfaction,
     "proposal": hall.proposal,
     "reasoning": hall.proposal_reason,
     "resident": hall.resident,
@@ -137,11 +137,11 @@ class Skills:
         if name == "summary" and self.mind.history:
             return hall.overview(self.mind, schema, around)
         if name == "reason" and "satisfaction" in around:
-            return civic.satisfaction_reason(self.mind, schema, around)
+            return ballots.satisfaction_reason(self.mind, schema, around)
         if name == "content" and "#entry" in around:
             return civic.content(self.mind, schema, around)
         if name in {"reason", "explanation", "why"} and "vote" in around:
-            return civic.vote_reason(self.mind, schema, around)
+            return ballots.vote_reason(self.mind, schema, around)
         if name == "reason" and "#entry" in around:
             return civic.reason(self.mind, schema, around)
         return UNKNOWN
