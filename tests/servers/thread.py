@@ -26,7 +26,7 @@ class ServerThread:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        runner = web.AppRunner(self.model.app(), access_log=None)
+        runner = web.AppRunner(self.model.app(), access_log=None, shutdown_timeout=0.05)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         self._port = runner.addresses[0][1]
