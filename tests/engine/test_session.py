@@ -278,3 +278,22 @@ async def test_a_run_inside_a_running_loop_as_in_a_notebook(tmp_path: Path) -> N
         await session.ask(ANN, "Hello?")
 
     assert run(tmp_path, protocol).table("answers").height == 1
+
+
+def test_parts_side_by_side_have_the_scopes_of_their_names(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    async def slow_first(_request: Request, address: str) -> str:
+        seen.append(address)
+        await asyncio.sleep(0.02 if address.startswith("one") else 0)
+        return "ok"
+
+    async def protocol(session: Session) -> None:
+        async def part(scope: Scope) -> str | Missing:
+            return await scope.ask(ANN, "Well?")
+
+        found = await session.together(one=part, two=part)
+        assert list(found) == ["one", "two"]
+
+    run(tmp_path, protocol, Scripted(slow_first))
+    assert sorted(seen) == ["one/ask0", "two/ask0"]
