@@ -138,7 +138,7 @@ def test_planner_and_closing_text_are_not_told_who_is_vulnerable(tmp_path: Path)
         if stage in ("plan", "consensus", "vote"):
             assert "profile 0" not in text and "vulnerable" not in text.lower()
         if stage == "moderator":
-            assert "A04 is profile 0" in text and "A05 is profile 1" in text
+            assert "A04 is the profile 0" in text and "A05 is the profile 1" in text
 
 
 def test_thoughts_of_a_shared_session_go_into_no_prompt(tmp_path: Path) -> None:

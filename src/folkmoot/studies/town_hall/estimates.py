@@ -5,7 +5,6 @@ from __future__ import annotations
 from folkmoot.engine.study import StageEstimate
 from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.levels import Level, levels_of
-from folkmoot.studies.town_hall.profiles import TOKEN
 from folkmoot.studies.town_hall.single_session import (
     REACTION_TOKENS,
     REFLECTION_TOKENS,
@@ -15,12 +14,13 @@ from folkmoot.studies.town_hall.single_session import (
 # Tokens, measured over runs of the shipped prompts: persona and rules, one statement, a ballot.
 PERSONA, STATEMENT, INSTRUCTIONS, BALLOT, SURVEY = 460, 45, 260, 220, 40
 THINK_FIXED, SPEAK = 110, 170
+USUAL = 4  # vulnerable residents
 
 
 def estimate(config: TownHallConfig) -> list[StageEstimate]:
     """One estimate per level (all its discussions)."""
-    # Profiles of a user's own are counted when the run begins; four is the usual number.
-    vulnerable = sum(4 if place == TOKEN else 1 for place in config.vulnerable)
+    # A folder is not looked into here: it is taken to hold four profiles, as the shipped one does.
+    vulnerable = sum(1 if place.endswith(".md") else USUAL for place in config.vulnerable)
     residents = config.residents.general + vulnerable
     return [_level(level, config, residents) for level in levels_of(config)]
 

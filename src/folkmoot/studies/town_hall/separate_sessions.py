@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope
@@ -80,7 +81,7 @@ async def speak(
         me=who.id,
         round=number,
         rounds=room.rounds,
-        thoughts=thoughts.to_json() if thoughts is not None and known else None,
+        thoughts=_noted(thoughts) if thoughts is not None and known else None,
         heard=bool(last),
         statements=[] if known else statements(last, but=who.id),
         own=[] if known else own_statements(earlier, who.id),
@@ -88,6 +89,11 @@ async def speak(
     )
     stage = Stage("speak", number, int(known))
     return await ask_one(scope, who, prompt, readers.speaking(room.ids, who.id, number), stage)
+
+
+def _noted(thoughts: Thinking) -> dict[str, Any]:
+    """Thoughts as the resident's own prompt quotes them; the first round's have no reactions."""
+    return {k: v for k, v in thoughts.to_json().items() if v or k != "reactions"}
 
 
 async def reflect(
