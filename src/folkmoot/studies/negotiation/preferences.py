@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from folkmoot.conversation.answers import Missing
-from folkmoot.conversation.transcript import Speaker
-from folkmoot.engine.session import Exchange, Scope
+from folkmoot.engine.session import Scope
 from folkmoot.studies.negotiation.groups import Group, Member
 from folkmoot.studies.negotiation.room import Stated, member_speaker
 from folkmoot.studies.negotiation.slots import Topic
@@ -45,7 +44,7 @@ async def _interview(
             prompt = at.prompt(
                 "preference", label=topic.label, question=topic.question, options=shown
             )
-            answer = await _said(at, who, prompt)
+            answer = await at.ask(who, prompt)
         answers[topic.id] = answer
         at.record(
             "preferences",
@@ -64,11 +63,3 @@ async def _interview(
             },
         )
     return answers
-
-
-async def _said(scope: Scope, who: Speaker, prompt: str) -> str | Missing:
-    """The member's words; words by which the model declines are no preference."""
-    got: Exchange[str] = await scope.exchange(who, prompt)
-    if got.reply.finish in ("refusal", "filter"):
-        return Missing("refused", raw=got.text)
-    return got.value
