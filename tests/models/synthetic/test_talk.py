@@ -199,5 +199,5 @@ def test_people_know_what_to_call_themselves(text: str, calling: str, name: str)
 
 
 def test_summary_prompt_of_these_tests_is_read_as_one() -> None:
-    # Guards the helper: a summary must never be taken for a vote.
+    # Guards the prompts of these tests: a summary must never be taken for a vote.
     assert World(1).ask("s", "", summary_prompt(HELD, ["Why?", _care(1)])) not in OPTIONS
