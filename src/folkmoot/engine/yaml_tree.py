@@ -16,7 +16,7 @@ import yaml
 from folkmoot.errors import InputError, Problem
 
 Path_ = tuple[str | int, ...]
-MOST_NODES = 500_000
+MOST_NODES = 100_000
 PLAIN = "plain"
 _CORE = "tag:yaml.org,2002:"
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]*)")
