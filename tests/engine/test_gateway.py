@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -364,3 +364,33 @@ async def test_a_provider_here_lets_the_loop_turn(tmp_path: Path) -> None:
             await opened.complete(f"a{i}", ask())
         ticking.cancel()
     assert turns > 1
+
+
+async def test_several_models_share_the_one_concurrency(tmp_path: Path) -> None:
+    now = most = 0
+
+    async def answer(request: Request, address: str) -> str:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.001)
+        now -= 1
+        return "x"
+
+    async with gateway(tmp_path, Scripted(answer), GatewaySettings(concurrency=6)) as opened:
+        requests = [ask(model=f"openai/m{i % 3}") for i in range(60)]
+        await asyncio.gather(*(opened.complete(f"a{i}", r) for i, r in enumerate(requests)))
+    assert most == 6
+
+
+async def test_what_a_provider_finds_out_is_told_once(tmp_path: Path) -> None:
+    class Talkative(Scripted):
+        notes: ClassVar[list[str]] = []
+
+    model = Talkative(lambda r, a: Talkative.notes.append("takes no temperature") or "x")
+    events: list[GatewayEvent] = []
+    async with gateway(tmp_path, model, events=events) as opened:
+        await opened.complete("a", ask())
+        assert [e.message for e in events] == ["takes no temperature"]
+        await opened.complete("b", ask())
+    assert [e.kind for e in events] == ["note", "note"]

@@ -150,7 +150,7 @@ async def test_what_an_endpoint_refuses_is_remembered() -> None:
         await model.close()
     assert server.counts["received"] == 2 + 3  # one lesson each, then never again
     assert server.counts["answered"] == 3
-    assert len(model._manners.notes) == 2
+    assert len(model.notes) == 2
 
 
 async def test_embeddings_go_out_in_batches_of_100() -> None:

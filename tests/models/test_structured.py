@@ -96,14 +96,24 @@ def test_other_complaints(said: str, expected: Manners | None) -> None:
 
 def test_two_calls_with_the_same_complaint_step_down_once() -> None:
     learnt = Learnt(lambda _: Manners(), RUNGS)
-    used = learnt.of("m")
+    used = learnt.of(REQUEST)
     assert learnt.learn(REQUEST, used, b"response_format not supported")
     assert learnt.learn(REQUEST, used, b"response_format not supported")  # sent at the same time
-    assert learnt.of("m").rung == "json"
-    assert learnt.of("other").rung == "schema"
+    assert learnt.of(REQUEST).rung == "json"
+    assert learnt.of(Request("other", REQUEST.messages)).rung == "schema"
     assert len(learnt.notes) == 1
 
 
 def test_a_system_prompt_that_is_not_taken_goes_before_the_first_question() -> None:
     request = Request("m", (Message("system", "Be Ann."), Message("user", "Hi")))
     assert messages_of(request, Manners(system=False)) == [Message("user", "Be Ann.\n\nHi")]
+
+
+def test_a_temperature_that_is_known_to_be_refused_is_said_once() -> None:
+    learnt = Learnt(lambda _: Manners(temperature=False), RUNGS)
+    for _ in range(3):
+        assert not learnt.of(REQUEST).temperature
+    assert len(learnt.notes) == 1 and "temperature" in learnt.notes[0]
+    quiet = Learnt(lambda _: Manners(temperature=False), RUNGS)
+    quiet.of(Request("m", REQUEST.messages))
+    assert not quiet.notes

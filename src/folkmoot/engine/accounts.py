@@ -24,7 +24,8 @@ class GatewaySettings:
 
 @dataclass(frozen=True, slots=True)
 class GatewayEvent:
-    """Something worth telling: kind is retry, rate_limited, quota, refused, budget or price."""
+    """Something worth telling: kind is retry, rate_limited, quota, refused, budget, price or
+    note (what a provider found out about a model)."""
 
     kind: str
     model: str

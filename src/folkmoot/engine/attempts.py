@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -47,6 +47,9 @@ class Line:
     limiter: Limiter
     rate: Rate | None
     stats: ModelStats
+    # What the provider has to say of the model; it grows, and `told` counts what was passed on.
+    notes: Sequence[str] = ()
+    told: int = 0
 
     def cost(self, usage: Usage) -> float | None:
         """What the tokens cost (USD); None where the price is unknown."""
@@ -86,7 +89,9 @@ class Attempts:
         self._seed = seed
         self._tell = tell
         self._stop = asyncio.Event()
-        self._limiters: list[Limiter] = []
+        # Each model has its own limiter; `concurrency` also bounds all models of a run together.
+        self._all = Limiter(settings.concurrency)
+        self._limiters: list[Limiter] = [self._all]
         self._yielded = 0.0
 
     def watch(self, limiter: Limiter) -> None:
@@ -136,6 +141,8 @@ class Attempts:
                     await self._breathe()
                 return result
             finally:
+                if not line.spec.local:
+                    self._all.leave()
                 limiter.leave()
             await self._sleep(wait)
 
@@ -147,14 +154,23 @@ class Attempts:
         tokens = call.characters / 4 + GUESSED_OUTPUT_TOKENS if limiter.counts_tokens else 0.0
         if not limiter.try_enter(tokens):
             await limiter.enter(tokens)
-        if self._budget.active and call.reserved is None:
-            guess = line.cost(Usage(call.characters // 4, GUESSED_OUTPUT_TOKENS))
-            try:
-                call.reserved = self._budget.admit(guess)
-            except RunPaused as error:
-                self.stop(error)
-                limiter.leave()
-                raise
+        try:
+            if self._budget.active and call.reserved is None:
+                self._reserve(line, call)
+            if not line.spec.local and not self._all.try_enter():
+                await self._all.enter()
+        except BaseException:
+            limiter.leave()
+            raise
+
+    def _reserve(self, line: Line, call: Call) -> None:
+        """Have the budget agree to a call, or stop the run."""
+        guess = line.cost(Usage(call.characters // 4, GUESSED_OUTPUT_TOKENS))
+        try:
+            call.reserved = self._budget.admit(guess)
+        except RunPaused as error:
+            self.stop(error)
+            raise
 
     def _after(self, line: Line, call: Call, error: TransientError) -> float:
         """Seconds to wait, with full jitter, or pause the run when tries are used up."""

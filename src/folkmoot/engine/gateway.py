@@ -229,6 +229,9 @@ class Gateway:
                     self.budget.settle(call.reserved, entry.cost_usd)
             if self._idle is not None and not self.in_flight:
                 self._idle.set()
+        while line.told < len(line.notes):
+            self._tell("note", "", line.notes[line.told])
+            line.told += 1
         return entry
 
     def _count(self, model: str, entry: Entry, *, replayed: bool) -> None:
@@ -254,7 +257,9 @@ class Gateway:
                 "price", model, "its price is unknown: budget_usd cannot count it, budget_calls can"
             )
         stats = self.stats.setdefault(model, ModelStats())
-        line = self._lines[model] = Line(model, provider, spec, limiter, rate, stats)
+        notes = getattr(provider, "notes", ())
+        line = Line(model, provider, spec, limiter, rate, stats, notes, len(notes))
+        self._lines[model] = line
         return line
 
     def _tell(

@@ -88,9 +88,14 @@ class AnthropicMessages:
         self._wire = Wire(base, headers, settings.timeout, settings.api_key)
         self._manners = Learnt(lambda _: Manners(), RUNGS)
 
+    @property
+    def notes(self) -> list[str]:
+        """What turned out about the models, in words; it grows."""
+        return self._manners.notes
+
     async def complete(self, request: Request, *, address: str) -> Reply:
         for _ in range(CONCESSIONS):
-            manners = self._manners.of(request.model)
+            manners = self._manners.of(request)
             answer = await self._wire.post("/messages", encode(request, manners))
             if answer[0] != 400 or not self._manners.learn(request, manners, answer[2]):
                 break

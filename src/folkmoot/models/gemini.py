@@ -111,7 +111,7 @@ class Gemini:
     async def complete(self, request: Request, *, address: str) -> Reply:
         path = f"/models/{request.model}:generateContent"
         for _ in range(CONCESSIONS):
-            manners = self._manners.of(request.model)
+            manners = self._manners.of(request)
             answer = await self._wire.post(path, encode(request, manners))
             if answer[0] != 400 or not self._manners.learn(request, manners, answer[2]):
                 break

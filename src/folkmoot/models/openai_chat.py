@@ -126,9 +126,14 @@ class OpenAIChat:
         self._wire = Wire(settings.base_url or BASE_URL, headers, settings.timeout, key)
         self._manners = Learnt(first_manners, RUNGS)
 
+    @property
+    def notes(self) -> list[str]:
+        """What turned out about the models, in words; it grows."""
+        return self._manners.notes
+
     async def complete(self, request: Request, *, address: str) -> Reply:
         for _ in range(CONCESSIONS):
-            manners = self._manners.of(request.model)
+            manners = self._manners.of(request)
             answer = await self._wire.post("/chat/completions", encode(request, manners))
             if answer[0] not in (400, 422) or not self._manners.learn(request, manners, answer[2]):
                 break

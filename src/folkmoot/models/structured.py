@@ -73,21 +73,29 @@ class Learnt:
         self._rungs = tuple(rungs)
         self._known: dict[str, Manners] = {}
 
-    def of(self, model: str) -> Manners:
-        """The manners to ask this model in."""
-        return self._known.get(model) or self._first(model)
+    def of(self, request: Request) -> Manners:
+        """The manners to ask the model of this request in."""
+        known = self._known.get(request.model)
+        if known is None:
+            known = self._known[request.model] = self._first(request.model)
+            if request.temperature is not None and not known.temperature:
+                self._note(request.model, replace(known, temperature=True), known)
+        return known
 
     def learn(self, request: Request, used: Manners, body: bytes) -> bool:
         """Whether a 400 was about manners, and the request should be sent again in others."""
-        if self.of(request.model) != used:
+        if self.of(request) != used:
             return True  # another call has learnt it meanwhile
         better = concede(used, request, body.decode("utf-8", "replace"), self._rungs)
         if better is None:
             return False
         self._known[request.model] = better
-        self.notes.append(f"{request.model} {_given_up(used, better)}")
-        _log.warning("%s", self.notes[-1])
+        self._note(request.model, used, better)
         return True
+
+    def _note(self, model: str, used: Manners, better: Manners) -> None:
+        self.notes.append(f"{model} {_given_up(used, better)}")
+        _log.info("%s", self.notes[-1])
 
 
 def _given_up(used: Manners, better: Manners) -> str:
