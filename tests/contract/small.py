@@ -27,11 +27,18 @@ personas: {source: quota}
 topic:
   title: Should the quarter be redeveloped?
   background: The city proposes to pull down the old blocks and to build higher ones.
-sets: 2
+sets: 1
 rounds: 2
-levels: [1, 2-2, 4]
+levels: [1, 4]
 residents: {general: 2}
 max_vote_items: 2
+""",
+    "negotiation": """
+conditions: [C1, C2, C3, C4, C5]
+group_types: [spouses, strangers]
+groups_per_type: 1
+sizes: {strangers: {stranger: 3}}
+max_feedback_rounds: 2
 """,
     "focus_group": """
 product_concept: An oven that scans ready meals and cooks them by itself

@@ -10,20 +10,21 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from folkmoot.conversation.answers import Answer, Missing, Parsed, Text
+from folkmoot.conversation.answers import Answer, Missing, Text
 from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance, messages_for
+from folkmoot.engine.asking import Exchange, answer_row, converse
 from folkmoot.engine.context import Rows, RunContext
+from folkmoot.engine.forking import fan_out
 from folkmoot.engine.journal import Entry
 from folkmoot.errors import ProtocolError
-from folkmoot.models.request import FloatArray, Message, Reply, Request
+from folkmoot.models.request import FloatArray, Request
 from folkmoot.randomness import digest, generator
 
 T = TypeVar("T")
@@ -31,25 +32,7 @@ I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")
 
 EMBED_BATCH = 100
-LIVE_ITEMS = 4096  # items of one `each` under way at once; calls are bounded by the limiter
 REASKS = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Exchange(Generic[T]):
-    """One answer with how it was had. `text` is the last raw reply, `rung` where it parsed.
-
-    `messages` is what was sent last, `reply` what came back with tokens, latency and cost as the
-    journal holds them (the same after a replay).
-    """
-
-    value: T | Missing
-    text: str
-    rung: str
-    reasks: int
-    model_served: str
-    messages: tuple[Message, ...]
-    reply: Reply
 
 
 class Scope:
@@ -132,37 +115,18 @@ class Scope:
         run = self._run
         try:
             model = run.model_for(who.model, who.role)
-            temperature = _first(temperature, who.temperature, run.temperature)
-            max_tokens = _first(max_tokens, who.max_tokens, run.max_tokens)
-            messages = messages_for(who, heard, prompt)
-            step = 0
-            while True:
-                request = Request(model, messages, temperature, max_tokens, wanted.schema)
-                at = f"{address}.r{step}" if step else address
-                reply = await run.complete(at, request)
-                if reply.finish.startswith("refused:"):
-                    reason = reply.finish.removeprefix("refused:")
-                    value: T | Missing = Missing(reason, raw=reply.text)
-                    rung = "missing"
-                    break
-                read = wanted.parse(reply.text)
-                if isinstance(read, Parsed):
-                    value, rung = read.value, read.rung
-                    break
-                if step >= reasks:
-                    value, rung = _given_up(wanted, reply.text, read.problem)
-                    break
-                step += 1
-                messages = (
-                    *messages,
-                    Message("assistant", reply.text or "(no answer)"),
-                    Message("user", read.problem),
-                )
+            request = Request(
+                model,
+                messages_for(who, heard, prompt),
+                _first(temperature, who.temperature, run.temperature),
+                _first(max_tokens, who.max_tokens, run.max_tokens),
+                wanted.schema,
+            )
+            got = await converse(run, address, request, wanted, reasks)
         finally:
             self._busy = ""
-        exchange = Exchange(value, reply.text, rung, step, reply.model_served, messages, reply)
-        self._rows.append(("answers", _answer_row(self, address, who, wanted, exchange, model)))
-        return exchange
+        self._rows.append(("answers", answer_row(self.path, address, who, wanted, got, model)))
+        return got
 
     async def each(
         self,
@@ -182,68 +146,34 @@ class Scope:
         if len(set(keys)) != len(keys):
             twice = next(k for i, k in enumerate(keys) if k in keys[:i])
             raise ProtocolError(f"{'/'.join(self.path)}: each() was given the key {twice!r} twice")
-        self._hold("each")
-        try:
-            results = await self._fan_out(listed, keys, fn)
-        finally:
-            self._busy = ""
-        return dict(zip(keys, results, strict=True))
+        return await self._fork(listed, keys, fn, self._run.stage_started(self.path, len(listed)))
 
     async def together(self, **parts: Callable[[Scope], Awaitable[R]]) -> dict[str, R]:
         """Named parts of a protocol side by side, none of which needs another: `each` over names.
 
         Every part gets the scope of its name; results by name, in the order given.
         """
-        self._hold("together")
-        try:
-            names = list(parts)
-            results = await self._fan_out(
-                names, names, lambda scope, name: parts[name](scope), quiet=True
-            )
-        finally:
-            self._busy = ""
-        return dict(zip(names, results, strict=True))
+        names = list(parts)
+        return await self._fork(names, names, lambda scope, name: parts[name](scope), stage="")
 
-    async def _fan_out(
+    async def _fork(
         self,
         items: list[I],
         keys: list[str],
         fn: Callable[[Scope, I], Awaitable[R]],
-        *,
-        quiet: bool = False,
-    ) -> list[R]:
+        stage: str,
+    ) -> dict[str, R]:
         run = self._run
-        results: list[Any] = [None] * len(items)
-        failures: dict[int, BaseException] = {}
-        slots: list[Rows] = [[] for _ in items]
-        self._rows.append(slots)
-        stage = "" if quiet else run.stage_started(self.path, len(items))
-        pending = iter(range(len(items)))
 
-        async def worker() -> None:
-            for i in pending:
-                if failures or run.halted is not None:
-                    return
-                try:
-                    results[i] = await fn(Scope(run, (*self.path, keys[i]), slots[i]), items[i])
-                except BaseException as error:
-                    failures[i] = error
-                    run.halt(error)
-                    return
-                run.item_done(stage)
+        def one(index: int, item: I, rows: Rows) -> Awaitable[R]:
+            return fn(Scope(run, (*self.path, keys[index]), rows), item)
 
-        workers = [asyncio.ensure_future(worker()) for _ in range(min(len(items), LIVE_ITEMS))]
+        self._hold("each")
         try:
-            for w in workers:
-                await w
-        except asyncio.CancelledError:
-            for w in workers:
-                w.cancel()
-            await asyncio.gather(*workers, return_exceptions=True)
-            raise
-        if failures or run.halted is not None:
-            raise run.first_cause(failures)
-        return results
+            results = await fan_out(run, self._rows, items, one, stage)
+        finally:
+            self._busy = ""
+        return dict(zip(keys, results, strict=True))
 
     async def in_turn(
         self,
@@ -401,51 +331,6 @@ class Session(Scope):
 
 def _first(*values: Any) -> Any:
     return next((v for v in values if v is not None), None)
-
-
-def _given_up(wanted: Answer[T], reply: str, problem: str) -> tuple[T | Missing, str]:
-    """What stands for an answer that stayed unreadable."""
-    fallback = getattr(wanted, "fallback", None)
-    if fallback is not None:
-        return cast("T", fallback), "minimal"
-    return Missing("unparsed" if reply.strip() else "empty", problem, raw=reply), "missing"
-
-
-def _answer_row(
-    scope: Scope, address: str, who: Speaker, wanted: Answer[T], got: Exchange[T], model: str
-) -> dict[str, Any]:
-    """The row of the `answers` table that every ask leaves."""
-    options = getattr(wanted, "options", None)
-    value = got.value
-    scored = wanted.kind in ("choice", "number") and not isinstance(value, Missing)
-    return {
-        "address": address,
-        "stage": scope.path[0] if scope.path else "",
-        "scope": "/".join(scope.path),
-        "speaker_id": who.id,
-        "role": who.role,
-        "kind": wanted.kind,
-        "value": str(value) if scored else None,
-        "rung": got.rung,
-        "missing": value.reason if isinstance(value, Missing) else None,
-        "reasks": got.reasks,
-        "options": _listed(tuple(options)) if options else None,
-        "position": options.index(value) + 1 if options and value in options else None,
-        "words": len(got.text.split()),
-        "model_asked": model,
-    }
-
-
-_LISTED: dict[tuple[str, ...], str] = {}
-
-
-def _listed(options: tuple[str, ...]) -> str:
-    """Options as one cell; the same string object for the same options."""
-    if options not in _LISTED:
-        if len(_LISTED) > 10_000:
-            _LISTED.clear()
-        _LISTED[options] = json.dumps(options, ensure_ascii=False)
-    return _LISTED[options]
 
 
 def _key_of(item: Any) -> str:
