@@ -1,0 +1,52 @@
+"""The page on focus groups quotes a real transcript and lists every key with its default."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import folkmoot
+from folkmoot.engine.config import StudyConfig
+from folkmoot.studies.focus_group.config import DiscussionConfig
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "focus_group.md").read_text("utf-8")
+
+
+def test_the_quoted_conversation_is_in_the_transcript_of_the_example(tmp_path: Path) -> None:
+    run = folkmoot.run(
+        ROOT / "examples" / "focus_group.yaml", model="synthetic", out=tmp_path / "r"
+    )
+    transcript = run.folder.text("transcript.md")
+    quoted = [line[2:] for line in PAGE.splitlines() if line.startswith("> **")]
+    assert len(quoted) >= 6
+    for line in quoted:
+        assert line in transcript, line
+
+
+def test_every_key_of_its_own_is_on_the_page_with_its_default() -> None:
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) ?\|", PAGE, re.MULTILINE))
+    for name, field in DiscussionConfig.model_fields.items():
+        if name in StudyConfig.model_fields and name != "temperature":
+            continue
+        assert name in rows, name
+        default = field.get_default(call_default_factory=True)
+        if isinstance(default, (int, float)) or default in ("grounded", "lexicon"):
+            shown = f"{default:g}" if isinstance(default, (int, float)) else f"`{default}`"
+            assert rows[name] == shown, name
+
+
+@pytest.mark.parametrize("path", re.findall(r"`([a-z_]+\.(?:py|md))`", PAGE))
+def test_files_that_the_page_names_are_there(path: str) -> None:
+    folder = ROOT / "src/folkmoot/studies/focus_group"
+    runs = {"transcript.md", "topline.md"}
+    assert path in runs or (folder / path).exists() or (folder / "prompts" / path).exists()
+
+
+def test_the_example_on_the_page_of_personas_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / "personas.md").read_text("utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(compile(code, "personas.md", "exec"), {})
+    assert "openness=" in capsys.readouterr().out
