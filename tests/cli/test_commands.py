@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from folkmoot.cli.app import app
-from folkmoot.cli.console import resume_line
+from folkmoot.cli.console import resume_line, safe
 
 SECRET = "sk-test-0123456789abcdefghij"
 
@@ -126,6 +126,14 @@ def test_ctrl_c_keeps_all_and_prints_how_to_go_on(here: Path) -> None:
     resumed = folkmoot("run", "vote.yaml", "--set", "people=60", "--set", "slow=0", "--resume")
     assert resumed.exit_code == 2
     assert "slow" in resumed.stderr
+
+
+def test_no_key_is_ever_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    odd, set_ = "an odd key of mine", "another-odd-one-123"
+    monkeypatch.setattr(sys, "argv", ["folkmoot", "run", "--key", odd, f"--key={odd}2"])
+    monkeypatch.setenv("OPENAI_API_KEY", set_)
+    said = safe(f"401 for {odd} and {odd}2 and {set_} and {SECRET}\x1b[0m")
+    assert not any(key in said for key in (odd, set_, SECRET, "\x1b"))
 
 
 def test_the_line_to_go_on_repeats_no_key() -> None:

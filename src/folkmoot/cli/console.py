@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 import shlex
 import sys
@@ -74,10 +75,10 @@ def show_error(error: FolkmootError) -> None:
     if isinstance(error, InputError):
         _show_problems(console, error.problems)
     elif isinstance(error, RunPaused):
-        console.print(f"[yellow]Paused:[/] {escape(clean(str(error)))}", soft_wrap=True)
+        console.print(f"[yellow]Paused:[/] {escape(safe(str(error)))}", soft_wrap=True)
         _resume_hint()
     else:
-        console.print(f"[red]Error:[/] {escape(clean(str(error)))}", soft_wrap=True)
+        console.print(f"[red]Error:[/] {escape(safe(str(error)))}", soft_wrap=True)
 
 
 def warn(message: str) -> None:
@@ -105,6 +106,16 @@ def clean(text: str) -> str:
     return _CONTROLS.sub("", text)
 
 
+def safe(text: str) -> str:
+    """`clean`, and without any API key, be it from the environment or from `--key`."""
+    from folkmoot.models.keys import scrub
+
+    words = sys.argv[1:]
+    given = [after for word, after in itertools.pairwise(words) if word == "--key"]
+    given += [word.removeprefix("--key=") for word in words if word.startswith("--key=")]
+    return clean(scrub(text, given))
+
+
 def _show_problems(console: Console, problems: Sequence[Problem]) -> None:
     count = len(problems)
     console.print("[red]1 mistake:[/]" if count == 1 else f"[red]{count} mistakes:[/]")
@@ -127,13 +138,11 @@ def _resume_hint() -> None:
 
 
 def _unforeseen(error: Exception) -> None:
-    from folkmoot.models.keys import scrub
-
     with tempfile.NamedTemporaryFile(
         "w", prefix="folkmoot-error-", suffix=".log", delete=False, encoding="utf-8"
     ) as file:
-        file.write(scrub("".join(traceback.format_exception(error))))
-    what = clean(scrub(f"{type(error).__name__}: {error}"))
+        file.write(safe("".join(traceback.format_exception(error))))
+    what = safe(f"{type(error).__name__}: {error}")
     console = err()
     console.print(f"[red]This should not have happened:[/] {escape(what)}", soft_wrap=True)
     console.print(

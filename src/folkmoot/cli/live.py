@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from folkmoot.cli.console import clean
+from folkmoot.cli.console import clean, safe
 from folkmoot.engine.progress import (
     CallRetried,
     Event,
@@ -112,5 +112,5 @@ class TerminalProgress:
     def _print(self, text: str, level: str) -> None:
         self._last = self._clock()
         style = STYLES[level]
-        line = escape(clean(text))
+        line = escape(safe(text))
         self._console.print(f"[{style}]{line}[/]" if style else line, soft_wrap=True)
