@@ -126,9 +126,9 @@ def _show_problems(console: Console, problems: Sequence[Problem]) -> None:
             line.append(clean(place), style="cyan").append(": ")
         if problem.key:
             line.append(clean(problem.key), style="bold").append(": ")
-        line.append(clean(problem.message))
+        line.append(safe(problem.message))
         if problem.mend:
-            line.append(f" ({clean(problem.mend)})", style="green")
+            line.append(f" ({safe(problem.mend)})", style="green")
         console.print(line, soft_wrap=True)
 
 
