@@ -17,7 +17,7 @@ from folkmoot.randomness import generator
 from folkmoot.studies.workbook.planning import check, estimate, load, notes
 from tests.studies.workbook.test_workbook_parts import by_hand
 from tests.studies.workbook.test_workbook_reading import older, shorter
-from tests.studies.workbook.workbook_builder import good, player, save
+from tests.studies.workbook.workbook_builder import good, player, quick_save
 
 Rng = np.random.Generator
 Cells = dict[str, list[list[Any]]]
@@ -57,6 +57,27 @@ def replace_cell(rng: Rng, book: Cells) -> None:
     if found := _cell(rng, book):
         rows, r, c = found
         rows[r][c] = NASTY[rng.integers(len(NASTY))]
+
+
+def redress(rng: Rng, book: Cells) -> None:
+    """The same value in another dress, or in another place: mostly this should still run."""
+    found = _cell(rng, book)
+    if found is None:
+        return
+    rows, r, c = found
+    value = rows[r][c]
+    if isinstance(value, str):
+        dresses: tuple[Any, ...] = (f" {value}", f"{value}\u00a0", value.replace("'", "’"), value)
+    elif isinstance(value, (int, float)):
+        dresses = (
+            float(value),
+            str(value),
+            f" {value} ",
+            bool(value) if value in (0, 1) else value,
+        )
+    else:
+        dresses = ("  ", None, "\n")
+    rows[r][c] = dresses[rng.integers(len(dresses))]
 
 
 def copy_cell(rng: Rng, book: Cells) -> None:
@@ -119,6 +140,7 @@ def drop_sheet(rng: Rng, book: Cells) -> None:
 
 
 MUTATIONS: tuple[Callable[[Rng, Cells], None], ...] = (
+    *(redress, redress, redress),
     *(replace_cell, replace_cell, replace_cell, copy_cell, damage_text, damage_text),
     *(drop_row, double_row, drop_column, swap_rows, stray_cell, rename_sheet, drop_sheet),
 )
@@ -135,7 +157,7 @@ def mutate(seed: int) -> Cells:
 
 def outcome(book: Cells, folder: Path) -> str:
     """`ran`, or `refused` with problems that a user can read."""
-    path = save(book, folder / "book.xlsx")
+    path = quick_save(book, folder / "book.xlsx")
     try:
         config = load(path)
         problems = check(config, folder)

@@ -405,7 +405,7 @@ def test_no_answer_breaks_a_later_prompt(tmp_path: Path, text: str, number: str)
         '{"response": ' + "9" * 5000 + "}",
         '{"response": NaN, "speculation_score": NaN}',
         '{"response": "\\ud800", "speculation_score": 5}',
-        "{" * 3000,
+        "{" * 300,
         "=cmd|' /C calc'!A0",
         "\x00\x1b[31m",
         "{{ 1 / 0 }} {response_options}",
