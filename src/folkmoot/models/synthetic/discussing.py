@@ -14,6 +14,7 @@ from folkmoot.models.request import Request
 from folkmoot.models.synthetic.draws import Draws
 from folkmoot.models.synthetic.knobs import Knobs
 from folkmoot.models.synthetic.reading import Reading
+from folkmoot.models.synthetic.table_guest import Guest
 from folkmoot.models.synthetic.table_reading import (
     COOLED,
     WARMED,
@@ -26,7 +27,7 @@ from folkmoot.models.synthetic.table_reading import (
     lowered,
     names_in,
 )
-from folkmoot.models.synthetic.table_talk import Guest, Speech
+from folkmoot.models.synthetic.table_talk import Speech
 
 _IN_GROUP = re.compile(r"\bfocus group", re.IGNORECASE)
 _MODERATOR = re.compile(r"^You are the moderator of a focus group", re.IGNORECASE)
