@@ -1,0 +1,267 @@
+"""One sitting of a run: from the open folder to the manifest, however it ends.
+
+Seals the design, runs the protocol, keeps every reply, writes tables and manifest. The runner is
+its only user; a run that was resumed twice had three sittings.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from asyncio import CancelledError
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from folkmoot.engine.context import Halted, RunContext
+from folkmoot.engine.event_loop import Stopper, interruptible
+from folkmoot.engine.gateway import Gateway, GatewayEvent, GatewaySettings
+from folkmoot.engine.journal import Entry, Journal
+from folkmoot.engine.options import RunOptions
+from folkmoot.engine.plan import Plan
+from folkmoot.engine.progress import (
+    CallDone,
+    CallRetried,
+    Event,
+    Notice,
+    Outcome,
+    Progress,
+    RunEnded,
+    RunLog,
+    RunStarted,
+    broadcast,
+)
+from folkmoot.engine.providers import Providers
+from folkmoot.engine.session import Session
+from folkmoot.engine.study_file import StudyFile
+from folkmoot.errors import RunPaused
+from folkmoot.models.keys import scrub
+from folkmoot.records.codebook import codebook
+from folkmoot.records.files import write_json
+from folkmoot.records.manifest import ModelUse, RunFacts, file_hashes, manifest
+from folkmoot.records.run_folder import CODEBOOK, MANIFEST, PLAN, TABLES, RunFolder
+from folkmoot.records.tables import frame, write_table
+
+JOURNAL = "journal.sqlite"
+# Keys that say how to call and not what to study: they may change between sittings.
+OPERATIONAL = frozenset(
+    {
+        *("concurrency", "max_api_retries", "api_retry_base_seconds", "api_sleep_seconds"),
+        *("request_timeout_seconds", "quota_wait_seconds", "budget_usd", "budget_calls"),
+        *("endpoints", "prompts", "model", "models"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Sitting:
+    """What a sitting needs to know."""
+
+    found: StudyFile
+    options: RunOptions
+    providers: Providers
+    folder: Path
+    stopper: Stopper
+
+
+async def sit(sitting: Sitting) -> None:
+    """Run the study from where it stands to its end, or until something stops it.
+
+    Whatever is raised, replies in flight are awaited, all replies are on the disk, and the log and
+    the manifest say how it ended.
+    """
+    secrets = sitting.providers.secrets
+    log = RunLog(sitting.folder, scrub=lambda text: scrub(text, secrets))
+    progress = broadcast(sitting.options.progress, log)
+    began = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        stack.callback(log.close)
+        journal = stack.enter_context(
+            Journal(sitting.folder / JOURNAL, accept_changes=sitting.options.accept_changes)
+        )
+        context = _context(sitting, journal, progress)
+        outcome: Outcome = "failed"
+        message = ""
+        try:
+            await _protocol(sitting, context)
+            outcome = "done"
+        except BaseException as error:
+            outcome, message = _ended_by(error)
+            if isinstance(error, CancelledError):
+                raise KeyboardInterrupt from None
+            raise
+        finally:
+            try:
+                await _finish(sitting, context, outcome, time.monotonic() - began)
+            except BaseException as error:
+                outcome, message = _ended_by(error)
+                raise
+            finally:
+                progress(RunEnded(outcome, scrub(message, secrets)))
+
+
+def _ended_by(error: BaseException) -> tuple[Outcome, str]:
+    if isinstance(error, RunPaused):
+        return "paused", str(error)
+    if isinstance(error, (KeyboardInterrupt, CancelledError)):
+        return "interrupted", "stopped by the user"
+    return "failed", str(error) or type(error).__name__
+
+
+def _context(sitting: Sitting, journal: Journal, progress: Progress) -> RunContext:
+    found, providers, folder = sitting.found, sitting.providers, sitting.folder
+    config = found.config
+    calls, usd = journal.spent()
+    settings = GatewaySettings(
+        config.concurrency,
+        config.max_api_retries,
+        config.api_retry_base_seconds,
+        config.api_sleep_seconds,
+        config.quota_wait_seconds,
+        config.budget_usd,
+        config.budget_calls,
+        usd,
+        calls,
+    )
+    gateway = Gateway(
+        journal,
+        providers.open,
+        settings,
+        seed=config.random_seed,
+        on_event=lambda event: progress(_told(event)),
+        on_call=lambda entry, replayed: progress(_called(entry, replayed)),
+    )
+    plan = Plan(
+        folder / PLAN,
+        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        accept_changes=sitting.options.accept_changes,
+    )
+    return RunContext(
+        config=config,
+        folder=folder,
+        study_dir=found.folder,
+        seed=config.random_seed,
+        journal=journal,
+        gateway=gateway,
+        prompts=found.prompts(),
+        plan=plan,
+        progress=progress,
+        default_model=providers.default,
+        override=providers.override,
+        embedding_model=providers.embedding,
+        synthetic=providers.synthetic,
+    )
+
+
+async def _protocol(sitting: Sitting, context: RunContext) -> None:
+    """Seal the design, then the study itself, stoppable by Ctrl-C."""
+    found, providers = sitting.found, sitting.providers
+    context.plan.seal("design", _design(found, context))
+    context.progress(
+        RunStarted(
+            found.run_id,
+            str(context.folder),
+            found.study.name,
+            providers.default,
+            context.seed,
+            sitting.options.resume,
+            providers.synthetic,
+        )
+    )
+    with interruptible(context, sitting.stopper):
+        await found.study.protocol(Session(context))
+    if context.halted is not None:
+        raise context.halted
+
+
+def _design(found: StudyFile, context: RunContext) -> dict[str, Any]:
+    return {
+        "study": found.study.name,
+        "settings": found.config.model_dump(mode="json", exclude=set(OPERATIONAL)),
+        "model": context.default_model,
+        "models": {} if context.override else dict(found.config.models),
+        "embedding_model": context.embedding_model,
+        "prompts": context.prompts.hashes(),
+    }
+
+
+async def _finish(sitting: Sitting, context: RunContext, outcome: Outcome, seconds: float) -> None:
+    """Keep every reply; write tables when the run is done, and the manifest in any case."""
+    gateway = context.gateway
+    try:
+        gateway.stop(Halted("the run is over"))
+        await gateway.drain()
+        tables = {}
+        if outcome == "done":
+            rows = context.tables()
+            tables = {name: frame(rows[name], name) for name in sorted(rows)}
+            for name, data in tables.items():
+                write_table(context.folder / TABLES, name, data)
+            described = sitting.found.study.codebook
+            write_json(context.folder / CODEBOOK, codebook(tables, described))
+        facts = _facts(sitting, context, outcome, seconds)
+        write_json(context.folder / MANIFEST, manifest(facts, tables))
+    except Exception:
+        # What stopped the run matters more than what stopped the tidying up.
+        if outcome == "done":
+            raise
+    finally:
+        await gateway.close()
+
+
+def _facts(sitting: Sitting, context: RunContext, outcome: Outcome, seconds: float) -> RunFacts:
+    found, stats = sitting.found, context.gateway.stats
+    earlier = RunFolder(context.folder).manifest
+    uses = [
+        ModelUse(
+            name,
+            tuple(sorted(s.served)),
+            s.calls + s.replayed,
+            s.input_tokens,
+            s.output_tokens,
+            s.cached_tokens,
+            None if s.unpriced else s.cost_usd,
+        )
+        for name, s in stats.items()
+    ]
+    names = [PLAN, *(p.relative_to(context.folder).as_posix() for p in _tables(context.folder))]
+    return RunFacts(
+        run_id=found.run_id,
+        study=found.study.name,
+        outcome=outcome,
+        seed=context.seed,
+        synthetic=sitting.providers.synthetic,
+        started_at=context.plan.started_at,
+        finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        wall_seconds=seconds + float(earlier.get("wall_seconds", 0.0)),
+        sessions=1 + int(earlier.get("processes", 0)),
+        models=uses,
+        embedding_model=context.embedding_model,
+        hashes=file_hashes(context.folder, names),
+        journal_digest=context.journal.content_digest(),
+        retries=sum(s.retries for s in stats.values()) + int(earlier.get("retries", 0)),
+    )
+
+
+def _tables(folder: Path) -> list[Path]:
+    return sorted((folder / TABLES).glob("*.csv"))
+
+
+def _called(entry: Entry, replayed: bool) -> CallDone:
+    return CallDone(
+        entry.model_asked,
+        replayed,
+        entry.cost_usd,
+        entry.input_tokens,
+        entry.output_tokens,
+        entry.kind,
+    )
+
+
+def _told(event: GatewayEvent) -> Event:
+    """A gateway's event as progress."""
+    if event.kind in ("retry", "rate_limited"):
+        return CallRetried(event.model, event.message, event.seconds)
+    where = f"{event.model}: " if event.model else ""
+    return Notice(f"{where}{event.message}", "warning")
