@@ -60,16 +60,19 @@ def _intent(run: RunFolder, stimulus: str, key: str, tag: str) -> list[Finding]:
     likely = counts[INTENTS[3]] + counts[INTENTS[4]]
     share = wilson(likely, known.height)
     groups = known["group"].n_unique()
+    low, high = share.low, share.high
     if groups > 1:
         share = clustered_mean(
             (known["score"] >= 4).cast(pl.Float64).to_numpy(), known["group"].to_list()
         )
+        # With few groups the t interval can reach past what a share can be.
+        low, high = max(0.0, share.low), min(1.0, share.high)
     return [
         Finding(
             key=f"purchase_intent{key}",
             title=f"Would they buy it?{tag}",
             says=f"{share.value:.0%} would definitely or probably buy it "
-            f"({share.low:.0%} to {share.high:.0%}), asked in private after the talk; "
+            f"({low:.0%} to {high:.0%}), asked in private after the talk; "
             f"{known.height} people in {_groups(groups)}.",
             grid=Grid.of(
                 [
@@ -220,11 +223,19 @@ def _concepts(opinions: pl.DataFrame, stimuli: Sequence[str]) -> Finding:
             row |= {"difference": 0.0, "low": None, "high": None}
         rows.append(row)
     best = max(rows, key=lambda r: float(r["mean position"]))
+    gaps = [i for i in items if best["concept"] == stimuli[0] or i[0].startswith(best["concept"])]
+    clear = all(math.isfinite(low) and (low > 0 or high < 0) for _, _, low, high in gaps)
+    certain = (
+        "which is more than chance between groups"
+        if clear
+        else "but the differences are within what chance between groups allows"
+    )
     return Finding(
         key="concepts",
         title="Which concept does better?",
         says=f"The same people end most in favor of {best['concept']} (mean position "
-        f"{best['mean position']:+.2f}). Differences are within persons, intervals over groups.",
+        f"{best['mean position']:+.2f}), {certain}. Differences are within persons, intervals over "
+        "groups.",
         grid=Grid.of(rows),
         chart=Intervals(tuple(items), unit="difference of final positions", zero=0.0)
         if all(math.isfinite(i[2]) for i in items)

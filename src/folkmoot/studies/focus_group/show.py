@@ -46,7 +46,7 @@ def _line(said: pl.DataFrame, people: pl.DataFrame, group: str, stimulus: str) -
     first = ", ".join(n.split(" ", 1)[0] for n in names)
     return (
         f"[bold]{escape(group)}/{escape(stimulus)}[/bold]  {talk.height} messages, {shifts} "
-        f"shifts  [dim]{escape(first)}[/dim]"
+        f"shift{'' if shifts == 1 else 's'}  [dim]{escape(first)}[/dim]"
     )
 
 
