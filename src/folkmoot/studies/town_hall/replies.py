@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -120,8 +121,12 @@ def validated(model: type[M], raw: Mapping[str, Any]) -> M | Unreadable:
         )
 
 
+@lru_cache(maxsize=64)
 def schema_of(model: type[BaseModel], *leave_out: str) -> dict[str, Any]:
-    """The JSON schema of a type without some of its fields, free of unused definitions."""
+    """The JSON schema of a type without some of its fields, free of unused definitions.
+
+    Made once: pydantic takes longer over it than over reading the answer. Nobody may change it.
+    """
     schema = model.model_json_schema()
     for name in leave_out:
         schema["properties"].pop(name, None)
