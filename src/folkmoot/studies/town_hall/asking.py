@@ -12,7 +12,8 @@ from typing import Any, Generic, TypeVar
 
 from folkmoot.conversation.answers import Missing
 from folkmoot.conversation.transcript import Speaker
-from folkmoot.engine.session import Exchange, Scope
+from folkmoot.engine.asking import Exchange
+from folkmoot.engine.session import Scope
 from folkmoot.studies.town_hall.records import Call
 from folkmoot.studies.town_hall.references import Mend
 from folkmoot.studies.town_hall.replies import Batch, Many, One, Reader
