@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
@@ -153,7 +153,6 @@ def by_constants(
         means = {label: e for label, e in means.items() if e.n}
         if len(means) < 2:
             continue
-        ordered = sorted(means, key=lambda label: means[label].value)
         rows = [
             {"experiment": label, "mean": e.value, "low": cell(e.low), "high": cell(e.high)}
             for label, e in means.items()
@@ -163,9 +162,7 @@ def by_constants(
             Finding(
                 key=f"constants_{measure.name}",
                 title=f"{measure.name}, by constants",
-                says=f"Mean {measure.name} is lowest with {ordered[0]} "
-                f"({means[ordered[0]].value:.3g}) and highest with {ordered[-1]} "
-                f"({means[ordered[-1]].value:.3g}).",
+                says=_extremes(measure.name, {label: e.value for label, e in means.items()}),
                 grid=Grid.of(rows, "95 % intervals, clustered by session"),
                 chart=Intervals(spans[:40], unit=measure.name),
                 section="Constants",
@@ -173,3 +170,14 @@ def by_constants(
             )
         )
     return found
+
+
+def _extremes(name: str, means: Mapping[str, float]) -> str:
+    """Where a mean is lowest and highest, unless it is the same as far as it is shown."""
+    ordered = sorted(means, key=lambda label: means[label])
+    low, high = (f"{means[label]:.3g}" for label in (ordered[0], ordered[-1]))
+    if low == high:
+        return f"Mean {name} is {low} with all of them."
+    return (
+        f"Mean {name} is lowest with {ordered[0]} ({low}) and highest with {ordered[-1]} ({high})."
+    )
