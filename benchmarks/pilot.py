@@ -10,6 +10,7 @@ import resource
 import sqlite3
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import folkmoot
@@ -20,17 +21,26 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 PILOT = EXAMPLES / "cross_pollination.yaml"
 TOWN_HALL = EXAMPLES / "town_hall.yaml"
 MODEL = "openai/test-model"
+# Stages of the pilot that call the server; those of one step run side by side.
+STEPS = (
+    ("initial_vote",),
+    ("clarification", "second_vote"),
+    ("summaries",),
+    ("cross_pollination", "adversarial_dialogue"),
+)
 
 
 def pilot_makespan(folder: str) -> dict[str, float]:
-    """The pilot over HTTP at 100 ms and concurrency 256. Its stages follow one another."""
-    return _makespan(PILOT, (), Path(folder), latency=0.1, concurrency=256, stages=True)
+    """The pilot over HTTP at 100 ms and concurrency 256."""
+    return _makespan(PILOT, (), Path(folder), latency=0.1, concurrency=256, chain_of=_pilot_chain)
 
 
 def town_hall_makespan(folder: str) -> dict[str, float]:
     """Eight discussions side by side (2 sets × 4 levels), at 200 ms and concurrency 64."""
     changes = ("sets=2", "levels=['1', '2-1', '3', '4']")
-    return _makespan(TOWN_HALL, changes, Path(folder), latency=0.2, concurrency=64, stages=False)
+    return _makespan(
+        TOWN_HALL, changes, Path(folder), latency=0.2, concurrency=64, chain_of=_discussion_chain
+    )
 
 
 def synthetic(folder: str, per_condition: int = 300) -> dict[str, float]:
@@ -58,7 +68,7 @@ def _makespan(
     *,
     latency: float,
     concurrency: int,
-    stages: bool,
+    chain_of: Callable[[Path], int],
 ) -> dict[str, float]:
     """Wall time of a study over HTTP against the ideal, in seconds.
 
@@ -90,7 +100,7 @@ def _makespan(
         cpu, began = time.process_time(), time.perf_counter()
         run = once("second")
         wall, cpu = time.perf_counter() - began, time.process_time() - cpu
-    chain = _longest_chain(run.path, stages)
+    chain = chain_of(run.path)
     ideal = max(calls * latency / concurrency, chain * latency)
     return {
         "calls": calls,
@@ -111,25 +121,34 @@ def _calls(run: Path) -> int:
     return int(row[0])
 
 
-def _longest_chain(run: Path, stages: bool) -> int:
-    """Most calls to the server that had to wait for each other.
-
-    The last part of a scope's path is who is asked, the rest is where. Places follow one another:
-    in the whole run (`stages`), or within the session that is the first part of the path.
-    """
+def _calls_by_scope(run: Path) -> Counter[tuple[str, ...]]:
+    """Calls to the server by the path of the scope that made them."""
     query = "SELECT address FROM entries WHERE model_asked = ?"
     with sqlite3.connect(run / "journal.sqlite") as db:
-        scopes = Counter(row[0].rpartition("/")[0] for row in db.execute(query, (MODEL,)))
-    longest: dict[str, int] = {}
-    for scope, calls in scopes.items():
-        place = scope.rpartition("/")[0]
-        longest[place] = max(longest.get(place, 0), calls)
-    if stages:
-        return sum(longest.values())
-    sessions: Counter[str] = Counter()
+        return Counter(tuple(row[0].split("/")[:-1]) for row in db.execute(query, (MODEL,)))
+
+
+def _pilot_chain(run: Path) -> int:
+    """Most calls that had to wait for each other: steps follow one another, the stages of a step
+    run side by side, and in a stage each participant (or cluster) has a chain of its own."""
+    chains: Counter[tuple[str, ...]] = Counter()
+    for path, calls in _calls_by_scope(run).items():
+        chains[path[:3] if path[0] == "summaries" else path[:2]] += calls
+    return sum(
+        max((n for path, n in chains.items() if path[0] in step), default=0) for step in STEPS
+    )
+
+
+def _discussion_chain(run: Path) -> int:
+    """Most calls of one discussion that had to wait for each other: its places follow one another,
+    in each place everybody (the last part of the path) has a chain of their own."""
+    longest: dict[tuple[str, ...], int] = {}
+    for path, calls in _calls_by_scope(run).items():
+        longest[path[:-1]] = max(longest.get(path[:-1], 0), calls)
+    discussions: Counter[str] = Counter()
     for place, calls in longest.items():
-        sessions[place.partition("/")[0]] += calls
-    return max(sessions.values())
+        discussions[place[0] if place else ""] += calls
+    return max(discussions.values())
 
 
 def _peak_mb() -> float:

@@ -19,14 +19,15 @@ from threadpoolctl import threadpool_limits
 
 from folkmoot.conversation.answers import Answer, Missing, Text
 from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance, messages_for
-from folkmoot.engine.asking import Exchange as Exchange
-from folkmoot.engine.asking import answer_row, converse
+from folkmoot.engine.asking import Exchange, answer_row, converse
 from folkmoot.engine.context import Rows, RunContext
 from folkmoot.engine.forking import fan_out
 from folkmoot.engine.journal import Entry
 from folkmoot.errors import ProtocolError
 from folkmoot.models.request import FloatArray, Request
 from folkmoot.randomness import digest, generator
+
+__all__ = ["Exchange", "Scope", "Session"]
 
 T = TypeVar("T")
 I = TypeVar("I")  # noqa: E741

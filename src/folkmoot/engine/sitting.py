@@ -240,8 +240,15 @@ def _facts(sitting: Sitting, context: RunContext, outcome: Outcome, seconds: flo
         embedding_model=context.embedding_model,
         hashes=file_hashes(context.folder, names),
         journal_digest=context.journal.content_digest(),
+        planted=_planted(found) if sitting.providers.synthetic else {},
         retries=sum(s.retries for s in stats.values()) + int(earlier.get("retries", 0)),
     )
+
+
+def _planted(found: StudyFile) -> dict[str, Any]:
+    from folkmoot.models.synthetic import planted  # there already, if it answered
+
+    return planted(found.config.respondent)
 
 
 def _tables(folder: Path) -> list[Path]:

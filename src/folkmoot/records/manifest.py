@@ -56,6 +56,7 @@ class RunFacts:
     hashes: Mapping[str, str] = field(default_factory=dict)
     journal_digest: str = ""
     retries: int = 0
+    planted: Mapping[str, Any] = field(default_factory=dict)
 
 
 def manifest(facts: RunFacts, tables: Mapping[str, pl.DataFrame]) -> dict[str, Any]:
@@ -67,7 +68,7 @@ def manifest(facts: RunFacts, tables: Mapping[str, pl.DataFrame]) -> dict[str, A
         "study": facts.study,
         "outcome": facts.outcome,
         "synthetic": facts.synthetic,
-        **({"mark": SYNTHETIC_MARK, "note": SYNTHETIC_NOTE} if facts.synthetic else {}),
+        **_synthetic(facts),
         "seed": facts.seed,
         "started_at": facts.started_at,
         "finished_at": facts.finished_at,
@@ -86,6 +87,13 @@ def manifest(facts: RunFacts, tables: Mapping[str, pl.DataFrame]) -> dict[str, A
         "journal_digest": facts.journal_digest,
         "software": software(),
     }
+
+
+def _synthetic(facts: RunFacts) -> dict[str, Any]:
+    """The mark of a synthetic run, with the effects that were planted in it."""
+    if not facts.synthetic:
+        return {}
+    return {"mark": SYNTHETIC_MARK, "note": SYNTHETIC_NOTE, "planted": dict(facts.planted)}
 
 
 def rung_shares(answers: pl.DataFrame) -> dict[str, Any]:

@@ -100,7 +100,7 @@ def _bars(chart: Bars) -> Any:
     several = len(series) > 1
     encoding: dict[str, Any] = {
         "y": alt.Y("category:N", sort=categories, title=None),
-        "x": alt.X("value:Q", title=chart.unit or None, axis=axis),
+        "x": alt.X("value:Q", title=chart.unit or None, axis=axis, stack=None),
         "color": alt.Color(
             "series:N", sort=series, title=None, legend=alt.Legend() if several else None
         ),

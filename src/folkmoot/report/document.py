@@ -43,6 +43,7 @@ class Document:
     title: str
     subtitle: str
     synthetic: bool
+    planted: str
     headlines: tuple[Figure, ...]
     sections: tuple[Section, ...]
     trust: Trust
@@ -63,12 +64,19 @@ def document(run: RunFolder) -> Document:
         title=name,
         subtitle=f"{study.title} · {run.id}",
         synthetic=run.synthetic,
+        planted=_planted(run),
         headlines=tuple(_figure(f) for f in findings if f.headline),
         sections=_sections([f for f in findings if not f.headline]),
         trust=trust(run),
         checklist=checklist(run),
         methods=methods(run, study.title),
     )
+
+
+def _planted(run: RunFolder) -> str:
+    """The effects that the embedded respondent was given, in one line."""
+    kappa = run.manifest.get("planted", {}).get("kappa", {})
+    return ", ".join(f"{kind.replace('_', ' ')} κ = {value:g}" for kind, value in kappa.items())
 
 
 def _sections(findings: Sequence[Finding]) -> tuple[Section, ...]:

@@ -56,6 +56,7 @@ class _Writer:
                 {"title": "Models, as asked and as served", "grid": _grid(trust.models)},
                 {"title": "The run", "grid": _grid(trust.run)},
                 {"title": "How the answers were read", "grid": _grid(trust.answers)},
+                {"title": "Is the model fit to answer?", "grid": _grid(trust.checks)},
                 {"title": "GUIDE-LLM checklist (core items)", "grid": _grid(doc.checklist)},
                 {"title": "Hashes", "grid": _grid(trust.hashes)},
             ],

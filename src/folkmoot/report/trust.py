@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from folkmoot.measures.diagnostics import of_answers
 from folkmoot.records.findings import Grid
 from folkmoot.records.run_folder import RunFolder
 
@@ -32,6 +33,7 @@ class Trust:
     models: Grid
     run: Grid
     answers: Grid
+    checks: Grid
     software: Grid
     hashes: Grid
     deviations: tuple[str, ...]
@@ -44,6 +46,7 @@ def trust(run: RunFolder) -> Trust:
         models=_models(manifest, run.config),
         run=_run(run),
         answers=_answers(manifest),
+        checks=_checks(run),
         software=_software(manifest),
         hashes=_hashes(run),
         deviations=tuple(deviations(run)),
@@ -133,6 +136,16 @@ def _answers(manifest: Mapping[str, Any]) -> Grid:
     why = "; ".join(f"{n} {reason}" for reason, n in answers.get("missing", {}).items())
     caption = f"{count:,} answers, {reasks:,} asked for again because of their form"
     return Grid.of(rows, caption + (f"; missing: {why}" if why else ""))
+
+
+def _checks(run: RunFolder) -> Grid:
+    """Signs that the model is unfit to answer, as far as the answers of any study show them."""
+    if not run.has_table("answers"):
+        return Grid((), ())
+    found = of_answers(run.table("answers").to_dicts())
+    verdict = {True: "flagged", False: "clear", None: "not checked"}
+    rows = [{"check": c.title, "verdict": verdict[c.flagged], "says": c.says} for c in found]
+    return Grid.of(rows, "Each check looks for one known way in which models answer unlike people.")
 
 
 def _software(manifest: Mapping[str, Any]) -> Grid:

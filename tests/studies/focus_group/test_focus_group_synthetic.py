@@ -41,6 +41,15 @@ def test_length_phases_and_voices_of_every_group(groups: RunFolder) -> None:
         assert longest <= 5
 
 
+@pytest.mark.nightly
+def test_length_and_voices_of_200_groups(tmp_path: Path) -> None:
+    run = play(tmp_path / "run", "replications=200")
+    for _, talk in run.table("utterances").group_by("group"):
+        assert 40 <= talk.height <= 65
+        assert talk["phase"].n_unique() == 5
+        assert talk.filter(pl.col("role") == "participant")["speaker_id"].n_unique() == 8
+
+
 def test_no_answer_needs_a_second_asking(groups: RunFolder) -> None:
     answers = groups.table("answers")
     assert answers["reasks"].sum() == 0
