@@ -121,3 +121,18 @@ def test_json_that_does_not_fit_says_what_is_wrong() -> None:
 
 def test_missing_is_false_and_keeps_its_reason() -> None:
     assert not Missing("refused") and Missing("refused").reason == "refused"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["{" * 5000, "9" * 5000, '{"choice": "a", "weight": ' + "9" * 5000 + "}", "[" * 3000 + "{"],
+)
+def test_monstrous_replies_are_refused_at_once(reply: str) -> None:
+    assert isinstance(Json(Vote).parse(reply), Unreadable)
+    assert isinstance(Number().parse(reply), Unreadable)
+
+
+def test_lone_surrogates_do_not_reach_the_files() -> None:
+    read = Json(Vote).parse('{"choice": "a\\ud800", "weight": 3}')
+    assert isinstance(read, Parsed)
+    read.value.choice.encode("utf-8")

@@ -7,6 +7,7 @@ succeeded. When none does, it says what was wrong, so that the engine can ask ag
 from __future__ import annotations
 
 import json
+import math
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -78,6 +79,7 @@ class Text:
         return Parsed(text, "exact") if text else Unreadable("The reply was empty.")
 
 
+MOST_UNCLOSED, LONGEST_REPAIRED = 50, 200_000
 LONGEST_CHOICE = 50  # words; a longer reply is asked again rather than searched for an option
 
 
@@ -147,6 +149,8 @@ class Number:
         if len(found) != 1:
             return Unreadable(f"Reply with a single number{self._bounds()} and nothing else.")
         value = float(found[0].replace(",", ""))
+        if not math.isfinite(value):
+            return Unreadable(f"{found[0][:20]}… is no sensible number{self._bounds()}.")
         if self.integer and not value.is_integer():
             return Unreadable(f"Reply with a whole number{self._bounds()} and nothing else.")
         if (self.low is not None and value < self.low) or (
@@ -203,20 +207,37 @@ def schema_of(model: type[BaseModel]) -> dict[str, Any]:
 
 def _json_candidates(reply: str) -> list[tuple[str, Any]]:
     """Readings of the reply as JSON, strictest first."""
+    reply = reply.encode("utf-8", "replace").decode("utf-8")  # no file can hold lone surrogates
     found: list[tuple[str, Any]] = []
     fenced = re.search(r"```(?:json|JSON)?\s*(.*?)```", reply, re.DOTALL)
     for rung, text in (("exact", reply), ("fenced", fenced[1] if fenced else None)):
         if text is None:
             continue
-        try:
-            found.append((rung, json.loads(text)))
-        except (json.JSONDecodeError, RecursionError):
-            continue
-    if "{" in reply:
+        # ValueError also for integers of thousands of digits.
+        with suppress(ValueError, RecursionError):
+            found.append((rung, _sound(json.loads(text))))
+    if "{" in reply and _repairable(reply):
         body = fenced[1] if fenced and "{" in fenced[1] else reply[reply.index("{") :]
         with suppress(ValueError, RecursionError):
-            found.append(("repaired", json_repair.loads(body)))
+            found.append(("repaired", _sound(json_repair.loads(body))))
     return found
+
+
+def _repairable(reply: str) -> bool:
+    """Whether repair is worth its time: thousands of open braces take seconds for nothing."""
+    unclosed = reply.count("{") - reply.count("}") + reply.count("[") - reply.count("]")
+    return unclosed <= MOST_UNCLOSED and len(reply) <= LONGEST_REPAIRED
+
+
+def _sound(value: Any) -> Any:
+    """The value without lone surrogates, which may come in as escapes."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, list):
+        return [_sound(v) for v in value]
+    if isinstance(value, dict):
+        return {str(_sound(k)): _sound(v) for k, v in value.items()}
+    return value
 
 
 _NEGATION = re.compile(

@@ -143,3 +143,13 @@ def test_people_from_a_table(tmp_path: Path) -> None:
     done = run(tmp_path, Cast(), source="table", file=str(table))
     assert all(p["enriched_persona"].startswith("a ") for p in people(done))
     assert all(p["demographics"]["age"] >= 20 for p in people(done))
+
+
+def test_grounded_people_need_neither_network_nor_model(tmp_path: Path) -> None:
+    settings = {**SETTINGS, "personas": {"source": "grounded"}}
+    cast = Cast()
+    done = folkmoot.run(
+        "cross_pollination", settings, out=tmp_path / "run", provider=Scripted(cast)
+    )
+    assert len({p["enriched_persona"] for p in people(done)}) == 24
+    assert not cast.of("recruitment")

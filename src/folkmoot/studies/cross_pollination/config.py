@@ -59,10 +59,11 @@ class Personas(_Part):
     persona_hub  lines of the persona-hub format, from `file` or from the web, each enriched by
                  two model calls
     quota        made from stated ratios, without network or model
+    grounded     made with cited distributions and personality, without network or model
     table        a CSV, Parquet or JSONL of real profiles in `file`
     """
 
-    source: Literal["auto", "persona_hub", "quota", "table"] = "auto"
+    source: Literal["auto", "persona_hub", "quota", "grounded", "table"] = "auto"
     file: str | None = None
     url: str | None = None
     pool: str = "data/personas.json"

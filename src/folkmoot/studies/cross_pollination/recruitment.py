@@ -20,6 +20,7 @@ from folkmoot.people.enrichment import enrich
 from folkmoot.people.persona import Persona
 from folkmoot.people.pool import Pool, pool_target, select
 from folkmoot.people.sources import persona_hub, quota, table
+from folkmoot.people.sources.grounded import PersonaGenerator
 from folkmoot.randomness import digest
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 from folkmoot.studies.cross_pollination.state import Participant, State
@@ -74,6 +75,8 @@ async def _drawn(session: Session, config: CrossPollinationConfig) -> list[Perso
     scope = session.at("recruitment")
     if source == "quota":
         return quota.make(n, scope.rng)
+    if source == "grounded":
+        return PersonaGenerator().personas(n, scope.rng)
     if source == "table":
         return select(table.read(_file(session, config)), n, scope.rng)
     try:
