@@ -1,7 +1,7 @@
 """A participant of a focus group as the request shows them, and where they stand after listening.
 
-The position starts where the system prompt says and is pulled by what was heard, the agreeable and
-curious more.
+The position starts where the system prompt says and is pulled by what was heard, of agreeable
+people more.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Guest:
             household=who[4],
             place=who[5],
             lean=start,
-            now=_pulled(start, company, others, reading.own_turns, knobs.sycophancy, system),
+            now=_pulled(start, company, others, reading.own_turns, knobs.sycophancy),
             company=company,
             length=next((n for cue, n in _LENGTHS if cue in reading.prompt), (2, 3)),
             worries="tend to worry" in system or "easily made anxious" in system,
@@ -100,16 +100,14 @@ def _pulled(
     others: Sequence[Heard],
     own: Sequence[str],
     sycophancy: float,
-    system: str,
 ) -> float:
-    """The position after what was heard: pulled towards it, the agreeable and open more."""
+    """The position after what was heard: pulled towards it, the agreeable more."""
     told = " ".join(own)
     start += 0.35 * len(WARMED.findall(told)) - 0.35 * len(COOLED.findall(told))
     leans = [h.lean for h in others if h.lean]
     if not leans:
         return max(-1.0, min(1.0, start))
-    curious = "driven by curiosity" in system or "You are curious" in system
-    ease = min(0.95, 0.14 + 0.07 * company + 0.08 * curious + 0.9 * sycophancy)
+    ease = min(0.95, 0.17 + 0.07 * company + 0.9 * sycophancy)
     weight = len(leans) / (len(leans) + 5)
     pull = sum(leans) / len(leans) - start
     return max(-1.0, min(1.0, start + ease * weight * pull))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,7 +31,7 @@ _FOR = re.compile(
     re.IGNORECASE,
 )
 _AGAINST = re.compile(
-    r"\b(?:don'?t need|wouldn'?t(?! fight)|not for me|no(?=[,.])|not in a good|"
+    r"\b(?:don'?t need|wouldn'?t(?! (?:fight|go that far))|not for me|no(?=[,.])|not in a good|"
     r"left me cold|who asked|nobody asked|gimmick|"
     r"lost me|not a dime|too much|don'?t trust|breaks?|broke|burned|in the way|stand around|"
     r"no sense|on the shelf|keep my money|come down a lot|bothers|worries me|oh no|yard sale|"
@@ -64,7 +65,9 @@ class Heard:
 
     @property
     def lean(self) -> float:
-        return lean_of(self.text)
+        """For or against the idea, all alike: who argues with more words does not pull more."""
+        shown = lean_of(self.text)
+        return 0.0 if abs(shown) < 0.2 else math.copysign(0.55, shown)
 
 
 @lru_cache(maxsize=4096)
