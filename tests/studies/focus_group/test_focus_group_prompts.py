@@ -99,7 +99,8 @@ async def test_a_difference_too_small_is_no_shift() -> None:
 
 async def test_sentiment_by_lexicon_or_by_model_and_which_is_recorded() -> None:
     t = await discuss(1)
-    assert {m.sentiment_source for m in t.messages} == {"vader 3.3.2"}
+    (source,) = {m.sentiment_source for m in t.messages}
+    assert str(source).startswith("vader 3.")
     assert all(m.sentiment is not None and -1 <= m.sentiment <= 1 for m in t.messages)
 
     def rating(asked: Asked) -> str:
