@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from folkmoot.engine.config import StudyConfig
+from folkmoot.errors import InputError, Problem
 from folkmoot.models.catalog import LOCAL, ModelSpec, open_provider, resolve
 from folkmoot.models.keys import key_for
 from folkmoot.models.request import Provider, ProviderSettings
@@ -41,11 +42,18 @@ class Providers:
         return self._given is None and any(_is_local(name) for name in self._named())
 
     def check(self) -> None:
-        """Look every named model up, with its key. Raises InputError before anything is written."""
+        """Look every named model up, with its key. Raises InputError before anything is written:
+        one problem for each model that is unknown or has no key."""
         if self._given is not None:
             return
+        problems: list[Problem] = []
         for name in dict.fromkeys([*self._named(), self.embedding]):
-            self._settings(resolve(name, self._config.endpoints))
+            try:
+                self._settings(resolve(name, self._config.endpoints))
+            except InputError as error:
+                problems += [p for p in error.problems if p not in problems]
+        if problems:
+            raise InputError(problems)
 
     def _named(self) -> list[str]:
         if self.override:

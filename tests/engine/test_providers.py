@@ -1,0 +1,54 @@
+"""A run's models are looked up, with their keys, before anything is written."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from folkmoot.engine.config import StudyConfig
+from folkmoot.engine.providers import Providers
+from folkmoot.errors import InputError
+from folkmoot.models.keys import _KEY_NAME
+
+SEATS = ("gemini-3-flash", "claude-haiku-4.5", "kimi-k2", "no-such-model-at-all")
+
+
+@pytest.fixture(autouse=True)
+def no_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in list(os.environ):
+        if _KEY_NAME.search(name):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+def problems(config: StudyConfig, seats: tuple[str, ...] = SEATS) -> list[str]:
+    with pytest.raises(InputError) as caught:
+        Providers(config, None, seats=seats).check()
+    return [str(p) for p in caught.value.problems]
+
+
+def test_every_model_without_a_key_is_named_at_once() -> None:
+    found = problems(StudyConfig(study="x", model="gpt-5-mini"))
+    wanted = ("OPENAI_API_KEY", "GOOGLE_API_KEY", "ANTHROPIC_API_KEY", "MOONSHOT_API_KEY")
+    assert len(found) == 5
+    assert all(sum(key in line for line in found) == 1 for key in wanted)
+    assert sum("no-such-model-at-all" in line for line in found) == 1
+
+
+def test_the_same_problem_is_told_once() -> None:
+    config = StudyConfig(study="x", model="kimi-k2", models={"moderator": "kimi-k2"})
+    assert len(problems(config, ("kimi-k2",))) == 1
+
+
+def test_keys_that_are_set_are_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOONSHOT_API_KEY", "m" * 20)
+    Path(".env").write_text("GOOGLE=" + "g" * 20 + "\n", encoding="utf-8")
+    found = problems(StudyConfig(study="x", model="gpt-5-mini"))
+    assert len(found) == 3
+    assert not any("MOONSHOT" in line or "GOOGLE" in line for line in found)
+
+
+def test_an_override_takes_every_seat() -> None:
+    Providers(StudyConfig(study="x", model="gpt-5-mini"), "synthetic", seats=SEATS).check()
