@@ -12,6 +12,9 @@ I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")
 
 LIVE_ITEMS = 4096  # items of one fork under way at once; calls are bounded by the limiter
+# Items begun before the loop may look at its sockets: 1,200 begun at once would all write their
+# prompts before the first request leaves the machine.
+BEGUN_AT_ONCE = 32
 
 
 async def fan_out(
@@ -44,8 +47,12 @@ async def fan_out(
                 return
             run.item_done(stage)
 
-    workers = [asyncio.ensure_future(worker()) for _ in range(min(len(items), LIVE_ITEMS))]
+    workers: list[asyncio.Future[None]] = []
     try:
+        for begun in range(1, min(len(items), LIVE_ITEMS) + 1):
+            workers.append(asyncio.ensure_future(worker()))
+            if begun % BEGUN_AT_ONCE == 0:
+                await asyncio.sleep(0)
         for each in workers:
             await each
     except asyncio.CancelledError:
