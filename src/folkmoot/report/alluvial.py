@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from textwrap import wrap
 
 from folkmoot.records.findings import Flow
 from folkmoot.report.style import COLOURS, FONT, INK
@@ -15,7 +16,8 @@ from folkmoot.report.style import COLOURS, FONT, INK
 HEIGHT = 230.0
 TOP, BAR, GAP = 34.0, 14.0, 8.0
 BETWEEN = 170.0  # width of the ribbons
-LETTER, LONGEST = 6.4, 24  # a label's width a letter, and its letters before it is cut
+LETTER, LONGEST = 6.2, 22  # a label's width a letter, and the letters of one of its lines
+LINE = 13.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,8 @@ def alluvial(flow: Flow) -> list[str]:
 def _panel(panel: str, links: Sequence[tuple[str, str, str, int]], options: Sequence[str]) -> str:
     left = {o: sum(n for _, a, _, n in links if a == o) for o in options}
     right = {o: sum(n for _, _, b, n in links if b == o) for o in options}
-    side = BAR + 10 + LETTER * max(len(_label(o, max(left[o], right[o]))) for o in options)
+    longest = max(len(line) for o in options for line in _label(o, max(left[o], right[o])))
+    side = BAR + 10 + LETTER * longest
     width = 2 * side + BETWEEN
     total = sum(left.values())
     scale = (HEIGHT - TOP - GAP * (len(options) - 1) - 6) / total if total else 0.0
@@ -105,21 +108,41 @@ def _bars(
     anchor: str,
     options: Sequence[str],
 ) -> list[str]:
+    labels = {option: _label(option, counts[option]) for option in slots}
+    middles = _apart(
+        [slots[o].y + slots[o].height / 2 for o in slots], [LINE * len(labels[o]) for o in slots]
+    )
+    at = x - 5 if anchor == "end" else x + BAR + 5
     parts = []
-    for option, slot in slots.items():
+    for (option, slot), middle in zip(slots.items(), middles, strict=True):
         colour = COLOURS[list(options).index(option) % len(COLOURS)]
         parts.append(
             f'<rect x="{x:.1f}" y="{slot.y:.1f}" width="{BAR}" '
             f'height="{max(slot.height, 0.5):.1f}" fill="{colour}"/>'
         )
-        at = x - 5 if anchor == "end" else x + BAR + 5
-        parts.append(
-            f'<text x="{at:.1f}" y="{slot.y + slot.height / 2 + 4:.1f}" text-anchor="{anchor}">'
-            f"{escape(_label(option, counts[option]))}</text>"
-        )
+        lines = labels[option]
+        first = middle + 4 - LINE * (len(lines) - 1) / 2
+        parts += [
+            f'<text x="{at:.1f}" y="{first + LINE * i:.1f}" text-anchor="{anchor}">'
+            f"{escape(line)}</text>"
+            for i, line in enumerate(lines)
+        ]
     return parts
 
 
-def _label(option: str, count: int) -> str:
-    short = option if len(option) <= LONGEST else option[: LONGEST - 1].rstrip() + "…"
-    return f"{short} {count}"
+def _apart(middles: Sequence[float], heights: Sequence[float]) -> list[float]:
+    """Middles of labels, moved as little as keeps one from standing on the next."""
+    found = list(middles)
+    for i in range(1, len(found)):
+        found[i] = max(found[i], found[i - 1] + (heights[i - 1] + heights[i]) / 2)
+    below = HEIGHT
+    for i in reversed(range(len(found))):
+        found[i] = min(found[i], below - heights[i] / 2)
+        below = found[i] - heights[i] / 2
+    return found
+
+
+def _label(option: str, count: int) -> list[str]:
+    """An option and its count in up to three lines; what is longer still is cut."""
+    short = option if len(option) <= 2 * LONGEST else option[: 2 * LONGEST - 1].rstrip() + "…"
+    return wrap(f"{short} {count}", LONGEST)

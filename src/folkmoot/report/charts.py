@@ -16,6 +16,7 @@ from folkmoot.report.style import BAND, COLOURS, INK, SHAPES, theme
 
 WIDTH = 560
 MOST_NAMED = 8  # more series than this are drawn thin and without a legend
+PERCENT = "~%"  # as many decimals as tell two ticks apart
 
 
 def svgs(chart: Chart, description: str) -> list[str]:
@@ -59,7 +60,7 @@ def _order(items: tuple[Any, ...], index: int) -> list[str]:
 
 def _intervals(chart: Intervals) -> Any:
     data = _rows(("label", "value", "low", "high"), chart.items)
-    axis = alt.Axis(format=".0%") if chart.percent else alt.Axis()
+    axis = alt.Axis(format=PERCENT) if chart.percent else alt.Axis()
     y = alt.Y("label:N", sort=_order(chart.items, 0), title=None)
     title = chart.unit or None
     x = alt.X("value:Q", title=title, axis=axis, scale=alt.Scale(zero=False))
@@ -73,7 +74,7 @@ def _intervals(chart: Intervals) -> Any:
         )
         layers.append(
             alt.Chart(bands)
-            .mark_text(color=INK, align="left", dx=3, dy=-4, baseline="top", fontSize=11)
+            .mark_text(color=INK, align="left", dy=-3, baseline="bottom", fontSize=11)
             .encode(x="low:Q", y=alt.value(0), text="name:N")
         )
     if chart.zero is not None:
@@ -94,7 +95,7 @@ def _bars(chart: Bars) -> Any:
     series = _order(chart.items, 1)
     categories = _order(chart.items, 0)
     counts = all(float(item[2]).is_integer() for item in chart.items)
-    axis = alt.Axis(format=".0%") if chart.percent else alt.Axis()
+    axis = alt.Axis(format=PERCENT) if chart.percent else alt.Axis()
     if counts and not chart.percent:
         axis = _counted([0.0, *(item[2] for item in chart.items)])
     several = len(series) > 1
@@ -118,11 +119,7 @@ def _lines(chart: Lines) -> Any:
     series = _order(chart.items, 0)
     data = _rows(("series", "x", "y"), chart.items)
     named = len(series) <= MOST_NAMED
-    colour = (
-        alt.Color("series:N", sort=series, title=None, legend=alt.Legend() if named else None)
-        if named
-        else alt.value(COLOURS[0])
-    )
+    colour = _colour("series", series) if named else alt.value(COLOURS[0])
     base = alt.Chart(data).encode(
         x=alt.X("x:Q", title=chart.x or None, axis=_steps(chart), scale=alt.Scale(zero=False)),
         y=alt.Y("y:Q", title=chart.y or None, scale=alt.Scale(zero=False)),
@@ -132,13 +129,24 @@ def _lines(chart: Lines) -> Any:
     if not named:
         line = base.mark_line(strokeWidth=1, opacity=0.45)
         return line.properties(width=WIDTH - 90, height=240)
-    # One legend for colour and shape: the dots'.
-    plain = alt.Color("series:N", sort=series, title=None, legend=None)
-    line = base.mark_line(strokeWidth=2).encode(color=plain)
-    shape = alt.Shape("series:N", sort=series, title=None, scale=alt.Scale(range=list(SHAPES)))
-    dots = base.mark_point(filled=True, size=45).encode(shape=shape)
-    both = alt.layer(line, dots).resolve_legend(color="independent", shape="independent")
+    line = base.mark_line(strokeWidth=2)
+    dots = base.mark_point(filled=True, size=45).encode(shape=_shape("series", series))
+    both = alt.layer(line, dots)
     return both.properties(width=WIDTH - 90, height=240)
+
+
+def _colour(field: str, values: list[str], shown: bool = True) -> alt.Color:
+    """Colour by a field. With the domain given, its legend is one with that of `_shape`."""
+    scale = alt.Scale(domain=values, range=[COLOURS[i % len(COLOURS)] for i in range(len(values))])
+    legend = alt.Legend() if shown else None
+    return alt.Color(f"{field}:N", scale=scale, title=None, legend=legend)
+
+
+def _shape(field: str, values: list[str], shown: bool = True) -> alt.Shape:
+    """A second mark beside colour, for the colour-blind and for grey paper."""
+    scale = alt.Scale(domain=values, range=[SHAPES[i % len(SHAPES)] for i in range(len(values))])
+    legend = alt.Legend() if shown else None
+    return alt.Shape(f"{field}:N", scale=scale, title=None, legend=legend)
 
 
 def _steps(chart: Lines) -> alt.Axis:
@@ -157,6 +165,8 @@ def _counted(values: list[float]) -> alt.Axis:
 
 def _heat(chart: Heat) -> Any:
     rows, columns = _order(chart.items, 0), _order(chart.items, 1)
+    if set(rows) == set(columns):
+        columns = rows  # who with whom: the diagonal is one line
     values = [item[2] for item in chart.items]
     middle = (min(values) + max(values)) / 2 if values else 0.0
     data = _rows(("row", "column", "value"), chart.items)
@@ -189,21 +199,15 @@ def _heat(chart: Heat) -> Any:
 def _points(chart: Points) -> Any:
     groups = _order(chart.items, 2)
     data = _rows(("x", "y", "group", "label"), chart.items)
-    legend = alt.Legend() if len(groups) <= MOST_NAMED else None
+    named = len(groups) <= MOST_NAMED
     return (
         alt.Chart(data)
         .mark_point(filled=True, size=28, opacity=0.75)
         .encode(
             x=alt.X("x:Q", title=chart.x or None),
             y=alt.Y("y:Q", title=chart.y or None),
-            color=alt.Color("group:N", sort=groups, title=None, legend=legend),
-            shape=alt.Shape(
-                "group:N",
-                sort=groups,
-                title=None,
-                legend=legend,
-                scale=alt.Scale(range=list(SHAPES)),
-            ),
+            color=_colour("group", groups, named),
+            shape=_shape("group", groups, named),
         )
         .properties(width=WIDTH - 90, height=320)
     )

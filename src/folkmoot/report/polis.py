@@ -17,6 +17,7 @@ from folkmoot.records.atomic import write_with
 from folkmoot.records.run_folder import RunFolder
 
 AGREE, DISAGREE = 1, -1
+_VOTES = {"yes": AGREE, "no": DISAGREE}
 
 
 @dataclass
@@ -59,27 +60,28 @@ def _of_options(run: RunFolder) -> Conversation | None:
 
 
 def _of_items(run: RunFolder) -> Conversation | None:
-    """Town hall: each ballot item is a comment, yes agrees and no disagrees."""
-    if not run.has_table("votes"):
+    """Town hall: each ballot item of each discussion is a comment, yes agrees and no disagrees.
+
+    A vote that could not be read stays unseen: it is no pass.
+    """
+    if not (run.has_table("votes") and run.has_table("items")):
         return None
-    votes = run.table("votes")
-    names = set(votes.columns)
-    text = next((c for c in ("item_text", "item", "question", "item_id") if c in names), None)
-    who = next((c for c in ("resident_id", "agent_id", "participant_id") if c in names), None)
-    if text is None or who is None or "vote" not in names:
+    votes, items = run.table("votes"), run.table("items")
+    wanted = {"discussion_id", "item_id"}
+    if not (wanted | {"agent_id", "vote"} <= {*votes.columns} and wanted <= {*items.columns}):
         return None
-    found = Conversation(str(run.config.get("topic", run.id)))
-    numbers: dict[str, int] = {}
+    topic = run.config.get("topic") or {}
+    found = Conversation(str(topic.get("title", run.id)))
+    numbers: dict[tuple[str, str], int] = {}
+    for row in items.iter_rows(named=True):
+        numbers[row["discussion_id"], row["item_id"]] = len(numbers)
+        found.comments.append((f"{row['discussion_id']}: {row['text']}", "planner"))
     for row in votes.iter_rows(named=True):
-        session = str(row.get("discussion_id") or row.get("session_id") or "")
-        comment = f"{session}: {row[text]}" if session else str(row[text])
-        if comment not in numbers:
-            numbers[comment] = len(numbers)
-            found.comments.append((comment, "planner"))
-        value = {"yes": AGREE, "true": AGREE, "no": DISAGREE, "false": DISAGREE}
-        cast = value.get(str(row["vote"]).lower(), 0)
-        found.votes.setdefault(f"{session}/{row[who]}", {})[numbers[comment]] = cast
-        found.groups[f"{session}/{row[who]}"] = session
+        who = f"{row['discussion_id']}/{row['agent_id']}"
+        cast = found.votes.setdefault(who, {})
+        found.groups[who] = row["discussion_id"]
+        if row["vote"] in _VOTES:
+            cast[numbers[row["discussion_id"], row["item_id"]]] = _VOTES[row["vote"]]
     return found
 
 

@@ -30,7 +30,10 @@ def theme() -> dict[str, Any]:
             "titleFontSize": 12,
             "titleFontWeight": "normal",
             "labelLimit": 260,
+            "labelFlush": False,
+            "labelOverlap": "greedy",
         },
+        "axisQuantitative": {"tickCount": 7},
         "legend": {
             "labelColor": INK,
             "titleColor": INK,
