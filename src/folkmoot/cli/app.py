@@ -256,7 +256,9 @@ def personas_fetch(
 @guarded
 def personas_build(
     n: Annotated[int, typer.Argument(min=1, help="How many personas to make.")],
-    source: Annotated[str, typer.Option("--source", help="quota, table or persona_hub.")] = "quota",
+    source: Annotated[
+        str, typer.Option("--source", help="quota, grounded, table or persona_hub.")
+    ] = "quota",
     file: Annotated[
         Path | None, typer.Option("--file", help="Table, or local persona-hub file.")
     ] = None,

@@ -19,11 +19,10 @@ from folkmoot.engine.runner import RunOptions, from_python, run_study
 from folkmoot.errors import InputError
 from folkmoot.people.persona import Persona
 from folkmoot.people.pool import Pool, migrate
-from folkmoot.people.sources import persona_hub, quota, table
+from folkmoot.people.makers import find_maker, makers
+from folkmoot.people.sources import persona_hub, table
 from folkmoot.randomness import generator
 from folkmoot.records.findings import Grid
-
-SOURCES = ("quota", "table", "persona_hub")
 
 
 def fetch_command(url: str | None, refresh: bool) -> None:
@@ -51,8 +50,8 @@ def build_command(
 ) -> None:
     """Make n personas and add them to the pool; those already there are not made again."""
     pool = Pool(pool_path)
-    if source == "quota":
-        people = quota.make(n, generator(seed, ("personas", "quota")))
+    if source in makers():
+        people = find_maker(source)(n, generator(seed, ("personas", source)))
     elif source == "table":
         people = _from_table(file, n)
     elif source == "persona_hub":
@@ -60,7 +59,8 @@ def build_command(
             warn(KEY_WARNING)
         people = _enriched(n, file, pool, model, seed, key)
     else:
-        raise InputError(f"--source {source}: must be one of {', '.join(SOURCES)}")
+        known = ", ".join([*makers(), "persona_hub", "table"])
+        raise InputError(f"--source {source}: must be one of {known}")
     added = pool.add(people)
     out().print(
         f"{added:,} added to {escape(str(pool_path))}, {len(people) - added:,} were there already, "

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from folkmoot.engine.config import StudyConfig
+from folkmoot.people.makers import makers
 
 SIMPLE_VOTING = "simple_voting"
 SIMPLE_PASSIVE = "simple_passive"
@@ -61,12 +62,26 @@ class Personas(_Part):
     quota        made from stated ratios, without network or model
     grounded     made with cited distributions and personality, without network or model
     table        a CSV, Parquet or JSONL of real profiles in `file`
+    (others)     whatever is registered under the entry-point group `folkmoot.personas`
     """
 
-    source: Literal["auto", "persona_hub", "quota", "grounded", "table"] = "auto"
+    source: str = "auto"
     file: str | None = None
     url: str | None = None
     pool: str = "data/personas.json"
+
+    @field_validator("source")
+    @classmethod
+    def _known(cls, source: str) -> str:
+        known = ("auto", "persona_hub", "table", *makers())
+        if source not in known:
+            raise ValueError(f"must be one of {', '.join(known)}")
+        return source
+
+    @property
+    def made(self) -> bool:
+        """Whether the people are made without a file, a network or a model."""
+        return self.source in makers()
 
 
 class CrossPollinationConfig(StudyConfig):

@@ -82,7 +82,7 @@ def estimate(config: CrossPollinationConfig) -> list[StageEstimate]:
             round(chain),
         )
 
-    made = 0 if config.personas.source in ("quota", "grounded", "table") else round(1.5 * config.n)
+    made = 0 if config.personas.made or config.personas.source == "table" else round(1.5 * config.n)
     stages = [
         stage("recruitment", 2 * made, 120, 60, 2),
         stage("initial_vote", config.n, seen + 40, 5),

@@ -17,10 +17,10 @@ from folkmoot.engine.session import Scope, Session
 from folkmoot.errors import InputError
 from folkmoot.people.assignment import assign_conditions
 from folkmoot.people.enrichment import enrich
+from folkmoot.people.makers import find_maker
 from folkmoot.people.persona import Persona
 from folkmoot.people.pool import Pool, pool_target, select
 from folkmoot.people.sources import persona_hub, quota, table
-from folkmoot.people.sources.grounded import PersonaGenerator
 from folkmoot.randomness import digest
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 from folkmoot.studies.cross_pollination.state import Participant, State
@@ -73,10 +73,8 @@ async def _people(session: Session, config: CrossPollinationConfig) -> list[Pers
 async def _drawn(session: Session, config: CrossPollinationConfig) -> list[Persona]:
     source, n = config.personas.source, config.n
     scope = session.at("recruitment")
-    if source == "quota":
-        return quota.make(n, scope.rng)
-    if source == "grounded":
-        return PersonaGenerator().personas(n, scope.rng)
+    if config.personas.made:
+        return find_maker(source)(n, scope.rng)
     if source == "table":
         return select(table.read(_file(session, config)), n, scope.rng)
     try:

@@ -3,6 +3,11 @@
 `PersonaGenerator` is the way in; `Profile` is one person; every figure stands in `us.yaml`.
 """
 
+from __future__ import annotations
+
+import numpy as np
+
+from folkmoot.people.persona import Persona
 from folkmoot.people.sources.grounded.generator import PersonaGenerator
 from folkmoot.people.sources.grounded.profile import (
     TRAITS,
@@ -21,4 +26,10 @@ __all__ = [
     "Profile",
     "Traits",
     "VoiceProfile",
+    "make",
 ]
+
+
+def make(n: int, rng: np.random.Generator) -> list[Persona]:
+    """n people of the default population (the maker that is registered as `grounded`)."""
+    return PersonaGenerator().personas(n, rng)

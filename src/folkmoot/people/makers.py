@@ -1,0 +1,35 @@
+"""Sources that make personas from nothing but a number and a generator, found by entry point.
+
+A package outside this project registers `make(n, rng) -> list[Persona]` under the group
+`folkmoot.personas` and its name works as `personas: {source: NAME}` and
+`folkmoot personas build --source NAME`. Sources that read files or ask models (`table`,
+`persona_hub`) have settings of their own and are called by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import EntryPoint, entry_points
+
+import numpy as np
+
+from folkmoot.errors import InputError
+from folkmoot.people.persona import Persona
+
+GROUP = "folkmoot.personas"
+
+Maker = Callable[[int, np.random.Generator], list[Persona]]
+
+
+def makers() -> dict[str, EntryPoint]:
+    """The makers that are installed, by name, none of them imported yet."""
+    return {point.name: point for point in sorted(entry_points(group=GROUP))}
+
+
+def find_maker(name: str) -> Maker:
+    """The maker of that name. Raises InputError that lists those there are."""
+    found = makers()
+    if name not in found:
+        raise InputError(f"there is no persona source {name!r}; known are {', '.join(found)}")
+    maker: Maker = found[name].load()
+    return maker
