@@ -17,9 +17,9 @@ from folkmoot.cli.run import KEY_WARNING
 from folkmoot.cli.tables import grid_view
 from folkmoot.engine.runner import RunOptions, from_python, run_study
 from folkmoot.errors import InputError
+from folkmoot.people.makers import find_maker, makers
 from folkmoot.people.persona import Persona
 from folkmoot.people.pool import Pool, migrate
-from folkmoot.people.makers import find_maker, makers
 from folkmoot.people.sources import persona_hub, table
 from folkmoot.randomness import generator
 from folkmoot.records.findings import Grid
