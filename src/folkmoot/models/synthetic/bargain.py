@@ -113,6 +113,11 @@ def line(mind: Mind, schema: Mapping[str, Any], around: Mapping[str, Any]) -> An
     table = Table(mind)
     entry = around.get("#entry") or {}
     speaker = str(around.get("speaker") or entry.get("speaker", ""))
+    wish = missing_wish(mind) if speaker == asked(mind) else ""
+    if wish and not around.get("resolved", True):
+        # The member reacts to what stood, not to the revision that the reaction brings about.
+        frames = ("Could we fit in {W} somewhere?", "I'd feel better with {W} on one day at least.")
+        return mind.tongue.frame(frames).format(W=named(wish))
     decided = str(
         around.get("final_revised_decision")
         or around.get("updated_resolution_explanation")
@@ -125,7 +130,7 @@ def line(mind: Mind, schema: Mapping[str, Any], around: Mapping[str, Any]) -> An
                 "{D}",
                 "Here is how it could go. {D}",
                 "I suggest this. {D}",
-                "Listening to all of you: {D}",
+                "I have listened to all of you. {D}",
             )
         ).format(D=decided)
     wishes = table.wishes.get(speaker) or []
@@ -140,12 +145,9 @@ def line(mind: Mind, schema: Mapping[str, Any], around: Mapping[str, Any]) -> An
         )
         return mind.tongue.frame(frames).format(W=named(got))
     if wishes:
-        frames = (
-            "I had hoped for {W}, but all right.",
-            "Could we fit in {W} somewhere?",
-            "Hm, that leaves out {W}.",
-            "I can live with it, though I miss {W}.",
-        )
+        content = ("I had hoped for {W}, but all right.", "I can live with it, though I miss {W}.")
+        lacking = ("Could we fit in {W} somewhere?", "Hm, that leaves out {W}.")
+        frames = content if around.get("resolved") else (*content, *lacking)
         return mind.tongue.frame(frames).format(W=named(wishes[0]))
     return mind.tongue.frame(("I am fine with that.", "Whatever suits the rest.", "Good idea."))
 
@@ -239,8 +241,10 @@ def revised(mind: Mind, schema: Mapping[str, Any], around: Mapping[str, Any]) ->
 
 def updated(mind: Mind, schema: Mapping[str, Any], around: Mapping[str, Any]) -> Any:
     wish = missing_wish(mind)
-    if around.get("resolved", False) or not wish:
+    if not wish:
         return "Nothing has to change; the plan stands."
+    if around.get("resolved", False):
+        return f"{asked(mind)} can live with the plan as it stands."
     return f"The plan now makes room for {named(wish)} on the second day."
 
 

@@ -101,7 +101,7 @@ CONCERNS: tuple[Concern, ...] = (
         "whoever lives alone needs a door nearby that one can knock at",
         "for people alone the bench in the yard is half of their company",
         "a common room matters more to lonely people than a new facade",
-        "please do not scatter the old neighbours over the whole city",
+        "the old neighbours must not be scattered over the whole city",
     ),
     _c(
         "information",

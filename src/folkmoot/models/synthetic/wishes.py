@@ -86,7 +86,7 @@ def preference(reading: Reading, who: Persona, draws: Draws) -> str:
         parts.append(draws.pick(_BECAUSE))
     turned_down = ranked[-1]
     if len(ranked) > 3 and not turned_down.lower().startswith("no ") and draws.chance(0.25):
-        parts.append(draws.pick(_NOT).format(C=turned_down, D=named(turned_down)))
+        parts.append(draws.pick(_NOT).format(C=_spelled(turned_down), D=named(turned_down)))
     return " ".join(parts)
 
 
@@ -96,20 +96,29 @@ _ONE = re.compile(
     r"|wanderer|museum|park|tour|cruise|cabin|tent|hotel)$",
     re.IGNORECASE,
 )
-_KIND = re.compile(
-    r"^(?:italian|mexican|indian|chinese|mediterranean|french|american|vegetarian|thai|greek|vegan"
-    r"|japanese|korean|spanish|economical|moderate|cheap|simple|local|quiet)$",
+_PEOPLES = re.compile(
+    r"^(?:italian|mexican|indian|chinese|mediterranean|french|american|thai|greek|japanese|korean"
+    r"|spanish)$",
     re.IGNORECASE,
+)
+_KIND = re.compile(
+    r"^(?:vegetarian|vegan|economical|moderate|cheap|simple|local|quiet)$", re.IGNORECASE
 )
 
 
 def named(option: str) -> str:
-    """An option as it stands in a sentence: "a diner", "something italian", "museums"."""
+    """An option as it stands in a sentence: "a diner", "something Italian", "museums"."""
+    if _PEOPLES.match(option):
+        return f"something {option.capitalize()}"
     if _KIND.match(option):
         return f"something {option}"
     if _ONE.search(option):
         return f"{'an' if option[:1].lower() in 'aeio' else 'a'} {option}"
     return option
+
+
+def _spelled(option: str) -> str:
+    return option.capitalize() if _PEOPLES.match(option) else option
 
 
 def _clauses(text: str, options: Sequence[str]) -> list[tuple[bool, list[str]]]:

@@ -10,12 +10,13 @@ from folkmoot.engine.session import Scope
 from folkmoot.studies.negotiation.candidates import candidates
 from folkmoot.studies.negotiation.conditions import Condition
 from folkmoot.studies.negotiation.config import NegotiationConfig
-from folkmoot.studies.negotiation.decision import Line
+from folkmoot.studies.negotiation.decision import SYSTEM, Line
 from folkmoot.studies.negotiation.groups import Group, Member
 from folkmoot.studies.negotiation.operators.outcome import listed
 from folkmoot.studies.negotiation.purity import purify
 from folkmoot.studies.negotiation.slots import Topic, slot_of
 from folkmoot.studies.negotiation.tally import Ballot, Tally, count
+from folkmoot.studies.negotiation.wording import spelled
 
 # Topic → member id → the text of the stated preference. A member whose preference could not be
 # had is not in the mapping.
@@ -61,6 +62,8 @@ class Room:
         self, speaker: str, intent: str, text: str, phase: str, topic: str, round: int | None = None
     ) -> Line:
         slot = slot_of(topic)
+        if speaker == SYSTEM or intent == "user_vote":  # words of ours; members' stay as said
+            text = spelled(text)
         return Line(speaker, f"{intent}_{slot}", self.seen(text), phase, topic, round)
 
     def preference_lines(self, topic: Topic) -> tuple[Line, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import Any
 
 from rich.markup import escape
@@ -10,6 +11,8 @@ from folkmoot.errors import InputError, Problem
 from folkmoot.records.run_folder import RunFolder
 from folkmoot.studies.negotiation.conditions import CONDITIONS
 from folkmoot.studies.negotiation.slots import SLOTS
+
+WIDTH = 72  # leaves room for "(split)" on a narrow terminal
 
 
 def show(run: RunFolder, which: str | None) -> str:
@@ -44,7 +47,10 @@ def _overview(rows: list[dict[str, Any]]) -> str:
         for r in rows:
             if r["group_id"] == group and r["condition"] == last:
                 split = " [yellow](split)[/yellow]" if r["subgrouping_required"] else ""
-                out.append(f"  {r['topic']:<20} {escape(r['resolution_text'])}{split}")
+                head, *more = wrap(r["resolution_text"], WIDTH - 23) or [""]
+                lines = [f"  {r['topic']:<20} {escape(head)}"]
+                lines += [" " * 23 + escape(rest) for rest in more]
+                out.append("\n".join(lines) + split)
     return "\n".join([*out, "", "[dim]show RUN GROUP/CONDITION/SLOT for a dialogue[/dim]"])
 
 
@@ -64,6 +70,8 @@ def _session(run: RunFolder, group: str, condition: str, slot: str) -> str:
 
 def _line(line: dict[str, Any]) -> str:
     style = "magenta" if line["speaker"] == "System" else "green"
-    text = escape(line["text"]).replace("\n", "\n    ")
-    gap = "\n    " if "\n" in line["text"] else " "
-    return f"[{style}]{escape(line['speaker'])}[/{style}] [dim]{line['intent']}[/dim]{gap}{text}"
+    who, intent = f"[{style}]{escape(line['speaker'])}:[/{style}]", f"[dim]({line['intent']})[/dim]"
+    text = escape(line["text"])
+    if "\n" in text:
+        return "\n    ".join([f"{who} {intent}", *text.splitlines()])
+    return f"{who} {text} {intent}"

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from folkmoot.studies.negotiation.groups import Group
 from folkmoot.studies.negotiation.operators import Outcome, Portion
 from folkmoot.studies.negotiation.operators.outcome import WHOLE_TRIP, listed
 from folkmoot.studies.negotiation.subgroups import Flags
+
+# Options are kept in lower case; in a sentence these have a capital.
+_PROPER = re.compile(
+    r"\b(?:american|chinese|french|greek|indian|italian|japanese|korean|mediterranean|mexican"
+    r"|spanish|thai|turkish|vietnamese)\b"
+)
+
+
+def spelled(sentence: str) -> str:
+    """A sentence of ours with the capitals that options lost ("American for everyone")."""
+    return _PROPER.sub(lambda found: found[0].capitalize(), sentence)
 
 
 def decision_sentence(group: Group, outcome: Outcome) -> str:
@@ -16,13 +28,13 @@ def decision_sentence(group: Group, outcome: Outcome) -> str:
         return "Nothing can be decided: nobody named an option"
     parts = [_portion(group, p) for p in outcome.portions]
     if _rules(outcome.portions):
-        return f"In force together: {listed([p.option for p in outcome.portions])}"
+        return spelled(f"In force together: {listed([p.option for p in outcome.portions])}")
     sentence = "; ".join(parts)
     if outcome.operator == "self_select" and outcome.selected_option:
         sentence = f"Around {outcome.selected_option} as the shared frame: {sentence}"
     for member, option in outcome.owed:
         sentence += f"; in return {group.name_of(member)} is owed {option}"
-    return sentence[:1].upper() + sentence[1:]
+    return spelled(sentence[:1].upper() + sentence[1:])
 
 
 def _rules(portions: tuple[Portion, ...]) -> bool:

@@ -199,7 +199,8 @@ def _label(resident: Mapping[str, Any]) -> str:
 
 def _mark(when: str, score: int | None, reason: str) -> str:
     said = "(not read)" if score is None else f"{score} of 10"
-    return f"{when}: satisfied [bold]{said}[/bold] [dim]{escape(reason)}[/dim]"
+    colon = ":" if reason else ""
+    return f"{when}: satisfied [bold]{said}[/bold]{colon} [dim]{escape(reason)}[/dim]"
 
 
 def _number(value: float | None, *, sign: bool = False) -> str:
