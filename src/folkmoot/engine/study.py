@@ -44,6 +44,21 @@ class StageEstimate:
     longest_chain: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What a sealed plan foresees of one table, for the report to compare with what happened.
+
+    `key` columns name a row, the other columns of `rows` were fixed beforehand. `done` is the
+    column, and its value, that says that a row came to its end (no column: not known).
+    """
+
+    table: str
+    key: tuple[str, ...]
+    rows: tuple[Mapping[str, Any], ...]
+    unit: str = "participant"
+    done: tuple[str, str] = ("", "")
+
+
 def _not_recognised(_raw: Mapping[str, Any]) -> bool:
     return False
 
@@ -72,6 +87,10 @@ def _no_findings(_run: RunFolder) -> list[Finding]:
     return []
 
 
+def _nothing_planned(_sealed: Mapping[str, Any]) -> list[Planned]:
+    return []
+
+
 def _no_template() -> dict[str, str | bytes]:
     return {}
 
@@ -93,6 +112,7 @@ class Study:
     show        rich markup for `folkmoot show RUN [ID]`; None means the generic one
     load        reader for file types of its own (`suffixes`), gives the config
     seat_models models that seats of the study name by themselves, so that they can be checked
+    planned     from the sealed parts (name → data) to the rows of tables that they foresee
     limit       the same config with at most so many participants or sessions (`--limit N`)
     codebook    what the study's own columns mean: column → words, or table → {column → words}
     template    file name → content for `folkmoot new`
@@ -113,6 +133,7 @@ class Study:
     load: Callable[[Path], StudyConfig] | None = None
     suffixes: tuple[str, ...] = ()
     seat_models: Callable[[Any], list[str]] = _no_seats
+    planned: Callable[[Mapping[str, Any]], list[Planned]] = _nothing_planned
     limit: Callable[[Any, int], Any] | None = None
     codebook: Mapping[str, Any] = field(default_factory=dict)
     template: Callable[[], dict[str, str | bytes]] = _no_template

@@ -67,7 +67,7 @@ def document(run: RunFolder) -> Document:
         planted=_planted(run),
         headlines=tuple(_figure(f) for f in findings if f.headline),
         sections=_sections([f for f in findings if not f.headline]),
-        trust=trust(run),
+        trust=trust(run, study),
         checklist=checklist(run),
         methods=methods(run, study.title),
     )

@@ -52,6 +52,7 @@ class _Writer:
                 ),
             ],
             "deviations": list(trust.deviations),
+            "since": list(trust.since),
             "tables": [
                 {"title": "Models, as asked and as served", "grid": _grid(trust.models)},
                 {"title": "The run", "grid": _grid(trust.run)},

@@ -8,11 +8,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
+from folkmoot.engine.study import Study
 from folkmoot.measures.diagnostics import of_answers
 from folkmoot.records.findings import Grid
 from folkmoot.records.run_folder import RunFolder
+from folkmoot.report.deviations import deviations, since
 
 ANSWER_RUNGS = {
     "exact": "as asked for",
@@ -37,64 +40,53 @@ class Trust:
     software: Grid
     hashes: Grid
     deviations: tuple[str, ...]
+    since: tuple[str, ...]
 
 
-def trust(run: RunFolder) -> Trust:
+def trust(run: RunFolder, study: Study) -> Trust:
     """Read the trust section from a run folder."""
     manifest = run.manifest
     return Trust(
-        models=_models(manifest, run.config),
+        models=_models(manifest, _dates(run)),
         run=_run(run),
         answers=_answers(manifest),
         checks=_checks(run),
         software=_software(manifest),
         hashes=_hashes(run),
-        deviations=tuple(deviations(run)),
+        deviations=tuple(deviations(run, study)),
+        since=tuple(since(run, study)),
     )
 
 
-def deviations(run: RunFolder) -> list[str]:
-    """Where the run differs from what was sealed before its first call, in plain words."""
-    found = [
-        f"The sealed part “{change['name']}” was changed on purpose (--accept-changes)."
-        for change in run.plan.get("changes", [])
-    ]
-    replaced = _superseded(run)
-    if replaced:
-        found.append(
-            f"{replaced} journaled answers were asked for again after a change of the request "
-            "(--accept-changes); the old ones are kept in the journal."
-        )
-    served = {
-        f"{m['asked']} was answered by {', '.join(m['served'])}"
-        for m in run.manifest.get("models", [])
-        if len(m.get("served", [])) > 1
-    }
-    found += [f"More than one version answered: {text}." for text in sorted(served)]
-    outcome = run.manifest.get("outcome", "unfinished")
-    if outcome != "done":
-        found.append(f"The run is not finished (it is {outcome}): figures cover what there is.")
-    return found
-
-
-def _superseded(run: RunFolder) -> int:
+def _dates(run: RunFolder) -> dict[str, tuple[str, str]]:
+    """Model asked → when it was called first and last, by the journal (UTC)."""
     path = run.path / "journal.sqlite"
     if not path.exists():
-        return 0
+        return {}
     db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     try:
-        return int(db.execute("SELECT count(*) FROM superseded").fetchone()[0])
+        rows = db.execute(
+            "SELECT model_asked, min(started_at), max(started_at) FROM entries "
+            "WHERE kind != 'compute' GROUP BY model_asked"
+        ).fetchall()
     except sqlite3.Error:
-        return 0
+        return {}
     finally:
         db.close()
+    return {str(name): (_moment(first), _moment(last)) for name, first, last in rows}
 
 
-def _models(manifest: Mapping[str, Any], config: Mapping[str, Any]) -> Grid:
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def _models(manifest: Mapping[str, Any], dates: Mapping[str, tuple[str, str]]) -> Grid:
     rows = [
         {
             "model asked": m["asked"],
             "as served": ", ".join(m["served"]) or "not said",
+            "first call (UTC)": dates.get(m["asked"], (None, None))[0],
+            "last call (UTC)": dates.get(m["asked"], (None, None))[1],
             "calls": m["calls"],
             "tokens in": m["input_tokens"],
             "tokens out": m["output_tokens"],

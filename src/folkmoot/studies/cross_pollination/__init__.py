@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from folkmoot.engine.study import Study
+from folkmoot.engine.study import Planned, Study
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 from folkmoot.studies.cross_pollination.findings import findings
 from folkmoot.studies.cross_pollination.planning import CODEBOOK, check, cut, estimate, template
@@ -17,6 +17,12 @@ from folkmoot.studies.cross_pollination.show import show
 def _recognises(raw: Mapping[str, Any]) -> bool:
     topic = raw.get("topic")
     return "pilot_id" in raw and isinstance(topic, Mapping) and "options" in topic
+
+
+def _planned(sealed: Mapping[str, Any]) -> list[Planned]:
+    arms = sealed.get("assignment", {})
+    rows = tuple({"participant_id": who, "condition": arm} for who, arm in arms.items())
+    return [Planned("participants", ("participant_id",), rows, done=("status", "complete"))]
 
 
 STUDY = Study(
@@ -30,6 +36,7 @@ STUDY = Study(
     check=check,
     estimate=estimate,
     findings=findings,
+    planned=_planned,
     show=show,
     limit=cut,
     codebook=CODEBOOK,

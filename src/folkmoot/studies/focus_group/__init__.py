@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from folkmoot.engine.study import Study
+from folkmoot.engine.study import Planned, Study
 from folkmoot.studies.focus_group.config import DiscussionConfig, check
 from folkmoot.studies.focus_group.findings import findings
 from folkmoot.studies.focus_group.planning import cut, estimate, notes, template
@@ -17,6 +17,15 @@ from folkmoot.studies.focus_group.show import show
 
 def _recognises(raw: Mapping[str, Any]) -> bool:
     return "product_concept" in raw or ("stimuli" in raw and "category" in raw)
+
+
+def _planned(sealed: Mapping[str, Any]) -> list[Planned]:
+    rows = tuple(
+        {"group": group, "persona_id": person["id"], "name": person["name"]}
+        for group, people in sealed.get("recruits", {}).items()
+        for person in people
+    )
+    return [Planned("personas", ("group", "persona_id"), rows)]
 
 
 STUDY = Study(
@@ -30,6 +39,7 @@ STUDY = Study(
     notes=notes,
     estimate=estimate,
     findings=findings,
+    planned=_planned,
     show=show,
     limit=cut,
     codebook=CODEBOOK,

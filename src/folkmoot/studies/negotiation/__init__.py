@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from folkmoot.engine.study import Study
+from folkmoot.engine.study import Planned, Study
 from folkmoot.studies.negotiation.codebook import CODEBOOK
 from folkmoot.studies.negotiation.conditions import CONDITIONS
 from folkmoot.studies.negotiation.config import NegotiationConfig
@@ -22,6 +22,15 @@ def _recognises(raw: Mapping[str, Any]) -> bool:
     return ours or "groups_per_type" in raw or "max_feedback_rounds" in raw
 
 
+def _planned(sealed: Mapping[str, Any]) -> list[Planned]:
+    rows = tuple(
+        {"group_id": group["id"], "condition": condition, "group_type": group["type"]}
+        for group in sealed.get("groups", [])
+        for condition in sealed.get("conditions", [])
+    )
+    return [Planned("measures", ("group_id", "condition"), rows, "session")]
+
+
 STUDY = Study(
     name="negotiation",
     title="Group negotiation",
@@ -32,6 +41,7 @@ STUDY = Study(
     check=check,
     estimate=estimate,
     findings=findings,
+    planned=_planned,
     show=show,
     limit=cut,
     codebook=CODEBOOK,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from folkmoot.engine.study import Study
+from folkmoot.engine.study import Planned, Study
 from folkmoot.studies.town_hall.checks import notes, problems, seat_models
 from folkmoot.studies.town_hall.codebook import CODEBOOK
 from folkmoot.studies.town_hall.config import TownHallConfig
@@ -27,6 +27,20 @@ def _limit(config: TownHallConfig, most: int) -> TownHallConfig:
     return config.model_copy(update={"sets": min(config.sets, most)})
 
 
+def _planned(sealed: Mapping[str, Any]) -> list[Planned]:
+    plan = sealed.get("discussions", {})
+    talks = tuple({"discussion_id": name} for name in plan.get("seats", {}))
+    people = tuple(
+        {"set": int(name.removeprefix("set")), "id": r["id"], "occupation": r["occupation"]}
+        for name, residents in plan.get("residents", {}).items()
+        for r in residents
+    )
+    return [
+        Planned("discussions", ("discussion_id",), talks, "discussion"),
+        Planned("residents", ("set", "id"), people, "resident"),
+    ]
+
+
 STUDY = Study(
     name="town_hall",
     title="Town hall: who is heard, at each level of technical implementation",
@@ -38,6 +52,7 @@ STUDY = Study(
     notes=notes,
     estimate=estimate,
     findings=findings,
+    planned=_planned,
     show=show,
     seat_models=seat_models,
     limit=_limit,

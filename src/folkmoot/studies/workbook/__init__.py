@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from folkmoot.engine.study import Study
+from folkmoot.engine.study import Planned, Study
 from folkmoot.studies.workbook.config import WorkbookConfig
 from folkmoot.studies.workbook.findings import findings
 from folkmoot.studies.workbook.planning import check, estimate, limit, load, notes
@@ -12,6 +14,21 @@ from folkmoot.studies.workbook.protocol import protocol
 from folkmoot.studies.workbook.records import CODEBOOK
 from folkmoot.studies.workbook.show import show
 from folkmoot.studies.workbook.template import template
+
+
+def _planned(sealed: Mapping[str, Any]) -> list[Planned]:
+    sessions = sealed.get("assignment", [])
+    played = tuple({"session": s["session"], "treatment": s["treatment"]} for s in sessions)
+    seats = tuple(
+        {"session": s["session"], "participant_id": p["ID"], "role": p["role"]}
+        for s in sessions
+        for p in s["participants"]
+    )
+    return [
+        Planned("sessions", ("session",), played, "session", done=("ended", "completed")),
+        Planned("assignment", ("session", "participant_id"), seats),
+    ]
+
 
 STUDY = Study(
     name="workbook",
@@ -24,6 +41,7 @@ STUDY = Study(
     notes=notes,
     estimate=estimate,
     findings=findings,
+    planned=_planned,
     show=show,
     load=load,
     suffixes=(".xlsx",),

@@ -1,0 +1,183 @@
+"""The sealed plan beside what happened: the report's list of deviations.
+
+What the plan foresees of a study's tables the study type says itself (`Study.planned`); settings,
+seed, files and models are compared for all of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from folkmoot.engine.study import Planned, Study
+from folkmoot.measures.estimates import plural
+from folkmoot.records.run_folder import RunFolder
+
+MOST_NAMED = 3  # of what differs, so many are named
+
+
+def deviations(run: RunFolder, study: Study) -> list[str]:
+    """Where the run differs from what was sealed before its first call, in plain words."""
+    found = [
+        f"The sealed part “{change['name']}” was changed on purpose (--accept-changes)."
+        for change in run.plan.get("changes", [])
+    ]
+    found += _superseded(run)
+    sealed = {name: part["data"] for name, part in run.plan.get("sealed", {}).items()}
+    if not sealed:
+        found.append("There is no sealed plan (plan.json): nothing can be compared with it.")
+    found += _settings(run, sealed.get("design", {}))
+    for planned in study.planned(sealed):
+        found += _against_table(run, planned)
+    found += _files(run)
+    found += _served(run.manifest)
+    outcome = run.manifest.get("outcome", "unfinished")
+    if outcome != "done":
+        found.append(f"The run is not finished (it is {outcome}): figures cover what there is.")
+    return found
+
+
+def since(run: RunFolder, study: Study) -> list[str]:
+    """What has changed since the run, so that the same again would not be the same."""
+    sealed = run.plan.get("sealed", {}).get("design", {}).get("data", {}).get("prompts", {})
+    if study.prompts is None or run.config.get("prompts") or not sealed:
+        return []
+    now = {p.stem: hashlib.sha256(p.read_bytes()).hexdigest() for p in study.prompts.glob("*.md")}
+    changed = sorted(name for name in {*sealed, *now} if sealed.get(name) != now.get(name))
+    if not changed:
+        return []
+    return [
+        f"Of the shipped prompts {_some(changed)} changed since this run: a run from now on asks "
+        "something else."
+    ]
+
+
+def _superseded(run: RunFolder) -> list[str]:
+    path = run.path / "journal.sqlite"
+    if not path.exists():
+        return ["The journal is not there: requests and replies cannot be looked up."]
+    db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    try:
+        replaced = int(db.execute("SELECT count(*) FROM superseded").fetchone()[0])
+    except sqlite3.Error:
+        return []
+    finally:
+        db.close()
+    if not replaced:
+        return []
+    return [
+        f"{replaced} journaled answers were asked for again after a change of the request "
+        "(--accept-changes); the old ones are kept in the journal."
+    ]
+
+
+def _settings(run: RunFolder, design: Mapping[str, Any]) -> list[str]:
+    """Settings and seed of the run's own files beside the sealed ones."""
+    planned = design.get("settings", {})
+    found = [
+        f"study.yaml says {key}: {_short(run.config.get(key))}, sealed was {_short(value)}."
+        for key, value in planned.items()
+        if key in run.config and _without_none(value) != _without_none(run.config[key])
+    ]
+    seed, was = run.manifest.get("seed"), planned.get("random_seed")
+    if None not in (seed, was) and seed != was:
+        found.append(f"The run was drawn with the seed {seed}, sealed was {was}.")
+    return found
+
+
+def _against_table(run: RunFolder, planned: Planned) -> list[str]:
+    """Who or what was planned beside what the table holds."""
+    if not run.has_table(planned.table):
+        return [f"The table {planned.table} is not there; {len(planned.rows)} were planned for it."]
+    table = run.table(planned.table)
+    known = [column for column in planned.key if column in table.columns]
+    held = {_key(row, known): row for row in table.iter_rows(named=True)}
+    foreseen = {_key(row, known): row for row in planned.rows}
+    unit = planned.unit
+    absent = [key for key in foreseen if key not in held]
+    found = []
+    if absent:
+        found.append(f"{plural(len(absent), unit)} of the plan left no record: {_some(absent)}.")
+    foreign = [key for key in held if key not in foreseen]
+    if foreign:
+        found.append(f"The plan does not know {plural(len(foreign), unit)}: {_some(foreign)}.")
+    found += _otherwise(foreseen, held, unit)
+    column, done = planned.done
+    if column in table.columns:
+        short = [key for key, row in held.items() if key in foreseen and str(row[column]) != done]
+        if short:
+            found.append(
+                f"{len(foreseen)} were planned, {len(foreseen) - len(absent) - len(short)} came to "
+                f"the end; {plural(len(short), unit)} did not: {_some(short)}."
+            )
+    return found
+
+
+def _otherwise(
+    foreseen: Mapping[str, Mapping[str, Any]], held: Mapping[str, Mapping[str, Any]], unit: str
+) -> list[str]:
+    """Those who were planned for one thing and had another."""
+    found: dict[str, list[str]] = {}
+    for key, row in foreseen.items():
+        for column, value in row.items():
+            real = held.get(key, {}).get(column, value)
+            if str(real) != str(value):
+                found.setdefault(column, []).append(f"{key} ({value} planned, {real} recorded)")
+    return [
+        f"{plural(len(names), unit)} had another {column.replace('_', ' ')} than planned: "
+        f"{_some(names)}."
+        for column, names in found.items()
+    ]
+
+
+def _files(run: RunFolder) -> list[str]:
+    """Files that are no longer what the run wrote."""
+    found = []
+    for name, was in run.manifest.get("hashes", {}).items():
+        path = run.path / name
+        if not path.is_file():
+            found.append(f"{name} is gone.")
+        elif _sha256(path) != was:
+            found.append(f"{name} was changed after the run: its hash is not the recorded one.")
+    return found
+
+
+def _served(manifest: Mapping[str, Any]) -> list[str]:
+    several = sorted(
+        f"{m['asked']} was answered by {', '.join(m['served'])}"
+        for m in manifest.get("models", [])
+        if len(m.get("served", [])) > 1
+    )
+    return [f"More than one version answered: {text}." for text in several]
+
+
+def _key(row: Mapping[str, Any], columns: Sequence[str]) -> str:
+    return " ".join(str(row[column]) for column in columns)
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = list(names)
+    more = f" and {len(listed) - MOST_NAMED} more" if len(listed) > MOST_NAMED else ""
+    return ", ".join(listed[:MOST_NAMED]) + more
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+def _without_none(value: Any) -> Any:
+    """study.yaml leaves out what is not set; the plan says so."""
+    if isinstance(value, Mapping):
+        return {k: _without_none(v) for k, v in value.items() if v is not None}
+    if isinstance(value, (list, tuple)):
+        return [_without_none(v) for v in value]
+    return value
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,89 @@
+"""The sealed plan beside what happened: silent when they agree, in words when they do not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from folkmoot.engine.study import study_of_run
+from folkmoot.records.run_folder import RunFolder
+from folkmoot.report.deviations import deviations, since
+
+
+def test_a_run_that_kept_to_its_plan_has_no_deviations(finished: RunFolder) -> None:
+    study = study_of_run(finished)
+    sealed = {name: part["data"] for name, part in finished.plan["sealed"].items()}
+    planned = study.planned(sealed)
+    assert planned and all(p.rows for p in planned)
+    assert deviations(finished, study) == []
+    assert since(finished, study) == []
+
+
+@pytest.fixture
+def copy(pilot: RunFolder, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(pilot.path, tmp_path / "run"))
+
+
+def told(folder: Path) -> str:
+    run = RunFolder(folder)
+    return " ".join(deviations(run, study_of_run(run)))
+
+
+def reseal(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    plan = json.loads((folder / "plan.json").read_text("utf-8"))
+    change({name: part["data"] for name, part in plan["sealed"].items()})
+    (folder / "plan.json").write_text(json.dumps(plan), "utf-8")
+
+
+def test_swapped_arms_are_named(copy: Path) -> None:
+    was = json.loads((copy / "plan.json").read_text("utf-8"))["sealed"]["assignment"]["data"]
+    other = "acp" if was["p_0001"] != "acp" else "simple_voting"
+    reseal(copy, lambda sealed: sealed["assignment"].update(p_0001=other))
+    assert (
+        f"1 participant had another condition than planned: p_0001 ({other} planned, "
+        f"{was['p_0001']} recorded)" in told(copy)
+    )
+
+
+def test_people_who_are_missing_added_or_unfinished(copy: Path) -> None:
+    reseal(copy, lambda sealed: sealed["assignment"].pop("p_0002"))
+    reseal(copy, lambda sealed: sealed["assignment"].update(p_9999="acp"))
+    path = copy / "tables" / "participants.parquet"
+    broken = pl.when(pl.col("participant_id") == "p_0003").then(pl.lit("failed"))
+    pl.read_parquet(path).with_columns(status=broken.otherwise("status")).write_parquet(path)
+    text = told(copy)
+    assert "1 participant of the plan left no record: p_9999" in text
+    assert "The plan does not know 1 participant: p_0002" in text
+    assert "150 were planned, 148 came to the end; 1 participant did not: p_0003" in text
+
+
+def test_changed_files_settings_and_seed_are_named(copy: Path) -> None:
+    (copy / "tables" / "participants.csv").write_text("participant_id\n", "utf-8")
+    (copy / "tables" / "clusters.csv").unlink()
+    study = (copy / "study.yaml").read_text("utf-8")
+    (copy / "study.yaml").write_text(
+        study.replace("max_socratic_exchanges: 5", "max_socratic_exchanges: 2"), "utf-8"
+    )
+    manifest = json.loads((copy / "manifest.json").read_text("utf-8"))
+    (copy / "manifest.json").write_text(json.dumps({**manifest, "seed": 7}), "utf-8")
+    text = told(copy)
+    assert "tables/participants.csv was changed after the run" in text
+    assert "tables/clusters.csv is gone" in text
+    assert "study.yaml says max_socratic_exchanges: 2, sealed was 5" in text
+    assert "seed 7, sealed was 42" in text
+
+
+def test_prompts_that_changed_since_the_run(pilot: RunFolder, tmp_path: Path) -> None:
+    study = study_of_run(pilot)
+    assert study.prompts is not None
+    own = Path(shutil.copytree(study.prompts, tmp_path / "prompts"))
+    (own / "second_vote.md").write_text("Vote.", "utf-8")
+    (note,) = since(pilot, replace(study, prompts=own))
+    assert "second_vote changed since" in note
