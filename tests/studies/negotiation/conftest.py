@@ -7,17 +7,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import hypothesis
 import pytest
 
 import folkmoot
 from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.studies.negotiation import STUDY
-
-# A busy machine is no failure: properties are about results, not about time.
-hypothesis.settings.register_profile("untimed", deadline=None)
-hypothesis.settings.load_profile("untimed")
 
 CALM = {
     "traveler_type": "I want us to be laidback travelers.",

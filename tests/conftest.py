@@ -1,0 +1,15 @@
+"""Settings of all tests: hypothesis draws the same examples each time, and without a clock.
+
+`make nightly` draws new ones (FOLKMOOT_FUZZ=1), so that a chance find never stops somebody else's
+work but is not lost either.
+"""
+
+from __future__ import annotations
+
+import os
+
+import hypothesis
+
+hypothesis.settings.register_profile("steady", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("fuzz", deadline=None, max_examples=500)
+hypothesis.settings.load_profile("fuzz" if os.environ.get("FOLKMOOT_FUZZ") else "steady")
