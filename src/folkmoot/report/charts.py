@@ -171,9 +171,12 @@ def _heat(chart: Heat) -> Any:
     middle = (min(values) + max(values)) / 2 if values else 0.0
     data = _rows(("row", "column", "value"), chart.items)
     base = alt.Chart(data).encode(
-        y=alt.Y("row:N", sort=rows, title=chart.row or None),
+        y=alt.Y("row:N", sort=rows, title=chart.row or None, axis=alt.Axis(labelOverlap=False)),
         x=alt.X(
-            "column:N", sort=columns, title=chart.column or None, axis=alt.Axis(labelAngle=-40)
+            "column:N",
+            sort=columns,
+            title=chart.column or None,
+            axis=alt.Axis(labelAngle=-40, labelOverlap=False),
         ),
     )
     cells = base.mark_rect().encode(

@@ -31,9 +31,8 @@ def theme() -> dict[str, Any]:
             "titleFontWeight": "normal",
             "labelLimit": 260,
             "labelFlush": False,
-            "labelOverlap": "greedy",
         },
-        "axisQuantitative": {"tickCount": 7},
+        "axisQuantitative": {"tickCount": 7, "labelOverlap": "greedy"},
         "legend": {
             "labelColor": INK,
             "titleColor": INK,

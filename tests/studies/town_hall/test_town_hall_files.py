@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from folkmoot.engine.runner import Run
 from folkmoot.errors import InputError
 from folkmoot.models.request import Request
+from folkmoot.records.findings import Heat
 from folkmoot.studies.town_hall.outputs import FILES
 from folkmoot.studies.town_hall.show import show
 
@@ -105,6 +107,23 @@ def test_findings_say_what_the_files_hold(held: Run) -> None:
     assert levels == ["1", "2-1", "4"]  # the replication is apart
     assert "2-2" in found["replication"].says
     assert "quality" in found and "all_measures" in found
+
+
+def test_who_responded_to_whom_is_counted_from_the_reactions(held: Run) -> None:
+    found = {f.key: f for f in held.findings()}
+    reactions = held.table("reactions").filter(part="main", set=1)
+    for level in ("1", "2-1", "4"):
+        finding = found[f"who_responded_{level}"]
+        assert isinstance(finding.chart, Heat)
+        answered = reactions.filter(pl.col("level") == level, pl.col("reaction") != "ignore")
+        assert sum(n for _, _, n in finding.chart.items) == answered.height
+        vulnerable = {c for _, c, _ in finding.chart.items if c.endswith("*")}
+        assert len(vulnerable) == reactions.filter(pl.col("target_vulnerable"))["target"].n_unique()
+        received = dict(answered.group_by("target").len().iter_rows())
+        column = finding.grid.columns.index("received")
+        for row in finding.grid.rows:
+            assert row[column] == received.get(str(row[0]).rstrip("*"), 0)
+    assert "who_responded_2-2" not in found  # the replication is reported apart
 
 
 def test_show_lists_reads_and_refuses(held: Run) -> None:

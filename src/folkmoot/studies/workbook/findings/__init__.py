@@ -18,6 +18,7 @@ from folkmoot.records.run_folder import RunFolder
 from folkmoot.studies.workbook.findings.answers import distribution, shares
 from folkmoot.studies.workbook.findings.data import measures_of, of_participants, values_of
 from folkmoot.studies.workbook.findings.numbers import by_constants, by_round, by_treatment
+from folkmoot.studies.workbook.findings.people import beside_people
 from folkmoot.studies.workbook.findings.quality import quality
 from folkmoot.studies.workbook.literals import NotALiteral
 from folkmoot.studies.workbook.response_options import Listed, read_options
@@ -44,6 +45,7 @@ def findings(run: RunFolder) -> list[Finding]:
     found += [distribution(m, values, arms) for m in measures if not m.computed]
     found += shares(responses, arms, _listed(design))
     found += by_constants(run, measures, values)
+    found += beside_people(measures, values, arms)
     found += quality(responses)
     return found
 
