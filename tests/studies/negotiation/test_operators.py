@@ -179,6 +179,12 @@ def test_include_both_gives_each_side_its_days() -> None:
     ]
 
 
+def test_include_both_with_one_option_covers_every_day() -> None:
+    t = tally({"p1": {"x": 4}, "c1": {"x": 0}}, {"p1": "parent", "c1": "child"})
+    (portion,) = run("include_both", t, days=3).portions
+    assert (portion.option, portion.when) == ("x", "whole trip")
+
+
 def test_alternate_gives_days_in_turn() -> None:
     t = tally({"ann": {"x": 4, "y": 0}, "bob": {"x": 0, "y": 4}})
     got = [(p.when, p.option, p.owner) for p in run("alternate", t, days=4).portions]

@@ -122,6 +122,21 @@ def test_what_is_turned_down_is_no_wish_of_ones_own() -> None:
     assert candidates(FOOD, {"a": "I don't want ramen"}) == ()
 
 
+def test_a_wish_of_ones_own_counts_beside_a_usual_option_turned_down() -> None:
+    assert candidates(FOOD, {"a": "I love ramen, no diner"}) == ("diner", "ramen")
+    assert candidates(FOOD, {"a": "I don't want a diner"}) == ("diner",)
+
+
+def test_a_bare_phrase_is_a_wish() -> None:
+    assert candidates(FOOD, {"a": "ramen", "b": "Tapas, please.", "c": "The diner."}) == (
+        *("diner", "ramen"),
+        "tapas",
+    )
+    assert candidates(FOOD, {"a": "I want noodles"}) == ("noodles",)
+    assert candidates(FOOD, {"a": "Hm.", "b": "no preference", "c": "Not ramen"}) == ()
+    assert candidates(FOOD, {"a": "I leave that to all the rest of you"}) == ()
+
+
 @given(st.dictionaries(st.sampled_from("abcd"), st.text(max_size=60)), st.randoms())
 def test_candidates_do_not_depend_on_order(texts: dict[str, str], random: object) -> None:
     items = list(texts.items())

@@ -163,7 +163,9 @@ def consensus(mind: Mind, schema: Mapping[str, Any], around: Around) -> Any:
     first = f"The hall asks the city to {low[0]}."
     more = [f"It further asks to {p}." for p in low[1:]]
     failed = len(items(mind.text)) - len(passed)
-    end = f" {failed} further items found no majority and are not part of this." if failed else ""
+    end = " One further item found no majority and is not part of this." if failed == 1 else ""
+    if failed > 1:
+        end = f" {failed} further items found no majority and are not part of this."
     return " ".join([first, *more]) + end
 
 

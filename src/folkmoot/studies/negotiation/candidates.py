@@ -12,6 +12,7 @@ from folkmoot.studies.negotiation import polarity
 from folkmoot.studies.negotiation.tally import Ballot
 
 MOST_WORDS = 6
+BARE_WORDS = 3
 _NOTHING = frozenset(
     words
     for phrase in (
@@ -41,15 +42,16 @@ def candidates(
     """The options on the table, alphabetical.
 
     An option of the catalogue is on it when some text names it, in favour or not. A member whose
-    text names none puts the own words on it: what follows a positive cue to the clause's end.
+    text names none, or only some to turn down, puts the own words on it: what follows a positive
+    cue to the clause's end, or the whole of a text of at most three words ("cheap, please").
     Ballots' top choices and acceptable options are on it as well. Options alike but for case,
     plurals and accents are one.
     """
     found: dict[tuple[str, ...], str] = {}
     for text in texts.values():
-        named = {m.option for m in polarity.mentions(text, catalogue)}
-        own = named or _own_words(text)
-        for option in own:
+        seen = polarity.mentions(text, catalogue)
+        own = set() if any(not m.negated for m in seen) else _own_words(text)
+        for option in {m.option for m in seen} | own:
             _put(found, option, catalogue)
     for ballot in (ballots or {}).values():
         for entry in (ballot.top_choice, *ballot.acceptable):
@@ -79,7 +81,12 @@ def _put(found: dict[tuple[str, ...], str], option: str, catalogue: Sequence[str
 
 
 def _own_words(text: str) -> set[str]:
-    """Phrases after a positive cue, without the small words around them."""
+    """Phrases after a positive cue, or a bare phrase, without the small words around them."""
+    words = polarity.words_of(text)
+    cues = polarity.POSITIVE_CUES | polarity.NEGATION_CUES
+    if len(words) <= BARE_WORDS and not cues & set(words) and words not in _NOTHING:
+        bare = _between_small_words(words)
+        return {_as_written(bare, text)} if any(len(w) > 2 for w in bare) else set()
     phrases: set[str] = set()
     for clause in polarity.clauses(text):
         cue = next((i for i, w in enumerate(clause) if w in polarity.POSITIVE_CUES), None)
@@ -87,8 +94,16 @@ def _own_words(text: str) -> set[str]:
             continue
         phrase = _between_small_words(clause[cue + 1 :])
         if phrase:
-            phrases.add(" ".join(phrase))
+            phrases.add(_as_written(phrase, text))
     return phrases
+
+
+def _as_written(phrase: Sequence[str], text: str) -> str:
+    """Folded words with the endings that the text gives them: "tapas", not "tapa"."""
+    written: dict[tuple[str, ...], str] = {}
+    for token in re.findall(r"[\w'’]+", text.casefold()):
+        written.setdefault(polarity.words_of(token), token)
+    return " ".join(written.get((word,), word) for word in phrase)
 
 
 def _between_small_words(words: Iterable[str]) -> list[str]:

@@ -232,7 +232,7 @@ def audit_trail(room: Room, d: SlotDecision) -> dict[str, Any]:
                 "round": f.round,
                 "asked": names[f.target],
                 "left_out": f.targeted,
-                "question": f.question,
+                "targeted_feedback_question": f.question,
                 "resolved": f.resolved,
                 "updated_resolution_explanation": f.updated_explanation,
                 "final_revised_decision": f.revised_decision,

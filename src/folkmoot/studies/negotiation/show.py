@@ -10,7 +10,7 @@ from rich.markup import escape
 from folkmoot.errors import InputError, Problem
 from folkmoot.records.run_folder import RunFolder
 from folkmoot.studies.negotiation.conditions import CONDITIONS
-from folkmoot.studies.negotiation.slots import SLOTS
+from folkmoot.studies.negotiation.slots import SLOTS, slot_of
 
 WIDTH = 72  # leaves room for "(split)" on a narrow terminal
 
@@ -28,6 +28,7 @@ def show(run: RunFolder, which: str | None) -> str:
     condition = condition.upper() or have[-1]
     _known(condition, have, "condition")
     if slot:
+        slot = slot_of(slot)  # room_type and house_rule are talked over together
         _known(slot, list(SLOTS), "slot")
     return _session(run, group, condition, slot)
 

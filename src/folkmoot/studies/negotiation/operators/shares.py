@@ -36,14 +36,14 @@ def include_both(tally: Tally, case: Case) -> Outcome:
             # Both sides want the same: the second place goes to the best of the rest.
             wish, _ = best(tally, lambda o: (tally.total(o, side_b),), others)
         second = wish
+    if second == first:
+        only = f"Only {first} was named."
+        return Outcome("include_both", first, (for_all(tally, first),), (only,), decided_by=settled)
     odd, even = _days(case.days)
-    portions = [for_all(tally, first, odd)]
-    if second != first:
-        portions.append(for_all(tally, second, even))
     return Outcome(
         "include_both",
         first,
-        tuple(portions),
+        (for_all(tally, first, odd), for_all(tally, second, even)),
         (
             f"{names(tally, [v.id for v in side_a])}: {first} on {odd}.",
             f"{names(tally, [v.id for v in side_b])}: {second} on {even}.",
