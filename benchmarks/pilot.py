@@ -35,11 +35,16 @@ def pilot_makespan(folder: str) -> dict[str, float]:
     return _makespan(PILOT, (), Path(folder), latency=0.1, concurrency=256, chain_of=_pilot_chain)
 
 
-def town_hall_makespan(folder: str) -> dict[str, float]:
-    """Eight discussions side by side (2 sets × 4 levels), at 200 ms and concurrency 64."""
+def town_hall_makespan(folder: str, latency: float = 1.0) -> dict[str, float]:
+    """Eight discussions side by side (2 sets × 4 levels), at concurrency 64."""
     changes = ("sets=2", "levels=['1', '2-1', '3', '4']")
     return _makespan(
-        TOWN_HALL, changes, Path(folder), latency=0.2, concurrency=64, chain_of=_discussion_chain
+        TOWN_HALL,
+        changes,
+        Path(folder),
+        latency=latency,
+        concurrency=64,
+        chain_of=_discussion_chain,
     )
 
 
