@@ -91,15 +91,23 @@ def test_every_command_of_the_readme_works(fresh: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.nightly
-def test_the_readme_shows_what_the_example_prints_today(fresh: Path) -> None:
+def test_the_pages_show_what_the_example_prints_today(fresh: Path) -> None:
     run = folkmoot.run(ROOT / "examples" / "cross_pollination.yaml", out=fresh / "run")
     finding = next(f for f in run.findings() if f.key == "position_change")
     console = Console(file=io.StringIO(), width=80)
     console.print(finding_view(finding))
     assert isinstance(console.file, io.StringIO)
     printed = [line.rstrip() for line in console.file.getvalue().splitlines()]
-    shown = block_with(README, "text", finding.title).splitlines()
-    assert printed[: len(shown)] == shown
+    page = (ROOT / "docs" / "cross_pollination.md").read_text("utf-8")
+    for text in (README, page):
+        shown = block_with(text, "text", finding.title).splitlines()
+        assert printed[: len(shown)] == shown
+    who = re.search(r"`folkmoot show outputs/demo (p_\d+)`", page)
+    quoted = re.findall(r"^> ?(.*)$", page, re.MULTILINE)
+    assert who is not None and len(quoted) > 4
+    said = run.study.show(run.folder, who[1])
+    spoken = " ".join(re.sub(r"\[/?[a-z ]*\]", "", said).split())
+    assert " ".join(" ".join(quoted).replace("**", "").split()) in spoken
 
 
 def test_the_targets_that_the_pages_name_are_in_the_makefile() -> None:

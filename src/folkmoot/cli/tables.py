@@ -129,7 +129,9 @@ def _columns(grid: Grid) -> list[_Column]:
     for name, following in names:
         index = grid.columns.index(name)
         numeric = any(is_number(row[index]) for row in grid.rows)
-        if numeric and "low" in name.split("_") and following == name.replace("low", "high"):
+        empty = all(row[index] is None for row in grid.rows)
+        bound = numeric or empty
+        if bound and "low" in name.split("_") and following == name.replace("low", "high"):
             cells = tuple(map(_interval, shown[name], shown[following]))
             columns.append(_Column("interval", cells, True))
             next(names)

@@ -11,11 +11,12 @@ import pytest
 
 import folkmoot
 from folkmoot import Run
-from folkmoot.errors import RefusedError
+from folkmoot.errors import InputError, RefusedError
 from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
 
 PARKS, JOBS, SAFETY = OPTIONS = ("Park improvements", "Job training", "Street safety")
+TALKS = ("clarification_transcript", "adversarial_transcript")
 SETTINGS: dict[str, Any] = {
     "pilot_id": "trial",
     "topic": {"description": "Where shall the money go?", "options": list(OPTIONS)},
@@ -137,6 +138,75 @@ def test_files_fields_and_keys_are_those_of_the_source(tmp_path: Path) -> None:
     assert set(embedded) == {
         p["participant_id"] for p in people(done) if p["condition"] in ("clarified_passive", "acp")
     }
+
+
+def test_the_settings_are_kept_in_a_file_that_runs_again(tmp_path: Path) -> None:
+    done = run(tmp_path, Cast(), revote=True)
+    again = folkmoot.run(
+        done.path / "config.yaml", out=tmp_path / "again", provider=Scripted(Cast())
+    )
+    assert again.table("participants").equals(done.table("participants"))
+
+
+def test_the_checkpoint_says_after_each_phase_how_far_the_run_is(tmp_path: Path) -> None:
+    seen: dict[str, set[int]] = {}
+
+    def watched(stage: str) -> Callable[[Request, str], str]:
+        def answer(request: Request, address: str) -> str:
+            read = json.loads((tmp_path / "run" / "checkpoint.json").read_text())
+            seen.setdefault(stage, set()).add(read["last_completed_phase"])
+            return Cast().usual(request, address)
+
+        return answer
+
+    stages = ("clarification", "summaries", "cross_pollination", "adversarial_dialogue")
+    run(tmp_path, Cast(**{stage: watched(stage) for stage in stages}))
+    assert seen == dict(zip(stages, ({2}, {3}, {5}, {5}), strict=True))
+
+
+def test_a_second_vote_is_only_a_stage_where_somebody_votes_again(tmp_path: Path) -> None:
+    for revote in (False, True):
+        cast = Cast()
+        done = run(tmp_path / str(revote), cast, revote=revote)
+        assert ("second_vote: begins" in done.folder.text("run.log")) is revote
+        assert len(cast.of("second_vote")) == 6 * revote
+        final = {p["final_choice"] for p in people(done, "simple_voting")}
+        assert final == ({JOBS} if revote else {None})
+
+
+def test_prompts_of_ones_own_are_what_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "initial_vote.md").write_text(
+        "Vote now: {{ options | join(' or ') }}. Reply with ONLY the exact text."
+    )
+    cast = Cast()
+    run(tmp_path, cast, prompts=str(tmp_path))
+    asked = {r.messages[-1].content for r in cast.of("initial_vote").values()}
+    assert asked == {f"Vote now: {' or '.join(OPTIONS)}. Reply with ONLY the exact text."}
+
+
+@pytest.mark.parametrize("name", ["..", ".", "a/b", "a b", "", "x" * 101])
+def test_a_pilot_id_that_names_no_folder_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match="names the run's folder"):
+        run(tmp_path, Cast(), pilot_id=name)
+    assert not (tmp_path / "run").exists()
+
+
+def test_show_lists_participants_and_prints_a_whole_conversation(tmp_path: Path) -> None:
+    done = run(tmp_path, Cast(), revote=True)
+    listed = done.study.show(done.folder, None).splitlines()
+    assert [line.count("p_0") for line in listed] == [1] * 24
+    p = people(done, "acp")[0]
+    page = done.study.show(done.folder, p["participant_id"])
+    said = [t["content"] for key in TALKS for t in p[key]]
+    assert len(said) == 4
+    for part in (
+        *(p["enriched_persona"], p["initial_choice"], p["opposition_view"], p["final_choice"]),
+        *(p["individual_summary"], p["cluster_id"], p["demographics"]["occupation"], *said),
+        *p["cross_pollination_content"].splitlines(),
+    ):
+        assert part in page
+    with pytest.raises(InputError, match="p_0001 to p_0024"):
+        done.study.show(done.folder, "p_9999")
 
 
 def test_rates_follow_from_the_votes(tmp_path: Path) -> None:

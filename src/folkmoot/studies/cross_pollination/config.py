@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -87,9 +88,7 @@ class Personas(_Part):
 class CrossPollinationConfig(StudyConfig):
     """Settings of one pilot."""
 
-    pilot_id: str = Field(
-        pattern=r"^[\w.-]{1,100}$", description="name of the run; its folder in outputs/"
-    )
+    pilot_id: str = Field(description="name of the run; its folder in outputs/")
     pilot_name: str = Field("", description="title for people")
     topic: Topic
     participants_per_condition: int = Field(ge=1, description="participants in each condition")
@@ -133,6 +132,15 @@ class CrossPollinationConfig(StudyConfig):
     )
     judge_sample: int = Field(12, ge=1, description="positions that `llm_judge` is shown")
 
+    @field_validator("pilot_id")
+    @classmethod
+    def _names_a_folder(cls, pilot_id: str) -> str:
+        if not re.fullmatch(r"[\w.-]{1,100}", pilot_id) or not pilot_id.strip("."):
+            raise ValueError(
+                "names the run's folder: letters, digits, `_`, `-` and `.`, no spaces or slashes"
+            )
+        return pilot_id
+
     @model_validator(mode="after")
     def _mapping_fits(self) -> CrossPollinationConfig:
         if self.opposition_method != "predefined":
@@ -151,6 +159,11 @@ class CrossPollinationConfig(StudyConfig):
     def conditions(self) -> tuple[str, ...]:
         """All arms of this pilot, the source's four first."""
         return (*CONDITIONS, *dict.fromkeys(self.extra_conditions))
+
+    @property
+    def voting_again(self) -> tuple[str, ...]:
+        """Arms that vote a second time without having read or heard a reason."""
+        return (*((SIMPLE_VOTING,) if self.revote else ()), *dict.fromkeys(self.extra_conditions))
 
     @property
     def n(self) -> int:

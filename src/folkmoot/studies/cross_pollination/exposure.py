@@ -12,7 +12,6 @@ from folkmoot.studies.cross_pollination.config import (
     EMPTY_ARGUMENT,
     NAMES_ONLY,
     READING,
-    SIMPLE_VOTING,
     CrossPollinationConfig,
 )
 from folkmoot.studies.cross_pollination.state import Participant, State
@@ -75,8 +74,7 @@ async def second_vote(scope: Scope, config: CrossPollinationConfig, state: State
             prompt = scope.prompt("second_vote", options=p.options)
         return await final_vote(scope, p, system, prompt)
 
-    arms = [*((SIMPLE_VOTING,) if config.revote else ()), *config.extra_conditions]
-    again_voters = state.chosen(*arms) if arms else []
+    again_voters = state.chosen(*config.voting_again)
     return state.updated((await scope.each(again_voters, again)).values())
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import yaml
+
 from folkmoot.conversation.transcript import EMPTY
 from folkmoot.engine.session import Scope, Session
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
@@ -60,7 +62,7 @@ async def final_statistics(scope: Scope, config: CrossPollinationConfig, state: 
 
 
 async def save_results(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Phase 9: participants, clusters, embeddings and summary as files and as tables."""
+    """Phase 9: participants, clusters, embeddings, summary and settings as files and tables."""
     session = scope.root
     head = {"pilot_id": config.pilot_id, "generated_at": session.started_at}
     mark = {"evidence": "SYNTHETIC: none about people"} if session.synthetic else {}
@@ -76,6 +78,8 @@ async def save_results(scope: Scope, config: CrossPollinationConfig, state: Stat
         {**head, "embeddings": {p.id: p.embedding for p in people if p.embedding is not None}},
     )
     scope.write_json("summary.json", {**summary(config, state), **mark})
+    settings = config.model_dump(mode="json", exclude_none=True)
+    scope.write_text("config.yaml", yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
     record_tables(scope, state)
     return state
 

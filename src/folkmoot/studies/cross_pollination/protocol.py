@@ -60,6 +60,8 @@ async def protocol(session: Session) -> None:
     for phases in PHASES:
         if state.terminated_early and phases[0] not in ALWAYS:
             continue
+        if not config.voting_again:
+            phases = tuple(p for p in phases if p is not second_vote)  # noqa: PLW2901
         state = await _side_by_side(session, config, state, phases)
         if state.terminated_early and phases[0] is threshold_check:
             session.warn(f"the study ends here: {state.termination_reason}")

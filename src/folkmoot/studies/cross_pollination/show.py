@@ -55,7 +55,7 @@ def _portrait(p: Mapping[str, Any]) -> list[str]:
         lines += ["", f"Opposing view: [bold]{escape(p['opposition_view'])}[/bold]"]
     if p["cross_pollination_content"]:
         lines += ["", "[underline]What was shown[/underline]"]
-        lines += [f"  [dim]{escape(x)}[/dim]" for x in p["cross_pollination_content"].splitlines()]
+        lines += [f"[dim]{escape(x)}[/dim]" for x in p["cross_pollination_content"].splitlines()]
     lines += _talk("Adversarial dialogue", p["adversarial_transcript"])
     if p["final_choice"]:
         word = "changed" if p["position_changed"] else "kept"

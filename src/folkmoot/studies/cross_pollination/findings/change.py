@@ -51,7 +51,7 @@ def _summary_row(arm: Arm, rate: Estimate | None) -> dict[str, Cell]:
     status = [r["status"] for r in arm.rows]
     return {
         "condition": row.pop("condition"),
-        "participants": len(arm.rows),
+        "total": len(arm.rows),
         "completed": status.count("complete"),
         "failed": status.count("failed"),
         **row,
