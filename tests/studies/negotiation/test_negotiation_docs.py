@@ -1,0 +1,51 @@
+"""The page on negotiations quotes a real trail and names every key and table."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from rich.text import Text
+
+import folkmoot
+from folkmoot.engine.config import StudyConfig
+from folkmoot.engine.runner import Run
+from folkmoot.studies.negotiation.config import NegotiationConfig
+from folkmoot.studies.negotiation.show import show
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "negotiation.md").read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def held(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    out = tmp_path_factory.mktemp("negotiation") / "run"
+    few = ("group_types=[elder_young]", "groups_per_type=1", "conditions=[C4, C5]")
+    source = ROOT / "examples" / "negotiation.yaml"
+    return folkmoot.run(source, model="synthetic", out=out, overrides=few)
+
+
+def test_the_quoted_trail_is_what_the_example_says(held: Run) -> None:
+    blocks = re.findall(r"```\n((?:Grandparent 1|System): .*?)```", PAGE, re.DOTALL)
+    assert len(blocks) == 3
+    said = Text.from_markup(show(held.folder, "elder_young_01/C5/traveler_type")).plain
+    for block in blocks:
+        assert block.strip() in said
+
+
+def test_the_quoted_count_is_that_of_the_record(held: Run) -> None:
+    record = held.folder.json("groups/elder_young_01/C5/decisions.json")["traveler_type"]
+    for option in record["vote_summary"]["option_details"]:
+        scores = [*option["member_scores"].values(), option["total_score"]]
+        row = f"| {option['option']} | " + " | ".join(str(s) for s in scores) + " |"
+        assert row.replace("-", "−") in PAGE
+    assert record["proposed_strategy"] in PAGE
+    (round_, *_) = record["feedback"]
+    assert round_["targeted_feedback_question"] in PAGE
+
+
+def test_every_key_and_table_is_on_the_page(held: Run) -> None:
+    keys = NegotiationConfig.model_fields.keys() - StudyConfig.model_fields.keys() - {"title"}
+    for name in [*keys, *(t for t in held.folder.tables() if t != "answers")]:
+        assert f"`{name}`" in PAGE or f"`{name}:`" in PAGE, name

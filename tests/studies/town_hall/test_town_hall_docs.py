@@ -1,0 +1,44 @@
+"""The page on the town hall quotes a real discussion and names every key, file and table."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from rich.text import Text
+
+import folkmoot
+from folkmoot.engine.config import StudyConfig
+from folkmoot.engine.runner import Run
+from folkmoot.studies.town_hall.config import TownHallConfig
+from folkmoot.studies.town_hall.outputs import FILES
+from folkmoot.studies.town_hall.show import show
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "town_hall.md").read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def held(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    out = tmp_path_factory.mktemp("hall") / "run"
+    source = ROOT / "examples" / "town_hall.yaml"
+    return folkmoot.run(source, model="synthetic", out=out, overrides=("sets=1", "levels=[4]"))
+
+
+def test_the_quoted_discussion_is_that_of_the_example(held: Run) -> None:
+    (quoted,) = re.findall(r"```\n(Round 2\n.*?)```", PAGE, re.DOTALL)
+    said = " ".join(Text.from_markup(show(held.folder, "set01_lv4")).plain.split())
+    pieces = [" ".join(p.split()) for p in quoted.split("…")]
+    assert len(pieces) >= 4
+    for piece in pieces:
+        assert piece in said
+
+
+def test_every_key_file_and_table_is_on_the_page(held: Run) -> None:
+    keys = TownHallConfig.model_fields.keys() - StudyConfig.model_fields.keys() - {"topic"}
+    tables = (t for t in held.folder.tables() if t != "answers")
+    for name in [*keys, *(f"{f}.json" for f in FILES), *tables]:
+        assert f"`{name}`" in PAGE, name
+    for part in TownHallConfig.model_fields["residents"].annotation.model_fields:  # type: ignore[union-attr]
+        assert f"`{part}`" in PAGE or f"residents.{part}" in PAGE, part
