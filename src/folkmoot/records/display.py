@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from folkmoot.records.findings import Cell
+from folkmoot.records.findings import Cell, Grid
 
 PERCENT = ("_rate", "_share")
 BOUNDS = ("_low", "_high")
@@ -41,7 +41,17 @@ def number_text(value: float) -> str:
         return "0"
     if 0.001 <= abs(value) < 1000:
         return f"{value:#.3g}".rstrip(".")
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.2e}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.2g}"
+
+
+def numeric_columns(grid: Grid) -> list[bool]:
+    """Which columns hold numbers: most of what stands in them is one."""
+    return [_mostly_numbers([row[i] for row in grid.rows]) for i in range(len(grid.columns))]
+
+
+def _mostly_numbers(cells: list[Cell]) -> bool:
+    known = [cell for cell in cells if cell is not None]
+    return sum(map(is_number, known)) * 2 > len(known)
 
 
 def is_number(value: Cell) -> bool:

@@ -74,9 +74,16 @@ def document(run: RunFolder) -> Document:
 
 
 def _planted(run: RunFolder) -> str:
-    """The effects that the embedded respondent was given, in one line."""
-    kappa = run.manifest.get("planted", {}).get("kappa", {})
-    return ", ".join(f"{kind.replace('_', ' ')} κ = {value:g}" for kind, value in kappa.items())
+    """The effects that the embedded respondent was given, in a sentence or two."""
+    planted = run.manifest.get("planted", {})
+    if not planted:
+        return ""
+    strengths = ", ".join(
+        f"{kind.replace('_', ' ')} κ = {value:g}" for kind, value in planted["kappa"].items()
+    )
+    wrong = ", ".join(f"{knob} {value}" for knob, value in planted.get("pathologies", {}).items())
+    said = f"Planted where a choice is made again after reading or talk: {strengths}."
+    return f"{said} Pathologies planted: {wrong}." if wrong else said
 
 
 def _sections(findings: Sequence[Finding]) -> tuple[Section, ...]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from folkmoot.records.display import cell_text, heading, is_number
+from folkmoot.records.display import cell_text, heading, numeric_columns
 from folkmoot.records.files import write_text
-from folkmoot.records.findings import Board, Grid
+from folkmoot.records.findings import Board
 from folkmoot.records.manifest import SYNTHETIC_NOTE
 from folkmoot.records.run_folder import RunFolder
 from folkmoot.report.document import document
@@ -52,13 +53,15 @@ def _environment() -> Environment:
     env.filters["svg"] = Markup
     env.filters["heading"] = heading
     env.filters["cell"] = cell_text
-    env.filters["numeric_columns"] = _numeric
+    env.filters["numeric_columns"] = numeric_columns
     env.filters["cards"] = cards
+    env.filters["prose"] = prose
     return env
 
 
-def _numeric(grid: Grid) -> list[bool]:
-    return [any(is_number(row[i]) for row in grid.rows) for i in range(len(grid.columns))]
+def prose(text: str) -> Markup:
+    """A sentence, with what stands in backticks as code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def cards(board: Board) -> dict[str, Any]:

@@ -21,7 +21,7 @@ def methods(run: RunFolder, title: str) -> str:
     money = "at an unknown price" if cost is None else f"at a cost of {cost:.2f} US dollars"
     sealed = run.plan.get("sealed", {}).get("design", {}).get("hash", "")
     text = (
-        f"We ran a {title.lower()} study with Folkmoot "
+        f"We ran a study of the type “{title}” with Folkmoot "
         f"{manifest.get('software', {}).get('folkmoot', '')} "
         f"({str(manifest.get('started_at', ''))[:10]}). Participants were simulated by {names}. "
         f"Design, assignment, prompts and seeds (random seed {manifest.get('seed')}) were sealed "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -10,13 +11,14 @@ from typing import Any
 import typst
 
 from folkmoot.records.atomic import write_bytes
-from folkmoot.records.display import cell_text, heading, is_number
+from folkmoot.records.display import cell_text, heading, numeric_columns
 from folkmoot.records.findings import Grid
 from folkmoot.records.manifest import SYNTHETIC_NOTE
 from folkmoot.report.document import Document, Figure
 
 TEMPLATE = Path(__file__).parent / "templates" / "report.typ"
 MOST_ROWS = 40
+PAGE = 640.0  # pixels of a drawing that fill the width of the page
 
 
 def write_pdf(document: Document, path: Path) -> Path:
@@ -44,6 +46,7 @@ class _Writer:
             "subtitle": doc.subtitle,
             "synthetic": doc.synthetic,
             "note": SYNTHETIC_NOTE,
+            "planted": doc.planted,
             "sections": [
                 {"title": "Main findings", "figures": [self._figure(f) for f in doc.headlines]},
                 *(
@@ -70,6 +73,7 @@ class _Writer:
             "title": finding.title,
             "says": finding.says,
             "panels": [self._panel(svg) for svg in figure.panels],
+            "share": min(0.88, max(map(_width, figure.panels), default=0.0) / PAGE),
             "grid": _grid(finding.grid),
             "notes": list(finding.notes),
         }
@@ -81,11 +85,17 @@ class _Writer:
         return name
 
 
+def _width(svg: str) -> float:
+    """The width that a drawing would like to have, in pixels."""
+    found = re.search(r"max-width:(\d+)px", svg)
+    return float(found[1]) if found else PAGE
+
+
 def _grid(grid: Grid) -> dict[str, Any]:
     left = len(grid.rows) - MOST_ROWS
     return {
         "columns": [heading(c) for c in grid.columns],
-        "numeric": [any(is_number(row[i]) for row in grid.rows) for i in range(len(grid.columns))],
+        "numeric": numeric_columns(grid),
         "rows": [
             [cell_text(value, column) for value, column in zip(row, grid.columns, strict=True)]
             for row in grid.rows[:MOST_ROWS]

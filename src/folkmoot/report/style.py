@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 # Okabe & Ito (2008), ordered so that neighbours also differ in lightness.
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#8C6D31", "#7A7A7A")
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#56B4E9", "#D55E00", "#CC79A7", "#8C6D31", "#7A7A7A")
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
 BAND = "#B0B0B0"
 # Stands for "the colour of the text"; replaced by `currentColor`, which follows light and dark.

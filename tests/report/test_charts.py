@@ -1,0 +1,82 @@
+"""Drawings: whole labels, one legend, whole ticks, names for those who cannot see them."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import pytest
+
+from folkmoot.records.display import numeric_columns
+from folkmoot.records.findings import Chart, Flow, Grid, Heat, Intervals, Lines, Points
+from folkmoot.report.charts import svgs
+from folkmoot.report.html import prose
+from folkmoot.report.style import COLOURS
+
+
+def texts(chart: Chart) -> list[str]:
+    (svg,) = svgs(chart, "a picture")
+    return re.findall(r"<text[^>]*>([^<]+)</text>", svg)
+
+
+def test_long_options_are_broken_into_lines_that_do_not_stand_on_each_other() -> None:
+    long = "Youth job training programs"
+    links = (("arm", long, long, 40), ("arm", "b" * 60, long, 1), ("arm", "c", long, 1))
+    (svg,) = svgs(Flow(links), "flows")
+    said = re.findall(r'<text x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]+)</text>', svg)
+    assert [t for _, _, t in said if t.startswith(("Youth", "programs"))] == [
+        *("Youth job training", "programs 40", "Youth job training", "programs 42")
+    ]
+    for side in {x for x, _, _ in said[3:]}:
+        ys = [float(y) for x, y, _ in said[3:] if x == side]
+        assert all(b - a >= 12.9 for a, b in pairwise(ys))
+        assert max(ys) <= 230
+
+
+@pytest.mark.parametrize(
+    "chart",
+    [
+        Lines((("one", 1, 0.2), ("one", 2, 0.5), ("two", 1, 0.3), ("two", 2, 0.1)), "round", "y"),
+        Points(((0.0, 0.0, "one", "p1"), (1.0, 1.0, "two", "p2"))),
+    ],
+)
+def test_colour_and_shape_share_one_legend(chart: Chart) -> None:
+    said = texts(chart)
+    assert said.count("one") == said.count("two") == 1
+
+
+def test_people_stand_in_the_same_order_on_both_sides_of_a_square() -> None:
+    names = [f"A{i:02d}" for i in range(1, 21)]
+    cells = tuple((a, b, 1.0) for a in names for b in names if a != b)
+    said = [t for t in texts(Heat(cells)) if t in names]
+    assert said == names * 2 and len(said) == 40
+
+
+def test_small_shares_have_ticks_that_differ() -> None:
+    said = [t for t in texts(Intervals((("a", 0.01, 0.002, 0.02),), percent=True)) if "%" in t]
+    assert len(said) == len(set(said)) > 2
+
+
+def test_every_drawing_has_a_name_and_no_size_of_its_own() -> None:
+    (svg,) = svgs(Intervals((("a", 1.0, 0.5, 1.5),)), 'says "this" & that')
+    head = svg[: svg.index(">")]
+    assert 'role="img"' in head and "says &quot;this&quot; &amp; that" in head
+    assert "width=" not in head.replace("max-width:", "") and "currentColor" in svg
+
+
+def test_neighbouring_colours_differ_in_grey() -> None:
+    def grey(colour: str) -> float:
+        r, g, b = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+        return 0.2126 * r**2.2 + 0.7152 * g**2.2 + 0.0722 * b**2.2
+
+    shades = [grey(c) for c in COLOURS[:5]]
+    assert all(max(a, b) / min(a, b) > 1.25 for a, b in pairwise(shades)), shades
+
+
+def test_prose_escapes_and_marks_code() -> None:
+    assert prose("a < b, see `revote`") == "a &lt; b, see <code>revote</code>"
+
+
+def test_a_column_of_mixed_cells_is_text() -> None:
+    grid = Grid(("fact", "value", "n"), (("a", "x", 1), ("b", 2, None), ("c", "y", 2.5)))
+    assert numeric_columns(grid) == [False, False, True]
