@@ -67,7 +67,7 @@ def test_every_drawing_has_a_name_and_no_size_of_its_own() -> None:
 def test_neighbouring_colours_differ_in_grey() -> None:
     def grey(colour: str) -> float:
         r, g, b = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
-        return 0.2126 * r**2.2 + 0.7152 * g**2.2 + 0.0722 * b**2.2
+        return float(0.2126 * r**2.2 + 0.7152 * g**2.2 + 0.0722 * b**2.2)
 
     shades = [grey(c) for c in COLOURS[:5]]
     assert all(max(a, b) / min(a, b) > 1.25 for a, b in pairwise(shades)), shades

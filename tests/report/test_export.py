@@ -10,7 +10,7 @@ import pytest
 
 from folkmoot.errors import InputError, RunExists
 from folkmoot.records.run_folder import RunFolder
-from folkmoot.report.export import export
+from folkmoot.report.export import FORMATS, export
 
 
 def test_csv_parquet_and_json_hold_the_same_rows(pilot: RunFolder, tmp_path: Path) -> None:
@@ -43,6 +43,14 @@ def test_polis_files_have_the_columns_of_the_real_ones(pilot: RunFolder, tmp_pat
     for option, agrees in comments.select("comment-body", "agrees").iter_rows():
         last = pl.coalesce("final_choice", "initial_choice")
         assert people.filter(last == option).height == agrees
+
+
+def test_every_export_of_a_synthetic_run_says_so(pilot: RunFolder, tmp_path: Path) -> None:
+    for kind in FORMATS:
+        export(pilot, kind, tmp_path / kind)
+        text = (tmp_path / kind / "README.txt").read_text("utf-8")
+        assert text.startswith("SYNTHETIC") and "not findings about people" in text
+        assert pilot.id in text and pilot.manifest["models"][0]["served"][0] in text
 
 
 def test_an_export_never_overwrites(pilot: RunFolder, tmp_path: Path) -> None:

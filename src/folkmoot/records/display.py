@@ -41,7 +41,9 @@ def number_text(value: float) -> str:
         return "0"
     if 0.001 <= abs(value) < 1000:
         return f"{value:#.3g}".rstrip(".")
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.2g}"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.5f}" if abs(value) >= 0.0001 else f"{value:.2e}"
 
 
 def numeric_columns(grid: Grid) -> list[bool]:

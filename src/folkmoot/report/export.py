@@ -7,10 +7,12 @@ from pathlib import Path
 
 from folkmoot.errors import InputError, RunExists
 from folkmoot.records.atomic import storage_errors
-from folkmoot.records.files import write_json
+from folkmoot.records.files import write_json, write_text
+from folkmoot.records.manifest import SYNTHETIC_MARK, SYNTHETIC_NOTE
 from folkmoot.records.run_folder import CODEBOOK, TABLES, RunFolder
 from folkmoot.report.polis import write_polis
 
+README = "README.txt"
 FORMATS = ("csv", "parquet", "json", "polis")
 
 
@@ -24,6 +26,7 @@ def export(run: RunFolder, to: str, out: Path) -> None:
         raise RunExists(f"{out} is there already; choose another place with --out")
     if to == "polis":
         write_polis(run, out)
+        write_text(out / README, readme(run, to))
         return
     with storage_errors(out):
         out.mkdir(parents=True, exist_ok=True)
@@ -33,3 +36,23 @@ def export(run: RunFolder, to: str, out: Path) -> None:
             else:
                 shutil.copyfile(run.path / TABLES / f"{name}.{to}", out / f"{name}.{to}")
     write_json(out / CODEBOOK, run.codebook())
+    write_text(out / README, readme(run, to))
+
+
+def readme(run: RunFolder, to: str) -> str:
+    """What the files are and where they come from; who made the answers stands first."""
+    facts = run.manifest
+    mark = f"{SYNTHETIC_MARK}. {SYNTHETIC_NOTE} These are not findings about people.\n\n"
+    meaning = (
+        "Comments and votes in the format of a Polis export."
+        if to == "polis"
+        else f"Tidy tables; {CODEBOOK} says what each column means."
+    )
+    served = sorted({name for m in facts.get("models", []) for name in m.get("served", [])})
+    return (
+        f"{mark if run.synthetic else ''}{meaning}\n"
+        f"Run {run.id} of the study type {run.study}, "
+        f"{facts.get('started_at', '?')} to {facts.get('finished_at', '?')}; answers by "
+        f"{', '.join(served) or 'unknown'}; Folkmoot "
+        f"{facts.get('software', {}).get('folkmoot', '?')}.\n"
+    )
