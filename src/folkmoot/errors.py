@@ -18,6 +18,8 @@
     │   └── RefusedError          context too long, content filter: this answer is Missing
     └── ProtocolError         a study broke a rule of the engine (a bug in the study) exit 1
 
+A run that Ctrl-C stops raises RunInterrupted, a KeyboardInterrupt (exit 130).
+
 Messages say what to do. No error is ever turned into data, and none holds a key.
 """
 
@@ -107,6 +109,10 @@ class QuotaExhausted(RunPaused):
 
 class BudgetReached(RunPaused):
     """`budget_usd` or `budget_calls` is used up."""
+
+
+class RunInterrupted(KeyboardInterrupt):
+    """Ctrl-C stopped a run that had begun: all work is kept, `--resume` goes on (exit 130)."""
 
 
 class ModelError(FolkmootError):

@@ -21,7 +21,8 @@ from folkmoot.records.findings import Grid
 
 def check_command(path: Path, model: str | None, overrides: tuple[str, ...]) -> None:
     """Print what a run of this file would do. Raises InputError with every mistake."""
-    found = load_study_file(path, overrides)
+    found = load_study_file(path, overrides, models=model is None)
+    specs = [resolve(name, found.config.endpoints) for name in _models(found, model)]
     console = out()
     console.print(
         f"[green]No mistakes[/] in {escape(str(path))} ({escape(found.study.title)})",
@@ -29,13 +30,12 @@ def check_command(path: Path, model: str | None, overrides: tuple[str, ...]) -> 
     )
     for note in found.study.notes(found.config):
         console.print(f"[cyan]Note:[/] {escape(clean(note))}", soft_wrap=True)
-    _print_estimate(found, model)
+    _print_estimate(found, specs)
 
 
-def _print_estimate(found: StudyFile, model: str | None) -> None:
+def _print_estimate(found: StudyFile, specs: Sequence[ModelSpec]) -> None:
     console = out()
     config = found.config
-    specs = [resolve(name, config.endpoints) for name in _models(found, model)]
     local = all(spec.local for spec in specs)
     stages = found.study.estimate(config)
     total = estimate(

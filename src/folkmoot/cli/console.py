@@ -21,9 +21,11 @@ from rich.text import Text
 from folkmoot.errors import (
     EXIT_INTERNAL,
     EXIT_INTERRUPTED,
+    BudgetReached,
     FolkmootError,
     InputError,
     Problem,
+    RunInterrupted,
     RunPaused,
 )
 
@@ -56,9 +58,12 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
         except FolkmootError as error:
             show_error(error)
             raise typer.Exit(error.exit_code) from error
-        except KeyboardInterrupt as error:
+        except RunInterrupted as error:
             err().print("\n[yellow]Interrupted.[/] All answers so far are kept.")
             _resume_hint()
+            raise typer.Exit(EXIT_INTERRUPTED) from error
+        except KeyboardInterrupt as error:
+            err().print("\n[yellow]Interrupted.[/]")
             raise typer.Exit(EXIT_INTERRUPTED) from error
         except (typer.Exit, typer.Abort, BrokenPipeError):
             raise
@@ -76,7 +81,7 @@ def show_error(error: FolkmootError) -> None:
         _show_problems(console, error.problems)
     elif isinstance(error, RunPaused):
         console.print(f"[yellow]Paused:[/] {escape(safe(str(error)))}", soft_wrap=True)
-        _resume_hint()
+        _resume_hint(_budget_of(error))
     else:
         console.print(f"[red]Error:[/] {escape(safe(str(error)))}", soft_wrap=True)
 
@@ -86,18 +91,31 @@ def warn(message: str) -> None:
     err().print(f"[yellow]Warning:[/] {escape(clean(message))}", soft_wrap=True)
 
 
-def resume_line(argv: Sequence[str]) -> str:
-    """The command that goes on with the run which `argv` began. A key is never repeated."""
+def resume_line(argv: Sequence[str], more: Sequence[str] = ()) -> str:
+    """The command that goes on with the run which `argv` began. A key is never repeated.
+
+    `more` are words that a used-up budget needs in place of the old one (`--budget MORE`).
+    """
+    dropped = ("--key", *more[:1]) if more[:1] == ["--budget"] else ("--key",)
     kept: list[str] = []
     skip = False
     for word in argv:
-        if skip or word == "--resume" or word.startswith("--key="):
+        if skip or word == "--resume" or word.startswith(tuple(f"{d}=" for d in dropped)):
             skip = False
-        elif word == "--key":
+        elif word in dropped:
             skip = True
         else:
             kept.append(word)
-    return shlex.join(["folkmoot", *kept, "--resume"])
+    return shlex.join(["folkmoot", *kept, *more, "--resume"])
+
+
+def _budget_of(error: RunPaused) -> list[str]:
+    """What has to be raised before a run whose budget is used up can go on."""
+    if not isinstance(error, BudgetReached):
+        return []
+    if "budget_calls" in str(error):
+        return ["--set", "budget_calls=MORE"]
+    return ["--budget", "MORE"]
 
 
 def clean(text: str) -> str:
@@ -132,9 +150,10 @@ def _show_problems(console: Console, problems: Sequence[Problem]) -> None:
         console.print(line, soft_wrap=True)
 
 
-def _resume_hint() -> None:
+def _resume_hint(more: Sequence[str] = ()) -> None:
     if len(sys.argv) > 1 and sys.argv[1] == "run":
-        err().print(f"Go on with:\n  [bold]{escape(resume_line(sys.argv[1:]))}[/]", soft_wrap=True)
+        line = escape(resume_line(sys.argv[1:], more))
+        err().print(f"Go on with:\n  [bold]{line}[/]", soft_wrap=True)
 
 
 def _unforeseen(error: Exception) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -93,7 +95,7 @@ def _study_path(flags: RunFlags) -> Path:
 
 def _summary(folder: RunFolder) -> str:
     facts = folder.manifest
-    names = ", ".join(m["asked"] for m in facts.get("models", []) if m.get("calls"))
+    names = ", ".join(m["asked"] for m in facts.get("models", []) if _answered(m, facts))
     unknown = facts.get("cost_unknown_for") or []
     cost = facts.get("cost_usd")
     money = "cost unknown" if cost is None else f"${cost:,.2f}"
@@ -102,6 +104,12 @@ def _summary(folder: RunFolder) -> str:
     parts = [f"{facts.get('calls', 0):,} calls", names, money]
     parts.append(duration(float(facts.get("wall_seconds", 0.0))))
     return "[dim]" + escape(clean(" · ".join(p for p in parts if p))) + "[/]"
+
+
+def _answered(model: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
+    """Whether a model said something; one that only made embeddings did not."""
+    only_embeds = model["asked"] == facts.get("embedding_model") and not model.get("output_tokens")
+    return bool(model.get("calls")) and not only_embeds
 
 
 def _files(run: Run) -> list[str]:

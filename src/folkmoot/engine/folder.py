@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,11 +15,13 @@ import yaml
 from filelock import FileLock, Timeout
 
 from folkmoot.engine.config import StudyConfig
+from folkmoot.engine.journal import Journal
 from folkmoot.errors import RunExists, RunLocked, StorageError
 from folkmoot.records.atomic import storage_errors
 from folkmoot.records.files import write_text
 from folkmoot.records.run_folder import PLAN, STUDY_FILE
 
+JOURNAL = "journal.sqlite"
 LOCK = ".lock"
 HOLDER = ".holder.json"
 
@@ -29,7 +32,7 @@ def open_folder(folder: Path, config: StudyConfig, *, resume: bool) -> Path:
     Raises RunExists when it is there and `resume` is not given, StorageError when it cannot be
     made or is not there to be resumed. An existing folder is never overwritten.
     """
-    begun = (folder / PLAN).exists() or (folder / "journal.sqlite").exists()
+    begun = (folder / PLAN).exists() or (folder / JOURNAL).exists()
     if folder.exists() and not resume and (begun or any(folder.iterdir())):
         raise RunExists(
             f"{folder} is there already and is never overwritten: add --resume to go on with it, "
@@ -47,6 +50,19 @@ def open_folder(folder: Path, config: StudyConfig, *, resume: bool) -> Path:
             folder / STUDY_FILE, yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
         )
     return folder
+
+
+def discard_unasked(folder: Path) -> None:
+    """Remove the folder of a run that bad input ended before anything was asked.
+
+    So the mended study can be run as if nothing had been; a folder that holds an answer stays.
+    """
+    journal = folder / JOURNAL
+    if journal.exists():
+        with Journal(journal) as opened:
+            if len(opened):
+                return
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from folkmoot.engine.event_loop import run_to_end
-from folkmoot.engine.folder import held_folder, open_folder
+from folkmoot.engine.folder import discard_unasked, held_folder, open_folder
 from folkmoot.engine.options import RunOptions
 from folkmoot.engine.providers import Providers
 from folkmoot.engine.sitting import Sitting, sit
@@ -24,7 +24,7 @@ from folkmoot.records.run_folder import RunFolder
 __all__ = ["Run", "RunOptions", "from_python", "limited", "load", "run_study"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """A run that came to its end: its folder, tables as data frames, findings."""
 
@@ -40,8 +40,23 @@ class Run:
         """All tables by name, as polars data frames (`.to_pandas()` where pandas is wanted)."""
         return {name: self.folder.table(name) for name in self.folder.tables()}
 
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """What was run with what, and what it cost."""
+        return self.folder.manifest
+
+    def __repr__(self) -> str:
+        return (
+            f"Run({str(self.path)!r}: {self.study.name}; tables {', '.join(self.folder.tables())})"
+        )
+
     def table(self, name: str) -> Any:
+        """One table as a polars data frame."""
         return self.folder.table(name)
+
+    def json(self, name: str) -> Any:
+        """One of the study's own JSON files."""
+        return self.folder.json(name)
 
     def findings(self) -> list[Finding]:
         """What the study found, as the report shows it."""
@@ -50,7 +65,8 @@ class Run:
 
 def load(source: Path | str, options: RunOptions) -> StudyFile:
     """The study file with the command line's settings in it. Raises InputError, writes nothing."""
-    return limited(load_study_file(source, options.as_overrides()), options.limit)
+    named = options.model is None and options.provider is None
+    return limited(load_study_file(source, options.as_overrides(), models=named), options.limit)
 
 
 def from_python(study: Study, settings: Mapping[str, Any], options: RunOptions) -> StudyFile:
@@ -85,8 +101,13 @@ def run_study(found: StudyFile, options: RunOptions) -> Run:
     providers = Providers(found.config, options.model, options.key, options.provider, seats)
     providers.check()
     folder = open_folder(_folder_of(found, options), found.config, resume=options.resume)
-    with held_folder(folder):
-        run_to_end(lambda stopper: sit(Sitting(found, options, providers, folder, stopper)))
+    try:
+        with held_folder(folder):
+            run_to_end(lambda stopper: sit(Sitting(found, options, providers, folder, stopper)))
+    except InputError:
+        if not options.resume:
+            discard_unasked(folder)
+        raise
     return Run(RunFolder(folder), found.study)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from folkmoot.engine.context import Halted, RunContext
 from folkmoot.engine.event_loop import Stopper, interruptible
+from folkmoot.engine.folder import JOURNAL
 from folkmoot.engine.gateway import Gateway, GatewayEvent, GatewaySettings
 from folkmoot.engine.journal import Entry, Journal
 from folkmoot.engine.options import RunOptions
@@ -35,7 +36,7 @@ from folkmoot.engine.progress import (
 from folkmoot.engine.providers import Providers
 from folkmoot.engine.session import Session
 from folkmoot.engine.study_file import StudyFile
-from folkmoot.errors import RunPaused
+from folkmoot.errors import RunInterrupted, RunPaused, StorageError
 from folkmoot.models.keys import scrub
 from folkmoot.records.codebook import codebook
 from folkmoot.records.files import write_json
@@ -43,7 +44,6 @@ from folkmoot.records.manifest import ModelUse, RunFacts, file_hashes, manifest
 from folkmoot.records.run_folder import CODEBOOK, MANIFEST, PLAN, TABLES, RunFolder
 from folkmoot.records.tables import frame, write_table
 
-JOURNAL = "journal.sqlite"
 # Keys that say how to call and not what to study: they may change between sittings.
 OPERATIONAL = frozenset(
     {
@@ -88,8 +88,8 @@ async def sit(sitting: Sitting) -> None:
             outcome = "done"
         except BaseException as error:
             outcome, message = _ended_by(error)
-            if isinstance(error, CancelledError):
-                raise KeyboardInterrupt from None
+            if isinstance(error, (KeyboardInterrupt, CancelledError)):
+                raise RunInterrupted from None
             raise
         finally:
             try:
@@ -113,6 +113,11 @@ def _context(sitting: Sitting, journal: Journal, progress: Progress) -> RunConte
     found, providers, folder = sitting.found, sitting.providers, sitting.folder
     config = found.config
     calls, usd = journal.spent()
+    if not calls and RunFolder(folder).manifest.get("calls"):
+        raise StorageError(
+            f"{folder / JOURNAL} is missing or empty, though this run has asked: going on would "
+            "ask everything again. Put the journal back, or begin a new run with --out"
+        )
     settings = GatewaySettings(
         config.concurrency,
         config.max_api_retries,

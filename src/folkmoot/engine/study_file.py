@@ -23,6 +23,7 @@ from folkmoot.engine.overrides import apply_overrides, existing, get_at, put_at
 from folkmoot.engine.study import Study, find_study, installed_studies, registered
 from folkmoot.engine.yaml_tree import Path_, Place, Tree, find_path, fitting, read_tree
 from folkmoot.errors import InputError, Problem
+from folkmoot.models.catalog import resolve
 
 MOST_BYTES = 20_000_000
 
@@ -57,10 +58,13 @@ def prompts_of(study: Study, config: StudyConfig, folder: Path) -> PromptLibrary
     return PromptLibrary(study.prompts, own)
 
 
-def load_study_file(path: Path | str, overrides: Sequence[str] = ()) -> StudyFile:
+def load_study_file(
+    path: Path | str, overrides: Sequence[str] = (), *, models: bool = False
+) -> StudyFile:
     """Load a study file, with `key=value` overrides (dotted keys, YAML values).
 
-    Raises InputError with every mistake that can be found at once.
+    `models`: look the models that it names up as well; they don't matter where another model takes
+    every seat. Raises InputError with every mistake that can be found at once.
     """
     path = Path(path)
     _must_be_file(path)
@@ -75,6 +79,8 @@ def load_study_file(path: Path | str, overrides: Sequence[str] = ()) -> StudyFil
     if not isinstance(tree.value, dict):
         raise InputError(Problem("a study file is a group of `key: value` lines", str(path), "1"))
     apply_overrides(tree, overrides)
+    if models:
+        tree.problems += _unknown_models(tree)
     try:
         study, sure = _study_of(tree, path)
     except InputError as error:
@@ -288,6 +294,28 @@ def _deeper(study: Study, config: StudyConfig, path: Path, tree: Tree) -> list[P
             problem = _at(problem, place.file, place.line if where else 0)  # noqa: PLW2901
         problems.append(problem)
     return problems + prompts_of(study, config, path.parent).check()
+
+
+def _unknown_models(tree: Tree) -> list[Problem]:
+    """Names of models that nobody knows, where they stand."""
+    raw = tree.value
+    seats = raw.get("models") if isinstance(raw.get("models"), dict) else {}
+    named: dict[tuple[str, ...], Any] = {
+        ("model",): raw.get("model"),
+        ("embedding_model",): raw.get("embedding_model"),
+    }
+    named |= {("models", role): name for role, name in seats.items()}
+    given = raw.get("endpoints") if isinstance(raw.get("endpoints"), dict) else {}
+    endpoints = {str(k): str(v) for k, v in given.items()}
+    problems = []
+    for where, name in named.items():
+        if isinstance(name, str):
+            try:
+                resolve(name, endpoints)
+            except InputError as error:
+                for p in error.problems:
+                    problems.append(located_problem(p.message, where, tree, p.mend))
+    return problems
 
 
 def _respondent_problems(config: StudyConfig) -> list[Problem]:

@@ -53,9 +53,9 @@ def in_words(error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "the disk is full; free some space, then go on with --resume (nothing is lost)"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return "this place cannot be written to; choose another with --out"
+        return "this place cannot be written to; choose another place"
     if error.errno in (errno.ENOTDIR, errno.EEXIST):
-        return "a file stands where a folder is needed; choose another place with --out"
+        return "a file stands where a folder is needed; choose another place"
     if error.errno == errno.EISDIR:
         return "a folder stands where a file is needed"
     return f"cannot be written: {error.strerror or error}"

@@ -29,6 +29,9 @@ class RunFolder:
         if not any((self.path / name).exists() for name in (PLAN, MANIFEST, STUDY_FILE)):
             raise StorageError(f"{self.path}: this is no run folder: it has no {PLAN}")
 
+    def __repr__(self) -> str:
+        return f"RunFolder({str(self.path)!r}: {self.study or 'unknown study'})"
+
     @property
     def id(self) -> str:
         """The name of the run."""

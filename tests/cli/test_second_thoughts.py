@@ -1,0 +1,102 @@
+"""What goes wrong before, between and after runs: nothing is left behind, nothing is lost."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import folkmoot
+from folkmoot.cli.app import app
+
+
+def command(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words))
+
+
+PILOT = """
+pilot_id: trial
+topic: {description: Who gets the money, options: [Parks, Jobs]}
+participants_per_condition: 2
+personas: {source: persona_hub, file: hub.jsonl}
+"""
+
+
+def test_models_that_nobody_knows_stand_in_the_list_of_mistakes(here: Path) -> None:
+    (here / "bad.yaml").write_text(
+        "study: ./my_study.py\nmodel: gpt-99\npeopel: 3\nmodels:\n  cook: nobody-7\n"
+    )
+    for verb in ("run", "check"):
+        said = command(verb, "bad.yaml")
+        assert said.exit_code == 2
+        assert "No mistakes" not in said.output
+        told = " ".join(said.stderr.split())
+        assert "3 mistakes:" in told
+        assert "bad.yaml:2: model: unknown model 'gpt-99'" in told
+        assert "bad.yaml:5: models.cook: unknown model 'nobody-7'" in told
+    good = (here / "bad.yaml").read_text().replace("peopel", "people")
+    (here / "bad.yaml").write_text(good)
+    other = command("run", "bad.yaml", "--model", "synthetic")  # takes every seat
+    assert other.exit_code == 0, other.output
+    unknown = command("check", "vote.yaml", "--model", "gpt-99")
+    assert (unknown.exit_code, unknown.stdout) == (2, "")
+
+
+def test_bad_input_that_only_shows_in_the_run_leaves_nothing_behind(here: Path) -> None:
+    (here / "pilot.yaml").write_text(PILOT)
+    (here / "hub.jsonl").write_text('{"persona": "A baker from a small town"}\n')
+    few = command("run", "pilot.yaml")
+    assert few.exit_code == 2
+    assert "12 personas are needed" in " ".join(few.stderr.split())
+    assert not (here / "outputs" / "trial").exists()
+    lines = [f"A baker from street {k} who likes quiet mornings" for k in range(30)]
+    (here / "hub.jsonl").write_text("".join(f'{{"persona": "{line}"}}\n' for line in lines))
+    done = command("run", "pilot.yaml")  # the same line again, once it is mended
+    assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize("lost", ["gone", "empty"])
+def test_a_run_whose_journal_is_lost_does_not_ask_all_again(here: Path, lost: str) -> None:
+    assert command("run", "vote.yaml").exit_code == 0
+    journal = here / "outputs" / "vote" / "journal.sqlite"
+    kept = journal.read_bytes()
+    journal.unlink()
+    if lost == "empty":
+        journal.touch()
+    again = command("run", "vote.yaml", "--resume")
+    assert again.exit_code == 2
+    assert "missing or empty" in again.stderr
+    journal.write_bytes(kept)
+    assert command("run", "vote.yaml", "--resume").exit_code == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals differ")
+def test_ctrl_c_before_the_first_question_promises_nothing_to_go_on_with(here: Path) -> None:
+    (here / "slow.py").write_text("import time\nprint('here', flush=True)\ntime.sleep(60)\n")
+    (here / "slow.yaml").write_text("study: ./slow.py\n")
+    words = [sys.executable, "-m", "folkmoot", "run", "slow.yaml"]
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "here\n"
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        said = process.stdout.read()
+    assert process.returncode == 130, said
+    assert "Interrupted" in said
+    assert "--resume" not in said
+    assert not (here / "outputs").exists()
+
+
+def test_a_run_in_a_notebook_says_what_it_is(here: Path) -> None:
+    run = folkmoot.run(here / "vote.yaml")
+    assert repr(run) == "Run('outputs/vote': small; tables answers, votes)"
+    assert repr(folkmoot.load("outputs/vote")) == "RunFolder('outputs/vote': small)"
+    assert run.manifest["calls"] == 6
+    assert run.json("plan.json")["sealed"]
