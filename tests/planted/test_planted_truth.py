@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -220,26 +221,24 @@ def test_dropping_the_opponents_words_loses_the_effect(
 
 @pytest.mark.nightly
 def test_bias_and_coverage_over_200_seeds(tmp_path: Path) -> None:
-    errors: dict[str, list[float]] = {c: [] for c in KIND}
-    covered = recovered = 0.0
-    seeds = range(200)
-    for seed in seeds:
+    """Estimates against the truth of their own people; intervals against that of the population.
+
+    A Wilson interval is about another draw of people. The truth of the very people drawn lies
+    inside it nearly always, because a mixture of sure and unsure people varies less than coins.
+    """
+    rates, truths, recovered = [], [], []
+    for seed in range(200):
         folder = tmp_path / str(seed)
         audit = Audit(pilot(folder, 300, seed))
-        rates, truth = audit.rates(), audit.truth()
-        for condition in KIND:
-            errors[condition].append(rates[condition] - truth[condition])
-            low, high = proportion_confint(round(rates[condition] * 300), 300, method="wilson")
-            covered += low <= truth[condition] <= high
-        recovered += audit.camps_recovered()
-        _remove(folder)
-    for condition, found in errors.items():
-        assert abs(float(np.mean(found))) <= 0.006, condition
-    assert 0.91 <= covered / (len(KIND) * len(seeds)) <= 0.99
-    assert recovered / len(seeds) >= 0.95
-
-
-def _remove(folder: Path) -> None:
-    import shutil
-
-    shutil.rmtree(folder)
+        rate, truth = audit.rates(), audit.truth()
+        rates.append([rate[c] for c in KIND])
+        truths.append([truth[c] for c in KIND])
+        recovered.append(audit.camps_recovered())
+        shutil.rmtree(folder)
+    bias = (np.array(rates) - np.array(truths)).mean(axis=0)
+    assert np.abs(bias).max() <= 0.006, dict(zip(KIND, bias, strict=True))
+    population = np.array(truths).mean(axis=0)
+    low, high = proportion_confint(np.round(np.array(rates) * 300), 300, method="wilson")
+    covered = ((low <= population) & (population <= high)).mean()
+    assert 0.91 <= covered <= 0.99
+    assert np.mean(recovered) >= 0.95
