@@ -141,6 +141,13 @@ def test_the_line_to_go_on_repeats_no_key() -> None:
     assert resume_line(argv) == "folkmoot run 'my study.yaml' --set 'a=b c' --resume"
 
 
+def test_a_used_up_budget_is_not_repeated() -> None:
+    argv = ["run", "a.yaml", "--budget", "5", "--budget=5", "--key=k"]
+    more = ["--budget", "MORE"]
+    assert resume_line(argv, more) == "folkmoot run a.yaml --budget MORE --resume"
+    assert resume_line(argv) == "folkmoot run a.yaml --budget 5 --budget=5 --resume"
+
+
 def test_check_counts_calls_and_says_what_is_missing(here: Path) -> None:
     result = folkmoot("check", "vote.yaml", "--model", "openai/gpt-4o", "--set", "people=50")
     assert result.exit_code == 0, result.output

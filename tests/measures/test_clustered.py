@@ -102,6 +102,21 @@ def test_permutation_tests_are_exact():
     assert math.isnan(sign_flip_p([3.0], ["a"]))
 
 
+@pytest.mark.parametrize("n", [2, 5, 8, 14, 15])
+def test_sign_flips_agree_with_scipy(n):
+    rng = np.random.default_rng(n)
+    for differences in (rng.normal(0.3, 1, n), rng.integers(-2, 3, n) / 4, np.zeros(n)):
+        exact = stats.permutation_test(
+            (differences,),
+            lambda x, axis=-1: np.sum(x, axis=axis),
+            permutation_type="samples",
+            n_resamples=np.inf,
+            vectorized=True,
+        ).pvalue
+        near = 1e-9 if n < 15 else 0.02  # from 15 clusters on flips are sampled
+        assert sign_flip_p(differences, range(n)) == pytest.approx(exact, abs=near)
+
+
 def test_bootstrap_draws_clusters():
     rng = np.random.default_rng(3)
     clusters = np.repeat(np.arange(200), 5)

@@ -8,9 +8,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+import folkmoot
 from folkmoot.errors import InputError, RunExists
 from folkmoot.records.run_folder import RunFolder
 from folkmoot.report.export import FORMATS, export
+from tests.contract.small import small_study
 
 
 def test_csv_parquet_and_json_hold_the_same_rows(pilot: RunFolder, tmp_path: Path) -> None:
@@ -51,6 +53,21 @@ def test_every_export_of_a_synthetic_run_says_so(pilot: RunFolder, tmp_path: Pat
         text = (tmp_path / kind / "README.txt").read_text("utf-8")
         assert text.startswith("SYNTHETIC") and "not findings about people" in text
         assert pilot.id in text and pilot.manifest["models"][0]["served"][0] in text
+
+
+def test_a_town_halls_items_are_the_comments_of_polis(tmp_path: Path) -> None:
+    held = folkmoot.run(small_study("town_hall", tmp_path), model="synthetic", out=tmp_path / "run")
+    export(held.folder, "polis", tmp_path / "polis")
+    comments = pl.read_csv(tmp_path / "polis" / "comments.csv")
+    items = held.table("items")
+    said = items["discussion_id"] + ": " + items["text"]
+    assert comments["comment-body"].to_list() == said.to_list()
+    assert comments["agrees"].to_list() == items["yes"].to_list()
+    assert comments["disagrees"].to_list() == items["no"].to_list()
+    votes = pl.read_csv(tmp_path / "polis" / "participants-votes.csv")
+    assert votes["n-votes"].sum() == (items["yes"] + items["no"]).sum()
+    summary = dict(pl.read_csv(tmp_path / "polis" / "summary.csv").iter_rows())
+    assert summary["topic"] == held.folder.config["topic"]["title"]
 
 
 def test_an_export_never_overwrites(pilot: RunFolder, tmp_path: Path) -> None:

@@ -309,7 +309,7 @@ def describe(event: Event) -> tuple[str, Level]:
         case ItemDone(stage, item, failed) if failed:
             return f"{stage}: {item or 'one'} failed: {failed}", "warning"
         case CallRetried(model, reason, wait, attempt):
-            return f"{model}: {reason}; try {attempt + 1} in {wait:.1f} s", "info"
+            return f"{model}: {reason}; try {attempt + 1} in {wait:.1f} s", "warning"
         case Notice(message, level):
             return message, level
         case RunEnded(outcome, message):

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 from scipy.stats import t
 
-from folkmoot.measures import clustered
-from folkmoot.studies.town_hall.comparison import Result, compare, flat_rows, sign_flip_p
+from folkmoot.studies.town_hall.comparison import Result, compare, flat_rows
 from folkmoot.studies.town_hall.levels import BUILT_IN
 from folkmoot.studies.town_hall.measures import FIGURES
 
@@ -67,15 +65,6 @@ def test_the_replication_is_apart(compared: dict[str, Any]) -> None:
     assert {r["level"] for r in means if r["part"] == "supplementary"} == {"2-2"}
     assert len(means) == 3 * len(FIGURES) * 3
     assert len(differences) == 3 * len(FIGURES) * 3
-
-
-@pytest.mark.parametrize("n", [2, 5, 8])
-def test_sign_flips_are_those_of_the_measures(n: int) -> None:
-    rng = np.random.default_rng(n)
-    for differences in (rng.normal(0.3, 1, n), rng.integers(-2, 3, n) / 4, np.zeros(n)):
-        assert sign_flip_p(differences) == pytest.approx(
-            clustered.sign_flip_p(differences, range(n))
-        )
 
 
 def test_a_figure_that_a_set_does_not_have_is_left_out_of_pairs() -> None:

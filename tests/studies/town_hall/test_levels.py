@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from folkmoot.errors import ProtocolError
-from folkmoot.studies.town_hall.checks import seat_models
+from folkmoot.studies.town_hall.checks import notes, seat_models
 from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.levels import FIVE_MODELS, deal, level_problems, levels_of
 from folkmoot.studies.town_hall.residents import ids
@@ -119,6 +119,14 @@ def test_levels_that_cannot_be_are_named(
     found = level_problems(config(**settings), vulnerable)
     assert len(found) == 1
     assert words in found[0].message and found[0].key == key and found[0].mend
+
+
+def test_a_level_that_is_described_and_not_run_is_told() -> None:
+    own = config(levels=[1], sets=1, level_settings={"quiet": {"reflect": False}, 3: {}})
+    assert level_problems(own, 4) == []
+    told = notes(own)
+    assert told[0] == "1 set x 1 level = 1 discussion"
+    assert sum("quiet" in line for line in told) == 1
 
 
 def test_seat_models_are_those_that_seats_and_moderators_name() -> None:

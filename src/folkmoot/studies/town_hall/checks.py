@@ -10,7 +10,7 @@ from rapidfuzz import process
 
 from folkmoot.errors import Problem
 from folkmoot.studies.town_hall.config import Ratios, ResidentSettings, TownHallConfig
-from folkmoot.studies.town_hall.levels import level_problems, levels_of
+from folkmoot.studies.town_hall.levels import BUILT_IN, level_problems, levels_of
 from folkmoot.studies.town_hall.occupations import OCCUPATIONS
 from folkmoot.studies.town_hall.profiles import read_profiles
 from folkmoot.studies.town_hall.residents import CATEGORIES, INCOMES, joint_problem
@@ -43,13 +43,20 @@ def notes(config: TownHallConfig) -> list[str]:
     """What a user should know before the run."""
     levels = levels_of(config)
     count = config.sets * len(levels)
-    lines = [f"{config.sets} sets x {len(levels)} levels = {count} discussions"]
+    lines = [f"{_many(config.sets, 'set')} x {_many(len(levels), 'level')}"]
+    lines[0] += f" = {_many(count, 'discussion')}"
     if config.sets == 1:
         lines.append("with one set there are no intervals and no tests between levels")
+    idle = [n for n in config.level_settings if n not in BUILT_IN and n not in config.levels]
+    lines += [f"level_settings describes level {n}, which levels does not run" for n in idle]
     apart = [level.name for level in levels if level.part != "main"]
     if apart:
         lines.append(f"reported apart, not in the main comparison: level {', '.join(apart)}")
     return lines
+
+
+def _many(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _residents(settings: ResidentSettings) -> list[Problem]:

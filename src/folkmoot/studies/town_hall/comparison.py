@@ -13,9 +13,8 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from folkmoot.measures.clustered import FEW_CLUSTERS, clustered_mean
+from folkmoot.measures.clustered import FEW_CLUSTERS, clustered_mean, sign_flip_p
 from folkmoot.measures.estimates import Estimate
 from folkmoot.studies.town_hall.levels import Level
 from folkmoot.studies.town_hall.measures import FIGURES
@@ -143,20 +142,7 @@ def _difference(
     moved = np.array([v[after] - v[before] for v in both.values()])
     found = clustered_mean(moved, list(both))
     exact = 2 <= len(moved) <= FEW_CLUSTERS
-    return _as_json(found) | {"p": _finite(sign_flip_p(moved) if exact else found.p)}
-
-
-def sign_flip_p(differences: NDArray[np.float64]) -> float:
-    """Two-sided p of a mean of zero by all 2^n flips of signs (n up to 12).
-
-    What `measures.clustered.sign_flip_p` gives, for the hundreds of figures of this comparison at
-    once; a test holds the two together.
-    """
-    n = len(differences)
-    signs = 1 - 2 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)
-    sums = np.abs(signs @ differences.round(10))
-    # Rounding must not part sums that are equal.
-    return float(np.mean(sums >= abs(differences.round(10).sum()) - 1e-9))
+    return _as_json(found) | {"p": _finite(sign_flip_p(moved, list(both)) if exact else found.p)}
 
 
 def _as_json(estimate: Estimate | None) -> dict[str, Any]:
