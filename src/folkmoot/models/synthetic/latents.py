@@ -15,6 +15,7 @@ from statistics import NormalDist
 
 from folkmoot.models.synthetic.draws import normal, unit
 from folkmoot.models.synthetic.knobs import BETA, TASTE_SD
+from folkmoot.models.synthetic.people import article
 
 _TOKEN = re.compile(r"[a-z]+")
 _STOP_WORDS = """
@@ -234,7 +235,7 @@ def _calling(text: str) -> str:
         or re.search(r"[^s]s$", bare)
     ):
         return ""
-    return f"{'an' if bare[0] in 'aeioAEIO' else 'a'} {bare}"
+    return f"{article(bare)} {bare}"
 
 
 _NAME = re.compile(r"^(?:you are|you're)\s+([A-Z][\w'’-]+(?: [A-Z][\w'’.-]+){0,2})[,.( ]")

@@ -44,6 +44,19 @@ _KEY_LINE = re.compile(r"^\s*[-*]\s*[\"'`]?(\w+)[\"'`]?\s*:\s*(.+)$", re.MULTILI
 _ENUM = re.compile(r"[\"“']([^\"“”]+?)[\"”'](?=\s*(?:,|\]|\)|or\b|$))")
 
 
+# How some lines of persona-hub begin: "I'm a baker who …", "As a patient with …".
+_LEAD = re.compile(
+    r"^(?:i am|i['’]m|you are|you['’]re|as)\s+(?=(?:an?|the|one|another)\b)", re.IGNORECASE
+)
+_NAMED = re.compile(r"^(?:[A-Z][\w.'’-]*\s+[A-Z]|[A-Z]{2,}\b|(?:one|another|my)\b)")
+_VOWEL = re.compile(r"^(?:[aeio]|u(?!ni|s|t[ei]|ro|k))(?!ne\b|nce\b|uro)", re.IGNORECASE)
+
+
+def article(phrase: str) -> str:
+    """`a` or `an`, by how the phrase begins."""
+    return "an" if _VOWEL.match(phrase) else "a"
+
+
 def base_persona(prompt: str) -> str:
     """The persona that a prompt quotes after "Persona:" or "Base persona:"."""
     found = re.search(r"persona:\s*(.+?)(?:\n\s*\n|$)", prompt, re.IGNORECASE | re.DOTALL)
@@ -76,14 +89,15 @@ def demographics(persona: str, draws: Draws) -> dict[str, str | int]:
 
 def occupation(persona: str) -> str:
     """What a description calls the person, as a job title."""
-    text = re.sub(r"^(?:an?|the)\s+", "", persona.strip(), flags=re.IGNORECASE)
+    text = re.sub(r"^(?:an?|the)\s+", "", _LEAD.sub("", persona.strip()), flags=re.IGNORECASE)
     text = re.split(
         r",|\.|;|\s(?:who|with|that|whose|from|at|for|and|in|to|trying|looking|working|applying)\b",
         text,
         maxsplit=1,
     )[0]
     words = text.split()[:5]
-    return " ".join(words)[:60].capitalize() if words else "Employee"
+    title = " ".join(words)[:60]
+    return title[:1].upper() + title[1:] if title else "Employee"
 
 
 def demographics_object(prompt: str, draws: Draws) -> str:
@@ -99,9 +113,9 @@ def demographics_object(prompt: str, draws: Draws) -> str:
 
 
 _OPENINGS = (
-    "{W}{A}, {age} years old and {manner}",
-    "{W}{A} of {age}, {manner}",
-    "{W}{A}, aged {age} and {manner}",
+    "{A}, {age} years old and {manner}",
+    "{A} of {age}, {manner}",
+    "{A}, aged {age} and {manner}",
 )
 _MANNERS = (
     "curious and open-minded",
@@ -150,7 +164,7 @@ _PAST = (
 
 def enriched_persona(prompt: str, draws: Draws) -> str:
     """A paragraph of two or three sentences from a base persona and demographics in the prompt."""
-    base = base_persona(prompt).rstrip(". ")
+    base = _in_third_person(base_persona(prompt))
     facts = {
         key.lower().replace(" ", "_"): value.strip()
         for key, value in re.findall(r"^\s*[-*]\s*([A-Za-z _]+?)\s*:\s*(.+)$", prompt, re.MULTILINE)
@@ -162,9 +176,8 @@ def enriched_persona(prompt: str, draws: Draws) -> str:
     leaning = (facts.get("political_leaning") or "moderate").lower()
     education = facts.get("education", "some college")
     pronoun = "She" if she else "He"
-    article = "" if re.match(r"^(?:an?|the)\s", base, re.IGNORECASE) else "a "
-    body = base[:1].lower() + base[1:] if base[1:2].islower() or base[1:2] == " " else base
-    opening = draws.pick(_OPENINGS).format(W=article, A=body, age=age, manner=draws.pick(_MANNERS))
+    body, manner = _as_opening(base), draws.pick(_MANNERS)
+    opening = draws.pick(_OPENINGS).format(A=body, age=age, manner=manner)
     where = draws.pick(_LIVES).format(
         income=income if "income" in income else f"{income} income",
         place=f"{'an' if place[:1] in 'aeiou' else 'a'} {place}",
@@ -176,6 +189,22 @@ def enriched_persona(prompt: str, draws: Draws) -> str:
         f"{'herself' if she else 'himself'} as politically {leaning}. "
         f"{pronoun} {spare} and {past}."
     )
+
+
+def _in_third_person(base: str) -> str:
+    """The first sentence of a line, without the "I am" or "As" that some begin with."""
+    first = re.split(r"(?<=[a-z]{2})\.\s+(?=[A-Z])", base, maxsplit=1)[0]
+    return _LEAD.sub("", first).rstrip(". ")
+
+
+def _as_opening(base: str) -> str:
+    """A line as the beginning of "… who", with its article: "a baker", "Ann Smith, the CEO"."""
+    if _NAMED.match(base):
+        return base
+    if re.match(r"^(?:an?|the)\s", base, re.IGNORECASE):
+        return base[:1].lower() + base[1:]
+    body = base[:1].lower() + base[1:] if base[1:2].islower() else base
+    return f"{article(body)} {body}"
 
 
 def _degree(school: str) -> str:
