@@ -18,12 +18,13 @@ import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.cli.tables import finding_view
 from folkmoot.engine.config import StudyConfig
+from folkmoot.engine.journal import Entry
 from folkmoot.people.sources import persona_hub
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 README = (ROOT / "README.md").read_text("utf-8")
 
 
@@ -125,6 +126,27 @@ def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8")):
         if not target.startswith(("http:", "https:")):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_indexes_name_every_page() -> None:
+    docs = ROOT / "docs"
+    for index, pages in (
+        (docs / "index.md", docs.glob("*.md")),
+        (docs / "decisions" / "README.md", (docs / "decisions").glob("*.md")),
+    ):
+        text = index.read_text("utf-8")
+        for page in pages:
+            assert page == index or f"]({page.name})" in text, page.name
+    for page in (docs / "decisions").glob("0*.md"):
+        title = page.read_text("utf-8").splitlines()[0]
+        assert title.startswith(f"# {page.name[:4]}: "), title
+        assert title.removeprefix(f"# {page.name[:4]}: ") in text
+
+
+def test_the_page_on_run_folders_explains_the_journal() -> None:
+    page = (ROOT / "docs/run_folder.md").read_text("utf-8")
+    for field in Entry.__dataclass_fields__:
+        assert f"`{field}`" in page, field
 
 
 def test_the_page_on_study_files_has_every_key_with_its_default() -> None:

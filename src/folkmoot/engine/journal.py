@@ -6,7 +6,7 @@ holds a prefix of the run: never an effect without those it was made from. The g
 session are the only users.
 
 Schema (readable with any sqlite3):
-    meta(key, value)               format version, program version
+    meta(key, value)               format version
     texts(hash, text)              long texts, once each; `{"$text": hash}` in a request points here
     entries(address, kind, …)      one row an effect; kind is ask, embed or compute
     superseded(…, at)              entries replaced under --accept-changes, kept
