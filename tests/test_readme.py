@@ -97,6 +97,8 @@ def test_the_pages_show_what_the_example_prints_today(fresh: Path) -> None:
     finding = next(f for f in run.findings() if f.key == "position_change")
     console = Console(file=io.StringIO(), width=80)
     console.print(finding_view(finding))
+    picture = (ROOT / "docs" / "images" / "position_change.svg").read_text("utf-8")
+    assert finding.says in picture and "SYNTHETIC" in picture  # python docs/images/draw.py
     assert isinstance(console.file, io.StringIO)
     printed = [line.rstrip() for line in console.file.getvalue().splitlines()]
     page = (ROOT / "docs" / "cross_pollination.md").read_text("utf-8")

@@ -107,6 +107,16 @@ def test_people_without_conditions_stand_beside_every_condition(base, tmp_path):
     assert "Simple voting: in first fewer change" in reverse["compare_change"].says
 
 
+def test_an_empty_column_of_changes_is_read_from_the_choices(base, tmp_path):
+    people = tmp_path / "survey.csv"
+    people.write_text(
+        "condition,initial_choice,final_choice,position_changed\n"
+        "simple_voting,a,b,\nsimple_voting,a,a,\nsimple_voting,b,b,\nsimple_voting,b,a,\n"
+    )
+    rates = found([base, people])["compare_change"]
+    assert any(r[1] == "survey" and r[3] == 0.5 for r in rates.grid.rows)
+
+
 def test_human_file_with_strange_values(base, tmp_path):
     people = tmp_path / "survey.csv"
     people.write_text("position_changed\nyes\nperhaps\n")

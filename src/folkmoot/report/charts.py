@@ -86,7 +86,9 @@ def _intervals(chart: Intervals) -> Any:
             x=alt.X("low:Q", title=title, axis=axis), x2="high:Q", y=y
         )
     )
-    layers.append(base.mark_point(color=COLOURS[0], filled=True, size=70).encode(x=x, y=y))
+    layers.append(
+        base.mark_point(color=COLOURS[0], filled=True, size=70, opacity=1).encode(x=x, y=y)
+    )
     height = 34 * max(1, len(chart.items)) + (18 if chart.bands else 0)
     return alt.layer(*layers).properties(width=WIDTH - 180, height=height)
 

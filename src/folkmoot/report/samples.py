@@ -78,12 +78,14 @@ def people_file(path: Path) -> Sample:
         data = pl.read_parquet(path) if path.suffix == ".parquet" else pl.read_csv(path)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise InputError(Problem(f"{path}: cannot be read as a table: {error}")) from error
+    if "position_changed" in data.columns and data["position_changed"].is_null().all():
+        data = data.drop("position_changed")  # a column that nobody filled in
     names = data.columns
     if "position_changed" not in names and {"initial_choice", "final_choice"} <= set(names):
         data = data.with_columns(
             (pl.col("initial_choice") != pl.col("final_choice")).alias("position_changed")
         )
-    if "position_changed" in names:
+    if "position_changed" in data.columns:
         data = data.with_columns(_truth(data["position_changed"], path))
     return Sample(path.stem, "people", {"participants": data}, {}, {})
 
