@@ -71,6 +71,23 @@ def test_an_unknown_price_is_said_and_never_zero() -> None:
     assert tally.cost() == "$1.50 + 1 calls of unknown price"
 
 
+def test_tokens_and_cost_are_kept_for_each_model(tmp_path: Path) -> None:
+    log = RunLog(tmp_path)
+    log(CallDone("a", cost_usd=0.25, input_tokens=100, output_tokens=10))
+    log(CallDone("a", cost_usd=0.5, input_tokens=1000, output_tokens=10))
+    log(CallDone("b", cost_usd=None, input_tokens=5, output_tokens=5))
+    log(CallDone("b", replayed=True, cost_usd=1.0, input_tokens=5, output_tokens=5))
+    assert log.tally.models["a"].line() == "2 calls · 1,100 tokens in, 20 out · $0.75"
+    assert log.tally.models["b"].line() == "1 calls · 5 tokens in, 5 out · cost unknown"
+    log(RunEnded("done"))
+    log.close()
+    last = json.loads((tmp_path / "log.jsonl").read_text().splitlines()[-1])
+    assert last["models"] == {
+        "a": {"calls": 2, "input_tokens": 1100, "output_tokens": 20, "cost_usd": 0.75},
+        "b": {"calls": 1, "input_tokens": 5, "output_tokens": 5, "cost_usd": None},
+    }
+
+
 def test_log_files_are_for_people_and_programs_and_hold_no_key(tmp_path: Path) -> None:
     clock = Clock()
     log = RunLog(

@@ -86,7 +86,14 @@ class TerminalProgress:
         table.add_column(justify="right")
         for stage in list(self.tally.stages.values())[-SHOWN_STAGES:]:
             table.add_row(*self._row(stage))
-        return Group(table, Text(self._footer(), style="dim"))
+        return Group(table, Text("\n".join([*self._models(), self._footer()]), style="dim"))
+
+    def _models(self) -> list[str]:
+        """A line for each model, where there are several."""
+        used = self.tally.models
+        if len(used) < 2:
+            return []
+        return [f"{clean(name)}: {use.line()}" for name, use in used.items()]
 
     def _row(self, stage: StageTally) -> tuple[RenderableType, ...]:
         name = Text(clean(stage.name), style="" if stage.over else "bold")

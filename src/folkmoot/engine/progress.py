@@ -14,6 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, TextIO
 
+from folkmoot.engine.model_use import ModelUse
+
 Level = Literal["info", "warning", "error"]
 Outcome = Literal["done", "paused", "interrupted", "failed"]
 
@@ -142,14 +144,11 @@ class Tally:
 
     clock: Callable[[], float] = time.monotonic
     stages: dict[str, StageTally] = field(default_factory=dict)
-    calls: int = 0
+    models: dict[str, ModelUse] = field(default_factory=dict)
+    all: ModelUse = field(default_factory=ModelUse)
     replayed: int = 0
     retries: int = 0
     failed: int = 0
-    cost_usd: float = 0.0
-    unpriced: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
     started: float = 0.0
 
     def __post_init__(self) -> None:
@@ -171,6 +170,22 @@ class Tally:
                 self.retries += 1
             case _:
                 pass
+
+    @property
+    def calls(self) -> int:
+        return self.all.calls
+
+    @property
+    def cost_usd(self) -> float:
+        return self.all.cost_usd
+
+    @property
+    def input_tokens(self) -> int:
+        return self.all.input_tokens
+
+    @property
+    def output_tokens(self) -> int:
+        return self.all.output_tokens
 
     @property
     def current(self) -> StageTally | None:
@@ -206,12 +221,7 @@ class Tally:
 
     def cost(self) -> str:
         """The money spent in this process; says so where a price is unknown."""
-        if self.unpriced and not self.cost_usd:
-            return "cost unknown"
-        known = f"${self.cost_usd:,.2f}" if self.cost_usd >= 0.01 else f"${self.cost_usd:.4f}"
-        return ("$0" if not self.cost_usd else known) + (
-            f" + {self.unpriced:,} calls of unknown price" if self.unpriced else ""
-        )
+        return self.all.cost
 
     def _begin(self, stage: str, total: int | None) -> None:
         tally = self.stages.setdefault(stage, StageTally(stage, 0, self.clock()))
@@ -230,13 +240,8 @@ class Tally:
         if call.replayed:
             self.replayed += 1
             return
-        self.calls += 1
-        self.input_tokens += call.input_tokens
-        self.output_tokens += call.output_tokens
-        if call.cost_usd is None:
-            self.unpriced += 1
-        else:
-            self.cost_usd += call.cost_usd
+        for use in (self.all, self.models.setdefault(call.model, ModelUse())):
+            use.add(call.input_tokens, call.output_tokens, call.cost_usd)
 
 
 class RunLog:
@@ -292,6 +297,8 @@ class RunLog:
             "failed": self.tally.failed,
             **(asdict(event) if event is not None else {}),
         }
+        if event is None or isinstance(event, (Notice, RunEnded)):
+            data["models"] = {name: use.to_json() for name, use in self.tally.models.items()}
         self._json.write(self._scrub(json.dumps(data, ensure_ascii=False)) + "\n")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from folkmoot.measures.clustered import FEW_CLUSTERS
 from folkmoot.records.findings import Board, Finding, Grid, Heat, Intervals
 from folkmoot.records.run_folder import RunFolder
 from folkmoot.studies.negotiation.conditions import CONDITIONS
@@ -19,6 +20,10 @@ _UNDECIDED = (
 
 
 _PAIRED = "Paired: a group's stated preferences are the same under all conditions."
+_TESTED = (
+    f"p by flipping the signs of groups (up to {FEW_CLUSTERS} groups), else by t; not corrected "
+    "for the number of comparisons."
+)
 _COMPARED = {
     "satisfaction": "how content members are",
     "lowest_satisfaction": "how content the least content member is",
@@ -98,7 +103,7 @@ def _contrasts(data: dict[str, Any]) -> list[Finding]:
                 f"{read}.",
                 Grid.of([{k: d[k] for k in keys} for d in rows], caption=data["intervals"]),
                 Intervals(items, unit="paired difference", zero=0.0),
-                notes=(f"{MEASURES[measure][0].capitalize()}.", _PAIRED),
+                notes=(f"{MEASURES[measure][0].capitalize()}.", _PAIRED, _TESTED),
                 headline=measure == "satisfaction",
             )
         )
