@@ -137,18 +137,18 @@ def line(mind: Mind, schema: Mapping[str, Any], around: Mapping[str, Any]) -> An
     low = decided.lower()
     if wishes and any(w.lower() in low for w in wishes):
         got = next(w for w in wishes if w.lower() in low)
-        frames = (
+        glad = (
             "That works for me, I get {W}.",
             "Fine with me, as long as {W} stays in.",
             "Good, {W} is what I hoped for.",
             "Yes, with {W} in it I am happy.",
         )
-        return mind.tongue.frame(frames).format(W=named(got))
+        return mind.tongue.frame(glad).format(W=named(got))
     if wishes:
         content = ("I had hoped for {W}, but all right.", "I can live with it, though I miss {W}.")
         lacking = ("Could we fit in {W} somewhere?", "Hm, that leaves out {W}.")
-        frames = content if around.get("resolved") else (*content, *lacking)
-        return mind.tongue.frame(frames).format(W=named(wishes[0]))
+        short = content if around.get("resolved") else (*content, *lacking)
+        return mind.tongue.frame(short).format(W=named(wishes[0]))
     return mind.tongue.frame(("I am fine with that.", "Whatever suits the rest.", "Good idea."))
 
 
