@@ -79,7 +79,7 @@ def test_logs_have_the_fields_of_the_source(held: Run) -> None:
         assert list(entry) == ["timestamp", "level", "component", "action", "data", "context"]
         assert list(entry["context"]) == ["set_id", "level", "discussion_id", "round", "agent_id"]
         assert entry["timestamp"]
-    calls = [e for e in found if e["level"] == "DEBUG"]
+    calls = [e for e in found if e["level"] == "DEBUG" and e["action"] != "memory_changed"]
     # 3 · 5 · 2 turns, 2 · 5 reflections, 3 · 5 votes and surveys, 3 moderations, planner twice.
     assert len(calls) == 30 + 10 + 15 + 3 + 2
     wanted = {"model", "memory_length", "question_preview", "response_preview", "latency"}
@@ -89,6 +89,24 @@ def test_logs_have_the_fields_of_the_source(held: Run) -> None:
     starts = [e["context"]["round"] for e in found if e["action"] == "round_started"]
     assert starts == [1, 2, 3]
     assert {e["component"] for e in calls} == {"resident", "moderator", "planner"}
+
+
+def test_logs_tell_how_memories_change(held: Run) -> None:
+    found = list(entries(held, "set01_lv4"))
+    kept = {
+        (e["context"]["round"], e["context"]["agent_id"]): e["data"]
+        for e in found
+        if e["action"] == "memory_changed"
+    }
+    assert len(kept) == 3 * 5
+    assert kept[2, "A03"] == {"memory_length": 3, "added": ["own statement", "reflection"]}
+    thoughts = [e for e in found if e["action"] == "think" and e["context"]["round"] > 1]
+    assert len(thoughts) == 2 * 5
+    for entry in thoughts:
+        before = kept[entry["context"]["round"] - 1, entry["context"]["agent_id"]]
+        assert entry["data"]["memory_length"] == before["memory_length"]
+    shared = entries(held, "set01_lv1")
+    assert not any(e["action"] == "memory_changed" for e in shared)
 
 
 def test_log_level_and_previews(tmp_path: Path) -> None:

@@ -70,6 +70,7 @@ def _entries(discussion: Discussion, *, full: bool) -> Iterator[dict[str, Any]]:
         yield here.info("discussion", "round_started", _first(own), round_.number, "")
         yield from here.calls(own)
         yield from here.actions(round_, _last(own))
+        yield from here.memories(round_, _last(own))
         yield here.info("discussion", "round_ended", _last(own), round_.number, "")
     yield from here.calls(c for c in calls if c.round is None and c.stage != "satisfaction_before")
     outcome = {"items": len(discussion.items), "passed": len(discussion.passed)}
@@ -105,6 +106,22 @@ class _Writer:
             }
             if turn.heard:
                 yield self.info("resident", action, at, round_.number, resident, **data)
+
+    def memories(self, round_: Round, at: float | None) -> Iterator[dict[str, Any]]:
+        """What each resident with a context of their own takes along into the next round."""
+        if self._of.level.context != "separate":
+            return
+        so_far = [r for r in self._of.rounds if r.number <= round_.number]
+        for resident in round_.order:
+            own = sum(bool(r.turns[resident].speaking.full_statement) for r in so_far)
+            reflection = round_.reflections.get(resident)
+            remembered = reflection is not None and not reflection.parse_error
+            added = ["own statement"] if round_.turns[resident].speaking.full_statement else []
+            added += ["reflection"] if remembered else []
+            data = {"memory_length": own + remembered, "added": added}
+            yield self._entry(
+                "DEBUG", "resident", "memory_changed", at, round_.number, resident, data
+            )
 
     def calls(self, calls: Iterable[Call]) -> Iterator[dict[str, Any]]:
         for call in calls:
