@@ -38,6 +38,7 @@ bench: setup
 
 nightly: setup
 	@$(BIN)/pytest -n 2 -m nightly
+	@$(BIN)/pytest tests/report/test_browser.py
 	@FOLKMOOT_FUZZ=1 $(BIN)/pytest -n 2 tests/conversation tests/engine tests/studies -k 'yaml or any or mutation or property or fuzz'
 
 format: setup

@@ -69,6 +69,23 @@ def test_tables_open_by_keyboard(browser: Browser, pilot: RunFolder) -> None:
     page.close()
 
 
+def test_on_paper_every_table_is_open_and_the_mark_stands_on_each_page(
+    browser: Browser, pilot: RunFolder
+) -> None:
+    page = browser.new_page()
+    page.goto(write_report(pilot).as_uri())
+    closed = page.locator("article details:not([open]) td").first
+    assert not closed.is_visible()
+    page.emulate_media(media="print")
+    assert closed.is_visible()
+    mark = page.evaluate(
+        "(s => [s.content, s.position])(getComputedStyle(document.body, '::before'))"
+    )
+    assert "SYNTHETIC" in mark[0] and mark[1] == "fixed"  # fixed: repeated on every sheet
+    assert page.pdf(format="A4").count(b"/Type /Page\n") > 2
+    page.close()
+
+
 def _lightness(page: Page, selector: str, what: str) -> float:
     """Mean of the channels of a computed colour, 0 to 1."""
     found = page.locator(selector).first.evaluate(f"e => getComputedStyle(e)['{what}']")
