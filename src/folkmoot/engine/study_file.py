@@ -99,7 +99,7 @@ def validate(study: Study, data: Mapping[str, Any], folder: Path | None = None) 
     tree = Tree(copy.deepcopy(dict(data)), {(): Place("", 0)})
     config, problems = _config(study, tree)
     if config is not None and folder is not None:
-        problems += _deeper(study, config, folder / study.name, tree)
+        problems += _further(problems, _deeper(study, config, folder / study.name, tree))
     if config is None or problems:
         raise InputError(in_order(problems))
     return config
@@ -222,7 +222,7 @@ def _checked(path: Path, study: Study, tree: Tree) -> StudyFile:
     tree.value.setdefault("study", study.name)
     config, problems = _config(study, tree)
     if config is not None:
-        problems += _deeper(study, config, path, tree)
+        problems += _further(problems, _deeper(study, config, path, tree))
     if config is None or problems or tree.problems:
         raise InputError(in_order([*tree.problems, *problems]))
     return StudyFile(path, study, config, tree.value)
@@ -294,6 +294,14 @@ def _deeper(study: Study, config: StudyConfig, path: Path, tree: Tree) -> list[P
             problem = _at(problem, place.file, place.line if where else 0)  # noqa: PLW2901
         problems.append(problem)
     return problems + prompts_of(study, config, path.parent).check()
+
+
+def _further(known: Sequence[Problem], deeper: Sequence[Problem]) -> list[Problem]:
+    """The deeper mistakes without those of a key that is wrong by itself: it was left out, so
+    what a deeper check says of it is said of the default.
+    """
+    keys = {p.key for p in known if p.key}
+    return [p for p in deeper if p.key not in keys]
 
 
 def _unknown_models(tree: Tree) -> list[Problem]:

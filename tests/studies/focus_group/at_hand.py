@@ -119,5 +119,5 @@ async def discuss(
 ) -> DiscussionTranscript:
     """One discussion in memory."""
     config = config or settings()
-    simulator = DiscussionSimulator(config, people(seed, config.num_personas))
+    simulator = DiscussionSimulator(config, personas=people(seed, config.num_personas))
     return await simulator.run(MemoryScope(seed, says))  # type: ignore[arg-type]

@@ -50,3 +50,11 @@ def test_the_example_on_the_page_of_personas_runs(capsys: pytest.CaptureFixture[
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(compile(code, "personas.md", "exec"), {})
     assert "openness=" in capsys.readouterr().out
+
+
+def test_the_example_for_python_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(compile(code, "focus_group.md", "exec"), {})
+    printed = capsys.readouterr().out
+    assert "## Phase: Synthesis" in printed
+    assert "**Moderator:**" in printed

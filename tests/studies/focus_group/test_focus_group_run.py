@@ -255,6 +255,16 @@ def test_no_concept_is_a_mistake(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("concept", ["''", '"  "'])
+def test_an_empty_concept_is_one_mistake(tmp_path: Path, concept: str) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text(f"study: focus_group\ncategory: snacks\nproduct_concept: {concept}\n")
+    with pytest.raises(InputError) as caught:
+        folkmoot.run(path, out=tmp_path / "run", provider=Scripted(reply))
+    (problem,) = caught.value.problems
+    assert (problem.key, problem.where) == ("product_concept", "3")
+
+
 def test_profiles_that_make_no_sense_are_named(tmp_path: Path) -> None:
     (tmp_path / "real.csv").write_text("name,age,openness\nAnn,41,900\nBo,x,5\n")
     with pytest.raises(InputError) as caught:

@@ -24,7 +24,9 @@ async def protocol(session: Session) -> None:
     async def discuss(scope: Scope, group: str) -> list[DiscussionTranscript]:
         async def on_concept(scope: Scope, stimulus: Stimulus) -> DiscussionTranscript:
             people = facing(session, group, recruits[group], stimulus)
-            simulator = DiscussionSimulator(config.on(stimulus), tuple(people), group, stimulus.id)
+            simulator = DiscussionSimulator(
+                config.on(stimulus), personas=tuple(people), group=group, stimulus=stimulus.id
+            )
             transcript = await simulator.run(scope)
             records.discussion(scope, transcript)
             outputs.write_discussion(session, config, transcript)

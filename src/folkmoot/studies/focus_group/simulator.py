@@ -7,12 +7,13 @@ Sequential by nature: each speaker has heard those before. Groups and concepts r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from folkmoot.conversation.answers import Choice, Missing
-from folkmoot.engine.session import Scope
+from folkmoot.engine.session import Scope, Session
 from folkmoot.people.sources.grounded import Profile
-from folkmoot.studies.focus_group import opinion, sentiment, speaking, takeup
+from folkmoot.studies.focus_group import alone, opinion, sentiment, speaking, takeup
+from folkmoot.studies.focus_group.answering import Queue
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase
 from folkmoot.studies.focus_group.discussion import (
     INTENTS,
@@ -23,8 +24,10 @@ from folkmoot.studies.focus_group.discussion import (
     PurchaseIntent,
     heard,
 )
+from folkmoot.studies.focus_group.llm_client import LLMClient, MockLLMClient
 from folkmoot.studies.focus_group.moderator import Moderator
 from folkmoot.studies.focus_group.participant import Participant
+from folkmoot.studies.focus_group.recruits import recruit
 
 
 @dataclass
@@ -42,15 +45,23 @@ class Table:
 
 @dataclass(frozen=True)
 class DiscussionSimulator:
-    """One group on one concept. `config` is that of the concept (`DiscussionConfig.on`)."""
+    """One group on one concept. `config` is that of the concept (`DiscussionConfig.on`).
+
+    From Python: `await DiscussionSimulator(config).run()`. Without personas they are recruited;
+    `llm_client` answers where there is no scope, None means a `MockLLMClient`.
+    """
 
     config: DiscussionConfig
-    personas: tuple[Profile, ...]
+    llm_client: LLMClient | None = None
+    personas: tuple[Profile, ...] = ()
     group: str = "group_001"
     stimulus: str = "concept"
 
-    async def run(self, scope: Scope) -> DiscussionTranscript:
+    async def run(self, scope: Scope | None = None) -> DiscussionTranscript:
         """The whole discussion: guide, phases, and what everybody would buy."""
+        if scope is None:
+            client = self.llm_client or MockLLMClient(self.config.random_seed)
+            return await alone.played(self.config, client, self._recruited)
         names = {p.id: p.first_name for p in self.personas}
         moderator = await Moderator(self.config, names).prepared(scope.at("guide"))
         participants = [Participant(p, self.config).seated(scope) for p in self.personas]
@@ -73,6 +84,12 @@ class DiscussionSimulator:
             silences=tuple(table.silences),
         )
 
+    async def _recruited(self, session: Session) -> DiscussionTranscript:
+        """The discussion in a session of its own, with people recruited for it if need be."""
+        people = self.personas or tuple(next(iter(recruit(session).values())))
+        seated = replace(self, personas=people)
+        return await seated.run(session.at("discussion", self.group, self.stimulus))
+
     async def _run_phase(self, scope: Scope, phase: DiscussionPhase, table: Table) -> None:
         """The questions of one phase, one after another."""
         for index in range(self.config.questions_per_phase):
@@ -94,7 +111,7 @@ class DiscussionSimulator:
         table.messages.append(self._asked(question, phase, table))
         fewest, most = speaking.room(len(table.participants), config.responses_cap)
         called = set(speaking.addressed(question, moderator.names))
-        queue = _Queue(list(order), most, fewest, called | set(_silent(table)))
+        queue = Queue(list(order), most, fewest, called | set(_silent(table)))
         while (speaker := queue.next()) is not None:
             message = await self._answer(scope, phase, speaker, question, queue.answers + 1, table)
             if message is None:
@@ -114,7 +131,7 @@ class DiscussionSimulator:
         phase: DiscussionPhase,
         speaker: Participant,
         message: DiscussionMessage,
-        queue: _Queue,
+        queue: Queue,
         table: Table,
     ) -> None:
         probe = await table.moderator.generate_followup(
@@ -238,49 +255,6 @@ class DiscussionSimulator:
             return PurchaseIntent(persona_id=who.id, answer=got)
 
         return list((await scope.each(table.participants, ask)).values())
-
-
-@dataclass
-class _Queue:
-    """Those who are still to answer a question, within its limits."""
-
-    waiting: list[Participant]
-    most: int
-    fewest: int
-    must: set[str]
-    answers: int = 0
-    taken: int = 0
-    probed: bool = False
-
-    def next(self) -> Participant | None:
-        """The next to speak, if anybody is waiting."""
-        if not self.waiting:
-            return None
-        self.taken += 1
-        return self.waiting.pop(0)
-
-    def room_for_probe(self) -> bool:
-        """Whether a further answer of the same person fits in: one probe a question, the most
-        answers not passed, the fewest people still heard.
-        """
-        if self.probed:
-            return False
-        full = self.answers + len(self.waiting) >= self.most
-        return not full or self._droppable() is not None
-
-    def make_room(self) -> None:
-        """Take out the last who can wait where the probe would make too many answers."""
-        self.probed = True
-        if self.answers + len(self.waiting) >= self.most:
-            who = self._droppable()
-            if who is not None:
-                self.waiting.remove(who)
-
-    def _droppable(self) -> Participant | None:
-        if self.taken + len(self.waiting) <= self.fewest:
-            return None
-        free = [p for p in self.waiting if p.id not in self.must]
-        return free[-1] if free else None
 
 
 def _silent(table: Table) -> list[str]:

@@ -1,0 +1,137 @@
+"""A discussion held from Python: the clients, and the simulator without a study file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ConfigDict
+
+import folkmoot
+from folkmoot.engine.session import Session
+from folkmoot.engine.study import Study
+from folkmoot.errors import FatalModelError, InputError, RefusedError
+from folkmoot.models.request import Message, Reply, Request
+from folkmoot.models.scripted import Scripted
+from folkmoot.studies.focus_group.llm_client import (
+    LLMClient,
+    MockLLMClient,
+    joined,
+    parted,
+)
+from folkmoot.studies.focus_group.simulator import DiscussionSimulator
+from tests.studies.focus_group.at_hand import people, settings
+
+SYSTEM = "You are Ann, a 40-year-old nurse. You like to save money."
+
+
+class Recording(LLMClient):
+    """A client of one's own: the embedded respondent, with all that it was sent."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str, float, int]] = []
+        self.inner = MockLLMClient()
+
+    async def complete(
+        self,
+        system_prompt: str,
+        user_prompt: str,
+        temperature: float = 0.9,
+        max_tokens: int = 300,
+    ) -> str:
+        self.seen.append((system_prompt, user_prompt, temperature, max_tokens))
+        return await self.inner.complete(system_prompt, user_prompt, temperature, max_tokens)
+
+
+async def test_the_mock_follows_from_its_inputs_and_varies_with_each() -> None:
+    ask = MockLLMClient().complete
+    first = await ask(SYSTEM, "What do you think of a new oven?")
+    assert first == await MockLLMClient().complete(SYSTEM, "What do you think of a new oven?")
+    others = [
+        await ask(SYSTEM.replace("Ann", name), f"What do you think of a new {thing}?")
+        for name in ("Bob", "Carla", "Dan")
+        for thing in ("oven", "car", "park")
+    ]
+    assert first.strip()
+    assert len({first, *others}) > 5
+
+
+async def test_without_a_client_the_mock_answers_and_everybody_speaks() -> None:
+    config = settings(random_seed=3)
+    transcript = await DiscussionSimulator(config).run()
+    assert 40 <= len(transcript.messages) <= 65
+    assert {m.phase for m in transcript.messages} == set(config.phases)
+    spoke = {m.speaker_id for m in transcript.by_participants()}
+    assert spoke == {p.id for p in transcript.personas}
+    assert transcript == await DiscussionSimulator(config).run()
+    other = await DiscussionSimulator(settings(random_seed=4)).run()
+    assert [p.name for p in other.personas] != [p.name for p in transcript.personas]
+
+
+async def test_a_client_of_ones_own_is_asked_everything_with_what_was_heard() -> None:
+    client, at_table = Recording(), people(2, 4)
+    config = settings(
+        num_personas=4, max_responses_per_question=3, temperature=0.4, phases=["exploration"]
+    )
+    transcript = await DiscussionSimulator(config, client, at_table).run()
+    assert transcript.personas == at_table
+    said = [m.content for m in transcript.messages]
+    answers = [s for s in client.seen if "The moderator asks:" in s[1]]
+    assert len(answers) == sum(m.by_participant for m in transcript.messages)
+    assert {s[2] for s in answers} == {0.4}
+    assert all(line in answers[-1][1] for line in said[:-1])
+    assert said[-1] not in answers[-1][1]
+
+
+async def test_what_a_client_raises_ends_the_discussion() -> None:
+    class Broken(LLMClient):
+        def __init__(self) -> None: ...
+
+        async def complete(self, *_: object, **__: object) -> str:
+            raise FatalModelError("the key is wrong")
+
+    with pytest.raises(FatalModelError, match="the key is wrong"):
+        await DiscussionSimulator(settings(), Broken()).run()
+
+
+async def test_settings_that_do_not_fit_are_named() -> None:
+    with pytest.raises(InputError, match="6 answers are wanted of 4 people"):
+        await DiscussionSimulator(settings(num_personas=4, max_responses_per_question=6)).run()
+    with pytest.raises(InputError, match="one discussion"):
+        await DiscussionSimulator(settings(replications=2)).run()
+
+
+def test_the_client_of_a_scope_asks_through_the_engine(tmp_path: Path) -> None:
+    seen: list[Request] = []
+
+    def reply(request: Request, address: str) -> Reply:
+        seen.append(request)
+        if "forbidden" in request.messages[-1].content:
+            raise RefusedError("no", reason="refused:policy")
+        return Reply("Gladly.")
+
+    class Config(folkmoot.StudyConfig):
+        model_config = ConfigDict(extra="forbid", frozen=True)
+
+    async def protocol(session: Session) -> None:
+        client = LLMClient(session.at("talk"))
+        assert await client.complete("You are Ann.", "Would you?", 0.2, 50) == "Gladly."
+        with pytest.raises(RefusedError) as refused:
+            await client.complete("You are Ann.", "Something forbidden")
+        assert refused.value.reason
+
+    study = Study("small", "Small", Config, protocol)
+    run = folkmoot.run(study, {}, provider=Scripted(reply), out=tmp_path / "run")
+    first = seen[0]
+    assert first.messages == (Message("system", "You are Ann."), Message("user", "Would you?"))
+    assert (first.temperature, first.max_tokens) == (0.2, 50)
+    assert run.table("answers").height == 2
+
+
+def test_a_conversation_in_one_text_is_read_back() -> None:
+    talk = (
+        Message("user", "Ben: I like it.\n\nModerator: And you?"),
+        Message("assistant", "I don't."),
+        Message("user", "Ben: Why?\n\nThe moderator asks: so?"),
+    )
+    assert parted(joined(talk)) == talk
