@@ -16,6 +16,7 @@ from folkmoot.measures.proportions import wilson
 from folkmoot.records.findings import Bars, Finding, Grid, Intervals, Lines
 from folkmoot.records.run_folder import RunFolder
 from folkmoot.studies.focus_group.discussion import INTENTS
+from folkmoot.studies.focus_group.findings_coding import coding
 from folkmoot.studies.focus_group.findings_talk import (
     TALK,
     path_of,
@@ -44,6 +45,8 @@ def findings(run: RunFolder) -> list[Finding]:
             found.append(who_to_whom(said.filter(of), key, tag))
         found.append(talk_time(said.filter(of), key, tag, single))
         found.append(pleasing(said.filter(of), opinions.filter(of), key, tag))
+        read = coding(said.filter(of), key, tag)
+        found += [read] if read else []
     if len(stimuli) > 1:
         found.insert(0, _concepts(opinions, stimuli))
     return found
