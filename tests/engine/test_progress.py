@@ -18,6 +18,7 @@ from folkmoot.engine.progress import (
     broadcast,
     describe,
     duration,
+    pace,
 )
 
 
@@ -29,6 +30,11 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+def test_a_slow_pace_is_told_by_the_minute() -> None:
+    said = [pace(x) for x in (0.0, 0.33, 0.999, 1.0, 9.9, 9.96, 1234.5)]
+    assert said == ["0/min", "20/min", "60/min", "1/s", "9.9/s", "10/s", "1,234/s"]
 
 
 def test_tally_counts_calls_cost_failures_and_time_left() -> None:

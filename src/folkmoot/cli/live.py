@@ -24,6 +24,7 @@ from folkmoot.engine.progress import (
     Tally,
     describe,
     duration,
+    pace,
 )
 
 SHOWN_STAGES = 12
@@ -108,7 +109,7 @@ class TerminalProgress:
     def _footer(self) -> str:
         tally = self.tally
         elapsed = duration(self._clock() - tally.started)
-        parts = [f"{tally.calls:,} calls", f"{tally.rate:,.0f}/s", tally.cost(), elapsed]
+        parts = [f"{tally.calls:,} calls", pace(tally.rate), tally.cost(), elapsed]
         if tally.replayed:
             parts.append(f"{tally.replayed:,} replayed")
         if tally.retries:

@@ -209,7 +209,7 @@ class Tally:
             eta = stage.eta_seconds(self.clock())
             if eta is not None:
                 parts.append(f"{duration(eta)} left")
-        parts.append(f"{self.calls:,} calls" + (f" ({self.rate:,.0f}/s)" if self.calls else ""))
+        parts.append(f"{self.calls:,} calls" + (f" ({pace(self.rate)})" if self.calls else ""))
         if self.replayed:
             parts.append(f"{self.replayed:,} replayed")
         parts.append(self.cost())
@@ -324,6 +324,14 @@ def describe(event: Event) -> tuple[str, Level]:
             return f"{outcome}" + (f": {message}" if message else ""), level
         case _:
             return "", "info"
+
+
+def pace(per_second: float) -> str:
+    """A rate in the unit that shows it: `31/s`, `1.4/s`, `24/min`."""
+    if per_second >= 1:
+        digits = 0 if per_second >= 9.95 else 1
+        return f"{per_second:,.{digits}f}".removesuffix(".0") + "/s"
+    return f"{per_second * 60:.0f}/min"
 
 
 def duration(seconds: float) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from asyncio import CancelledError
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -197,15 +198,15 @@ async def _finish(sitting: Sitting, context: RunContext, outcome: Outcome, secon
     try:
         gateway.stop(Halted("the run is over"))
         await gateway.drain()
-        tables = {}
+        rows, tables = context.tables(), {}
         if outcome == "done":
-            rows = context.tables()
             tables = {name: frame(rows[name], name) for name in sorted(rows)}
             for name, data in tables.items():
                 write_table(context.folder / TABLES, name, data)
             described = sitting.found.study.codebook
             write_json(context.folder / CODEBOOK, codebook(tables, described))
-        facts = _facts(sitting, context, outcome, seconds)
+        roles = _roles(rows.get("answers", ()))
+        facts = _facts(sitting, context, outcome, seconds, roles)
         write_json(context.folder / MANIFEST, manifest(facts, tables))
     except Exception:
         # What stopped the run matters more than what stopped the tidying up.
@@ -215,7 +216,21 @@ async def _finish(sitting: Sitting, context: RunContext, outcome: Outcome, secon
         await gateway.close()
 
 
-def _facts(sitting: Sitting, context: RunContext, outcome: Outcome, seconds: float) -> RunFacts:
+def _roles(answers: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
+    """Which roles each model played, in order of name."""
+    played: dict[str, set[str]] = {}
+    for row in answers:
+        played.setdefault(str(row["model_asked"]), set()).add(str(row["role"]))
+    return {model: tuple(sorted(roles)) for model, roles in played.items()}
+
+
+def _facts(
+    sitting: Sitting,
+    context: RunContext,
+    outcome: Outcome,
+    seconds: float,
+    roles: Mapping[str, tuple[str, ...]],
+) -> RunFacts:
     found, stats = sitting.found, context.gateway.stats
     earlier = RunFolder(context.folder).manifest
     uses = [
@@ -227,6 +242,7 @@ def _facts(sitting: Sitting, context: RunContext, outcome: Outcome, seconds: flo
             s.output_tokens,
             s.cached_tokens,
             None if s.unpriced else s.cost_usd,
+            roles.get(name, ()),
         )
         for name, s in stats.items()
     ]

@@ -148,6 +148,13 @@ def test_the_settings_are_kept_in_a_file_that_runs_again(tmp_path: Path) -> None
     assert again.table("participants").equals(done.table("participants"))
 
 
+def test_the_manifest_says_which_roles_a_model_played(tmp_path: Path) -> None:
+    done = run(tmp_path, Cast(), models={"moderator": "openai/gpt-4o"})
+    roles = {m["asked"]: m["roles"] for m in done.manifest["models"]}
+    assert roles["synthetic"] == ["participant", "summarizer"]
+    assert roles["openai/gpt-4o"] == ["moderator"]
+
+
 def test_the_checkpoint_says_after_each_phase_how_far_the_run_is(tmp_path: Path) -> None:
     seen: dict[str, set[int]] = {}
 
