@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from folkmoot.errors import RefusedError
 from folkmoot.models.request import Request
 
 from .hall_script import Key, hold, plain, scripted, small_hall, together, where
@@ -75,6 +76,24 @@ def test_who_was_cut_off_is_asked_for_again(tmp_path: Path) -> None:
     assert found["quality"]["rungs"]["repaired"] >= 1
     assert found["quality"]["calls_by_round"] == {"1": 1, "2": 3, "3": 1}
     assert found["quality"]["minimal_structures"] == 0
+
+
+def test_a_refused_round_is_asked_for_again_and_not_called_too_long(tmp_path: Path) -> None:
+    whole = together(by_hand)
+    refused: list[Key] = []
+
+    def once(key: Key, request: Request) -> Any:
+        if key == ("session", "session", 2) and not refused:
+            refused.append(key)
+            raise RefusedError("blocked", reason="filtered")
+        return whole(key, request)
+
+    settings = small_hall(tmp_path) | {"levels": ["1"]}
+    held = hold(tmp_path, settings, scripted(once))
+    log = (held.path / "run.log").read_text("utf-8")
+    assert "the first was no use (filtered)" in log and "too long" not in log
+    found = held.folder.json("set01_lv1/metrics_summary.json")
+    assert found["vulnerable"]["weighted_inclusivity_score"] == 18 / 16
 
 
 def test_who_stays_unreadable_gets_the_minimal_structure(tmp_path: Path) -> None:

@@ -97,7 +97,9 @@ async def run_round(
         kept = {i: reflections.get(i, MINIMAL_REFLECTION) for i in room.ids}
         round_ = replace(round_, reflections=kept)
     if len(calls) > 1:
-        scope.log(f"round {number} took {len(calls)} calls: too long for one reply of the session")
+        lost = calls[0].missing
+        why = f"the first was no use ({lost})" if lost else "too long for one reply of the session"
+        scope.log(f"round {number} took {len(calls)} calls: {why}")
     return replace(round_, parts=len(calls)), calls
 
 
