@@ -45,6 +45,15 @@ def test_colour_and_shape_share_one_legend(chart: Chart) -> None:
     assert said.count("one") == said.count("two") == 1
 
 
+def test_nine_clusters_are_all_named_and_no_two_are_drawn_alike() -> None:
+    groups = [f"cluster {i}" for i in range(9)]
+    points = Points(tuple((i, i, g, f"p{i}") for i, g in enumerate(groups)))
+    (svg,) = svgs(points, "map")
+    assert [t for t in re.findall(r"<text[^>]*>([^<]+)</text>", svg) if t in groups] == groups
+    drawn = re.findall(r'aria-label="[^"]*group: (cluster \d)"[^>]*d="([^"]+)" fill="([^"]+)"', svg)
+    assert len({(shape, colour) for _, shape, colour in drawn}) == len(drawn) == 9
+
+
 def test_people_stand_in_the_same_order_on_both_sides_of_a_square() -> None:
     names = [f"A{i:02d}" for i in range(1, 21)]
     cells = tuple((a, b, 1.0) for a in names for b in names if a != b)

@@ -16,6 +16,7 @@ from folkmoot.report.style import BAND, COLOURS, INK, SHAPES, theme
 
 WIDTH = 560
 MOST_NAMED = 8  # more series than this are drawn thin and without a legend
+MOST_GROUPS = 24  # of a map: colour and shape together still tell so many apart
 PERCENT = "~%"  # as many decimals as tell two ticks apart
 
 
@@ -204,7 +205,7 @@ def _heat(chart: Heat) -> Any:
 def _points(chart: Points) -> Any:
     groups = _order(chart.items, 2)
     data = _rows(("x", "y", "group", "label"), chart.items)
-    named = len(groups) <= MOST_NAMED
+    named = len(groups) <= MOST_GROUPS
     return (
         alt.Chart(data)
         .mark_point(filled=True, size=28, opacity=0.75)

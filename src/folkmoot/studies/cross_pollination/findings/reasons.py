@@ -194,12 +194,14 @@ def _words(votes: Votes, groups: list[Spoken]) -> Finding:
         for number, members in nearest_members(g.vectors, g.labels).items():
             name = names[number]
             size = g.clusters.count(name)
-            for member in members:
+            for rank, member in enumerate(members):
                 rows.append(
                     {
                         "cluster": name,
                         "members": size,
-                        "description": described.get(name, "none could be had"),
+                        "description": described.get(name, "none could be had")
+                        if rank == 0
+                        else "″",
                         "participant_id": g.ids[member],
                         "own_words": g.summaries[member],
                     }
