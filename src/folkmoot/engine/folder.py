@@ -45,11 +45,15 @@ def open_folder(folder: Path, config: StudyConfig, *, resume: bool) -> Path:
         if not os.access(folder, os.W_OK):
             raise PermissionError(13, "Permission denied", str(folder))
     if not (folder / STUDY_FILE).exists():
-        settings = config.model_dump(mode="json", exclude_none=True)
-        write_text(
-            folder / STUDY_FILE, yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
-        )
+        write_settings(folder, config)
     return folder
+
+
+def write_settings(folder: Path, config: StudyConfig) -> None:
+    """The study as it is run, every default filled in: what findings and reports go by."""
+    settings = config.model_dump(mode="json", exclude_none=True)
+    text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
+    write_text(folder / STUDY_FILE, text)
 
 
 def discard_unasked(folder: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from folkmoot.engine.context import Halted, RunContext
 from folkmoot.engine.event_loop import Stopper, interruptible
-from folkmoot.engine.folder import JOURNAL
+from folkmoot.engine.folder import JOURNAL, write_settings
 from folkmoot.engine.gateway import Gateway, GatewayEvent, GatewaySettings
 from folkmoot.engine.journal import Entry, Journal
 from folkmoot.engine.options import RunOptions
@@ -164,6 +164,8 @@ async def _protocol(sitting: Sitting, context: RunContext) -> None:
     """Seal the design, then the study itself, stoppable by Ctrl-C."""
     found, providers = sitting.found, sitting.providers
     context.plan.seal("design", _design(found, context))
+    if sitting.options.accept_changes:
+        write_settings(sitting.folder, found.config)
     context.progress(
         RunStarted(
             found.run_id,

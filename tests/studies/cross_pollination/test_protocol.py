@@ -148,6 +148,27 @@ def test_the_settings_are_kept_in_a_file_that_runs_again(tmp_path: Path) -> None
     assert again.table("participants").equals(done.table("participants"))
 
 
+def test_accepted_changes_are_what_the_results_go_by(tmp_path: Path) -> None:
+    run(tmp_path, Cast())
+    renamed = (PARKS, JOBS, "Safer streets")
+    settings = {**SETTINGS, "topic": {"description": "Where to?", "options": list(renamed)}}
+
+    def answer(request: Request, address: str) -> str:
+        said = Cast().usual(request, address)
+        return renamed[2] if said == SAFETY else said
+
+    again = folkmoot.run(
+        *("cross_pollination", settings),
+        out=tmp_path / "run",
+        provider=Scripted(answer),
+        resume=True,
+        accept_changes=True,
+    )
+    votes = again.folder.json("summary.json")["by_condition"]["acp"]["initial_vote_distribution"]
+    assert list(votes) == list(renamed) == again.folder.config["topic"]["options"]
+    assert any(renamed[2] in str(f.grid) for f in again.findings())
+
+
 def test_the_manifest_says_which_roles_a_model_played(tmp_path: Path) -> None:
     done = run(tmp_path, Cast(), models={"moderator": "openai/gpt-4o"})
     roles = {m["asked"]: m["roles"] for m in done.manifest["models"]}
