@@ -61,6 +61,9 @@ def test_options_of_every_kind(cell: str, means: Any) -> None:
         ("[yes, no]", "needs quotes"),
         ("[true]", "write True"),
         ('["a", "b"', "never closed"),
+        ("(0, 20", "never closed"),
+        ("0, 20)", "unmatched"),
+        ("()", "pair of numbers"),
         ('{"A": (0,1), "A": (0,2)}', "twice"),
     ],
 )

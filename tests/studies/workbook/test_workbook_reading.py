@@ -71,8 +71,8 @@ def test_all_mistakes_come_at_once_with_cell_and_mend(tmp_path: Path) -> None:
     found = mistakes(book, tmp_path)
     assert [re.sub(r"book.xlsx:", "", m).split(":")[0] for m in found] == [
         "experimental_setting!B5",
-        f"{TASKS}!B3",
         "treatments!A3",
+        f"{TASKS}!B3",
         "agent_profiles!A5",
     ]
     assert all(m.endswith(")") for m in found)
@@ -513,3 +513,39 @@ def test_special_roles_are_there_once_in_whatever_case(tmp_path: Path, label: st
 def test_no_respondent_is_called_like_a_special_role(tmp_path: Path) -> None:
     found = only(mistakes(put(good(), "agent_profiles!A4", "Summarizer"), tmp_path))
     assert "agent_profiles!A4" in found and "special role" in found
+
+
+def test_every_mistake_is_listed_once_sheet_by_sheet_and_row_by_row(tmp_path: Path) -> None:
+    book = good()
+    for address, value in {
+        "experimental_setting!B5": 3,
+        "experimental_setting!B9": "maybe",
+        "treatments!A3": "calm",
+        "interview_prompts!F3": "What of {{ nothing }}?",
+        "interview_prompts!F4": "Bid {responce_options}",
+        "interview_prompts!I4": "(0, 20",
+        "interview_prompts!G5": "talk",
+        "interview_prompts!J5": "perhaps",
+        "agent_profiles!A4": "p1",
+        "constants!B2": "apples",
+        "computed!C2": "sum(offr)",
+    }.items():
+        book = put(book, address, value)
+    book["more"] = [["x"]]
+    found = mistakes(book, tmp_path)
+    places = [m.split(": ")[0].partition(":")[2] for m in found]
+    assert places == [
+        *("more", "experimental_setting!B5", "experimental_setting!B9", "treatments!A3"),
+        *("interview_prompts!F3", "interview_prompts!F4", "interview_prompts!I4"),
+        *("interview_prompts!G5", "interview_prompts!J5", "agent_profiles!A4"),
+        *("constants!B2", "computed!C2"),
+    ]
+    assert all(m.endswith(")") for m in found), "each has its mend"
+
+
+@pytest.mark.parametrize("value", ["apples", "10", "[]", "[[1]]", '["a",'])
+def test_a_constant_that_is_no_list_does_not_make_its_placeholders_unknown(
+    tmp_path: Path, value: str
+) -> None:
+    (mistake,) = mistakes(put(good(), "constants!B2", value), tmp_path)
+    assert "constants!B2" in mistake

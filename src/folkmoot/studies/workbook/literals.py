@@ -21,6 +21,8 @@ MAX_NUMBER = 1e15  # larger ones no longer survive as floats
 BROKEN = re.compile("[\ud800-\udfff]")
 _DICT = re.compile(r"\{\s*(?:[\"'“”‘’]|\}|[\w.+-]+\s*:)")
 _TUPLE = re.compile(r"\(\s*[-+.\d]")
+# Two numbers and one of the two parentheses: a range that lost the other, not a text.
+_HALF = re.compile(r"\([-+.\d\s]+,[-+.\d\s]*|[-+.\d\s]+,[-+.\d\s]*\)")
 
 
 class NotALiteral(ValueError):
@@ -37,6 +39,8 @@ def looks_like_literal(text: str) -> bool:
     """Whether a cell is meant as a list, a tuple of numbers or a dict."""
     stripped = text.strip()
     if stripped.startswith("["):
+        return True
+    if _HALF.fullmatch(stripped) or re.fullmatch(r"\(\s*\)", stripped):
         return True
     return bool(_TUPLE.match(stripped) and stripped.endswith(")")) or looks_like_dict(stripped)
 

@@ -11,7 +11,7 @@ from folkmoot.errors import Problem
 from folkmoot.studies.workbook.literals import NotALiteral
 from folkmoot.studies.workbook.model import Role, Scalar, Task, Treatment, Workbook
 from folkmoot.studies.workbook.response_options import Options, by_role, read_options
-from folkmoot.studies.workbook.templates import TemplateProblem, render
+from folkmoot.studies.workbook.templates import UNDEFINED, TemplateProblem, render
 
 Filler = Callable[[str, str], str]  # (text, its cell) → the text filled in
 
@@ -93,7 +93,8 @@ def build(
         try:
             return render(text, values).strip()
         except TemplateProblem as problem:
-            problems.append(Problem(str(problem), where=where, mend=problem.mend))
+            if problem.mend != UNDEFINED:  # `wording` reports those with the likely name
+                problems.append(Problem(str(problem), where=where, mend=problem.mend))
             return text
 
     treatments = {t.label: t for t in (_treatment(t, fill) for t in workbook.treatments)}

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+
+from openpyxl.utils.cell import column_index_from_string
 
 from folkmoot.engine.study import StageEstimate
 from folkmoot.errors import InputError, Problem
 from folkmoot.studies.workbook.config import WorkbookConfig, settings_of
 from folkmoot.studies.workbook.design import design_problems
+from folkmoot.studies.workbook.layouts import COMPUTED, LAYOUTS, SHEETS
 from folkmoot.studies.workbook.model import Workbook
 from folkmoot.studies.workbook.permutations import (
     Experiment,
@@ -29,11 +33,29 @@ def load(path: Path) -> WorkbookConfig:
     workbook, problems = read_workbook(path)
     if workbook is not None:
         found = design_problems(workbook, seated=not _about_people(problems, workbook))
+        # A name that stands twice in its column was reported as that.
+        twice = {p.where for p in problems if "stands there twice" in p.message}
+        found = [p for p in found if not ("is used twice" in p.message and p.where in twice)]
         problems += [Problem(p.message, path.name, p.where, p.key, p.mend) for p in found]
     if problems or workbook is None:
-        raise InputError(list(dict.fromkeys(problems)))
+        listed = sorted(dict.fromkeys(problems), key=_place)
+        raise InputError(listed)
     values, _ = settings_of(workbook)
     return WorkbookConfig(study="workbook", workbook=workbook, source=path.name, **values)
+
+
+_RANK = {
+    layout.sheet(ours): rank for layout in LAYOUTS for rank, ours in enumerate((*SHEETS, COMPUTED))
+}
+
+
+def _place(problem: Problem) -> tuple[int, str, int, int]:
+    """Where a mistake stands: the file, sheets that do not belong, then sheet by sheet, by row."""
+    sheet, _, cell = problem.where.partition("!")
+    found = re.fullmatch(r"([A-Z]+)(\d+)", cell)
+    if found is None:
+        return (_RANK.get(sheet, -1), sheet, 0, 0)
+    return (_RANK.get(sheet, -1), sheet, int(found[2]), column_index_from_string(found[1]))
 
 
 def _about_people(problems: list[Problem], workbook: Workbook) -> bool:

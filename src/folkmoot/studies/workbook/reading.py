@@ -256,14 +256,15 @@ def _constant(row: Row, problems: Problems) -> Constant | None:
         values = read_literal(text) if text else []
     except NotALiteral as error:
         problems.add(f"the value is no list: {error}", where, mend=mend)
-        return None
+        values = [text]
     if not isinstance(values, (list, tuple)):
         problems.add(f"the value {text[:40]} is no list", where, mend=f"write [{text[:40]}]")
-        return None
+        values = [values]
     if not values or not all(is_scalar(v) for v in values):
         if text:
             problems.add("the list must hold texts or numbers, at least one", where, mend=mend)
-        return None
+        # The name is known, so that texts which use it are no mistakes.
+        values = [text or name]
     if len({scalar_text(v) for v in values}) < len(values):
         problems.add("a value stands in the list twice", where, mend="keep one of them")
     return Constant(name=name, values=tuple(values), at=row.addresses()) if name else None
