@@ -36,3 +36,23 @@ def test_a_small_part_of_the_example(tmp_path: Path) -> None:
     assert not ballots["missing"].any()
     answers = run.table("answers")
     assert answers["missing"].is_null().all()
+
+
+def test_the_respondent_reacts_to_the_decision_it_is_asked_about(tmp_path: Path) -> None:
+    """Who accepts says so, who does not asks for the own wish, and the mediator answers that."""
+    few = ("group_types=[family, elder_young]", "conditions=[C5]")
+    run: Any = folkmoot.run(EXAMPLE, model="synthetic", out=tmp_path / "run", overrides=few)
+    told = {True: 0, False: 0}
+    for path in sorted((run.path / "groups").glob("*/C5")):
+        decisions = run.folder.json(f"groups/{path.parent.name}/C5/decisions.json")
+        dialogue = run.folder.json(f"groups/{path.parent.name}/C5/dialogue.json")
+        for slot in ("cuisine", "attraction", "event"):
+            lines = [x for x in dialogue[slot] if x["intent"] == f"user_feedback_{slot}"]
+            for round_, line in zip(decisions[slot]["feedback"], lines, strict=True):
+                asks = any(w in line["text"] for w in ("Could we fit", "I'd feel better"))
+                assert asks is not round_["resolved"], line
+                told[round_["resolved"]] += 1
+    assert min(told.values()) > 3
+    said = " ".join(run.table("utterances")["text"])
+    assert "something Italian" in said
+    assert "italian" not in said
