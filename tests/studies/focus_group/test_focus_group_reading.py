@@ -12,9 +12,10 @@ import pytest
 from folkmoot.measures.inequality import gini
 from folkmoot.randomness import generator
 from folkmoot.studies.focus_group import balance, objections, sentiment, sycophancy, takeup
-from folkmoot.studies.focus_group.discussion import DiscussionMessage, MessageRole
+from folkmoot.studies.focus_group.discussion import INTENTS, DiscussionMessage, MessageRole
 from folkmoot.studies.focus_group.sycophancy import Answered
-from folkmoot.studies.focus_group.topline import to_markdown, topline
+from folkmoot.studies.focus_group.topline import topline
+from folkmoot.studies.focus_group.topline_page import to_markdown
 from folkmoot.studies.focus_group.transcript import TranscriptFormatter, title_of
 from tests.studies.focus_group.at_hand import discuss
 
@@ -225,4 +226,36 @@ async def test_topline_quotes_are_in_the_transcript_at_the_turn_they_link_to() -
         assert ("across_groups" in concept) == (len(several) > 1)
         text = to_markdown(data)
         assert "### Objections" in text and "](groups/" in text
+        assert "[turn]" not in text and " -0." not in text
+        quotes = [q["quote"] for theme in concept["objections"] for q in theme["quotes"]]
+        assert len(set(quotes)) == len(quotes)
         json.dumps(data, allow_nan=False)
+
+
+async def test_intent_over_groups_has_an_interval_with_groups_as_units() -> None:
+    """Groups that agree within and differ between tell as much as their number, not their people"""
+    talks = [await discuss(s) for s in (1, 2, 3, 4)]
+    for i, t in enumerate(talks):
+        buys = INTENTS[4] if i % 2 else INTENTS[0]
+        same = tuple(intent.model_copy(update={"answer": buys}) for intent in t.intents)
+        talks[i] = t.model_copy(update={"group": f"g{i}", "intents": same})
+    pages = {f"{t.group}/concept": "x.html" for t in talks}
+    (many,) = topline(talks, pages)["concepts"]
+    (one,) = topline(talks[1:2], pages)["concepts"]
+    assert many["purchase_intent"]["would_buy_share"] == 0.5
+    assert many["purchase_intent"]["interval"] == [0.0, 1.0]
+    assert "groups as units" in to_markdown({"concepts": [many]})
+    low, high = one["purchase_intent"]["interval"]
+    assert low > 0.5
+    assert high == 1.0
+    (alike,) = topline(talks[1::2], pages)["concepts"]
+    assert alike["purchase_intent"]["interval"] is None
+    assert "**100%** would" in to_markdown({"concepts": [alike]})
+
+
+async def test_several_concepts_stand_side_by_side() -> None:
+    talks = [await discuss(1), (await discuss(2)).model_copy(update={"stimulus": "other"})]
+    pages = {f"{t.group}/{t.stimulus}": "x.html" for t in talks}
+    both, one = (to_markdown(topline(several, pages)) for several in (talks, talks[:1]))
+    assert "side by side" in both
+    assert "side by side" not in one

@@ -134,6 +134,7 @@ def test_findings_say_what_the_tables_hold(tmp_path: Path) -> None:
     found = {f.key: f for f in STUDY.findings(run)}
     assert set(found) == {
         "purchase_intent", "positions", "objections", "replies", "talk_time", "sycophancy",
+        "coding",
     }  # fmt: skip
     intents = run.table("intents")
     likely = (intents["score"] >= 4).sum() / intents.height

@@ -146,7 +146,10 @@ class Speech:
             return self._with_brood(self._fresh(self._home_reasons(side)))
         else:
             reason = self._fresh(lines["reason"][self._theme(side)][side])
-        return str(self._fresh(lines["link"]).format(reason=reason, Reason=capital(reason)))
+        # Not "For me, it could go either way for me".
+        echoes = {w for w in ("for me", "i think", "i mean") if w in reason.lower()}
+        links = [link for link in lines["link"] if fixed_words(link) not in echoes]
+        return str(self._fresh(links).format(reason=reason, Reason=capital(reason)))
 
     def _home_reasons(self, side: str) -> list[str]:
         return list(self._bank["home_reason"][self._home_key()][side])

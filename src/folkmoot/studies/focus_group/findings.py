@@ -233,6 +233,8 @@ def _concepts(opinions: pl.DataFrame, stimuli: Sequence[str]) -> Finding:
         if clear
         else "but the differences are within what chance between groups allows"
     )
+    if opinions["group"].n_unique() == 1:
+        certain = "but one group cannot tell a difference from chance: add replications"
     return Finding(
         key="concepts",
         title="Which concept does better?",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from folkmoot.engine.session import Session
-from folkmoot.studies.focus_group import topline
+from folkmoot.studies.focus_group import topline, topline_page
 from folkmoot.studies.focus_group.config import DiscussionConfig
 from folkmoot.studies.focus_group.discussion import DiscussionTranscript
 from folkmoot.studies.focus_group.transcript import TranscriptFormatter
@@ -49,7 +49,7 @@ def write_topline(
     if session.synthetic:
         data = {"mark": MARK, **data}
     session.write_json("topline.json", data)
-    session.write_text("topline.md", topline.to_markdown(data, _mark(session)))
+    session.write_text("topline.md", topline_page.to_markdown(data, _mark(session)))
 
 
 def _mark(session: Session) -> str:

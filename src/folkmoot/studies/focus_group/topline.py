@@ -1,15 +1,22 @@
-"""The topline: purchase intent, what moved, objections with quotes, what holds across groups."""
+"""The topline as data: intent, what moved, objections with quotes, what holds across groups."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from statistics import fmean
 from typing import Any
 
+from folkmoot.measures.clustered import clustered_mean
 from folkmoot.measures.proportions import wilson
 from folkmoot.studies.focus_group import balance, objections, personality, sycophancy
-from folkmoot.studies.focus_group.discussion import INTENTS, DiscussionTranscript
+from folkmoot.studies.focus_group.discussion import (
+    INTENTS,
+    DiscussionMessage,
+    DiscussionTranscript,
+)
 from folkmoot.studies.focus_group.transcript import final_positions, title_of
 
 QUOTES = 3
@@ -43,15 +50,20 @@ def _concept(group: Sequence[DiscussionTranscript], pages: dict[str, str]) -> di
 
 
 def _intent(group: Sequence[DiscussionTranscript]) -> dict[str, Any]:
-    answers = [i.answer for t in group for i in t.intents if i.answer is not None]
+    given = [(t.group, i.answer) for t in group for i in t.intents if i.answer is not None]
+    answers = [answer for _, answer in given]
     counts = Counter(answers)
     likely = sum(counts[o] for o in INTENTS[3:])
     out: dict[str, Any] = {"counts": {o: counts[o] for o in INTENTS}, "answered": len(answers)}
     if answers:
         share = wilson(likely, len(answers))
+        if len(group) > 1:  # people of one group heard each other: groups are the units
+            buys = [float(answer in INTENTS[3:]) for answer in answers]
+            share = clustered_mean(buys, [g for g, _ in given])
+        ends = (max(0.0, share.low), min(1.0, share.high))
         out |= {
             "would_buy_share": round(share.value, 4),
-            "interval": [round(share.low, 4), round(share.high, 4)],
+            "interval": [round(x, 4) for x in ends] if math.isfinite(share.low) else None,
         }
     return out
 
@@ -104,7 +116,7 @@ def _objections(
             people.setdefault(o.theme, set()).add(key)
             groups.setdefault(o.theme, set()).add(t.group)
             kept = quotes.setdefault(o.theme, [])
-            if fresh and len(kept) < QUOTES:
+            if fresh and len(kept) < QUOTES and o.quote not in {q["quote"] for q in kept}:
                 kept.append(
                     {
                         "quote": o.quote,
@@ -135,7 +147,7 @@ def _voices(t: DiscussionTranscript, pages: dict[str, str]) -> list[dict[str, An
     out = []
     for p in t.personas:
         own = [m for m in t.by_participants() if m.speaker_id == p.id and m.phase.value != "warmup"]
-        telling = max(own, key=lambda m: abs(m.sentiment or 0.0), default=None)
+        telling = max(own, key=partial(_telling, last[p.id]), default=None)
         out.append(
             {
                 "name": title_of(p),
@@ -144,10 +156,17 @@ def _voices(t: DiscussionTranscript, pages: dict[str, str]) -> list[dict[str, An
                 "share_of_words": round(shares.words[p.id] / total, 3),
                 "purchase_intent": intents.get(p.id),
                 "quote": telling.content if telling else None,
+                "turn": telling.turn_number if telling else None,
                 "link": f"{page}#turn-{telling.turn_number}" if telling else None,
             }
         )
     return out
+
+
+def _telling(position: float, message: DiscussionMessage) -> float:
+    """How well a message sums up somebody who stands here: its tone, on the side of a position."""
+    tone = message.sentiment or 0.0
+    return abs(tone) if abs(position) < 0.2 else math.copysign(1.0, position) * tone
 
 
 def _across(group: Sequence[DiscussionTranscript]) -> dict[str, Any]:
@@ -167,99 +186,3 @@ def _across(group: Sequence[DiscussionTranscript]) -> dict[str, Any]:
         "groups_that_cooled": sum(d < -0.02 for d in drift),
         "groups_where_most_would_buy": majority,
     }
-
-
-def to_markdown(data: dict[str, Any], mark: str = "") -> str:
-    """The topline for readers."""
-    lines = ["# Topline", ""]
-    lines += [f"*{mark}*", ""] if mark else []
-    for concept in data["concepts"]:
-        lines += _concept_markdown(concept)
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _concept_markdown(c: dict[str, Any]) -> list[str]:
-    where = f"{c['participants']} people" + (
-        f" in {c['groups']} groups" if c["groups"] > 1 else " in one group"
-    )
-    lines = [f"## {c['product_concept']}", "", f"{where}.", "", "### Would they buy it?", ""]
-    intent = c["purchase_intent"]
-    if intent["answered"]:
-        low, high = intent["interval"]
-        lines += [
-            f"**{intent['would_buy_share']:.0%}** would definitely or probably buy it "
-            f"({low:.0%}–{high:.0%}, n = {intent['answered']}, asked in private at the end).",
-            "",
-            "| Answer | People |",
-            "|---|---:|",
-            *(f"| {o} | {n} |" for o, n in intent["counts"].items()),
-            "",
-        ]
-    lines += _moved_markdown(c) + _objections_markdown(c) + _across_markdown(c)
-    lines += ["### Did they only please each other?", "", c["sycophancy"], ""]
-    return lines + _voices_markdown(c)
-
-
-def _moved_markdown(c: dict[str, Any]) -> list[str]:
-    p = c["positions"]
-    lines = [
-        "### What moved?",
-        "",
-        f"The mean position went from {p['mean_before']:+.2f} to {p['mean_after']:+.2f} on a scale "
-        f"from −1 to 1; {p['people_who_moved']} of {p['people']} people ended somewhere else than "
-        "they began.",
-        "",
-    ]
-    for m in p["moved"]:
-        turns = ", ".join(str(t) for t in m["turns"])
-        lines.append(f"- {m['name']}: {m['from']:+.2f} → {m['to']:+.2f} (turn {turns})")
-    return [*lines, ""] if p["moved"] else lines
-
-
-def _objections_markdown(c: dict[str, Any]) -> list[str]:
-    if not c["objections"]:
-        return ["### Objections", "", "None were found.", ""]
-    lines = ["### Objections", ""]
-    for o in c["objections"]:
-        people = f"{o['people']} {'person' if o['people'] == 1 else 'people'}"
-        in_groups = f" in {o['groups']} of {c['groups']} groups" if c["groups"] > 1 else ""
-        lines += [f"**{o['theme'].capitalize()}** ({people}{in_groups})", ""]
-        lines += [
-            f"- “{q['quote']}” ({q['who']}, [turn {q['turn']}]({q['link']}))" for q in o["quotes"]
-        ]
-        lines.append("")
-    return lines
-
-
-def _across_markdown(c: dict[str, Any]) -> list[str]:
-    a = c.get("across_groups")
-    if not a:
-        return []
-    n = a["groups"]
-    return [
-        "### What holds across groups?",
-        "",
-        f"- In {a['groups_where_most_would_buy']} of {n} groups most would buy it.",
-        f"- {a['groups_that_warmed']} groups warmed to it in the course of the talk, "
-        f"{a['groups_that_cooled']} cooled.",
-        *(
-            f"- Objections about {o['theme']} came up in {o['groups']} of {n} groups."
-            for o in c["objections"][:4]
-        ),
-        "",
-    ]
-
-
-def _voices_markdown(c: dict[str, Any]) -> list[str]:
-    voices = c.get("who_said_what")
-    if not voices:
-        return []
-    lines = ["### Who said what?", ""]
-    for v in voices:
-        path = v["began"] if v["began"] == v["ended"] else f"{v['began']} → {v['ended']}"
-        said = f" “{v['quote']}” ([turn]({v['link']}))" if v["quote"] else ""
-        lines.append(
-            f"- **{v['name']}**, {path}; {v['share_of_words']:.0%} of the words; "
-            f"{(v['purchase_intent'] or 'no answer').lower()}.{said}"
-        )
-    return [*lines, ""]
