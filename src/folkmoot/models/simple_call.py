@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 def call_llm(
     model: str,
-    memory: Sequence[Mapping[str, str]],
+    memory: Sequence[Mapping[str, str]] | None,
     question: str,
     *,
     system: str = "",
@@ -75,11 +75,11 @@ def call_llm(
 
 
 def messages_from(
-    memory: Sequence[Mapping[str, str]], question: str, system: str = ""
+    memory: Sequence[Mapping[str, str]] | None, question: str, system: str = ""
 ) -> tuple[Message, ...]:
-    """Question/answer pairs as messages. Raises InputError for a pair that lacks one of the two."""
+    """Question/answer pairs as messages; None is no memory. Raises InputError for half a pair."""
     messages = [Message("system", system)] if system else []
-    for number, pair in enumerate(memory, start=1):
+    for number, pair in enumerate(memory or (), start=1):
         if set(pair) != {"question", "answer"}:
             raise InputError(
                 f"memory entry {number} must have exactly the keys 'question' and 'answer'"

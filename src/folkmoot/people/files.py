@@ -32,6 +32,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             yield out
             out.flush()
             os.fsync(out.fileno())
+        Path(name).chmod(_as_usual())
         Path(name).replace(path)
     except OSError as error:
         # What fails inside the block may be a connection (those are OSErrors too): not ours.
@@ -47,6 +48,13 @@ def write_json(path: Path, data: Any) -> None:
     text = json.dumps(data, ensure_ascii=False, indent=1)
     with whole_file(path) as out:
         out.write(text.encode() + b"\n")
+
+
+def _as_usual() -> int:
+    """The mode that a plain new file would get (a temporary one is for its owner alone)."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
 
 
 def _storage(path: Path, error: OSError) -> StorageError:
