@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
@@ -179,7 +179,27 @@ def check(config: DiscussionConfig, folder: Path) -> list[Problem]:
                 mend=f"num_personas: {len(rows)}",
             )
         )
+    elif (different := different_names(rows)) < config.num_personas:
+        problems.append(
+            Problem(
+                f"{config.num_personas} people are wanted, and only {different} have different "
+                "first names, by which they are addressed",
+                key="personas",
+                mend=f"give them other names, or num_personas: {different}",
+            )
+        )
     return problems
+
+
+def first_name(row: Mapping[str, Any]) -> str:
+    """The first name in a row of a file of profiles, empty where it has none."""
+    return str(row.get("name", "")).split(" ", 1)[0]
+
+
+def different_names(rows: Sequence[Mapping[str, Any]]) -> int:
+    """How many of these can sit at one table; who has no name gets one of their own."""
+    names = [first_name(row) for row in rows]
+    return len({name for name in names if name}) + names.count("")
 
 
 def _fitting(config: DiscussionConfig) -> list[Problem]:

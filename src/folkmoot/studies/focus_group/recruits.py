@@ -10,7 +10,7 @@ import numpy as np
 from folkmoot.engine.session import Session
 from folkmoot.errors import InputError, Problem
 from folkmoot.people.sources.grounded import PersonaGenerator, Profile
-from folkmoot.studies.focus_group.config import DiscussionConfig, Stimulus, profiles
+from folkmoot.studies.focus_group.config import DiscussionConfig, Stimulus, first_name, profiles
 
 
 def recruit(session: Session) -> dict[str, list[Profile]]:
@@ -38,7 +38,7 @@ def with_different_names(
     taken: set[str] = set()
     for i in rng.permutation(len(rows)):
         row = rows[int(i)]
-        first = str(row.get("name", "")).split(" ", 1)[0]
+        first = first_name(row)
         if first and first in taken:
             continue
         taken.add(first)
