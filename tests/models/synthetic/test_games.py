@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from statistics import mean, pstdev
 
+import pytest
+
+from folkmoot.models.synthetic import games
+from folkmoot.models.synthetic.games import _GENEROUS, _MIDDLING, _WARY
 from tests.models.synthetic.synthetic_world import World, persona
 
 ASK = "How many of your 20 tokens do you put into the pot? Answer with a whole number from 0 to 20."
@@ -57,3 +61,21 @@ def test_what_is_said_before_a_game_is_about_the_game_and_names_who_spoke() -> N
 def test_a_summarizer_repeats_what_was_said_and_nothing_else() -> None:
     told = World(2).ask("s", "You are the Summarizer.", "Ann: I give all.\nBen: I keep mine. So.")
     assert "Ann: I give all" in told and "Ben: I keep mine" in told
+
+
+@pytest.mark.parametrize(
+    ("theirs", "mine", "how"),
+    [
+        (_WARY, _WARY, games._AGREES),
+        (_GENEROUS, _GENEROUS, games._AGREES),
+        (_WARY, _GENEROUS, games._DIFFERS),
+        (_GENEROUS, _WARY, games._DIFFERS),
+        (_MIDDLING, _WARY, games._HEARD),
+        (_GENEROUS, _MIDDLING, games._HEARD),
+        (("I like trains.",), _WARY, games._HEARD),
+    ],
+)
+def test_nobody_goes_along_with_the_opposite_of_what_they_say(
+    theirs: tuple[str, ...], mine: tuple[str, ...], how: tuple[str, ...]
+) -> None:
+    assert games._taking_up(f"Well. {theirs[-1]}", mine) == how

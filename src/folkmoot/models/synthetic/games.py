@@ -7,6 +7,7 @@ worn down from round to round, and drawn to what the text says that others gave.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from folkmoot.models.synthetic.draws import normal, unit
 from folkmoot.models.synthetic.grammar import Tongue
@@ -49,9 +50,9 @@ _WARY = (
     "Each of us will look after themselves in the end, and so will I.",
     "Do not count on me for much.",
 )
-_TAKES_UP = (
-    "I go along with {T}.", "{T} has a point.", "I am less sure than {T}.", "I heard {T}.",
-)  # fmt: skip
+_AGREES = ("I go along with {T}.", "{T} has a point.", "I am with {T}.")
+_DIFFERS = ("I see it differently from {T}.", "I heard {T}, but that is not how I see it.")
+_HEARD = ("I heard {T}.", "I have listened to {T}.")
 
 
 def is_game(reading: Reading) -> bool:
@@ -85,14 +86,27 @@ def gift(
     return low + (high - low) * max(0.0, min(1.0, share))
 
 
+def _taking_up(words: str, mine: Sequence[str]) -> Sequence[str]:
+    """How to take up what another said: as somebody of the same side, of the opposite, or neither.
+
+    The middle agrees with nobody and contradicts nobody: it has heard them.
+    """
+    sides = (_GENEROUS, _MIDDLING, _WARY)
+    theirs = next((side for side in sides if any(line in words for line in side)), ())
+    if theirs == mine:
+        return _AGREES
+    return _DIFFERS if theirs and _MIDDLING not in (theirs, mine) else _HEARD
+
+
 def talk(reading: Reading, tongue: Tongue, knobs: Knobs) -> str:
     """What somebody says before or between the rounds of a game."""
     share = inclination(tongue.who, knobs)
     frames = _GENEROUS if share > 0.6 else _WARY if share < 0.35 else _MIDDLING
-    heard = re.findall(r"^([A-Z][\w'’. -]{0,24}): ", reading.prompt, re.MULTILINE)
-    names = [n for n in heard if n not in {"Facilitator", "Summarizer", "Reply", "Round"}]
+    heard = re.findall(r"^([A-Z][\w'’. -]{0,24}): (.*)", reading.prompt, re.MULTILINE)
+    said = [h for h in heard if h[0] not in {"Facilitator", "Summarizer", "Reply", "Round"}]
     parts = []
-    if names and tongue.draws.chance(0.5):
-        parts.append(tongue.frame(_TAKES_UP).format(T=names[-1]))
+    if said and tongue.draws.chance(0.5):
+        name, words = said[-1]
+        parts.append(tongue.frame(_taking_up(words, frames)).format(T=name))
     parts += [tongue.frame(frames) for _ in range(tongue.draws.between(1, 2))]
     return " ".join(parts)

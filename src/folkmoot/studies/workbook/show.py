@@ -53,8 +53,12 @@ def _overview(run: RunFolder) -> str:
 
 
 def _short(value: Any) -> str:
-    text = "–" if value is None else " ".join(str(value).split())
-    return text if len(text) <= 24 else f"{text[:23]}…"
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:g}"
+    text = " ".join(str(value).split())
+    return text if len(text) <= 24 else f"“{text[:23].rstrip()}…”"
 
 
 def _participant(run: RunFolder, who: str) -> str:
