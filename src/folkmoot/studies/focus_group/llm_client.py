@@ -12,8 +12,8 @@ from folkmoot.conversation.answers import Missing
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope
 from folkmoot.errors import RefusedError
+from folkmoot.models.catalog import open_provider, resolve
 from folkmoot.models.request import Message, ProviderSettings, Request
-from folkmoot.models.synthetic import Respondent
 from folkmoot.randomness import digest
 
 TEMPERATURE = 0.9
@@ -56,7 +56,8 @@ class MockLLMClient(LLMClient):
 
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
-        self._respondent = Respondent(ProviderSettings(seed=seed))
+        # Found by entry point, as the engine does: this is a double for tests, no way round it.
+        self._respondent = open_provider(resolve("synthetic"), ProviderSettings(seed=seed))
 
     async def complete(
         self,
@@ -69,7 +70,7 @@ class MockLLMClient(LLMClient):
         messages = (Message("system", system_prompt), *parted(user_prompt))
         request = Request("synthetic", messages, temperature, max_tokens, _schema(user_prompt))
         address = digest(system_prompt, user_prompt, repr(temperature), repr(max_tokens)).hex()
-        return self._respondent.reply(request, address).text
+        return (await self._respondent.complete(request, address=address)).text
 
 
 async def ask(client: LLMClient, request: Request) -> str:
