@@ -44,12 +44,17 @@ def rows(quick: bool) -> Iterator[Row]:
             "pilot of 1,200 over HTTP, 100 ms, concurrency 256: makespan over the ideal",
             alone("benchmarks.pilot.pilot_makespan", folder=f"{folder}/http"),
         )
-        for latency in (1.0, 0.2):
-            where = f"{folder}/hall{latency:g}"
+        for mixed, latency in ((False, 1.0), (True, 1.0), (True, 0.2)):
+            where = f"{folder}/hall{mixed:d}{latency:g}"
             yield _makespan(
-                f"8 town-hall discussions over HTTP, {latency * 1000:.0f} ms, concurrency 64: "
-                "makespan over the ideal",
-                alone("benchmarks.pilot.town_hall_makespan", folder=where, latency=latency),
+                f"8 town-hall discussions ({'four levels' if mixed else 'level 2-1'}) over HTTP, "
+                f"{latency * 1000:.0f} ms, concurrency 64: makespan over the ideal",
+                alone(
+                    "benchmarks.pilot.town_hall_makespan",
+                    folder=where,
+                    mixed=mixed,
+                    latency=latency,
+                ),
             )
         pilot = alone("benchmarks.pilot.synthetic", folder=f"{folder}/pilot")
         yield _row(

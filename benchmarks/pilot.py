@@ -35,12 +35,15 @@ def pilot_makespan(folder: str) -> dict[str, float]:
     return _makespan(PILOT, (), Path(folder), latency=0.1, concurrency=256, chain_of=_pilot_chain)
 
 
-def town_hall_makespan(folder: str, latency: float = 1.0) -> dict[str, float]:
-    """Eight discussions side by side (2 sets × 4 levels), at concurrency 64."""
-    changes = ("sets=2", "levels=['1', '2-1', '3', '4']")
+ALIKE = ("sets=8", "levels=['2-1']")
+MIXED = ("sets=2", "levels=['1', '2-1', '3', '4']")
+
+
+def town_hall_makespan(folder: str, mixed: bool, latency: float = 1.0) -> dict[str, float]:
+    """Eight discussions side by side, of one level or of four, at concurrency 64."""
     return _makespan(
         TOWN_HALL,
-        changes,
+        MIXED if mixed else ALIKE,
         Path(folder),
         latency=latency,
         concurrency=64,
