@@ -49,7 +49,6 @@ class RunContext:
     halted: BaseException | None = None
     _claimed: set[str] = field(default_factory=set)
     _models: dict[tuple[str | None, str], str] = field(default_factory=dict)
-    _stages: dict[str, int] = field(default_factory=dict)
 
     @property
     def temperature(self) -> float | None:
@@ -66,10 +65,6 @@ class RunContext:
             own = named or self.config.models.get(role) or self.config.model
             self._models[key] = self.override or own or self.default_model
         return self._models[key]
-
-    def roles(self) -> list[str]:
-        """Roles that have been asked or that the study file names a model for."""
-        return sorted({role for _, role in self._models} | set(self.config.models))
 
     async def complete(self, address: str, request: Request) -> Reply:
         """One reply, from the journal or from the model."""

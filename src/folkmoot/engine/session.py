@@ -318,11 +318,6 @@ class Session(Scope):
         """The run folder."""
         return self._run.folder
 
-    @property
-    def model_names(self) -> dict[str, str]:
-        """Role → model in force, for records (`participant`, `moderator`, …)."""
-        return {role: self._run.model_for(None, role) for role in self._run.roles()}
-
     async def seal(self, name: str, data: Any) -> None:
         """Write a part of the design into plan.json before the calls that it governs.
 
