@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
 from folkmoot.errors import StorageError
 from folkmoot.records.atomic import write_bytes, write_with
 
-DIGITS = 7
-_POWERS = np.array([10.0**k for k in range(23)])
 MOST_PIECES = 4096
 _FLAT = (float, int, bool, type(None))
 
@@ -51,9 +50,9 @@ def read_json(path: Path) -> Any:
 def dumps(data: Any) -> str:
     """JSON for a file: indented, vectors of numbers on one line, a line feed at the end.
 
-    numpy values become plain ones; 32-bit floats are written with the 7 digits they hold. NaN
-    and infinity are refused (ValueError), because JSON has neither: use None. Errors name the
-    place.
+    numpy values become plain ones; 32-bit floats are written with the fewest digits that tell
+    them apart, and so read back the same. NaN and infinity are refused (ValueError), because
+    JSON has neither: use None. Errors name the place.
     """
     parts: list[str] = []
     _Writer(parts.append).document(data)
@@ -70,19 +69,6 @@ def plain(value: Any, place: str = "$") -> Any:
         case Sequence() if not isinstance(value, (str, bytes, bytearray)):
             return [plain(v, f"{place}[{i}]") for i, v in enumerate(value)]
     return _scalar(value, place)
-
-
-def round_float32(array: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-    """The 7-digit decimals nearest to 32-bit floats, as 64-bit floats of the same shape."""
-    wide = array.astype(np.float64)
-    size = np.abs(wide)
-    with np.errstate(divide="ignore"):
-        shift = DIGITS - 1 - np.floor(np.log10(np.where(size > 0, size, 1.0))).astype(int)
-    # Beyond 10^22 a power of ten is no exact double; such values do not occur in embeddings
-    # and stay as they are.
-    exact = (shift >= 0) & (shift < len(_POWERS))
-    scale = _POWERS[np.where(exact, shift, 0)]
-    return np.where(exact, np.round(wide * scale) / scale, wide)
 
 
 class _Writer:
@@ -123,7 +109,7 @@ class _Writer:
         if isinstance(value, (str, bytes)):
             self._pieces.append(_scalar_text(value, place))
         elif isinstance(value, np.ndarray) and value.ndim == 1:
-            self._pieces.append(json.dumps(_plain_array(value, place), ensure_ascii=False))
+            self._pieces.append(_array_text(value, place))
         elif all(type(v) in _FLAT for v in value):
             self._pieces.append(_flat_text(value, place))
         else:
@@ -160,18 +146,24 @@ def _scalar(value: Any, place: str) -> Any:
     if isinstance(value, int):
         return int(value)
     if isinstance(value, np.floating):
-        return _finite(float(f"{float(value):.{DIGITS}g}"), place)
+        return _finite(float(str(value)), place)
     if isinstance(value, Path):
         return str(value)
     raise TypeError(f"{place}: {type(value).__name__} cannot be written as JSON")
 
 
 def _plain_array(array: NDArray[Any], place: str) -> Any:
-    if array.dtype.kind != "f":
-        return plain(array.tolist(), place)
+    return json.loads(_array_text(array, place)) if array.ndim else _scalar(array[()], place)
+
+
+def _array_text(array: NDArray[Any], place: str) -> str:
+    """An array as JSON. By orjson, which writes 32-bit floats ten times as fast as we could."""
+    if array.dtype.kind not in "fiub":
+        return json.dumps(plain(array.tolist(), place), ensure_ascii=False)
     if not np.isfinite(array).all():
         raise ValueError(f"{place}: NaN or infinity cannot be written as JSON; use None")
-    return (round_float32(array) if array.dtype.itemsize <= 4 else array).tolist()
+    whole = np.ascontiguousarray(array)
+    return orjson.dumps(whole, option=orjson.OPT_SERIALIZE_NUMPY).decode().replace(",", ", ")
 
 
 def _key(key: Any, place: str) -> str:
