@@ -36,7 +36,12 @@ class Exchange(Generic[T]):
 
 
 async def converse(
-    run: RunContext, address: str, first: Request, wanted: Answer[T], reasks: int
+    run: RunContext,
+    address: str,
+    first: Request,
+    wanted: Answer[T],
+    reasks: int,
+    patience: int = 0,
 ) -> Exchange[T]:
     """Ask until the answer can be read, at most `reasks` times more.
 
@@ -45,7 +50,7 @@ async def converse(
     """
     request, step = first, 0
     while True:
-        reply = await run.complete(f"{address}.r{step}" if step else address, request)
+        reply = await run.complete(f"{address}.r{step}" if step else address, request, patience)
         if reply.finish.startswith("refused:"):
             reason = reply.finish.removeprefix("refused:")
             return _exchange(Missing(reason, raw=reply.text), "missing", step, request, reply)

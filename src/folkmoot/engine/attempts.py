@@ -60,11 +60,13 @@ class Line:
 class Call:
     """One call and how it goes. `characters` is the length of what is sent.
 
-    `reserved` is what the budget keeps for it (USD), None as long as it was not let in.
+    `reserved` is what the budget keeps for it (USD), None as long as it was not let in. Calls of
+    less `patience` go first where places are scarce.
     """
 
     address: str
     characters: int
+    patience: int = 0
     attempts: int = 0
     failures: int = 0
     waited_for_quota: bool = False
@@ -153,12 +155,12 @@ class Attempts:
         limiter = line.limiter
         tokens = call.characters / 4 + GUESSED_OUTPUT_TOKENS if limiter.counts_tokens else 0.0
         if not limiter.try_enter(tokens):
-            await limiter.enter(tokens)
+            await limiter.enter(tokens, call.patience)
         try:
             if self._budget.active and call.reserved is None:
                 self._reserve(line, call)
             if not line.spec.local and not self._all.try_enter():
-                await self._all.enter()
+                await self._all.enter(0.0, call.patience)
         except BaseException:
             limiter.leave()
             raise

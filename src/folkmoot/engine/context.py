@@ -5,6 +5,7 @@ Made by the runner, used by `session.py`; a study never sees it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,6 +50,7 @@ class RunContext:
     halted: BaseException | None = None
     _claimed: set[str] = field(default_factory=set)
     _models: dict[tuple[str | None, str], str] = field(default_factory=dict)
+    _bells: list[asyncio.Event] = field(default_factory=list)
 
     @property
     def temperature(self) -> float | None:
@@ -66,13 +68,13 @@ class RunContext:
             self._models[key] = self.override or own or self.default_model
         return self._models[key]
 
-    async def complete(self, address: str, request: Request) -> Reply:
+    async def complete(self, address: str, request: Request, patience: int = 0) -> Reply:
         """One reply, from the journal or from the model."""
-        return await self.gateway.complete(address, request)
+        return await self.gateway.complete(address, request, patience)
 
-    async def embed(self, address: str, texts: list[str]) -> FloatArray:
+    async def embed(self, address: str, texts: list[str], patience: int = 0) -> FloatArray:
         """One batch of embeddings, from the journal or from the model."""
-        return await self.gateway.embed(address, self.embedding_model, texts)
+        return await self.gateway.embed(address, self.embedding_model, texts, patience)
 
     def claim(self, prefix: str) -> None:
         """Note that a scope path has effects; a second scope of that path may not."""
@@ -92,6 +94,16 @@ class RunContext:
         if self.halted is None:
             self.halted = cause
             self.gateway.stop(Halted("the run is stopping"))
+            for bell in self._bells:
+                bell.set()
+
+    def bell(self) -> asyncio.Event:
+        """An event that is also set when the run stops, so that nobody waits for ever."""
+        bell = asyncio.Event()
+        if self.halted is not None:
+            bell.set()
+        self._bells.append(bell)
+        return bell
 
     def first_cause(self, failures: Mapping[int, BaseException]) -> BaseException:
         """The error to raise: the first item's own, or what stopped the run."""

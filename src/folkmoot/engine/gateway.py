@@ -77,9 +77,10 @@ class Gateway:
         """Why no more calls begin, if so."""
         return self._attempts.stopped
 
-    async def complete(self, address: str, request: Request) -> Reply:
+    async def complete(self, address: str, request: Request, patience: int = 0) -> Reply:
         """The reply at an address: replayed if it is journaled, else asked for and journaled.
 
+        Where places are scarce, calls of less `patience` go first.
         A refusal is a reply with an empty text and `finish` of `refused:<reason>`.
         """
         fingerprint = request.fingerprint()
@@ -87,7 +88,7 @@ class Gateway:
         replayed = entry is not None
         if entry is None:
             line = self._lines.get(request.model) or self._open_line(request.model)
-            entry = await self._ask(line, address, request, fingerprint)
+            entry = await self._ask(line, address, request, fingerprint, patience)
         self._count(request.model, entry, replayed=replayed)
         return Reply(
             entry.reply,
@@ -101,7 +102,9 @@ class Gateway:
             replayed,
         )
 
-    async def embed(self, address: str, model: str, texts: Sequence[str]) -> FloatArray:
+    async def embed(
+        self, address: str, model: str, texts: Sequence[str], patience: int = 0
+    ) -> FloatArray:
         """Embeddings (n, d) of the texts, float32, as the provider gave them."""
         asked = {"model": model, "texts": list(texts)}
         fingerprint = digest(model, *texts)
@@ -109,7 +112,7 @@ class Gateway:
         replayed = entry is not None
         if entry is None:
             line = self._lines.get(model) or self._open_line(model)
-            entry = await self._embed(line, address, asked, fingerprint)
+            entry = await self._embed(line, address, asked, fingerprint, patience)
         self._count(model, entry, replayed=replayed)
         return _vectors(entry.blob or b"", len(texts))
 
@@ -132,14 +135,16 @@ class Gateway:
         for line in self._lines.values():
             await line.provider.close()
 
-    async def _ask(self, line: Line, address: str, request: Request, fingerprint: bytes) -> Entry:
+    async def _ask(
+        self, line: Line, address: str, request: Request, fingerprint: bytes, patience: int
+    ) -> Entry:
         """Make the call of a request and journal what came, a refusal included."""
         wire = line.spec.wire_model
         sent = request
         if wire != request.model:  # not `replace`: it costs as much as a look-up
             how = (request.temperature, request.max_tokens, request.schema)
             sent = Request(wire, request.messages, *how)
-        call = Call(address, sum(len(m.content) for m in request.messages))
+        call = Call(address, sum(len(m.content) for m in request.messages), patience)
 
         async def send() -> Reply:
             try:
@@ -173,11 +178,11 @@ class Gateway:
         return await self._perform(line, call, send, entry_of)
 
     async def _embed(
-        self, line: Line, address: str, asked: dict[str, Any], fingerprint: bytes
+        self, line: Line, address: str, asked: dict[str, Any], fingerprint: bytes, patience: int
     ) -> Entry:
         """Make the call of a batch of embeddings and journal what came."""
         texts: list[str] = asked["texts"]
-        call = Call(address, sum(map(len, texts)))
+        call = Call(address, sum(map(len, texts)), patience)
 
         async def send() -> tuple[FloatArray, Usage]:
             try:

@@ -8,10 +8,10 @@ the gateway, one limiter per model. An uncontended call costs about a microsecon
 from __future__ import annotations
 
 import asyncio
+import heapq
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from folkmoot.errors import FolkmootError
 
@@ -38,8 +38,18 @@ class Bucket:
         self.level -= min(amount, self.capacity)
 
 
+@dataclass(order=True, slots=True)
+class Waiter:
+    """Somebody who waits for a place: the least patient first, then who came first."""
+
+    patience: int
+    came: int
+    admitted: asyncio.Future[bool] = field(compare=False)
+    tokens: float = field(compare=False)
+
+
 class Limiter:
-    """Admission of calls to one model, first come, first served.
+    """Admission of calls to one model: the least patient first, then first come, first served.
 
     `concurrency` is the most calls in flight, `spacing` the least time (s) between two starts.
     """
@@ -60,7 +70,8 @@ class Limiter:
         self._last_cut = 0.0
         self._requests: Bucket | None = None
         self._tokens: Bucket | None = None
-        self._waiting: deque[tuple[asyncio.Future[bool], float]] = deque()
+        self._waiting: list[Waiter] = []  # a heap
+        self._came = 0
         self._timer: asyncio.TimerHandle | None = None
         self._stopped: FolkmootError | None = None
 
@@ -75,13 +86,14 @@ class Limiter:
             return False
         return self._admit(tokens, self._clock()) == 0.0
 
-    async def enter(self, tokens: float = 0.0) -> None:
-        """Wait for a place. Raises what `stop` was given."""
+    async def enter(self, tokens: float = 0.0, patience: int = 0) -> None:
+        """Wait for a place, behind those of less patience. Raises what `stop` was given."""
         self._check()
         if self.try_enter(tokens):
             return
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiting.append((future, tokens))
+        self._came += 1
+        heapq.heappush(self._waiting, Waiter(patience, self._came, future, tokens))
         self._pump()
         try:
             admitted = await future
@@ -125,10 +137,10 @@ class Limiter:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        while self._waiting:
-            future, _ = self._waiting.popleft()
-            if not future.done():
-                future.set_result(False)
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            if not each.admitted.done():
+                each.admitted.set_result(False)
 
     def now(self) -> float:
         """The limiter's clock, to be handed back to `rate_limited`."""
@@ -162,17 +174,17 @@ class Limiter:
     def _pump(self) -> None:
         """Let in those who wait, in order; set an alarm if only time stands in the way."""
         while self._waiting:
-            future, tokens = self._waiting[0]
-            if future.done():  # cancelled while waiting
-                self._waiting.popleft()
+            first = self._waiting[0]
+            if first.admitted.done():  # cancelled while waiting
+                heapq.heappop(self._waiting)
                 continue
-            wait = self._admit(tokens, self._clock())
+            wait = self._admit(first.tokens, self._clock())
             if wait:
                 if wait != float("inf"):
                     self._alarm(wait)
                 return
-            self._waiting.popleft()
-            future.set_result(True)
+            heapq.heappop(self._waiting)
+            first.admitted.set_result(True)
 
     def _alarm(self, seconds: float) -> None:
         if self._timer is None:

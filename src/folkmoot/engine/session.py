@@ -23,11 +23,12 @@ from folkmoot.engine.asking import Exchange, answer_row, converse
 from folkmoot.engine.context import Rows, RunContext
 from folkmoot.engine.forking import fan_out
 from folkmoot.engine.journal import Entry
+from folkmoot.engine.promises import Promise
 from folkmoot.errors import ProtocolError
 from folkmoot.models.request import FloatArray, Request
 from folkmoot.randomness import digest, generator
 
-__all__ = ["Exchange", "Scope", "Session"]
+__all__ = ["Exchange", "Promise", "Scope", "Session"]
 
 T = TypeVar("T")
 I = TypeVar("I")  # noqa: E741
@@ -40,12 +41,17 @@ REASKS = 2
 class Scope:
     """A place in a run. Sequential: only `each` forks.
 
+    `patience` says how long its calls may wait: where places are scarce, calls of less patience go
+    first. It changes when things are asked and never what; scopes below take it over.
+
     Raises ProtocolError for two calls at once in one scope, or an address used twice.
     """
 
-    __slots__ = ("_busy", "_counts", "_prefix", "_rng", "_rows", "_run", "path")
+    __slots__ = ("_busy", "_counts", "_prefix", "_rng", "_rows", "_run", "path", "patience")
 
-    def __init__(self, run: RunContext, path: tuple[str, ...], rows: Rows) -> None:
+    def __init__(
+        self, run: RunContext, path: tuple[str, ...], rows: Rows, patience: int = 0
+    ) -> None:
         self._run = run
         self._rows = rows
         self._counts: dict[str, int] = {}
@@ -53,6 +59,7 @@ class Scope:
         self._rng: np.random.Generator | None = None
         self._prefix: str | None = None
         self.path = path
+        self.patience = patience
 
     @property
     def rng(self) -> np.random.Generator:
@@ -70,7 +77,7 @@ class Scope:
         """The scope below this one by these names. What it records stands at this point."""
         rows: Rows = []
         self._rows.append(rows)
-        return Scope(self._run, (*self.path, *(_clean(n) for n in names)), rows)
+        return Scope(self._run, (*self.path, *(_clean(n) for n in names)), rows, self.patience)
 
     async def ask(
         self,
@@ -124,7 +131,7 @@ class Scope:
                 _first(max_tokens, who.max_tokens, run.max_tokens),
                 wanted.schema,
             )
-            got = await converse(run, address, request, wanted, reasks)
+            got = await converse(run, address, request, wanted, reasks, self.patience)
         finally:
             self._busy = ""
         self._rows.append(("answers", answer_row(self.path, address, who, wanted, got, model)))
@@ -168,7 +175,7 @@ class Scope:
         run = self._run
 
         def one(index: int, item: I, rows: Rows) -> Awaitable[R]:
-            return fn(Scope(run, (*self.path, keys[index]), rows), item)
+            return fn(Scope(run, (*self.path, keys[index]), rows, self.patience), item)
 
         self._hold("each")
         try:
@@ -201,7 +208,10 @@ class Scope:
         try:
             # Batches are addressed by their number, so they may as well be under way at once.
             parts = await asyncio.gather(
-                *(self._run.embed(f"{address}.b{n}", batch) for n, batch in enumerate(batches))
+                *(
+                    self._run.embed(f"{address}.b{n}", batch, self.patience)
+                    for n, batch in enumerate(batches)
+                )
             )
         finally:
             self._busy = ""
@@ -232,6 +242,10 @@ class Scope:
         finally:
             self._busy = ""
         return json.loads(entry.reply)
+
+    def promise(self) -> Promise[Any]:
+        """A value that one part of the protocol will give and others side by side wait for."""
+        return Promise(self._run)
 
     def record(self, table: str, row: Mapping[str, Any]) -> None:
         """Add a row to `tables/<table>`. Rows stand in the order of the protocol, always."""

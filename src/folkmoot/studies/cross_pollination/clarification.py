@@ -13,15 +13,20 @@ from folkmoot.engine.session import Scope
 from folkmoot.studies.cross_pollination.config import CLARIFIED, CrossPollinationConfig
 from folkmoot.studies.cross_pollination.state import Participant, State
 from folkmoot.studies.cross_pollination.summaries import summarised
-from folkmoot.studies.cross_pollination.voting import base_system
+from folkmoot.studies.cross_pollination.voting import Ballots, base_system
 
 SATISFIED = "SATISFIED"
 
 
-async def clarification(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
+async def clarification(
+    scope: Scope, config: CrossPollinationConfig, state: State, ballots: Ballots
+) -> State:
     """Interview each participant of the clarified conditions until the moderator is satisfied."""
 
     async def one(scope: Scope, p: Participant) -> Participant:
+        p = await ballots.voted(p)
+        if not (p.active and await ballots.goes_on()):
+            return p
         moderator = Speaker(
             "moderator",
             "Moderator",

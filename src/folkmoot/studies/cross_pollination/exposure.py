@@ -15,7 +15,7 @@ from folkmoot.studies.cross_pollination.config import (
     CrossPollinationConfig,
 )
 from folkmoot.studies.cross_pollination.state import Participant, State
-from folkmoot.studies.cross_pollination.voting import base_system, final_vote
+from folkmoot.studies.cross_pollination.voting import LATE, Ballots, base_system, final_vote
 
 
 async def show_summaries(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
@@ -30,6 +30,8 @@ async def show_summaries(scope: Scope, config: CrossPollinationConfig, state: St
 
 async def cross_pollination(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
     """Phase 6, second part: those who only read vote on what they have read."""
+
+    scope.patience = LATE  # dialogues are longer and go first
 
     async def one(scope: Scope, p: Participant) -> Participant:
         prompt = scope.prompt("final_vote_after_summary", cross_pollination_content=state.content)
@@ -59,10 +61,15 @@ def format_cross_pollination_content(
     return scope.prompt("cross_pollination_content", sections=sections) if sections else ""
 
 
-async def second_vote(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
+async def second_vote(
+    scope: Scope, config: CrossPollinationConfig, state: State, ballots: Ballots
+) -> State:
     """Votes that nothing was said before: the floor of noise, and the placebo arms."""
 
     async def again(scope: Scope, p: Participant) -> Participant:
+        p = await ballots.voted(p)
+        if not (p.active and await ballots.goes_on()):
+            return p
         system = _system(scope, config, p, "returning_voter")
         if p.condition == NAMES_ONLY:
             prompt = scope.prompt("names_only_vote", options=p.options)
@@ -74,6 +81,7 @@ async def second_vote(scope: Scope, config: CrossPollinationConfig, state: State
             prompt = scope.prompt("second_vote", options=p.options)
         return await final_vote(scope, p, system, prompt)
 
+    scope.patience = LATE
     again_voters = state.chosen(*config.voting_again)
     return state.updated((await scope.each(again_voters, again)).values())
 

@@ -1,10 +1,15 @@
-"""Cross-pollination in nine phases, each a function from state to state."""
+"""Cross-pollination in nine phases, each a function from state to state.
+
+A phase begins as soon as it can, which need not be when the one before is over: interviews do not
+wait for the last first vote, and second votes that nobody waits for fill what gaps there are.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
-from folkmoot.engine.session import Scope, Session
+from folkmoot.engine.session import Promise, Scope, Session
 from folkmoot.studies.cross_pollination.adversarial import adversarial_dialogue
 from folkmoot.studies.cross_pollination.clarification import clarification
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
@@ -22,70 +27,89 @@ from folkmoot.studies.cross_pollination.outputs import (
 from folkmoot.studies.cross_pollination.recruitment import recruit
 from folkmoot.studies.cross_pollination.state import State
 from folkmoot.studies.cross_pollination.summaries import summaries
-from folkmoot.studies.cross_pollination.voting import initial_vote, threshold_check
+from folkmoot.studies.cross_pollination.voting import Ballots, initial_vote, threshold_check
 
-Phase = Callable[[Scope, CrossPollinationConfig, State], Awaitable[State]]
+Phase = Callable[..., Awaitable[State]]
 
-# Phases of one line run side by side: none of them knows of the others.
-PHASES: tuple[tuple[Phase, ...], ...] = (
-    (initial_vote,),
-    (threshold_check,),
-    (clarification, second_vote),
-    (summaries,),
-    (opposition,),
-    (show_summaries,),
-    (cross_pollination, adversarial_dialogue),
-    (final_statistics,),
-    (save_results,),
-)
-# The source's numbers, for the log and the checkpoint.
-NUMBER = {
+# The source's numbers, for the log and the checkpoint; in this order rows stand in the tables.
+NUMBER: dict[Phase, int | None] = {
     initial_vote: 1,
     threshold_check: 2,
     clarification: 3,
+    second_vote: None,  # ours
     summaries: 4,
     opposition: 5,
+    show_summaries: None,  # the first part of 6
     cross_pollination: 6,
     adversarial_dialogue: 7,
     final_statistics: 8,
     save_results: 9,
 }
-ALWAYS: tuple[Phase, ...] = (final_statistics, save_results)
 
 
 async def protocol(session: Session) -> None:
-    """Recruit, then run the phases in order; an early end leaves out all but the last two."""
+    """Recruit, then the phases; an early end leaves out all but the last two."""
     config: CrossPollinationConfig = session.config
-    state = await recruit(session, config)
-    for phases in PHASES:
-        if state.terminated_early and phases[0] not in ALWAYS:
-            continue
-        if not config.voting_again:
-            phases = tuple(p for p in phases if p is not second_vote)  # noqa: PLW2901
-        state = await _side_by_side(session, config, state, phases)
-        if state.terminated_early and phases[0] is threshold_check:
+    begun = await recruit(session, config)
+    run = _Phases(session)
+    ballots = Ballots(session, config, begun)
+    counted: Promise[State] = session.promise()
+
+    async def voting(_: Scope) -> State:
+        state = await run(initial_vote, begun, ballots)
+        state = await run(threshold_check, state)
+        if state.terminated_early:
             session.warn(f"the study ends here: {state.termination_reason}")
-        for number in sorted(NUMBER[phase] for phase in phases if phase in NUMBER):
-            write_checkpoint(session, number, state)
+        ballots.close(state)
+        counted.give(state)
+        return state
+
+    async def voting_again(_: Scope) -> State:
+        return await run(second_vote, begun, ballots) if config.voting_again else begun
+
+    async def discussion(scope: Scope) -> State:
+        state = await run(clarification, begun, ballots)
+        if not await ballots.goes_on():
+            return begun
+        state = await run(summaries, state)
+        state = begun.merged(state, await counted.get())
+        state = await run(opposition, state)
+        state = await run(show_summaries, state)
+        done = await scope.together(
+            reading=lambda _: run(cross_pollination, state),
+            arguing=lambda _: run(adversarial_dialogue, state),
+        )
+        return state.merged(*done.values())
+
+    done = await session.together(discussion=discussion, again=voting_again, voting=voting)
+    state = begun.merged(*done.values())
+    state = await run(final_statistics, state)
+    await run(save_results, state)
 
 
-async def _side_by_side(
-    session: Session, config: CrossPollinationConfig, state: State, phases: tuple[Phase, ...]
-) -> State:
-    def part(phase: Phase) -> Callable[[Scope], Awaitable[State]]:
-        async def run(scope: Scope) -> State:
-            scope.log(f"begins{_numbered(phase)}")
-            after = await phase(scope, config, state)
-            scope.log("done")
-            return after
+class _Phases:
+    """Runs phases, each in the scope of its name; says so, and how far the run is."""
 
-        return run
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._scopes = {phase: session.at(phase.__name__) for phase in NUMBER}
+        self._over: set[int] = set()
+        self._written = 0
 
-    if len(phases) == 1:
-        return await part(phases[0])(session.at(phases[0].__name__))
-    done = await session.together(**{phase.__name__: part(phase) for phase in phases})
-    return state.merged(*done.values())
+    async def __call__(self, phase: Phase, state: State, *more: Any) -> State:
+        scope, number = self._scopes[phase], NUMBER[phase]
+        scope.log("begins" + (f" (phase {number} of 9)" if number else ""))
+        state = await phase(scope, self._session.config, state, *more)
+        scope.log("done")
+        if number:
+            self._over.add(number)
+            self._checkpoint(state)
+        return state
 
-
-def _numbered(phase: Phase) -> str:
-    return f" (phase {NUMBER[phase]} of 9)" if phase in NUMBER else ""
+    def _checkpoint(self, state: State) -> None:
+        """Write how far the run is: the last phase before which none is under way."""
+        if state.terminated_early:
+            self._over.update(range(3, 8))  # left out
+        while self._written + 1 in self._over:
+            self._written += 1
+            write_checkpoint(self._session, self._written, state)

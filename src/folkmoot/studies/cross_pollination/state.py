@@ -148,15 +148,20 @@ class State:
         return replace(self, people={**self.people, **{p.id: p for p in changed}})
 
     def merged(self, *others: State) -> State:
-        """This state with what each of the others changed of its participants.
+        """This state with what parts that began from it and ran side by side made of it.
 
-        For phases that ran side by side on this state; each participant is changed by one at most.
+        Where two changed the same participant, or both have an end or clusters, that of the first
+        named holds.
         """
         people = {}
         for who, p in self.people.items():
             changed = (o.people[who] for o in others if o.people[who] is not p)
             people[who] = next(changed, p)
-        return replace(self, people=people)
+        ended = next((o for o in others if o.terminated_early), self)
+        shown = next((o for o in others if o.clusters), self)
+        return State(
+            people, shown.clusters, shown.content, ended.terminated_early, ended.termination_reason
+        )
 
     def clusters_of(self, option: str) -> list[Cluster]:
         return [c for c in self.clusters if c.option == option]

@@ -6,9 +6,16 @@ from dataclasses import replace
 
 from folkmoot.conversation.answers import Choice, Missing
 from folkmoot.conversation.transcript import EMPTY, Transcript
-from folkmoot.engine.session import Scope
-from folkmoot.studies.cross_pollination.config import SIMPLE_VOTING, CrossPollinationConfig
+from folkmoot.engine.session import Promise, Scope
+from folkmoot.studies.cross_pollination.config import (
+    CLARIFIED,
+    SIMPLE_VOTING,
+    CrossPollinationConfig,
+)
 from folkmoot.studies.cross_pollination.state import COMPLETE, Participant, State
+
+# Patience of calls that few others wait for: they fill the gaps that longer chains leave.
+LATE = 1
 
 
 def base_system(scope: Scope, config: CrossPollinationConfig, p: Participant) -> str:
@@ -35,16 +42,64 @@ async def final_vote(
     return p.with_(final_choice=choice)
 
 
-async def initial_vote(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
+class Ballots:
+    """First votes as they come in, so that nobody need wait for the last one without need."""
+
+    def __init__(self, scope: Scope, config: CrossPollinationConfig, state: State) -> None:
+        self._config = config
+        self._voted: dict[str, Promise[Participant]] = {
+            p.id: scope.promise() for p in state.chosen()
+        }
+        self._goes_on: Promise[bool] = scope.promise()
+        self._counts = dict.fromkeys(config.topic.options, 0)
+        self._outstanding = len(self._voted)
+
+    def cast(self, p: Participant) -> None:
+        """Take in a participant who has voted, or could not."""
+        self._outstanding -= 1
+        if p.status == COMPLETE and p.initial_choice is not None:
+            self._counts[p.initial_choice] += 1
+        if not self._goes_on.given and self._cannot_stop():
+            self._goes_on.give(True)
+        self._voted[p.id].give(p)
+
+    def close(self, state: State) -> None:
+        """Take in the outcome of the check."""
+        if not self._goes_on.given:
+            self._goes_on.give(not state.terminated_early)
+
+    async def voted(self, p: Participant) -> Participant:
+        """The participant as after the first vote."""
+        return await self._voted[p.id].get()
+
+    async def goes_on(self) -> bool:
+        """Whether the check lets the study go on; known as soon as no vote to come can stop it."""
+        return await self._goes_on.get()
+
+    def _cannot_stop(self) -> bool:
+        """Whether the leading option stays below the threshold even with all votes to come."""
+        most, total = max(self._counts.values()), sum(self._counts.values())
+        reachable = (most + self._outstanding) / max(1, total + self._outstanding)
+        return total > 0 and reachable < self._config.disagreement_threshold
+
+
+async def initial_vote(
+    scope: Scope, config: CrossPollinationConfig, state: State, ballots: Ballots
+) -> State:
     """Phase 1: everybody chooses one option, without giving reasons."""
 
     async def one(scope: Scope, p: Participant) -> Participant:
+        if p.condition not in CLARIFIED:
+            scope.patience = LATE  # no interview waits for this vote
         choice = await vote(
             scope, p, base_system(scope, config, p), scope.prompt("initial_vote", options=p.options)
         )
         if isinstance(choice, Missing):
-            return p.failed("initial vote", choice)
-        return p.with_(initial_choice=choice, status=COMPLETE)
+            p = p.failed("initial vote", choice)
+        else:
+            p = p.with_(initial_choice=choice, status=COMPLETE)
+        ballots.cast(p)
+        return p
 
     return state.updated((await scope.each(state.chosen(), one)).values())
 
