@@ -27,6 +27,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from folkmoot import json_text
 from folkmoot.errors import DriftError, ForeignJournal, StorageError
 from folkmoot.randomness import digest
 
@@ -330,7 +331,7 @@ def _commit(db: sqlite3.Connection, group: list[Entry], known: set[bytes]) -> No
 
     rows = []
     for e in group:
-        request = json.dumps(shorten(dict(e.request)), ensure_ascii=False)
+        request = json_text.encode(shorten(dict(e.request))).decode()
         rows.append(
             (
                 e.address, e.kind, e.fingerprint, request, e.reply, e.blob, e.finish,

@@ -11,7 +11,8 @@ import asyncio
 import heapq
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from folkmoot.errors import FolkmootError
 
@@ -38,14 +39,16 @@ class Bucket:
         self.level -= min(amount, self.capacity)
 
 
-@dataclass(order=True, slots=True)
-class Waiter:
-    """Somebody who waits for a place: the least patient first, then who came first."""
+class Waiter(NamedTuple):
+    """Somebody who waits for a place: the least patient first, then who came first.
+
+    `came` is unique, so that comparison never gets as far as the rest.
+    """
 
     patience: int
     came: int
-    admitted: asyncio.Future[bool] = field(compare=False)
-    tokens: float = field(compare=False)
+    admitted: asyncio.Future[bool]
+    tokens: float
 
 
 class Limiter:

@@ -77,7 +77,9 @@ def best_clustering(
     with threadpool_limits(limits=1):
         x = _rotated(x)
         by_k = {k: labels_at(x, k, algorithm, seed) for k in range(2, largest + 1)}
-        scores = {k: mean_silhouette(x, labels, seed) for k, labels in by_k.items()}
+        picked = _sample(len(x), seed, SAMPLE_ABOVE)
+        apart = _distances(x[picked], "euclidean")
+        scores = {k: _silhouette(apart, np.asarray(labels)[picked]) for k, labels in by_k.items()}
     best = max(scores, key=lambda k: (round(scores[k], 12), -k))
     return Clustering(by_k[best], scores)
 
@@ -115,17 +117,31 @@ def mean_silhouette(
     `sample_above` rows of `vectors` (n, d) a sample of that size is taken, the same for every
     labelling of one seed.
     """
+    picked = _sample(len(vectors), seed, sample_above)
+    return _silhouette(_distances(vectors[picked], metric), np.asarray(labels)[picked])
+
+
+def _sample(n: int, seed: int, above: int) -> NDArray[np.intp]:
+    """The rows over which silhouettes are taken: all of them, up to a size."""
+    if n <= above:
+        return np.arange(n)
+    return generator(seed, ("silhouette",)).choice(n, above, replace=False)
+
+
+def _distances(x: FloatArray, metric: str) -> FloatArray:
+    from sklearn.metrics import pairwise_distances
+
+    return cast(FloatArray, pairwise_distances(x, metric=metric))
+
+
+def _silhouette(apart: FloatArray, labels: NDArray[np.intp]) -> float:
+    """The mean silhouette of labels (n,) by the distances (n, n) between their members."""
     from sklearn.metrics import silhouette_score
 
-    kept = np.asarray(labels)
-    x = vectors
-    if len(x) > sample_above:
-        picked = generator(seed, ("silhouette",)).choice(len(x), sample_above, replace=False)
-        x, kept = x[picked], kept[picked]
-    groups = len(np.unique(kept))
-    if groups < 2 or groups >= len(kept):
+    groups = len(np.unique(labels))
+    if groups < 2 or groups >= len(labels):
         return 0.0
-    return float(silhouette_score(x, kept, metric=metric))
+    return float(silhouette_score(apart, labels, metric="precomputed"))
 
 
 def by_first_appearance(raw: NDArray[Any] | list[int]) -> list[int]:

@@ -16,6 +16,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from folkmoot.models.request import FloatArray
 
@@ -61,6 +62,7 @@ def embed(texts: Sequence[str]) -> FloatArray:
     return rows
 
 
+@lru_cache(maxsize=65536)
 def idf(word: str) -> float:
     """A fixed stand-in for inverse document frequency, by kind of word and by length.
 
@@ -79,22 +81,22 @@ def _vector(text: str) -> FloatArray:
     counts = Counter(w for w in words if idf(w) > 0)
     if not counts:
         return np.zeros(DIMENSIONS, dtype=np.float32)
-    kept = [w for w in words if w in counts]
-    pairs = Counter(f"{a} {b}" for a, b in pairwise(kept))
-    places: list[int] = []
-    weights: list[float] = []
+    places, weights = [], []
     for word, n in counts.items():
-        tf = 1.0 + math.log(n)
-        at, value = _features(word)
-        places += at
-        weights += [tf * v for v in value]
-    for pair, n in pairs.items():
-        place, sign = _slot(pair)
-        a, b = pair.split(" ", 1)
-        places.append(place)
-        weights.append(sign * _BIGRAM * (1.0 + math.log(n)) * math.sqrt(idf(a) * idf(b)))
-    vector = np.bincount(places, weights=weights, minlength=DIMENSIONS)
-    length = float(np.linalg.norm(vector))
+        at, values = _features(word)
+        places.append(at)
+        weights.append((1.0 + math.log(n)) * values if n > 1 else values)
+    kept = [w for w in words if w in counts]
+    pairs = Counter(pairwise(kept))
+    if pairs:
+        slots = [_pair(a, b) for a, b in pairs]
+        tf = 1.0 + np.log(list(pairs.values()))
+        places.append(np.array([place for place, _ in slots]))
+        weights.append(tf * [weight for _, weight in slots])
+    vector = np.bincount(
+        np.concatenate(places), weights=np.concatenate(weights), minlength=DIMENSIONS
+    )
+    length = math.sqrt(float(vector @ vector))
     return (vector / length if length else vector).astype(np.float32)
 
 
@@ -105,16 +107,19 @@ def _slot(feature: str) -> tuple[int, float]:
 
 
 @lru_cache(maxsize=65536)
-def _features(word: str) -> tuple[list[int], list[float]]:
+def _pair(a: str, b: str) -> tuple[int, float]:
+    """Slot and weight of two words that follow each other."""
+    place, sign = _slot(f"{a} {b}")
+    return place, sign * _BIGRAM * math.sqrt(idf(a) * idf(b))
+
+
+@lru_cache(maxsize=65536)
+def _features(word: str) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
     """Slots and weights of a word and of its character 3- to 5-grams."""
     weight = idf(word)
     marked = f"<{word}>"
     grams = [marked[k : k + n] for n in (3, 4, 5) for k in range(len(marked) - n + 1)]
-    place, sign = _slot(f"w {word}")
-    places, weights = [place], [sign * weight]
     each = weight * _GRAMS / math.sqrt(max(1, len(grams)))
-    for gram in grams:
-        place, sign = _slot(f"c {gram}")
-        places.append(place)
-        weights.append(sign * each)
-    return places, weights
+    slots = [_slot(f"w {word}"), *(_slot(f"c {gram}") for gram in grams)]
+    values = [sign * (each if k else weight) for k, (_, sign) in enumerate(slots)]
+    return np.array([place for place, _ in slots]), np.array(values)

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from folkmoot import json_text
 from folkmoot.errors import (
     FatalModelError,
     ModelError,
@@ -72,7 +73,7 @@ class Wire:
     async def post(self, path: str, body: Mapping[str, Any]) -> Answer:
         """Post a JSON body. Raises TransientError, or FatalModelError for a broken base URL."""
         session = self._session or self._open()
-        data = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+        data = json_text.encode(body)
         try:
             async with session.post(self.base_url + path, data=data, proxy=self._proxy) as answer:
                 raw = await answer.read()
@@ -123,7 +124,7 @@ _RATE_HEADERS = tuple(
 def read_json(body: bytes) -> dict[str, Any]:
     """The object in a reply's body. Raises TransientError for a broken or truncated one."""
     try:
-        data = json.loads(body)
+        data = json_text.decode(body)
     except (ValueError, RecursionError):
         raise TransientError(f"the server sent a broken body: {_excerpt(body)}") from None
     if not isinstance(data, dict):

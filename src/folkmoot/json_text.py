@@ -1,0 +1,30 @@
+"""JSON on the wire and in the journal: by orjson, thirty times as fast, where it can.
+
+The standard library does what orjson refuses: lone surrogates (half an emoji at a token's end) and
+integers beyond 64 bits. Files for people are `records.files`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import orjson
+
+
+def encode(value: Any) -> bytes:
+    """Compact JSON in UTF-8. A lone surrogate becomes `?`, which any server can read."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(
+            "utf-8", "replace"
+        )
+
+
+def decode(text: bytes | str) -> Any:
+    """The value in JSON text. Raises ValueError for what is no JSON, RecursionError for depth."""
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        return json.loads(text)
