@@ -10,6 +10,7 @@ import pytest
 from folkmoot.engine import study as registry
 from folkmoot.engine.study import Study, find_study, installed_studies, study_of_run
 from folkmoot.errors import InputError
+from folkmoot.plugins import STUDIES
 from folkmoot.records.run_folder import RunFolder
 
 SOURCE = """
@@ -23,8 +24,8 @@ STUDY = Study("own", "Own", StudyConfig, protocol)
 @pytest.fixture
 def points(monkeypatch: pytest.MonkeyPatch) -> None:
     named = {
-        "json": EntryPoint("json", "json:dumps", registry.GROUP),
-        "gone": EntryPoint("gone", "folkmoot_gone:STUDY", registry.GROUP),
+        "json": EntryPoint("json", "json:dumps", STUDIES),
+        "gone": EntryPoint("gone", "folkmoot_gone:STUDY", STUDIES),
     }
     monkeypatch.setattr(registry, "registered", lambda: named)
 

@@ -12,6 +12,7 @@ from folkmoot.models import catalog
 from folkmoot.models.catalog import CALL_LLM_MODELS, KNOWN, open_provider, resolve
 from folkmoot.models.request import ProviderSettings
 from folkmoot.models.scripted import Scripted
+from folkmoot.plugins import PROVIDERS
 
 WORKBOOK_MODELS = (
     "gpt-4.5-preview o3 o4-mini o1-pro o1 gpt-4.1 gpt-4.1-mini gpt-4.1-nano gpt-4o gpt-4o-mini "
@@ -108,9 +109,9 @@ def test_the_embedded_respondent_is_local_and_needs_nothing() -> None:
 
 def test_a_third_partys_provider_is_found_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
     mine = Scripted(lambda request, address: "yes")
-    point = EntryPoint("acme", "acme:provider", catalog.GROUP)
+    point = EntryPoint("acme", "acme:provider", PROVIDERS)
     monkeypatch.setattr(EntryPoint, "load", lambda self: lambda settings: mine)
-    monkeypatch.setattr(catalog, "entry_points", lambda group: [point])
+    monkeypatch.setattr(catalog, "installed", lambda group: {"acme": point})
     spec = resolve("acme/rocket-1", environ={})
     assert (spec.provider, spec.wire_model, spec.key_env) == (
         "acme",

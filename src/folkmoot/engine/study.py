@@ -11,7 +11,7 @@ import importlib.util
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -20,13 +20,12 @@ from rapidfuzz import process
 
 from folkmoot.engine.config import StudyConfig
 from folkmoot.errors import InputError, Problem
+from folkmoot.plugins import STUDIES, installed
 
 if TYPE_CHECKING:
     from folkmoot.engine.session import Session
     from folkmoot.records.findings import Finding
     from folkmoot.records.run_folder import RunFolder
-
-GROUP = "folkmoot.studies"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +140,7 @@ class Study:
 
 def registered() -> dict[str, EntryPoint]:
     """The study types that are installed, by name, none of them imported yet."""
-    return {point.name: point for point in sorted(entry_points(group=GROUP))}
+    return installed(STUDIES)
 
 
 def find_study(name: str, folder: Path | None = None) -> Study:

@@ -9,15 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
 
 from rapidfuzz import fuzz, process
 
 from folkmoot.errors import InputError, Problem
 from folkmoot.models.keys import environment
 from folkmoot.models.request import Provider, ProviderSettings
+from folkmoot.plugins import PROVIDERS, installed
 
-GROUP = "folkmoot.providers"
 LOCAL = "synthetic"
 
 
@@ -173,15 +172,11 @@ def resolve(
 
 def open_provider(spec: ModelSpec, settings: ProviderSettings) -> Provider:
     """Make the provider of a model through its entry point."""
-    found = _installed().get(spec.provider)
+    found = installed(PROVIDERS).get(spec.provider)
     if found is None:
-        raise InputError(f"no provider named {spec.provider!r} is installed (group {GROUP})")
+        raise InputError(f"no provider named {spec.provider!r} is installed (group {PROVIDERS})")
     provider: Provider = found.load()(settings)
     return provider
-
-
-def _installed() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=GROUP)}
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -198,13 +193,13 @@ def _split(name: str) -> tuple[str, str]:
         return (
             (vendor, known[1]) if known and VENDORS[known[0]] == VENDORS[vendor] else (vendor, rest)
         )
-    if vendor in _installed():
+    if vendor in installed(PROVIDERS):
         return vendor, rest
     raise InputError(
         Problem(
             f"unknown model provider {vendor!r} in {name!r}",
-            mend=f"{_likely(vendor, [*VENDORS, *_installed()])}for any OpenAI-compatible server "
-            f"write openai/{rest} and give its base URL under endpoints:",
+            mend=f"{_likely(vendor, [*VENDORS, *installed(PROVIDERS)])}for any OpenAI-compatible "
+            f"server write openai/{rest} and give its base URL under endpoints:",
         )
     )
 

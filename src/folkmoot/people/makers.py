@@ -9,21 +9,20 @@ A package outside this project registers `make(n, rng) -> list[Persona]` under t
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 
 import numpy as np
 
 from folkmoot.errors import InputError
 from folkmoot.people.persona import Persona
-
-GROUP = "folkmoot.personas"
+from folkmoot.plugins import PERSONAS, installed
 
 Maker = Callable[[int, np.random.Generator], list[Persona]]
 
 
 def makers() -> dict[str, EntryPoint]:
     """The makers that are installed, by name, none of them imported yet."""
-    return {point.name: point for point in sorted(entry_points(group=GROUP))}
+    return installed(PERSONAS)
 
 
 def find_maker(name: str) -> Maker:

@@ -79,11 +79,12 @@ def _column(data: pl.Series, meaning: str) -> dict[str, Any]:
     if data.dtype.is_numeric():
         low, high = present.min(), present.max()
         return {**entry, "min": low, "max": high}
-    levels = present.unique().sort().to_list()
-    if len(levels) <= MOST_LEVELS and all(len(str(v)) <= LONGEST_LEVEL for v in levels):
+    distinct = present.n_unique()
+    if distinct <= MOST_LEVELS:
         counts = dict(present.value_counts().iter_rows())
-        return {**entry, "levels": {str(v): counts[v] for v in levels}}
-    return {**entry, "distinct": len(levels)}
+        if all(len(str(v)) <= LONGEST_LEVEL for v in counts):
+            return {**entry, "levels": {str(v): counts[v] for v in sorted(counts)}}
+    return {**entry, "distinct": distinct}
 
 
 def _type_name(kind: pl.DataType) -> str:

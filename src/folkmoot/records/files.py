@@ -87,6 +87,8 @@ class _Writer:
         kind = type(value)
         if kind is str:
             self._pieces.append(_quoted(value))
+        elif kind in (dict, list) and _native(value) and (text := _indented(value)) is not None:
+            self._pieces.append(text.replace("\n", line))
         elif kind is dict or isinstance(value, Mapping):
             self._object(value, line, place)
         elif kind is list or isinstance(value, (Sequence, np.ndarray)):
@@ -123,6 +125,27 @@ class _Writer:
     def _flush(self) -> None:
         self._emit("".join(self._pieces))
         self._pieces.clear()
+
+
+def _native(value: Any) -> bool:
+    """Whether orjson writes this the way we do: no numbers with a fraction, of which it would hide
+    NaN, nothing of numpy, and no list that belongs on one line."""
+    kind = type(value)
+    if kind is str or value is None or kind is int or kind is bool:
+        return True
+    if kind is dict:
+        return all(type(k) is str and (type(v) is str or _native(v)) for k, v in value.items())
+    if kind is list:
+        return not value or (type(value[0]) not in _FLAT and all(map(_native, value)))
+    return False
+
+
+def _indented(value: Any) -> str | None:
+    """The JSON of a native value, or None where it holds what orjson refuses."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+    except TypeError:
+        return None
 
 
 def _flat_text(values: Sequence[Any], place: str) -> str:

@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,7 @@ def rung_shares(answers: pl.DataFrame) -> dict[str, Any]:
     return {"count": count, "rungs": rungs, "reasks": reasks, "missing": _reasons(answers)}
 
 
+@lru_cache(maxsize=4)
 def software(package: str = "folkmoot") -> dict[str, Any]:
     """Versions of this package, of all that it depends on directly, of Python and the system."""
     return {

@@ -36,11 +36,13 @@ def frame(rows: Sequence[Row], table: str = "table") -> pl.DataFrame:
                 column = columns[name] = []
             if len(column) < index:
                 column.extend([None] * (index - len(column)))
-            column.append(_cell(value))
+            column.append(value)
     series = []
     for name, values in columns.items():
         values.extend([None] * (len(rows) - len(values)))
-        series.append(pl.Series(name, values, dtype=_type(name, values, table)))
+        # Most columns are of one kind, and need no look at each cell.
+        cells = values if set(map(type, values)) <= _PLAIN else [_cell(v) for v in values]
+        series.append(pl.Series(name, cells, dtype=_type(name, cells, table)))
     return pl.DataFrame(series)
 
 
@@ -57,6 +59,9 @@ def write_table(folder: Path, name: str, data: pl.DataFrame) -> None:
         ),
     )
     write_with(folder / f"{name}.csv", _harmless(data).write_csv)
+
+
+_PLAIN = frozenset({str, int, bool, type(None)})
 
 
 def _harmless(data: pl.DataFrame) -> pl.DataFrame:

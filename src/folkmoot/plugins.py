@@ -1,0 +1,25 @@
+"""What packages outside this one add: study types, persona sources, model providers.
+
+They register under entry-point groups. All packages are searched once in a process, which takes
+longer than most of what a command does; what is installed later is found by the next process.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+STUDIES = "folkmoot.studies"
+PERSONAS = "folkmoot.personas"
+PROVIDERS = "folkmoot.providers"
+
+
+def installed(group: str) -> dict[str, EntryPoint]:
+    """The entry points of a group by name, in order of name, none of them imported yet."""
+    return {point.name: point for point in sorted(_all().select(group=group))}
+
+
+@lru_cache(maxsize=1)
+def _all() -> Any:  # of one type before Python 3.12 and of another since
+    return entry_points()
