@@ -17,6 +17,7 @@ from folkmoot.errors import StorageError
 from folkmoot.records.atomic import write_bytes, write_with
 
 MOST_PIECES = 4096
+LARGE = 64  # members of what is written member by member
 _FLAT = (float, int, bool, type(None))
 
 
@@ -87,7 +88,7 @@ class _Writer:
         kind = type(value)
         if kind is str:
             self._pieces.append(_quoted(value))
-        elif kind in (dict, list) and _native(value) and (text := _indented(value)) is not None:
+        elif (kind is dict or kind is list) and (text := _in_bulk(value)) is not None:
             self._pieces.append(text.replace("\n", line))
         elif kind is dict or isinstance(value, Mapping):
             self._object(value, line, place)
@@ -127,25 +128,32 @@ class _Writer:
         self._pieces.clear()
 
 
-def _native(value: Any) -> bool:
-    """Whether orjson writes this the way we do: no numbers with a fraction, of which it would hide
-    NaN, nothing of numpy, and no list that belongs on one line."""
+def _in_bulk(value: Any) -> str | None:
+    """The JSON of a record by orjson, or None for what only we can write, or that is too large to
+    be in memory twice."""
+    if len(value) > LARGE or not _bulky(value):
+        return None
+    try:
+        return orjson.dumps(value, default=_fragment, option=orjson.OPT_INDENT_2).decode()
+    except TypeError:  # lone surrogates, huge integers
+        return None
+
+
+def _bulky(value: Any) -> bool:
+    """Whether orjson writes this the way we do: no 64-bit floats, of which it would hide NaN, and
+    no list that belongs on one line."""
     kind = type(value)
     if kind is str or value is None or kind is int or kind is bool:
         return True
     if kind is dict:
-        return all(type(k) is str and (type(v) is str or _native(v)) for k, v in value.items())
+        return all(type(k) is str and (type(v) is str or _bulky(v)) for k, v in value.items())
     if kind is list:
-        return not value or (type(value[0]) not in _FLAT and all(map(_native, value)))
-    return False
+        return not value or (type(value[0]) not in _FLAT and all(map(_bulky, value)))
+    return kind is np.ndarray and value.ndim == 1 and bool(np.isfinite(value).all())
 
 
-def _indented(value: Any) -> str | None:
-    """The JSON of a native value, or None where it holds what orjson refuses."""
-    try:
-        return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
-    except TypeError:
-        return None
+def _fragment(array: NDArray[Any]) -> orjson.Fragment:
+    return orjson.Fragment(_array_text(array, ""))
 
 
 def _flat_text(values: Sequence[Any], place: str) -> str:
@@ -186,7 +194,7 @@ def _array_text(array: NDArray[Any], place: str) -> str:
     if not np.isfinite(array).all():
         raise ValueError(f"{place}: NaN or infinity cannot be written as JSON; use None")
     whole = np.ascontiguousarray(array)
-    return orjson.dumps(whole, option=orjson.OPT_SERIALIZE_NUMPY).decode().replace(",", ", ")
+    return orjson.dumps(whole, option=orjson.OPT_SERIALIZE_NUMPY).decode()
 
 
 def _key(key: Any, place: str) -> str:

@@ -176,20 +176,24 @@ def test_the_manifest_says_which_roles_a_model_played(tmp_path: Path) -> None:
     assert roles["openai/gpt-4o"] == ["moderator"]
 
 
-def test_the_checkpoint_says_after_each_phase_how_far_the_run_is(tmp_path: Path) -> None:
+def test_the_checkpoint_says_before_which_phase_all_is_done(tmp_path: Path) -> None:
     seen: dict[str, set[int]] = {}
+    checkpoint = tmp_path / "run" / "checkpoint.json"
 
     def watched(stage: str) -> Callable[[Request, str], str]:
         def answer(request: Request, address: str) -> str:
-            read = json.loads((tmp_path / "run" / "checkpoint.json").read_text())
-            seen.setdefault(stage, set()).add(read["last_completed_phase"])
+            read = json.loads(checkpoint.read_text()) if checkpoint.exists() else {}
+            seen.setdefault(stage, set()).add(read.get("last_completed_phase", 0))
             return Cast().usual(request, address)
 
         return answer
 
     stages = ("clarification", "summaries", "cross_pollination", "adversarial_dialogue")
     run(tmp_path, Cast(**{stage: watched(stage) for stage in stages}))
-    assert seen == dict(zip(stages, ({2}, {3}, {5}, {5}), strict=True))
+    # Interviews need not wait for the last first vote, and clusters only for the last interview.
+    assert max(seen["clarification"]) <= 2 and max(seen["summaries"]) <= 3
+    assert seen["cross_pollination"] == seen["adversarial_dialogue"] == {5}
+    assert json.loads(checkpoint.read_text())["last_completed_phase"] == 9
 
 
 def test_a_second_vote_is_only_a_stage_where_somebody_votes_again(tmp_path: Path) -> None:

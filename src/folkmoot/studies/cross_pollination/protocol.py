@@ -65,7 +65,10 @@ async def protocol(session: Session) -> None:
         return state
 
     async def voting_again(_: Scope) -> State:
-        return await run(second_vote, begun, ballots) if config.voting_again else begun
+        if not config.voting_again:
+            return begun
+        state = await run(second_vote, begun, ballots)
+        return state if await ballots.goes_on() else begun
 
     async def discussion(scope: Scope) -> State:
         state = await run(clarification, begun, ballots)
@@ -81,8 +84,8 @@ async def protocol(session: Session) -> None:
         )
         return state.merged(*done.values())
 
-    done = await session.together(discussion=discussion, again=voting_again, voting=voting)
-    state = begun.merged(*done.values())
+    done = await session.together(voting=voting, discussion=discussion, again=voting_again)
+    state = begun.merged(done["again"], done["discussion"], done["voting"])
     state = await run(final_statistics, state)
     await run(save_results, state)
 

@@ -32,7 +32,7 @@ RECRUITER = Speaker("recruiter", "Recruiter", "recruiter")
 
 
 async def recruit(session: Session, config: CrossPollinationConfig) -> State:
-    """Participants `p_0001` … with condition, persona and the order in which they see options."""
+    """Participants `p_0001` … with condition and persona."""
     ids = [f"p_{k:04d}" for k in range(1, config.n + 1)]
     arms = assign_conditions(ids, config.conditions, session.at("assignment").rng)
     await session.seal("assignment", arms)
@@ -46,17 +46,8 @@ async def recruit(session: Session, config: CrossPollinationConfig) -> State:
             persona.base,
             persona.demographics,
             persona.text,
-            _order(session, config, who),
         )
     return State(people)
-
-
-def _order(session: Session, config: CrossPollinationConfig, who: str) -> tuple[str, ...]:
-    options = config.topic.options
-    if config.option_order == "fixed":
-        return options
-    drawn = session.at("option_order", who).rng.permutation(len(options))
-    return tuple(options[int(i)] for i in drawn)
 
 
 async def _people(session: Session, config: CrossPollinationConfig) -> list[Persona]:

@@ -22,7 +22,7 @@ class Participant:
     base_persona: str = ""
     demographics: Mapping[str, Any] = field(default_factory=dict)
     enriched_persona: str = ""
-    options: tuple[str, ...] = ()  # in the order in which this participant sees them
+    options: tuple[str, ...] = ()  # in the order of this participant, from the first vote on
     initial_choice: str | None = None
     initial_explanation: str | None = None
     final_choice: str | None = None

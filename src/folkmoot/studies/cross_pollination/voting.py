@@ -18,6 +18,15 @@ from folkmoot.studies.cross_pollination.state import COMPLETE, Participant, Stat
 LATE = 1
 
 
+def options_for(p: Participant, scope: Scope, config: CrossPollinationConfig) -> tuple[str, ...]:
+    """The options in the order in which this participant sees them, now and later."""
+    options = config.topic.options
+    if config.option_order == "fixed":
+        return options
+    drawn = scope.root.at("option_order", p.id).rng.permutation(len(options))
+    return tuple(options[int(i)] for i in drawn)
+
+
 def base_system(scope: Scope, config: CrossPollinationConfig, p: Participant) -> str:
     """The participant's system prompt, on which those of all phases build."""
     return scope.prompt(
@@ -91,6 +100,7 @@ async def initial_vote(
     async def one(scope: Scope, p: Participant) -> Participant:
         if p.condition not in CLARIFIED:
             scope.patience = LATE  # no interview waits for this vote
+        p = p.with_(options=options_for(p, scope, config))
         choice = await vote(
             scope, p, base_system(scope, config, p), scope.prompt("initial_vote", options=p.options)
         )
