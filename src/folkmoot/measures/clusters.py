@@ -6,11 +6,14 @@ silhouettes by which the number of clusters was chosen. Same input, same labels,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 from folkmoot.randomness import generator
 
@@ -18,7 +21,6 @@ FloatArray = NDArray[np.float64]
 Algorithm = Literal["kmeans", "agglomerative"]
 
 SAMPLE_ABOVE = 2_000
-RESTARTS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,6 @@ def best_clustering(
 
     Silhouette: Rousseeuw (1987), doi:10.1016/0377-0427(87)90125-7.
     """
-    from threadpoolctl import threadpool_limits
-
     x = np.ascontiguousarray(vectors, dtype=np.float64)
     if x.ndim != 2:
         raise ValueError(f"vectors must be (n, d), got shape {x.shape}")
@@ -74,9 +74,9 @@ def best_clustering(
     if n < 3 or largest < 2:
         return Clustering([0] * n, {})
     # One thread: parallel reductions add floats in a varying order.
-    with threadpool_limits(limits=1):
+    with _threads().limit(limits=1):
         x = _rotated(x)
-        by_k = {k: labels_at(x, k, algorithm, seed) for k in range(2, largest + 1)}
+        by_k = _labels(x, range(2, largest + 1), algorithm, seed)
         picked = _sample(len(x), seed, SAMPLE_ABOVE)
         apart = _distances(x[picked], "euclidean")
         scores = {k: _silhouette(apart, np.asarray(labels)[picked]) for k, labels in by_k.items()}
@@ -89,18 +89,42 @@ def labels_at(
 ) -> list[int]:
     """Labels (n,) for exactly k clusters, counted from 0 by first appearance.
 
-    `kmeans`: Lloyd's algorithm, k-means++ starts, the best of four. `agglomerative`: Ward's
-    criterion (deterministic).
+    `kmeans`: Lloyd's algorithm from the means of Ward's clusters, which ends as low as the best of
+    several random starts and draws nothing. `agglomerative`: Ward's criterion itself.
     """
+    return _labels(vectors, [k], algorithm, seed)[k]
+
+
+def _labels(
+    vectors: FloatArray, ks: Sequence[int], algorithm: Algorithm, seed: int
+) -> dict[int, list[int]]:
+    """Labels for each number of clusters."""
     from sklearn.cluster import AgglomerativeClustering, KMeans
 
     if algorithm == "agglomerative":
-        raw = AgglomerativeClustering(n_clusters=k, linkage="ward").fit_predict(vectors)
+        fits = {k: AgglomerativeClustering(n_clusters=k, linkage="ward") for k in ks}
     elif algorithm == "kmeans":
-        raw = KMeans(n_clusters=k, n_init=RESTARTS, random_state=seed).fit_predict(vectors)
+        starts = _ward_means(vectors, ks, seed)
+        fits = {k: KMeans(k, init=starts[k], n_init=1, random_state=seed) for k in ks}
     else:
         raise ValueError(f"unknown clustering algorithm: {algorithm!r} (kmeans, agglomerative)")
-    return by_first_appearance(raw)
+    return {k: by_first_appearance(fit.fit_predict(vectors)) for k, fit in fits.items()}
+
+
+def _ward_means(
+    vectors: FloatArray, ks: Sequence[int], seed: int
+) -> dict[int, FloatArray | Literal["k-means++"]]:
+    """The means (k, d) of Ward's clusters; of a sample where there are too many rows for a tree."""
+    from scipy.cluster.hierarchy import fcluster, linkage
+
+    x = vectors[_sample(len(vectors), seed, SAMPLE_ABOVE)]
+    tree = linkage(x, "ward")
+    starts: dict[int, FloatArray | Literal["k-means++"]] = {}
+    for k in ks:
+        labels = fcluster(tree, k, "maxclust")
+        means = np.stack([x[labels == c].mean(axis=0) for c in np.unique(labels)])
+        starts[k] = means if len(means) == k else "k-means++"  # ties may leave fewer
+    return starts
 
 
 def mean_silhouette(
@@ -119,6 +143,16 @@ def mean_silhouette(
     """
     picked = _sample(len(vectors), seed, sample_above)
     return _silhouette(_distances(vectors[picked], metric), np.asarray(labels)[picked])
+
+
+@lru_cache(maxsize=1)
+def _threads() -> ThreadpoolController:
+    """The thread pools of the libraries used here; to look for them takes as long as to cluster."""
+    import scipy.cluster.hierarchy
+    import sklearn.cluster
+    import sklearn.metrics  # noqa: F401  loaded first, so that their pools are found
+
+    return ThreadpoolController()
 
 
 def _sample(n: int, seed: int, above: int) -> NDArray[np.intp]:
