@@ -32,8 +32,9 @@ from folkmoot.errors import DriftError, ForeignJournal, StorageError
 from folkmoot.randomness import digest
 
 APPLICATION_ID = 0x464D4F54  # "FMOT"
-FORMAT = 1
+FORMAT = 2
 INLINE_TEXT = 200  # shorter texts are cheaper inline than behind a hash
+KNOWN_TEXTS = 8192  # texts whose hash is remembered, so that a dialogue's are hashed once
 GROUP = 1000  # entries a commit at most
 GROUP_SECONDS = 0.004  # how long a group waits for company
 
@@ -125,10 +126,11 @@ class Journal:
     def content_digest(self) -> str:
         """A hash of all requests and replies by address; times and costs left out."""
         whole = hashlib.blake2b(digest_size=16)
-        for row in self._reader.execute(
+        for address, fingerprint, finish, reply, blob in self._reader.execute(
             "SELECT address, fingerprint, finish, reply, blob FROM entries ORDER BY address"
         ):
-            whole.update(digest(row[0], row[1], row[2], row[3], row[4] or b""))
+            row = [address, fingerprint.hex(), finish, reply, (blob or b"").hex()]
+            whole.update(json_text.encode(row))
         return whole.hexdigest()
 
     def lookup(
@@ -198,7 +200,7 @@ class Journal:
             self._discard()
             return
         self._db = db
-        known: set[bytes] = set()
+        known: dict[str, str] = {}
         open_for_more = True
         while open_for_more:
             group, notices, open_for_more = self._next_group()
@@ -310,19 +312,20 @@ def _storage_error(path: Path, error: sqlite3.Error) -> StorageError:
     return StorageError(f"{path}: {text}")
 
 
-def _commit(db: sqlite3.Connection, group: list[Entry], known: set[bytes]) -> None:
-    """One transaction for a group. `known` holds hashes of texts that are already stored."""
+def _commit(db: sqlite3.Connection, group: list[Entry], known: dict[str, str]) -> None:
+    """One transaction for a group. `known`: texts that are already stored, and their hashes."""
     texts: list[tuple[bytes, str]] = []
 
     def shorten(value: Any) -> Any:
         if isinstance(value, str):
             if len(value) <= INLINE_TEXT:
                 return value
-            key = digest(value)
-            if key not in known:
-                known.add(key)
-                texts.append((key, value))
-            return {"$text": key.hex()}
+            key = known.get(value)
+            if key is None:
+                raw = digest(value)
+                texts.append((raw, value))
+                key = known[value] = raw.hex()
+            return {"$text": key}
         if isinstance(value, dict):
             return {k: shorten(v) for k, v in value.items()}
         if isinstance(value, (list, tuple)):
@@ -342,7 +345,7 @@ def _commit(db: sqlite3.Connection, group: list[Entry], known: set[bytes]) -> No
     with db:
         db.executemany("INSERT OR IGNORE INTO texts VALUES (?, ?)", texts)
         db.executemany(_INSERT, rows)
-    if len(known) > 200_000:
+    if len(known) > KNOWN_TEXTS:
         known.clear()
 
 

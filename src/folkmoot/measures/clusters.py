@@ -148,7 +148,6 @@ def mean_silhouette(
 @lru_cache(maxsize=1)
 def _threads() -> ThreadpoolController:
     """The thread pools of the libraries used here; to look for them takes as long as to cluster."""
-    import scipy.cluster.hierarchy
     import sklearn.cluster
     import sklearn.metrics  # noqa: F401  loaded first, so that their pools are found
 

@@ -77,16 +77,15 @@ def idf(word: str) -> float:
 
 
 def _vector(text: str) -> FloatArray:
-    words = [w.replace("’", "'") for w in _WORD.findall(text.casefold())]
-    counts = Counter(w for w in words if idf(w) > 0)
-    if not counts:
+    words = _WORD.findall(text.casefold().replace("’", "'"))
+    kept = [w for w in words if idf(w)]
+    if not kept:
         return np.zeros(DIMENSIONS, dtype=np.float32)
     places, weights = [], []
-    for word, n in counts.items():
+    for word, n in Counter(kept).items():
         at, values = _features(word)
         places.append(at)
         weights.append((1.0 + math.log(n)) * values if n > 1 else values)
-    kept = [w for w in words if w in counts]
     pairs = Counter(pairwise(kept))
     if pairs:
         slots = [_pair(a, b) for a, b in pairs]

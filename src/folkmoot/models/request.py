@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from folkmoot import json_text
 from folkmoot.randomness import digest
 
 Role = Literal["system", "user", "assistant"]
@@ -59,7 +60,10 @@ class Request:
         """16 bytes that change when anything that the model is sent changes."""
         schema = json.dumps(self.schema, sort_keys=True) if self.schema is not None else ""
         said = [part for m in self.messages for part in (m.role, m.content)]
-        return digest(self.model, repr(self.temperature), repr(self.max_tokens), schema, *said)
+        # One hash of one piece of text: of a long conversation's parts it would take five times
+        # as long.
+        whole = [self.model, self.temperature, self.max_tokens, schema, *said]
+        return digest(json_text.encode(whole))
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,7 +192,7 @@ def test_the_checkpoint_says_before_which_phase_all_is_done(tmp_path: Path) -> N
     run(tmp_path, Cast(**{stage: watched(stage) for stage in stages}))
     # Interviews need not wait for the last first vote, and clusters only for the last interview.
     assert max(seen["clarification"]) <= 2 and max(seen["summaries"]) <= 3
-    assert seen["cross_pollination"] == seen["adversarial_dialogue"] == {5}
+    assert seen["cross_pollination"] == {5} and seen["adversarial_dialogue"] <= {5, 6}
     assert json.loads(checkpoint.read_text())["last_completed_phase"] == 9
 
 

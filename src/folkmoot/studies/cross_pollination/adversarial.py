@@ -9,15 +9,14 @@ from folkmoot.engine.session import Scope
 from folkmoot.studies.cross_pollination.clarification import SATISFIED
 from folkmoot.studies.cross_pollination.config import ACP, CrossPollinationConfig
 from folkmoot.studies.cross_pollination.state import Participant, State
-from folkmoot.studies.cross_pollination.voting import base_system, final_vote
+from folkmoot.studies.cross_pollination.voting import final_vote
 
 
 async def adversarial_dialogue(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
     """A dialogue with each adversarial participant who has an opposing view, and their vote."""
 
     async def one(scope: Scope, p: Participant) -> Participant:
-        base = base_system(scope, config, p)
-        told = {"base_system_prompt": base, "initial_choice": p.initial_choice}
+        told = {"base_system_prompt": p.system, "initial_choice": p.initial_choice}
         talk = await question_and_answer(
             scope,
             _moderator(scope, config, p),

@@ -13,7 +13,7 @@ from folkmoot.engine.session import Scope
 from folkmoot.studies.cross_pollination.config import CLARIFIED, CrossPollinationConfig
 from folkmoot.studies.cross_pollination.state import Participant, State
 from folkmoot.studies.cross_pollination.summaries import summarised
-from folkmoot.studies.cross_pollination.voting import Ballots, base_system
+from folkmoot.studies.cross_pollination.voting import Ballots
 
 SATISFIED = "SATISFIED"
 
@@ -41,7 +41,7 @@ async def clarification(
         participant = p.speaker(
             scope.prompt(
                 "clarification_participant",
-                base_system_prompt=base_system(scope, config, p),
+                base_system_prompt=p.system,
                 initial_choice=p.initial_choice,
             )
         )

@@ -15,7 +15,7 @@ from folkmoot.studies.cross_pollination.config import (
     CrossPollinationConfig,
 )
 from folkmoot.studies.cross_pollination.state import Participant, State
-from folkmoot.studies.cross_pollination.voting import LATE, Ballots, base_system, final_vote
+from folkmoot.studies.cross_pollination.voting import LATE, Ballots, final_vote
 
 
 async def show_summaries(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
@@ -89,6 +89,6 @@ async def second_vote(
 def _system(scope: Scope, config: CrossPollinationConfig, p: Participant, name: str) -> str:
     return scope.prompt(
         name,
-        base_system_prompt=base_system(scope, config, p),
+        base_system_prompt=p.system,
         initial_choice=p.initial_choice,
     )

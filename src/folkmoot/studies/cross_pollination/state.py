@@ -22,7 +22,10 @@ class Participant:
     base_persona: str = ""
     demographics: Mapping[str, Any] = field(default_factory=dict)
     enriched_persona: str = ""
-    options: tuple[str, ...] = ()  # in the order of this participant, from the first vote on
+    # From the first vote on: the options in this participant's order, and the system prompt on
+    # which those of all phases build.
+    options: tuple[str, ...] = ()
+    system: str = ""
     initial_choice: str | None = None
     initial_explanation: str | None = None
     final_choice: str | None = None

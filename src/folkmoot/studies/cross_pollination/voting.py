@@ -18,20 +18,16 @@ from folkmoot.studies.cross_pollination.state import COMPLETE, Participant, Stat
 LATE = 1
 
 
-def options_for(p: Participant, scope: Scope, config: CrossPollinationConfig) -> tuple[str, ...]:
-    """The options in the order in which this participant sees them, now and later."""
+def prepared(p: Participant, scope: Scope, config: CrossPollinationConfig) -> Participant:
+    """The participant with the order in which they see the options, and their system prompt."""
     options = config.topic.options
-    if config.option_order == "fixed":
-        return options
-    drawn = scope.root.at("option_order", p.id).rng.permutation(len(options))
-    return tuple(options[int(i)] for i in drawn)
-
-
-def base_system(scope: Scope, config: CrossPollinationConfig, p: Participant) -> str:
-    """The participant's system prompt, on which those of all phases build."""
-    return scope.prompt(
-        "participant_system", persona=p.enriched_persona, topic=config.topic, options=p.options
+    if config.option_order == "random":
+        drawn = scope.root.at("option_order", p.id).rng.permutation(len(options))
+        options = tuple(options[int(i)] for i in drawn)
+    system = scope.prompt(
+        "participant_system", persona=p.enriched_persona, topic=config.topic, options=options
     )
+    return p.with_(options=options, system=system)
 
 
 async def vote(
@@ -100,10 +96,8 @@ async def initial_vote(
     async def one(scope: Scope, p: Participant) -> Participant:
         if p.condition not in CLARIFIED:
             scope.patience = LATE  # no interview waits for this vote
-        p = p.with_(options=options_for(p, scope, config))
-        choice = await vote(
-            scope, p, base_system(scope, config, p), scope.prompt("initial_vote", options=p.options)
-        )
+        p = prepared(p, scope, config)
+        choice = await vote(scope, p, p.system, scope.prompt("initial_vote", options=p.options))
         if isinstance(choice, Missing):
             p = p.failed("initial vote", choice)
         else:
