@@ -297,3 +297,41 @@ def test_parts_side_by_side_have_the_scopes_of_their_names(tmp_path: Path) -> No
 
     run(tmp_path, protocol, Scripted(slow_first))
     assert sorted(seen) == ["one/ask0", "two/ask0"]
+
+
+def test_a_promise_hands_a_value_from_one_part_to_others(tmp_path: Path) -> None:
+    got: list[str] = []
+
+    async def protocol(session: Session) -> None:
+        word = session.promise()
+
+        async def giving(scope: Scope) -> None:
+            word.give(await scope.ask(ANN, "The word?"))
+            with pytest.raises(ProtocolError, match="twice"):
+                word.give("another")
+
+        async def waiting(_scope: Scope) -> None:
+            assert not word.given
+            got.extend([await word.get(), await word.get()])
+
+        await session.together(waiting=waiting, giving=giving)
+
+    run(tmp_path, protocol, Scripted(lambda r, a: "sesame", latency=0.01))
+    assert got == ["sesame", "sesame"]
+
+
+def test_nobody_waits_for_ever_for_a_part_that_failed(tmp_path: Path) -> None:
+    async def protocol(session: Session) -> None:
+        word = session.promise()
+
+        async def giving(scope: Scope) -> None:
+            await scope.ask(ANN, "The word?")
+            raise ZeroDivisionError
+
+        async def waiting(scope: Scope) -> None:
+            await scope.ask(ANN, str(await word.get()))
+
+        await session.together(waiting=waiting, again=waiting, giving=giving)
+
+    with pytest.raises(ZeroDivisionError):
+        run(tmp_path, protocol, Scripted(lambda r, a: "sesame", latency=0.01))

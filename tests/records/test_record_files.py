@@ -51,7 +51,7 @@ def test_floats_of_32_bits_come_back_as_they_were_and_are_short(values: list[flo
 
 
 def test_vectors_stand_on_one_line_and_keys_keep_their_order() -> None:
-    text = dumps({"b": np.array([0.1,0.25], dtype=np.float32), "a": [{"x": 1}], "c": {}})
+    text = dumps({"b": np.array([0.1, 0.25], dtype=np.float32), "a": [{"x": 1}], "c": {}})
     assert text == (
         '{\n  "b": [0.1,0.25],\n  "a": [\n    {\n      "x": 1\n    }\n  ],\n  "c": {}\n}\n'
     )
