@@ -13,6 +13,7 @@ import pytest
 from statsmodels.stats.proportion import proportion_confint, proportions_ztest
 
 import folkmoot
+from folkmoot.engine.session import Scope
 from folkmoot.records.run_folder import RunFolder
 from folkmoot.studies.cross_pollination import clarification, exposure, summaries
 from folkmoot.studies.cross_pollination.state import Participant
@@ -161,16 +162,18 @@ def arms_swapped(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, Any]:
 
 
 def interview_forgotten(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, Any]:
-    """Everybody is interviewed about the first option instead of their own choice."""
-    right = clarification.base_system
+    """Everybody is interviewed as nobody in particular, who never heard of what they chose."""
+    right = Scope.prompt
 
-    def wrong(scope: Any, config: Any, p: Any) -> str:
-        others = [o for o in config.topic.options if o != p.initial_choice]
-        return right(
-            scope, config, p.with_(enriched_persona="somebody else.", options=tuple(others))
-        )
+    def wrong(self: Scope, name: str, **variables: Any) -> str:
+        if name == "clarification_participant":
+            persona, _, rest = variables["base_system_prompt"].partition("\n\n")
+            assert persona and variables["initial_choice"] in rest
+            told = [x for x in rest.splitlines() if variables["initial_choice"] not in x]
+            variables["base_system_prompt"] = "\n".join(["You are somebody else.", "", *told])
+        return right(self, name, **variables)
 
-    patch.setattr(clarification, "base_system", wrong)
+    patch.setattr(Scope, "prompt", wrong)
     return {}
 
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from folkmoot import whole_files
 from folkmoot.errors import StorageError
-from folkmoot.records import atomic
 from folkmoot.records.files import (
     dumps,
     plain,
@@ -85,7 +85,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path) -> None
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        atomic.write_with(target, half)
+        whole_files.write_with(target, half)
     assert read_json(target) == {"old": True}
     assert [p.name for p in target.parent.iterdir()] == ["a.json"]
 
@@ -104,7 +104,7 @@ def test_the_disk_is_heard(tmp_path: Path, number: int, said: str) -> None:
         raise OSError(number, os.strerror(number))
 
     with pytest.raises(StorageError, match=said) as caught:
-        atomic.write_with(tmp_path / "a.txt", fail)
+        whole_files.write_with(tmp_path / "a.txt", fail)
     assert "a.txt" in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 

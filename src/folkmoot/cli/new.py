@@ -10,7 +10,7 @@ from rich.table import Table
 from folkmoot.cli.console import clean, out, warn
 from folkmoot.engine.study import find_study, installed_studies
 from folkmoot.errors import InputError, Problem
-from folkmoot.records.atomic import write_bytes
+from folkmoot.whole_files import write_bytes
 
 
 def new_command(kind: str | None, folder: Path) -> None:

@@ -18,8 +18,8 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from folkmoot.errors import InputError, Problem, StorageError
-from folkmoot.people.files import write_json
 from folkmoot.people.persona import Persona, persona_key
+from folkmoot.whole_files import write_bytes
 
 DEFAULT_POOL = Path("data/personas.json")
 LOCK_SECONDS = 60.0
@@ -74,7 +74,7 @@ class Pool:
                     fresh.append(persona)
             if fresh:
                 people = _numbered(present, fresh)
-                write_json(self.path, {"version": 1, "personas": [p.to_json() for p in people]})
+                write_bytes(self.path, _text(people))
         return len(fresh)
 
     def lacking(self, n: int) -> int:
@@ -119,6 +119,12 @@ class Pool:
             ) from error
         except PermissionError as error:
             raise StorageError(f"cannot write in {self.path.parent}: {error.strerror}") from error
+
+
+def _text(people: Sequence[Persona]) -> bytes:
+    """The pool's file: JSON that people can read."""
+    data = {"version": 1, "personas": [p.to_json() for p in people]}
+    return json.dumps(data, ensure_ascii=False, indent=1).encode() + b"\n"
 
 
 def _numbered(present: Sequence[Persona], fresh: Sequence[Persona]) -> list[Persona]:

@@ -14,7 +14,7 @@ import orjson
 from numpy.typing import NDArray
 
 from folkmoot.errors import StorageError
-from folkmoot.records.atomic import write_bytes, write_with
+from folkmoot.whole_files import write_bytes, write_with
 
 MOST_PIECES = 4096
 LARGE = 64  # members of what is written member by member

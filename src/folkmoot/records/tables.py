@@ -16,7 +16,7 @@ import polars as pl
 import polars.selectors as cs
 
 from folkmoot.errors import ProtocolError
-from folkmoot.records.atomic import write_with
+from folkmoot.whole_files import write_with
 
 Row = Mapping[str, Any]
 

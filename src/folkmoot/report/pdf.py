@@ -10,11 +10,11 @@ from typing import Any
 
 import typst
 
-from folkmoot.records.atomic import write_bytes
 from folkmoot.records.display import cell_text, heading, numeric_columns
 from folkmoot.records.findings import Grid
 from folkmoot.records.manifest import SYNTHETIC_NOTE
 from folkmoot.report.document import Document, Figure
+from folkmoot.whole_files import write_bytes
 
 TEMPLATE = Path(__file__).parent / "templates" / "report.typ"
 MOST_ROWS = 40

@@ -1,4 +1,4 @@
-"""Writing a file whole or not at all: everything in a run folder is written through here."""
+"""Files written whole or not at all: all of a run folder, and what is kept between runs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import IO, Any
 
 from folkmoot.errors import StorageError
 
+_DISK = {errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT, errno.EIO, errno.EFBIG}
+
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Replace a file by these bytes or leave it as it was."""
@@ -19,24 +21,36 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def write_with(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Let `write` fill a temporary file, then put it in the place of `path`.
+    """Replace a file by what `write` writes, or leave it as it was. Raises StorageError."""
+    with storage_errors(path), whole_file(path) as file:
+        write(file)
 
-    The temporary file is in the same folder, is synced before it is renamed, and is removed on
-    any failure. Raises StorageError that says what the disk said.
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """A binary file that takes the place of `path` only when the block ends well.
+
+    A temporary file in the same folder is synced, then renamed; on any failure it is removed.
+    Raises StorageError that says what the disk said. Other errors of the block pass, also those
+    of a connection, which are OSErrors too.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with temporary.open("xb") as file:
-                write(file)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        _sync_folder(path.parent)
+        file = temporary.open("xb")
+    try:
+        with file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        if error.errno in _DISK:
+            raise _storage_error(path, error) from error
+        raise
+    finally:
+        temporary.unlink(missing_ok=True)
+    _sync_folder(path.parent)
 
 
 @contextmanager
@@ -45,10 +59,10 @@ def storage_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StorageError(f"{path}: {in_words(error)}") from error
+        raise _storage_error(path, error) from error
 
 
-def in_words(error: OSError) -> str:
+def _in_words(error: OSError) -> str:
     """What went wrong with the disk, and what to do about it."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "the disk is full; free some space, then go on with --resume (nothing is lost)"
@@ -59,6 +73,10 @@ def in_words(error: OSError) -> str:
     if error.errno == errno.EISDIR:
         return "a folder stands where a file is needed"
     return f"cannot be written: {error.strerror or error}"
+
+
+def _storage_error(path: Path, error: OSError) -> StorageError:
+    return StorageError(f"{path}: {_in_words(error)}")
 
 
 def _sync_folder(folder: Path) -> None:
