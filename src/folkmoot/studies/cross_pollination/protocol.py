@@ -91,7 +91,7 @@ async def protocol(session: Session) -> None:
 
 
 class _Phases:
-    """Runs phases, each in the scope of its name; says so, and how far the run is."""
+    """Runs phases, each in the scope of its name; says what is done, and how far the run is."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -101,9 +101,8 @@ class _Phases:
 
     async def __call__(self, phase: Phase, state: State, *more: Any) -> State:
         scope, number = self._scopes[phase], NUMBER[phase]
-        scope.log("begins" + (f" (phase {number} of 9)" if number else ""))
         state = await phase(scope, self._session.config, state, *more)
-        scope.log("done")
+        scope.log("done" + (f" (phase {number} of 9)" if number else ""))
         if number:
             self._over.add(number)
             self._checkpoint(state)

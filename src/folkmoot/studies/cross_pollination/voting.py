@@ -51,6 +51,7 @@ class Ballots:
     """First votes as they come in, so that nobody need wait for the last one without need."""
 
     def __init__(self, scope: Scope, config: CrossPollinationConfig, state: State) -> None:
+        self._scope = scope
         self._config = config
         self._voted: dict[str, Promise[Participant]] = {
             p.id: scope.promise() for p in state.chosen()
@@ -66,6 +67,10 @@ class Ballots:
             self._counts[p.initial_choice] += 1
         if not self._goes_on.given and self._cannot_stop():
             self._goes_on.give(True)
+            share = 100 * self._config.disagreement_threshold
+            self._scope.log(
+                f"no option can get {share:g} % of the first votes any more: interviews begin"
+            )
         self._voted[p.id].give(p)
 
     def close(self, state: State) -> None:
