@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from folkmoot.engine.progress import (
+from folkmoot.engine.events import (
     CallDone,
     CallRetried,
     ItemDone,
     Notice,
     RunEnded,
-    RunLog,
     StageDone,
     StageStarted,
-    Tally,
     broadcast,
     describe,
-    duration,
-    pace,
 )
+from folkmoot.engine.run_log import RunLog
+from folkmoot.engine.tally import Tally, duration, pace
 
 
 class Clock:
@@ -66,6 +64,19 @@ def test_stages_that_fork_twice_add_up_and_give_way_to_the_next() -> None:
     tally(StageDone("b"))
     assert tally.current is not None
     assert tally.current.name == "a"
+
+
+def test_of_stages_side_by_side_the_one_that_moves_is_told_of() -> None:
+    clock = Clock()
+    tally = Tally(clock)
+    for stage in ("vote", "talk", "vote_again"):
+        tally(StageStarted(stage, 2))
+    told = []
+    for stage in ("vote", "talk", "vote"):
+        clock.now += 1
+        tally(ItemDone(stage))
+        told.append(tally.current and tally.current.name)
+    assert told == ["vote", "talk", "talk"]  # the second vote was the last one
 
 
 def test_an_unknown_price_is_said_and_never_zero() -> None:

@@ -11,8 +11,8 @@ from rich.padding import Padding
 from folkmoot.cli.console import clean, out
 from folkmoot.cli.tables import grid_view
 from folkmoot.engine.estimate import ASSUMED_LATENCY, SYNTHETIC_LATENCY, Estimate, estimate
-from folkmoot.engine.progress import duration
 from folkmoot.engine.study_file import StudyFile, load_study_file
+from folkmoot.engine.tally import duration
 from folkmoot.models.catalog import LOCAL, ModelSpec, resolve
 from folkmoot.models.keys import find_key
 from folkmoot.models.prices import cost_of

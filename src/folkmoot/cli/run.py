@@ -13,8 +13,8 @@ from rich.markup import escape
 from folkmoot.cli.console import clean, err, out, warn
 from folkmoot.cli.live import TerminalProgress
 from folkmoot.cli.tables import finding_view, synthetic_panel
-from folkmoot.engine.progress import duration
 from folkmoot.engine.runner import Run, RunOptions, load, run_study
+from folkmoot.engine.tally import duration
 from folkmoot.errors import InputError, Problem
 from folkmoot.records.run_folder import CODEBOOK, MANIFEST, PLAN, RunFolder
 

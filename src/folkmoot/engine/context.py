@@ -13,10 +13,10 @@ from typing import Any
 
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.config import StudyConfig
+from folkmoot.engine.events import ItemDone, Notice, Progress, StageStarted
 from folkmoot.engine.gateway import Gateway
 from folkmoot.engine.journal import Journal
 from folkmoot.engine.plan import Plan
-from folkmoot.engine.progress import ItemDone, Notice, Progress, StageStarted
 from folkmoot.errors import FolkmootError, ProtocolError
 from folkmoot.models.request import FloatArray, Reply, Request
 from folkmoot.records.files import write_json, write_text

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from folkmoot.engine.context import Halted, RunContext
-from folkmoot.engine.progress import Notice
+from folkmoot.engine.events import Notice
 
 
 class Stopper:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from folkmoot.engine.progress import Progress, silent
+from folkmoot.engine.events import Progress, silent
 from folkmoot.models.request import Provider
 
 

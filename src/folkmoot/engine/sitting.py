@@ -17,12 +17,7 @@ from typing import Any
 
 from folkmoot.engine.context import Halted, RunContext
 from folkmoot.engine.event_loop import Stopper, interruptible
-from folkmoot.engine.folder import JOURNAL, write_settings
-from folkmoot.engine.gateway import Gateway, GatewayEvent, GatewaySettings
-from folkmoot.engine.journal import Entry, Journal
-from folkmoot.engine.options import RunOptions
-from folkmoot.engine.plan import Plan
-from folkmoot.engine.progress import (
+from folkmoot.engine.events import (
     CallDone,
     CallRetried,
     Event,
@@ -30,11 +25,16 @@ from folkmoot.engine.progress import (
     Outcome,
     Progress,
     RunEnded,
-    RunLog,
     RunStarted,
     broadcast,
 )
+from folkmoot.engine.folder import JOURNAL, write_settings
+from folkmoot.engine.gateway import Gateway, GatewayEvent, GatewaySettings
+from folkmoot.engine.journal import Entry, Journal
+from folkmoot.engine.options import RunOptions
+from folkmoot.engine.plan import Plan
 from folkmoot.engine.providers import Providers
+from folkmoot.engine.run_log import RunLog
 from folkmoot.engine.session import Session
 from folkmoot.engine.study_file import StudyFile
 from folkmoot.errors import RunInterrupted, RunPaused, StorageError
