@@ -7,26 +7,23 @@ same bytes. Studies import this and nothing else of the engine.
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from folkmoot.conversation.answers import Answer, Missing, Text
 from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance, messages_for
 from folkmoot.engine.asking import Exchange, answer_row, converse
 from folkmoot.engine.context import Rows, RunContext
+from folkmoot.engine.effects import computed, embedded
 from folkmoot.engine.forking import fan_out
-from folkmoot.engine.journal import Entry
 from folkmoot.engine.promises import Promise
 from folkmoot.errors import ProtocolError
 from folkmoot.models.request import FloatArray, Request
-from folkmoot.randomness import digest, generator
+from folkmoot.randomness import generator
 
 __all__ = ["Exchange", "Promise", "Scope", "Session"]
 
@@ -34,7 +31,6 @@ T = TypeVar("T")
 I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")
 
-EMBED_BATCH = 100
 REASKS = 2
 
 
@@ -203,23 +199,10 @@ class Scope:
     async def embed(self, texts: Sequence[str]) -> FloatArray:
         """Embeddings (n, d) of texts, rows of length one, asked for in batches of 100."""
         address = self._enter("embed")
-        texts = list(texts)
-        batches = [texts[i : i + EMBED_BATCH] for i in range(0, len(texts), EMBED_BATCH)]
         try:
-            # Batches are addressed by their number, so they may as well be under way at once.
-            parts = await asyncio.gather(
-                *(
-                    self._run.embed(f"{address}.b{n}", batch, self.patience)
-                    for n, batch in enumerate(batches)
-                )
-            )
+            return await embedded(self._run, address, texts, self.patience)
         finally:
             self._busy = ""
-        if not parts:
-            return np.zeros((0, 0), dtype=np.float32)
-        vectors = np.concatenate(parts).astype(np.float32)
-        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return cast("FloatArray", vectors / np.where(norms == 0, 1, norms))
 
     async def compute(self, fn: Callable[..., Any], *args: Any, version: int = 1) -> Any:
         """`fn(*args)`, pure but dear: run once in a thread, journaled, replayed after.
@@ -228,20 +211,10 @@ class Scope:
         round trip. Raise `version` when `fn` changes its mind.
         """
         address = self._enter("compute")
-        run = self._run
         try:
-            name = f"{fn.__module__}.{fn.__qualname__}"
-            fingerprint = digest(name, version, *(_digest_of(a) for a in args))
-            asked = {"function": name, "version": version}
-            entry = run.journal.lookup(address, fingerprint, lambda: asked)
-            if entry is None:
-                run.check_halted()
-                result = await asyncio.to_thread(_single_threaded, fn, args)
-                entry = Entry(address, "compute", fingerprint, asked, json.dumps(result))
-                run.journal.put(entry)
+            return await computed(self._run, address, fn, args, version)
         finally:
             self._busy = ""
-        return json.loads(entry.reply)
 
     def promise(self) -> Promise[Any]:
         """A value that one part of the protocol will give and others side by side wait for."""
@@ -356,15 +329,3 @@ def _key_of(item: Any) -> str:
 def _clean(name: Hashable) -> str:
     """A name as one component of an address."""
     return str(name).replace("%", "%25").replace("/", "%2F")
-
-
-def _digest_of(value: Any) -> bytes:
-    if isinstance(value, np.ndarray):
-        return digest(str(value.dtype), str(value.shape), np.ascontiguousarray(value).tobytes())
-    return digest(json.dumps(value, sort_keys=True, ensure_ascii=False))
-
-
-def _single_threaded(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    # Sums in another order give other last bits; one thread gives the same on every machine.
-    with threadpool_limits(limits=1):
-        return fn(*args)

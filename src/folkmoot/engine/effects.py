@@ -1,0 +1,66 @@
+"""The effects of a scope that are no questions: embeddings, and computations that are dear.
+
+Used by `session.py` alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from folkmoot.engine.context import RunContext
+from folkmoot.engine.journal import Entry
+from folkmoot.models.request import FloatArray
+from folkmoot.randomness import digest
+
+EMBED_BATCH = 100
+
+
+async def embedded(
+    run: RunContext, address: str, texts: Sequence[str], patience: int
+) -> FloatArray:
+    """Embeddings (n, d) of texts, rows of length one, by batches at addresses of their own."""
+    texts = list(texts)
+    batches = [texts[i : i + EMBED_BATCH] for i in range(0, len(texts), EMBED_BATCH)]
+    # Batches are addressed by their number, so they may as well be under way at once.
+    parts = await asyncio.gather(
+        *(run.embed(f"{address}.b{n}", batch, patience) for n, batch in enumerate(batches))
+    )
+    if not parts:
+        return np.zeros((0, 0), dtype=np.float32)
+    vectors = np.concatenate(parts).astype(np.float32)
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return cast("FloatArray", vectors / np.where(norms == 0, 1, norms))
+
+
+async def computed(
+    run: RunContext, address: str, fn: Callable[..., Any], args: tuple[Any, ...], version: int
+) -> Any:
+    """`fn(*args)` as its own JSON round trip: from the journal, or from a thread and journaled."""
+    name = f"{fn.__module__}.{fn.__qualname__}"
+    fingerprint = digest(name, version, *(_digest_of(a) for a in args))
+    asked = {"function": name, "version": version}
+    entry = run.journal.lookup(address, fingerprint, lambda: asked)
+    if entry is None:
+        run.check_halted()
+        result = await asyncio.to_thread(_single_threaded, fn, args)
+        entry = Entry(address, "compute", fingerprint, asked, json.dumps(result))
+        run.journal.put(entry)
+    return json.loads(entry.reply)
+
+
+def _digest_of(value: Any) -> bytes:
+    if isinstance(value, np.ndarray):
+        return digest(str(value.dtype), str(value.shape), np.ascontiguousarray(value).tobytes())
+    return digest(json.dumps(value, sort_keys=True, ensure_ascii=False))
+
+
+def _single_threaded(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    # Sums in another order give other last bits; one thread gives the same on every machine.
+    with threadpool_limits(limits=1):
+        return fn(*args)
