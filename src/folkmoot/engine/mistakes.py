@@ -238,3 +238,9 @@ def _shown(value: Any) -> str:
         return "a group of keys" if isinstance(value, dict) else "a list"
     text = f'"{value}"' if isinstance(value, str) else f"{value}"
     return text if len(text) <= 60 else text[:57] + "…"
+
+
+def standing_at(problem: Problem, file: str, line: int) -> Problem:
+    """A problem with its file, and with its line (0: unknown) unless it has a place already."""
+    where = problem.where or (str(line) if line else "")
+    return Problem(problem.message, file, where, problem.key, problem.mend)

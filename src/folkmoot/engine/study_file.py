@@ -18,9 +18,16 @@ from pydantic import ValidationError
 
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.config import StudyConfig
-from folkmoot.engine.mistakes import in_order, likely_name, located_problem, problems_of
+from folkmoot.engine.mistakes import (
+    in_order,
+    likely_name,
+    located_problem,
+    problems_of,
+    standing_at,
+)
 from folkmoot.engine.overrides import apply_overrides, existing, get_at, put_at
-from folkmoot.engine.study import Study, find_study, installed_studies, registered
+from folkmoot.engine.recognition import study_of, type_missing
+from folkmoot.engine.study import Study, installed_studies
 from folkmoot.engine.yaml_tree import Path_, Place, Tree, find_path, fitting, read_tree
 from folkmoot.errors import InputError, Problem
 from folkmoot.models.catalog import resolve
@@ -82,12 +89,12 @@ def load_study_file(
     if models:
         tree.problems += _unknown_models(tree)
     try:
-        study, sure = _study_of(tree, path)
+        study, sure = study_of(tree, path)
     except InputError as error:
         raise InputError(in_order([*tree.problems, *error.problems])) from error
     found = _checked(path, study, tree)
     if not sure:
-        raise InputError(_type_missing(path, study.name))
+        raise InputError(type_missing(path, study.name))
     return found
 
 
@@ -168,56 +175,6 @@ def _load_own(path: Path, study: Study, overrides: Sequence[str]) -> StudyFile:
     return StudyFile(path, study, config, raw)
 
 
-def _study_of(tree: Tree, path: Path) -> tuple[Study, bool]:
-    """The study type, and whether the file says so; if not, the type that its keys are like."""
-    name = tree.value.get("study")
-    if name is not None:
-        return _named_study(name, tree, path), True
-    broken: list[Problem] = []
-    studies: list[Study] = []
-    for known in registered():
-        # The first that knows its own ends the search: importing all types takes a while.
-        try:
-            studies.append(find_study(known))
-        except InputError as error:
-            broken.extend(error.problems)
-            continue
-        if _recognised(studies[-1], tree.value):
-            return studies[-1], True
-    likeness = sorted(((_likeness(s, tree.value), s.name, s) for s in studies), reverse=True)
-    if likeness and likeness[0][0] >= 2 and [n for n, _, _ in likeness].count(likeness[0][0]) == 1:
-        return likeness[0][2], False
-    raise InputError([_type_missing(path, ", ".join(registered())), *broken])
-
-
-def _recognised(study: Study, raw: Mapping[str, Any]) -> bool:
-    try:
-        return study.recognises(raw)
-    except (TypeError, ValueError, LookupError, AttributeError):
-        return False  # values of kinds that the type did not reckon with: not one of its files
-
-
-def _named_study(name: Any, tree: Tree, path: Path) -> Study:
-    if not isinstance(name, str):
-        raise InputError(located_problem("must be the name of a study type", ("study",), tree))
-    place = tree.nearest(("study",))
-    try:
-        return find_study(name, path.parent)
-    except InputError as error:
-        raise InputError(
-            [_at(p, place.file, place.line) if not p.file else p for p in error.problems]
-        ) from error
-
-
-def _likeness(study: Study, raw: Mapping[str, Any]) -> int:
-    """How many keys of a file are this type's own."""
-    return len((set(study.config.model_fields) - set(StudyConfig.model_fields)) & set(raw))
-
-
-def _type_missing(path: Path, names: str) -> Problem:
-    return Problem("is missing: say which study type", str(path), key="study", mend=names)
-
-
 def _checked(path: Path, study: Study, tree: Tree) -> StudyFile:
     tree.value.setdefault("study", study.name)
     config, problems = _config(study, tree)
@@ -291,7 +248,7 @@ def _deeper(study: Study, config: StudyConfig, path: Path, tree: Tree) -> list[P
         if not problem.file:
             where = find_path(tree.value, problem.key)
             place = tree.nearest(where)
-            problem = _at(problem, place.file, place.line if where else 0)  # noqa: PLW2901
+            problem = standing_at(problem, place.file, place.line if where else 0)  # noqa: PLW2901
         problems.append(problem)
     return problems + prompts_of(study, config, path.parent).check()
 
@@ -337,8 +294,3 @@ def _respondent_problems(config: StudyConfig) -> list[Problem]:
     except InputError as error:
         return error.problems
     return []
-
-
-def _at(problem: Problem, file: str, line: int) -> Problem:
-    where = problem.where or (str(line) if line else "")
-    return Problem(problem.message, file, where, problem.key, problem.mend)
