@@ -24,7 +24,8 @@ from folkmoot.randomness import digest
 APPLICATION_ID = 0x464D4F54  # "FMOT"
 FORMAT = 2
 INLINE_TEXT = 200  # shorter texts are cheaper inline than behind a hash
-KNOWN_TEXTS = 8192  # texts whose hash is remembered, so that a dialogue's are hashed once
+HASHES = 2048  # texts whose hash is remembered, so that a dialogue's are hashed once
+STORED = 200_000  # hashes of which it is remembered that their text is stored
 
 _SCHEMA = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -117,20 +118,41 @@ def storage_error(path: Path, error: sqlite3.Error) -> StorageError:
     return StorageError(f"{path}: {text}")
 
 
-def commit(db: sqlite3.Connection, group: list[Entry], known: dict[str, str]) -> None:
-    """One transaction for a group. `known`: texts that are already stored, and their hashes."""
-    texts: list[tuple[bytes, str]] = []
+class Texts:
+    """The long texts of a journal as its writer knows them."""
+
+    def __init__(self) -> None:
+        self._hashes: dict[str, str] = {}
+        self._stored: set[str] = set()
+        self._new: list[tuple[bytes, str]] = []
+
+    def link(self, text: str) -> dict[str, str]:
+        """What stands in a request in place of a long text."""
+        name = self._hashes.get(text)
+        if name is None:
+            if len(self._hashes) >= HASHES:
+                self._hashes.clear()
+            raw = digest(text)
+            name = self._hashes[text] = raw.hex()
+            if name not in self._stored:
+                if len(self._stored) >= STORED:
+                    self._stored.clear()
+                self._stored.add(name)
+                self._new.append((raw, text))
+        return {"$text": name}
+
+    def take_new(self) -> list[tuple[bytes, str]]:
+        """Texts linked since the last time that may not be stored yet, with their hashes."""
+        new, self._new = self._new, []
+        return new
+
+
+def commit(db: sqlite3.Connection, group: list[Entry], texts: Texts) -> None:
+    """One transaction for a group."""
 
     def shorten(value: Any) -> Any:
         if isinstance(value, str):
-            if len(value) <= INLINE_TEXT:
-                return value
-            key = known.get(value)
-            if key is None:
-                raw = digest(value)
-                texts.append((raw, value))
-                key = known[value] = raw.hex()
-            return {"$text": key}
+            return value if len(value) <= INLINE_TEXT else texts.link(value)
         if isinstance(value, dict):
             return {k: shorten(v) for k, v in value.items()}
         if isinstance(value, (list, tuple)):
@@ -148,7 +170,5 @@ def commit(db: sqlite3.Connection, group: list[Entry], known: dict[str, str]) ->
             )
         )  # fmt: skip
     with db:
-        db.executemany("INSERT OR IGNORE INTO texts VALUES (?, ?)", texts)
+        db.executemany("INSERT OR IGNORE INTO texts VALUES (?, ?)", texts.take_new())
         db.executemany(INSERT, rows)
-    if len(known) > KNOWN_TEXTS:
-        known.clear()

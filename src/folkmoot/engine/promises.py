@@ -6,6 +6,7 @@ may; then a promise changes when things are asked and never what.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Generic, TypeVar, cast
 
 from folkmoot.engine.context import RunContext
@@ -17,9 +18,11 @@ T = TypeVar("T")
 class Promise(Generic[T]):
     """A value to come. Raises ProtocolError when it is given twice."""
 
+    __slots__ = ("_bell", "_given", "_run", "_value")
+
     def __init__(self, run: RunContext) -> None:
         self._run = run
-        self._come = run.bell()
+        self._bell: asyncio.Event | None = None
         self._value: T | None = None
         self._given = False
 
@@ -33,12 +36,15 @@ class Promise(Generic[T]):
         if self._given:
             raise ProtocolError("a promise was given its value twice")
         self._value, self._given = value, True
-        self._come.set()
+        if self._bell is not None:
+            self._bell.set()
 
     async def get(self) -> T:
         """The value, as soon as it is there; when the run stops before, nobody goes on."""
         if not self._given:
-            await self._come.wait()
+            if self._bell is None:
+                self._bell = self._run.bell()
+            await self._bell.wait()
         if not self._given:
             self._run.check_halted()
         return cast("T", self._value)

@@ -17,6 +17,7 @@ from folkmoot.errors import StorageError
 from folkmoot.whole_files import write_bytes, write_with
 
 MOST_PIECES = 4096
+MOST_HELD = 1_000_000  # characters
 LARGE = 64  # members of what is written member by member
 _FLAT = (float, int, bool, type(None))
 
@@ -78,6 +79,7 @@ class _Writer:
     def __init__(self, emit: Callable[[str], object]) -> None:
         self._emit = emit
         self._pieces: list[str] = []
+        self._held = 0
 
     def document(self, data: Any) -> None:
         self._value(data, "\n", "$")
@@ -90,6 +92,9 @@ class _Writer:
             self._pieces.append(_quoted(value))
         elif (kind is dict or kind is list) and (text := _in_bulk(value)) is not None:
             self._pieces.append(text.replace("\n", line))
+            self._held += len(text)
+            if self._held > MOST_HELD:
+                self._flush()
         elif kind is dict or isinstance(value, Mapping):
             self._object(value, line, place)
         elif kind is list or isinstance(value, (Sequence, np.ndarray)):
@@ -126,6 +131,7 @@ class _Writer:
     def _flush(self) -> None:
         self._emit("".join(self._pieces))
         self._pieces.clear()
+        self._held = 0
 
 
 def _in_bulk(value: Any) -> str | None:

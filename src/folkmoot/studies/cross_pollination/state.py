@@ -13,7 +13,7 @@ from folkmoot.models.request import FloatArray
 PENDING, COMPLETE, FAILED, SKIPPED = "pending", "complete", "failed", "skipped"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Participant:
     """One participant's record; phases return changed copies, nothing is changed in place."""
 
