@@ -1,7 +1,7 @@
 """JSON on the wire and in the journal: by orjson, thirty times as fast, where it can.
 
-The standard library does what orjson refuses: lone surrogates (half an emoji at a token's end) and
-integers beyond 64 bits. Files for people are `records.files`.
+The standard library does what orjson refuses: lone surrogates (half an emoji at a token's end), and
+to write integers beyond 64 bits. Files for people are `records.files`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ def encode(value: Any) -> bytes:
 
 
 def decode(text: bytes | str) -> Any:
-    """The value in JSON text. Raises ValueError for what is no JSON, RecursionError for depth."""
+    """The value in JSON text; integers beyond 64 bits come as floats.
+
+    Raises ValueError for what is no JSON, RecursionError for one that is too deep.
+    """
     try:
         return orjson.loads(text)
     except ValueError:

@@ -1,0 +1,45 @@
+"""JSON on the wire: what the fast library refuses is read and written all the same."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from folkmoot import json_text
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(VALUES)
+def test_what_is_written_is_read_back_by_any_reader(value: Any) -> None:
+    text = json_text.encode(value)
+    assert json.loads(text) == value
+    assert json_text.decode(text) == json.loads(text)
+    assert json_text.decode(text.decode()) == json.loads(text)
+
+
+def test_integers_of_any_size_are_written() -> None:
+    assert json_text.encode([2**70]) == b"[1180591620717411303424]"
+
+
+def test_half_an_emoji_is_sent_as_a_question_mark_and_read_as_it_came() -> None:
+    assert json_text.encode({"said": "so \ud83d"}) == b'{"said":"so ?"}'
+    assert json_text.decode(b'{"said": "so \\ud83d"}') == {"said": "so \ud83d"}
+
+
+@pytest.mark.parametrize("broken", [b"", b"{", b'{"a": 1}x', b"\xff"])
+def test_what_is_no_json_is_a_value_error(broken: bytes) -> None:
+    with pytest.raises(ValueError):
+        json_text.decode(broken)
