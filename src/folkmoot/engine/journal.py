@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from folkmoot import json_text
-from folkmoot.engine.journal_file import SELECT, Entry, Texts, commit, open_file, storage_error
+from folkmoot.engine.journal_file import SELECT, Entry, commit, open_file, storage_error
 from folkmoot.errors import DriftError, StorageError
 
 __all__ = ["Entry", "Journal"]
@@ -143,13 +143,13 @@ class Journal:
             self._discard()
             return
         self._db = db
-        texts = Texts()
+        stored: set[bytes] = set()
         open_for_more = True
         while open_for_more:
             group, notices, open_for_more = self._next_group()
             try:
                 if group and self._error is None:
-                    commit(db, group, texts)
+                    commit(db, group, stored)
             except sqlite3.Error as error:
                 self._error = storage_error(self.path, error)
             for notice in notices:

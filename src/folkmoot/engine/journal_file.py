@@ -24,7 +24,6 @@ from folkmoot.randomness import digest
 APPLICATION_ID = 0x464D4F54  # "FMOT"
 FORMAT = 2
 INLINE_TEXT = 200  # shorter texts are cheaper inline than behind a hash
-HASHES = 2048  # texts whose hash is remembered, so that a dialogue's are hashed once
 STORED = 200_000  # hashes of which it is remembered that their text is stored
 
 _SCHEMA = """
@@ -118,41 +117,19 @@ def storage_error(path: Path, error: sqlite3.Error) -> StorageError:
     return StorageError(f"{path}: {text}")
 
 
-class Texts:
-    """The long texts of a journal as its writer knows them."""
-
-    def __init__(self) -> None:
-        self._hashes: dict[str, str] = {}
-        self._stored: set[str] = set()
-        self._new: list[tuple[bytes, str]] = []
-
-    def link(self, text: str) -> dict[str, str]:
-        """What stands in a request in place of a long text."""
-        name = self._hashes.get(text)
-        if name is None:
-            if len(self._hashes) >= HASHES:
-                self._hashes.clear()
-            raw = digest(text)
-            name = self._hashes[text] = raw.hex()
-            if name not in self._stored:
-                if len(self._stored) >= STORED:
-                    self._stored.clear()
-                self._stored.add(name)
-                self._new.append((raw, text))
-        return {"$text": name}
-
-    def take_new(self) -> list[tuple[bytes, str]]:
-        """Texts linked since the last time that may not be stored yet, with their hashes."""
-        new, self._new = self._new, []
-        return new
-
-
-def commit(db: sqlite3.Connection, group: list[Entry], texts: Texts) -> None:
-    """One transaction for a group."""
+def commit(db: sqlite3.Connection, group: list[Entry], stored: set[bytes]) -> None:
+    """One transaction for a group. `stored` holds hashes of texts that are in the file already."""
+    texts: list[tuple[bytes, str]] = []
 
     def shorten(value: Any) -> Any:
         if isinstance(value, str):
-            return value if len(value) <= INLINE_TEXT else texts.link(value)
+            if len(value) <= INLINE_TEXT:
+                return value
+            key = digest(value)
+            if key not in stored:
+                stored.add(key)
+                texts.append((key, value))
+            return {"$text": key.hex()}
         if isinstance(value, dict):
             return {k: shorten(v) for k, v in value.items()}
         if isinstance(value, (list, tuple)):
@@ -170,5 +147,7 @@ def commit(db: sqlite3.Connection, group: list[Entry], texts: Texts) -> None:
             )
         )  # fmt: skip
     with db:
-        db.executemany("INSERT OR IGNORE INTO texts VALUES (?, ?)", texts.take_new())
+        db.executemany("INSERT OR IGNORE INTO texts VALUES (?, ?)", texts)
         db.executemany(INSERT, rows)
+    if len(stored) > STORED:
+        stored.clear()

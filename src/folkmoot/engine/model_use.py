@@ -1,4 +1,4 @@
-"""What each model of a run was asked and cost so far; kept by the tally of `progress.py`."""
+"""What each model of a run was asked and cost so far; kept by the tally."""
 
 from __future__ import annotations
 

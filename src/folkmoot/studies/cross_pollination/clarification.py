@@ -24,8 +24,8 @@ async def clarification(
     """Interview each participant of the clarified conditions until the moderator is satisfied."""
 
     async def one(scope: Scope, p: Participant) -> Participant:
-        p = await ballots.voted(p)
-        if not (p.active and await ballots.goes_on()):
+        p, goes_on = await ballots.voted(p)
+        if not goes_on:
             return p
         moderator = Speaker(
             "moderator",

@@ -67,8 +67,8 @@ async def second_vote(
     """Votes that nothing was said before: the floor of noise, and the placebo arms."""
 
     async def again(scope: Scope, p: Participant) -> Participant:
-        p = await ballots.voted(p)
-        if not (p.active and await ballots.goes_on()):
+        p, goes_on = await ballots.voted(p)
+        if not goes_on:
             return p
         system = _system(scope, config, p, "returning_voter")
         if p.condition == NAMES_ONLY:

@@ -78,9 +78,10 @@ class Ballots:
         if not self._goes_on.given:
             self._goes_on.give(not state.terminated_early)
 
-    async def voted(self, p: Participant) -> Participant:
-        """The participant as after the first vote."""
-        return await self._voted[p.id].get()
+    async def voted(self, p: Participant) -> tuple[Participant, bool]:
+        """The participant as after the first vote, and whether there is more for them to do."""
+        p = await self._voted[p.id].get()
+        return p, p.active and await self.goes_on()
 
     async def goes_on(self) -> bool:
         """Whether the check lets the study go on; known as soon as no vote to come can stop it."""
