@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import gc
 import signal
-import sys
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from folkmoot.engine.context import Halted, RunContext
 from folkmoot.engine.events import Notice
+from folkmoot.transfers import run_async
 
 
 class Stopper:
@@ -62,15 +62,8 @@ def run_to_end(main: Callable[[Stopper], Coroutine[Any, Any, None]]) -> None:
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:
-    """On uvloop where it is there."""
     with _fewer_collections():
-        if sys.platform == "win32":
-            asyncio.run(main)
-            return
-        import uvloop  # not there on Windows
-
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(main)
+        run_async(main)
 
 
 @contextlib.contextmanager

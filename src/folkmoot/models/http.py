@@ -8,14 +8,10 @@ from __future__ import annotations
 import json
 import re
 import time
-import urllib.request
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
-
-import aiohttp
 
 from folkmoot import json_text
 from folkmoot.errors import (
@@ -27,11 +23,10 @@ from folkmoot.errors import (
     TransientError,
 )
 from folkmoot.models.keys import scrub
+from folkmoot.transfers import Answer, Connections, TransferError
 
 R = TypeVar("R")
-Answer = tuple[int, Mapping[str, str], bytes]  # status, headers (any case), body
 
-CONNECT_SECONDS = 20.0
 _EXCERPT = 300
 
 _QUOTA = re.compile(
@@ -55,40 +50,31 @@ _BAD_KEY = re.compile(r"api[ _-]?key|authenticat|unauthorized|permission|invalid
 
 
 class Wire:
-    """One server: posts JSON, gives (status, headers, body). Opens its session when first used.
-
-    Raises TransientError for time-outs, refused and dropped connections.
-    """
+    """One server: posts JSON, gives (status, headers, body)."""
 
     def __init__(
         self, base_url: str, headers: Mapping[str, str], timeout: float, secret: str | None
     ) -> None:
         self.base_url = base_url.rstrip("/")
-        self._headers = {"Content-Type": "application/json", **headers}
         self._timeout = timeout
         self._secret = secret
-        self._proxy = _proxy_for(self.base_url)
-        self._session: aiohttp.ClientSession | None = None
+        headers = {"Content-Type": "application/json", **headers}
+        self._connections = Connections(self.base_url, headers, timeout)
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Answer:
-        """Post a JSON body. Raises TransientError, or FatalModelError for a broken base URL."""
-        session = self._session or self._open()
-        data = json_text.encode(body)
+        """Post a JSON body. Raises TransientError for time-outs, refused and dropped connections,
+        FatalModelError for a broken base URL."""
         try:
-            async with session.post(self.base_url + path, data=data, proxy=self._proxy) as answer:
-                raw = await answer.read()
-                return answer.status, answer.headers, raw
-        except TimeoutError:
-            raise TransientError(f"no answer within {self._timeout:g} s") from None
-        except aiohttp.InvalidURL:
-            raise FatalModelError(f"{self.base_url!r} is no base URL") from None
-        except (aiohttp.ClientError, OSError) as error:
-            raise TransientError(self.scrub(f"connection failed: {_words(error)}")) from None
+            return await self._connections.post(self.base_url + path, json_text.encode(body))
+        except TransferError as error:
+            if error.timed_out:
+                raise TransientError(f"no answer within {self._timeout:g} s") from None
+            if error.bad_address:
+                raise FatalModelError(f"{self.base_url!r} is no base URL") from None
+            raise TransientError(self.scrub(f"connection failed: {error}")) from None
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        await self._connections.close()
 
     def scrub(self, text: str) -> str:
         """The text without this server's key."""
@@ -101,15 +87,6 @@ class Wire:
         except ModelError as error:
             error.args = (self.scrub(str(error)),)
             raise
-
-    def _open(self) -> aiohttp.ClientSession:
-        self._session = aiohttp.ClientSession(
-            headers=self._headers,
-            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
-            timeout=aiohttp.ClientTimeout(total=self._timeout, sock_connect=CONNECT_SECONDS),
-            cookie_jar=aiohttp.DummyCookieJar(),
-        )
-        return self._session
 
 
 # (header, our name for it), as OpenAI and its like and as Anthropic call them.
@@ -138,6 +115,9 @@ def failure(status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
     message = f"HTTP {status}: {said or _excerpt(body) or 'no explanation'}"
     everything = body.decode("utf-8", "replace")
     retry_after = retry_after_seconds(headers, body)
+    if 300 <= status < 400:
+        there = headers.get("location", "elsewhere")
+        return FatalModelError(f"HTTP {status}: the base URL has moved ({there})")
     if status == 402 or (status in (400, 403, 429) and _out_of_quota(everything)):
         return QuotaError(message)
     if status == 429:
@@ -239,16 +219,3 @@ def _said(body: bytes) -> str:
 def _excerpt(body: bytes) -> str:
     text = " ".join(body.decode("utf-8", "replace").split())
     return text if len(text) <= _EXCERPT else text[:_EXCERPT] + "…"
-
-
-def _words(error: BaseException) -> str:
-    return str(error) or type(error).__name__
-
-
-def _proxy_for(url: str) -> str | None:
-    """The proxy of the environment for this address, found once and not for every call."""
-    parts = urlsplit(url)
-    proxies = urllib.request.getproxies()
-    if not proxies or urllib.request.proxy_bypass(parts.hostname or ""):
-        return None
-    return proxies.get(parts.scheme)

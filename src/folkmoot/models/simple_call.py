@@ -31,6 +31,7 @@ from folkmoot.models.catalog import (
 from folkmoot.models.keys import environment, find_key, key_for
 from folkmoot.models.request import Message, ProviderSettings, Reply, Request
 from folkmoot.randomness import uniform
+from folkmoot.transfers import run_async
 
 T = TypeVar("T")
 
@@ -208,13 +209,13 @@ def _run(make: Callable[[], Awaitable[T]]) -> T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(main())
+        return run_async(main())
     results: list[T] = []
     errors: list[BaseException] = []
 
     def work() -> None:
         try:
-            results.append(asyncio.run(main()))
+            results.append(run_async(main()))
         except BaseException as error:
             errors.append(error)
 

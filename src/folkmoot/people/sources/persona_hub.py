@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-import aiohttp
 import numpy as np
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from folkmoot.errors import InputError, Problem
 from folkmoot.people.persona import persona_key
+from folkmoot.transfers import TransferError, download
 from folkmoot.whole_files import whole_file
 
 URL = (
@@ -225,32 +225,15 @@ async def fetch(
     target = cache_path(url, cache_dir)
     if target.is_file() and not refresh:
         return target
-    limits = aiohttp.ClientTimeout(total=None, sock_connect=timeout, sock_read=timeout)
     try:
-        async with aiohttp.ClientSession(timeout=limits, trust_env=True) as session:
-            await _download(session, url, target, progress)
-    except (aiohttp.ClientError, TimeoutError) as error:
-        what = str(error) or type(error).__name__
+        with whole_file(target) as out:
+            await download(url, out.write, silence=timeout, progress=progress)
+    except TransferError as error:
         raise InputError(
             Problem(
-                f"personas cannot be fetched from {url}: {what}",
+                f"personas cannot be fetched from {url}: {error}",
                 mend="give a local file of that format, or use the `quota` source, "
                 "which needs no network",
             )
         ) from error
     return target
-
-
-async def _download(
-    session: aiohttp.ClientSession, url: str, target: Path, progress: Progress | None
-) -> None:
-    async with session.get(url) as response:
-        response.raise_for_status()
-        total, done = response.content_length, 0
-        with whole_file(target) as out:
-            async for chunk in response.content.iter_chunked(1 << 16):
-                out.write(chunk)
-                done += len(chunk)
-                if progress:
-                    progress(done, total)
-        # aiohttp itself raises ClientPayloadError when fewer bytes come than were announced.

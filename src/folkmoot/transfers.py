@@ -1,0 +1,218 @@
+"""HTTP by libcurl: many posts at a time over kept connections, and the download of one file.
+
+models/http.py posts through it and persona_hub.py downloads. Knows of no models. Time-outs,
+proxies (as the environment names them) and certificates (as Python finds them) are settled here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import sys
+import urllib.request
+from collections.abc import Callable, Coroutine, Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import pycurl
+
+R = TypeVar("R")
+Answer = tuple[int, Mapping[str, str], bytes]  # status, headers by lower-case name, body
+
+CONNECT_SECONDS = 20
+_KEPT = 4096  # open connections that wait for the next request, at most
+_CHUNK = 1 << 17
+
+_DROPPED = (pycurl.E_SEND_FAIL_REWIND, pycurl.E_GOT_NOTHING)
+_BAD_ADDRESS = (pycurl.E_URL_MALFORMAT, pycurl.E_UNSUPPORTED_PROTOCOL)
+
+
+class TransferError(Exception):
+    """No whole answer came. `timed_out`, `bad_address` (no request was sent) say why, if so."""
+
+    def __init__(self, message: str, *, timed_out: bool = False, bad_address: bool = False) -> None:
+        super().__init__(message)
+        self.timed_out = timed_out
+        self.bad_address = bad_address
+
+    @classmethod
+    def of(cls, error: pycurl.error) -> TransferError:
+        code, message = error.args
+        return cls(
+            "the server closed the connection" if code in _DROPPED else message,
+            timed_out=code == pycurl.E_OPERATION_TIMEDOUT,
+            bad_address=code in _BAD_ADDRESS,
+        )
+
+
+class Connections:
+    """Connections to one server, opened when needed and kept. Of one event loop."""
+
+    def __init__(self, base_url: str, headers: Mapping[str, str], timeout: float) -> None:
+        """`timeout`: seconds for a whole exchange. `headers` go with every request."""
+        self._headers = [f"{name}: {value}" for name, value in headers.items()]
+        self._headers.append("Expect:")  # no asking beforehand whether a long body is welcome
+        self._timeout = max(1, round(timeout * 1000))
+        self._proxy = proxy_for(base_url)
+        self._multi: pycurl.AsyncCurlMulti | None = None
+        self._idle: list[_Post] = []
+
+    async def post(self, url: str, body: bytes) -> Answer:
+        """Post a body, once; redirections are answers too. Raises TransferError."""
+        multi = self._multi or self._open()
+        post = self._idle.pop() if self._idle else self._new()
+        post.begin(url, body)
+        try:
+            await multi.add_handle(post.curl)
+        except pycurl.error as error:
+            raise TransferError.of(error) from None
+        answer = post.answer()
+        self._idle.append(post)  # not when it failed or was cancelled: libcurl may still hold it
+        return answer
+
+    async def close(self) -> None:
+        if self._multi is not None:
+            await self._multi.aclose()
+            self._multi = None
+            self._idle.clear()
+
+    def _open(self) -> pycurl.AsyncCurlMulti:
+        self._multi = pycurl.AsyncCurlMulti()
+        self._multi.setopt(pycurl.M_MAXCONNECTS, _KEPT)
+        return self._multi
+
+    def _new(self) -> _Post:
+        post = _Post(self._proxy)
+        post.curl.setopt(pycurl.HTTPHEADER, self._headers)
+        post.curl.setopt(pycurl.TIMEOUT_MS, self._timeout)
+        return post
+
+
+class _Post:
+    """One request at a time. Made once and used again: most options stay as they are."""
+
+    __slots__ = ("_body", "_head", "_url", "curl")
+
+    def __init__(self, proxy: str) -> None:
+        self._url = ""
+        self._head: list[bytes] = []
+        self._body: list[bytes] = []
+        self.curl = _curl(proxy)
+        self.curl.setopt(pycurl.POST, 1)
+        self.curl.setopt(pycurl.HEADERFUNCTION, self._head.append)
+        self.curl.setopt(pycurl.WRITEFUNCTION, self._body.append)
+
+    def begin(self, url: str, body: bytes) -> None:
+        if url != self._url:
+            self.curl.setopt(pycurl.URL, url)
+            self._url = url
+        # Read once and not to be rewound: libcurl would send again, unseen and uncounted, what a
+        # server may have worked on before it closed the connection. POSTFIELDS would let it.
+        self.curl.setopt(pycurl.POSTFIELDSIZE, len(body))
+        self.curl.setopt(pycurl.READFUNCTION, BytesIO(body).read)
+        self._head.clear()
+        self._body.clear()
+
+    def answer(self) -> Answer:
+        headers: dict[str, str] = {}
+        for line in self._head:
+            name, colon, value = line.partition(b":")
+            if colon:
+                headers[name.decode("latin-1").lower()] = value.strip().decode("latin-1")
+            elif name.startswith(b"HTTP/"):  # before it: an interim answer, or a proxy's own
+                headers.clear()
+        return self.curl.getinfo(pycurl.RESPONSE_CODE), headers, b"".join(self._body)
+
+
+async def download(
+    url: str,
+    write: Callable[[bytes], object],
+    *,
+    silence: float,
+    progress: Callable[[int, int | None], object] | None = None,
+) -> None:
+    """Hand the file at `url` to `write`, piece by piece; redirections are followed.
+
+    `progress(bytes so far, bytes in all or None)` is called after each piece. `silence`: seconds
+    without a byte before it gives up. Raises TransferError, also when fewer bytes come than were
+    announced; what `write` raises comes out as it is.
+    """
+    curl = _curl(proxy_for(url))
+    curl.setopt(pycurl.URL, url)
+    curl.setopt(pycurl.FOLLOWLOCATION, 1)
+    curl.setopt(pycurl.FAILONERROR, 1)
+    curl.setopt(pycurl.LOW_SPEED_LIMIT, 1)
+    curl.setopt(pycurl.LOW_SPEED_TIME, max(1, round(silence)))
+    broken: list[Exception] = []
+
+    def safely(call: Callable[[], object]) -> int:
+        try:
+            call()
+        except Exception as error:  # libcurl would print it and say something of its own
+            broken.append(error)
+            return -1
+        return 0
+
+    def take(piece: bytes) -> int:
+        return safely(lambda: write(piece)) or len(piece)
+
+    def tell(total: int, done: int, *_: int) -> int:
+        return safely(lambda: progress(done, total or None)) if progress and done else 0
+
+    curl.setopt(pycurl.WRITEFUNCTION, take)
+    curl.setopt(pycurl.NOPROGRESS, 0)
+    curl.setopt(pycurl.XFERINFOFUNCTION, tell)
+    try:
+        async with pycurl.AsyncCurlMulti() as multi:
+            await multi.perform(curl)
+    except pycurl.error as error:
+        if broken:
+            raise broken[0] from None
+        raise TransferError.of(error) from None
+
+
+def run_async(main: Coroutine[Any, Any, R]) -> R:
+    """Run to the end on a loop that libcurl's sockets can be watched in: uvloop where it is."""
+    if sys.platform == "win32":
+        new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.SelectorEventLoop
+    else:
+        from uvloop import new_event_loop as new_loop  # not there on Windows
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        return runner.run(main)
+
+
+def proxy_for(url: str) -> str:
+    """The proxy that the environment names for this address; empty for none."""
+    parts = urlsplit(url)
+    proxies = urllib.request.getproxies()
+    if not proxies or urllib.request.proxy_bypass(parts.hostname or ""):
+        return ""
+    return proxies.get(parts.scheme, "")
+
+
+def _curl(proxy: str) -> pycurl.Curl:
+    curl = pycurl.Curl()
+    curl.setopt(pycurl.NOSIGNAL, 1)
+    curl.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
+    curl.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
+    curl.setopt(pycurl.ACCEPT_ENCODING, "gzip, deflate")
+    curl.setopt(pycurl.USERAGENT, "folkmoot")
+    curl.setopt(pycurl.CONNECTTIMEOUT, CONNECT_SECONDS)
+    curl.setopt(pycurl.BUFFERSIZE, _CHUNK)
+    curl.setopt(pycurl.PROXY, proxy)
+    _trust(curl)
+    return curl
+
+
+def _trust(curl: pycurl.Curl) -> None:
+    """Check servers against the certificates that Python itself would use."""
+    if sys.platform in ("win32", "darwin"):
+        curl.setopt(pycurl.SSL_OPTIONS, pycurl.SSLOPT_NATIVE_CA)
+    found = ssl.get_default_verify_paths()  # SSL_CERT_FILE and SSL_CERT_DIR included
+    if found.cafile and Path(found.cafile).is_file():
+        curl.setopt(pycurl.CAINFO, found.cafile)
+    if found.capath and Path(found.capath).is_dir():
+        curl.setopt(pycurl.CAPATH, found.capath)
