@@ -26,7 +26,7 @@ from folkmoot.errors import DriftError, StorageError
 __all__ = ["Entry", "Journal"]
 
 GROUP = 1000  # entries a commit at most
-GROUP_SECONDS = 0.004  # how long a group waits for company
+GROUP_SECONDS = 0.02  # how long a group waits for company
 
 
 class Journal:
@@ -46,6 +46,7 @@ class Journal:
         self._queue: queue.SimpleQueue[Entry | Callable[[], None] | None] = queue.SimpleQueue()
         self._error: StorageError | None = None
         self._closed = False
+        self._hurry = threading.Event()  # somebody waits for the disk: no waiting for company
         self._thread = threading.Thread(target=self._write, name="journal", daemon=True)
         self._thread.start()
 
@@ -112,6 +113,7 @@ class Journal:
         loop = asyncio.get_running_loop()
         done = asyncio.Event()
         self._queue.put(lambda: _tell(loop, done))
+        self._hurry.set()
         await done.wait()
         if self._error is not None:
             raise self._error
@@ -129,6 +131,7 @@ class Journal:
             return
         self._closed = True
         self._queue.put(None)
+        self._hurry.set()
         self._thread.join()
         self._reader.close()
         if self._error is not None:
@@ -157,26 +160,25 @@ class Journal:
         db.close()
 
     def _next_group(self) -> tuple[list[Entry], list[Callable[[], None]], bool]:
-        """Entries for one commit, the callbacks to run after it, and whether to go on."""
+        """Entries for one commit, the callbacks to run after it, and whether to go on.
+
+        Sleeps while a group gathers: a thread that woke for every entry would take the
+        interpreter from the event loop each time.
+        """
         group: list[Entry] = []
         item = self._queue.get()
-        deadline = time.monotonic() + GROUP_SECONDS
+        self._hurry.wait(GROUP_SECONDS)
         while True:
             if item is None:
                 return group, [], False
-            if isinstance(item, Entry):
-                group.append(item)
-            else:
+            if not isinstance(item, Entry):
+                self._hurry.clear()
                 return group, [item], True
-            wait = deadline - time.monotonic()
+            group.append(item)
             if len(group) >= GROUP:
                 return group, [], True
             try:
-                item = (
-                    self._queue.get(timeout=max(wait, 0.0))
-                    if wait > 0
-                    else self._queue.get_nowait()
-                )
+                item = self._queue.get_nowait()
             except queue.Empty:
                 return group, [], True
 
