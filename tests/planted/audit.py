@@ -120,8 +120,8 @@ class Audit:
 
     def _cluster_wiring(self, by_id: dict[str, dict[str, Any]]) -> Iterator[str]:
         for cluster in self.clusters:
-            key = cluster["cluster_id"].replace("%", "%25").replace("/", "%2F")
-            text = self.requests[f"summaries/descriptions/{key}/ask0"]
+            option, key = (quoted(cluster[name]) for name in ("option", "cluster_id"))
+            text = self.requests[f"summaries/{option}/descriptions/{key}/ask0"]
             for who in cluster["member_ids"]:
                 person = by_id[who]
                 if person["individual_summary"] not in text:
@@ -133,3 +133,8 @@ class Audit:
                 view = person["opposition_view"]
                 if view == person["initial_choice"]:
                     yield f"{person['participant_id']}: opposed with the own choice"
+
+
+def quoted(name: str) -> str:
+    """A name as one component of an address."""
+    return name.replace("%", "%25").replace("/", "%2F")

@@ -1,7 +1,8 @@
 """Cross-pollination in nine phases, each a function from state to state.
 
 A phase begins as soon as it can, which need not be when the one before is over: interviews do not
-wait for the last first vote, and second votes that nobody waits for fill what gaps there are.
+wait for the last first vote, nor the reasons for one option for interviews about another; and votes
+that nobody waits for fill what gaps there are.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 from folkmoot.engine.session import Promise, Scope, Session
 from folkmoot.studies.cross_pollination.adversarial import adversarial_dialogue
-from folkmoot.studies.cross_pollination.clarification import clarification
+from folkmoot.studies.cross_pollination.clarification import Interviews, clarification
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 from folkmoot.studies.cross_pollination.exposure import (
     cross_pollination,
@@ -71,11 +72,14 @@ async def protocol(session: Session) -> None:
         return state if await ballots.goes_on() else begun
 
     async def discussion(scope: Scope) -> State:
-        state = await run(clarification, begun, ballots)
         if not await ballots.goes_on():
             return begun
-        state = await run(summaries, state)
-        state = begun.merged(state, await counted.get())
+        interviews = Interviews(scope, begun, ballots)
+        asked = await scope.together(
+            asking=lambda _: run(clarification, begun, ballots, interviews),
+            grouping=lambda _: run(summaries, begun, interviews),
+        )
+        state = begun.merged(asked["grouping"], asked["asking"], await counted.get())
         state = await run(opposition, state)
         state = await run(show_summaries, state)
         done = await scope.together(

@@ -14,8 +14,9 @@ from folkmoot.studies.cross_pollination.config import (
 )
 from folkmoot.studies.cross_pollination.state import COMPLETE, Participant, State
 
-# Patience of calls that few others wait for: they fill the gaps that longer chains leave.
-LATE = 1
+# Patience of calls that few others wait for: they fill the gaps that longer chains leave. Far
+# behind that of the interviews, which counts the options.
+LATE = 1_000
 
 
 def prepared(p: Participant, scope: Scope, config: CrossPollinationConfig) -> Participant:
