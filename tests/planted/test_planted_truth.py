@@ -15,7 +15,7 @@ from statsmodels.stats.proportion import proportion_confint, proportions_ztest
 import folkmoot
 from folkmoot.engine.session import Scope
 from folkmoot.records.run_folder import RunFolder
-from folkmoot.studies.cross_pollination import clarification, exposure, summaries
+from folkmoot.studies.cross_pollination import clarification, exposure
 from folkmoot.studies.cross_pollination.state import Participant
 from tests.planted.audit import KIND, Audit
 
@@ -127,7 +127,7 @@ def wrong_cluster_shown(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, A
 
 def summaries_swapped(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, Any]:
     """Everybody's summary is that of whoever's interview ended before."""
-    right = summaries.summarised
+    right = clarification.summarised
     before: list[Any] = []
 
     async def wrong(scope: Any, p: Participant) -> Participant:
