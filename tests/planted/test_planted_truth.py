@@ -19,7 +19,7 @@ from folkmoot.studies.cross_pollination import clarification, exposure
 from folkmoot.studies.cross_pollination.state import Participant
 from tests.planted.audit import KIND, Audit
 
-PROMPTS = Path(summaries.__file__).parent / "prompts"
+PROMPTS = Path(clarification.__file__).parent / "prompts"
 
 
 def pilot(folder: Path, per: int, seed: int = 42, **changes: Any) -> RunFolder:
