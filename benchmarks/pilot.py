@@ -141,7 +141,7 @@ def _pilot_chain(run: Path) -> int:
     run side by side, and in a stage each participant (or cluster) has a chain of its own."""
     chains: Counter[tuple[str, ...]] = Counter()
     for path, calls in _calls_by_scope(run).items():
-        chains[path[:3] if path[0] == "summaries" else path[:2]] += calls
+        chains[path[:4] if path[0] == "summaries" else path[:2]] += calls
     return sum(
         max((n for path, n in chains.items() if path[0] in step), default=0) for step in STEPS
     )
