@@ -147,7 +147,7 @@ def test_the_indexes_name_every_page() -> None:
 
 def test_the_page_on_run_folders_explains_the_journal() -> None:
     page = (ROOT / "docs/run_folder.md").read_text("utf-8")
-    for field in Entry.__dataclass_fields__:
+    for field in Entry._fields:
         assert f"`{field}`" in page, field
 
 

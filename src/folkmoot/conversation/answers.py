@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import json_repair
 from pydantic import BaseModel, ValidationError
@@ -40,8 +40,7 @@ class Missing:
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed(Generic[T_co]):
+class Parsed(NamedTuple, Generic[T_co]):
     """A value and the rung of the ladder at which it was read."""
 
     value: T_co

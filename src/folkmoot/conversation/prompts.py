@@ -119,7 +119,10 @@ class PromptLibrary:
             mend = likely(name, self.files)
             raise ProtocolError(f"no prompt is called {name}" + (f" ({mend})" if mend else ""))
         try:
-            return self._env.from_string(_read(self.files[name]))
+            template = self._env.from_string(_read(self.files[name]))
+            # jinja2 chains maps here and walks the chain at every rendering.
+            template.globals = dict(template.globals)
+            return template
         except (TemplateError, UnicodeDecodeError) as error:
             raise self._failed(name, str(error)) from error
 

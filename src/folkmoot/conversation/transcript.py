@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from folkmoot.models.request import Message
 
@@ -29,8 +29,7 @@ class Speaker:
         return replace(self, system=system)
 
 
-@dataclass(frozen=True, slots=True)
-class Utterance:
+class Utterance(NamedTuple):
     """One thing said by one speaker. `missing` holds the reason when no words could be had."""
 
     speaker_id: str

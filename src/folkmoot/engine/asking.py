@@ -6,9 +6,8 @@ Used by `session.py` alone; leaves the row of the `answers` table that every ask
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from folkmoot.conversation.answers import Answer, Missing, Parsed
 from folkmoot.conversation.transcript import Speaker
@@ -18,8 +17,7 @@ from folkmoot.models.request import Message, Reply, Request
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange(Generic[T]):
+class Exchange(NamedTuple, Generic[T]):
     """One answer with how it was had. `text` is the last raw reply, `rung` where it parsed.
 
     `messages` is what was sent last, `reply` what came back with tokens, latency and cost as the

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from folkmoot import json_text
 from folkmoot.errors import ForeignJournal, StorageError
@@ -41,8 +40,7 @@ CREATE TABLE superseded AS SELECT *, 0.0 AS at FROM entries WHERE 0;
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One effect: what was asked for, what came back, what it took.
 
     `request` is any JSON object; `reply` text (JSON for a computation); `blob` float32 bytes of
@@ -69,7 +67,7 @@ class Entry:
     started_at: float = 0.0
 
 
-COLUMNS = tuple(f.name for f in fields(Entry))
+COLUMNS = Entry._fields
 INSERT = f"INSERT INTO entries({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 SELECT = f"SELECT {', '.join(COLUMNS)} FROM entries"
 
@@ -138,14 +136,9 @@ def commit(db: sqlite3.Connection, group: list[Entry], stored: set[bytes]) -> No
 
     rows = []
     for e in group:
-        request = json_text.encode(shorten(dict(e.request))).decode()
-        rows.append(
-            (
-                e.address, e.kind, e.fingerprint, request, e.reply, e.blob, e.finish,
-                e.input_tokens, e.output_tokens, e.cached_tokens, e.cost_usd, e.latency_s,
-                e.attempts, e.model_asked, e.model_served, e.request_id, e.started_at,
-            )
-        )  # fmt: skip
+        address, kind, fingerprint, request, *rest = e
+        stored_as = json_text.encode(shorten(dict(request))).decode()
+        rows.append((address, kind, fingerprint, stored_as, *rest))
     with db:
         db.executemany("INSERT OR IGNORE INTO texts VALUES (?, ?)", texts)
         db.executemany(INSERT, rows)
