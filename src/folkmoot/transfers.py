@@ -117,11 +117,11 @@ class _Post:
 
     def answer(self) -> Answer:
         headers: dict[str, str] = {}
-        for line in self._head:
-            name, colon, value = line.partition(b":")
+        for line in b"".join(self._head).decode("latin-1").splitlines():
+            name, colon, value = line.partition(":")
             if colon:
-                headers[name.decode("latin-1").lower()] = value.strip().decode("latin-1")
-            elif name.startswith(b"HTTP/"):  # before it: an interim answer, or a proxy's own
+                headers[name.lower()] = value.strip()
+            elif line.startswith("HTTP/"):  # before it: an interim answer, or a proxy's own
                 headers.clear()
         return self.curl.getinfo(pycurl.RESPONSE_CODE), headers, b"".join(self._body)
 

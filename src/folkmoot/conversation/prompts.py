@@ -138,6 +138,17 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     intercepted_binops = frozenset({"*", "**"})
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._safe: dict[tuple[type, str], bool] = {}
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """The sandbox's own word, remembered: it goes by the type alone and asks every time."""
+        key = (type(obj), attr)
+        if key not in self._safe:
+            self._safe[key] = super().is_safe_attribute(obj, attr, value)
+        return self._safe[key]
+
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """Numbers only: `"a" * 10**9` would fill the memory."""
         if not all(isinstance(x, (int, float)) and abs(x) < 1e6 for x in (left, right)):

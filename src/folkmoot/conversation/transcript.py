@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from folkmoot.models.request import Message
+from folkmoot.models.request import Message, Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,25 +105,17 @@ def messages_for(who: Speaker, heard: Transcript, prompt: str) -> tuple[Message,
     providers refuse two in a row. An utterance without a speaker id is a prompt that was given
     earlier: it is heard, but is no voice.
     """
-    heard = Transcript(tuple(u for u in heard if u.missing is None))
-    others = {u.speaker_id for u in heard if u.speaker_id not in ("", who.id)}
-    messages: list[Message] = []
-
-    def put(role: Any, content: str) -> None:
+    said = [u for u in heard.utterances if u.missing is None]
+    several = len({u.speaker_id for u in said} - {"", who.id}) > 1
+    messages: list[Message] = [Message("system", who.system)] if who.system else []
+    for u in (*said, Utterance("", prompt)):
+        role: Role = "assistant" if u.speaker_id == who.id != "" else "user"
+        named = several and role == "user" and u.speaker_id
+        content = f"{u.name or u.speaker_id}: {u.text}" if named else u.text
         if not content:
-            return
+            continue
         if messages and messages[-1].role == role:
             messages[-1] = Message(role, f"{messages[-1].content}\n\n{content}")
         else:
             messages.append(Message(role, content))
-
-    if who.system:
-        messages.append(Message("system", who.system))
-    for u in heard:
-        if u.speaker_id == who.id:
-            put("assistant", u.text)
-        else:
-            named = len(others) > 1 and u.speaker_id
-            put("user", f"{u.name or u.speaker_id}: {u.text}" if named else u.text)
-    put("user", prompt)
     return tuple(messages)

@@ -113,6 +113,8 @@ def broadcast(*listeners: Progress) -> Progress:
 def describe(event: Event) -> tuple[str, Level]:
     """An event as a line of plain text and its level; empty for the small and frequent ones."""
     match event:
+        case CallDone():  # by far the most frequent
+            return "", "info"
         case RunStarted(run_id, folder, study, model, seed, resumed, synthetic):
             verb = "resumed" if resumed else "started"
             mark = " (SYNTHETIC: no evidence about people)" if synthetic else ""

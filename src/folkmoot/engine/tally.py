@@ -52,6 +52,8 @@ class Tally:
     def __call__(self, event: Event) -> None:
         """Take one event in."""
         match event:
+            case CallDone():  # by far the most frequent
+                self._call(event)
             case StageStarted(stage, total):
                 self._begin(stage, total)
             case ItemDone(stage, _, failed):
@@ -59,8 +61,6 @@ class Tally:
             case StageDone(stage, _):
                 if stage in self.stages:
                     self.stages[stage].ended = self.clock()
-            case CallDone():
-                self._call(event)
             case CallRetried():
                 self.retries += 1
             case _:

@@ -165,6 +165,8 @@ def rate_hints(headers: Mapping[str, str]) -> dict[str, float]:
     """Rate limits from a provider's headers, under names of ours: requests and tokens, each with
     `_limit`, `_remaining` and `_reset` (seconds until full)."""
     hints: dict[str, float] = {}
+    if not any("ratelimit" in name for name in headers):
+        return hints
     for name, key in _RATE_HEADERS:
         value = headers.get(name)
         if value is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -58,7 +57,7 @@ def cast_all(
         voted = (
             p.failed("initial vote", Missing("refused"))
             if vote is None
-            else replace(p, initial_choice=vote, status=COMPLETE)
+            else p.with_(initial_choice=vote, status=COMPLETE)
         )
         ballots.cast(voted)
         state = state.updated([voted])

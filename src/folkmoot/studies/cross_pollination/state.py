@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from folkmoot.conversation.answers import Missing
 from folkmoot.conversation.transcript import Speaker, Transcript
@@ -13,14 +14,13 @@ from folkmoot.models.request import FloatArray
 PENDING, COMPLETE, FAILED, SKIPPED = "pending", "complete", "failed", "skipped"
 
 
-@dataclass(frozen=True, slots=True)
-class Participant:
+class Participant(NamedTuple):
     """One participant's record; phases return changed copies, nothing is changed in place."""
 
     participant_id: str
     condition: str
     base_persona: str = ""
-    demographics: Mapping[str, Any] = field(default_factory=dict)
+    demographics: Mapping[str, Any] = MappingProxyType({})
     enriched_persona: str = ""
     # From the first vote on: the options in this participant's order, and the system prompt on
     # which those of all phases build.
@@ -60,15 +60,15 @@ class Participant:
         return Speaker(self.id, "Participant", "participant", system)
 
     def with_(self, **changes: Any) -> Participant:
-        return replace(self, **changes)
+        return self._replace(**changes)
 
     def failed(self, where: str, missing: Missing) -> Participant:
         """Out of the study, with the reason."""
         detail = f": {missing.detail}" if missing.detail else ""
-        return replace(self, status=FAILED, error_message=f"{where}: {missing.reason}{detail}")
+        return self.with_(status=FAILED, error_message=f"{where}: {missing.reason}{detail}")
 
     def skipped(self, reason: str) -> Participant:
-        return replace(self, status=SKIPPED, error_message=reason)
+        return self.with_(status=SKIPPED, error_message=reason)
 
     def to_json(self) -> dict[str, Any]:
         """The record of participants.json."""
