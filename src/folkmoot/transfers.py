@@ -11,8 +11,8 @@ import ssl
 import sys
 import urllib.request
 from collections.abc import Callable, Coroutine, Mapping
+from functools import lru_cache
 from io import BytesIO
-from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -211,8 +211,15 @@ def _trust(curl: pycurl.Curl) -> None:
     """Check servers against the certificates that Python itself would use."""
     if sys.platform in ("win32", "darwin"):
         curl.setopt(pycurl.SSL_OPTIONS, pycurl.SSLOPT_NATIVE_CA)
-    found = ssl.get_default_verify_paths()  # SSL_CERT_FILE and SSL_CERT_DIR included
-    if found.cafile and Path(found.cafile).is_file():
-        curl.setopt(pycurl.CAINFO, found.cafile)
-    if found.capath and Path(found.capath).is_dir():
-        curl.setopt(pycurl.CAPATH, found.capath)
+    file, folder = _certificates()
+    if file:
+        curl.setopt(pycurl.CAINFO, file)
+    if folder:
+        curl.setopt(pycurl.CAPATH, folder)
+
+
+@lru_cache(maxsize=1)
+def _certificates() -> tuple[str | None, str | None]:
+    """File and folder of the certificates to trust, SSL_CERT_FILE and SSL_CERT_DIR first."""
+    found = ssl.get_default_verify_paths()
+    return found.cafile, found.capath

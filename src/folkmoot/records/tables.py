@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,18 +29,10 @@ def frame(rows: Sequence[Row], table: str = "table") -> pl.DataFrame:
     of lists or mappings becomes JSON text. NaN becomes null, as a missing cell does. Raises
     ProtocolError when a column mixes text with numbers.
     """
-    columns: dict[str, list[Any]] = {}
-    for index, row in enumerate(rows):
-        for name, value in row.items():
-            column = columns.get(name)
-            if column is None:
-                column = columns[name] = []
-            if len(column) < index:
-                column.extend([None] * (index - len(column)))
-            column.append(value)
+    names = list(dict.fromkeys(chain.from_iterable(rows)))
     series = []
-    for name, values in columns.items():
-        values.extend([None] * (len(rows) - len(values)))
+    for name in names:
+        values = [row.get(name) for row in rows]
         # Most columns are of one kind, and need no look at each cell.
         cells = values if set(map(type, values)) <= _PLAIN else [_cell(v) for v in values]
         series.append(pl.Series(name, cells, dtype=_type(name, cells, table)))
