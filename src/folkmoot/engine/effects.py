@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from folkmoot.engine.context import RunContext
 from folkmoot.engine.journal import Entry
@@ -62,5 +64,11 @@ def _digest_of(value: Any) -> bytes:
 
 def _single_threaded(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     # Sums in another order give other last bits; one thread gives the same on every machine.
-    with threadpool_limits(limits=1):
+    with _thread_pools(len(sys.modules)).limit(limits=1):
         return fn(*args)
+
+
+@lru_cache(maxsize=1)
+def _thread_pools(_modules: int) -> ThreadpoolController:
+    """The thread pools of the libraries loaded; looked for again once there are more modules."""
+    return ThreadpoolController()

@@ -47,17 +47,12 @@ async def clarification(
     ballots: Ballots,
     interviews: Interviews,
 ) -> State:
-    """Interview each participant of the clarified conditions until the moderator is satisfied.
-
-    Where places are scarce, those who chose the first option go first, and so on: the reasons for
-    one option can be grouped and described while others are still interviewed.
-    """
+    """Interview each participant of the clarified conditions until the moderator is satisfied."""
 
     async def one(scope: Scope, p: Participant) -> Participant:
         p, goes_on = await ballots.voted(p)
         if not goes_on:
             return p
-        scope.patience = config.topic.options.index(str(p.initial_choice))
         p = await interviewed(scope, p)
         interviews.end(p)
         return p

@@ -14,9 +14,8 @@ from folkmoot.studies.cross_pollination.config import (
 )
 from folkmoot.studies.cross_pollination.state import COMPLETE, Participant, State
 
-# Patience of calls that few others wait for: they fill the gaps that longer chains leave. Far
-# behind that of the interviews, which counts the options.
-LATE = 1_000
+# Patience of calls that few others wait for: they fill the gaps that longer chains leave.
+LATE = 1
 
 
 def prepared(p: Participant, scope: Scope, config: CrossPollinationConfig) -> Participant:
