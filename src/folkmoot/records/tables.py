@@ -33,9 +33,11 @@ def frame(rows: Sequence[Row], table: str = "table") -> pl.DataFrame:
     series = []
     for name in names:
         values = [row.get(name) for row in rows]
-        # Most columns are of one kind, and need no look at each cell.
-        cells = values if set(map(type, values)) <= _PLAIN else [_cell(v) for v in values]
-        series.append(pl.Series(name, cells, dtype=_type(name, cells, table)))
+        kinds = set(map(type, values))
+        if not kinds <= _PLAIN:  # most columns need no look at each cell
+            values = [_cell(v) for v in values]
+            kinds = set(map(type, values))
+        series.append(pl.Series(name, values, dtype=_type(kinds, name, table)))
     return pl.DataFrame(series)
 
 
@@ -80,8 +82,8 @@ def _cell(value: Any) -> Any:
     return str(value)
 
 
-def _type(name: str, values: list[Any], table: str) -> pl.DataType:
-    kinds = {type(v) for v in values} - {type(None)}
+def _type(kinds: set[type], name: str, table: str) -> pl.DataType:
+    kinds = kinds - {type(None)}
     if kinds <= {str}:
         return pl.String()
     if kinds == {bool}:
