@@ -37,14 +37,104 @@ class TransferError(Exception):
         self.timed_out = timed_out
         self.bad_address = bad_address
 
-    @classmethod
-    def of(cls, error: pycurl.error) -> TransferError:
-        code, message = error.args
-        return cls(
-            "the server closed the connection" if code in _DROPPED else message,
-            timed_out=code == pycurl.E_OPERATION_TIMEDOUT,
-            bad_address=code in _BAD_ADDRESS,
-        )
+
+def _error(code: int, message: str) -> TransferError:
+    return TransferError(
+        "the server closed the connection" if code in _DROPPED else message,
+        timed_out=code == pycurl.E_OPERATION_TIMEDOUT,
+        bad_address=code in _BAD_ADDRESS,
+    )
+
+
+class Transfers:
+    """Transfers side by side in one event loop.
+
+    As `pycurl.AsyncCurlMulti`, but a request leaves at once and an answer is known in the turn of
+    the loop in which it comes, not in the next one: at 2,500 requests a second that is a tenth of
+    a short latency.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._under_way: dict[pycurl.Curl, asyncio.Future[None]] = {}
+        self._alarm: asyncio.TimerHandle | None = None
+        self._beginning = False
+        self._writing: set[int] = set()  # sockets that libcurl would write to
+        self._multi = pycurl.CurlMulti()
+        self._multi.setopt(pycurl.M_MAXCONNECTS, _KEPT)
+        self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._watch)
+        self._multi.setopt(pycurl.M_TIMERFUNCTION, self._set_alarm)
+
+    async def perform(self, curl: pycurl.Curl) -> None:
+        """Carry out what the handle is set to. Raises TransferError; then let the handle go."""
+        done = self._loop.create_future()
+        self._under_way[curl] = done
+        self._beginning = True
+        self._multi.add_handle(curl)
+        self._beginning = False
+        self._go_on(pycurl.SOCKET_TIMEOUT, 0)
+        try:
+            await done
+        finally:
+            if self._under_way.pop(curl, None) is not None:  # cancelled
+                self._multi.remove_handle(curl)
+
+    def close(self) -> None:
+        """Close all connections; what is under way is cancelled."""
+        for curl, done in self._under_way.items():
+            self._multi.remove_handle(curl)
+            done.cancel()
+        self._under_way.clear()
+        self._multi.close()
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+    def _watch(self, what: int, socket: int, *_: object) -> None:
+        """libcurl says what it waits for at a socket."""
+        loop = self._loop
+        if what in (pycurl.POLL_IN, pycurl.POLL_INOUT):
+            loop.add_reader(socket, self._go_on, socket, pycurl.CSELECT_IN)
+        else:
+            loop.remove_reader(socket)
+        if what in (pycurl.POLL_OUT, pycurl.POLL_INOUT):
+            loop.add_writer(socket, self._go_on, socket, pycurl.CSELECT_OUT)
+            self._writing.add(socket)
+        elif socket in self._writing:
+            loop.remove_writer(socket)
+            self._writing.remove(socket)
+
+    def _set_alarm(self, milliseconds: int) -> None:
+        """libcurl says when it wants to be called at the latest; when it begins, it is at once."""
+        if self._beginning:
+            return
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if milliseconds >= 0:
+            self._alarm = self._loop.call_later(
+                milliseconds / 1000, self._go_on, pycurl.SOCKET_TIMEOUT, 0
+            )
+
+    def _go_on(self, socket: int, ready: int) -> None:
+        """Let libcurl work, then tell those whose transfer is over."""
+        _, running = self._multi.socket_action(socket, ready)
+        left = running < len(self._under_way)
+        while left:
+            left, over, failed = self._multi.info_read()
+            for curl in over:
+                self._end(curl, None)
+            for curl, code, message in failed:
+                self._end(curl, _error(code, message))
+
+    def _end(self, curl: pycurl.Curl, error: TransferError | None) -> None:
+        self._multi.remove_handle(curl)
+        done = self._under_way.pop(curl)
+        if done.done():
+            return  # cancelled in this turn of the loop
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
 
 
 class Connections:
@@ -56,32 +146,25 @@ class Connections:
         self._headers.append("Expect:")  # no asking beforehand whether a long body is welcome
         self._timeout = max(1, round(timeout * 1000))
         self._proxy = proxy_for(base_url)
-        self._multi: pycurl.AsyncCurlMulti | None = None
+        self._transfers: Transfers | None = None
         self._idle: list[_Post] = []
 
     async def post(self, url: str, body: bytes) -> Answer:
         """Post a body, once; redirections are answers too. Raises TransferError."""
-        multi = self._multi or self._open()
+        if self._transfers is None:
+            self._transfers = Transfers()
         post = self._idle.pop() if self._idle else self._new()
         post.begin(url, body)
-        try:
-            await multi.add_handle(post.curl)
-        except pycurl.error as error:
-            raise TransferError.of(error) from None
+        await self._transfers.perform(post.curl)
         answer = post.answer()
-        self._idle.append(post)  # not when it failed or was cancelled: libcurl may still hold it
+        self._idle.append(post)  # not when it failed or was cancelled
         return answer
 
     async def close(self) -> None:
-        if self._multi is not None:
-            await self._multi.aclose()
-            self._multi = None
+        if self._transfers is not None:
+            self._transfers.close()
+            self._transfers = None
             self._idle.clear()
-
-    def _open(self) -> pycurl.AsyncCurlMulti:
-        self._multi = pycurl.AsyncCurlMulti()
-        self._multi.setopt(pycurl.M_MAXCONNECTS, _KEPT)
-        return self._multi
 
     def _new(self) -> _Post:
         post = _Post(self._proxy)
@@ -164,13 +247,15 @@ async def download(
     curl.setopt(pycurl.WRITEFUNCTION, take)
     curl.setopt(pycurl.NOPROGRESS, 0)
     curl.setopt(pycurl.XFERINFOFUNCTION, tell)
+    transfers = Transfers()
     try:
-        async with pycurl.AsyncCurlMulti() as multi:
-            await multi.perform(curl)
-    except pycurl.error as error:
+        await transfers.perform(curl)
+    except TransferError:
         if broken:
             raise broken[0] from None
-        raise TransferError.of(error) from None
+        raise
+    finally:
+        transfers.close()
 
 
 def run_async(main: Coroutine[Any, Any, R]) -> R:

@@ -119,7 +119,7 @@ def test_after_kill_the_journal_holds_a_prefix(tmp_path: Path) -> None:
         [sys.executable, "-c", WRITE_FOR_EVER, str(path)], stdout=subprocess.PIPE
     )
     assert writer.stdout is not None
-    for _ in range(15):
+    for _ in range(100):  # each after at least 2 ms
         writer.stdout.readline()
     writer.kill()
     writer.wait()
