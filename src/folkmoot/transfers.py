@@ -58,7 +58,7 @@ class Transfers:
         self._loop = asyncio.get_running_loop()
         self._under_way: dict[pycurl.Curl, asyncio.Future[None]] = {}
         self._alarm: asyncio.TimerHandle | None = None
-        self._beginning = False
+        self._beginning = False  # `perform` lets libcurl work right after
         self._writing: set[int] = set()  # sockets that libcurl would write to
         self._multi = pycurl.CurlMulti()
         self._multi.setopt(pycurl.M_MAXCONNECTS, _KEPT)
@@ -68,10 +68,12 @@ class Transfers:
     async def perform(self, curl: pycurl.Curl) -> None:
         """Carry out what the handle is set to. Raises TransferError; then let the handle go."""
         done = self._loop.create_future()
-        self._under_way[curl] = done
         self._beginning = True
-        self._multi.add_handle(curl)
-        self._beginning = False
+        try:
+            self._multi.add_handle(curl)
+        finally:
+            self._beginning = False
+        self._under_way[curl] = done
         self._go_on(pycurl.SOCKET_TIMEOUT, 0)
         try:
             await done
@@ -104,7 +106,7 @@ class Transfers:
             self._writing.remove(socket)
 
     def _set_alarm(self, milliseconds: int) -> None:
-        """libcurl says when it wants to be called at the latest; when it begins, it is at once."""
+        """libcurl says when it wants to be called at the latest."""
         if self._beginning:
             return
         if self._alarm is not None:
@@ -142,8 +144,11 @@ class Connections:
 
     def __init__(self, base_url: str, headers: Mapping[str, str], timeout: float) -> None:
         """`timeout`: seconds for a whole exchange. `headers` go with every request."""
-        self._headers = [f"{name}: {value}" for name, value in headers.items()]
-        self._headers.append("Expect:")  # no asking beforehand whether a long body is welcome
+        # A line feed in a key that was pasted must not begin another header.
+        self._headers = [
+            f"{name}: {' '.join(value.split())}".encode() for name, value in headers.items()
+        ]
+        self._headers.append(b"Expect:")  # no asking beforehand whether a long body is welcome
         self._timeout = max(1, round(timeout * 1000))
         self._proxy = proxy_for(base_url)
         self._transfers: Transfers | None = None
@@ -189,7 +194,7 @@ class _Post:
 
     def begin(self, url: str, body: bytes) -> None:
         if url != self._url:
-            self.curl.setopt(pycurl.URL, url)
+            self.curl.setopt(pycurl.URL, url.encode())
             self._url = url
         # Read once and not to be rewound: libcurl would send again, unseen and uncounted, what a
         # server may have worked on before it closed the connection. POSTFIELDS would let it.
@@ -223,7 +228,7 @@ async def download(
     announced; what `write` raises comes out as it is.
     """
     curl = _curl(proxy_for(url))
-    curl.setopt(pycurl.URL, url)
+    curl.setopt(pycurl.URL, url.encode())
     curl.setopt(pycurl.FOLLOWLOCATION, 1)
     curl.setopt(pycurl.FAILONERROR, 1)
     curl.setopt(pycurl.LOW_SPEED_LIMIT, 1)
@@ -271,7 +276,10 @@ def run_async(main: Coroutine[Any, Any, R]) -> R:
 
 def proxy_for(url: str) -> str:
     """The proxy that the environment names for this address; empty for none."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""  # what is no address is said when it is used
     proxies = urllib.request.getproxies()
     if not proxies or urllib.request.proxy_bypass(parts.hostname or ""):
         return ""
