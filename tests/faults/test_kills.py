@@ -12,7 +12,7 @@ import pytest
 
 from folkmoot.randomness import generator
 from tests.faults.conftest import Serve
-from tests.faults.lab import CommandLine, journaled, panel, pilot, resume_line, tables
+from tests.faults.lab import CommandLine, journaled, panel, pilot, resume_line, settled, tables
 
 
 def kill(process: subprocess.Popen[str]) -> None:
@@ -29,6 +29,8 @@ def kill_again_and_again(
     model = server.model  # type: ignore[attr-defined]
     for moment in [*moments, None]:
         args = ["run", study, "--out", out] + (["--resume"] if out.exists() else [])
+        # What was on its way when a process was killed is still answered, and belongs to it.
+        settled(lambda: model.counts["received"] + len(model.log))
         known, before = journaled(out), len(model.log)
         if moment is None:
             line.run(*args)

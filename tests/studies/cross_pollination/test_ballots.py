@@ -87,25 +87,40 @@ def test_it_is_known_as_soon_as_enough_disagree() -> None:
     assert known == [False] * 7 + [True] * 23 and goes_on
 
 
+def order_of_calls(
+    out: Path, answer: Callable[[Request, str], str], slow: Callable[[str], bool]
+) -> list[str]:
+    """Addresses in the order in which they were answered, when some answers take their time."""
+    asked: list[str] = []
+
+    def noted(request: Request, address: str) -> str:
+        asked.append(address)
+        return answer(request, address)
+
+    model = Scripted(noted, latency=lambda address: 0.05 if slow(address) else 0.0)
+    folkmoot.run("cross_pollination", SETTINGS, out=out, provider=model)
+    return asked
+
+
 def test_interviews_begin_before_the_last_vote_is_in(tmp_path: Path) -> None:
-    def order(answer: Callable[[Request, str], str]) -> list[str]:
-        asked: list[str] = []
+    def slow(address: str) -> bool:
+        return address.startswith("initial_vote") and number(address) > 12
 
-        def noted(request: Request, address: str) -> str:
-            asked.append(address.split("/")[0])
-            return answer(request, address)
-
-        def slow_voters(address: str) -> float:
-            return 0.05 if address.startswith("initial_vote") and number(address) > 12 else 0.0
-
-        out = tmp_path / str(len(list(tmp_path.iterdir())))
-        model = Scripted(noted, latency=slow_voters)
-        folkmoot.run("cross_pollination", SETTINGS, out=out, provider=model)
-        return asked
-
-    asked = order(Cast())
-    last_vote = len(asked) - asked[::-1].index("initial_vote")
-    assert asked.index("clarification") < last_vote
+    stages = [a.split("/")[0] for a in order_of_calls(tmp_path / "a", Cast(), slow)]
+    last_vote = len(stages) - stages[::-1].index("initial_vote")
+    assert stages.index("clarification") < last_vote
     # Whoever agrees is not interviewed, not even the first to have voted.
-    agreed = order(lambda request, address: PARKS)
-    assert set(agreed) == {"initial_vote"}
+    agreed = order_of_calls(tmp_path / "b", lambda request, address: PARKS, slow)
+    assert {a.split("/")[0] for a in agreed} == {"initial_vote"}
+
+
+def test_reasons_for_one_option_do_not_wait_for_interviews_about_another(tmp_path: Path) -> None:
+    def slow(address: str) -> bool:  # the interviews of those who chose parks (see Cast)
+        return address.startswith("clarification") and number(address) % 3 == 0
+
+    asked = order_of_calls(tmp_path / "a", Cast(), slow)
+    described = [n for n, a in enumerate(asked) if a.startswith(f"summaries/{JOBS}/descriptions")]
+    last_interview = max(n for n, a in enumerate(asked) if a.startswith("clarification"))
+    assert described and max(described) < last_interview
+    # Whatever takes its time, the same is asked.
+    assert sorted(asked) == sorted(order_of_calls(tmp_path / "b", Cast(), lambda address: False))
