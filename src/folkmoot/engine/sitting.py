@@ -199,10 +199,11 @@ async def _finish(sitting: Sitting, context: RunContext, outcome: Outcome, secon
     gateway = context.gateway
     try:
         gateway.stop(Halted("the run is over"))
-        await gateway.drain()
         rows, tables = context.tables(), {}
-        if outcome == "done":
+        if outcome == "done":  # made while the journal writes what is left, written after it
             tables = {name: frame(rows[name], name) for name in sorted(rows)}
+        await gateway.drain()
+        if outcome == "done":
             for name, data in tables.items():
                 write_table(context.folder / TABLES, name, data)
             described = sitting.found.study.codebook

@@ -152,7 +152,10 @@ def _bulky(value: Any) -> bool:
     if kind is str or value is None or kind is int or kind is bool:
         return True
     if kind is dict:
-        return all(type(k) is str and (type(v) is str or _bulky(v)) for k, v in value.items())
+        for key, item in value.items():
+            if type(key) is not str or (type(item) is not str and not _bulky(item)):
+                return False
+        return True
     if kind is list:
         return not value or (type(value[0]) not in _FLAT and all(map(_bulky, value)))
     return kind is np.ndarray and value.ndim == 1 and bool(np.isfinite(value).all())
