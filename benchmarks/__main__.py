@@ -85,7 +85,8 @@ def rows(quick: bool) -> Iterator[Row]:
 def _makespan(what: str, found: dict[str, float]) -> Row:
     return _row(
         what,
-        f"{found['ratio']:.2f} × ({found['wall_s']:.1f} s; ideal {found['ideal_s']:.2f} s for "
+        f"{found['ratio']:.2f} ×, from first call to last reply {found['calls_ratio']:.2f} × "
+        f"({found['wall_s']:.1f} s; ideal {found['ideal_s']:.2f} s for "
         f"{found['calls']:.0f} calls, chain of {found['chain']:.0f}; "
         f"{found['cpu_s']:.1f} s of CPU; plain aiohttp {found['plain_ratio']:.2f} ×)",
         "≤ 1.15 ×",
@@ -105,7 +106,9 @@ def machine() -> str:
         found = re.search(r"model name\s*:\s*(.+)", info.read_text())
         model = found[1] if found else model
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
-    libraries = ", ".join(f"{name} {version(name)}" for name in ("aiohttp", "uvloop", "numpy"))
+    libraries = ", ".join(
+        f"{name} {version(name)}" for name in ("aiohttp", "pycurl", "uvloop", "numpy")
+    )
     return (
         f"{os.cpu_count()} cores, {model}, {platform.system()} {platform.release().split('-')[0]}, "
         f"Python {platform.python_version()}, {libraries}; load average before: {load:.1f}"
