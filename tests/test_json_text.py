@@ -10,16 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folkmoot import json_text
+from tests.json_values import json_values
 
-VALUES = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**63), 2**64 - 1)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=20,
-)
+VALUES = json_values(st.integers(-(2**63), 2**64 - 1))
 
 
 @given(VALUES)

@@ -150,7 +150,7 @@ class Connections:
         ]
         self._headers.append(b"Expect:")  # no asking beforehand whether a long body is welcome
         self._timeout = max(1, round(timeout * 1000))
-        self._proxy = proxy_for(base_url)
+        self._proxy = _proxy_for(base_url)
         self._transfers: Transfers | None = None
         self._idle: list[_Post] = []
 
@@ -227,7 +227,7 @@ async def download(
     without a byte before it gives up. Raises TransferError, also when fewer bytes come than were
     announced; what `write` raises comes out as it is.
     """
-    curl = _curl(proxy_for(url))
+    curl = _curl(_proxy_for(url))
     curl.setopt(pycurl.URL, url.encode())
     curl.setopt(pycurl.FOLLOWLOCATION, 1)
     curl.setopt(pycurl.FAILONERROR, 1)
@@ -274,7 +274,7 @@ def run_async(main: Coroutine[Any, Any, R]) -> R:
         return runner.run(main)
 
 
-def proxy_for(url: str) -> str:
+def _proxy_for(url: str) -> str:
     """The proxy that the environment names for this address; empty for none."""
     try:
         parts = urlsplit(url)

@@ -22,16 +22,9 @@ from folkmoot.records.files import (
     write_json,
     write_text,
 )
+from tests.json_values import json_values
 
-VALUES = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=20,
-)
+VALUES = json_values(st.integers())
 
 
 @given(VALUES)

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from folkmoot.engine.context import RunContext
 from folkmoot.engine.journal import Entry
 from folkmoot.models.request import FloatArray
+from folkmoot.one_thread import one_thread
 from folkmoot.randomness import digest
 
 EMBED_BATCH = 100
@@ -63,12 +61,5 @@ def _digest_of(value: Any) -> bytes:
 
 
 def _single_threaded(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    # Sums in another order give other last bits; one thread gives the same on every machine.
-    with _thread_pools(len(sys.modules)).limit(limits=1):
+    with one_thread():
         return fn(*args)
-
-
-@lru_cache(maxsize=1)
-def _thread_pools(_modules: int) -> ThreadpoolController:
-    """The thread pools of the libraries loaded; looked for again once there are more modules."""
-    return ThreadpoolController()

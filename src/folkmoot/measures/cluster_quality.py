@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folkmoot.measures.clusters import SAMPLE_ABOVE, Algorithm, labels_at
+from folkmoot.one_thread import one_thread
 from folkmoot.randomness import generator
 
 FloatArray = NDArray[np.float64]
@@ -45,7 +46,6 @@ def bootstrap_stability(
     Hubert and Arabie (1985), doi:10.1007/BF01908075; Hennig (2007), doi:10.1016/j.csda.2006.11.025.
     """
     from sklearn.metrics import adjusted_rand_score
-    from threadpoolctl import threadpool_limits
 
     k = len(set(labels))
     if k < 2:
@@ -53,7 +53,7 @@ def bootstrap_stability(
     own = np.asarray(labels)
     rng = generator(seed, ("cluster stability",))
     scores: list[float] = []
-    with threadpool_limits(limits=1):
+    with one_thread():
         for _ in range(draws):
             picked = np.unique(rng.integers(0, len(own), min(len(own), SAMPLE_ABOVE)))
             if len(picked) <= k or len(np.unique(vectors[picked], axis=0)) < k:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
+from folkmoot.one_thread import one_thread
 from folkmoot.randomness import generator
 
 FloatArray = NDArray[np.float64]
@@ -73,8 +72,10 @@ def best_clustering(
     largest = min(max_k, n - 1, distinct)
     if n < 3 or largest < 2:
         return Clustering([0] * n, {})
-    # One thread: parallel reductions add floats in a varying order.
-    with _threads().limit(limits=1):
+    import sklearn.cluster
+    import sklearn.metrics  # noqa: F401  loaded first, so that their threads are found
+
+    with one_thread():
         x = _rotated(x)
         by_k = _labels(x, range(2, largest + 1), algorithm, seed)
         picked = _sample(len(x), seed, SAMPLE_ABOVE)
@@ -143,15 +144,6 @@ def mean_silhouette(
     """
     picked = _sample(len(vectors), seed, sample_above)
     return _silhouette(_distances(vectors[picked], metric), np.asarray(labels)[picked])
-
-
-@lru_cache(maxsize=1)
-def _threads() -> ThreadpoolController:
-    """The thread pools of the libraries used here; to look for them takes as long as to cluster."""
-    import sklearn.cluster
-    import sklearn.metrics  # noqa: F401  loaded first, so that their pools are found
-
-    return ThreadpoolController()
 
 
 def _sample(n: int, seed: int, above: int) -> NDArray[np.intp]:
