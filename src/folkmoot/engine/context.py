@@ -14,12 +14,13 @@ from typing import Any
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.events import ItemDone, Notice, Progress, StageStarted
+from folkmoot.engine.filing import Filing
 from folkmoot.engine.gateway import Gateway
 from folkmoot.engine.journal import Journal
 from folkmoot.engine.plan import Plan
 from folkmoot.errors import FolkmootError, ProtocolError
 from folkmoot.models.request import FloatArray, Reply, Request
-from folkmoot.records.files import write_json, write_text
+from folkmoot.records.files import json_draft, text_draft
 
 # Rows of records, nested as the scopes are, so that flattening gives the protocol's own order.
 Rows = list[Any]
@@ -41,6 +42,7 @@ class RunContext:
     gateway: Gateway
     prompts: PromptLibrary
     plan: Plan
+    filing: Filing
     progress: Progress
     default_model: str
     override: str | None = None
@@ -132,10 +134,10 @@ class RunContext:
         self.progress(Notice(f"{'/'.join(path)}: {message}" if path else message, "warning"))
 
     def write_json(self, name: str, data: Any) -> None:
-        write_json(self._inside(name), data)
+        self.filing.do(json_draft(self._inside(name), data).finish)
 
     def write_text(self, name: str, text: str) -> None:
-        write_text(self._inside(name), text)
+        self.filing.do(text_draft(self._inside(name), text).finish)
 
     def tables(self) -> dict[str, list[dict[str, Any]]]:
         """All rows recorded so far by table, in the order of the protocol."""

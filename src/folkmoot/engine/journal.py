@@ -16,6 +16,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,14 @@ class Journal:
         """Wait until everything put so far is on the disk."""
         loop = asyncio.get_running_loop()
         done = asyncio.Event()
-        self._queue.put(lambda: _tell(loop, done))
+
+        def committed() -> None:
+            loop.call_soon_threadsafe(done.set)
+            # Runs end with this: what `close` would have to do is done while tables are made.
+            with suppress(sqlite3.Error):
+                self._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+        self._queue.put(committed)
         self._hurry.set()
         await done.wait()
         if self._error is not None:
@@ -208,10 +216,6 @@ class Journal:
         if isinstance(value, list):
             return [self._expand(v) for v in value]
         return value
-
-
-def _tell(loop: asyncio.AbstractEventLoop, done: asyncio.Event) -> None:
-    loop.call_soon_threadsafe(done.set)
 
 
 def _difference(old: Any, new: Any) -> str:

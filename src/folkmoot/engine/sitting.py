@@ -28,6 +28,7 @@ from folkmoot.engine.events import (
     RunStarted,
     broadcast,
 )
+from folkmoot.engine.filing import Filing
 from folkmoot.engine.folder import JOURNAL, write_settings
 from folkmoot.engine.gateway import Gateway, GatewayEvent, GatewaySettings
 from folkmoot.engine.journal import Entry, Journal
@@ -81,7 +82,9 @@ async def sit(sitting: Sitting) -> None:
         journal = stack.enter_context(
             Journal(sitting.folder / JOURNAL, accept_changes=sitting.options.accept_changes)
         )
-        context = _context(sitting, journal, progress)
+        filing = Filing()
+        stack.callback(filing.close)
+        context = _context(sitting, journal, filing, progress)
         outcome: Outcome = "failed"
         message = ""
         try:
@@ -110,7 +113,7 @@ def _ended_by(error: BaseException) -> tuple[Outcome, str]:
     return "failed", str(error) or type(error).__name__
 
 
-def _context(sitting: Sitting, journal: Journal, progress: Progress) -> RunContext:
+def _context(sitting: Sitting, journal: Journal, filing: Filing, progress: Progress) -> RunContext:
     found, providers, folder = sitting.found, sitting.providers, sitting.folder
     config = found.config
     calls, usd = journal.spent()
@@ -152,6 +155,7 @@ def _context(sitting: Sitting, journal: Journal, progress: Progress) -> RunConte
         gateway=gateway,
         prompts=found.prompts(),
         plan=plan,
+        filing=filing,
         progress=progress,
         default_model=providers.default,
         override=providers.override,
@@ -196,20 +200,21 @@ def _design(found: StudyFile, context: RunContext) -> dict[str, Any]:
 
 async def _finish(sitting: Sitting, context: RunContext, outcome: Outcome, seconds: float) -> None:
     """Keep every reply; write tables when the run is done, and the manifest in any case."""
-    gateway = context.gateway
+    gateway, filing = context.gateway, context.filing
     try:
         gateway.stop(Halted("the run is over"))
-        rows, tables = context.tables(), {}
-        if outcome == "done":  # made while the journal writes what is left, written after it
-            tables = {name: frame(rows[name], name) for name in sorted(rows)}
         await gateway.drain()
+        digest = filing.do(context.journal.content_digest)
+        rows, tables = context.tables(), {}
         if outcome == "done":
-            for name, data in tables.items():
-                write_table(context.folder / TABLES, name, data)
+            for name in sorted(rows):
+                tables[name] = frame(rows[name], name)
+                filing.do(write_table, context.folder / TABLES, name, tables[name])
             described = sitting.found.study.codebook
             write_json(context.folder / CODEBOOK, codebook(tables, described))
         roles = _roles(rows.get("answers", ()))
-        facts = _facts(sitting, context, outcome, seconds, roles)
+        await filing.done()
+        facts = _facts(sitting, context, outcome, seconds, roles, digest.result())
         write_json(context.folder / MANIFEST, manifest(facts, tables))
     except Exception:
         # What stopped the run matters more than what stopped the tidying up.
@@ -233,6 +238,7 @@ def _facts(
     outcome: Outcome,
     seconds: float,
     roles: Mapping[str, tuple[str, ...]],
+    journal_digest: str,
 ) -> RunFacts:
     found, stats = sitting.found, context.gateway.stats
     earlier = RunFolder(context.folder).manifest
@@ -263,7 +269,7 @@ def _facts(
         models=uses,
         embedding_model=context.embedding_model,
         hashes=file_hashes(context.folder, names),
-        journal_digest=context.journal.content_digest(),
+        journal_digest=journal_digest,
         planted=_planted(found) if sitting.providers.synthetic else {},
         retries=sum(s.retries for s in stats.values()) + int(earlier.get("retries", 0)),
     )

@@ -10,10 +10,9 @@ from __future__ import annotations
 import math
 import re
 import zlib
-from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +21,8 @@ from folkmoot.models.request import FloatArray
 
 DIMENSIONS = 512
 NAME = "hashed-512"
+Features = tuple[list[int], list[float]]  # slots, and the weight in each
+
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?|\d+(?:\.\d+)?")
 _BIGRAM = 0.25
 _GRAMS = 0.8
@@ -55,11 +56,28 @@ _COMMON = frozenset(_COMMON_WORDS.split())
 
 
 def embed(texts: Sequence[str]) -> FloatArray:
-    """Vectors of texts, shape (n, 512), float32, rows of length 1 (zero for a wordless text)."""
-    rows = np.zeros((len(texts), DIMENSIONS), dtype=np.float32)
-    for at, text in enumerate(texts):
-        rows[at] = _vector(text)
-    return rows
+    """Vectors of texts, shape (n, 512), float32, rows of length 1 (zero for a wordless text).
+
+    All texts at once, because a study's summaries are embedded while calls wait for them.
+    """
+    numbers = _Numbers()
+    spoken = [[*chain.from_iterable(map(numbers.__getitem__, t.split()))] for t in texts]
+    words = np.array([*chain.from_iterable(spoken)], dtype=np.intp)
+    of = np.repeat(np.arange(len(texts)), [len(each) for each in spoken])
+    vocabulary = list(numbers.words)
+    neighbours = of[1:] == of[:-1]
+    pairs = words[:-1][neighbours] * len(vocabulary) + words[1:][neighbours]
+    known, pairs = np.unique(pairs, return_inverse=True)
+    single = _weighed(of, words, [_features(w) for w in vocabulary])
+    met = (divmod(pair, len(vocabulary)) for pair in known.tolist())
+    double = _weighed(
+        of[:-1][neighbours], pairs, [_pair(vocabulary[a], vocabulary[b]) for a, b in met]
+    )
+    places, weights = (np.concatenate(both) for both in zip(single, double, strict=True))
+    totals = np.bincount(places, weights=weights, minlength=len(texts) * DIMENSIONS)
+    rows = totals.reshape(len(texts), DIMENSIONS)
+    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
+    return (rows / np.where(lengths == 0, 1, lengths)).astype(np.float32)
 
 
 @lru_cache(maxsize=65536)
@@ -76,27 +94,43 @@ def idf(word: str) -> float:
     return min(1.6, 0.5 + 0.12 * len(word))
 
 
-def _vector(text: str) -> FloatArray:
-    words = _WORD.findall(text.casefold().replace("’", "'"))
-    kept = [w for w in words if idf(w)]
-    if not kept:
-        return np.zeros(DIMENSIONS, dtype=np.float32)
-    places, weights = [], []
-    for word, n in Counter(kept).items():
-        at, values = _features(word)
-        places.append(at)
-        weights.append((1.0 + math.log(n)) * values if n > 1 else values)
-    pairs = Counter(pairwise(kept))
-    if pairs:
-        slots = [_pair(a, b) for a, b in pairs]
-        tf = 1.0 + np.log(list(pairs.values()))
-        places.append(np.array([place for place, _ in slots]))
-        weights.append(tf * [weight for _, weight in slots])
-    vector = np.bincount(
-        np.concatenate(places), weights=np.concatenate(weights), minlength=DIMENSIONS
+class _Numbers(dict[str, list[int]]):
+    """Pieces of text between white space → the words in them that weigh anything, as numbers."""
+
+    def __init__(self) -> None:
+        self.words: dict[str, int] = {}
+
+    def __missing__(self, piece: str) -> list[int]:
+        found = _WORD.findall(piece.casefold().replace("’", "'"))
+        self[piece] = [self.words.setdefault(w, len(self.words)) for w in found if idf(w)]
+        return self[piece]
+
+
+def _weighed(
+    of: NDArray[np.intp], items: NDArray[np.intp], features: list[Features]
+) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Places and weights of all features of items (words, or pairs) that stand in texts.
+
+    A place is that of a text's slot in the rows laid end to end. An item that a text has n times
+    weighs 1 + ln n times as much, once, where it first stands.
+    """
+    if not features:
+        return np.zeros(0, dtype=np.intp), np.zeros(0)
+    each, first, times = np.unique(
+        of * len(features) + items, return_index=True, return_counts=True
     )
-    length = math.sqrt(float(vector @ vector))
-    return (vector / length if length else vector).astype(np.float32)
+    order = np.argsort(first)
+    text, item = np.divmod(each[order], len(features))
+    sizes = np.array([len(slots) for slots, _ in features])
+    ends = np.cumsum(sizes)
+    counts = sizes[item]
+    here = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    at = here + np.repeat(ends[item] - counts, counts)
+    slots, weights = (np.array([*chain.from_iterable(f)]) for f in zip(*features, strict=True))
+    return (
+        slots[at] + np.repeat(text * DIMENSIONS, counts),
+        weights[at] * np.repeat(1 + np.log(times[order]), counts),
+    )
 
 
 def _slot(feature: str) -> tuple[int, float]:
@@ -106,14 +140,14 @@ def _slot(feature: str) -> tuple[int, float]:
 
 
 @lru_cache(maxsize=65536)
-def _pair(a: str, b: str) -> tuple[int, float]:
+def _pair(a: str, b: str) -> Features:
     """Slot and weight of two words that follow each other."""
     place, sign = _slot(f"{a} {b}")
-    return place, sign * _BIGRAM * math.sqrt(idf(a) * idf(b))
+    return [place], [sign * _BIGRAM * math.sqrt(idf(a) * idf(b))]
 
 
 @lru_cache(maxsize=65536)
-def _features(word: str) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+def _features(word: str) -> Features:
     """Slots and weights of a word and of its character 3- to 5-grams."""
     weight = idf(word)
     marked = f"<{word}>"
@@ -121,4 +155,4 @@ def _features(word: str) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
     each = weight * _GRAMS / math.sqrt(max(1, len(grams)))
     slots = [_slot(f"w {word}"), *(_slot(f"c {gram}") for gram in grams)]
     values = [sign * (each if k else weight) for k, (_, sign) in enumerate(slots)]
-    return np.array([place for place, _ in slots]), np.array(values)
+    return [place for place, _ in slots], values

@@ -14,7 +14,7 @@ import orjson
 from numpy.typing import NDArray
 
 from folkmoot.errors import StorageError
-from folkmoot.whole_files import write_bytes, write_with
+from folkmoot.whole_files import Draft, draft
 
 MOST_PIECES = 4096
 MOST_HELD = 1_000_000  # characters
@@ -24,17 +24,27 @@ _FLAT = (float, int, bool, type(None))
 
 def write_text(path: Path, text: str) -> None:
     """Replace a file by this text (UTF-8, line feeds) or leave it as it was."""
-    write_bytes(path, text.encode("utf-8"))
+    text_draft(path, text).finish()
 
 
 def write_json(path: Path, data: Any) -> None:
     """Write JSON, whole or not at all; keys stay in the order given. See `dumps`."""
+    json_draft(path, data).finish()
+
+
+def text_draft(path: Path, text: str) -> Draft:
+    """`write_text` but for the last step, which syncs the file and puts it in its place."""
+    return draft(path, lambda file: file.write(text.encode()))
+
+
+def json_draft(path: Path, data: Any) -> Draft:
+    """`write_json` but for the last step, which syncs the file and puts it in its place."""
 
     def write(file: IO[bytes]) -> None:
         # Encoded piece by piece: a file of embeddings need not be in memory twice.
         _Writer(lambda text: file.write(text.encode())).document(data)
 
-    write_with(path, write)
+    return draft(path, write)
 
 
 def read_json(path: Path) -> Any:

@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,10 @@ def frame(rows: Sequence[Row], table: str = "table") -> pl.DataFrame:
     of lists or mappings becomes JSON text. NaN becomes null, as a missing cell does. Raises
     ProtocolError when a column mixes text with numbers.
     """
-    names = list(dict.fromkeys(chain.from_iterable(rows)))
+    shapes = dict.fromkeys(map(tuple, rows))  # nearly always one
     series = []
-    for name in names:
-        values = [row.get(name) for row in rows]
+    for name in dict.fromkeys(chain.from_iterable(shapes)):
+        values = [*map(itemgetter(name), rows)] if len(shapes) == 1 else [r.get(name) for r in rows]
         kinds = set(map(type, values))
         if not kinds <= _PLAIN:  # most columns need no look at each cell
             values = [_cell(v) for v in values]

@@ -92,18 +92,17 @@ def _old_enough(rows: list[dict[str, Any]], rng: np.random.Generator) -> None:
 
     Swapping leaves every ratio as it was.
     """
-    for row in rows:
-        if row["age"] >= _DEGREE_AGE[row["education"]]:
-            continue
-        partners = [
-            other
-            for other in rows
-            if other["age"] >= _DEGREE_AGE[row["education"]]
-            and row["age"] >= _DEGREE_AGE[other["education"]]
-        ]
-        if partners:
-            other = partners[int(rng.integers(len(partners)))]
+    ages = np.array([row["age"] for row in rows])
+    needed = np.array([_DEGREE_AGE[row["education"]] for row in rows])
+    for i in np.flatnonzero(ages < needed):
+        if ages[i] >= needed[i]:
+            continue  # by a swap with somebody before
+        partners = np.flatnonzero((ages >= needed[i]) & (ages[i] >= needed))
+        if len(partners):
+            j = partners[int(rng.integers(len(partners)))]
+            row, other = rows[i], rows[j]
             row["education"], other["education"] = other["education"], row["education"]
+            needed[i], needed[j] = needed[j], needed[i]
 
 
 _DEGREE_AGE = {
@@ -195,6 +194,7 @@ def _politics(leaning: str) -> str:
     return "politically moderate" if leaning == "moderate" else f"{leaning} in politics"
 
 
+@lru_cache(maxsize=10_000)
 def _an(following: str) -> str:
     return "an" if re.match(r"[aeio]|8|18\b|11\b", following.lower()) else "a"
 

@@ -27,7 +27,7 @@ class Field:
     config: CrossPollinationConfig
     votes: dict[str, int]
     spoken: tuple[Participant, ...]  # those with a summary and an embedding
-    option_vectors: dict[str, FloatArray]  # weighted mean of each option's clusters
+    option_vectors: dict[str, FloatArray]  # weighted mean of each option's clusters, length one
 
 
 Method = Callable[[Scope, Participant, Field], Awaitable[str | None]]
@@ -56,7 +56,8 @@ def _field(config: CrossPollinationConfig, state: State) -> Field:
         own = [c for c in state.clusters_of(option) if c.embedding is not None]
         if own:
             stacked = np.stack([c.embedding for c in own if c.embedding is not None])
-            vectors[option] = np.average(stacked, axis=0, weights=[c.member_count for c in own])
+            mean = np.average(stacked, axis=0, weights=[c.member_count for c in own])
+            vectors[option] = mean / (float(np.linalg.norm(mean)) or 1.0)
     return Field(config, state.votes(), spoken, vectors)
 
 
@@ -90,7 +91,8 @@ async def cluster_embedding(_scope: Scope, p: Participant, field: Field) -> str 
     others = {o: v for o, v in field.option_vectors.items() if o != p.initial_choice}
     if p.embedding is None or not others:
         return None
-    return min(others, key=lambda o: _cosine(others[o], p.embedding))
+    own = p.embedding
+    return min(others, key=lambda o: float(others[o] @ own))
 
 
 async def llm_judge(scope: Scope, p: Participant, field: Field) -> str | None:
@@ -119,8 +121,3 @@ METHODS: dict[str, Method] = {
     "predefined": predefined,
     "highest_voted": highest_voted,
 }
-
-
-def _cosine(a: FloatArray, b: FloatArray | None) -> float:
-    norm = float(np.linalg.norm(a)) * float(np.linalg.norm(b)) if b is not None else 0.0
-    return float(a @ b) / norm if b is not None and norm else 0.0

@@ -1,0 +1,40 @@
+"""Files of a run are put in their places beside the event loop: calls do not wait for the disk.
+
+One thread, so that files appear in the order in which they were written. Used by the run's context
+for what a study writes, and by the sitting for the tables.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+R = TypeVar("R")
+
+
+class Filing:
+    """Work on files, done in order. An error comes out at the next `do`, or of `done`."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="files")
+        self._under_way: deque[Future[Any]] = deque()
+
+    def do(self, work: Callable[..., R], *args: Any) -> Future[R]:
+        """Begin `work(*args)` when all before it is done. Raises what earlier work raised."""
+        while self._under_way and self._under_way[0].done():
+            self._under_way.popleft().result()
+        begun = self._thread.submit(work, *args)
+        self._under_way.append(begun)
+        return begun
+
+    async def done(self) -> None:
+        """Wait until all is done; raises the first error of what was begun."""
+        under_way, self._under_way = self._under_way, deque()
+        await asyncio.gather(*map(asyncio.wrap_future, under_way))
+
+    def close(self) -> None:
+        """Wait for what is under way, whatever becomes of it."""
+        self._thread.shutdown()
