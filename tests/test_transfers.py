@@ -12,13 +12,24 @@ from pathlib import Path
 import pytest
 import trustme
 
-from folkmoot import transfers
+from folkmoot import sockets, transfers
 from folkmoot.errors import FatalModelError
 from folkmoot.models.http import Wire, failure
 from folkmoot.transfers import Connections, TransferError, download
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
 Exchange = Callable[[bytes, asyncio.StreamWriter], Awaitable[bool]]
+
+
+@pytest.fixture(autouse=True, params=["as everywhere", "as here"])
+def _sockets(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of this by the loop's own watching too, which is all that other systems have."""
+    if request.param == "as everywhere":
+
+        def by_the_loop(ready: sockets.Ready) -> sockets.Watch:
+            return sockets.LoopWatch(asyncio.get_running_loop(), ready)
+
+        monkeypatch.setattr(transfers, "watch", by_the_loop)
 
 
 class Served:

@@ -18,6 +18,8 @@ from urllib.parse import urlsplit
 
 import pycurl
 
+from folkmoot.sockets import watch
+
 R = TypeVar("R")
 Answer = tuple[int, Mapping[str, str], bytes]  # status, headers by lower-case name, body
 
@@ -25,6 +27,12 @@ CONNECT_SECONDS = 20
 _KEPT = 4096  # open connections that wait for the next request, at most
 _CHUNK = 1 << 17
 
+# What libcurl waits for at a socket: whether to read, whether to write.
+_WANTED = {
+    pycurl.POLL_IN: (True, False),
+    pycurl.POLL_OUT: (False, True),
+    pycurl.POLL_INOUT: (True, True),
+}
 _DROPPED = (pycurl.E_SEND_FAIL_REWIND, pycurl.E_GOT_NOTHING)
 _BAD_ADDRESS = (pycurl.E_URL_MALFORMAT, pycurl.E_UNSUPPORTED_PROTOCOL)
 
@@ -58,8 +66,10 @@ class Transfers:
         self._loop = asyncio.get_running_loop()
         self._under_way: dict[pycurl.Curl, asyncio.Future[None]] = {}
         self._alarm: asyncio.TimerHandle | None = None
+        self._rings = 0.0  # when the alarm goes off
+        self._due: float | None = None  # when libcurl wants to be called at the latest
         self._beginning = False  # `perform` lets libcurl work right after
-        self._writing: set[int] = set()  # sockets that libcurl would write to
+        self._sockets = watch(self._go_on)
         self._multi = pycurl.CurlMulti()
         self._multi.setopt(pycurl.M_MAXCONNECTS, _KEPT)
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._watch)
@@ -74,7 +84,7 @@ class Transfers:
         finally:
             self._beginning = False
         self._under_way[curl] = done
-        self._go_on(pycurl.SOCKET_TIMEOUT, 0)
+        self._go_on(pycurl.SOCKET_TIMEOUT, False, False)
         try:
             await done
         finally:
@@ -88,37 +98,49 @@ class Transfers:
             done.cancel()
         self._under_way.clear()
         self._multi.close()
+        self._sockets.close()
         if self._alarm is not None:
             self._alarm.cancel()
 
     def _watch(self, what: int, socket: int, *_: object) -> None:
         """libcurl says what it waits for at a socket."""
-        loop = self._loop
-        if what in (pycurl.POLL_IN, pycurl.POLL_INOUT):
-            loop.add_reader(socket, self._go_on, socket, pycurl.CSELECT_IN)
-        else:
-            loop.remove_reader(socket)
-        if what in (pycurl.POLL_OUT, pycurl.POLL_INOUT):
-            loop.add_writer(socket, self._go_on, socket, pycurl.CSELECT_OUT)
-            self._writing.add(socket)
-        elif socket in self._writing:
-            loop.remove_writer(socket)
-            self._writing.remove(socket)
+        self._sockets.want(socket, *_WANTED.get(what, (False, False)))
 
     def _set_alarm(self, milliseconds: int) -> None:
-        """libcurl says when it wants to be called at the latest."""
+        """libcurl says when it wants to be called at the latest.
+
+        That moves with every request, nearly always to later; so an alarm may ring too early, and
+        looks again.
+        """
         if self._beginning:
             return
+        if milliseconds < 0:
+            self._due = None
+            return
+        self._due = self._loop.time() + milliseconds / 1000
+        if self._alarm is None or self._rings > self._due:
+            self._wind()
+
+    def _wind(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
-            self._alarm = None
-        if milliseconds >= 0:
-            self._alarm = self._loop.call_later(
-                milliseconds / 1000, self._go_on, pycurl.SOCKET_TIMEOUT, 0
-            )
+        assert self._due is not None
+        self._rings = self._due
+        self._alarm = self._loop.call_at(self._due, self._ring)
 
-    def _go_on(self, socket: int, ready: int) -> None:
-        """Let libcurl work, then tell those whose transfer is over."""
+    def _ring(self) -> None:
+        self._alarm = None
+        if self._due is None:
+            return
+        if self._due > self._rings:
+            self._wind()
+        else:
+            self._due = None
+            self._go_on(pycurl.SOCKET_TIMEOUT, False, False)
+
+    def _go_on(self, socket: int, read: bool, write: bool) -> None:
+        """Let libcurl work at a socket, then tell those whose transfer is over."""
+        ready = (pycurl.CSELECT_IN if read else 0) | (pycurl.CSELECT_OUT if write else 0)
         _, running = self._multi.socket_action(socket, ready)
         left = running < len(self._under_way)
         while left:
