@@ -35,7 +35,7 @@ def _fewer_collections() -> Iterator[None]:
     """
     before = gc.get_threshold()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
+    gc.set_threshold(100_000, 20, 20)
     try:
         yield
     finally:
@@ -62,8 +62,15 @@ def run_to_end(main: Callable[[Stopper], Coroutine[Any, Any, None]]) -> None:
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:
+    async def begin() -> None:
+        # Computations one after another: side by side they would fight for the interpreter, with
+        # each other and with the loop.
+        executor = ThreadPoolExecutor(1, "computing")
+        asyncio.get_running_loop().set_default_executor(executor)
+        await main
+
     with _fewer_collections():
-        run_async(main)
+        run_async(begin())
 
 
 @contextlib.contextmanager

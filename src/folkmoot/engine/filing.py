@@ -10,9 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
-
-R = TypeVar("R")
+from typing import Any
 
 
 class Filing:
@@ -22,13 +20,11 @@ class Filing:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="files")
         self._under_way: deque[Future[Any]] = deque()
 
-    def do(self, work: Callable[..., R], *args: Any) -> Future[R]:
+    def do(self, work: Callable[..., Any], *args: Any) -> None:
         """Begin `work(*args)` when all before it is done. Raises what earlier work raised."""
         while self._under_way and self._under_way[0].done():
             self._under_way.popleft().result()
-        begun = self._thread.submit(work, *args)
-        self._under_way.append(begun)
-        return begun
+        self._under_way.append(self._thread.submit(work, *args))
 
     async def done(self) -> None:
         """Wait until all is done; raises the first error of what was begun."""

@@ -204,7 +204,6 @@ async def _finish(sitting: Sitting, context: RunContext, outcome: Outcome, secon
     try:
         gateway.stop(Halted("the run is over"))
         await gateway.drain()
-        digest = filing.do(context.journal.content_digest)
         rows, tables = context.tables(), {}
         if outcome == "done":
             for name in sorted(rows):
@@ -213,8 +212,9 @@ async def _finish(sitting: Sitting, context: RunContext, outcome: Outcome, secon
             described = sitting.found.study.codebook
             write_json(context.folder / CODEBOOK, codebook(tables, described))
         roles = _roles(rows.get("answers", ()))
+        digest = context.journal.content_digest()
         await filing.done()
-        facts = _facts(sitting, context, outcome, seconds, roles, digest.result())
+        facts = _facts(sitting, context, outcome, seconds, roles, digest)
         write_json(context.folder / MANIFEST, manifest(facts, tables))
     except Exception:
         # What stopped the run matters more than what stopped the tidying up.

@@ -68,7 +68,7 @@ def best_clustering(
     if x.ndim != 2:
         raise ValueError(f"vectors must be (n, d), got shape {x.shape}")
     n = len(x)
-    distinct = len(np.unique(x.round(12), axis=0)) if n else 0
+    distinct = len({row.tobytes() for row in x.round(12) + 0.0})  # + 0.0: there is a negative zero
     largest = min(max_k, n - 1, distinct)
     if n < 3 or largest < 2:
         return Clustering([0] * n, {})
@@ -179,5 +179,5 @@ def _rotated(x: FloatArray) -> FloatArray:
     """The rows in the basis of their own span: the same distances in at most n columns."""
     if x.shape[1] <= len(x) or len(x) > SAMPLE_ABOVE:
         return x
-    q, r = np.linalg.qr(x.T)
-    return cast(FloatArray, np.ascontiguousarray(r.T)) if q.size else x
+    r = cast(FloatArray, np.linalg.qr(x.T, mode="r"))
+    return np.ascontiguousarray(r.T)

@@ -5,6 +5,7 @@ Registered as `synthetic`. Each reply follows from (seed, address, messages) alo
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
@@ -107,7 +108,8 @@ class Respondent:
         self, model: str, texts: Sequence[str], *, address: str
     ) -> tuple[FloatArray, Usage]:
         """Hashed embeddings, shape (n, 512); see `folkmoot.models.hashed_embeddings`."""
-        return hashed_embeddings.embed(texts), Usage(_tokens(sum(len(t) for t in texts)))
+        vectors = await asyncio.to_thread(hashed_embeddings.embed, texts)
+        return vectors, Usage(_tokens(sum(len(t) for t in texts)))
 
     async def close(self) -> None:
         """Nothing is held open."""
