@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from typing import Any, cast
 
 import numpy as np
@@ -22,20 +22,44 @@ EMBED_BATCH = 100
 
 
 async def embedded(
-    run: RunContext, address: str, texts: Sequence[str], patience: int
+    run: RunContext, address: str, texts: Iterable[str] | AsyncIterable[str], patience: int
 ) -> FloatArray:
-    """Embeddings (n, d) of texts, rows of length one, by batches at addresses of their own."""
-    texts = list(texts)
-    batches = [texts[i : i + EMBED_BATCH] for i in range(0, len(texts), EMBED_BATCH)]
+    """Embeddings (n, d) of texts, rows of length one, by batches at addresses of their own.
+
+    Of texts that come one after the other a batch is asked for as soon as it is full.
+    """
     # Batches are addressed by their number, so they may as well be under way at once.
-    parts = await asyncio.gather(
-        *(run.embed(f"{address}.b{n}", batch, patience) for n, batch in enumerate(batches))
-    )
+    asked: list[asyncio.Future[FloatArray]] = []
+    try:
+        async for batch in _batches(texts):
+            call = run.embed(f"{address}.b{len(asked)}", batch, patience)
+            asked.append(asyncio.ensure_future(call))
+    except BaseException:
+        await asyncio.gather(*asked, return_exceptions=True)
+        raise
+    parts = await asyncio.gather(*asked)
     if not parts:
         return np.zeros((0, 0), dtype=np.float32)
     vectors = np.concatenate(parts).astype(np.float32)
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return cast("FloatArray", vectors / np.where(norms == 0, 1, norms))
+
+
+async def _batches(texts: Iterable[str] | AsyncIterable[str]) -> AsyncIterator[list[str]]:
+    """Texts by the hundred, in order; the last batch may be smaller."""
+    batch: list[str] = []
+    async for text in texts if isinstance(texts, AsyncIterable) else _one_by_one(texts):
+        batch.append(text)
+        if len(batch) == EMBED_BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+async def _one_by_one(texts: Iterable[str]) -> AsyncIterator[str]:
+    for text in texts:
+        yield text
 
 
 async def computed(

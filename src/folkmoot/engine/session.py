@@ -7,7 +7,7 @@ same bytes. Studies import this and nothing else of the engine.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Hashable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -196,8 +196,11 @@ class Scope:
                 heard = heard + said
         return heard
 
-    async def embed(self, texts: Sequence[str]) -> FloatArray:
-        """Embeddings (n, d) of texts, rows of length one, asked for in batches of 100."""
+    async def embed(self, texts: Iterable[str] | AsyncIterable[str]) -> FloatArray:
+        """Embeddings (n, d) of texts, rows of length one, asked for in batches of 100.
+
+        Texts may still be to come, in an order that is settled: a batch is asked for when full.
+        """
         address = self._enter("embed")
         try:
             return await embedded(self._run, address, texts, self.patience)

@@ -200,7 +200,7 @@ def _an(following: str) -> str:
 
 
 def _pick(items: Any, rng: np.random.Generator) -> str:
-    return str(items[int(rng.integers(len(items)))])
+    return str(items[int(rng.random() * len(items))])  # a third of what `integers` costs
 
 
 def _several(items: list[str], k: int, rng: np.random.Generator) -> list[str]:

@@ -6,6 +6,8 @@ nobody waits for the longest one.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 from folkmoot.conversation.answers import Missing
 from folkmoot.conversation.dialogue import question_and_answer
 from folkmoot.conversation.transcript import Speaker
@@ -30,14 +32,12 @@ class Interviews:
         """Take in a participant whose interview is over, or failed."""
         self._ended[p.id].give(p)
 
-    async def of(self, option: str) -> list[Participant]:
+    async def of(self, option: str) -> AsyncIterator[Participant]:
         """Those who chose an option, in order, as they are after their interviews."""
-        chose = []
         for p in self._people:
             voted, goes_on = await self._ballots.voted(p)
             if goes_on and voted.initial_choice == option:
-                chose.append(await self._ended[p.id].get())
-        return chose
+                yield await self._ended[p.id].get()
 
 
 async def clarification(

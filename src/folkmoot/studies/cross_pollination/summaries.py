@@ -6,6 +6,7 @@ another are still being asked.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
 from folkmoot.conversation.answers import Missing
@@ -30,7 +31,7 @@ async def summaries(
     """Individual summaries (had already) → embeddings → clusters by option → descriptions."""
 
     async def one(scope: Scope, option: str) -> Reasons:
-        return await _reasons(scope, config, option, await interviews.of(option))
+        return await _reasons(scope, config, option, interviews.of(option))
 
     found = list((await scope.each(config.topic.options, one)).values())
     state = state.updated(p for reasons in found for p in reasons.spoken)
@@ -38,13 +39,20 @@ async def summaries(
 
 
 async def _reasons(
-    scope: Scope, config: CrossPollinationConfig, option: str, chose: list[Participant]
+    scope: Scope, config: CrossPollinationConfig, option: str, chose: AsyncIterator[Participant]
 ) -> Reasons:
     """Groups of like-minded participants among those who chose an option."""
-    spoken = [p for p in chose if p.active and p.individual_summary is not None]
+    spoken: list[Participant] = []
+
+    async def said() -> AsyncIterator[str]:
+        async for p in chose:
+            if p.active and p.individual_summary is not None:
+                spoken.append(p)
+                yield p.individual_summary
+
+    vectors = await scope.at("embeddings").embed(said())
     if not spoken:
         return Reasons([], [])
-    vectors = await scope.at("embeddings").embed([p.individual_summary or "" for p in spoken])
     labels = await scope.at("clusters").compute(
         cluster_option,
         vectors,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from folkmoot.conversation.answers import Choice, Missing
 from folkmoot.conversation.transcript import EMPTY, Transcript
 from folkmoot.engine.session import Promise, Scope
+from folkmoot.randomness import uniform
 from folkmoot.studies.cross_pollination.config import (
     CLARIFIED,
     SIMPLE_VOTING,
@@ -22,8 +23,8 @@ def prepared(p: Participant, scope: Scope, config: CrossPollinationConfig) -> Pa
     """The participant with the order in which they see the options, and their system prompt."""
     options = config.topic.options
     if config.option_order == "random":
-        drawn = scope.root.at("option_order", p.id).rng.permutation(len(options))
-        options = tuple(options[int(i)] for i in drawn)
+        at = ("option_order", p.id)
+        options = tuple(sorted(options, key=lambda option: uniform(scope.seed, *at, option)))
     system = scope.prompt(
         "participant_system", persona=p.enriched_persona, topic=config.topic, options=options
     )
