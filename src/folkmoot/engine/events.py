@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Level = Literal["info", "warning", "error"]
 Outcome = Literal["done", "paused", "interrupted", "failed"]
@@ -52,8 +52,7 @@ class StageDone:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CallDone:
+class CallDone(NamedTuple):
     """One effect is in the journal. `cost_usd` None means that the price is unknown."""
 
     model: str

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from folkmoot.engine.events import Event, Level, Notice, RunEnded, describe
+from folkmoot.engine.events import CallDone, Event, Level, Notice, RunEnded, describe
 from folkmoot.engine.tally import Tally
 
 
@@ -65,7 +65,7 @@ class RunLog:
             "replayed": self.tally.replayed,
             "cost_usd": round(self.tally.cost_usd, 6),
             "failed": self.tally.failed,
-            **(asdict(event) if event is not None else {}),
+            **({} if event is None or isinstance(event, CallDone) else asdict(event)),
         }
         if event is None or isinstance(event, (Notice, RunEnded)):
             data["models"] = {name: use.to_json() for name, use in self.tally.models.items()}

@@ -72,10 +72,11 @@ def best_clustering(
     largest = min(max_k, n - 1, distinct)
     if n < 3 or largest < 2:
         return Clustering([0] * n, {})
+    import sklearn
     import sklearn.cluster
-    import sklearn.metrics  # noqa: F401  loaded first, so that their threads are found
+    import sklearn.metrics  # loaded first, so that their threads are found
 
-    with one_thread():
+    with one_thread(), sklearn.config_context(assume_finite=True, skip_parameter_validation=True):
         x = _rotated(x)
         by_k = _labels(x, range(2, largest + 1), algorithm, seed)
         picked = _sample(len(x), seed, SAMPLE_ABOVE)

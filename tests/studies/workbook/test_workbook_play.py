@@ -306,7 +306,7 @@ def test_both_files_are_written_as_sessions_finish(tmp_path: Path) -> None:
         return str(player()._fn(request, address))
 
     def slow_second(address: str) -> float:
-        return 0.3 if "market.2" in address else 0.0
+        return 0.05 if "market.2" in address else 0.0
 
     book = setting(good(), "num_sessions", 2)
     play(book, tmp_path, Scripted(answer, latency=slow_second))
