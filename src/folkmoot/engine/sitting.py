@@ -100,8 +100,11 @@ async def sit(sitting: Sitting) -> None:
                 await _finish(sitting, context, outcome, time.monotonic() - began)
             except BaseException as error:
                 outcome, message = _ended_by(error)
+                if isinstance(error, Exception):  # what is left to do: to say so
+                    await _finish(sitting, context, outcome, time.monotonic() - began)
                 raise
             finally:
+                await context.gateway.close()
                 progress(RunEnded(outcome, scrub(message, secrets)))
 
 
@@ -220,8 +223,6 @@ async def _finish(sitting: Sitting, context: RunContext, outcome: Outcome, secon
         # What stopped the run matters more than what stopped the tidying up.
         if outcome == "done":
             raise
-    finally:
-        await gateway.close()
 
 
 def _roles(answers: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
