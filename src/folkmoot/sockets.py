@@ -72,7 +72,7 @@ if sys.platform == "linux":
         """By an epoll of its own, of which the loop watches one descriptor.
 
         A socket stays registered between requests, but says something once only (EPOLLONESHOT)
-        and is silent until the next time it is wanted: one system call a request and not five. The
+        and is silent until the next time it is wanted: one system call a request and not seven. The
         kernel forgets a socket that is closed, so that one opened under its number is a new one.
         """
 
