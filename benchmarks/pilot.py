@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import resource
 import sqlite3
+import statistics
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -33,7 +34,15 @@ STEPS = (
 
 def pilot_makespan(folder: str) -> dict[str, float]:
     """The pilot over HTTP at 100 ms and concurrency 256."""
-    return _makespan(PILOT, (), Path(folder), latency=0.1, concurrency=256, chain_of=_pilot_chain)
+    return _makespan(
+        PILOT,
+        (),
+        Path(folder),
+        latency=0.1,
+        concurrency=256,
+        chain_of=_pilot_chain,
+        turns=5,
+    )
 
 
 ALIKE = ("sets=8", "levels=['2-1']")
@@ -78,16 +87,17 @@ def _makespan(
     latency: float,
     concurrency: int,
     chain_of: Callable[[Path], int],
+    turns: int = 1,
 ) -> dict[str, float]:
-    """Wall time of a study over HTTP against the ideal, in seconds.
+    """A study over HTTP against the ideal, in turns with plain aiohttp; medians, times in seconds.
 
-    In a first run the server thinks every request over; in the second, which is measured from
-    the reading of the study file to the last table, it only waits its latency and answers. The
-    ideal is the longer of calls ÷ concurrency × latency and the longest chain of calls × latency.
-    `calls_ratio` is the part from the beginning of the first stage to the last reply, over the same
-    ideal; `plain_ratio` what plain aiohttp needs for as many calls to the same server.
+    In a first run the server thinks every request over; in those that are measured it only waits
+    its latency and answers. The ideal is the longer of calls ÷ concurrency × latency and the
+    longest chain of calls × latency. `ratio` is the makespan of the calls over it, from the
+    beginning of the first stage to the last reply; `whole_ratio` that of the whole command, from
+    the reading of the study file to the last table; `plain_ratio` what plain aiohttp needs for as
+    many calls to the same server.
     """
-    moments: list[float] = []
 
     def once(name: str, progress: Progress = silent) -> folkmoot.Run:
         there = f"endpoints={{{MODEL}: '{server.openai}'}}"
@@ -100,31 +110,40 @@ def _makespan(
             progress=progress,
         )
 
-    def note(event: Event) -> None:
-        if isinstance(event, CallDone) or (isinstance(event, StageStarted) and not moments):
-            moments.append(time.perf_counter())
+    def plain() -> float:
+        began = time.perf_counter()
+        plain_run(server.openai, concurrency, round(calls / concurrency), concurrency)
+        return time.perf_counter() - began
+
+    def measured(name: str) -> tuple[float, float, float]:
+        moments: list[float] = []
+
+        def note(event: Event) -> None:
+            if isinstance(event, CallDone) or (isinstance(event, StageStarted) and not moments):
+                moments.append(time.perf_counter())
+
+        cpu, began = time.process_time(), time.perf_counter()
+        once(name, note)
+        wall, cpu = time.perf_counter() - began, time.process_time() - cpu
+        return moments[-1] - moments[0], wall, cpu
 
     with quick_server.start() as server:
-        calls = _calls(once("first").path)
-        turns = round(calls / concurrency)
-        plain_run(server.openai, concurrency, turns, concurrency)
+        run = once("first").path
+        calls, chain = _calls(run), chain_of(run)
+        plain()
         server.set_latency(latency)
-        began = time.perf_counter()
-        plain_run(server.openai, concurrency, turns, concurrency)
-        plain = time.perf_counter() - began
-        cpu, began = time.process_time(), time.perf_counter()
-        run = once("second", note)
-        wall, cpu = time.perf_counter() - began, time.process_time() - cpu
-    chain = chain_of(run.path)
+        found = [(plain(), *measured(f"turn{n}")) for n in range(turns)]
+    plain_s, calls_s, wall, cpu = map(statistics.median, zip(*found, strict=True))
     ideal = max(calls * latency / concurrency, chain * latency)
     return {
         "calls": calls,
         "chain": chain,
-        "wall_s": wall,
+        "turns": turns,
         "ideal_s": ideal,
-        "ratio": wall / ideal,
-        "calls_ratio": (moments[-1] - moments[0]) / ideal,
-        "plain_ratio": plain / (turns * latency),
+        "ratio": calls_s / ideal,
+        "whole_ratio": wall / ideal,
+        "wall_s": wall,
+        "plain_ratio": plain_s / (round(calls / concurrency) * latency),
         "cpu_s": cpu,
         "peak_mb": _peak_mb(),
     }

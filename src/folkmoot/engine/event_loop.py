@@ -35,7 +35,7 @@ def _fewer_collections() -> Iterator[None]:
     """
     before = gc.get_threshold()
     gc.freeze()
-    gc.set_threshold(100_000, 20, 20)
+    gc.set_threshold(200_000, 20, 20)
     try:
         yield
     finally:
