@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 import trustme
 
-from folkmoot import sockets, transfers
+from folkmoot import curl_loop, sockets, transfers
+from folkmoot.curl_loop import TransferError
 from folkmoot.errors import FatalModelError
 from folkmoot.models.http import Wire, failure
-from folkmoot.transfers import Connections, TransferError, download
+from folkmoot.transfers import Connections, download
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
 Exchange = Callable[[bytes, asyncio.StreamWriter], Awaitable[bool]]
@@ -29,7 +30,7 @@ def _sockets(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         def by_the_loop(ready: sockets.Ready) -> sockets.Watch:
             return sockets.LoopWatch(asyncio.get_running_loop(), ready)
 
-        monkeypatch.setattr(transfers, "watch", by_the_loop)
+        monkeypatch.setattr(curl_loop, "watch", by_the_loop)
 
 
 class Served:

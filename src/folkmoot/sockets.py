@@ -1,6 +1,6 @@
 """Sockets of another library watched in an event loop: which of them can be read or written.
 
-Used by transfers.py, whose library opens, uses and closes them by itself.
+Used by curl_loop.py, whose library opens, uses and closes them by itself.
 """
 
 from __future__ import annotations

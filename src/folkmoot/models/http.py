@@ -14,6 +14,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 from folkmoot import json_text
+from folkmoot.curl_loop import TransferError
 from folkmoot.errors import (
     FatalModelError,
     ModelError,
@@ -23,7 +24,7 @@ from folkmoot.errors import (
     TransientError,
 )
 from folkmoot.models.keys import scrub
-from folkmoot.transfers import Answer, Connections, TransferError
+from folkmoot.transfers import Answer, Connections
 
 R = TypeVar("R")
 
