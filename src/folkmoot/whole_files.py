@@ -37,7 +37,7 @@ class Draft:
                     self.file.flush()
                     os.fsync(self.file.fileno())
                 self._temporary.replace(self.path)
-        except StorageError:
+        except BaseException:
             self.drop()
             raise
         _sync_folder(self.path.parent)

@@ -33,7 +33,7 @@ async def test_work_is_done_in_order_and_waited_for() -> None:
     filing.close()
 
 
-async def test_an_error_comes_out_at_the_next_work_or_at_the_end() -> None:
+async def test_an_error_comes_out_at_the_next_check_or_at_the_end() -> None:
     def fail() -> None:
         raise StorageError("the disk is full")
 
@@ -45,7 +45,7 @@ async def test_an_error_comes_out_at_the_next_work_or_at_the_end() -> None:
     while filing._under_way and not filing._under_way[0].done():
         await asyncio.sleep(0.001)
     with pytest.raises(StorageError, match="full"):
-        filing.do(print)
+        filing.check()
     filing.close()
 
 
@@ -75,3 +75,17 @@ def test_files_are_there_when_the_run_is_over(tmp_path: Path) -> None:
     run = folkmoot.run(study, {}, out=tmp_path / "run", provider=Scripted(lambda r, a: "yes"))
     assert json.loads((run.path / "count.json").read_text()) == 49
     assert len(list((run.path / "texts").iterdir())) == 50
+
+
+def test_the_next_file_says_that_an_earlier_one_failed_and_leaves_no_draft(tmp_path: Path) -> None:
+    async def protocol(session: Session) -> None:
+        (session.run_dir / "a.json").mkdir()
+        for n in range(2000):
+            session.write_json("a.json" if n == 0 else "b.json", n)
+            await asyncio.sleep(0.001)
+
+    study = Study("trial", "Trial", StudyConfig, protocol)
+    with pytest.raises(StorageError, match=r"a\.json"):
+        folkmoot.run(study, {}, out=tmp_path / "run", provider=Scripted(lambda r, a: "yes"))
+    assert json.loads((tmp_path / "run" / "b.json").read_text()) < 1999
+    assert not list((tmp_path / "run").rglob("*.tmp"))

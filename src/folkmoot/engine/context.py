@@ -134,9 +134,11 @@ class RunContext:
         self.progress(Notice(f"{'/'.join(path)}: {message}" if path else message, "warning"))
 
     def write_json(self, name: str, data: Any) -> None:
+        self.filing.check()
         self.filing.do(json_draft(self._inside(name), data).finish)
 
     def write_text(self, name: str, text: str) -> None:
+        self.filing.check()
         self.filing.do(text_draft(self._inside(name), text).finish)
 
     def tables(self) -> dict[str, list[dict[str, Any]]]:

@@ -14,17 +14,20 @@ from typing import Any
 
 
 class Filing:
-    """Work on files, done in order. An error comes out at the next `do`, or of `done`."""
+    """Work on files, done in order. An error comes out of the next `check`, or of `done`."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="files")
         self._under_way: deque[Future[Any]] = deque()
 
     def do(self, work: Callable[..., Any], *args: Any) -> None:
-        """Begin `work(*args)` when all before it is done. Raises what earlier work raised."""
+        """Begin `work(*args)` when all before it is done."""
+        self._under_way.append(self._thread.submit(work, *args))
+
+    def check(self) -> None:
+        """Raise what earlier work raised, as far as it is known."""
         while self._under_way and self._under_way[0].done():
             self._under_way.popleft().result()
-        self._under_way.append(self._thread.submit(work, *args))
 
     async def done(self) -> None:
         """Wait until all is done; raises the first error of what was begun."""

@@ -23,8 +23,7 @@ def prepared(p: Participant, scope: Scope, config: CrossPollinationConfig) -> Pa
     """The participant with the order in which they see the options, and their system prompt."""
     options = config.topic.options
     if config.option_order == "random":
-        at = ("option_order", p.id)
-        options = tuple(sorted(options, key=lambda option: uniform(scope.seed, *at, option)))
+        options = tuple(sorted(options, key=lambda o: uniform(scope.seed, "option_order", p.id, o)))
     system = scope.prompt(
         "participant_system", persona=p.enriched_persona, topic=config.topic, options=options
     )
