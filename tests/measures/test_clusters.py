@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
-from sklearn.metrics import adjusted_rand_score
+from sklearn.metrics import adjusted_rand_score, pairwise_distances, silhouette_score
 
 from folkmoot.measures.clusters import (
     best_clustering,
     by_first_appearance,
     cluster_option,
     labels_at,
-    mean_silhouette,
+    silhouette,
 )
 
 ALGORITHMS = ["kmeans", "agglomerative"]
@@ -59,11 +59,28 @@ def test_same_labels_again_and_counted_by_appearance(algorithm):
 
 
 def test_silhouette_known_answers():
-    line = np.array([[0.0], [1.0], [10.0], [11.0]])
-    assert mean_silhouette(line, [0, 0, 1, 1]) == pytest.approx(0.899749373)
+    line = pairwise_distances(np.array([[0.0], [1.0], [10.0], [11.0]]))
+    assert silhouette(line, [0, 0, 1, 1]) == pytest.approx(0.899749373)
     fan = np.array([[1, 0], [0.8, 0.6], [0, 1], [-0.6, 0.8]])
-    assert mean_silhouette(fan, [0, 0, 1, 1], metric="cosine") == pytest.approx(0.78021978)
-    assert mean_silhouette(line, [0, 0, 0, 0]) == 0.0
+    cosine = pairwise_distances(fan, metric="cosine")
+    assert silhouette(cosine, [0, 0, 1, 1]) == pytest.approx(0.78021978)
+
+
+@pytest.mark.parametrize("labels", [[], [0], [0, 0, 0, 0], [3, 1, 2, 0]])
+def test_silhouette_is_nought_where_it_is_not_defined(labels):
+    apart = pairwise_distances(np.arange(len(labels))[:, None]) if labels else np.zeros((0, 0))
+    assert silhouette(apart, labels) == 0.0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_silhouette_is_that_of_scikit_learn(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(3, 60))
+    x = rng.integers(0, 4, (n, 3)) + rng.normal(0, 0.1, (n, 3)) * (seed % 2)  # with equal rows
+    labels = rng.permutation(np.r_[0, 0, 7, rng.choice([0, 3, 7, 9], n - 3)])
+    apart = pairwise_distances(x)
+    expected = silhouette_score(apart, labels, metric="precomputed")
+    assert silhouette(apart, labels) == pytest.approx(expected, abs=1e-12)
 
 
 def test_silhouette_of_iris_by_k():
