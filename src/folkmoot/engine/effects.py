@@ -34,10 +34,10 @@ async def embedded(
         async for batch in _batches(texts):
             call = run.embed(f"{address}.b{len(asked)}", batch, patience)
             asked.append(asyncio.ensure_future(call))
+        parts = [await each for each in asked]
     except BaseException:
         await asyncio.gather(*asked, return_exceptions=True)
         raise
-    parts = await asyncio.gather(*asked)
     if not parts:
         return np.zeros((0, 0), dtype=np.float32)
     vectors = np.concatenate(parts).astype(np.float32)

@@ -5,7 +5,6 @@ Registered as `synthetic`. Each reply follows from (seed, address, messages) alo
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
@@ -108,7 +107,9 @@ class Respondent:
         self, model: str, texts: Sequence[str], *, address: str
     ) -> tuple[FloatArray, Usage]:
         """Hashed embeddings, shape (n, 512); see `folkmoot.models.hashed_embeddings`."""
-        vectors = await asyncio.to_thread(hashed_embeddings.embed, texts)
+        # Here and not in a thread: a batch is a few ms of plain Python, which would only fight for
+        # the interpreter with those who wait for it.
+        vectors = hashed_embeddings.embed(texts)
         return vectors, Usage(_tokens(sum(len(t) for t in texts)))
 
     async def close(self) -> None:

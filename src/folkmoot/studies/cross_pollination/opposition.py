@@ -27,7 +27,8 @@ class Field:
     config: CrossPollinationConfig
     votes: dict[str, int]
     spoken: tuple[Participant, ...]  # those with a summary and an embedding
-    option_vectors: dict[str, FloatArray]  # weighted mean of each option's clusters, length one
+    argued: tuple[str, ...]  # the options that have clusters
+    means: FloatArray  # (options argued, d): weighted mean of each one's clusters, length one
 
 
 Method = Callable[[Scope, Participant, Field], Awaitable[str | None]]
@@ -51,14 +52,15 @@ async def opposition(scope: Scope, config: CrossPollinationConfig, state: State)
 
 def _field(config: CrossPollinationConfig, state: State) -> Field:
     spoken = tuple(p for p in state.chosen(*CLARIFIED) if p.embedding is not None)
-    vectors: dict[str, FloatArray] = {}
+    means: dict[str, FloatArray] = {}
     for option in config.topic.options:
         own = [c for c in state.clusters_of(option) if c.embedding is not None]
         if own:
             stacked = np.stack([c.embedding for c in own if c.embedding is not None])
             mean = np.average(stacked, axis=0, weights=[c.member_count for c in own])
-            vectors[option] = mean / (float(np.linalg.norm(mean)) or 1.0)
-    return Field(config, state.votes(), spoken, vectors)
+            means[option] = mean / (float(np.linalg.norm(mean)) or 1.0)
+    stacked = np.stack([*means.values()]) if means else np.zeros((0, 0))
+    return Field(config, state.votes(), spoken, tuple(means), stacked)
 
 
 def most_voted_other(p: Participant, field: Field) -> str | None:
@@ -88,11 +90,11 @@ async def embedding(_scope: Scope, p: Participant, field: Field) -> str | None:
 
 async def cluster_embedding(_scope: Scope, p: Participant, field: Field) -> str | None:
     """The option whose mean cluster embedding, weighted by members, is farthest (cosine)."""
-    others = {o: v for o, v in field.option_vectors.items() if o != p.initial_choice}
-    if p.embedding is None or not others:
+    if p.embedding is None or not field.argued:
         return None
-    own = p.embedding
-    return min(others, key=lambda o: float(others[o] @ own))
+    near = dict(zip(field.argued, (field.means @ p.embedding).tolist(), strict=True))
+    near.pop(p.initial_choice or "", None)
+    return min(near, key=lambda o: near[o], default=None)
 
 
 async def llm_judge(scope: Scope, p: Participant, field: Field) -> str | None:
