@@ -23,8 +23,9 @@ class Stopper:
         self.stop: Callable[[], None] | None = None
 
     def __call__(self) -> None:
-        if self.loop is not None and self.stop is not None:
-            self.loop.call_soon_threadsafe(self.stop)
+        loop, stop = self.loop, self.stop
+        if loop is not None and stop is not None:
+            loop.call_soon_threadsafe(stop)
 
 
 @contextlib.contextmanager
@@ -99,3 +100,4 @@ def interruptible(context: RunContext, stopper: Stopper) -> Iterator[None]:
     finally:
         for number in caught:
             loop.remove_signal_handler(number)
+        stopper.loop = stopper.stop = None  # they hold all of the run

@@ -67,6 +67,12 @@ class Entry(NamedTuple):
     started_at: float = 0.0
 
 
+def content_of(entry: Entry) -> int:
+    """A hash (128 bits) of what was asked and what came back, without what it took."""
+    parts = (entry.address, entry.fingerprint, entry.finish, entry.reply, entry.blob or b"")
+    return int.from_bytes(digest(*parts), "big")
+
+
 COLUMNS = Entry._fields
 INSERT = f"INSERT INTO entries({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 SELECT = f"SELECT {', '.join(COLUMNS)} FROM entries"

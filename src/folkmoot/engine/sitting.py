@@ -207,6 +207,7 @@ async def _finish(sitting: Sitting, context: RunContext, outcome: Outcome, secon
     try:
         gateway.stop(Halted("the run is over"))
         await gateway.drain()
+        filing.do(context.journal.close)
         rows, tables = context.tables(), {}
         if outcome == "done":
             for name in sorted(rows):
@@ -215,9 +216,8 @@ async def _finish(sitting: Sitting, context: RunContext, outcome: Outcome, secon
             described = sitting.found.study.codebook
             write_json(context.folder / CODEBOOK, codebook(tables, described))
         roles = _roles(rows.get("answers", ()))
-        digest = context.journal.content_digest()
         await filing.done()
-        facts = _facts(sitting, context, outcome, seconds, roles, digest)
+        facts = _facts(sitting, context, outcome, seconds, roles)
         write_json(context.folder / MANIFEST, manifest(facts, tables))
     except Exception:
         # What stopped the run matters more than what stopped the tidying up.
@@ -239,7 +239,6 @@ def _facts(
     outcome: Outcome,
     seconds: float,
     roles: Mapping[str, tuple[str, ...]],
-    journal_digest: str,
 ) -> RunFacts:
     found, stats = sitting.found, context.gateway.stats
     earlier = RunFolder(context.folder).manifest
@@ -270,7 +269,7 @@ def _facts(
         models=uses,
         embedding_model=context.embedding_model,
         hashes=file_hashes(context.folder, names),
-        journal_digest=journal_digest,
+        journal_digest=context.journal.content_digest(),
         planted=_planted(found) if sitting.providers.synthetic else {},
         retries=sum(s.retries for s in stats.values()) + int(earlier.get("retries", 0)),
     )

@@ -59,8 +59,8 @@ def _field(config: CrossPollinationConfig, state: State) -> Field:
             stacked = np.stack([c.embedding for c in own if c.embedding is not None])
             mean = np.average(stacked, axis=0, weights=[c.member_count for c in own])
             means[option] = mean / (float(np.linalg.norm(mean)) or 1.0)
-    stacked = np.stack([*means.values()]) if means else np.zeros((0, 0))
-    return Field(config, state.votes(), spoken, tuple(means), stacked)
+    rows = np.array([*means.values()])
+    return Field(config, state.votes(), spoken, tuple(means), rows)
 
 
 def most_voted_other(p: Participant, field: Field) -> str | None:

@@ -116,6 +116,9 @@ class _Phases:
         """Write how far the run is: the last phase before which none is under way."""
         if state.terminated_early:
             self._over.update(range(3, 8))  # left out
-        while self._written + 1 in self._over:
-            self._written += 1
-            write_checkpoint(self._session, self._written, state)
+        reached = self._written
+        while reached + 1 in self._over:
+            reached += 1
+        if reached > self._written:
+            self._written = reached
+            write_checkpoint(self._session, reached, state)
