@@ -70,6 +70,13 @@ class RunContext:
             self._models[key] = self.override or own or self.default_model
         return self._models[key]
 
+    def roles(self) -> dict[str, tuple[str, ...]]:
+        """Which roles each model has played so far, in order of name."""
+        played: dict[str, set[str]] = {}
+        for (_, role), model in self._models.items():
+            played.setdefault(model, set()).add(role)
+        return {model: tuple(sorted(roles)) for model, roles in played.items()}
+
     async def complete(self, address: str, request: Request, patience: int = 0) -> Reply:
         """One reply, from the journal or from the model."""
         return await self.gateway.complete(address, request, patience)

@@ -1,7 +1,6 @@
 """Files of a run are put in their places beside the event loop: calls do not wait for the disk.
 
-One thread, so that files appear in the order in which they were written. Used by the run's context
-for what a study writes, and by the sitting for the tables.
+Used by the run's context for what a study writes, and by the sitting for what ends a run.
 """
 
 from __future__ import annotations
@@ -14,15 +13,19 @@ from typing import Any
 
 
 class Filing:
-    """Work on files, done in order. An error comes out of the next `check`, or of `done`."""
+    """Work on files: by one thread, so that they appear in the order in which they were written,
+    or by several where the order is nothing to anybody.
 
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="files")
+    An error comes out of the next `check`, or of `done`.
+    """
+
+    def __init__(self, threads: int = 1) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="files")
         self._under_way: deque[Future[Any]] = deque()
 
     def do(self, work: Callable[..., Any], *args: Any) -> None:
-        """Begin `work(*args)` when all before it is done."""
-        self._under_way.append(self._thread.submit(work, *args))
+        """Do `work(*args)`, after what was begun before it if there is one thread."""
+        self._under_way.append(self._threads.submit(work, *args))
 
     def check(self) -> None:
         """Raise what earlier work raised, as far as it is known."""
@@ -36,4 +39,4 @@ class Filing:
 
     def close(self) -> None:
         """Wait for what is under way, whatever becomes of it."""
-        self._thread.shutdown()
+        self._threads.shutdown()

@@ -6,14 +6,17 @@ its only user; a run that was resumed twice had three sittings.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from asyncio import CancelledError
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import polars as pl
 
 from folkmoot.engine.context import Halted, RunContext
 from folkmoot.engine.event_loop import Stopper, interruptible
@@ -203,34 +206,30 @@ def _design(found: StudyFile, context: RunContext) -> dict[str, Any]:
 
 async def _finish(sitting: Sitting, context: RunContext, outcome: Outcome, seconds: float) -> None:
     """Keep every reply; write tables when the run is done, and the manifest in any case."""
-    gateway, filing = context.gateway, context.filing
+    gateway, filing = context.gateway, Filing(threads=3)
     try:
         gateway.stop(Halted("the run is over"))
         await gateway.drain()
         filing.do(context.journal.close)
-        rows, tables = context.tables(), {}
+        tables: dict[str, pl.DataFrame] = {}
         if outcome == "done":
-            for name in sorted(rows):
-                tables[name] = frame(rows[name], name)
+            for name, rows in sorted(context.tables().items()):
+                tables[name] = frame(rows, name)
                 filing.do(write_table, context.folder / TABLES, name, tables[name])
-            described = sitting.found.study.codebook
-            write_json(context.folder / CODEBOOK, codebook(tables, described))
-        roles = _roles(rows.get("answers", ()))
-        await filing.done()
-        facts = _facts(sitting, context, outcome, seconds, roles)
+            filing.do(_write_codebook, sitting, tables)
+        await asyncio.gather(context.filing.done(), filing.done())
+        facts = _facts(sitting, context, outcome, seconds)
         write_json(context.folder / MANIFEST, manifest(facts, tables))
     except Exception:
         # What stopped the run matters more than what stopped the tidying up.
         if outcome == "done":
             raise
+    finally:
+        filing.close()
 
 
-def _roles(answers: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
-    """Which roles each model played, in order of name."""
-    played: dict[str, set[str]] = {}
-    for row in answers:
-        played.setdefault(str(row["model_asked"]), set()).add(str(row["role"]))
-    return {model: tuple(sorted(roles)) for model, roles in played.items()}
+def _write_codebook(sitting: Sitting, tables: Mapping[str, pl.DataFrame]) -> None:
+    write_json(sitting.folder / CODEBOOK, codebook(tables, sitting.found.study.codebook))
 
 
 def _facts(
@@ -238,9 +237,8 @@ def _facts(
     context: RunContext,
     outcome: Outcome,
     seconds: float,
-    roles: Mapping[str, tuple[str, ...]],
 ) -> RunFacts:
-    found, stats = sitting.found, context.gateway.stats
+    found, stats, roles = sitting.found, context.gateway.stats, context.roles()
     earlier = RunFolder(context.folder).manifest
     uses = [
         ModelUse(
