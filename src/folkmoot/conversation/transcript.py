@@ -76,13 +76,16 @@ class Transcript:
     def to_source_json(self) -> list[dict[str, str]]:
         return [u.to_source_json() for u in self.utterances]
 
-    def to_rows(self, **shared: Any) -> list[dict[str, Any]]:
-        """One record per utterance, `turn` counted from 1, with the shared columns added."""
+    def to_rows(self, *, stage: str | None = None, **shared: Any) -> list[dict[str, Any]]:
+        """One record per utterance, `turn` counted from 1, with the shared columns added.
+
+        `stage` stands in the place of the utterances' own.
+        """
         return [
             {
                 **shared,
                 "turn": turn,
-                "stage": u.stage,
+                "stage": u.stage if stage is None else stage,
                 "round": u.round,
                 "speaker_id": u.speaker_id,
                 "speaker_name": u.name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from json.encoder import encode_basestring as _quoted
 from pathlib import Path
 from typing import IO, Any
@@ -71,6 +72,18 @@ def dumps(data: Any) -> str:
     return "".join(parts)
 
 
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """JSON made ahead, to stand as a value in what is written later."""
+
+    text: str
+
+
+def encoded(data: Any) -> Encoded:
+    """The data as it will stand in a file; see `dumps`."""
+    return Encoded(dumps(data).rstrip("\n"))
+
+
 def plain(value: Any, place: str = "$") -> Any:
     """The same data as JSON types only. Raises TypeError or ValueError that names the place."""
     match value:
@@ -101,16 +114,22 @@ class _Writer:
         if kind is str:
             self._pieces.append(_quoted(value))
         elif (kind is dict or kind is list) and (text := _in_bulk(value)) is not None:
-            self._pieces.append(text.replace("\n", line))
-            self._held += len(text)
-            if self._held > MOST_HELD:
-                self._flush()
+            self._whole(text, line)
+        elif kind is Encoded:
+            self._whole(value.text, line)
         elif kind is dict or isinstance(value, Mapping):
             self._object(value, line, place)
         elif kind is list or isinstance(value, (Sequence, np.ndarray)):
             self._array(value, line, place)
         else:
             self._pieces.append(_scalar_text(value, place))
+
+    def _whole(self, text: str, line: str) -> None:
+        """A value whose text is there; it holds no line feeds but those of its layout."""
+        self._pieces.append(text.replace("\n", line))
+        self._held += len(text)
+        if self._held > MOST_HELD:
+            self._flush()
 
     def _object(self, value: Mapping[Any, Any], line: str, place: str) -> None:
         inner, add = line + "  ", self._pieces.append

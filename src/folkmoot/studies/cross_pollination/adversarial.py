@@ -8,14 +8,20 @@ from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope
 from folkmoot.studies.cross_pollination.clarification import SATISFIED
 from folkmoot.studies.cross_pollination.config import ACP, CrossPollinationConfig
+from folkmoot.studies.cross_pollination.outputs import Records
 from folkmoot.studies.cross_pollination.state import Participant, State
 from folkmoot.studies.cross_pollination.voting import final_vote
 
 
-async def adversarial_dialogue(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
+async def adversarial_dialogue(
+    scope: Scope, config: CrossPollinationConfig, state: State, records: Records
+) -> State:
     """A dialogue with each adversarial participant who has an opposing view, and their vote."""
 
     async def one(scope: Scope, p: Participant) -> Participant:
+        return records.over(await argued(scope, p))
+
+    async def argued(scope: Scope, p: Participant) -> Participant:
         told = {"base_system_prompt": p.system, "initial_choice": p.initial_choice}
         talk = await question_and_answer(
             scope,

@@ -14,6 +14,7 @@ from folkmoot.studies.cross_pollination.config import (
     READING,
     CrossPollinationConfig,
 )
+from folkmoot.studies.cross_pollination.outputs import Records
 from folkmoot.studies.cross_pollination.state import Participant, State
 from folkmoot.studies.cross_pollination.voting import LATE, Ballots, final_vote
 
@@ -28,7 +29,9 @@ async def show_summaries(scope: Scope, config: CrossPollinationConfig, state: St
     return replace(state.updated(shown), content=content)
 
 
-async def cross_pollination(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
+async def cross_pollination(
+    scope: Scope, config: CrossPollinationConfig, state: State, records: Records
+) -> State:
     """Phase 6, second part: those who only read vote on what they have read."""
 
     scope.patience = LATE  # dialogues are longer and go first
@@ -36,9 +39,8 @@ async def cross_pollination(scope: Scope, config: CrossPollinationConfig, state:
     async def one(scope: Scope, p: Participant) -> Participant:
         prompt = scope.prompt("final_vote_after_summary", cross_pollination_content=state.content)
         heard = (p.clarification or EMPTY) if config.remember_clarification else EMPTY
-        return await final_vote(
-            scope, p, _system(scope, config, p, "summary_reader"), prompt, heard
-        )
+        system = _system(scope, config, p, "summary_reader")
+        return records.over(await final_vote(scope, p, system, prompt, heard))
 
     return state.updated((await scope.each(state.chosen(*READING), one)).values())
 
@@ -62,7 +64,11 @@ def format_cross_pollination_content(
 
 
 async def second_vote(
-    scope: Scope, config: CrossPollinationConfig, state: State, ballots: Ballots
+    scope: Scope,
+    config: CrossPollinationConfig,
+    state: State,
+    ballots: Ballots,
+    records: Records,
 ) -> State:
     """Votes that nothing was said before: the floor of noise, and the placebo arms."""
 
@@ -79,7 +85,7 @@ async def second_vote(
             prompt = scope.prompt("empty_argument_vote", other_option=other)
         else:
             prompt = scope.prompt("second_vote", options=p.options)
-        return await final_vote(scope, p, system, prompt)
+        return records.over(await final_vote(scope, p, system, prompt))
 
     scope.patience = LATE
     again_voters = state.chosen(*config.voting_again)

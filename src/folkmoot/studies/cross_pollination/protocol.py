@@ -21,6 +21,7 @@ from folkmoot.studies.cross_pollination.exposure import (
 )
 from folkmoot.studies.cross_pollination.opposition import opposition
 from folkmoot.studies.cross_pollination.outputs import (
+    Records,
     final_statistics,
     save_results,
     write_checkpoint,
@@ -54,6 +55,7 @@ async def protocol(session: Session) -> None:
     begun = await recruit(session, config)
     run = _Phases(session)
     ballots = Ballots(session, config, begun)
+    records = Records()
     counted: Promise[State] = session.promise()
 
     async def voting(_: Scope) -> State:
@@ -68,7 +70,7 @@ async def protocol(session: Session) -> None:
     async def voting_again(_: Scope) -> State:
         if not config.voting_again:
             return begun
-        state = await run(second_vote, begun, ballots)
+        state = await run(second_vote, begun, ballots, records)
         return state if await ballots.goes_on() else begun
 
     async def discussion(scope: Scope) -> State:
@@ -83,15 +85,15 @@ async def protocol(session: Session) -> None:
         state = await run(opposition, state)
         state = await run(show_summaries, state)
         done = await scope.together(
-            reading=lambda _: run(cross_pollination, state),
-            arguing=lambda _: run(adversarial_dialogue, state),
+            reading=lambda _: run(cross_pollination, state, records),
+            arguing=lambda _: run(adversarial_dialogue, state, records),
         )
         return state.merged(*done.values())
 
     done = await session.together(voting=voting, discussion=discussion, again=voting_again)
     state = begun.merged(done["again"], done["discussion"], done["voting"])
     state = await run(final_statistics, state)
-    await run(save_results, state)
+    await run(save_results, state, records)
 
 
 class _Phases:
