@@ -6,7 +6,8 @@ Made by the runner, used by `session.py`; a study never sees it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -150,9 +151,9 @@ class RunContext:
 
     def tables(self) -> dict[str, list[dict[str, Any]]]:
         """All rows recorded so far by table, in the order of the protocol."""
-        tables: dict[str, list[dict[str, Any]]] = {}
-        _flatten(self.rows, lambda table, row: tables.setdefault(table, []).append(row))
-        return tables
+        tables: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+        _flatten(self.rows, tables)
+        return dict(tables)
 
     def _inside(self, name: str) -> Path:
         target = (self.folder / name).resolve()
@@ -161,9 +162,10 @@ class RunContext:
         return target
 
 
-def _flatten(rows: Rows, add: Callable[[str, dict[str, Any]], None]) -> None:
+def _flatten(rows: Rows, tables: defaultdict[str, list[dict[str, Any]]]) -> None:
     for item in rows:
         if isinstance(item, tuple):
-            add(*item)
+            table, row = item
+            tables[table].append(row)
         else:
-            _flatten(item, add)
+            _flatten(item, tables)

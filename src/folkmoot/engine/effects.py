@@ -30,11 +30,18 @@ async def embedded(
     """
     # Batches are addressed by their number, so they may as well be under way at once.
     asked: list[asyncio.Future[FloatArray]] = []
+    batch: list[str] = []
+    parts: list[FloatArray] = []
     try:
-        async for batch in _batches(texts):
-            call = run.embed(f"{address}.b{len(asked)}", batch, patience)
-            asked.append(asyncio.ensure_future(call))
-        parts = [await each for each in asked]
+        async for text in texts if isinstance(texts, AsyncIterable) else _one_by_one(texts):
+            batch.append(text)
+            if len(batch) == EMBED_BATCH:
+                call = run.embed(f"{address}.b{len(asked)}", batch, patience)
+                asked.append(asyncio.ensure_future(call))
+                batch = []
+        if batch:
+            parts.append(await run.embed(f"{address}.b{len(asked)}", batch, patience))
+        parts[:0] = [await each for each in asked]
     except BaseException:
         await asyncio.gather(*asked, return_exceptions=True)
         raise
@@ -43,18 +50,6 @@ async def embedded(
     vectors = np.concatenate(parts).astype(np.float32)
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return cast("FloatArray", vectors / np.where(norms == 0, 1, norms))
-
-
-async def _batches(texts: Iterable[str] | AsyncIterable[str]) -> AsyncIterator[list[str]]:
-    """Texts by the hundred, in order; the last batch may be smaller."""
-    batch: list[str] = []
-    async for text in texts if isinstance(texts, AsyncIterable) else _one_by_one(texts):
-        batch.append(text)
-        if len(batch) == EMBED_BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
 
 
 async def _one_by_one(texts: Iterable[str]) -> AsyncIterator[str]:

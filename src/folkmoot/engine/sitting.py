@@ -217,6 +217,7 @@ async def _finish(sitting: Sitting, context: RunContext, outcome: Outcome, secon
                 tables[name] = frame(rows, name)
                 filing.do(write_table, context.folder / TABLES, name, tables[name])
             filing.do(_write_codebook, sitting, tables)
+        await gateway.close()
         await asyncio.gather(context.filing.done(), filing.done())
         facts = _facts(sitting, context, outcome, seconds)
         write_json(context.folder / MANIFEST, manifest(facts, tables))

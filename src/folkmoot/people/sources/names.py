@@ -63,10 +63,11 @@ def draw_names(
     book = name_book(country)
     used_given: set[str] = set(taken)
     used_full: set[str] = set()
+    left: dict[tuple[str, ...], list[str]] = {}  # of each cohort's names
     names: list[str] = []
     for sex, age in people:
         cohort = book.given_for(sex, age)
-        free = [g for g in cohort if g not in used_given]
+        free = left[cohort] = [g for g in left.get(cohort, cohort) if g not in used_given]
         full = _full(free or list(cohort), book.family, used_full, rng)
         used_given.add(full.split(" ", 1)[0])
         used_full.add(full)

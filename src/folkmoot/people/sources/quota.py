@@ -205,10 +205,10 @@ def _pick(items: Any, rng: np.random.Generator) -> str:
 
 def _several(items: list[str], k: int, rng: np.random.Generator) -> list[str]:
     """k different items, drawn one after the other (an item listed twice is likelier)."""
-    left, out = list(items), []
+    out: list[str] = []
     for _ in range(k):
+        left = [x for x in items if x not in out] if out else items
         out.append(_pick(left, rng))
-        left = [x for x in left if x != out[-1]]
     return out
 
 

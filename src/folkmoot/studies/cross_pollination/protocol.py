@@ -85,8 +85,8 @@ async def protocol(session: Session) -> None:
         state = await run(opposition, state)
         state = await run(show_summaries, state)
         done = await scope.together(
+            arguing=lambda _: run(adversarial_dialogue, state, records),  # longer, so first
             reading=lambda _: run(cross_pollination, state, records),
-            arguing=lambda _: run(adversarial_dialogue, state, records),
         )
         return state.merged(*done.values())
 
