@@ -40,6 +40,7 @@ def _fewer_collections() -> Iterator[None]:
     try:
         yield
     finally:
+        gc.freeze()  # what is left counts as old: no collection at once
         gc.set_threshold(*before)
         gc.unfreeze()
 

@@ -20,6 +20,7 @@ from folkmoot.whole_files import Draft, draft
 MOST_PIECES = 4096
 MOST_HELD = 1_000_000  # characters
 LARGE = 64  # members of what is written member by member
+_BULK = orjson.OPT_INDENT_2 | orjson.OPT_PASSTHROUGH_DATACLASS
 _FLAT = (float, int, bool, type(None))
 
 
@@ -77,11 +78,15 @@ class Encoded:
     """JSON made ahead, to stand as a value in what is written later."""
 
     text: str
+    line: str  # what its lines begin with: a line feed and the indentation
 
 
-def encoded(data: Any) -> Encoded:
-    """The data as it will stand in a file; see `dumps`."""
-    return Encoded(dumps(data).rstrip("\n"))
+def encoded(data: Any, depth: int = 0) -> Encoded:
+    """The data as `dumps` has it; at once as it stands `depth` levels down in a file."""
+    parts: list[str] = []
+    line = "\n" + depth * "  "
+    _Writer(parts.append).value(data, line)
+    return Encoded("".join(parts), line)
 
 
 def plain(value: Any, place: str = "$") -> Any:
@@ -105,8 +110,11 @@ class _Writer:
         self._held = 0
 
     def document(self, data: Any) -> None:
-        self._value(data, "\n", "$")
-        self._pieces.append("\n")
+        self.value(data, "\n")
+        self._emit("\n")
+
+    def value(self, data: Any, line: str) -> None:
+        self._value(data, line, "$")
         self._flush()
 
     def _value(self, value: Any, line: str, place: str) -> None:
@@ -114,9 +122,9 @@ class _Writer:
         if kind is str:
             self._pieces.append(_quoted(value))
         elif (kind is dict or kind is list) and (text := _in_bulk(value)) is not None:
-            self._whole(text, line)
+            self._whole(text, "\n", line)
         elif kind is Encoded:
-            self._whole(value.text, line)
+            self._whole(value.text, value.line, line)
         elif kind is dict or isinstance(value, Mapping):
             self._object(value, line, place)
         elif kind is list or isinstance(value, (Sequence, np.ndarray)):
@@ -124,9 +132,9 @@ class _Writer:
         else:
             self._pieces.append(_scalar_text(value, place))
 
-    def _whole(self, text: str, line: str) -> None:
+    def _whole(self, text: str, made_for: str, line: str) -> None:
         """A value whose text is there; it holds no line feeds but those of its layout."""
-        self._pieces.append(text.replace("\n", line))
+        self._pieces.append(text if made_for == line else text.replace(made_for, line))
         self._held += len(text)
         if self._held > MOST_HELD:
             self._flush()
@@ -169,7 +177,7 @@ def _in_bulk(value: Any) -> str | None:
     if len(value) > LARGE or not _bulky(value):
         return None
     try:
-        return orjson.dumps(value, default=_fragment, option=orjson.OPT_INDENT_2).decode()
+        return orjson.dumps(value, default=_fragment, option=_BULK).decode()
     except TypeError:  # lone surrogates, huge integers
         return None
 
@@ -187,11 +195,13 @@ def _bulky(value: Any) -> bool:
         return True
     if kind is list:
         return not value or (type(value[0]) not in _FLAT and all(map(_bulky, value)))
+    if kind is Encoded:
+        return "\n" not in value.text
     return kind is np.ndarray and value.ndim == 1 and bool(np.isfinite(value).all())
 
 
-def _fragment(array: NDArray[Any]) -> orjson.Fragment:
-    return orjson.Fragment(_array_text(array, ""))
+def _fragment(value: NDArray[Any] | Encoded) -> orjson.Fragment:
+    return orjson.Fragment(value.text if isinstance(value, Encoded) else _array_text(value, ""))
 
 
 def _flat_text(values: Sequence[Any], place: str) -> str:

@@ -139,6 +139,8 @@ def test_files_fields_and_keys_are_those_of_the_source(tmp_path: Path) -> None:
     assert set(embedded) == {
         p["participant_id"] for p in people(done) if p["condition"] in ("clarified_passive", "acp")
     }
+    assert embedded[record["participant_id"]] == record["individual_summary_embedding"]
+    assert sum(x * x for x in record["individual_summary_embedding"]) == pytest.approx(1)
 
 
 def test_the_settings_are_kept_in_a_file_that_runs_again(tmp_path: Path) -> None:

@@ -66,6 +66,7 @@ class Record(NamedTuple):
     """What a participant leaves: their JSON in participants.json, and their rows in the tables."""
 
     json: Encoded
+    embedding: Encoded | None
     row: dict[str, Any]
     utterances: list[dict[str, Any]]
 
@@ -97,7 +98,9 @@ def _record(p: Participant) -> Record:
         ("adversarial_dialogue", p.adversarial),
     ):
         said += (talk or EMPTY).to_rows(stage=stage, participant_id=p.id, condition=p.condition)
-    return Record(encoded(p.to_json()), _participant_row(p), said)
+    vector = None if p.embedding is None else encoded(p.embedding)
+    whole = encoded({**p.to_json(), "individual_summary_embedding": vector}, depth=2)
+    return Record(whole, vector, _participant_row(p), said)
 
 
 async def save_results(
@@ -107,20 +110,20 @@ async def save_results(
     session = scope.root
     head = {"pilot_id": config.pilot_id, "generated_at": session.started_at}
     mark = {"evidence": "SYNTHETIC: none about people"} if session.synthetic else {}
-    people = list(state.people.values())
-    left = [records.of(p) for p in people]
-    scope.write_json("participants.json", {**head, **mark, "participants": [r.json for r in left]})
+    left = {p.id: records.of(p) for p in state.people.values()}
+    people = [record.json for record in left.values()]
+    scope.write_json("participants.json", {**head, **mark, "participants": people})
     scope.write_json(
         "cluster_embeddings.json", {**head, "clusters": [c.to_json() for c in state.clusters]}
     )
     scope.write_json(
         "individual_embeddings.json",
-        {**head, "embeddings": {p.id: p.embedding for p in people if p.embedding is not None}},
+        {**head, "embeddings": {k: r.embedding for k, r in left.items() if r.embedding}},
     )
     scope.write_json("summary.json", {**summary(config, state), **mark})
     settings = config.model_dump(mode="json", exclude_none=True)
     scope.write_text("config.yaml", yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
-    for record in left:
+    for record in left.values():
         scope.record("participants", record.row)
         for utterance in record.utterances:
             scope.record("utterances", utterance)
