@@ -20,7 +20,6 @@ from folkmoot.whole_files import Draft, draft
 MOST_PIECES = 4096
 MOST_HELD = 1_000_000  # characters
 LARGE = 64  # members of what is written member by member
-_BULK = orjson.OPT_INDENT_2 | orjson.OPT_PASSTHROUGH_DATACLASS
 _FLAT = (float, int, bool, type(None))
 
 
@@ -177,7 +176,7 @@ def _in_bulk(value: Any) -> str | None:
     if len(value) > LARGE or not _bulky(value):
         return None
     try:
-        return orjson.dumps(value, default=_fragment, option=_BULK).decode()
+        return orjson.dumps(value, default=_fragment, option=orjson.OPT_INDENT_2).decode()
     except TypeError:  # lone surrogates, huge integers
         return None
 
@@ -195,13 +194,11 @@ def _bulky(value: Any) -> bool:
         return True
     if kind is list:
         return not value or (type(value[0]) not in _FLAT and all(map(_bulky, value)))
-    if kind is Encoded:
-        return "\n" not in value.text
     return kind is np.ndarray and value.ndim == 1 and bool(np.isfinite(value).all())
 
 
-def _fragment(value: NDArray[Any] | Encoded) -> orjson.Fragment:
-    return orjson.Fragment(value.text if isinstance(value, Encoded) else _array_text(value, ""))
+def _fragment(array: NDArray[Any]) -> orjson.Fragment:
+    return orjson.Fragment(_array_text(array, ""))
 
 
 def _flat_text(values: Sequence[Any], place: str) -> str:

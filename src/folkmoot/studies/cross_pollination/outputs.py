@@ -66,7 +66,6 @@ class Record(NamedTuple):
     """What a participant leaves: their JSON in participants.json, and their rows in the tables."""
 
     json: Encoded
-    embedding: Encoded | None
     row: dict[str, Any]
     utterances: list[dict[str, Any]]
 
@@ -98,38 +97,41 @@ def _record(p: Participant) -> Record:
         ("adversarial_dialogue", p.adversarial),
     ):
         said += (talk or EMPTY).to_rows(stage=stage, participant_id=p.id, condition=p.condition)
-    vector = None if p.embedding is None else encoded(p.embedding)
-    whole = encoded({**p.to_json(), "individual_summary_embedding": vector}, depth=2)
-    return Record(whole, vector, _participant_row(p), said)
+    return Record(encoded(p.to_json(), depth=2), _participant_row(p), said)
+
+
+def save_embeddings(session: Session, config: CrossPollinationConfig, state: State) -> None:
+    """The embeddings of clusters and of individual summaries."""
+    head = _head(session, config)
+    clusters = [c.to_json() for c in state.clusters]
+    session.write_json("cluster_embeddings.json", {**head, "clusters": clusters})
+    found = {p.id: p.embedding for p in state.people.values() if p.embedding is not None}
+    session.write_json("individual_embeddings.json", {**head, "embeddings": found})
 
 
 async def save_results(
     scope: Scope, config: CrossPollinationConfig, state: State, records: Records
 ) -> State:
-    """Phase 9: participants, clusters, embeddings, summary and settings as files and tables."""
+    """Phase 9: participants, summary and settings as files and tables; embeddings are there."""
     session = scope.root
-    head = {"pilot_id": config.pilot_id, "generated_at": session.started_at}
+    head = _head(session, config)
     mark = {"evidence": "SYNTHETIC: none about people"} if session.synthetic else {}
-    left = {p.id: records.of(p) for p in state.people.values()}
-    people = [record.json for record in left.values()]
-    scope.write_json("participants.json", {**head, **mark, "participants": people})
-    scope.write_json(
-        "cluster_embeddings.json", {**head, "clusters": [c.to_json() for c in state.clusters]}
-    )
-    scope.write_json(
-        "individual_embeddings.json",
-        {**head, "embeddings": {k: r.embedding for k, r in left.items() if r.embedding}},
-    )
+    left = [records.of(p) for p in state.people.values()]
+    scope.write_json("participants.json", {**head, **mark, "participants": [r.json for r in left]})
     scope.write_json("summary.json", {**summary(config, state), **mark})
     settings = config.model_dump(mode="json", exclude_none=True)
     scope.write_text("config.yaml", yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
-    for record in left.values():
+    for record in left:
         scope.record("participants", record.row)
         for utterance in record.utterances:
             scope.record("utterances", utterance)
     for c in state.clusters:
         scope.record("clusters", _cluster_row(c))
     return state
+
+
+def _head(session: Session, config: CrossPollinationConfig) -> dict[str, Any]:
+    return {"pilot_id": config.pilot_id, "generated_at": session.started_at}
 
 
 def _participant_row(p: Participant) -> dict[str, Any]:

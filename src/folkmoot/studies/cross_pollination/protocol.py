@@ -23,6 +23,7 @@ from folkmoot.studies.cross_pollination.opposition import opposition
 from folkmoot.studies.cross_pollination.outputs import (
     Records,
     final_statistics,
+    save_embeddings,
     save_results,
     write_checkpoint,
 )
@@ -75,6 +76,7 @@ async def protocol(session: Session) -> None:
 
     async def discussion(scope: Scope) -> State:
         if not await ballots.goes_on():
+            save_embeddings(session, config, begun)
             return begun
         interviews = Interviews(scope, begun, ballots)
         asked = await scope.together(
@@ -84,8 +86,14 @@ async def protocol(session: Session) -> None:
         state = begun.merged(asked["grouping"], asked["asking"], await counted.get())
         state = await run(opposition, state)
         state = await run(show_summaries, state)
+
+        async def arguing(_: Scope) -> State:
+            argued = await run(adversarial_dialogue, state, records)
+            save_embeddings(session, config, state)  # while the last ones read
+            return argued
+
         done = await scope.together(
-            arguing=lambda _: run(adversarial_dialogue, state, records),  # longer, so first
+            arguing=arguing,  # longer than reading, so first
             reading=lambda _: run(cross_pollination, state, records),
         )
         return state.merged(*done.values())
