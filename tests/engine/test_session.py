@@ -264,6 +264,39 @@ def test_a_sealed_part_may_not_change(tmp_path: Path) -> None:
     assert plan["sealed"]["groups"]["data"] == {"a": 1}
 
 
+@pytest.mark.parametrize("effect", ["ask", "embed", "compute"])
+def test_what_is_sealed_is_on_the_disk_before_the_next_effect(tmp_path: Path, effect: str) -> None:
+    there: list[set[str]] = []
+
+    def look(*_: object) -> str:
+        plan = json.loads((tmp_path / "run" / "plan.json").read_text())
+        there.append(set(plan["sealed"]))
+        return "yes"
+
+    class Looking(Scripted):
+        async def embed(self, *args: Any, **options: Any) -> Any:
+            look()
+            return await super().embed(*args, **options)
+
+    def looked(x: int) -> int:
+        look()
+        return 2 * x
+
+    async def protocol(session: Session) -> None:
+        for name in ("a", "b"):
+            await session.seal(name, 1)
+            match effect:
+                case "ask":
+                    await session.ask(ANN, "Well?")
+                case "embed":
+                    await session.embed(["a text"])
+                case "compute":
+                    assert await session.compute(looked, 2) == 4
+
+    run(tmp_path, protocol, Looking(look))
+    assert there == [{"design", "a"}, {"design", "a", "b"}]
+
+
 def test_a_study_may_not_write_outside_its_folder(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
         session.write_json("../escaped.json", {})

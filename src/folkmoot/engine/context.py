@@ -80,10 +80,12 @@ class RunContext:
 
     async def complete(self, address: str, request: Request, patience: int = 0) -> Reply:
         """One reply, from the journal or from the model."""
+        self.plan.write()
         return await self.gateway.complete(address, request, patience)
 
     async def embed(self, address: str, texts: list[str], patience: int = 0) -> FloatArray:
         """One batch of embeddings, from the journal or from the model."""
+        self.plan.write()
         return await self.gateway.embed(address, self.embedding_model, texts, patience)
 
     def claim(self, prefix: str) -> None:

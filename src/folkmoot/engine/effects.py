@@ -67,6 +67,7 @@ async def computed(
     entry = run.journal.lookup(address, fingerprint, lambda: asked)
     if entry is None:
         run.check_halted()
+        run.plan.write()
         result = await asyncio.to_thread(_single_threaded, fn, args)
         entry = Entry(address, "compute", fingerprint, asked, json.dumps(result))
         run.journal.put(entry)

@@ -16,11 +16,14 @@ from folkmoot.records.files import dumps, write_text
 
 
 class Plan:
-    """The plan of one run folder; every seal is on the disk before `seal` returns."""
+    """The plan of one run folder. `write` puts it on the disk; the engine calls it before every
+    effect, so that all seals are there before the calls that they govern.
+    """
 
     def __init__(self, path: Path, *, started_at: str, accept_changes: bool = False) -> None:
         self._path = path
         self._accept = accept_changes
+        self._unwritten = False
         if path.exists():
             try:
                 self._data = json.loads(path.read_text("utf-8"))
@@ -47,7 +50,13 @@ class Plan:
                 )
             self._data["changes"].append({"name": name, "was": old})
         self._data["sealed"][name] = entry
-        write_text(self._path, dumps(self._data))
+        self._unwritten = True
+
+    def write(self) -> None:
+        """Put what was sealed since the last time on the disk. Raises StorageError."""
+        if self._unwritten:
+            write_text(self._path, dumps(self._data))
+            self._unwritten = False
 
 
 def _first_difference(old: dict[str, Any], new: dict[str, Any]) -> str:

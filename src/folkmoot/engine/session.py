@@ -309,7 +309,7 @@ class Session(Scope):
         return self._run.folder
 
     async def seal(self, name: str, data: Any) -> None:
-        """Write a part of the design into plan.json before the calls that it governs.
+        """Fix a part of the design: it stands in plan.json before the calls that it governs.
 
         On a resume the same data must come out; otherwise DriftError says what differs.
         """

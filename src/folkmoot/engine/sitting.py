@@ -210,6 +210,7 @@ async def _finish(sitting: Sitting, context: RunContext, outcome: Outcome, secon
     try:
         gateway.stop(Halted("the run is over"))
         await gateway.drain()
+        context.plan.write()
         filing.do(context.journal.close)
         tables: dict[str, pl.DataFrame] = {}
         if outcome == "done":
