@@ -8,7 +8,7 @@ attributes hang together as in a population, use `grounded`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from folkmoot.people.sources.names import draw_names
 from folkmoot.people.sources.occupations import occupations
 
 Ratios = Mapping[str, Mapping[str, float]]
+Draw = Callable[[], float]  # a uniform draw from [0, 1)
 
 _KNOWN = {"sex": ("F", "M"), **SCALES}
 _AGE = re.compile(r"(\d{1,3})(?:\s*[-–]\s*(\d{1,3}))?")
@@ -50,10 +51,12 @@ def make(n: int, rng: np.random.Generator, ratios: Ratios | None = None) -> list
         row["age"] = _age_in(str(row["age"]), rng)
     _old_enough(rows, rng)
     for row in rows:
-        row.setdefault("occupation", _pick(occupations()[row["education"]], rng))
+        row.setdefault("occupation", _pick(occupations()[row["education"]], rng.random))
     names = draw_names([(r["sex"], r["age"]) for r in rows], rng)
+    # All at once: one by one the draws take as long as the writing.
+    draw = iter(rng.random(n * _PORTRAIT_DRAWS).tolist()).__next__
     return [
-        _persona(i, name, row, rng) for i, (name, row) in enumerate(zip(names, rows, strict=True))
+        _persona(i, name, row, draw) for i, (name, row) in enumerate(zip(names, rows, strict=True))
     ]
 
 
@@ -114,6 +117,7 @@ _DEGREE_AGE = {
 }
 
 
+@lru_cache(maxsize=1000)
 def _bounds(band: str) -> tuple[int, int] | None:
     found = _AGE.fullmatch(band.strip())
     if not found:
@@ -129,11 +133,11 @@ def _age_in(band: str, rng: np.random.Generator) -> int:
     return int(rng.integers(bounds[0], bounds[1] + 1))
 
 
-def _persona(i: int, name: str, row: dict[str, Any], rng: np.random.Generator) -> Persona:
+def _persona(i: int, name: str, row: dict[str, Any], draw: Draw) -> Persona:
     words = _words()
     own = {k: v for k, v in row.items() if k not in _STANDARD}
     job = str(row["occupation"])
-    place = _pick(words["places"][row["location_type"]], rng)
+    place = _pick(words["places"][row["location_type"]], draw)
     life = "young" if row["age"] < 30 else "middle" if row["age"] < 52 else "older"
     facts = {
         "name": name,
@@ -144,18 +148,18 @@ def _persona(i: int, name: str, row: dict[str, Any], rng: np.random.Generator) -
         "job": job,
         "a_job": f"{_an(job)} {job}",
         "leaning": row["political_leaning"],
-        "household": _pick(words["household"][life], rng),
-        "home": _pick(words["setting"][row["location_type"]], rng).format(place=place),
+        "household": _pick(words["household"][life], draw),
+        "home": _pick(words["setting"][row["location_type"]], draw).format(place=place),
         "schooling": _schooling(row["education"]),
-        "money": _pick(words["money"][row["income"]], rng),
+        "money": _pick(words["money"][row["income"]], draw),
         "politics": _politics(row["political_leaning"]),
-        "care": _pick(words["cares"], rng),
-        "manner": _pick(words["manner"], rng),
+        "care": _pick(words["cares"], draw),
+        "manner": _pick(words["manner"], draw),
     }
-    facts["habit"], facts["habit2"] = _several(words["habits"], 2, rng)
+    facts["habit"], facts["habit2"] = _several(words["habits"], 2, draw)
     party = words["values"][row["political_leaning"]]
-    facts["value"], facts["value2"] = _several([*words["values"]["any"], *party, *party], 2, rng)
-    text = _pick(words["portraits"], rng).format(**facts)
+    facts["value"], facts["value2"] = _several([*words["values"]["any"], *party, *party], 2, draw)
+    text = _pick(words["portraits"], draw).format(**facts)
     if own:
         said = ", ".join(f"{k.replace('_', ' ')}: {v}" for k, v in own.items())
         text += f" ({said[0].upper()}{said[1:]}.)"
@@ -168,6 +172,8 @@ def _persona(i: int, name: str, row: dict[str, Any], rng: np.random.Generator) -
         name=name,
     )
 
+
+_PORTRAIT_DRAWS = 11
 
 _STANDARD = (
     "age",
@@ -199,16 +205,16 @@ def _an(following: str) -> str:
     return "an" if re.match(r"[aeio]|8|18\b|11\b", following.lower()) else "a"
 
 
-def _pick(items: Any, rng: np.random.Generator) -> str:
-    return str(items[int(rng.random() * len(items))])  # a third of what `integers` costs
+def _pick(items: Any, draw: Draw) -> str:
+    return str(items[int(draw() * len(items))])  # a third of what `integers` costs
 
 
-def _several(items: list[str], k: int, rng: np.random.Generator) -> list[str]:
+def _several(items: list[str], k: int, draw: Draw) -> list[str]:
     """k different items, drawn one after the other (an item listed twice is likelier)."""
     out: list[str] = []
     for _ in range(k):
         left = [x for x in items if x not in out] if out else items
-        out.append(_pick(left, rng))
+        out.append(_pick(left, draw))
     return out
 
 
