@@ -69,10 +69,9 @@ async def protocol(session: Session) -> None:
         return state
 
     async def voting_again(_: Scope) -> State:
-        if not config.voting_again:
+        if not config.voting_again or not await ballots.goes_on():
             return begun
-        state = await run(second_vote, begun, ballots, records)
-        return state if await ballots.goes_on() else begun
+        return await run(second_vote, begun, ballots, records)
 
     async def discussion(scope: Scope) -> State:
         if not await ballots.goes_on():
