@@ -218,7 +218,7 @@ async def _finish(sitting: Sitting, context: RunContext, outcome: Outcome, secon
                 tables[name] = frame(rows, name)
                 filing.do(write_table, context.folder / TABLES, name, tables[name])
             filing.do(_write_codebook, sitting, tables)
-        await gateway.close()
+        await gateway.close()  # while files are synced; `sit` sees to it if this is not reached
         await asyncio.gather(context.filing.done(), filing.done())
         facts = _facts(sitting, context, outcome, seconds)
         write_json(context.folder / MANIFEST, manifest(facts, tables))

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from functools import cached_property
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,7 +78,7 @@ def best_clustering(
     import sklearn.metrics  # loaded first, so that their threads are found
 
     with one_thread(), sklearn.config_context(assume_finite=True, skip_parameter_validation=True):
-        sample = _sampled(x, seed)
+        sample = _Sample(x, seed)
         by_k = _labels(x, range(2, largest + 1), algorithm, seed, sample)
         scores = {
             k: silhouette(sample.apart, np.array(own)[sample.rows]) for k, own in by_k.items()
@@ -94,23 +95,25 @@ def labels_at(
     `kmeans`: Lloyd's algorithm from the means of Ward's clusters, which ends as low as the best of
     several random starts and draws nothing. `agglomerative`: Ward's criterion itself.
     """
-    return _labels(vectors, [k], algorithm, seed, _sampled(vectors, seed))[k]
+    return _labels(vectors, [k], algorithm, seed, _Sample(vectors, seed))[k]
 
 
-class _Sample(NamedTuple):
+class _Sample:
     """What is quadratic in the number of rows is taken over these of them: all, up to a size."""
 
-    rows: NDArray[np.intp]
-    apart: FloatArray  # Euclidean distances, (m, m)
+    def __init__(self, x: FloatArray, seed: int) -> None:
+        self.rows: NDArray[np.intp] = np.arange(len(x))
+        if len(x) > SAMPLE_ABOVE:
+            rng = generator(seed, ("silhouette",))
+            self.rows = rng.choice(len(x), SAMPLE_ABOVE, replace=False)
+        self.x = x[self.rows]
 
+    @cached_property
+    def apart(self) -> FloatArray:
+        """Euclidean distances (m, m); not everybody asks for them."""
+        from sklearn.metrics import pairwise_distances
 
-def _sampled(x: FloatArray, seed: int) -> _Sample:
-    from sklearn.metrics import pairwise_distances
-
-    rows = np.arange(len(x))
-    if len(x) > SAMPLE_ABOVE:
-        rows = generator(seed, ("silhouette",)).choice(len(x), SAMPLE_ABOVE, replace=False)
-    return _Sample(rows, pairwise_distances(x[rows]))
+        return cast("FloatArray", pairwise_distances(self.x))
 
 
 def _labels(
@@ -122,7 +125,7 @@ def _labels(
     if algorithm == "agglomerative":
         fits = {k: AgglomerativeClustering(n_clusters=k, linkage="ward") for k in ks}
     elif algorithm == "kmeans":
-        starts = _ward_means(x[sample.rows], ks, sample.apart)
+        starts = _ward_means(sample.x, ks, sample.apart)
         fits = {k: KMeans(k, init=starts[k], n_init=1, random_state=seed) for k in ks}
     else:
         raise ValueError(f"unknown clustering algorithm: {algorithm!r} (kmeans, agglomerative)")

@@ -67,9 +67,7 @@ def dumps(data: Any) -> str:
     them apart, and so read back the same. NaN and infinity are refused (ValueError), because
     JSON has neither: use None. Errors name the place.
     """
-    parts: list[str] = []
-    _Writer(parts.append).document(data)
-    return "".join(parts)
+    return encoded(data).text + "\n"
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,8 +86,8 @@ class Records:
 
     def of(self, p: Participant) -> Record:
         """The record of a participant as they are now."""
-        last, record = self._made.get(p.id, (None, None))
-        return record if record is not None and last is p else _record(p)
+        made = self._made.get(p.id)
+        return made[1] if made is not None and made[0] is p else _record(p)
 
 
 def _record(p: Participant) -> Record:
