@@ -181,7 +181,7 @@ def assignment_ignored(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, An
     """Opposition is the participant's own choice."""
     from folkmoot.studies.cross_pollination import opposition
 
-    async def own(_scope: Any, p: Participant, _field: Any) -> str | None:
+    def own(p: Participant, _field: Any) -> str | None:
         return p.initial_choice
 
     patch.setitem(opposition.METHODS, "cluster_embedding", own)

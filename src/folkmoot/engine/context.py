@@ -6,11 +6,12 @@ Made by the runner, used by `session.py`; a study never sees it.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import polars as pl
 
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.config import StudyConfig
@@ -22,8 +23,10 @@ from folkmoot.engine.plan import Plan
 from folkmoot.errors import FolkmootError, ProtocolError
 from folkmoot.models.request import FloatArray, Reply, Request
 from folkmoot.records.files import json_draft, text_draft
+from folkmoot.records.tables import Recording
 
-# Rows of records, nested as the scopes are, so that flattening gives the protocol's own order.
+# Tables and numbers of recorded rows, nested as the scopes are: flat, they give the protocol's own
+# order.
 Rows = list[Any]
 
 
@@ -50,6 +53,7 @@ class RunContext:
     embedding_model: str = "synthetic"
     synthetic: bool = False
     rows: Rows = field(default_factory=list)
+    tables: dict[str, Recording] = field(default_factory=dict)
     halted: BaseException | None = None
     _claimed: set[str] = field(default_factory=set)
     _models: dict[tuple[str | None, str], str] = field(default_factory=dict)
@@ -151,11 +155,19 @@ class RunContext:
         self.filing.check()
         self.filing.do(text_draft(self._inside(name), text).finish)
 
-    def tables(self) -> dict[str, list[dict[str, Any]]]:
-        """All rows recorded so far by table, in the order of the protocol."""
-        tables: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-        _flatten(self.rows, tables)
-        return dict(tables)
+    def record(self, rows: Rows, table: str, row: Mapping[str, Any]) -> None:
+        """Add a row to a table, at this place among the rows of the protocol."""
+        recording = self.tables.get(table)
+        if recording is None:
+            recording = self.tables[table] = Recording(table)
+        rows.append((table, recording.add(row)))
+
+    def frames(self) -> Iterator[tuple[str, pl.DataFrame]]:
+        """The tables by name, their rows in the order of the protocol."""
+        order: dict[str, list[int]] = {name: [] for name in sorted(self.tables)}
+        _flatten(self.rows, order)
+        for name, numbers in order.items():
+            yield name, self.tables[name].frame(numbers)
 
     def _inside(self, name: str) -> Path:
         target = (self.folder / name).resolve()
@@ -164,10 +176,10 @@ class RunContext:
         return target
 
 
-def _flatten(rows: Rows, tables: defaultdict[str, list[dict[str, Any]]]) -> None:
+def _flatten(rows: Rows, order: Mapping[str, list[int]]) -> None:
     for item in rows:
         if isinstance(item, tuple):
-            table, row = item
-            tables[table].append(row)
+            table, number = item
+            order[table].append(number)
         else:
-            _flatten(item, tables)
+            _flatten(item, order)

@@ -130,7 +130,7 @@ class Scope:
             got = await converse(run, address, request, wanted, reasks, self.patience)
         finally:
             self._busy = ""
-        self._rows.append(("answers", answer_row(self.path, address, who, wanted, got, model)))
+        run.record(self._rows, "answers", answer_row(self.path, address, who, wanted, got, model))
         return got
 
     async def each(
@@ -225,7 +225,7 @@ class Scope:
 
     def record(self, table: str, row: Mapping[str, Any]) -> None:
         """Add a row to `tables/<table>`. Rows stand in the order of the protocol, always."""
-        self._rows.append((table, dict(row)))
+        self._run.record(self._rows, table, row)
 
     def prompt(self, name: str, **variables: Any) -> str:
         """The study's prompt of that name (or the user's own in its place), filled in."""

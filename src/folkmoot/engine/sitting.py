@@ -47,7 +47,7 @@ from folkmoot.records.codebook import codebook
 from folkmoot.records.files import write_json
 from folkmoot.records.manifest import ModelUse, RunFacts, file_hashes, manifest
 from folkmoot.records.run_folder import CODEBOOK, MANIFEST, PLAN, TABLES, RunFolder
-from folkmoot.records.tables import frame, write_table
+from folkmoot.records.tables import write_table
 
 # Keys that say how to call and not what to study: they may change between sittings.
 OPERATIONAL = frozenset(
@@ -214,9 +214,9 @@ async def _finish(sitting: Sitting, context: RunContext, outcome: Outcome, secon
         filing.do(context.journal.close)
         tables: dict[str, pl.DataFrame] = {}
         if outcome == "done":
-            for name, rows in sorted(context.tables().items()):
-                tables[name] = frame(rows, name)
-                filing.do(write_table, context.folder / TABLES, name, tables[name])
+            for name, table in context.frames():
+                tables[name] = table
+                filing.do(write_table, context.folder / TABLES, name, table)
             filing.do(_write_codebook, sitting, tables)
         await gateway.close()  # while files are synced; `sit` sees to it if this is not reached
         await asyncio.gather(context.filing.done(), filing.done())

@@ -19,7 +19,7 @@ async def adversarial_dialogue(
     """A dialogue with each adversarial participant who has an opposing view, and their vote."""
 
     async def one(scope: Scope, p: Participant) -> Participant:
-        return records.over(await argued(scope, p))
+        return records.over(await argued(scope, p.with_(cross_pollination_content=state.content)))
 
     async def argued(scope: Scope, p: Participant) -> Participant:
         told = {"base_system_prompt": p.system, "initial_choice": p.initial_choice}

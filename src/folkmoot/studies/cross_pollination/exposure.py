@@ -20,13 +20,12 @@ from folkmoot.studies.cross_pollination.voting import LATE, Ballots, final_vote
 
 
 async def show_summaries(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Phase 6, first part: everybody who reads is shown the same summaries; nobody votes yet."""
+    """Phase 6, first part: what everybody who reads is shown, which is the same for all."""
     content = format_cross_pollination_content(scope, config, state)
-    readers = state.chosen(*READING, ACP)
     if not content:
+        readers = state.chosen(*READING, ACP)
         return state.updated(p.skipped("there are no positions to show") for p in readers)
-    shown = [p.with_(cross_pollination_content=content) for p in readers]
-    return replace(state.updated(shown), content=content)
+    return replace(state, content=content)
 
 
 async def cross_pollination(
@@ -40,6 +39,7 @@ async def cross_pollination(
         prompt = scope.prompt("final_vote_after_summary", cross_pollination_content=state.content)
         heard = (p.clarification or EMPTY) if config.remember_clarification else EMPTY
         system = _system(scope, config, p, "summary_reader")
+        p = p.with_(cross_pollination_content=state.content)
         return records.over(await final_vote(scope, p, system, prompt, heard))
 
     return state.updated((await scope.each(state.chosen(*READING), one)).values())

@@ -1,14 +1,15 @@
 """Phase 5: which option stands against each adversarial participant's own, by one of five methods.
 
-A new method is one function and one line in METHODS.
+A new method is one function and one line in METHODS; only `llm_judge` asks a model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from folkmoot.conversation.answers import Choice, Missing
 from folkmoot.conversation.transcript import Speaker
@@ -27,27 +28,37 @@ class Field:
     config: CrossPollinationConfig
     votes: dict[str, int]
     spoken: tuple[Participant, ...]  # those with a summary and an embedding
+    choices: NDArray[np.object_]  # theirs (m,)
+    embeddings: FloatArray  # theirs (m, d)
     argued: tuple[str, ...]  # the options that have clusters
     means: FloatArray  # (options argued, d): weighted mean of each one's clusters, length one
 
 
-Method = Callable[[Scope, Participant, Field], Awaitable[str | None]]
+Method = Callable[[Participant, Field], str | None]
 
 
 async def opposition(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
     """Give each adversarial participant an opposing view, or skip those who can have none."""
     field = _field(config, state)
-    method = METHODS[config.opposition_method]
+    facing = state.chosen(ACP)
+    if config.opposition_method == "llm_judge":
 
-    async def one(scope: Scope, p: Participant) -> Participant:
-        view = await method(scope, p, field)
-        if view is None or view == p.initial_choice:
-            view = most_voted_other(p, field)
-        if view is None:
-            return p.skipped("no other option was chosen by anybody: there is no opposing view")
-        return p.with_(opposition_view=view)
+        async def judged(scope: Scope, p: Participant) -> str | None:
+            return await llm_judge(scope, p, field)
 
-    return state.updated((await scope.each(state.chosen(ACP), one)).values())
+        views = [*(await scope.each(facing, judged)).values()]
+    else:
+        method = METHODS[config.opposition_method]
+        views = [method(p, field) for p in facing]
+    return state.updated(_opposed(p, v, field) for p, v in zip(facing, views, strict=True))
+
+
+def _opposed(p: Participant, view: str | None, field: Field) -> Participant:
+    if view is None or view == p.initial_choice:
+        view = most_voted_other(p, field)
+    if view is None:
+        return p.skipped("no other option was chosen by anybody: there is no opposing view")
+    return p.with_(opposition_view=view)
 
 
 def _field(config: CrossPollinationConfig, state: State) -> Field:
@@ -59,8 +70,15 @@ def _field(config: CrossPollinationConfig, state: State) -> Field:
             stacked = np.stack([c.embedding for c in own if c.embedding is not None])
             mean = np.average(stacked, axis=0, weights=[c.member_count for c in own])
             means[option] = mean / (float(np.linalg.norm(mean)) or 1.0)
-    rows = np.array([*means.values()])
-    return Field(config, state.votes(), spoken, tuple(means), rows)
+    return Field(
+        config,
+        state.votes(),
+        spoken,
+        np.array([p.initial_choice for p in spoken], dtype=object),
+        np.array([p.embedding for p in spoken]),
+        tuple(means),
+        np.array([*means.values()]),
+    )
 
 
 def most_voted_other(p: Participant, field: Field) -> str | None:
@@ -69,26 +87,21 @@ def most_voted_other(p: Participant, field: Field) -> str | None:
     return max(others, key=lambda o: field.votes[o], default=None)
 
 
-async def highest_voted(_scope: Scope, p: Participant, field: Field) -> str | None:
-    """The most voted option, or the second when the first is the participant's own."""
-    return most_voted_other(p, field)
-
-
-async def predefined(_scope: Scope, p: Participant, field: Field) -> str | None:
+def predefined(p: Participant, field: Field) -> str | None:
     """As the study file's `opposition_mapping` says."""
     return (field.config.opposition_mapping or {}).get(p.initial_choice or "")
 
 
-async def embedding(_scope: Scope, p: Participant, field: Field) -> str | None:
+def embedding(p: Participant, field: Field) -> str | None:
     """The choice of the participant whose summary is farthest (cosine) from one's own."""
-    others = [o for o in field.spoken if o.initial_choice != p.initial_choice]
-    if p.embedding is None or not others:
+    others = field.choices != p.initial_choice
+    if p.embedding is None or not others.any():
         return None
-    matrix = np.stack([o.embedding for o in others if o.embedding is not None])
-    return others[int(np.argmin(matrix @ p.embedding))].initial_choice
+    near = np.where(others, field.embeddings @ p.embedding, np.inf)
+    return field.spoken[int(np.argmin(near))].initial_choice
 
 
-async def cluster_embedding(_scope: Scope, p: Participant, field: Field) -> str | None:
+def cluster_embedding(p: Participant, field: Field) -> str | None:
     """The option whose mean cluster embedding, weighted by members, is farthest (cosine)."""
     if p.embedding is None or not field.argued:
         return None
@@ -119,7 +132,6 @@ async def llm_judge(scope: Scope, p: Participant, field: Field) -> str | None:
 METHODS: dict[str, Method] = {
     "cluster_embedding": cluster_embedding,
     "embedding": embedding,
-    "llm_judge": llm_judge,
     "predefined": predefined,
-    "highest_voted": highest_voted,
+    "highest_voted": most_voted_other,
 }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
 from folkmoot.conversation.transcript import EMPTY
 from folkmoot.engine.session import Scope, Session
+from folkmoot.errors import ProtocolError
 from folkmoot.records.files import Encoded, encoded
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 from folkmoot.studies.cross_pollination.state import COMPLETE, FAILED, Cluster, Participant, State
@@ -62,42 +63,39 @@ async def final_statistics(scope: Scope, config: CrossPollinationConfig, state: 
     return state
 
 
-class Record(NamedTuple):
-    """What a participant leaves: their JSON in participants.json, and their rows in the tables."""
-
-    json: Encoded
-    row: dict[str, Any]
-    utterances: list[dict[str, Any]]
-
-
 class Records:
-    """Participants' records, made as soon as their part is over, while others still talk.
+    """What participants leave: JSON for participants.json and rows in the tables, each made as soon
+    as their part is over, while others still talk.
 
     Made all together they would hold up the end of a run of a thousand by a hundredth of its time.
     """
 
-    def __init__(self) -> None:
-        self._made: dict[str, tuple[Participant, Record]] = {}
+    def __init__(self, scope: Scope, state: State) -> None:
+        self._places = {who: scope.at(who) for who in state.people}  # rows stand in this order
+        self._left: dict[str, tuple[Participant, Encoded]] = {}
 
     def over(self, p: Participant) -> Participant:
-        """Make the record of one whose part is over; the participant as given."""
-        self._made[p.id] = (p, _record(p))
+        """Take in one whose part is over; the participant as given."""
+        place = self._places[p.id]
+        place.record("participants", _participant_row(p))
+        for stage, talk in (
+            ("clarification", p.clarification),
+            ("adversarial_dialogue", p.adversarial),
+        ):
+            said = talk or EMPTY
+            for row in said.to_rows(stage=stage, participant_id=p.id, condition=p.condition):
+                place.record("utterances", row)
+        self._left[p.id] = (p, encoded(p.to_json(), depth=2))
         return p
 
-    def of(self, p: Participant) -> Record:
-        """The record of a participant as they are now."""
-        made = self._made.get(p.id)
-        return made[1] if made is not None and made[0] is p else _record(p)
-
-
-def _record(p: Participant) -> Record:
-    said: list[dict[str, Any]] = []
-    for stage, talk in (
-        ("clarification", p.clarification),
-        ("adversarial_dialogue", p.adversarial),
-    ):
-        said += (talk or EMPTY).to_rows(stage=stage, participant_id=p.id, condition=p.condition)
-    return Record(encoded(p.to_json(), depth=2), _participant_row(p), said)
+    def of_all(self, state: State) -> list[Encoded]:
+        """The JSON of everybody, in order. Raises ProtocolError for one who was changed after."""
+        for who, p in state.people.items():
+            if who not in self._left:
+                self.over(p)
+            if self._left[who][0] is not p:
+                raise ProtocolError(f"{who} was changed after their part was over")
+        return [self._left[who][1] for who in state.people]
 
 
 def save_embeddings(session: Session, config: CrossPollinationConfig, state: State) -> None:
@@ -116,15 +114,11 @@ async def save_results(
     session = scope.root
     head = _head(session, config)
     mark = {"evidence": "SYNTHETIC: none about people"} if session.synthetic else {}
-    left = [records.of(p) for p in state.people.values()]
-    scope.write_json("participants.json", {**head, **mark, "participants": [r.json for r in left]})
+    people = records.of_all(state)
+    scope.write_json("participants.json", {**head, **mark, "participants": people})
     scope.write_json("summary.json", {**summary(config, state), **mark})
     settings = config.model_dump(mode="json", exclude_none=True)
     scope.write_text("config.yaml", yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
-    for record in left:
-        scope.record("participants", record.row)
-        for utterance in record.utterances:
-            scope.record("utterances", utterance)
     for c in state.clusters:
         scope.record("clusters", _cluster_row(c))
     return state

@@ -56,7 +56,7 @@ async def protocol(session: Session) -> None:
     begun = await recruit(session, config)
     run = _Phases(session)
     ballots = Ballots(session, config, begun)
-    records = Records()
+    records = Records(run.scope(save_results), begun)
     counted: Promise[State] = session.promise()
 
     async def voting(_: Scope) -> State:
@@ -111,6 +111,9 @@ class _Phases:
         self._scopes = {phase: session.at(phase.__name__) for phase in NUMBER}
         self._over: set[int] = set()
         self._written = 0
+
+    def scope(self, phase: Phase) -> Scope:
+        return self._scopes[phase]
 
     async def __call__(self, phase: Phase, state: State, *more: Any) -> State:
         scope, number = self._scopes[phase], NUMBER[phase]
