@@ -53,6 +53,7 @@ async def test_every_request_is_answered_and_journaled_once(model: str, tmp_path
         await gateway.drain()
         await gateway.close()
         counts, stats = server.model.counts, gateway.stats[model]
+    with Journal(tmp_path / "journal.sqlite") as journal:
         assert len(journal) == 80
     assert len({r.text for r in replies}) == 80
     assert set(Counter(server.model.log).values()) == {1}  # nothing answered was asked again

@@ -20,12 +20,11 @@ def entry(address: str, text: str = LONG, fingerprint: bytes = b"f" * 16) -> Ent
     return Entry(address, "ask", fingerprint, request, f"reply to {address}", input_tokens=3)
 
 
-async def test_what_is_put_is_found_after_reopening(tmp_path: Path) -> None:
+def test_what_is_put_is_found_after_reopening(tmp_path: Path) -> None:
     path = tmp_path / "j.sqlite"
     with Journal(path) as journal:
         for i in range(500):
             journal.put(entry(f"stage/p_{i:04d}/ask0"))
-        await journal.flush()
     with Journal(path) as journal:
         found = journal.lookup("stage/p_0007/ask0", b"f" * 16, dict)
         assert found is not None and found.reply == "reply to stage/p_0007/ask0"
@@ -35,11 +34,10 @@ async def test_what_is_put_is_found_after_reopening(tmp_path: Path) -> None:
         assert next(iter(journal.entries())).request["messages"][0]["content"] == LONG
 
 
-async def test_long_texts_are_stored_once(tmp_path: Path) -> None:
+def test_long_texts_are_stored_once(tmp_path: Path) -> None:
     with Journal(tmp_path / "j.sqlite") as journal:
         for i in range(50):
             journal.put(entry(f"a/{i}"))
-        await journal.flush()
     db = sqlite3.connect(tmp_path / "j.sqlite")
     assert db.execute("SELECT count(*) FROM texts").fetchone() == (1,)
 
@@ -56,14 +54,13 @@ async def test_another_request_at_an_address_is_drift_and_shows_the_difference(
     assert "the bridge" in str(caught.value) and "--accept-changes" in str(caught.value)
 
 
-async def test_accepted_changes_keep_the_old_entry(tmp_path: Path) -> None:
+def test_accepted_changes_keep_the_old_entry(tmp_path: Path) -> None:
     path = tmp_path / "j.sqlite"
     with Journal(path) as journal:
         journal.put(entry("a"))
     with Journal(path, accept_changes=True) as journal:
         assert journal.lookup("a", b"g" * 16, dict) is None
         journal.put(entry("a", "new", b"g" * 16))
-        await journal.flush()
     with Journal(path) as journal:
         assert journal.lookup("a", b"g" * 16, dict) is not None
     db = sqlite3.connect(path)

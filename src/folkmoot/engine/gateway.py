@@ -124,11 +124,10 @@ class Gateway:
         self._attempts.stop(error)
 
     async def drain(self) -> None:
-        """Wait until no call is in flight and every reply is on the disk."""
+        """Wait until no call is in flight, and every reply is with the journal."""
         if self.in_flight:
             self._idle = asyncio.Event()
             await self._idle.wait()
-        await self._journal.flush()
 
     async def close(self) -> None:
         """Close the providers' connections."""

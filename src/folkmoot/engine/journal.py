@@ -7,7 +7,6 @@ The gateway and the session are the only users.
 
 from __future__ import annotations
 
-import asyncio
 import difflib
 import json
 import queue
@@ -52,7 +51,7 @@ class Journal:
         self._error: StorageError | None = None
         self._closed = False
         self._content = 0  # of what was put since it was opened
-        self._hurry = threading.Event()  # somebody waits for the disk: no waiting for company
+        self._last = threading.Event()  # nothing more will come: no waiting for company
         self._thread = threading.Thread(target=self._write, name="journal", daemon=True)
         self._thread.start()
 
@@ -111,22 +110,6 @@ class Journal:
             raise self._error
         self._queue.put(entry)
 
-    async def flush(self) -> None:
-        """Wait until everything put so far is on the disk."""
-        if self._closed:
-            return
-        loop = asyncio.get_running_loop()
-        done = asyncio.Event()
-
-        def committed() -> None:
-            loop.call_soon_threadsafe(done.set)
-
-        self._queue.put(committed)
-        self._hurry.set()
-        await done.wait()
-        if self._error is not None:
-            raise self._error
-
     def entries(self, kind: str | None = None) -> Iterable[Entry]:
         """All committed entries in address order, requests expanded (for exports and checks)."""
         where = " WHERE kind = ?" if kind else ""
@@ -140,7 +123,7 @@ class Journal:
             return
         self._closed = True
         self._queue.put(None)
-        self._hurry.set()
+        self._last.set()
         self._thread.join()
         if self._resuming:  # not all of it was written here
             self._content = sum(map(content_of, map(Entry._make, self._reader.execute(SELECT))))
@@ -179,12 +162,11 @@ class Journal:
         """
         group: list[Entry] = []
         item = self._queue.get()
-        self._hurry.wait(GROUP_SECONDS)
+        self._last.wait(GROUP_SECONDS)
         while True:
             if item is None:
                 return group, [], False
             if not isinstance(item, Entry):
-                self._hurry.clear()
                 return group, [item], True
             group.append(item)
             if len(group) >= GROUP:

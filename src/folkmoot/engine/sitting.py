@@ -206,7 +206,7 @@ def _design(found: StudyFile, context: RunContext) -> dict[str, Any]:
 
 async def _finish(sitting: Sitting, context: RunContext, outcome: Outcome, seconds: float) -> None:
     """Keep every reply; write tables when the run is done, and the manifest in any case."""
-    gateway, filing = context.gateway, Filing(threads=4)
+    gateway, filing = context.gateway, Filing(threads=8)
     try:
         gateway.stop(Halted("the run is over"))
         await gateway.drain()
