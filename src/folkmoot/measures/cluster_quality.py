@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folkmoot.measures.clusters import SAMPLE_ABOVE, Algorithm, labels_at
-from folkmoot.one_thread import one_thread
 from folkmoot.randomness import generator
 
 FloatArray = NDArray[np.float64]
@@ -53,13 +52,12 @@ def bootstrap_stability(
     own = np.asarray(labels)
     rng = generator(seed, ("cluster stability",))
     scores: list[float] = []
-    with one_thread():
-        for _ in range(draws):
-            picked = np.unique(rng.integers(0, len(own), min(len(own), SAMPLE_ABOVE)))
-            if len(picked) <= k or len(np.unique(vectors[picked], axis=0)) < k:
-                continue
-            again = labels_at(vectors[picked], k, algorithm, seed)
-            scores.append(float(adjusted_rand_score(own[picked], again)))
+    for _ in range(draws):
+        picked = np.unique(rng.integers(0, len(own), min(len(own), SAMPLE_ABOVE)))
+        if len(picked) <= k or len(np.unique(vectors[picked], axis=0)) < k:
+            continue
+        again = labels_at(vectors[picked], k, algorithm, seed)
+        scores.append(float(adjusted_rand_score(own[picked], again)))
     if not scores:
         return Stability(0.0, 0.0, 0)
     return Stability(float(np.mean(scores)), float(np.quantile(scores, 0.1)), len(scores))

@@ -6,7 +6,9 @@ silhouettes by which the number of clusters was chosen. Same input, same labels,
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, cast
@@ -21,6 +23,7 @@ FloatArray = NDArray[np.float64]
 Algorithm = Literal["kmeans", "agglomerative"]
 
 SAMPLE_ABOVE = 2_000
+MOST_STEPS = 300  # of k-means, as in scikit-learn
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +76,9 @@ def best_clustering(
     largest = min(max_k, n - 1, distinct)
     if n < 3 or largest < 2:
         return Clustering([0] * n, {})
-    import sklearn
-    import sklearn.cluster
-    import sklearn.metrics  # loaded first, so that their threads are found
-
-    with one_thread(), sklearn.config_context(assume_finite=True, skip_parameter_validation=True):
+    with _one_thread():
         sample = _Sample(x, seed)
-        by_k = _labels(x, range(2, largest + 1), algorithm, seed, sample)
+        by_k = _labels(x, range(2, largest + 1), algorithm, sample)
         scores = {
             k: silhouette(sample.apart, np.array(own)[sample.rows]) for k, own in by_k.items()
         }
@@ -93,9 +92,19 @@ def labels_at(
     """Labels (n,) for exactly k clusters, counted from 0 by first appearance.
 
     `kmeans`: Lloyd's algorithm from the means of Ward's clusters, which ends as low as the best of
-    several random starts and draws nothing. `agglomerative`: Ward's criterion itself.
+    several random starts and draws nothing. `agglomerative`: Ward's criterion itself. Both by
+    scipy: scikit-learn gives the same labels, but takes a second to load while calls wait.
     """
-    return _labels(vectors, [k], algorithm, seed, _Sample(vectors, seed))[k]
+    x = np.ascontiguousarray(vectors, dtype=np.float64)
+    with _one_thread():
+        return _labels(x, [k], algorithm, _Sample(x, seed))[k]
+
+
+def _one_thread() -> AbstractContextManager[Any]:
+    """scipy held to one thread; loaded first, because only what is there is held."""
+    import scipy.cluster.vq  # noqa: F401
+
+    return one_thread()
 
 
 class _Sample:
@@ -110,42 +119,62 @@ class _Sample:
 
     @cached_property
     def apart(self) -> FloatArray:
-        """Euclidean distances (m, m); not everybody asks for them."""
-        from sklearn.metrics import pairwise_distances
-
-        return cast("FloatArray", pairwise_distances(self.x))
+        """Euclidean distances (m, m), by one product."""
+        products = self.x @ self.x.T
+        squares = np.diag(products).copy()
+        apart = squares[:, None] + squares - 2 * products
+        np.sqrt(np.maximum(apart, 0, out=apart), out=apart)
+        np.fill_diagonal(apart, 0)
+        return apart
 
 
 def _labels(
-    x: FloatArray, ks: Sequence[int], algorithm: Algorithm, seed: int, sample: _Sample
+    x: FloatArray, ks: Sequence[int], algorithm: Algorithm, sample: _Sample
 ) -> dict[int, list[int]]:
     """Labels for each number of clusters."""
-    from sklearn.cluster import AgglomerativeClustering, KMeans
-
-    if algorithm == "agglomerative":
-        fits = {k: AgglomerativeClustering(n_clusters=k, linkage="ward") for k in ks}
-    elif algorithm == "kmeans":
-        starts = _ward_means(sample.x, ks, sample.apart)
-        fits = {k: KMeans(k, init=starts[k], n_init=1, random_state=seed) for k in ks}
-    else:
-        raise ValueError(f"unknown clustering algorithm: {algorithm!r} (kmeans, agglomerative)")
-    return {k: by_first_appearance(fit.fit_predict(x)) for k, fit in fits.items()}
-
-
-def _ward_means(
-    x: FloatArray, ks: Sequence[int], apart: FloatArray
-) -> dict[int, FloatArray | Literal["k-means++"]]:
-    """The means (k, d) of Ward's clusters of rows (m, d) that are `apart` (m, m)."""
-    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.cluster.hierarchy import linkage
     from scipy.spatial.distance import squareform
 
-    tree = linkage(squareform(apart, checks=False), "ward")
-    starts: dict[int, FloatArray | Literal["k-means++"]] = {}
-    for k in ks:
-        labels = fcluster(tree, k, "maxclust")
-        means = np.stack([x[labels == c].mean(axis=0) for c in np.unique(labels)])
-        starts[k] = means if len(means) == k else "k-means++"  # ties may leave fewer
-    return starts
+    if algorithm == "agglomerative":
+        tree = linkage(x, "ward")
+        found = {k: _cut(tree, k) for k in ks}
+    elif algorithm == "kmeans":
+        tree = linkage(squareform(sample.apart, checks=False), "ward")
+        found = {k: _lloyd(x, _means(sample.x, _cut(tree, k))) for k in ks}
+    else:
+        raise ValueError(f"unknown clustering algorithm: {algorithm!r} (kmeans, agglomerative)")
+    return {k: by_first_appearance(labels) for k, labels in found.items()}
+
+
+def _cut(tree: FloatArray, k: int) -> NDArray[np.intp]:
+    """Labels (n,) for exactly k clusters: all merges but the last k − 1, ties or not."""
+    from scipy.cluster.hierarchy import fcluster
+
+    in_turn = tree.copy()
+    in_turn[:, 2] = np.arange(len(tree))
+    return cast("NDArray[np.intp]", fcluster(in_turn, len(tree) - k, "distance"))
+
+
+def _means(x: FloatArray, labels: NDArray[np.intp]) -> FloatArray:
+    """The mean (k, d) of each cluster's rows (m, d)."""
+    return np.stack([x[labels == c].mean(axis=0) for c in np.unique(labels)])
+
+
+def _lloyd(x: FloatArray, means: FloatArray) -> NDArray[np.intp]:
+    """Labels (n,) of k-means from these means (k, d).
+
+    Lloyd (1982), doi:10.1109/TIT.1982.1056489. A cluster that loses all its members keeps its mean.
+    """
+    from scipy.cluster.vq import kmeans2
+
+    before = np.full(len(x), -1)
+    with warnings.catch_warnings(category=UserWarning, action="ignore"):  # of such a cluster
+        for _ in range(MOST_STEPS):
+            means, labels = kmeans2(x, means, iter=1, minit="matrix", check_finite=False)
+            if np.array_equal(labels, before):
+                break
+            before = labels
+    return before
 
 
 def silhouette(apart: FloatArray, labels: Sequence[int] | NDArray[np.intp]) -> float:
