@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -208,6 +209,17 @@ def _total(vectors: np.ndarray, numbers: list[float]) -> dict[str, float]:
     return {"sum": float(vectors.sum()) + sum(numbers)}
 
 
+@pytest.mark.parametrize("brief", [False, True])
+def test_a_brief_computation_is_done_at_once_and_another_in_a_thread(
+    tmp_path: Path, brief: bool
+) -> None:
+    async def protocol(session: Session) -> None:
+        here = await session.compute(threading.get_ident, brief=brief) == threading.get_ident()
+        assert here is brief
+
+    run(tmp_path, protocol)
+
+
 def test_embeddings_have_length_one_and_are_the_same_after_replay(tmp_path: Path) -> None:
     seen: list[np.ndarray] = []
 
@@ -291,7 +303,7 @@ def test_what_is_sealed_is_on_the_disk_before_the_next_effect(tmp_path: Path, ef
                 case "embed":
                     await session.embed(["a text"])
                 case "compute":
-                    assert await session.compute(looked, 2) == 4
+                    assert await session.compute(looked, 2, brief=name == "b") == 4
 
     run(tmp_path, protocol, Looking(look))
     assert there == [{"design", "a"}, {"design", "a", "b"}]

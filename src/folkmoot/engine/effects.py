@@ -58,9 +58,15 @@ async def _one_by_one(texts: Iterable[str]) -> AsyncIterator[str]:
 
 
 async def computed(
-    run: RunContext, address: str, fn: Callable[..., Any], args: tuple[Any, ...], version: int
+    run: RunContext,
+    address: str,
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    version: int,
+    brief: bool,
 ) -> Any:
-    """`fn(*args)` as its own JSON round trip: from the journal, or from a thread and journaled."""
+    """`fn(*args)` as its own JSON round trip: from the journal, or done (in a thread, unless it is
+    brief) and journaled."""
     name = f"{fn.__module__}.{fn.__qualname__}"
     fingerprint = digest(name, version, *(_digest_of(a) for a in args))
     asked = {"function": name, "version": version}
@@ -68,7 +74,10 @@ async def computed(
     if entry is None:
         run.check_halted()
         run.plan.write()
-        result = await asyncio.to_thread(_single_threaded, fn, args)
+        if brief:
+            result = _single_threaded(fn, args)
+        else:
+            result = await asyncio.to_thread(_single_threaded, fn, args)
         entry = Entry(address, "compute", fingerprint, asked, json.dumps(result))
         run.journal.put(entry)
     return json.loads(entry.reply)

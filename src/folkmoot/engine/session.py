@@ -207,15 +207,18 @@ class Scope:
         finally:
             self._busy = ""
 
-    async def compute(self, fn: Callable[..., Any], *args: Any, version: int = 1) -> Any:
+    async def compute(
+        self, fn: Callable[..., Any], *args: Any, version: int = 1, brief: bool = False
+    ) -> Any:
         """`fn(*args)`, pure but dear: run once in a thread, journaled, replayed after.
 
         Arguments are JSON values or arrays; the result must be JSON and comes back as its own
-        round trip. Raise `version` when `fn` changes its mind.
+        round trip. Raise `version` when `fn` changes its mind. What is `brief` (some hundredths of
+        a second) is done at once: in a thread it would fight for the interpreter with the replies.
         """
         address = self._enter("compute")
         try:
-            return await computed(self._run, address, fn, args, version)
+            return await computed(self._run, address, fn, args, version, brief)
         finally:
             self._busy = ""
 
