@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +29,18 @@ class Field:
     config: CrossPollinationConfig
     votes: dict[str, int]
     spoken: tuple[Participant, ...]  # those with a summary and an embedding
-    choices: NDArray[np.object_]  # theirs (m,)
-    embeddings: FloatArray  # theirs (m, d)
     argued: tuple[str, ...]  # the options that have clusters
     means: FloatArray  # (options argued, d): weighted mean of each one's clusters, length one
+
+    @cached_property
+    def choices(self) -> NDArray[np.object_]:
+        """The first choices (m,) of those who have spoken."""
+        return np.array([p.initial_choice for p in self.spoken], dtype=object)
+
+    @cached_property
+    def embeddings(self) -> FloatArray:
+        """Their embeddings (m, d)."""
+        return np.array([p.embedding for p in self.spoken])
 
 
 Method = Callable[[Participant, Field], str | None]
@@ -70,15 +79,7 @@ def _field(config: CrossPollinationConfig, state: State) -> Field:
             stacked = np.stack([c.embedding for c in own if c.embedding is not None])
             mean = np.average(stacked, axis=0, weights=[c.member_count for c in own])
             means[option] = mean / (float(np.linalg.norm(mean)) or 1.0)
-    return Field(
-        config,
-        state.votes(),
-        spoken,
-        np.array([p.initial_choice for p in spoken], dtype=object),
-        np.array([p.embedding for p in spoken]),
-        tuple(means),
-        np.array([*means.values()]),
-    )
+    return Field(config, state.votes(), spoken, tuple(means), np.array([*means.values()]))
 
 
 def most_voted_other(p: Participant, field: Field) -> str | None:
