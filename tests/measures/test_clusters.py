@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.cluster import AgglomerativeClustering, KMeans
 from sklearn.datasets import load_iris
 from sklearn.metrics import adjusted_rand_score, pairwise_distances, silhouette_score
 
@@ -56,6 +57,27 @@ def test_same_labels_again_and_counted_by_appearance(algorithm):
     assert first == cluster_option(x.copy(), algorithm, 6, seed=7)
     assert first == by_first_appearance(first)
     assert by_first_appearance([3, 3, 1, 2, 1]) == [0, 0, 1, 2, 1]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_labels_are_those_of_scikit_learn(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(10, 200))
+    x = rng.normal(size=(n, 24)) + 2 * np.eye(24)[rng.integers(0, 5, n)]
+    for k in (2, 3, 6):
+        ward = AgglomerativeClustering(k, linkage="ward").fit_predict(x)
+        assert labels_at(x, k, "agglomerative") == by_first_appearance(ward)
+        starts = np.stack([x[ward == c].mean(axis=0) for c in range(k)])
+        lloyd = KMeans(k, init=starts, n_init=1, tol=0).fit_predict(x)
+        assert labels_at(x, k, "kmeans") == by_first_appearance(lloyd)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("k", range(1, 9))
+def test_exactly_k_clusters_though_all_distances_are_equal(algorithm, k):
+    found = labels_at(np.eye(8), k, algorithm)
+    assert found == by_first_appearance(found)
+    assert len(set(found)) == k
 
 
 def test_silhouette_known_answers():

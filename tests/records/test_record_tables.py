@@ -10,13 +10,49 @@ import pytest
 
 from folkmoot.errors import ProtocolError
 from folkmoot.records.codebook import codebook
-from folkmoot.records.tables import frame, write_table
+from folkmoot.records.tables import PACKED_TOGETHER, Recording, frame, write_table
 
 ROWS = [
     {"id": "p_1", "age": 30, "score": 1, "ok": True, "note": None},
     {"id": "p_2", "age": None, "score": 2.5, "ok": False, "tags": ["a", "b"]},
     {"id": "p_3", "score": float("nan"), "share": np.float32(0.5), "count": np.int64(7)},
 ]
+
+
+@pytest.mark.parametrize("order", [None, "turned"])
+def test_a_recording_is_what_its_rows_are_however_they_came(order: str | None) -> None:
+    """Rows of several shapes, more than are packed at once; columns that begin empty."""
+    rows = [
+        {"n": i, "half": i / 2 if i > PACKED_TOGETHER else None}
+        | ({"who": f"p_{i}"} if i % 3 else {"said": ["a", i], "sure": None if i < 2500 else True})
+        for i in range(2 * PACKED_TOGETHER + 700)
+    ]
+    recording = Recording("t")
+    numbers = [recording.add(row) for row in rows]
+    if order:
+        rows.reverse()
+        numbers.reverse()
+    data = recording.frame(numbers)
+    assert data.columns == list(dict.fromkeys(c for row in rows for c in row))
+    assert data.dtypes == [
+        {"n": pl.Int64, "half": pl.Float64, "who": pl.String, "said": pl.String}.get(c, pl.Boolean)
+        for c in data.columns
+    ]
+    told = [
+        {**dict.fromkeys(data.columns), **row}
+        | ({"said": f'["a", {row["n"]}]'} if "said" in row else {})
+        for row in rows
+    ]
+    assert data.to_dicts() == told
+
+
+def test_kinds_that_differ_only_after_many_rows_are_seen_at_the_end() -> None:
+    recording = Recording("votes")
+    for i in range(PACKED_TOGETHER):
+        recording.add({"value": i})
+    recording.add({"value": "one"})
+    with pytest.raises(ProtocolError, match="table votes, column value: int and str"):
+        recording.frame()
 
 
 def test_columns_are_the_union_in_order_of_first_mention() -> None:
