@@ -46,6 +46,15 @@ def test_a_recording_is_what_its_rows_are_however_they_came(order: str | None) -
     assert data.to_dicts() == told
 
 
+def test_a_recorded_row_stays_as_it_was_when_recorded() -> None:
+    recording, tags = Recording(), ["a"]
+    row = {"tags": tags, "n": 1}
+    recording.add(row)
+    tags.append("b")
+    row["n"] = 2
+    assert recording.frame().to_dicts() == [{"tags": '["a"]', "n": 1}]
+
+
 def test_kinds_that_differ_only_after_many_rows_are_seen_at_the_end() -> None:
     recording = Recording("votes")
     for i in range(PACKED_TOGETHER):

@@ -22,14 +22,12 @@ from folkmoot.whole_files import write_with
 
 Row = Mapping[str, Any]
 
-PACKED_TOGETHER = (
-    1000  # rows that a recording turns into columns at once: two thousandths of a second
-)
+PACKED_TOGETHER = 1000  # rows that a recording turns into columns at once, in 2 ms
 
 
 class Recording:
-    """A table while its rows are still being recorded; kept in columns, which take a fifth of the
-    memory of as many dictionaries and leave little to do at the end.
+    """A table while its rows are still being recorded; kept in columns, which take half the memory
+    of as many dictionaries and leave little to do at the end.
 
     Columns are the union over all rows, in order of first mention. A column is boolean, integer,
     float or text; integers and floats together give floats. A cell of lists or mappings becomes
@@ -43,13 +41,16 @@ class Recording:
         self._rows = 0
 
     def add(self, row: Row) -> int:
-        """Take in a row; its number, from 0. Raises ProtocolError as `frame` does, but may not
-        see it yet."""
+        """Take in a row as it is now; its number, from 0. Raises ProtocolError, sooner or later,
+        when a column mixes text with numbers."""
         columns = tuple(row)
         shape = self._shapes.get(columns)
         if shape is None:
             shape = self._shapes[columns] = _Shape()
-        shape.rows.append(tuple(row.values()))
+        cells: Iterable[Any] = row.values()
+        if not _PLAIN.issuperset(map(type, cells)):  # most rows need no look at each cell
+            cells = map(_cell, cells)
+        shape.rows.append(tuple(cells))
         shape.numbers.append(self._rows)
         if len(shape.rows) == PACKED_TOGETHER:
             self._pack(columns, shape)
@@ -75,8 +76,8 @@ class Recording:
         if not shape.rows:
             return
         packed = {}
-        for name, raw in zip(columns, zip(*shape.rows, strict=True), strict=True):
-            cells, kinds = _cells(raw)
+        for name, cells in zip(columns, zip(*shape.rows, strict=True), strict=True):
+            kinds = set(map(type, cells))
             self._kinds[name] |= kinds
             packed[name] = pl.Series(name, cells, dtype=_type(kinds, name, self.name))
         shape.packed.append(pl.DataFrame(packed, height=len(shape.rows)))
@@ -123,15 +124,6 @@ def _harmless(data: pl.DataFrame) -> pl.DataFrame:
     text = cs.string()
     risky = text.str.contains(r"^[=+\-@\t\r]") & ~text.str.contains(r"^[+-]?[\d.,]+%?$")
     return data.with_columns(pl.when(risky).then(pl.lit("'") + text).otherwise(text).name.keep())
-
-
-def _cells(values: Sequence[Any]) -> tuple[Sequence[Any], set[type]]:
-    """Values as cells of a table, and which kinds there are."""
-    kinds = set(map(type, values))
-    if kinds <= _PLAIN:  # most columns need no look at each cell
-        return values, kinds
-    cells = [*map(_cell, values)]
-    return cells, set(map(type, cells))
 
 
 def _cell(value: Any) -> Any:
