@@ -244,8 +244,8 @@ def test_personas_are_built_listed_and_migrated(here: Path) -> None:
     }
     (run / "participants.json").write_text(json.dumps({"participants": [person, {}]}))
     moved = folkmoot("personas", "migrate")
-    assert "1 personas added" in moved.stdout
-    assert "1 records unfit" in moved.stdout
+    assert "Runs read: 1." in moved.stdout
+    assert "personas.json: 1; there already: 0; unfit records: 1" in moved.stdout
     assert folkmoot("personas", "build", "3", "--source", "tabel").exit_code == 2
     assert folkmoot("personas", "build", "3", "--source", "table").exit_code == 2
 

@@ -78,8 +78,8 @@ def migrate_command(folders: list[Path], pool_path: Path) -> None:
     for problem in result.problems:
         warn(str(problem))
     out().print(
-        f"{result.runs:,} runs read: {result.added:,} personas added to {escape(str(pool_path))}, "
-        f"{result.known:,} were there already, {result.unfit:,} records unfit",
+        f"Runs read: {result.runs:,}. Personas added to {escape(str(pool_path))}: {result.added:,}; "
+        f"there already: {result.known:,}; unfit records: {result.unfit:,}",
         soft_wrap=True,
     )
 
