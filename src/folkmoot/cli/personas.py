@@ -78,7 +78,8 @@ def migrate_command(folders: list[Path], pool_path: Path) -> None:
     for problem in result.problems:
         warn(str(problem))
     out().print(
-        f"Runs read: {result.runs:,}. Personas added to {escape(str(pool_path))}: {result.added:,}; "
+        f"Runs read: {result.runs:,}. "
+        f"Personas added to {escape(str(pool_path))}: {result.added:,}; "
         f"there already: {result.known:,}; unfit records: {result.unfit:,}",
         soft_wrap=True,
     )
