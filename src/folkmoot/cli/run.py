@@ -119,9 +119,9 @@ def _files(run: Run) -> list[str]:
     own = [name for name in own if name not in kept and name != "log.jsonl"]
     where = escape(str(folder.path))
     rows = {
-        "tables/": ", ".join(folder.tables()) + " (.parquet and .csv; codebook.json)",
+        "tables/": ", ".join(folder.tables()) + " (.parquet and .csv)",
         "results": ", ".join(own),
-        "record": "study.yaml, plan.json, manifest.json, journal.sqlite, run.log",
+        "record": "study.yaml, plan.json, codebook.json, manifest.json, journal.sqlite, run.log",
     }
     lines = ["", f"[bold]{where}[/]"]
     lines += [f"  {name:<9}{escape(text)}" for name, text in rows.items() if text]
