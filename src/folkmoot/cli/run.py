@@ -16,7 +16,18 @@ from folkmoot.cli.tables import finding_view, synthetic_panel
 from folkmoot.engine.runner import Run, RunOptions, load, run_study
 from folkmoot.engine.tally import duration
 from folkmoot.errors import InputError, Problem
-from folkmoot.records.run_folder import CODEBOOK, MANIFEST, PLAN, RunFolder
+from folkmoot.records.run_folder import (
+    CODEBOOK,
+    JOURNAL,
+    LOG,
+    LOG_LINES,
+    MANIFEST,
+    PLAN,
+    STUDY_FILE,
+    RunFolder,
+)
+
+RECORD = (STUDY_FILE, PLAN, CODEBOOK, MANIFEST, JOURNAL, LOG)
 
 KEY_WARNING = (
     "--key leaves the key in the history of your shell and in the list of processes; the "
@@ -114,14 +125,13 @@ def _answered(model: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
 
 def _files(run: Run) -> list[str]:
     folder = run.folder
-    kept = {MANIFEST, PLAN, CODEBOOK}
     own = [p.name for p in sorted(folder.path.iterdir()) if p.suffix in (".json", ".jsonl", ".csv")]
-    own = [name for name in own if name not in kept and name != "log.jsonl"]
+    own = [name for name in own if name not in (*RECORD, LOG_LINES)]
     where = escape(str(folder.path))
     rows = {
         "tables/": ", ".join(folder.tables()) + " (.parquet and .csv)",
         "results": ", ".join(own),
-        "record": "study.yaml, plan.json, codebook.json, manifest.json, journal.sqlite, run.log",
+        "record": ", ".join(RECORD),
     }
     lines = ["", f"[bold]{where}[/]"]
     lines += [f"  {name:<9}{escape(text)}" for name, text in rows.items() if text]

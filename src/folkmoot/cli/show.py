@@ -14,7 +14,7 @@ from folkmoot.engine.journal import Entry, Journal
 from folkmoot.engine.study import study_of_run
 from folkmoot.errors import InputError, Problem, StorageError
 from folkmoot.records.findings import Grid
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.records.run_folder import JOURNAL, RunFolder
 
 OUTPUTS = Path("outputs")
 MOST_IDS = 12
@@ -122,7 +122,7 @@ def _speakers(run: RunFolder) -> dict[str, str]:
 
 
 def _journal(run: RunFolder) -> Journal:
-    path = run.path / "journal.sqlite"
+    path = run.path / JOURNAL
     if not path.exists():
-        raise StorageError(f"{run.path}: there is no journal.sqlite, so nothing was asked yet")
+        raise StorageError(f"{run.path}: there is no {JOURNAL}, so nothing was asked yet")
     return Journal(path)

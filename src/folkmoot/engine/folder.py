@@ -18,10 +18,9 @@ from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.journal import Journal
 from folkmoot.errors import RunExists, RunLocked, StorageError
 from folkmoot.records.files import write_text
-from folkmoot.records.run_folder import PLAN, STUDY_FILE
+from folkmoot.records.run_folder import JOURNAL, PLAN, STUDY_FILE
 from folkmoot.whole_files import storage_errors
 
-JOURNAL = "journal.sqlite"
 LOCK = ".lock"
 HOLDER = ".holder.json"
 

@@ -12,6 +12,7 @@ from typing import TextIO
 
 from folkmoot.engine.events import CallDone, Event, Level, Notice, RunEnded, describe
 from folkmoot.engine.tally import Tally
+from folkmoot.records.run_folder import LOG, LOG_LINES
 
 
 class RunLog:
@@ -35,9 +36,9 @@ class RunLog:
         self._clock = clock
         self._last = clock()
         self.tally = Tally(clock)
-        self.path = folder / "run.log"
+        self.path = folder / LOG
         self._text: TextIO = self.path.open("a", encoding="utf-8", buffering=1)
-        self._json: TextIO = (folder / "log.jsonl").open("a", encoding="utf-8", buffering=1)
+        self._json: TextIO = (folder / LOG_LINES).open("a", encoding="utf-8", buffering=1)
 
     def __call__(self, event: Event) -> None:
         self.tally(event)

@@ -32,7 +32,7 @@ from folkmoot.engine.events import (
     broadcast,
 )
 from folkmoot.engine.filing import Filing
-from folkmoot.engine.folder import JOURNAL, write_settings
+from folkmoot.engine.folder import write_settings
 from folkmoot.engine.gateway import Gateway, GatewayEvent, GatewaySettings
 from folkmoot.engine.journal import Entry, Journal
 from folkmoot.engine.options import RunOptions
@@ -46,7 +46,7 @@ from folkmoot.models.keys import scrub
 from folkmoot.records.codebook import codebook
 from folkmoot.records.files import write_json
 from folkmoot.records.manifest import ModelUse, RunFacts, file_hashes, manifest
-from folkmoot.records.run_folder import CODEBOOK, MANIFEST, PLAN, TABLES, RunFolder
+from folkmoot.records.run_folder import CODEBOOK, JOURNAL, MANIFEST, PLAN, TABLES, RunFolder
 from folkmoot.records.tables import write_table
 
 # Keys that say how to call and not what to study: they may change between sittings.

@@ -16,6 +16,9 @@ STUDY_FILE = "study.yaml"
 PLAN = "plan.json"
 MANIFEST = "manifest.json"
 CODEBOOK = "codebook.json"
+JOURNAL = "journal.sqlite"
+LOG = "run.log"
+LOG_LINES = "log.jsonl"
 TABLES = "tables"
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from folkmoot.engine.study import Planned, Study
 from folkmoot.measures.estimates import plural
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.records.run_folder import JOURNAL, RunFolder
 
 MOST_NAMED = 3  # of what differs, so many are named
 
@@ -56,7 +56,7 @@ def since(run: RunFolder, study: Study) -> list[str]:
 
 
 def _superseded(run: RunFolder) -> list[str]:
-    path = run.path / "journal.sqlite"
+    path = run.path / JOURNAL
     if not path.exists():
         return ["The journal is not there: requests and replies cannot be looked up."]
     db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)

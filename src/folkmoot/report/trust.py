@@ -14,7 +14,7 @@ from typing import Any
 from folkmoot.engine.study import Study
 from folkmoot.measures.diagnostics import of_answers
 from folkmoot.records.findings import Grid
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.records.run_folder import JOURNAL, RunFolder
 from folkmoot.report.deviations import deviations, since
 
 ANSWER_RUNGS = {
@@ -60,7 +60,7 @@ def trust(run: RunFolder, study: Study) -> Trust:
 
 def _dates(run: RunFolder) -> dict[str, tuple[str, str]]:
     """Model asked → when it was called first and last, by the journal (UTC)."""
-    path = run.path / "journal.sqlite"
+    path = run.path / JOURNAL
     if not path.exists():
         return {}
     db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
