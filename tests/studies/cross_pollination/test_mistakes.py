@@ -1,0 +1,74 @@
+"""What can be wrong in the study file of a pilot: said at once, with its place, nothing run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import folkmoot
+from folkmoot.errors import InputError
+
+HEAD = "pilot_id: trial\ntopic:\n  description: Where to?\n"
+REST = "participants_per_condition: 6\n"
+OPTIONS = "  options: [Parks, Jobs, Streets]\n"
+PREDEFINED = HEAD + OPTIONS + REST + "opposition_method: predefined\n"
+
+
+def mistakes(folder: Path, text: str) -> list[str]:
+    path = folder / "pilot.yaml"
+    path.write_text(text, "utf-8")
+    with pytest.raises(InputError) as caught:
+        folkmoot.run(path, model="synthetic", out=folder / "run")
+    assert [p.name for p in folder.iterdir()] == ["pilot.yaml"]
+    return [str(p).replace(f"{folder}/", "") for p in caught.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (HEAD + "  options: [Parks]\n" + REST, "pilot.yaml:4: topic.options: needs at least 2"),
+        (
+            HEAD + "  options: [Parks, Jobs, ' parks']\n" + REST,
+            "pilot.yaml:4: topic.options: 'Parks' and ' parks' are the same option",
+        ),
+        (
+            PREDEFINED + "opposition_mapping: {Parks: Jobs, Jobs: Parks}\n",
+            "pilot.yaml:7: opposition_mapping: no opposing view for 'Streets'",
+        ),
+        (
+            PREDEFINED + "opposition_mapping: {Parks: Jobs, Jobs: Parks, Streets: Streets}\n",
+            "pilot.yaml:7: opposition_mapping: 'Streets' is mapped to itself",
+        ),
+        (
+            PREDEFINED + "opposition_mapping: {Parks: Jobs, Jobs: Parks, Streets: Roads}\n",
+            "pilot.yaml:7: opposition_mapping: 'Roads' is no option",
+        ),
+        (PREDEFINED, "pilot.yaml: opposition_mapping: no opposing view for 'Parks'"),
+    ],
+)
+def test_one_mistake_is_the_only_one_told(tmp_path: Path, text: str, told: str) -> None:
+    (problem,) = mistakes(tmp_path, text)
+    assert told in problem
+
+
+def test_many_mistakes_are_told_at_once_each_with_its_line(tmp_path: Path) -> None:
+    text = (
+        HEAD
+        + OPTIONS
+        + "participants_per_condition: -3\n"
+        + "disagreement_threshold: 1.4\n"
+        + "min_responses_for_threshold: many\n"
+        + "opposition_method: embeding\n"
+        + "clustering_algoritm: kmeans\n"
+        + "pilot_id: again\n"
+    )
+    assert [m.split(" (first")[0] for m in mistakes(tmp_path, text)] == [
+        "pilot.yaml:5: participants_per_condition: must be at least 1, is -3",
+        "pilot.yaml:6: disagreement_threshold: must be at most 1, is 1.4",
+        'pilot.yaml:7: min_responses_for_threshold: must be a whole number, is "many"',
+        "pilot.yaml:8: opposition_method: must be one of cluster_embedding, embedding, llm_judge, "
+        'predefined, highest_voted, is "embeding" (did you mean embedding?)',
+        "pilot.yaml:9: clustering_algoritm: unknown key (did you mean clustering_algorithm?)",
+        "pilot.yaml:10: pilot_id: stands twice",
+    ]
