@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from folkmoot.engine.config import StudyConfig
+from folkmoot.engine.providers import Providers
 from folkmoot.errors import InputError
 from folkmoot.models.catalog import resolve
-from folkmoot.models.keys import HIDDEN, environment, find_key, key_for, scrub
+from folkmoot.models.http import Wire
+from folkmoot.models.keys import (
+    HIDDEN,
+    environment,
+    find_key,
+    key_for,
+    refuse_unencrypted,
+    scrub,
+    unencrypted_host,
+)
+from folkmoot.models.simple_call import call_llm, try_models
 
 OPENAI = resolve("gpt-4o", environ={})
 KEYS = {"OPENAI_API_KEY": "from-here"}
@@ -88,3 +102,121 @@ def test_known_keys_are_removed_whatever_they_look_like(monkeypatch: pytest.Monk
 def test_ordinary_texts_stay_as_they_are() -> None:
     text = "A task-force on risk-sharing met; sk-learn was used. Key points follow."
     assert scrub(text) == text
+
+
+class Names:
+    """A resolver that knows these names only, and counts what it was asked."""
+
+    def __init__(self, **known: list[str]) -> None:
+        self.known = {name.replace("_", "-"): found for name, found in known.items()}
+        self.asked: list[str] = []
+
+    def __call__(self, host: str, *_: object, **__: object) -> list[tuple[Any, ...]]:
+        self.asked.append(host)
+        if host not in self.known:
+            raise socket.gaierror(-2, "Name or service not known")
+        return [(0, 0, 0, "", (address, 0)) for address in self.known[host]]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://example.org/v1",
+        "http://localhost:8000/v1",
+        "http://LocalHost.:8000/v1",
+        "http://my.localhost/v1",
+        "http://127.0.0.1:1",
+        "http://127.9.9.9",
+        "http://0.0.0.0:8000/v1",
+        "http://[::1]:8000/v1",
+        "http://10.1.2.3/v1",
+        "http://172.16.0.1/",
+        "http://172.31.255.255/",
+        "http://192.168.1.1",
+        "http://169.254.1.1",
+        "http://[fe80::1%25eth0]:80/",
+        "http://[fd12:3456::1]/v1",
+        "http://[::ffff:10.0.0.1]/v1",
+        "http://gpu-box:8000/v1",
+        "http://lab.local/v1",
+        "http://[::1",  # no address: said elsewhere
+        "",
+    ],
+)
+def test_a_key_may_go_over_http_to_this_machine_and_private_networks(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = Names(gpu_box=["10.0.0.7", "fd00::7"], **{"lab.local": ["192.168.0.9"]})
+    monkeypatch.setattr(socket, "getaddrinfo", names)
+    assert unencrypted_host(url) is None
+    refuse_unencrypted("secret", url)
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("http://api.example.org/v1", "api.example.org"),
+        ("HTTP://API.Example.org:8080", "api.example.org"),
+        ("http://8.8.8.8/v1", "8.8.8.8"),
+        ("http://172.32.0.1/v1", "172.32.0.1"),
+        ("http://192.169.1.1/v1", "192.169.1.1"),
+        ("http://11.0.0.1", "11.0.0.1"),
+        ("http://[2001:4860:4860::8888]/v1", "2001:4860:4860::8888"),
+        ("http://[::ffff:8.8.8.8]/v1", "::ffff:8.8.8.8"),
+        ("http://134744072/v1", "134744072"),  # 8.8.8.8 in another dress
+        ("http://localhost.example.org/v1", "localhost.example.org"),
+        ("http://10.0.0.1.example.org/v1", "10.0.0.1.example.org"),
+        ("http://localhost@example.org/v1", "example.org"),
+        ("http://half:8000/v1", "half"),  # one of its addresses is public
+        ("http://nowhere/v1", "nowhere"),
+    ],
+)
+def test_a_key_never_goes_over_http_to_a_host_of_others(
+    url: str, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = Names(half=["10.0.0.1", "8.8.8.8"], **{"134744072": ["8.8.8.8"]})
+    monkeypatch.setattr(socket, "getaddrinfo", names)
+    assert unencrypted_host(url) == host
+    with pytest.raises(InputError, match=r"unencrypted.*https://") as caught:
+        refuse_unencrypted("secret-key", url, "openai/m")
+    assert host in str(caught.value) and "openai/m" in str(caught.value)
+    assert "secret-key" not in str(caught.value)
+    refuse_unencrypted(None, url)  # a server that needs no key is nobody's secret
+    assert "api.example.org" not in names.asked  # such a name is not even looked up
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://ann:pass@example.org/v1", "http://example.org/v1?key=k", "http://h.org?a=1&api-key=k"],
+)
+def test_a_key_within_the_url_is_a_key(url: str) -> None:
+    with pytest.raises(InputError, match="unencrypted"):
+        refuse_unencrypted(None, url)
+    refuse_unencrypted(None, "http://example.org/v1?api-version=2024-10-21")
+
+
+@pytest.mark.parametrize("seat", ["model", "embedding_model", "models"])
+def test_every_model_of_a_study_is_checked_before_anything_is_sent(seat: str) -> None:
+    far = {"openai/far": "http://api.example.org/v1"}
+    named = {"model": "openai/far", "embedding_model": None, "models": {}}
+    if seat != "model":
+        named["model"] = "openai/near"
+        named[seat] = "openai/far" if seat == "embedding_model" else {"moderator": "openai/far"}
+    config = StudyConfig(endpoints={**far, "openai/near": "http://127.0.0.1:1/v1"}, **named)
+    Providers(config, None).check()  # no key, nothing to keep
+    with pytest.raises(InputError, match=r"openai/far.*api\.example\.org"):
+        Providers(config, None, key="a-key").check()
+
+
+def test_the_wire_and_single_calls_refuse_it_too() -> None:
+    far = "http://api.example.org/v1"
+    with pytest.raises(InputError, match="unencrypted"):
+        Wire(far, {"Authorization": "Bearer k"}, 10, "k")
+    with pytest.raises(InputError, match="unencrypted"):
+        call_llm("gpt-4o", [], "Hello", base_url=far, api_key="k")
+
+
+def test_trying_models_says_it_in_their_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key-of-mine")
+    (tried,) = try_models(["gpt-4o"], {"gpt-4o": "http://api.example.org/v1"})
+    assert tried.ok is False and "unencrypted" in tried.error and "a-key" not in tried.error

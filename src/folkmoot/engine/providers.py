@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from folkmoot.engine.config import StudyConfig
 from folkmoot.errors import InputError, Problem
 from folkmoot.models.catalog import LOCAL, ModelSpec, open_provider, resolve
-from folkmoot.models.keys import key_for
+from folkmoot.models.keys import key_for, refuse_unencrypted, secrets_in
 from folkmoot.models.request import Provider, ProviderSettings
 
 
@@ -76,8 +76,8 @@ class Providers:
         main = resolve(self.default, config.endpoints)
         explicit = self._key if spec.key_env == main.key_env else None
         key = None if spec.local else key_for(spec, explicit)
-        if key:
-            self.secrets.add(key)
+        refuse_unencrypted(key, spec.base_url, spec.name)
+        self.secrets.update(filter(None, (key, *secrets_in(spec.base_url or ""))))
         return ProviderSettings(
             base_url=spec.base_url,
             api_key=key,

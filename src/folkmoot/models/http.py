@@ -23,7 +23,7 @@ from folkmoot.errors import (
     RefusedError,
     TransientError,
 )
-from folkmoot.models.keys import scrub
+from folkmoot.models.keys import refuse_unencrypted, scrub, secrets_in
 from folkmoot.transfers import Answer, Connections
 
 R = TypeVar("R")
@@ -51,14 +51,18 @@ _BAD_KEY = re.compile(r"api[ _-]?key|authenticat|unauthorized|permission|invalid
 
 
 class Wire:
-    """One server: posts JSON, gives (status, headers, body)."""
+    """One server: posts JSON, gives (status, headers, body).
+
+    Raises InputError for a key that would leave unencrypted; see `keys.refuse_unencrypted`.
+    """
 
     def __init__(
         self, base_url: str, headers: Mapping[str, str], timeout: float, secret: str | None
     ) -> None:
+        refuse_unencrypted(secret, base_url)
         self.base_url = base_url.rstrip("/")
         self._timeout = timeout
-        self._secret = secret
+        self._secrets = [secret, *secrets_in(base_url)]
         headers = {"Content-Type": "application/json", **headers}
         self._connections = Connections(self.base_url, headers, timeout)
 
@@ -79,7 +83,7 @@ class Wire:
 
     def scrub(self, text: str) -> str:
         """The text without this server's key."""
-        return scrub(text, [self._secret])
+        return scrub(text, self._secrets)
 
     def read(self, decode: Callable[[int, Mapping[str, str], bytes], R], answer: Answer) -> R:
         """What `decode` makes of an answer; errors leave here without the key."""

@@ -28,7 +28,7 @@ from folkmoot.models.catalog import (
     open_provider,
     resolve,
 )
-from folkmoot.models.keys import environment, find_key, key_for
+from folkmoot.models.keys import environment, find_key, key_for, refuse_unencrypted
 from folkmoot.models.request import Message, ProviderSettings, Reply, Request
 from folkmoot.randomness import uniform
 from folkmoot.transfers import run_async
@@ -59,11 +59,12 @@ def call_llm(
     is converted for each provider. Transient errors are tried again three times with exponential
     backoff; latency and tokens go to the log. Works with and without a running event loop.
 
-    Raises InputError (unknown model, no key), FatalModelError (wrong key, no access),
-    QuotaError, RefusedError, or TransientError after the last try.
+    Raises InputError (unknown model, no key, a key over plain http), FatalModelError (wrong key,
+    no access), QuotaError, RefusedError, or TransientError after the last try.
     """
     spec = resolve(model, {model: base_url} if base_url else None)
     key = key_for(spec, api_key)
+    refuse_unencrypted(key, spec.base_url, spec.name)
     request = Request(
         spec.wire_model, messages_from(memory, question, system), temperature, max_tokens
     )
