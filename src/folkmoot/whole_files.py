@@ -15,60 +15,15 @@ from folkmoot.errors import StorageError
 _DISK = {errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT, errno.EIO, errno.EFBIG}
 
 
-class Draft:
-    """What shall become a file: a temporary file in the same folder, and then `finish` or `drop`.
-
-    `finish` may run in another thread than what came before it. All raise StorageError that says
-    what the disk said.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
-        with storage_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self.file = self._temporary.open("xb")
-
-    def finish(self) -> None:
-        """Sync the file and put it in its place; on any failure the place is left as it was."""
-        try:
-            with storage_errors(self.path):
-                with self.file:
-                    self.file.flush()
-                    os.fsync(self.file.fileno())
-                self._temporary.replace(self.path)
-        except BaseException:
-            self.drop()
-            raise
-        _sync_folder(self.path.parent)
-
-    def drop(self) -> None:
-        """Leave the place as it was."""
-        with suppress(OSError):  # it may want to write what is left
-            self.file.close()
-        self._temporary.unlink(missing_ok=True)
-
-
-def draft(path: Path, write: Callable[[IO[bytes]], Any]) -> Draft:
-    """A draft of what `write` writes. Raises StorageError, and what else `write` raises."""
-    made = Draft(path)
-    try:
-        with storage_errors(path):
-            write(made.file)
-    except BaseException:
-        made.drop()
-        raise
-    return made
-
-
 def write_bytes(path: Path, data: bytes) -> None:
-    """Replace a file by these bytes or leave it as it was."""
+    """Replace a file by these bytes or leave it as it was. Raises StorageError."""
     write_with(path, lambda file: file.write(data))
 
 
 def write_with(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
     """Replace a file by what `write` writes, or leave it as it was. Raises StorageError."""
-    draft(path, write).finish()
+    with storage_errors(path), whole_file(path) as file:
+        write(file)
 
 
 @contextmanager
@@ -78,18 +33,23 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     Raises StorageError that says what the disk said. Other errors of the block pass, also those
     of a connection, which are OSErrors too.
     """
-    made = Draft(path)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = temporary.open("xb")
     try:
-        yield made.file
-    except OSError as error:
-        made.drop()
-        if error.errno in _DISK:
+        with file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        with storage_errors(path):
+            temporary.replace(path)
+    except BaseException as error:
+        temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in _DISK:
             raise _storage_error(path, error) from error
         raise
-    except BaseException:
-        made.drop()
-        raise
-    made.finish()
+    _sync_folder(path.parent)
 
 
 @contextmanager

@@ -17,7 +17,6 @@ from folkmoot import whole_files
 from folkmoot.errors import StorageError
 from folkmoot.records.files import (
     dumps,
-    encoded,
     plain,
     read_json,
     write_json,
@@ -49,21 +48,6 @@ def test_vectors_stand_on_one_line_and_keys_keep_their_order() -> None:
     assert text == (
         '{\n  "b": [0.1,0.25],\n  "a": [\n    {\n      "x": 1\n    }\n  ],\n  "c": {}\n}\n'
     )
-
-
-@given(VALUES, st.integers(0, 4))
-def test_what_is_encoded_ahead_stands_as_if_it_were_encoded_there(
-    value: object, depth: int
-) -> None:
-    ahead = encoded(value, depth)
-    assert dumps({"a": {"b": [ahead, {"c": ahead}]}}) == dumps({"a": {"b": [value, {"c": value}]}})
-    assert dumps([ahead, 1, "x"]) == dumps([value, 1, "x"])
-
-
-def test_a_vector_encoded_ahead_stands_on_one_line() -> None:
-    vector = np.array([0.1, 0.25], dtype=np.float32)
-    record = {"id": "p", "vector": encoded(vector), "said": [{"text": "one"}]}
-    assert dumps([record]) == dumps([{**record, "vector": vector}])
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), np.float32("nan")])

@@ -16,13 +16,12 @@ import polars as pl
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.events import ItemDone, Notice, Progress, StageStarted
-from folkmoot.engine.filing import Filing
 from folkmoot.engine.gateway import Gateway
 from folkmoot.engine.journal import Journal
 from folkmoot.engine.plan import Plan
 from folkmoot.errors import FolkmootError, ProtocolError
 from folkmoot.models.request import FloatArray, Reply, Request
-from folkmoot.records.files import json_draft, text_draft
+from folkmoot.records.files import write_json, write_text
 from folkmoot.records.tables import Recording
 
 # Tables and numbers of recorded rows, nested as the scopes are: flat, they give the protocol's own
@@ -46,7 +45,6 @@ class RunContext:
     gateway: Gateway
     prompts: PromptLibrary
     plan: Plan
-    filing: Filing
     progress: Progress
     default_model: str
     override: str | None = None
@@ -148,12 +146,10 @@ class RunContext:
         self.progress(Notice(f"{'/'.join(path)}: {message}" if path else message, "warning"))
 
     def write_json(self, name: str, data: Any) -> None:
-        self.filing.check()
-        self.filing.do(json_draft(self._inside(name), data).finish)
+        write_json(self._inside(name), data)
 
     def write_text(self, name: str, text: str) -> None:
-        self.filing.check()
-        self.filing.do(text_draft(self._inside(name), text).finish)
+        write_text(self._inside(name), text)
 
     def record(self, rows: Rows, table: str, row: Mapping[str, Any]) -> None:
         """Add a row to a table, at this place among the rows of the protocol."""

@@ -118,16 +118,16 @@ class Journal:
             yield Entry(row[0], row[1], row[2], self._expand(json.loads(row[3])), *row[4:])
 
     def close(self) -> None:
-        """Commit what is queued and close the file."""
-        if self._closed:
-            return
-        self._closed = True
-        self._queue.put(None)
-        self._last.set()
-        self._thread.join()
-        if self._resuming:  # not all of it was written here
-            self._content = sum(map(content_of, map(Entry._make, self._reader.execute(SELECT))))
-        self._reader.close()
+        """Commit what is queued and close the file. Raises StorageError, each time, if entries
+        could not be written."""
+        if not self._closed:
+            self._closed = True
+            self._queue.put(None)
+            self._last.set()
+            self._thread.join()
+            if self._resuming:  # not all of it was written here
+                self._content = sum(map(content_of, map(Entry._make, self._reader.execute(SELECT))))
+            self._reader.close()
         if self._error is not None:
             raise self._error
 

@@ -6,7 +6,6 @@ its only user; a run that was resumed twice had three sittings.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
 from asyncio import CancelledError
@@ -31,7 +30,6 @@ from folkmoot.engine.events import (
     RunStarted,
     broadcast,
 )
-from folkmoot.engine.filing import Filing
 from folkmoot.engine.folder import write_settings
 from folkmoot.engine.gateway import Gateway, GatewayEvent, GatewaySettings
 from folkmoot.engine.journal import Entry, Journal
@@ -85,9 +83,7 @@ async def sit(sitting: Sitting) -> None:
         journal = stack.enter_context(
             Journal(sitting.folder / JOURNAL, accept_changes=sitting.options.accept_changes)
         )
-        filing = Filing()
-        stack.callback(filing.close)
-        context = _context(sitting, journal, filing, progress)
+        context = _context(sitting, journal, progress)
         outcome: Outcome = "failed"
         message = ""
         try:
@@ -119,7 +115,7 @@ def _ended_by(error: BaseException) -> tuple[Outcome, str]:
     return "failed", str(error) or type(error).__name__
 
 
-def _context(sitting: Sitting, journal: Journal, filing: Filing, progress: Progress) -> RunContext:
+def _context(sitting: Sitting, journal: Journal, progress: Progress) -> RunContext:
     found, providers, folder = sitting.found, sitting.providers, sitting.folder
     config = found.config
     calls, usd = journal.spent()
@@ -161,7 +157,6 @@ def _context(sitting: Sitting, journal: Journal, filing: Filing, progress: Progr
         gateway=gateway,
         prompts=found.prompts(),
         plan=plan,
-        filing=filing,
         progress=progress,
         default_model=providers.default,
         override=providers.override,
@@ -206,28 +201,24 @@ def _design(found: StudyFile, context: RunContext) -> dict[str, Any]:
 
 async def _finish(sitting: Sitting, context: RunContext, outcome: Outcome, seconds: float) -> None:
     """Keep every reply; write tables when the run is done, and the manifest in any case."""
-    gateway, filing = context.gateway, Filing(threads=8)
+    gateway = context.gateway
     try:
         gateway.stop(Halted("the run is over"))
         await gateway.drain()
         context.plan.write()
-        filing.do(context.journal.close)
+        context.journal.close()
         tables: dict[str, pl.DataFrame] = {}
         if outcome == "done":
             for name, table in context.frames():
                 tables[name] = table
-                filing.do(write_table, context.folder / TABLES, name, table)
-            filing.do(_write_codebook, sitting, tables)
-        await gateway.close()  # while files are synced; `sit` sees to it if this is not reached
-        await asyncio.gather(context.filing.done(), filing.done())
+                write_table(context.folder / TABLES, name, table)
+            _write_codebook(sitting, tables)
         facts = _facts(sitting, context, outcome, seconds)
         write_json(context.folder / MANIFEST, manifest(facts, tables))
     except Exception:
         # What stopped the run matters more than what stopped the tidying up.
         if outcome == "done":
             raise
-    finally:
-        filing.close()
 
 
 def _write_codebook(sitting: Sitting, tables: Mapping[str, pl.DataFrame]) -> None:

@@ -10,7 +10,6 @@ import yaml
 from folkmoot.conversation.transcript import EMPTY
 from folkmoot.engine.session import Scope, Session
 from folkmoot.errors import ProtocolError
-from folkmoot.records.files import Encoded, encoded
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 from folkmoot.studies.cross_pollination.state import COMPLETE, FAILED, Cluster, Participant, State
 
@@ -72,7 +71,7 @@ class Records:
 
     def __init__(self, scope: Scope, state: State) -> None:
         self._places = {who: scope.at(who) for who in state.people}  # rows stand in this order
-        self._left: dict[str, tuple[Participant, Encoded]] = {}
+        self._left: dict[str, tuple[Participant, dict[str, Any]]] = {}
 
     def over(self, p: Participant) -> Participant:
         """Take in one whose part is over; the participant as given."""
@@ -85,10 +84,10 @@ class Records:
             said = talk or EMPTY
             for row in said.to_rows(stage=stage, participant_id=p.id, condition=p.condition):
                 place.record("utterances", row)
-        self._left[p.id] = (p, encoded(p.to_json(), depth=2))
+        self._left[p.id] = (p, p.to_json())
         return p
 
-    def of_all(self, state: State) -> list[Encoded]:
+    def of_all(self, state: State) -> list[dict[str, Any]]:
         """The JSON of everybody, in order. Raises ProtocolError for one who was changed after."""
         for who, p in state.people.items():
             if who not in self._left:
