@@ -56,3 +56,12 @@ def test_what_is_no_run_folder_is_refused(tmp_path: Path, folder: Path) -> None:
         RunFolder(folder).table("votes")
     with pytest.raises(StorageError, match=r"other\.json: there is no such file"):
         RunFolder(folder).json("other.json")
+
+
+def test_a_table_becomes_a_pandas_frame_as_installed(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text("{}")
+    rows = frame([{"id": "a", "age": 40}, {"id": "b", "age": None}])
+    write_table(tmp_path / "tables", "people", rows)
+    there = RunFolder(tmp_path).table("people").to_pandas()
+    assert list(there.columns) == ["id", "age"]
+    assert there["age"].isna().tolist() == [False, True]
