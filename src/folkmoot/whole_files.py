@@ -15,9 +15,13 @@ from folkmoot.errors import StorageError
 _DISK = {errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT, errno.EIO, errno.EFBIG}
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    """Replace a file by these bytes or leave it as it was. Raises StorageError."""
-    write_with(path, lambda file: file.write(data))
+def write_bytes(path: Path, data: bytes, mode: int = 0o666) -> None:
+    """Replace a file by these bytes or leave it as it was; `mode` less the umask are its rights.
+
+    Raises StorageError.
+    """
+    with storage_errors(path), whole_file(path, mode) as file:
+        file.write(data)
 
 
 def write_with(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
@@ -27,7 +31,7 @@ def write_with(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[IO[bytes]]:
+def whole_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
     """A binary file that takes the place of `path` only when the block ends well.
 
     Raises StorageError that says what the disk said. Other errors of the block pass, also those
@@ -36,7 +40,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = temporary.open("xb")
+        file = open(temporary, "xb", opener=lambda p, how: os.open(p, how, mode))  # noqa: SIM115
     try:
         with file:
             yield file

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from folkmoot.conversation.dialogue import is_signal, question_and_answer
 from folkmoot.conversation.transcript import EMPTY, Speaker, Utterance, messages_for
 
@@ -39,10 +45,74 @@ def test_missing_utterances_are_not_heard_and_transcripts_do_not_change() -> Non
     assert flat(ANN, longer, "")[1:] == [("user", "I like parks.")]
 
 
-def test_the_signal_is_exact() -> None:
-    assert is_signal(" SATISFIED\n", "SATISFIED") and is_signal('"SATISFIED."', "SATISFIED")
-    for text in ("satisfied", "I am SATISFIED", "SATISFIED with that", "NOT SATISFIED", ""):
-        assert not is_signal(text, "SATISFIED")
+GIVEN = (
+    *("SATISFIED", " SATISFIED\n", '"SATISFIED."', "Satisfied.", "satisfied", "[SATISFIED]"),
+    *(
+        "**SATISFIED**",
+        "**Satisfied!**",
+        "`SATISFIED`",
+        "« SATISFIED »",
+        "(SATISFIED)",
+        "✅ SATISFIED",
+    ),
+    "Thank you, that makes your reasons clear.\n\nSATISFIED",
+    "Thank you for your patience! I have no further questions. **SATISFIED**",
+    "Thanks, I don't have any more questions: SATISFIED",
+    "Thank you for explaining — SATISFIED.",
+    "Thank you. [SATISFIED]",
+    "Thank you for all of this [SATISFIED]",
+    "Status: satisfied",
+    "SATISFIED\n\nThank you for taking part.",
+    "What you say about cost is clear to me now.\n> SATISFIED",
+)
+NOT_GIVEN = (
+    *(
+        "",
+        "...",
+        "I am SATISFIED with that",
+        "SATISFIED with that",
+        "NOT SATISFIED",
+        "Unsatisfied.",
+    ),
+    *("I am not satisfied.", "Are you satisfied?", "Satisfied?", "SATISFIED?", "**Satisfied?**"),
+    *("I'm not yet SATISFIED.", "I am not [SATISFIED]", "I am not: SATISFIED", "Dissatisfied."),
+    "Are people in your street happy, content, satisfied?",
+    "You sound calm, content, satisfied. Why?",
+    "When I understand you I will say: SATISFIED",
+    "Once that is clear, SATISFIED",
+    "SATISFIED. But one more thing: what about the cost?",
+    "What would make you\nsatisfied?",
+    "Tell me more, and then I can be fully (SATISFIED)",
+)
+
+
+@pytest.mark.parametrize("text", GIVEN)
+def test_a_signal_is_read_as_people_write_it(text: str) -> None:
+    assert is_signal(text, "SATISFIED")
+
+
+@pytest.mark.parametrize("text", NOT_GIVEN)
+def test_a_signal_inside_a_sentence_negated_or_asked_is_none(text: str) -> None:
+    assert not is_signal(text, "SATISFIED")
+
+
+@given(
+    thanks=st.sampled_from(("", "Thank you.", "Thanks, that is clear!", "I see what you mean.")),
+    between=st.sampled_from((" ", "\n", "\n\n")),
+    around=st.sampled_from(
+        (("", ""), ("**", "**"), ("[", "]"), ('"', '"'), ("_", "_"), ("`", "`"))
+    ),
+    end=st.sampled_from(("", ".", "!", " ✅")),
+    case=st.sampled_from((str.upper, str.title, str.lower)),
+)
+def test_thanks_and_decoration_do_not_hide_the_signal(
+    thanks: str, between: str, around: tuple[str, str], end: str, case: Callable[[str], str]
+) -> None:
+    said = around[0] + case("SATISFIED") + end + around[1]
+    assert is_signal(thanks + between + said, "SATISFIED")
+    for denied in (f"I am not {said}", f"I would not call this {said}"):
+        assert not is_signal(thanks + between + denied, "SATISFIED")
+    assert not is_signal(f"{thanks}{between}Are you {said}?", "SATISFIED")
 
 
 class Scene:
@@ -66,3 +136,14 @@ async def test_a_dialogue_ends_on_the_signal_or_at_the_maximum() -> None:
     scene = Scene("Why?", "Because.", "How?", "So.", "DONE")
     late = await question_and_answer(scene, moderator, ANN, **told)  # type: ignore[arg-type]
     assert late.ended == "limit" and len(late.transcript) == 4 and scene.replies == ["DONE"]
+
+
+@pytest.mark.parametrize("last", GIVEN)
+async def test_no_participant_is_asked_the_signal(last: str) -> None:
+    moderator = Speaker("moderator", "Moderator", "moderator")
+    scene = Scene("Why?", "Because.", last, "You're welcome.")
+    talk = await question_and_answer(
+        scene, moderator, ANN, opening="Begin.", signal="SATISFIED", max_exchanges=5
+    )
+    assert talk.ended == "signal" and scene.replies == ["You're welcome."]
+    assert [u.text for u in talk.transcript] == ["Why?", "Because."]

@@ -128,10 +128,3 @@ def test_migration_takes_each_person_once(tmp_path: Path) -> None:
     assert people[1].text == "a baker of forty, number 2"
     assert people[1].demographics["occupation"] == "baker"
     assert migrate([tmp_path / "one"], pool).added == 0
-
-
-def test_the_pool_is_as_readable_as_any_new_file(tmp_path: Path) -> None:
-    Pool(tmp_path / "personas.json").add([Persona("", "a baker", "a baker")])
-    plain = tmp_path / "plain.txt"
-    plain.write_text("x")
-    assert (tmp_path / "personas.json").stat().st_mode == plain.stat().st_mode

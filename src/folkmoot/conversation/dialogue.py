@@ -5,6 +5,7 @@ Used by studies with a moderator (clarification, Socratic questioning).
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -29,11 +30,44 @@ class Dialogue:
 
 
 def is_signal(text: str, signal: str) -> bool:
-    """Whether a reply is the signal and nothing else; quotes, stars and a full stop are forgiven.
+    """Whether a reply gives the signal, as people and models write it.
 
-    "I am SATISFIED with that" is not the signal.
+    It does when a sentence or line of it is the signal and nothing else (case, quotes, markdown and
+    closing punctuation aside), or when a sentence ends in the signal as it was agreed on, set off
+    by a comma, colon, dash or brackets ("Thank you: SATISFIED"). Inside a sentence, as a question,
+    negated, or announced for later it is no signal, nor is one that is followed by a question.
     """
-    return text.strip().strip("\"'`*_“”‘’").rstrip(".!").strip("\"'`*_“”‘’") == signal
+    sentences = [s for s in _SENTENCE.split(text.strip()) if re.search(r"\w", s)]
+    given = [n for n, s in enumerate(sentences) if _gives(s, signal)]
+    return bool(given) and not any(_ASKS.search(s) for s in sentences[given[0] :])
+
+
+_SENTENCE = re.compile(r"\n+|(?<=[.!?…。！？])[\"'”’)\]*_`]*\s+")
+_ASKS = re.compile(r"[?？][\W_]*$")
+_DECORATION = re.compile(r"^[\W_]+|[\W_]+$")
+_SET_OFF = re.compile(r"[,;:—–]|\s-+\s|\s[(\[{<*_]+(?=\w)")
+_LABEL = re.compile(r"[\W_]*(?:moderator|response|reply|answer|status|signal)[\W_]*", re.IGNORECASE)
+# Before the signal these say that it is meant, denied or put off, and not given.
+_NOT_GIVEN = re.compile(
+    r"(?:n['’]t|\b(?:not|never|yet|am|is|are|be|being|i['’]m|you['’]re|fully|completely))[\W_]*$"
+    r"|\b(?:will|would|shall|can|could|when|once|until|unless|if)\b|['’]ll\b",
+    re.IGNORECASE,
+)
+
+
+def _gives(sentence: str, signal: str) -> bool:
+    if _ASKS.search(sentence):
+        return False
+    bare = _DECORATION.sub("", sentence)
+    if bare.casefold() == signal.casefold():
+        return True
+    marks = list(_SET_OFF.finditer(bare))
+    if not marks:
+        return False
+    before, after = bare[: marks[-1].start()], _DECORATION.sub("", bare[marks[-1].end() :])
+    if _LABEL.fullmatch(before):
+        return after.casefold() == signal.casefold()
+    return after == signal and not _NOT_GIVEN.search(before)
 
 
 async def question_and_answer(

@@ -40,7 +40,9 @@ def open_folder(folder: Path, config: StudyConfig, *, resume: bool) -> Path:
     if resume and not folder.exists():
         raise StorageError(f"{folder}: there is no run to resume here; leave out --resume")
     with storage_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not begun:  # profiles of people lie here: only their owner may look
+            folder.chmod(0o700)
         if not os.access(folder, os.W_OK):
             raise PermissionError(13, "Permission denied", str(folder))
     if not (folder / STUDY_FILE).exists():

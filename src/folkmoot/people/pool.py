@@ -74,7 +74,7 @@ class Pool:
                     fresh.append(persona)
             if fresh:
                 people = _numbered(present, fresh)
-                write_bytes(self.path, _text(people))
+                write_bytes(self.path, _text(people), mode=0o600)
         return len(fresh)
 
     def lacking(self, n: int) -> int:
