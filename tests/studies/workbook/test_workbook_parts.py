@@ -16,8 +16,8 @@ from folkmoot.studies.workbook.assignment import assign, balanced
 from folkmoot.studies.workbook.computed import BadExpression, Scene, evaluate, in_order
 from folkmoot.studies.workbook.literals import NotALiteral
 from folkmoot.studies.workbook.model import Computed, Task
-from folkmoot.studies.workbook.order import realised_order
 from folkmoot.studies.workbook.permutations import experiments
+from folkmoot.studies.workbook.play import realised_order
 from folkmoot.studies.workbook.reply import WorkbookAnswer
 from folkmoot.studies.workbook.response_options import Listed, Range, Words, read_options, show
 from tests.studies.workbook.workbook_builder import good, mistakes, put, read, setting

@@ -138,7 +138,12 @@ class Profiles(_Part):
 
     @property
     def id_column(self) -> int:
-        return self.names.index("ID")
+        return self.titles.index("ID")
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """The row that says which column is the ID: the short names, or else the questions."""
+        return self.names if "ID" in self.names else self.questions
 
     def ids(self) -> list[str]:
         return [row[self.id_column] for row in self.rows]

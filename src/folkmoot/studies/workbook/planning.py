@@ -9,6 +9,8 @@ from openpyxl.utils.cell import column_index_from_string
 
 from folkmoot.engine.study import StageEstimate
 from folkmoot.errors import InputError, Problem
+from folkmoot.studies.workbook.appearance import rows_in_words
+from folkmoot.studies.workbook.assignment import assign
 from folkmoot.studies.workbook.config import WorkbookConfig, settings_of
 from folkmoot.studies.workbook.design import design_problems
 from folkmoot.studies.workbook.layouts import COMPUTED, LAYOUTS, SHEETS
@@ -20,6 +22,7 @@ from folkmoot.studies.workbook.permutations import (
     combinations,
     count_permutations,
 )
+from folkmoot.studies.workbook.profiles import look_alikes
 from folkmoot.studies.workbook.reading import read_workbook
 from folkmoot.studies.workbook.response_options import Words
 
@@ -94,9 +97,50 @@ def notes(config: WorkbookConfig) -> list[str]:
     count = count_permutations(workbook)
     if count > 1:
         found.append(f"the constants spin off {count} experiments")
+    found += _seat_notes(workbook, config.random_seed)
     found += _limit_notes(workbook)
     found += _option_notes(workbook)
     found += _column_notes(workbook)
+    return found
+
+
+def _seat_notes(workbook: Workbook, seed: int) -> list[str]:
+    """Who takes no part and why, which arms nobody is in, and labels that may be meant as one."""
+    settings, profiles = workbook.settings, workbook.profiles
+    experiment = first_experiment(workbook)
+    plans, problems = assign(experiment, seed)
+    if problems:
+        return []
+    seated = {seat.row for plan in plans for seat in plan.seats}
+    out: dict[str, list[int]] = {}
+    columns = {
+        what: profiles.column(getattr(settings, f"{what}_column") or "")
+        for what in ("session", "treatment")
+        if getattr(settings, f"{what}_assignment_strategy") == "manual"
+    }
+    for row, cells in enumerate(profiles.rows):
+        if row not in seated:
+            blank = [profiles.names[c] for c in columns.values() if c is not None and not cells[c]]
+            why = f"{' and '.join(blank)} blank" if blank else "not drawn for a session"
+            out.setdefault(why, []).append(profiles.lines[row])
+    found = [
+        f"{profiles.sheet}: {len(lines)} of {len(profiles.rows)} respondents take no part "
+        f"({why}): {rows_in_words(lines)}"
+        for why, lines in out.items()
+    ]
+    played = {plan.treatment for plan in plans}
+    found += [
+        f"{t.at.get('treatment_label', '')}: no session has the treatment {t.label}"
+        for t in experiment.treatments.values()
+        if t.label not in played
+    ]
+    session = columns.get("session")
+    if session is not None:
+        found += [
+            f"{profiles.sheet}: the sessions {' and '.join(map(repr, labels))} look alike; they "
+            "are played as different ones"
+            for labels in look_alikes([cells[session] for cells in profiles.rows])
+        ]
     return found
 
 

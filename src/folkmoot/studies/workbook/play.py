@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
+
+import numpy as np
 
 from folkmoot.engine.session import Scope
 from folkmoot.randomness import generator
 from folkmoot.studies.workbook.assignment import SessionPlan
 from folkmoot.studies.workbook.computed import in_order
-from folkmoot.studies.workbook.order import realised_order
+from folkmoot.studies.workbook.model import Task
 from folkmoot.studies.workbook.outputs import session_record
 from folkmoot.studies.workbook.permutations import Experiment, TaskInPlay
 from folkmoot.studies.workbook.records import record_session
@@ -32,6 +35,16 @@ class Planned:
     @property
     def id(self) -> str:
         return f"{self.experiment.id}.{self.plan.number}"
+
+
+def realised_order(tasks: Sequence[Task], rng: np.random.Generator) -> tuple[Task, ...]:
+    """The tasks by `task_order`, ties as drawn. Contexts come first, whatever is drawn."""
+    ordered = sorted(tasks, key=lambda t: (t.task_order, t.type != "context"))
+    out: list[Task] = []
+    for _, tied in groupby(ordered, key=lambda t: (t.task_order, t.type != "context")):
+        group = list(tied)
+        out.extend(group[i] for i in rng.permutation(len(group)))
+    return tuple(out)
 
 
 def ordered_tasks(experiment: Experiment, plan: SessionPlan, seed: int) -> tuple[TaskInPlay, ...]:

@@ -6,6 +6,7 @@ value, so that the checks of the design as a whole can still run and all mistake
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
@@ -15,7 +16,6 @@ from folkmoot.studies.workbook.layouts import (
     COLUMNS,
     COMPUTED,
     SHEETS,
-    SHORT,
     Layout,
     describe,
     recognise,
@@ -48,6 +48,7 @@ from folkmoot.studies.workbook.tables import Problems, Row, one_of, read_table, 
 TASK_TYPES = ("context", "discussion", "public_question", "private_question")
 REPEATED = ("repeat_public_question", "repeat_private_question")
 VAR_TYPES = ("category", "integer", "float")
+FREE_TEXT = ("freetext", "text", "string")  # how other layouts say that the type is left open
 
 
 def read_workbook(path: Path) -> tuple[Workbook | None, list[Problem]]:
@@ -62,8 +63,8 @@ def read_workbook(path: Path) -> tuple[Workbook | None, list[Problem]]:
     problems.found[:0] = missing
     problems.structural = any(ours not in found for ours in SHEETS)
     sheets = {ours: book.sheets[name] for ours, name in found.items()}
-    notes = [describe(layout, found)]
-    workbook = _read_sheets(sheets, layout, problems, notes)
+    problems.notes = [describe(layout, found), *book.notes]
+    workbook = _read_sheets(sheets, layout, problems)
     listed = [_in_file(p, path) for p in problems.found]
     return (None if problems.structural else workbook), listed
 
@@ -73,7 +74,7 @@ def _in_file(problem: Problem, path: Path) -> Problem:
 
 
 def _read_sheets(
-    sheets: Mapping[str, Sheet], layout: Layout, problems: Problems, notes: list[str]
+    sheets: Mapping[str, Sheet], layout: Layout, problems: Problems
 ) -> Workbook | None:
     """All sheets that are there, so that one missing sheet does not hide the other mistakes."""
 
@@ -88,7 +89,7 @@ def _read_sheets(
     }
     treatments = [_treatment(r, layout, problems) for r in tables.get("treatments", [])]
     roles = [_role(r, layout, problems) for r in tables.get("roles", [])]
-    tasks = [_task(r, layout, problems, notes) for r in tables.get("tasks", [])]
+    tasks = [_task(r, problems) for r in tables.get("tasks", [])]
     constants = [_constant(r, problems) for r in tables.get("constants", [])]
     computed = [_computed(r, problems) for r in tables.get(COMPUTED, [])]
     for ours, column in (
@@ -117,7 +118,7 @@ def _read_sheets(
         profiles=profiles,
         constants=tuple(c for c in constants if c is not None),
         computed=tuple(computed),
-        notes=tuple(notes),
+        notes=tuple(problems.notes),
     )
 
 
@@ -170,14 +171,16 @@ def _check_roles(roles: list[Role], sheet: Sheet, problems: Problems) -> None:
         )
 
 
-def _task(row: Row, layout: Layout, problems: Problems, notes: list[str]) -> Task:
+def _task(row: Row, problems: Problems) -> Task:
     task_id = row.required("task_id", problems, f"row {row.number}")
     kind = _task_type(row, problems)
     var_name = row.text("var_name")
     if not var_name:
         var_name = task_id
         if kind != "context":
-            notes.append(f"{row.at('var_name')} is blank: the task_id {task_id} names the variable")
+            problems.notes.append(
+                f"{row.at('var_name')} is blank: the task_id {task_id} names the variable"
+            )
     return Task(
         task_id=task_id,
         type=kind,
@@ -186,7 +189,7 @@ def _task(row: Row, layout: Layout, problems: Problems, notes: list[str]) -> Tas
         human_text=row.long_text("human_text"),
         llm_text=_llm_text(row, problems),
         var_name=var_name,
-        var_type=_var_type(row, kind, layout, problems),
+        var_type=_var_type(row, kind, problems),
         response_options=row.long_text("response_options").strip() or None,
         randomize_response_order=row.boolean("randomize_response_order", problems),
         validate_response=row.boolean("validate_response", problems),
@@ -209,11 +212,11 @@ def _task_type(row: Row, problems: Problems) -> TaskType:
     return cast("TaskType", found or "private_question")
 
 
-def _var_type(row: Row, kind: str, layout: Layout, problems: Problems) -> VarType | None:
+def _var_type(row: Row, kind: str, problems: Problems) -> VarType | None:
     text = row.text("var_type")
     if not text or (kind == "context" and text.casefold() == "context"):
         return None
-    if layout is SHORT and text.casefold() in ("free-text", "free_text", "text"):
+    if re.sub(r"[\s_-]", "", text.casefold()) in FREE_TEXT:
         return None
     found = one_of(text, VAR_TYPES, "var_type", row.at("var_type"), problems)
     return cast("VarType | None", found)

@@ -11,7 +11,14 @@ from rapidfuzz import fuzz, process
 from folkmoot.studies.workbook.layouts import SHORT, Layout, names_for
 from folkmoot.studies.workbook.model import Settings
 from folkmoot.studies.workbook.sheets import Cell, Sheet
-from folkmoot.studies.workbook.tables import Problems, as_bool, as_integer, as_number, one_of
+from folkmoot.studies.workbook.tables import (
+    Problems,
+    as_bool,
+    as_integer,
+    as_number,
+    header_row,
+    one_of,
+)
 
 MAX_ID = 100
 _UNSAFE = re.compile(r'[\x00-\x1f<>:"/\\|?*]')
@@ -29,12 +36,13 @@ class _Keys:
 
     sheet: Sheet
     layout: Layout
+    column: int
     cells: dict[str, Cell]
     rows: dict[str, int]
     problems: Problems
 
     def at(self, key: str) -> str:
-        return self.sheet.at(self.rows.get(key, 1), 2)
+        return self.sheet.at(self.rows.get(key, 1), self.column)
 
     def report(self, key: str, expected: str) -> None:
         if key not in self.rows:
@@ -107,11 +115,14 @@ def read_settings(sheet: Sheet, layout: Layout, problems: Problems) -> Settings:
 
 
 def _read_keys(sheet: Sheet, layout: Layout, problems: Problems) -> _Keys:
-    header = {n: cell.text for n, cell in sheet.rows.get(1, {}).items()}
-    for column, title in ((1, layout.settings_header), (2, "value")):
-        if header.get(column, "").strip().casefold() != title:
+    top = header_row(sheet, (layout.settings_header, "value"), problems)
+    header = {n: cell.text.casefold() for n, cell in sheet.rows.get(top, {}).items()}
+    left = next((n for n, text in header.items() if text == layout.settings_header), 1)
+    right = left + 1
+    for column, title in ((left, layout.settings_header), (right, "value")):
+        if header.get(column, "") != title:
             problems.add(
-                f"the header should be {title}", sheet.at(1, column), mend=f"write {title}"
+                f"the header should be {title}", sheet.at(top, column), mend=f"write {title}"
             )
     cells: dict[str, Cell] = {}
     rows: dict[str, int] = {}
@@ -119,30 +130,32 @@ def _read_keys(sheet: Sheet, layout: Layout, problems: Problems) -> _Keys:
     by_name = {alias: k for k in layout.keys for alias in names_for(layout.setting(k))}
     by_name |= {layout.setting(k): k for k in layout.keys}
     for number, row in sorted(sheet.rows.items()):
-        for column in sorted(row):
-            if column > 2:
-                problems.add(
-                    "nothing belongs beside the value", sheet.at(number, column), mend="clear it"
-                )
-        if number == 1 or not (1 in row or 2 in row):
+        if number < top:
             continue
-        name = row[1].text if 1 in row else ""
+        for column in sorted(set(row) - {left, right}):
+            problems.add(
+                "nothing belongs beside the value", sheet.at(number, column), mend="clear it"
+            )
+        if number == top or not (left in row or right in row):
+            continue
+        name = row[left].text if left in row else ""
         key = by_name.get(name)
         if key is None:
             unknown[number] = name
         elif key in rows:
-            problems.add(f"{name} stands there twice", sheet.at(number, 1), mend="keep one row")
+            problems.add(f"{name} stands there twice", sheet.at(number, left), mend="keep one row")
         else:
             rows[key] = number
-            if 2 in row:
-                cells[key] = row[2]
-    _report_keys(sheet, layout, rows, unknown, problems)
-    return _Keys(sheet, layout, cells, rows, problems)
+            if right in row:
+                cells[key] = row[right]
+    _report_keys(sheet, layout, left, rows, unknown, problems)
+    return _Keys(sheet, layout, right, cells, rows, problems)
 
 
 def _report_keys(
     sheet: Sheet,
     layout: Layout,
+    left: int,
     rows: dict[str, int],
     unknown: dict[int, str],
     problems: Problems,
@@ -156,12 +169,12 @@ def _report_keys(
         )
         mend = f"add a row {title}"
         if guess:
-            mend = f"rename {guess[0]!r} in {sheet.at(guess[2], 1)} to {title}"
+            mend = f"rename {guess[0]!r} in {sheet.at(guess[2], left)} to {title}"
             del unknown[guess[2]]
         problems.add(f"the setting {title} is missing", sheet.name, mend=mend)
     for number, name in unknown.items():
         message = f"there is no setting {name!r}" if name else "the value has no key"
-        problems.add(message, sheet.at(number, 1), mend="delete the row")
+        problems.add(message, sheet.at(number, left), mend="delete the row")
 
 
 def _experiment_id(keys: _Keys) -> str:

@@ -19,6 +19,7 @@ from openpyxl import load_workbook
 from openpyxl.utils import get_column_letter
 
 from folkmoot.errors import InputError, Problem
+from folkmoot.studies.workbook.appearance import Look, hidden_notes, look_at, rows_in_words
 
 MAX_FILE_BYTES = 50_000_000
 MAX_UNPACKED_BYTES = 300_000_000
@@ -36,6 +37,7 @@ class Cell:
 
     value: Value
     text: str
+    date: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +54,12 @@ class Sheet:
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """All sheets in their order, and what was wrong with single cells."""
+    """All sheets in their order, what was wrong with single cells, what was read otherwise."""
 
     path: Path
     sheets: Mapping[str, Sheet]
     problems: tuple[Problem, ...]
+    notes: tuple[str, ...] = ()
 
 
 def read_book(path: Path) -> Book:
@@ -125,8 +128,8 @@ def _read(path: Path) -> Book:
     problems: list[Problem] = []
     sheets: dict[str, Sheet] = {}
     formulas: list[tuple[str, int, int]] = []
-    budget = _Budget(path)
-    for name, row, column, cell in _cells(path, budget, cached=False):
+    looks: dict[str, Look] = {}
+    for name, row, column, cell in _cells(path, _Budget(path), cached=False, looks=looks):
         sheet = sheets.setdefault(name, Sheet(name, {}))
         if cell is None:
             continue
@@ -136,7 +139,95 @@ def _read(path: Path) -> Book:
             _put(sheet, row, column, cell, problems)
     if formulas:
         _read_cached(path, sheets, set(formulas), problems)
-    return Book(path, sheets, tuple(problems))
+    notes = [*_dates(sheets)]
+    for name, look in looks.items():
+        notes += hidden_notes(name, look, sheets[name].rows)
+        _merge(sheets[name], look, problems, notes)
+    notes += [n for sheet in sheets.values() for n in _garbled(sheet)]
+    return Book(path, sheets, tuple(problems), tuple(notes))
+
+
+def _merge(sheet: Sheet, look: Look, problems: list[Problem], notes: list[str]) -> None:
+    """Gives the value of a merged range to all its rows, as a person reads it.
+
+    Across columns a merged cell is only wide: it is refused where a column that it covers has
+    values of its own, since nobody can tell which of them it stands for.
+    """
+    rows: dict[int, dict[int, Cell]] = sheet.rows  # type: ignore[assignment]
+    own = {column for cells in rows.values() for column in cells}
+    filled = {row: set(cells) for row, cells in rows.items()}
+    for left, top, right, bottom in look.merged:
+        cell = rows.get(top, {}).get(left)
+        if cell is None:
+            continue
+        ref = f"{get_column_letter(left)}{top}:{get_column_letter(right)}{bottom}"
+        # A title over the whole table covers columns, but stands alone in its row.
+        alone = top == bottom and filled[top] == {left}
+        if own & set(range(left + 1, right + 1)) and not alone:
+            problems.append(
+                Problem(
+                    f"the cells {ref} are merged across columns",
+                    where=sheet.at(top, left),
+                    mend="unmerge them and fill in each cell",
+                )
+            )
+            continue
+        # Rows that hold nothing else are no rows of the table.
+        below = [r for r in filled if top < r <= bottom and filled[r] - {left}]
+        for row in below:
+            rows[row][left] = cell
+        if below:
+            notes.append(
+                f"{sheet.name}!{ref} is one merged cell: its value {_short(cell.text)!r} counts "
+                f"for {rows_in_words([top, *below])}"
+            )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:39]}…"
+
+
+def _dates(sheets: Mapping[str, Sheet]) -> Iterator[str]:
+    for sheet in sheets.values():
+        first: dict[int, tuple[int, Cell]] = {}
+        for row, cells in sorted(sheet.rows.items()):
+            for column, cell in cells.items():
+                if cell.date:
+                    first.setdefault(column, (row, cell))
+        for column, (row, cell) in sorted(first.items()):
+            yield (
+                f"{sheet.name}: column {get_column_letter(column)} holds dates; they are read as "
+                f"{cell.text} ({sheet.at(row, column)})"
+            )
+
+
+def _garbled(sheet: Sheet) -> Iterator[str]:
+    """Texts that were once saved in one encoding and opened in another."""
+    found = [
+        (sheet.at(row, column), cell.text, right)
+        for row, cells in sorted(sheet.rows.items())
+        for column, cell in sorted(cells.items())
+        if isinstance(cell.value, str) and (right := _decoded(cell.value))
+    ]
+    if found:
+        where, text, right = found[0]
+        more = f" (and {len(found) - 1} more cells of this sheet)" if len(found) > 1 else ""
+        yield (
+            f"{where} looks like a text that was opened in the wrong encoding: {_short(text)!r} "
+            f"was perhaps {_short(right)!r}{more}; it is read as it stands"
+        )
+
+
+def _decoded(text: str) -> str:
+    """What a garbled text was before; "" where there is no sign of that."""
+    if text.isascii():
+        return ""
+    if "\ufffd" in text:
+        return text.replace("\ufffd", "?")
+    try:
+        return text.encode("cp1252").decode("utf-8")
+    except UnicodeError:
+        return ""
 
 
 def _read_cached(
@@ -187,7 +278,7 @@ class _Budget:
 
 
 def _cells(
-    path: Path, budget: _Budget, *, cached: bool
+    path: Path, budget: _Budget, *, cached: bool, looks: dict[str, Look] | None = None
 ) -> Iterator[tuple[str, int, int, Any | None]]:
     """Every filled cell as (sheet, row, column, cell); once (sheet, 0, 0, None) per sheet."""
     book = load_workbook(path, read_only=True, data_only=cached, keep_links=False)
@@ -207,6 +298,8 @@ def _cells(
                 budget.visit(sheet.title, len(row) or 1_000, len(filled))
                 for cell in filled:
                     yield sheet.title, cell.row, cell.column, cell
+            if looks is not None:
+                looks[sheet.title] = look_at(sheet)
         for other in book.sheetnames:
             yield other, 0, 0, None  # chart sheets have no cells, but they are extra sheets
     finally:
@@ -236,7 +329,9 @@ def _put(sheet: Sheet, row: int, column: int, cell: Any, problems: list[Problem]
         if not value.strip():
             return
     rows: dict[int, dict[int, Cell]] = sheet.rows  # type: ignore[assignment]
-    rows.setdefault(row, {})[column] = Cell(value, _text(value, cell.number_format))
+    rows.setdefault(row, {})[column] = Cell(
+        value, _text(value, cell.number_format), isinstance(cell.value, (dt.date, dt.time))
+    )
 
 
 def _plain(value: Any) -> Value:
@@ -256,9 +351,13 @@ def _text(value: Value, number_format: str | None) -> str:
         return value.strip()
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
-    decimals = re.fullmatch(r"#?,?#*0\.(0+)", (number_format or "").split(";")[0])
-    if decimals:
-        return f"{value:.{len(decimals[1])}f}"
+    shown = (number_format or "").split(";")[0]
+    decimals = re.fullmatch(r"#?,?#*0(?:\.(0+))?(%?)", shown)
+    if decimals and (decimals[1] or decimals[2]):
+        percent = decimals[2]
+        return f"{value * (100 if percent else 1):.{len(decimals[1] or '')}f}{percent}"
+    if re.fullmatch("00+", shown) and value >= 0 and float(value).is_integer():
+        return f"{int(value):0{min(len(shown), 30)}d}"
     return number_text(value)
 
 

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from rapidfuzz import fuzz, process
 
 from folkmoot.errors import Problem
+from folkmoot.studies.workbook.appearance import rows_in_words
 from folkmoot.studies.workbook.layouts import names_for
 from folkmoot.studies.workbook.sheets import Cell, Sheet
 
 MAX_ROWS_LISTED = 5
+MAX_ABOVE = 20  # filled rows among which the header is looked for
+
+T = TypeVar("T")
 
 
 @dataclass
 class Problems:
-    """Collects mistakes while a workbook is read; `structural` means that a part is not there."""
+    """Collects mistakes while a workbook is read; `structural` means that a part is not there.
+
+    `notes`: what is no mistake, but was read otherwise than it may look.
+    """
 
     found: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     structural: bool = False
 
     def add(self, message: str, where: str = "", key: str = "", mend: str = "") -> None:
@@ -55,51 +64,71 @@ class Row:
 
     def required(self, column: str, problems: Problems, default: str = "") -> str:
         text = self.text(column)
-        if not text:
+        # A missing column is reported once, not in each row.
+        if not text and column in self.columns:
             title = self.titles.get(column, column)
             problems.add(f"{title} is blank", self.at(column), mend="fill in the cell")
-            return default
-        return text
+        return text or default
 
     def boolean(self, column: str, problems: Problems) -> bool:
-        cell = self.cells.get(column)
-        value = as_bool(cell)
-        if value is None:
-            title = self.titles.get(column, column)
-            what = "is blank" if cell is None else f"is {cell.text!r}"
-            problems.add(f"{title} {what}", self.at(column), mend="write 0 or 1")
-            return False
-        return value
+        return bool(self._typed(column, as_bool, problems, "write 0 or 1"))
 
     def integer(self, column: str, problems: Problems, default: int) -> int:
+        value = self._typed(column, as_integer, problems, "write a whole number")
+        return default if value is None else value
+
+    def _typed(
+        self, column: str, read: Callable[[Cell | None], T | None], problems: Problems, mend: str
+    ) -> T | None:
         cell = self.cells.get(column)
-        value = as_integer(cell)
-        if value is None:
-            title = self.titles.get(column, column)
+        value = read(cell)
+        # A missing column is reported once, not in each row.
+        if value is None and column in self.columns:
             what = "is blank" if cell is None else f"is {cell.text!r}"
-            problems.add(f"{title} {what}", self.at(column), mend="write a whole number")
-            return default
+            problems.add(f"{self.titles.get(column, column)} {what}", self.at(column), mend=mend)
         return value
 
-    def choice(
-        self, column: str, choices: Sequence[str], problems: Problems, default: str
-    ) -> str | None:
-        """One of the choices; blank is an error here (see `optional_choice`)."""
-        text = self.required(column, problems)
-        if not text:
-            return default
-        return one_of(text, choices, self.titles.get(column, column), self.at(column), problems)
+
+def header_row(sheet: Sheet, names: Collection[str], problems: Problems) -> int:
+    """The row that holds the column names: row 1, or further down where row 1 has fewer of them.
+
+    What stands above it is not read, and a note says so.
+    """
+
+    def known(row: int) -> int:
+        return sum(cell.text in names for cell in sheet.rows.get(row, {}).values())
+
+    row = max([1, *sorted(sheet.rows)[:MAX_ABOVE]], key=lambda r: (known(r), -r))
+    note_above(sheet, row, problems)
+    return row
 
 
-def read_table(
-    sheet: Sheet, columns: Mapping[str, str], problems: Problems, *, optional: Sequence[str] = ()
-) -> list[Row]:
-    """The rows of a sheet whose header stands in row 1.
+def note_above(sheet: Sheet, row: int, problems: Problems) -> None:
+    """Says that a header is not in row 1, and what stands above it."""
+    if row > 1:
+        above = [r for r in sheet.rows if r < row]
+        what = f"{rows_in_words(above)} above not read" if above else "nothing stands above"
+        problems.notes.append(f"{sheet.name}: the column names are in row {row}; {what}")
+
+
+def gap_note(sheet: Sheet, rows: Collection[int], problems: Problems) -> None:
+    """Says which rows between others are empty."""
+    if not rows:
+        return
+    gaps = [r for r in range(min(rows), max(rows)) if r not in sheet.rows]
+    if gaps:
+        problems.notes.append(f"{sheet.name}: {rows_in_words(gaps)} empty, between others")
+
+
+def read_table(sheet: Sheet, columns: Mapping[str, str], problems: Problems) -> list[Row]:
+    """The rows of a sheet below its header.
 
     `columns`: our name → the name in the header. Missing, repeated and extra columns are
     reported; columns without a name are ignored while they are empty.
     """
-    header = {number: cell.text for number, cell in sheet.rows.get(1, {}).items()}
+    known = {name for title in columns.values() for name in names_for(title)}
+    top = header_row(sheet, known, problems)
+    header = {number: cell.text for number, cell in sheet.rows.get(top, {}).items()}
     found: dict[str, int] = {}
     used: set[int] = set()
     for ours, title in columns.items():
@@ -107,14 +136,14 @@ def read_table(
         if len(numbers) > 1:
             problems.add(
                 f"the column {title} stands there twice",
-                sheet.at(1, numbers[1]),
+                sheet.at(top, numbers[1]),
                 mend="keep one of them",
             )
         if numbers:
             found[ours] = numbers[0]
             used.update(numbers)
-    _report_columns(sheet, header, used, found, columns, problems, optional)
-    return [
+    _report_columns(sheet, top, header, used, found, columns, problems)
+    rows = [
         Row(
             sheet,
             number,
@@ -123,48 +152,50 @@ def read_table(
             columns,
         )
         for number, cells in sorted(sheet.rows.items())
-        if number > 1 and any(c in cells for c in found.values())
+        if number > top and any(c in cells for c in found.values())
     ]
+    gap_note(sheet, [row.number for row in rows], problems)
+    return rows
 
 
 def _report_columns(
     sheet: Sheet,
+    top: int,
     header: Mapping[int, str],
     used: set[int],
     found: Mapping[str, int],
     columns: Mapping[str, str],
     problems: Problems,
-    optional: Sequence[str],
 ) -> None:
     extra = {n: text for n, text in header.items() if n not in used}
     for ours, title in columns.items():
-        if ours in found or ours in optional:
+        if ours in found:
             continue
         guess = process.extractOne(
             title, extra, scorer=fuzz.ratio, processor=str.casefold, score_cutoff=75
         )
         mend = f"add a column named {title}"
         if guess:
-            mend = f"rename {guess[0]!r} in {sheet.at(1, guess[2])} to {title}"
+            mend = f"rename {guess[0]!r} in {sheet.at(top, guess[2])} to {title}"
             del extra[guess[2]]
         problems.add(f"the column {title} is missing", sheet.name, mend=mend)
         problems.structural = True
     for number, text in extra.items():
         problems.add(
             f"the column {text!r} does not belong here",
-            sheet.at(1, number),
+            sheet.at(top, number),
             mend=f"delete it; columns are {', '.join(columns.values())}",
         )
-    for where in _unnamed(sheet, header):
+    for where in _unnamed(sheet, top, header):
         problems.add("the column has values but no name", where, mend="name it or clear it")
 
 
-def _unnamed(sheet: Sheet, header: Mapping[int, str]) -> list[str]:
+def _unnamed(sheet: Sheet, top: int, header: Mapping[int, str]) -> list[str]:
     """The first filled cell of each column that has no name."""
     first: dict[int, int] = {}
     for number, cells in sorted(sheet.rows.items()):
         for column in cells:
-            if column not in header:
+            if number > top and column not in header:
                 first.setdefault(column, number)
     return [sheet.at(row, column) for column, row in sorted(first.items())][:MAX_ROWS_LISTED]
 

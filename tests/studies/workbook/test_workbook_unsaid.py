@@ -1,0 +1,412 @@
+"""Nothing of a workbook is dropped or read otherwise without a word: merged, hidden, left out."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import re
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openpyxl import load_workbook
+from typer.testing import CliRunner
+
+import folkmoot
+from folkmoot.cli.app import app
+from folkmoot.errors import InputError
+from folkmoot.studies.workbook.planning import load, notes
+from tests.studies.workbook.test_workbook_parts import by_hand
+from tests.studies.workbook.test_workbook_reading import older
+from tests.studies.workbook.workbook_builder import (
+    TASK_COLUMNS,
+    good,
+    mistakes,
+    player,
+    put,
+    save,
+    setting,
+)
+
+TASKS = "interview_prompts"
+PEOPLE = "agent_profiles"
+Cells = dict[str, list[list[Any]]]
+
+
+def told(book: Cells, folder: Path, change: Callable[[Any], None] = lambda _: None) -> list[str]:
+    """What `check` tells of a workbook after a change in the spreadsheet program."""
+    return notes(load(changed(book, folder, change)))
+
+
+def changed(book: Cells, folder: Path, change: Callable[[Any], None]) -> Path:
+    path = save(book, folder / "book.xlsx")
+    opened = load_workbook(path)
+    change(opened)
+    opened.save(path)
+    return path
+
+
+def said(found: list[str], *words: str) -> str:
+    """The one note that has all these words."""
+    fitting = [n for n in found if all(w in n for w in words)]
+    assert len(fitting) == 1, found
+    return fitting[0]
+
+
+def seated(path: Path) -> dict[str, str]:
+    """Respondent → session."""
+    out = path.parent / "out"
+    run = folkmoot.run(path, out=out, provider=player())
+    return {r["participant_id"]: r["session"] for r in run.table("assignment").to_dicts()}
+
+
+# --- merged cells ----------------------------------------------------------------------------
+
+
+def merged_sessions(book: Any) -> None:
+    sheet = book[PEOPLE]
+    column = next(c.column_letter for c in sheet[1] if c.value == "my session")
+    for first in (3, 7):
+        sheet.merge_cells(f"{column}{first}:{column}{first + 3}")
+
+
+def test_a_merged_cell_counts_for_all_its_rows_and_check_says_so(tmp_path: Path) -> None:
+    book = by_hand()
+    column = book[PEOPLE][0].index("my session")
+    for i, row in enumerate(book[PEOPLE][2:]):
+        row[column] = "A" if i < 4 else "B"
+    (tmp_path / "apart").mkdir()
+    apart = seated(save(book, tmp_path / "apart" / "book.xlsx"))
+    path = changed(book, tmp_path, merged_sessions)
+    found = notes(load(path))
+    said(found, f"{PEOPLE}!", "is one merged cell", "'A'", "rows 3–6")
+    said(found, f"{PEOPLE}!", "is one merged cell", "'B'", "rows 7–10")
+    assert not [n for n in found if "take no part" in n]
+    assert seated(path) == apart
+    assert len(apart) == 8
+
+
+def test_a_range_merged_across_columns_with_values_is_refused_by_name(tmp_path: Path) -> None:
+    path = changed(good(), tmp_path, lambda b: b[PEOPLE].merge_cells("B4:C5"))
+    with pytest.raises(InputError, match=rf"{PEOPLE}!B4: the cells B4:C5 are merged.*unmerge"):
+        load(path)
+
+
+def test_a_merge_across_empty_columns_or_as_a_title_changes_nothing(tmp_path: Path) -> None:
+    def change(book: Any) -> None:
+        book["treatments"].merge_cells("B2:F2")
+        book["agent_roles"].insert_rows(1)
+        book["agent_roles"]["A1"] = "Who takes part"
+        book["agent_roles"].merge_cells("A1:B1")
+
+    plain = load(save(good(), tmp_path / "plain.xlsx")).workbook
+    path = changed(good(), tmp_path, change)
+    assert load(path).workbook.treatments == plain.treatments
+    assert [r.label for r in load(path).workbook.roles] == [r.label for r in plain.roles]
+    said(notes(load(path)), "agent_roles: the column names are in row 2", "row 1 above not read")
+
+
+def test_a_merge_down_to_the_end_of_the_sheet_makes_nobody(tmp_path: Path) -> None:
+    path = changed(good(), tmp_path, lambda b: b[PEOPLE].merge_cells("C10:C1048576"))
+    assert len(load(path).workbook.profiles.rows) == 8
+
+
+def test_merged_ids_are_duplicates_and_not_people_without_one(tmp_path: Path) -> None:
+    path = changed(good(), tmp_path, lambda b: b[PEOPLE].merge_cells("A3:A4"))
+    with pytest.raises(InputError, match=rf"{PEOPLE}!A4: the ID 'p1' .*twice"):
+        load(path)
+
+
+# --- hidden ----------------------------------------------------------------------------------
+
+
+def test_hidden_rows_columns_and_sheets_are_read_and_said(tmp_path: Path) -> None:
+    def change(book: Any) -> None:
+        for row in (4, 5, 9, 400):
+            book[PEOPLE].row_dimensions[row].hidden = True
+        book[PEOPLE].column_dimensions["C"].hidden = True
+        book["constants"].sheet_state = "veryHidden"
+
+    found = told(good(), tmp_path, change)
+    said(found, f"{PEOPLE}: rows 4–5, 9 hidden")
+    said(found, f"{PEOPLE}: column C hidden")
+    said(found, "the sheet constants is hidden")
+    plain = load(save(good(), tmp_path / "plain.xlsx"))
+    assert load(tmp_path / "book.xlsx").workbook.profiles == plain.workbook.profiles
+
+
+def test_rows_behind_a_filter_are_said_to_be(tmp_path: Path) -> None:
+    def change(book: Any) -> None:
+        sheet = book[PEOPLE]
+        sheet.auto_filter.ref = "A2:C10"
+        sheet.auto_filter.add_filter_column(1, ["21"])
+        for row in range(4, 11):
+            sheet.row_dimensions[row].hidden = True
+
+    said(told(good(), tmp_path, change), f"{PEOPLE}: rows 4–10 hidden by a filter")
+
+
+# --- people and arms left out ----------------------------------------------------------------
+
+
+def test_people_who_take_no_part_are_told_with_their_rows_and_why(tmp_path: Path) -> None:
+    book = setting(by_hand(), "num_sessions", 1)
+    column = book[PEOPLE][0].index("my session")
+    first = book[PEOPLE][2][column]
+    out = [n for n, row in enumerate(book[PEOPLE][2:], 3) if row[column] != first]
+    for n in out:
+        book[PEOPLE][n - 1][column] = None
+    found = told(book, tmp_path)
+    note = said(found, "respondents take no part", "my session blank")
+    assert f"{len(out)} of 8" in note
+    assert numbers(note.rpartition(":")[2]) == out
+
+
+def numbers(text: str) -> list[int]:
+    found: list[int] = []
+    for first, last in re.findall(r"(\d+)(?:–(\d+))?", text):
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+@pytest.mark.parametrize("seed", [7, 8])
+def test_people_whom_the_draw_leaves_out_are_those_whom_the_run_leaves_out(
+    tmp_path: Path, seed: int
+) -> None:
+    book = setting(setting(good(), "num_sessions", 1), "random_seed", seed)
+    path = save(book, tmp_path / "book.xlsx")
+    note = said(notes(load(path)), "4 of 8 respondents take no part", "not drawn")
+    assert {f"p{n - 2}" for n in numbers(note.rpartition(":")[2])} == {
+        f"p{i}" for i in range(1, 9)
+    } - set(seated(path))
+
+
+def test_an_arm_that_nobody_is_in_is_told(tmp_path: Path) -> None:
+    book = setting(good(), "num_sessions", 1)
+    said(told(book, tmp_path), "no session has the treatment", "treatments!A")
+
+
+# --- where the table begins ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sheet", [*good()])
+@pytest.mark.parametrize(("rows", "columns"), [(1, 0), (2, 0), (0, 1), (2, 3)])
+def test_a_table_that_does_not_begin_in_a1_is_found_and_said(
+    tmp_path: Path, sheet: str, rows: int, columns: int
+) -> None:
+    def change(book: Any) -> None:
+        if rows:
+            book[sheet].insert_rows(1, rows)
+            book[sheet].cell(1, 1, "Version of last spring")
+        if columns:
+            book[sheet].insert_cols(1, columns)
+
+    path = changed(good(), tmp_path, change)
+    plain = load(save(good(), tmp_path / "plain.xlsx")).workbook
+    found = load(path).workbook
+    bare = {"at": True}
+    for part in ("treatments", "roles", "tasks", "constants", "computed"):
+        assert [p.model_dump(exclude=bare) for p in getattr(found, part)] == [
+            p.model_dump(exclude=bare) for p in getattr(plain, part)
+        ]
+    assert found.profiles.rows == plain.profiles.rows
+    assert found.settings.model_dump(exclude=bare) == plain.settings.model_dump(exclude=bare)
+    if rows:
+        said(list(found.notes), f"{sheet}: the column names are in row {rows + 1}", "row 1 above")
+
+
+def test_an_empty_row_in_the_middle_is_said(tmp_path: Path) -> None:
+    book = good()
+    book[PEOPLE].insert(5, [])
+    book[TASKS].insert(3, [None] * 13)
+    found = told(book, tmp_path)
+    said(found, f"{PEOPLE}: row 6 empty")
+    said(found, f"{TASKS}: row 4 empty")
+    assert len(load(tmp_path / "book.xlsx").workbook.profiles.rows) == 8
+
+
+def test_a_footnote_below_the_people_is_not_a_silent_respondent(tmp_path: Path) -> None:
+    book = setting(good(), "num_sessions", 2)
+    book[PEOPLE] += [[], ["Source: survey of 2021"]]
+    said(told(book, tmp_path), f"{PEOPLE}: row 12 with one filled cell")
+
+
+def test_a_sheet_without_a_row_of_questions_does_not_swallow_the_first_respondent(
+    tmp_path: Path,
+) -> None:
+    book = good()
+    for i, row in enumerate(book[PEOPLE][2:], 1):
+        row[0] = i
+    del book[PEOPLE][1]
+    assert any(f"{PEOPLE}!A2: row 2 must hold the questions" in m for m in mistakes(book, tmp_path))
+
+
+# --- the random-assignment layout, and what was said of columns that are not there -----------
+
+
+def random_assignment() -> Cells:
+    """Short names of a survey in row 1 (SubjectID), ID and the manual columns in row 2."""
+    book = older()
+    people = book["demographic_profiles"]
+    people[0][:1] = ["SubjectID"]
+    people[0].append("individual_treatment")
+    people[1].append("treatment")
+    for i, row in enumerate(people[2:]):
+        row[0] = 2060 + i
+        row.append("calm" if i < 4 else "NONE")
+    book = setting(book, "treatment_assignment_strategy", "manual")
+    book = setting(book, "treatment_column", "treatment")
+    book[TASKS][2][7] = "free-text"
+    return book
+
+
+@pytest.mark.parametrize("word", ["free-text", "free text", "Free_Text", "freetext", "text"])
+def test_the_random_assignment_layout_runs(tmp_path: Path, word: str) -> None:
+    book = random_assignment()
+    book[TASKS][2][7] = word
+    path = save(book, tmp_path / "book.xlsx")
+    said(notes(load(path)), "demographic_profiles!A2", "SubjectID holds the IDs")
+    run = folkmoot.run(path, out=tmp_path / "out", provider=player())
+    assert set(run.table("assignment")["participant_id"]) == {str(2060 + i) for i in range(8)}
+    assert load(path).workbook.tasks[1].var_type is None
+
+
+def test_no_column_of_identifiers_in_either_row_is_said_with_both(tmp_path: Path) -> None:
+    book = put(put(good(), f"{PEOPLE}!A1", "key"), f"{PEOPLE}!A2", "Key")
+    found = mistakes(book, tmp_path)
+    assert len(found) == 1 and "no column named ID in row 1 or 2" in found[0]
+
+
+@pytest.mark.parametrize("column", TASK_COLUMNS)
+def test_a_missing_column_is_one_mistake_and_no_row_adds_another(
+    tmp_path: Path, column: str
+) -> None:
+    book = good()
+    index = TASK_COLUMNS.index(column)
+    book[TASKS] = [[v for i, v in enumerate(row) if i != index] for row in book[TASKS]]
+    about = [m for m in mistakes(book, tmp_path) if column in m]
+    assert len(about) == 1 and f"the column {column} is missing" in about[0]
+
+
+# --- values that are not what they look like -------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "shown", "read"),
+    [
+        (7, "000", "007"),
+        (0.1, "0%", "10%"),
+        (0.125, "0.0%", "12.5%"),
+        (3.1, "0.00", "3.10"),
+        (1.0, "General", "1"),
+        ("1.0", "General", "1.0"),
+        (True, "General", "TRUE"),
+        (0.1 + 0.2, "General", "0.3"),
+    ],
+)
+def test_values_are_read_as_they_are_shown(
+    tmp_path: Path, value: Any, shown: str, read: str
+) -> None:
+    def change(book: Any) -> None:
+        book[PEOPLE]["B3"] = value
+        book[PEOPLE]["B3"].number_format = shown
+
+    config = load(changed(good(), tmp_path, change))
+    assert config.workbook.profiles.rows[0][1] == read
+
+
+def test_dates_are_said_with_the_form_in_which_they_are_read(tmp_path: Path) -> None:
+    book = put(good(), f"{PEOPLE}!B3", dt.datetime(2022, 2, 10, 8, 12))
+    said(told(book, tmp_path), f"{PEOPLE}: column B holds dates", "2022-02-10 08:12:00")
+
+
+@pytest.mark.parametrize(("one", "other"), [("p1", "P1"), (1, "1.0"), ("01", 1), ("a  b", "A b")])
+def test_ids_that_look_alike_are_said_to_be_two(tmp_path: Path, one: Any, other: Any) -> None:
+    book = put(put(good(), f"{PEOPLE}!A3", one), f"{PEOPLE}!A6", other)
+    said(told(book, tmp_path), f"{PEOPLE}!A6: the IDs", "look alike")
+
+
+@pytest.mark.parametrize(("one", "other"), [("p1", " p1 "), (1, "1"), (1.0, 1), ("p1\u00a0", "p1")])
+def test_ids_that_are_the_same_in_another_dress_are_duplicates(
+    tmp_path: Path, one: Any, other: Any
+) -> None:
+    book = put(put(good(), f"{PEOPLE}!A3", one), f"{PEOPLE}!A6", other)
+    (found,) = mistakes(book, tmp_path)
+    assert f"{PEOPLE}!A6" in found and f"{PEOPLE}!A3" in found and "twice" in found
+
+
+def test_sessions_that_look_alike_are_said_to_be_two(tmp_path: Path) -> None:
+    book = setting(setting(by_hand(), "num_sessions", 2), "num_agents_per_session", 4)
+    column = book[PEOPLE][0].index("my session")
+    for i, row in enumerate(book[PEOPLE][2:]):
+        row[column] = "S1" if i < 4 else "s1"
+    said(told(book, tmp_path), "the sessions 'S1' and 's1' look alike")
+
+
+def test_a_text_in_the_wrong_encoding_is_said(tmp_path: Path) -> None:
+    garbled = "Café – naïve".encode().decode("cp1252")
+    book = put(put(good(), f"{PEOPLE}!C4", garbled), f"{PEOPLE}!C5", garbled)
+    note = said(told(book, tmp_path), f"{PEOPLE}!C4", "wrong encoding", "'Café – naïve'")
+    assert "1 more" in note
+    assert not [
+        n for n in told(put(good(), f"{PEOPLE}!C4", "Café – naïve"), tmp_path) if "enc" in n
+    ]
+
+
+@pytest.mark.parametrize("twin", ["treatments ", "Treatments", "treatments (2)"])
+def test_two_sheets_that_look_alike_are_not_chosen_between(tmp_path: Path, twin: str) -> None:
+    path = save(good(), tmp_path / "book.xlsx")
+    opened = load_workbook(path)
+    opened.create_sheet("spare").append(["treatment_label", "treatment_description"])
+    opened["spare"].title = "spare"
+    opened.save(path)
+    rename_sheet(path, "spare", twin)
+    with pytest.raises(InputError, match=re.escape(f"{twin.strip()}")) as caught:
+        load(path)
+    assert "does not belong here" in str(caught.value)
+
+
+def rename_sheet(path: Path, old: str, new: str) -> None:
+    """In the file itself, since openpyxl avoids names that differ in case alone."""
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in parts.items():
+            renamed = data.replace(f'name="{old}"'.encode(), f'name="{new}"'.encode())
+            archive.writestr(name, renamed if name == "xl/workbook.xml" else data)
+
+
+def test_check_prints_what_it_noticed(tmp_path: Path) -> None:
+    path = changed(good(), tmp_path, lambda b: b[PEOPLE].merge_cells("C3:C4"))
+    shown = CliRunner().invoke(app, ["check", str(path), "--model", "synthetic"])
+    assert shown.exit_code == 0, shown.output
+    assert f"{PEOPLE}!C3:C4 is one merged cell" in shown.output
+
+
+# --- an answer that never fits ---------------------------------------------------------------
+
+
+def test_an_unreadable_answer_is_asked_for_five_times_more_and_then_kept_with_its_flag(
+    tmp_path: Path,
+) -> None:
+    words = "perhaps, I could not say"
+    provider = player(option=words, text=words)
+    path = save(good(), tmp_path / "book.xlsx")
+    run = folkmoot.run(path, out=tmp_path / "out", provider=provider)
+    trades = run.table("responses").filter(task_id="m").to_dicts()
+    assert {r["status"] for r in trades} == {"invalid"}
+    assert {r["value"] for r in trades} == {words}
+    asked = [a for a, _ in provider.seen if "/m/" in a]
+    assert len(asked) == 6 * len(trades)
+
+
+@pytest.mark.skipif("FOLKMOOT_WORKBOOKS" not in os.environ, reason="names no folder of workbooks")
+def test_workbooks_of_others_are_read_or_refused_in_words() -> None:
+    folder = Path(os.environ["FOLKMOOT_WORKBOOKS"])
+    for path in sorted(folder.glob("*.xlsx")):
+        try:
+            assert notes(load(path))
+        except InputError as error:
+            assert all(p.message and p.file for p in error.problems)
