@@ -100,3 +100,16 @@ def test_a_run_in_a_notebook_says_what_it_is(here: Path) -> None:
     assert repr(folkmoot.load("outputs/vote")) == "RunFolder('outputs/vote': small)"
     assert run.manifest["calls"] == 6
     assert run.json("plan.json")["sealed"]
+
+
+def test_a_run_that_asked_nothing_is_started_again_in_its_folder(here: Path) -> None:
+    broken = command("run", "vote.yaml", "--set", "breaks=true", "--out", "first")
+    assert broken.exit_code != 0
+    assert (here / "first" / "journal.sqlite").exists()
+    (here / "first" / "notes.txt").write_text("mine")
+    again = command("run", "vote.yaml", "--out", "first", "--seed", "7")
+    assert again.exit_code == 0, again.output
+    assert (here / "first" / "notes.txt").read_text() == "mine"
+    assert "breaks: false" in (here / "first" / "study.yaml").read_text()
+    assert folkmoot.load(here / "first").manifest["processes"] == 1
+    assert command("run", "vote.yaml", "--out", "first").exit_code == 2  # now it has asked

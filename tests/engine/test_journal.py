@@ -5,11 +5,15 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from folkmoot.engine.journal import Entry, Journal
+from folkmoot.engine.journal import Entry, Journal, JournalReader
 from folkmoot.errors import DriftError, ForeignJournal, StorageError
 
 LONG = "A long prompt that is stored once however often it is sent. " * 20
@@ -96,6 +100,7 @@ def test_a_folder_that_is_not_there_is_an_error_in_plain_words(tmp_path: Path) -
 
 WRITE_FOR_EVER = """
 import sys
+from contextlib import closing
 from pathlib import Path
 from folkmoot.engine.journal import Entry, Journal
 journal = Journal(Path(sys.argv[1]))
@@ -124,3 +129,129 @@ def test_after_kill_the_journal_holds_a_prefix(tmp_path: Path) -> None:
         addresses = [e.address for e in journal.entries()]
     assert len(addresses) > 0
     assert addresses == [f"{i:09d}" for i in range(len(addresses))]
+
+
+def forge(path: Path, statement: str, *values: object) -> None:
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(statement, values)
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    """A closed journal of three entries."""
+    path = tmp_path / "j.sqlite"
+    with Journal(path) as journal:
+        for name in "abc":
+            journal.put(entry(name))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("UPDATE entries SET reply = 'never said' WHERE address = 'b'", "entries at b were"),
+        ("UPDATE entries SET finish = 'length' WHERE address = 'c'", "entries at c were"),
+        ("UPDATE entries SET address = 'z' WHERE address = 'c'", "entries at z were"),
+        ("DELETE FROM entries WHERE address = 'b'", "added or removed"),
+        (
+            "INSERT INTO entries SELECT 'd', kind, fingerprint, request, 'x', blob, finish, 0, 0, "
+            "0, 0, 0, 1, '', '', '', 0, seal FROM entries WHERE address = 'a'",
+            "entries at d were",
+        ),
+    ],
+)
+def test_a_journal_that_was_changed_is_not_gone_on_from(
+    kept: Path, statement: str, said: str
+) -> None:
+    forge(kept, statement)
+    before = kept.read_bytes()
+    with pytest.raises(ForeignJournal, match=said) as caught:
+        Journal(kept)
+    assert "Put the journal back" in str(caught.value)
+    assert kept.read_bytes() == before
+
+
+def test_a_reader_names_what_was_changed_and_changes_nothing(kept: Path) -> None:
+    with JournalReader(kept) as journal:
+        assert journal.changed() == [] and journal.changed_texts() == 0
+        digest = journal.content_digest()
+    forge(kept, "UPDATE entries SET cost_usd = 0.5 WHERE address = 'b'")  # not in the digest
+    forge(kept, "UPDATE texts SET text = 'another prompt'")
+    before = sorted((p.name, p.read_bytes()) for p in kept.parent.iterdir())
+    with JournalReader(kept) as journal:
+        assert journal.changed() == ["b"] and journal.changed_texts() == 1
+        assert journal.content_digest() == digest
+    assert sorted((p.name, p.read_bytes()) for p in kept.parent.iterdir()) == before
+
+
+def older(path: Path, form: int) -> None:
+    """Make a journal one of an earlier format: no seals, no digest, tokens in every row."""
+    with closing(sqlite3.connect(path)) as db, db:
+        for table in ("entries", "superseded"):
+            db.execute(f"ALTER TABLE {table} DROP COLUMN seal")
+        db.execute("DELETE FROM meta WHERE key != 'format'")
+        db.execute("UPDATE meta SET value = ?", (str(form),))
+
+
+def test_a_journal_of_format_2_is_read_and_goes_on_as_one_of_today(kept: Path) -> None:
+    with Journal(kept, accept_changes=True) as journal:
+        assert journal.lookup("c", b"g" * 16, dict) is None
+        journal.put(entry("c", "new", b"g" * 16))
+    with JournalReader(kept) as journal:
+        digest = journal.content_digest()
+    older(kept, 2)
+    with JournalReader(kept) as journal:
+        assert [e.address for e in journal.entries()] == ["a", "b", "c"]
+        assert (journal.superseded(), journal.content_digest()) == (1, digest)
+    with Journal(kept) as journal:
+        found = journal.lookup("b", b"f" * 16, dict)
+        assert found is not None and found.reply == "reply to b"
+        journal.put(entry("d"))
+    with JournalReader(kept) as journal:
+        assert (journal.superseded(), journal.changed(), len(journal)) == (1, [], 4)
+    forge(kept, "UPDATE entries SET reply = 'never said' WHERE address = 'b'")
+    with pytest.raises(ForeignJournal, match="entries at b were"):
+        Journal(kept)
+
+
+def test_a_journal_of_format_1_is_read_and_not_gone_on_with(kept: Path) -> None:
+    older(kept, 1)
+    with JournalReader(kept) as journal:
+        assert len(journal) == 3
+    before = kept.read_bytes()
+    with pytest.raises(ForeignJournal, match=r"format 1.*install the Folkmoot that began it"):
+        Journal(kept)
+    assert kept.read_bytes() == before
+
+
+def test_a_journal_of_times_to_come_names_the_version_that_reads_it(kept: Path) -> None:
+    forge(kept, "UPDATE meta SET value = '9' WHERE key = 'format'")
+    forge(kept, "UPDATE meta SET value = '7.5' WHERE key = 'software'")
+    for open_it in (Journal, JournalReader):
+        with pytest.raises(ForeignJournal, match=r"format 9, written by Folkmoot 7\.5"):
+            open_it(kept)
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@given(
+    reply=texts,
+    blob=st.none() | st.binary(),
+    cost=st.none() | st.integers(0, 9) | st.floats(0, 1e9),
+    latency=st.integers(0, 9) | st.floats(0, 1e6),
+    request=st.dictionaries(texts, texts | st.integers(-(2**60), 2**60) | st.floats(-1, 1)),
+)
+def test_what_is_written_keeps_its_seal_whatever_it_is(
+    reply: str, blob: bytes | None, cost: float | None, latency: float, request: dict[str, object]
+) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "j.sqlite"
+        with Journal(path) as journal:
+            one = Entry("a", "ask", b"f", request, reply, blob, cost_usd=cost, latency_s=latency)
+            journal.put(one)
+            journal.close()
+            digest = journal.content_digest()
+        with JournalReader(path) as reader:
+            assert reader.changed() == [] and reader.content_digest() == digest
+        Journal(path).close()

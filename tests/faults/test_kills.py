@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import signal
+import sqlite3
 import subprocess
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from folkmoot.engine.journal import Journal
 from folkmoot.randomness import generator
 from tests.faults.conftest import Serve
 from tests.faults.lab import CommandLine, journaled, panel, pilot, resume_line, settled, tables
@@ -82,3 +85,35 @@ def test_ctrl_c_awaits_what_is_in_flight(
     line.run("run", study, "--out", out, "--resume")
     assert tables(out) == undisturbed_panel
     assert max(Counter(server.model.log).values()) == 1
+
+
+def test_a_killed_run_whose_journal_is_lost_or_changed_is_refused(
+    tmp_path: Path, serve: Serve, cache: Path
+) -> None:
+    server = serve()
+    line, study, out = CommandLine(server.openai, cache), panel(tmp_path), tmp_path / "run"
+    line.run_until(lambda: sum(journaled(out).values()) >= 20, kill, "run", study, "--out", out)
+    assert not (out / "manifest.json").exists()
+    settled(lambda: server.model.counts["received"] + len(server.model.log))
+    asked = server.model.counts["received"]
+    with Journal(out / "journal.sqlite"):  # closing it leaves one file and no more
+        pass
+    kept = (out / "journal.sqlite").read_bytes()
+    with closing(sqlite3.connect(out / "journal.sqlite")) as db, db:
+        (where,) = db.execute("SELECT min(address) FROM entries").fetchone()
+        db.execute("UPDATE entries SET reply = 'never said' WHERE address = ?", (where,))
+    said = line.run("run", study, "--out", out, "--resume", expect=2)
+    assert f"the entries at {where} were changed" in said
+    (out / "journal.sqlite").write_bytes(b"")
+    for _ in ("empty", "gone"):
+        said = line.run("run", study, "--out", out, "--resume", expect=2)
+        assert "journal.sqlite is missing or empty" in said
+        (out / "journal.sqlite").unlink(missing_ok=True)
+    assert server.model.counts["received"] == asked
+    (out / "journal.sqlite").write_bytes(kept)
+    plan = (out / "plan.json").read_bytes()
+    (out / "plan.json").unlink()
+    said = line.run("run", study, "--out", out, "--resume", expect=2)
+    assert "plan.json is missing" in said
+    (out / "plan.json").write_bytes(plan)
+    line.run("run", study, "--out", out, "--resume")

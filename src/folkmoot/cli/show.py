@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from folkmoot.cli.console import clean, out, warn
 from folkmoot.cli.tables import grid_view, synthetic_panel
-from folkmoot.engine.journal import Entry, Journal
+from folkmoot.engine.journal import Entry, JournalReader
 from folkmoot.engine.study import study_of_run
 from folkmoot.errors import InputError, Problem, StorageError
 from folkmoot.records.findings import Grid
@@ -121,8 +121,8 @@ def _speakers(run: RunFolder) -> dict[str, str]:
     return dict(run.table("answers").select("address", "speaker_id").iter_rows())
 
 
-def _journal(run: RunFolder) -> Journal:
+def _journal(run: RunFolder) -> JournalReader:
     path = run.path / JOURNAL
     if not path.exists():
         raise StorageError(f"{run.path}: there is no {JOURNAL}, so nothing was asked yet")
-    return Journal(path)
+    return JournalReader(path)

@@ -15,24 +15,36 @@ import yaml
 from filelock import FileLock, Timeout
 
 from folkmoot.engine.config import StudyConfig
-from folkmoot.engine.journal import Journal
+from folkmoot.engine.journal import Journal, JournalReader
 from folkmoot.errors import RunExists, RunLocked, StorageError
 from folkmoot.records.files import write_text
-from folkmoot.records.run_folder import JOURNAL, PLAN, STUDY_FILE
+from folkmoot.records.run_folder import (
+    JOURNAL,
+    LOG,
+    LOG_LINES,
+    MANIFEST,
+    PLAN,
+    STUDY_FILE,
+    RunFolder,
+)
 from folkmoot.whole_files import storage_errors
 
 LOCK = ".lock"
 HOLDER = ".holder.json"
+LEFT_BY_ENGINE = (  # when a run asked nothing
+    *(STUDY_FILE, PLAN, MANIFEST, LOG, LOG_LINES),
+    *(JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm"),
+)
 
 
-def open_folder(folder: Path, config: StudyConfig, *, resume: bool) -> Path:
+def open_folder(folder: Path, *, resume: bool) -> None:
     """Make the folder of a new run, or find that of an earlier one.
 
     Raises RunExists when it is there and `resume` is not given, StorageError when it cannot be
-    made or is not there to be resumed. An existing folder is never overwritten.
+    made or is not there to be resumed. An existing folder is never overwritten, unless it is that
+    of a run that asked nothing.
     """
-    begun = (folder / PLAN).exists() or (folder / JOURNAL).exists()
-    if folder.exists() and not resume and (begun or any(folder.iterdir())):
+    if not resume and folder.exists() and any(folder.iterdir()) and not _asked_nothing(folder):
         raise RunExists(
             f"{folder} is there already and is never overwritten: add --resume to go on with it, "
             "or choose another place with --out"
@@ -41,13 +53,57 @@ def open_folder(folder: Path, config: StudyConfig, *, resume: bool) -> Path:
         raise StorageError(f"{folder}: there is no run to resume here; leave out --resume")
     with storage_errors(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not begun:  # profiles of people lie here: only their owner may look
+        if not resume:  # profiles of people lie here: only their owner may look
             folder.chmod(0o700)
         if not os.access(folder, os.W_OK):
             raise PermissionError(13, "Permission denied", str(folder))
+
+
+def settle(folder: Path, config: StudyConfig, *, resume: bool) -> None:
+    """Write the settings of a new run. What an earlier one that asked nothing left goes first.
+
+    Call it while the folder is held.
+    """
+    if not resume:
+        for name in LEFT_BY_ENGINE:
+            (folder / name).unlink(missing_ok=True)
     if not (folder / STUDY_FILE).exists():
         write_settings(folder, config)
-    return folder
+
+
+def open_journal(folder: Path, *, accept_changes: bool) -> Journal:
+    """The journal of the run. Raises StorageError when one was there and is gone, or the plan is:
+    to go on would be to pay for everything again, or by another plan."""
+    path = folder / JOURNAL
+    planned = (folder / PLAN).exists()  # it is written after the journal was made
+    lost = planned and not (path.exists() and path.stat().st_size)
+    journal = None if lost else Journal(path, accept_changes=accept_changes)
+    if journal is not None and (len(journal) or not RunFolder(folder).manifest.get("calls")):
+        if planned or not len(journal):
+            return journal
+        journal.close()
+        raise StorageError(
+            f"{folder / PLAN} is missing, though this run has asked: put it back, or start a new "
+            "run with --out"
+        )
+    if journal is not None:
+        journal.close()
+    raise StorageError(
+        f"{path} is missing or empty, though this run has asked: going on would "
+        "ask everything again. Put the journal back, or start a new run with --out"
+    )
+
+
+def _asked_nothing(folder: Path) -> bool:
+    """Whether this is the folder of a run of which no answer came."""
+    journal = folder / JOURNAL
+    if not journal.exists() or not journal.stat().st_size:
+        return False
+    try:
+        with JournalReader(journal) as opened:
+            return not opened.spent()[0] and not RunFolder(folder).manifest.get("calls")
+    except StorageError:
+        return False
 
 
 def write_settings(folder: Path, config: StudyConfig) -> None:
@@ -62,11 +118,8 @@ def discard_unasked(folder: Path) -> None:
 
     So the mended study can be run as if nothing had been; a folder that holds an answer stays.
     """
-    journal = folder / JOURNAL
-    if journal.exists():
-        with Journal(journal) as opened:
-            if len(opened):
-                return
+    if (folder / JOURNAL).exists() and not _asked_nothing(folder):
+        return
     shutil.rmtree(folder, ignore_errors=True)
 
 

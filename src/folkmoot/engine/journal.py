@@ -2,7 +2,7 @@
 
 One writer thread commits in groups. Entries are committed in the order in which they were put, so
 after a crash the journal holds a prefix of the run: never an effect without those it was made from.
-The gateway and the session are the only users.
+The gateway and the session write; reports, `show` and `verify` read.
 """
 
 from __future__ import annotations
@@ -15,47 +15,44 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from folkmoot.engine.journal_file import (
+    NAMES,
     SELECT,
     Entry,
     commit,
+    content_in,
     content_of,
+    keep_digest,
     open_file,
+    open_to_read,
+    recorded_digest,
+    seal_of,
     storage_error,
 )
-from folkmoot.errors import DriftError, StorageError
+from folkmoot.errors import DriftError, ForeignJournal, StorageError
+from folkmoot.randomness import digest
 
-__all__ = ["Entry", "Journal"]
+__all__ = ["Entry", "Journal", "JournalReader"]
 
+MOST_NAMED = 5
 GROUP = 1000  # entries a commit at most
 GROUP_SECONDS = 0.02  # how long a group waits for company
 
 
-class Journal:
-    """An open journal. Use as a context manager, or call `close`.
+class JournalReader:
+    """A journal that is read and not changed, of any format there ever was. Use as a context
+    manager, or call `close`.
 
-    Raises ForeignJournal for a file that is corrupt or not ours, StorageError when the disk is
-    full or read-only.
+    Raises ForeignJournal for a file that is corrupt or not ours, StorageError when there is none.
     """
 
-    def __init__(self, path: Path, *, accept_changes: bool = False) -> None:
+    def __init__(self, path: Path, db: sqlite3.Connection | None = None) -> None:
         self.path = path
-        self.accept_changes = accept_changes
-        self._reader = open_file(path)
-        self._resuming = (
-            self._reader.execute("SELECT 1 FROM entries LIMIT 1").fetchone() is not None
-        )
-        self._queue: queue.SimpleQueue[Entry | Callable[[], None] | None] = queue.SimpleQueue()
-        self._error: StorageError | None = None
-        self._closed = False
-        self._content = 0  # of what was put since it was opened
-        self._last = threading.Event()  # nothing more will come: no waiting for company
-        self._thread = threading.Thread(target=self._write, name="journal", daemon=True)
-        self._thread.start()
+        self._reader = open_to_read(path) if db is None else db
 
-    def __enter__(self) -> Journal:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -65,6 +62,9 @@ class Journal:
         """Entries committed so far."""
         return int(self._reader.execute("SELECT count(*) FROM entries").fetchone()[0])
 
+    def close(self) -> None:
+        self._reader.close()
+
     def spent(self) -> tuple[int, float]:
         """Calls and known cost (USD) of all that is journaled."""
         row = self._reader.execute(
@@ -72,43 +72,53 @@ class Journal:
         ).fetchone()
         return int(row[0]), float(row[1])
 
+    def superseded(self) -> int:
+        """Entries that were asked for again under --accept-changes."""
+        return int(self._reader.execute("SELECT count(*) FROM superseded").fetchone()[0])
+
     def content_digest(self) -> str:
-        """A hash of all requests and replies by address; times and costs left out. When closed.
+        """A hash of all requests and replies by address; times and costs left out.
 
         A sum over entries, so that each is hashed as it is written and none need be read back.
         """
-        return f"{self._content % 2**128:032x}"
+        return f"{content_in(self._reader):032x}"
+
+    def changed(self) -> list[str]:
+        """Addresses of entries that were changed since they were written, as far as seals tell."""
+        columns = [row[1] for row in self._reader.execute("PRAGMA table_info(entries)")]
+        if "seal" not in columns:
+            return []
+        rows = self._reader.execute(f"SELECT {NAMES}, seal FROM entries ORDER BY address")
+        return [row[0] for row in rows if seal_of(row[:-1]) != row[-1]]
+
+    def changed_texts(self) -> int:
+        """How many of the long texts are no longer those of their hashes."""
+        rows = self._reader.execute("SELECT hash, text FROM texts")
+        return sum(digest(text) != key for key, text in rows)
 
     def lookup(
         self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, Any]]
     ) -> Entry | None:
         """The entry at an address, or None if this effect has not happened yet.
 
-        Raises DriftError with a diff when the entry was made from another request; under
-        `accept_changes` that entry is moved to `superseded` and None is returned.
+        Raises DriftError with a diff when the entry was made from another request.
         """
-        if not self._resuming:
-            return None
         row = self._reader.execute(f"{SELECT} WHERE address = ?", (address,)).fetchone()
         if row is None:
             return None
         if row[2] == fingerprint:
             # The request of a replayed entry is what was just asked; no need to read it back.
             return Entry(row[0], row[1], row[2], {}, *row[4:])
-        if self.accept_changes:
-            self._queue.put(lambda: self._supersede(address))
-            return None
+        return self._drifted(address, row[3], request)
+
+    def _drifted(
+        self, address: str, stored: str, request: Callable[[], Mapping[str, Any]]
+    ) -> Entry | None:
         raise DriftError(
             f"{address}: the request differs from the one in the journal. Restore the study as "
             "it was, or add --accept-changes to ask again where it differs.\n"
-            + _difference(self._expand(json.loads(row[3])), request())
+            + _difference(self._expand(json.loads(stored)), request())
         )
-
-    def put(self, entry: Entry) -> None:
-        """Queue an entry for the next commit. Raises StorageError if an earlier one failed."""
-        if self._error is not None:
-            raise self._error
-        self._queue.put(entry)
 
     def entries(self, kind: str | None = None) -> Iterable[Entry]:
         """All committed entries in address order, requests expanded (for exports and checks)."""
@@ -116,6 +126,84 @@ class Journal:
         args = (kind,) if kind else ()
         for row in self._reader.execute(f"{SELECT}{where} ORDER BY address", args):
             yield Entry(row[0], row[1], row[2], self._expand(json.loads(row[3])), *row[4:])
+
+    def _expand(self, value: Any) -> Any:
+        """A stored request with its long texts put back."""
+        if isinstance(value, dict):
+            if set(value) == {"$text"}:
+                found = self._reader.execute(
+                    "SELECT text FROM texts WHERE hash = ?", (bytes.fromhex(value["$text"]),)
+                ).fetchone()
+                return found[0] if found else value
+            return {k: self._expand(v) for k, v in value.items()}
+        if isinstance(value, list):
+            return [self._expand(v) for v in value]
+        return value
+
+
+class Journal(JournalReader):
+    """The journal of a run that is under way. Use as a context manager, or call `close`.
+
+    Raises ForeignJournal for a file that is corrupt, not ours, or changed since it was written;
+    StorageError when the disk is full or read-only.
+    """
+
+    def __init__(self, path: Path, *, accept_changes: bool = False) -> None:
+        super().__init__(path, open_file(path))
+        self.accept_changes = accept_changes
+        self._resuming = (
+            self._reader.execute("SELECT 1 FROM entries LIMIT 1").fetchone() is not None
+        )
+        self._content = self._unchanged() if self._resuming else 0  # with what was put since
+        self._queue: queue.SimpleQueue[Entry | Callable[[], None] | None] = queue.SimpleQueue()
+        self._error: StorageError | None = None
+        self._closed = False
+        self._last = threading.Event()  # nothing more will come: no waiting for company
+        self._thread = threading.Thread(target=self._write, name="journal", daemon=True)
+        self._thread.start()
+
+    def content_digest(self) -> str:
+        """As the reader's, of what is committed: ask when it is closed."""
+        return f"{self._content % 2**128:032x}"
+
+    def lookup(
+        self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, Any]]
+    ) -> Entry | None:
+        """As the reader's; under `accept_changes` an entry that was made from another request is
+        moved to `superseded` and None is returned."""
+        return super().lookup(address, fingerprint, request) if self._resuming else None
+
+    def _drifted(
+        self, address: str, stored: str, request: Callable[[], Mapping[str, Any]]
+    ) -> Entry | None:
+        if not self.accept_changes:
+            return super()._drifted(address, stored, request)
+        self._queue.put(lambda: self._supersede(address))
+        return None
+
+    def _unchanged(self) -> int:
+        """The digest of the entries. Raises ForeignJournal when it is not the one written down."""
+        try:
+            found = content_in(self._reader)
+            if found == recorded_digest(self._reader):
+                return found
+            changed = self.changed()
+        except sqlite3.Error as error:
+            raise storage_error(self.path, error) from None
+        named = ", ".join(changed[:MOST_NAMED]) + (", …" if len(changed) > MOST_NAMED else "")
+        what = (
+            f"the entries at {named} were changed" if changed else "entries were added or removed"
+        )
+        raise ForeignJournal(
+            f"{self.path}: {what} since they were written, so the run would go on from what was "
+            "never said. Put the journal back as it was, or start a new run with --out."
+        )
+
+    def put(self, entry: Entry) -> None:
+        """Queue an entry for the next commit. Raises StorageError if an earlier one failed."""
+        if self._error is not None:
+            raise self._error
+        self._queue.put(entry)
 
     def close(self) -> None:
         """Commit what is queued and close the file. Raises StorageError, each time, if entries
@@ -146,8 +234,7 @@ class Journal:
             group, notices, open_for_more = self._next_group()
             try:
                 if group and self._error is None:
-                    commit(db, group, stored)
-                    self._content += sum(map(content_of, group))
+                    self._content = commit(db, group, stored, self._content)
             except sqlite3.Error as error:
                 self._error = storage_error(self.path, error)
             for notice in notices:
@@ -184,24 +271,14 @@ class Journal:
 
     def _supersede(self, address: str) -> None:
         with self._db:
+            row = self._db.execute(f"{SELECT} WHERE address = ?", (address,)).fetchone()
             self._db.execute(
                 "INSERT INTO superseded SELECT *, ? FROM entries WHERE address = ?",
                 (time.time(), address),
             )
             self._db.execute("DELETE FROM entries WHERE address = ?", (address,))
-
-    def _expand(self, value: Any) -> Any:
-        """A stored request with its long texts put back."""
-        if isinstance(value, dict):
-            if set(value) == {"$text"}:
-                found = self._reader.execute(
-                    "SELECT text FROM texts WHERE hash = ?", (bytes.fromhex(value["$text"]),)
-                ).fetchone()
-                return found[0] if found else value
-            return {k: self._expand(v) for k, v in value.items()}
-        if isinstance(value, list):
-            return [self._expand(v) for v in value]
-        return value
+            self._content -= content_of(Entry._make(row))
+            keep_digest(self._db, self._content)
 
 
 def _difference(old: Any, new: Any) -> str:

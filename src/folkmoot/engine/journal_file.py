@@ -1,10 +1,14 @@
 """The file of a journal: one SQLite database (WAL, synchronous=FULL), readable with any sqlite3.
 
 Schema:
-    meta(key, value)               format version
+    meta(key, value)               format, the software that made the file, digest of the entries
     texts(hash, text)              long texts, once each; `{"$text": hash}` in a request points here
     entries(address, kind, …)      one row an effect; kind is ask, embed or compute
     superseded(…, at)              entries replaced under --accept-changes, kept
+
+Format 2 had no seals and no digest, and a server had to say how many tokens it used: such a file
+is brought up to date when its run goes on. Format 1 hashed requests in another way: it is read, but
+its run cannot go on.
 
 Used by `journal.py` alone.
 """
@@ -12,7 +16,8 @@ Used by `journal.py` alone.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,20 +26,23 @@ from folkmoot.errors import ForeignJournal, StorageError
 from folkmoot.randomness import digest
 
 APPLICATION_ID = 0x464D4F54  # "FMOT"
-FORMAT = 2
+FORMAT = 3
+READABLE = (1, 2, 3)
 INLINE_TEXT = 200  # shorter texts are cheaper inline than behind a hash
 STORED = 200_000  # hashes of which it is remembered that their text is stored
 
-_SCHEMA = """
+_META = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE texts(hash BLOB PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
+"""
+_ENTRIES = """
 CREATE TABLE entries(
     address TEXT PRIMARY KEY, kind TEXT NOT NULL, fingerprint BLOB NOT NULL,
     request TEXT NOT NULL, reply TEXT NOT NULL, blob BLOB, finish TEXT NOT NULL,
-    input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, cached_tokens INTEGER NOT NULL,
+    input_tokens INTEGER, output_tokens INTEGER, cached_tokens INTEGER,
     cost_usd REAL, latency_s REAL NOT NULL, attempts INTEGER NOT NULL,
     model_asked TEXT NOT NULL, model_served TEXT NOT NULL, request_id TEXT NOT NULL,
-    started_at REAL NOT NULL
+    started_at REAL NOT NULL, seal BLOB NOT NULL
 );
 CREATE TABLE superseded AS SELECT *, 0.0 AS at FROM entries WHERE 0;
 """
@@ -73,36 +81,127 @@ def content_of(entry: Entry) -> int:
     return int.from_bytes(digest(*parts), "big")
 
 
+def _as_stored(e: Entry, request: str) -> tuple[Any, ...]:
+    """The cells of an entry as SQLite will give them back: types as in the schema."""
+    used = (e.input_tokens, e.output_tokens, e.cached_tokens)
+    return (
+        *(e.address, e.kind, e.fingerprint, request, e.reply, e.blob, e.finish),
+        *(None if n is None else int(n) for n in used),
+        None if e.cost_usd is None else float(e.cost_usd),
+        *(float(e.latency_s), int(e.attempts)),
+        *(str(e.model_asked), str(e.model_served), str(e.request_id), float(e.started_at)),
+    )
+
+
+def seal_of(row: Sequence[Any]) -> bytes:
+    """16 bytes that change when any cell of a stored row (in the order of COLUMNS) does."""
+    cells = [c for c in row if not isinstance(c, bytes)]
+    return digest(json_text.encode(cells), *(c for c in row if isinstance(c, bytes)))
+
+
 COLUMNS = Entry._fields
-INSERT = f"INSERT INTO entries({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
-SELECT = f"SELECT {', '.join(COLUMNS)} FROM entries"
+NAMES = ", ".join(COLUMNS)
+INSERT = f"INSERT INTO entries({NAMES}, seal) VALUES ({', '.join('?' * (len(COLUMNS) + 1))})"
+SELECT = f"SELECT {NAMES} FROM entries"
 
 
 def open_file(path: Path) -> sqlite3.Connection:
-    """Open or create the file; refuse what is corrupt or another program's."""
+    """Open or create the file, to write; refuse what is corrupt, another program's or too new."""
     try:
         db = sqlite3.connect(path, check_same_thread=False, isolation_level="DEFERRED", timeout=30)
-        app = db.execute("PRAGMA application_id").fetchone()[0]
-        tables = {r[0] for r in db.execute("SELECT name FROM sqlite_master WHERE type='table'")}
-        if app == APPLICATION_ID and "entries" in tables:
-            found = db.execute("SELECT value FROM meta WHERE key='format'").fetchone()
-            if found is None or int(found[0]) != FORMAT:
-                raise ForeignJournal(f"{path}: made by another version of Folkmoot; left as it is.")
-            _pragmas(db)
-            return db
-        if tables or app not in (0, APPLICATION_ID):
-            raise ForeignJournal(f"{path}: not a Folkmoot journal; left as it is.")
+        found = _format_of(db, path)
+        if found == 1:
+            raise ForeignJournal(
+                f"{path}: journal format 1, written before 22 November 2026: `show` and `report` "
+                "read it. To go on with the run, install the Folkmoot that began it (manifest.json "
+                "names its version)."
+            )
         _pragmas(db)
-        with db:
-            db.execute("BEGIN IMMEDIATE")
-            for statement in _SCHEMA.split(";"):
-                if statement.strip():
-                    db.execute(statement)
-            db.execute("INSERT INTO meta VALUES ('format', ?)", (str(FORMAT),))
-            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        if found == 2:
+            _bring_up_to_date(db)
+        if not found:
+            with db:
+                db.execute("BEGIN IMMEDIATE")
+                _create(db, _META + _ENTRIES)
+                _say(db, 0)
+                db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         return db
     except sqlite3.Error as error:
         raise storage_error(path, error) from None
+
+
+def open_to_read(path: Path) -> sqlite3.Connection:
+    """Open a journal of any format that was ever written, and change nothing, on any medium."""
+    # Without a write-ahead log nobody is writing, and SQLite need not leave files beside it.
+    way = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
+    try:
+        db = sqlite3.connect(f"{path.resolve().as_uri()}?{way}", uri=True, check_same_thread=False)
+        if not _format_of(db, path):
+            raise ForeignJournal(f"{path}: is empty.")
+        return db
+    except sqlite3.Error as error:
+        raise storage_error(path, error) from None
+
+
+def recorded_digest(db: sqlite3.Connection) -> int | None:
+    """The digest of the entries as it was at the last commit; None where the format has none."""
+    row = db.execute("SELECT value FROM meta WHERE key = 'digest'").fetchone()
+    return None if row is None else int(row[0], 16)
+
+
+def _format_of(db: sqlite3.Connection, path: Path) -> int:
+    """The format of a journal; 0 for a new file. Raises ForeignJournal for any other file."""
+    app = db.execute("PRAGMA application_id").fetchone()[0]
+    tables = {r[0] for r in db.execute("SELECT name FROM sqlite_master WHERE type='table'")}
+    if app in (0, APPLICATION_ID) and not tables:
+        return 0
+    if app != APPLICATION_ID or not {"entries", "meta"} <= tables:
+        raise ForeignJournal(f"{path}: not a Folkmoot journal; left as it is.")
+    said = dict(db.execute("SELECT key, value FROM meta").fetchall())
+    found = said.get("format", "")
+    if found not in map(str, READABLE):
+        raise ForeignJournal(
+            f"{path}: journal format {found or 'unknown'}, written by Folkmoot "
+            f"{said.get('software', 'of another version')}; this is {version('folkmoot')}, which "
+            f"reads formats 1 to {FORMAT}. Install the version that wrote it (manifest.json names "
+            "it); the file is left as it is."
+        )
+    return int(found)
+
+
+def _bring_up_to_date(db: sqlite3.Connection) -> None:
+    """A file of format 2 as one of format 3, in one transaction."""
+    db.create_function("seal", len(COLUMNS), lambda *row: seal_of(row), deterministic=True)
+    with db:
+        db.execute("BEGIN IMMEDIATE")
+        for table in ("entries", "superseded"):
+            db.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
+        _create(db, _ENTRIES)
+        db.execute(f"INSERT INTO entries SELECT {NAMES}, seal({NAMES}) FROM old_entries")
+        db.execute(f"INSERT INTO superseded SELECT {NAMES}, seal({NAMES}), at FROM old_superseded")
+        for table in ("entries", "superseded"):
+            db.execute(f"DROP TABLE old_{table}")
+        _say(db, content_in(db))
+
+
+def content_in(db: sqlite3.Connection) -> int:
+    """The sum of the contents of all entries: whatever their order, it is the same."""
+    return sum(map(content_of, map(Entry._make, db.execute(SELECT)))) % 2**128
+
+
+def _create(db: sqlite3.Connection, schema: str) -> None:
+    for statement in filter(str.strip, schema.split(";")):
+        db.execute(statement)
+
+
+def _say(db: sqlite3.Connection, content: int) -> None:
+    facts = {"format": str(FORMAT), "software": version("folkmoot"), "digest": f"{content:032x}"}
+    db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", facts.items())
+
+
+def keep_digest(db: sqlite3.Connection, content: int) -> None:
+    """Write down the digest, in the transaction of what changed it."""
+    db.execute("UPDATE meta SET value = ? WHERE key = 'digest'", (f"{content % 2**128:032x}",))
 
 
 def _pragmas(db: sqlite3.Connection) -> None:
@@ -121,8 +220,11 @@ def storage_error(path: Path, error: sqlite3.Error) -> StorageError:
     return StorageError(f"{path}: {text}")
 
 
-def commit(db: sqlite3.Connection, group: list[Entry], stored: set[bytes]) -> None:
-    """One transaction for a group. `stored` holds hashes of texts that are in the file already."""
+def commit(db: sqlite3.Connection, group: list[Entry], stored: set[bytes], content: int) -> int:
+    """One transaction for a group; the digest of all entries after it, given that before it.
+
+    `stored` holds hashes of texts that are in the file already.
+    """
     texts: list[tuple[bytes, str]] = []
 
     def shorten(value: Any) -> Any:
@@ -142,11 +244,13 @@ def commit(db: sqlite3.Connection, group: list[Entry], stored: set[bytes]) -> No
 
     rows = []
     for e in group:
-        address, kind, fingerprint, request, *rest = e
-        stored_as = json_text.encode(shorten(dict(request))).decode()
-        rows.append((address, kind, fingerprint, stored_as, *rest))
+        row = _as_stored(e, json_text.encode(shorten(dict(e.request))).decode())
+        rows.append((*row, seal_of(row)))
+    content += sum(map(content_of, group))
     with db:
         db.executemany("INSERT OR IGNORE INTO texts VALUES (?, ?)", texts)
         db.executemany(INSERT, rows)
+        keep_digest(db, content)
     if len(stored) > STORED:
         stored.clear()
+    return content

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from folkmoot.engine.event_loop import run_to_end
-from folkmoot.engine.folder import discard_unasked, held_folder, open_folder
+from folkmoot.engine.folder import discard_unasked, held_folder, open_folder, settle
 from folkmoot.engine.options import RunOptions
 from folkmoot.engine.providers import Providers
 from folkmoot.engine.sitting import Sitting, sit
@@ -100,12 +100,15 @@ def run_study(found: StudyFile, options: RunOptions) -> Run:
     seats = found.study.seat_models(found.config)
     providers = Providers(found.config, options.model, options.key, options.provider, seats)
     providers.check()
-    folder = open_folder(_folder_of(found, options), found.config, resume=options.resume)
+    folder = _folder_of(found, options)
+    new = not (folder.exists() and any(folder.iterdir()))
+    open_folder(folder, resume=options.resume)
     try:
         with held_folder(folder):
+            settle(folder, found.config, resume=options.resume)
             run_to_end(lambda stopper: sit(Sitting(found, options, providers, folder, stopper)))
     except InputError:
-        if not options.resume:
+        if new:
             discard_unasked(folder)
         raise
     return Run(RunFolder(folder), found.study)

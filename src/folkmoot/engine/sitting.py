@@ -30,7 +30,7 @@ from folkmoot.engine.events import (
     RunStarted,
     broadcast,
 )
-from folkmoot.engine.folder import write_settings
+from folkmoot.engine.folder import open_journal, write_settings
 from folkmoot.engine.gateway import Gateway, GatewayEvent, GatewaySettings
 from folkmoot.engine.journal import Entry, Journal
 from folkmoot.engine.options import RunOptions
@@ -39,12 +39,12 @@ from folkmoot.engine.providers import Providers
 from folkmoot.engine.run_log import RunLog
 from folkmoot.engine.session import Session
 from folkmoot.engine.study_file import StudyFile
-from folkmoot.errors import RunInterrupted, RunPaused, StorageError
+from folkmoot.errors import RunInterrupted, RunPaused
 from folkmoot.models.keys import scrub
 from folkmoot.records.codebook import codebook
 from folkmoot.records.files import write_json
 from folkmoot.records.manifest import ModelUse, RunFacts, file_hashes, manifest
-from folkmoot.records.run_folder import CODEBOOK, JOURNAL, MANIFEST, PLAN, TABLES, RunFolder
+from folkmoot.records.run_folder import CODEBOOK, MANIFEST, PLAN, TABLES, RunFolder
 from folkmoot.records.tables import write_table
 
 # Keys that say how to call and not what to study: they may change between sittings.
@@ -81,7 +81,7 @@ async def sit(sitting: Sitting) -> None:
     with contextlib.ExitStack() as stack:
         stack.callback(log.close)
         journal = stack.enter_context(
-            Journal(sitting.folder / JOURNAL, accept_changes=sitting.options.accept_changes)
+            open_journal(sitting.folder, accept_changes=sitting.options.accept_changes)
         )
         context = _context(sitting, journal, progress)
         outcome: Outcome = "failed"
@@ -119,11 +119,6 @@ def _context(sitting: Sitting, journal: Journal, progress: Progress) -> RunConte
     found, providers, folder = sitting.found, sitting.providers, sitting.folder
     config = found.config
     calls, usd = journal.spent()
-    if not calls and RunFolder(folder).manifest.get("calls"):
-        raise StorageError(
-            f"{folder / JOURNAL} is missing or empty, though this run has asked: going on would "
-            "ask everything again. Put the journal back, or begin a new run with --out"
-        )
     settings = GatewaySettings(
         config.concurrency,
         config.max_api_retries,

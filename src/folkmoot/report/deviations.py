@@ -7,12 +7,13 @@ seed, files and models are compared for all of them.
 from __future__ import annotations
 
 import hashlib
-import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from folkmoot.engine.journal import JournalReader
 from folkmoot.engine.study import Planned, Study
+from folkmoot.errors import StorageError
 from folkmoot.measures.estimates import plural
 from folkmoot.records.run_folder import JOURNAL, RunFolder
 
@@ -59,13 +60,11 @@ def _superseded(run: RunFolder) -> list[str]:
     path = run.path / JOURNAL
     if not path.exists():
         return ["The journal is not there: requests and replies cannot be looked up."]
-    db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     try:
-        replaced = int(db.execute("SELECT count(*) FROM superseded").fetchone()[0])
-    except sqlite3.Error:
-        return []
-    finally:
-        db.close()
+        with JournalReader(path) as journal:
+            replaced = journal.superseded()
+    except StorageError as error:
+        return [str(error)]
     if not replaced:
         return []
     return [
