@@ -40,6 +40,10 @@ SetOpt = Annotated[
 ModelOpt = Annotated[
     str | None, typer.Option("--model", help="Model that answers, e.g. gpt-4o or synthetic.")
 ]
+TrustOpt = Annotated[
+    bool,
+    typer.Option("--trust", help="Run the code and use the addresses that the file names."),
+]
 LimitOpt = Annotated[
     int | None, typer.Option("--limit", min=1, help="At most so many participants or sessions.")
 ]
@@ -96,6 +100,7 @@ def run(
         bool,
         typer.Option("--accept-changes", help="On resume: ask again where the study was changed."),
     ] = False,
+    trust: TrustOpt = False,
 ) -> None:
     """Run a study, or go on with one (--resume)."""
     from folkmoot.cli.run import RunFlags, run_command
@@ -114,6 +119,7 @@ def run(
             seed=seed,
             key=key,
             accept_changes=accept_changes,
+            trust=trust,
         )
     )
 
@@ -124,11 +130,12 @@ def check(
     study: StudyArg,
     model: ModelOpt = None,
     set_: SetOpt = None,
+    trust: TrustOpt = False,
 ) -> None:
     """Find every mistake in a study file; count calls, estimate cost and time. Asks nothing."""
     from folkmoot.cli.check import check_command
 
-    check_command(study, model, tuple(set_ or ()))
+    check_command(study, model, tuple(set_ or ()), trust)
 
 
 @app.command()

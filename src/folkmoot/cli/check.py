@@ -8,9 +8,12 @@ from pathlib import Path
 from rich.markup import escape
 from rich.padding import Padding
 
+from folkmoot.cli.consent import consent
 from folkmoot.cli.console import clean, out
 from folkmoot.cli.tables import grid_view
+from folkmoot.engine.consent import sending
 from folkmoot.engine.estimate import ASSUMED_LATENCY, SYNTHETIC_LATENCY, Estimate, estimate
+from folkmoot.engine.runner import RunOptions, providers_of
 from folkmoot.engine.study_file import StudyFile, load_study_file
 from folkmoot.engine.tally import duration
 from folkmoot.models.catalog import LOCAL, ModelSpec, resolve
@@ -19,9 +22,13 @@ from folkmoot.models.prices import cost_of
 from folkmoot.records.findings import Grid
 
 
-def check_command(path: Path, model: str | None, overrides: tuple[str, ...]) -> None:
+def check_command(path: Path, model: str | None, overrides: tuple[str, ...], trust: bool) -> None:
     """Print what a run of this file would do. Raises InputError with every mistake."""
-    found = load_study_file(path, overrides, models=model is None)
+    agreed = consent(path, trust)
+    found = load_study_file(path, overrides, models=model is None, consent=agreed)
+    providers = providers_of(found, RunOptions(model=model))
+    wishes = sending(found.config, providers, overrides)
+    providers.refuse_unencrypted()
     specs = [resolve(name, found.config.endpoints) for name in _models(found, model)]
     console = out()
     console.print(
@@ -30,6 +37,10 @@ def check_command(path: Path, model: str | None, overrides: tuple[str, ...]) -> 
     )
     for note in found.study.notes(found.config):
         console.print(f"[cyan]Note:[/] {escape(clean(note))}", soft_wrap=True)
+    for wish in wishes:
+        console.print(f"[yellow]Mind:[/] this file {escape(clean(wish))}", soft_wrap=True)
+    if trust:
+        agreed.require_sending(path, found.config, providers, overrides)
     _print_estimate(found, specs)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.markup import escape
 
+from folkmoot.cli.consent import consent
 from folkmoot.cli.console import out
 from folkmoot.cli.show import find_run
 from folkmoot.cli.tables import finding_view, synthetic_panel
@@ -52,7 +53,7 @@ def power_command(path: Path, overrides: tuple[str, ...], iccs: Sequence[float])
     """Print how large an effect a study of this size can see."""
     from folkmoot.report.power import power_report
 
-    found = load_study_file(path, overrides)
+    found = load_study_file(path, overrides, consent=consent(path))
     if iccs:
         _print(power_report(found.config, found.study, iccs=tuple(iccs)))
     else:

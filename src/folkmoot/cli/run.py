@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from folkmoot.cli.consent import consent
 from folkmoot.cli.console import clean, err, out, warn
 from folkmoot.cli.live import TerminalProgress
 from folkmoot.cli.tables import finding_view, synthetic_panel
@@ -51,6 +52,7 @@ class RunFlags:
     seed: int | None = None
     key: str | None = None
     accept_changes: bool = False
+    trust: bool = False
 
 
 def run_command(flags: RunFlags) -> None:
@@ -71,6 +73,7 @@ def run_command(flags: RunFlags) -> None:
         key=flags.key,
         accept_changes=flags.accept_changes,
         progress=progress,
+        consent=consent(path, flags.trust),
     )
     found = load(path, options)
     for note in found.study.notes(found.config):

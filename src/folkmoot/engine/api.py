@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from folkmoot.engine import runner
+from folkmoot.engine.consent import Consent
 from folkmoot.engine.runner import Run, RunOptions, from_python, run_study
 from folkmoot.engine.study import Study, find_study
 from folkmoot.models.request import Provider
@@ -25,12 +26,14 @@ def run(
     concurrency: int | None = None,
     budget: float | None = None,
     provider: Provider | None = None,
+    trust: bool = False,
     **more: Any,
 ) -> Run:
     """Run a study to its end and return it.
 
     `study` is the path of a study file, or a `Study` (or the name of one) with its `settings`.
-    `provider` answers every call instead of a model (for tests). Further keywords are fields of
+    `provider` answers every call instead of a model (for tests). `trust`: the study file may run
+    the Python code and send data to the addresses that it names. Further keywords are fields of
     `RunOptions`. Raises the errors of `folkmoot.errors`; a run that paused goes on with
     `resume=True`.
     """
@@ -43,6 +46,7 @@ def run(
         concurrency=concurrency,
         budget=budget,
         provider=provider,
+        consent=Consent(trust),
         **more,
     )
     if settings is None and not isinstance(study, Study):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from folkmoot.engine.consent import Consent
 from folkmoot.engine.events import Progress, silent
 from folkmoot.models.request import Provider
 
@@ -25,6 +26,7 @@ class RunOptions:
     accept_changes: bool = False
     provider: Provider | None = None
     progress: Progress = silent
+    consent: Consent = field(default=Consent())
 
     def as_overrides(self) -> tuple[str, ...]:
         """The flags that stand for keys of the study file."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from folkmoot.engine.config import StudyConfig
 from folkmoot.errors import InputError, Problem
 from folkmoot.models.catalog import LOCAL, ModelSpec, open_provider, resolve
-from folkmoot.models.keys import key_for, refuse_unencrypted, secrets_in
+from folkmoot.models.keys import find_key, key_for, refuse_unencrypted, secrets_in
 from folkmoot.models.request import Provider, ProviderSettings
 
 
@@ -39,7 +39,7 @@ class Providers:
     @property
     def synthetic(self) -> bool:
         """Whether the embedded respondent answers any seat."""
-        return self._given is None and any(_is_local(name) for name in self._named())
+        return self._given is None and any(_is_local(name) for name in self.named())
 
     def check(self) -> None:
         """Look every named model up, with its key. Raises InputError before anything is written:
@@ -47,7 +47,7 @@ class Providers:
         if self._given is not None:
             return
         problems: list[Problem] = []
-        for name in dict.fromkeys([*self._named(), self.embedding]):
+        for name in dict.fromkeys([*self.named(), self.embedding]):
             try:
                 self._settings(resolve(name, self._config.endpoints))
             except InputError as error:
@@ -55,12 +55,31 @@ class Providers:
         if problems:
             raise InputError(problems)
 
-    def _named(self) -> list[str]:
+    def named(self) -> list[str]:
         if self.override:
             return [self.override]
         others = [*self._config.models.values(), *self._seats]
         # A study whose seats all name their models has no use for the default.
         return others if self._config.model is None and self._seats else [self.default, *others]
+
+    def addresses(self) -> list[tuple[ModelSpec, str]]:
+        """Every model that is asked over a network, and the name of the key that goes along."""
+        found: list[tuple[ModelSpec, str]] = []
+        if self._given is not None:
+            return found
+        for name in dict.fromkeys([*self.named(), self.embedding]):
+            spec = resolve(name, self._config.endpoints)
+            if not spec.local:
+                kept = find_key(spec)
+                explicit = self._explicit(spec)
+                found.append((spec, "given with --key" if explicit else kept[0] if kept else ""))
+        return found
+
+    def refuse_unencrypted(self) -> None:
+        """Raise InputError for every key that is set and would travel over networks of others
+        unencrypted."""
+        for spec, variable in self.addresses():
+            refuse_unencrypted(variable, spec.base_url, spec.name)
 
     def open(self, model: str) -> tuple[Provider, ModelSpec]:
         """The provider of a model, opened once, and what the catalog knows of it."""
@@ -73,9 +92,7 @@ class Providers:
 
     def _settings(self, spec: ModelSpec) -> ProviderSettings:
         config = self._config
-        main = resolve(self.default, config.endpoints)
-        explicit = self._key if spec.key_env == main.key_env else None
-        key = None if spec.local else key_for(spec, explicit)
+        key = None if spec.local else key_for(spec, self._explicit(spec))
         refuse_unencrypted(key, spec.base_url, spec.name)
         self.secrets.update(filter(None, (key, *secrets_in(spec.base_url or ""))))
         return ProviderSettings(
@@ -85,6 +102,11 @@ class Providers:
             seed=config.random_seed,
             options=config.respondent if spec.local else {},
         )
+
+    def _explicit(self, spec: ModelSpec) -> str | None:
+        """The key given with `--key`, if this model takes it."""
+        main = resolve(self.default, self._config.endpoints)
+        return self._key if spec.key_env == main.key_env else None
 
     def _embedding(self) -> str:
         if _is_local(self.default) or self._config.embedding_model is None:

@@ -7,17 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from folkmoot.engine.config import StudyConfig
+from folkmoot.engine.consent import Consent
 from folkmoot.engine.mistakes import located_problem, standing_at
-from folkmoot.engine.study import Study, find_study, registered
+from folkmoot.engine.study import Study, code_of, find_study, registered
 from folkmoot.engine.yaml_tree import Tree
 from folkmoot.errors import InputError, Problem
 
 
-def study_of(tree: Tree, path: Path) -> tuple[Study, bool]:
+def study_of(tree: Tree, path: Path, consent: Consent) -> tuple[Study, bool]:
     """The study type, and whether the file says so; if not, the type that its keys are like."""
     name = tree.value.get("study")
     if name is not None:
-        return _named_study(name, tree, path), True
+        return _named_study(name, tree, path, consent), True
     broken: list[Problem] = []
     studies: list[Study] = []
     for known in registered():
@@ -42,10 +43,13 @@ def _recognised(study: Study, raw: Mapping[str, Any]) -> bool:
         return False  # values of kinds that the type did not reckon with: not one of its files
 
 
-def _named_study(name: Any, tree: Tree, path: Path) -> Study:
+def _named_study(name: Any, tree: Tree, path: Path, consent: Consent) -> Study:
     if not isinstance(name, str):
         raise InputError(located_problem("must be the name of a study type", ("study",), tree))
     place = tree.nearest(("study",))
+    code = code_of(name, path.parent)
+    if code is not None:
+        consent.require_code(code)
     try:
         return find_study(name, path.parent)
     except InputError as error:

@@ -66,7 +66,10 @@ class Run:
 def load(source: Path | str, options: RunOptions) -> StudyFile:
     """The study file with the command line's settings in it. Raises InputError, writes nothing."""
     named = options.model is None and options.provider is None
-    return limited(load_study_file(source, options.as_overrides(), models=named), options.limit)
+    found = load_study_file(source, options.as_overrides(), models=named, consent=options.consent)
+    providers = providers_of(found, options)
+    options.consent.require_sending(found.path, found.config, providers, options.overrides)
+    return limited(found, options.limit)
 
 
 def from_python(study: Study, settings: Mapping[str, Any], options: RunOptions) -> StudyFile:
@@ -97,8 +100,7 @@ def run_study(found: StudyFile, options: RunOptions) -> Run:
     Raises RunExists, RunLocked, DriftError, RunPaused (resumable), KeyboardInterrupt (likewise),
     FatalModelError, StorageError; whatever is raised, every reply that was paid for is kept.
     """
-    seats = found.study.seat_models(found.config)
-    providers = Providers(found.config, options.model, options.key, options.provider, seats)
+    providers = providers_of(found, options)
     providers.check()
     folder = _folder_of(found, options)
     new = not (folder.exists() and any(folder.iterdir()))
@@ -112,6 +114,12 @@ def run_study(found: StudyFile, options: RunOptions) -> Run:
             discard_unasked(folder)
         raise
     return Run(RunFolder(folder), found.study)
+
+
+def providers_of(found: StudyFile, options: RunOptions) -> Providers:
+    """The models of a run of this file."""
+    seats = found.study.seat_models(found.config)
+    return Providers(found.config, options.model, options.key, options.provider, seats)
 
 
 def _folder_of(found: StudyFile, options: RunOptions) -> Path:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from rapidfuzz import process
 
 from folkmoot.engine.config import StudyConfig
+from folkmoot.engine.consent import TRUST_ALL, Consent
 from folkmoot.errors import InputError, Problem
 from folkmoot.plugins import STUDIES, installed
 
@@ -148,8 +149,9 @@ def find_study(name: str, folder: Path | None = None) -> Study:
 
     Raises InputError, which names the likely meant type, or why the type cannot be loaded.
     """
-    if name.endswith(".py") or "/" in name or "\\" in name:
-        return load_study((folder or Path()) / Path(name).expanduser())
+    code = code_of(name, folder)
+    if code is not None:
+        return load_study(code)
     points = registered()
     if name not in points:
         raise InputError(_unknown(name, list(points)))
@@ -160,6 +162,13 @@ def find_study(name: str, folder: Path | None = None) -> Study:
             Problem(f"the study type {name} cannot be loaded: {error!r}", key="study")
         ) from error
     return _checked(found, name)
+
+
+def code_of(name: str, folder: Path | None = None) -> Path | None:
+    """The Python file that a study type's name means (relative to `folder`), if it means one."""
+    if name.endswith(".py") or "/" in name or "\\" in name:
+        return (folder or Path()) / Path(name).expanduser()
+    return None
 
 
 def study_of_run(run: RunFolder) -> Study:
@@ -173,6 +182,7 @@ def study_of_run(run: RunFolder) -> Study:
         return find_study(named or run.study)
     folders = (run.path, run.path.parent, run.path.parent.parent, Path())
     beside = next((f for f in folders if (f / named).is_file()), Path())
+    Consent(line=f"{TRUST_ALL}=1 in the environment").require_code(beside / named)
     return find_study(named, beside)
 
 

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.config import StudyConfig
+from folkmoot.engine.consent import Consent
 from folkmoot.engine.mistakes import (
     in_order,
     likely_name,
@@ -32,6 +33,7 @@ from folkmoot.engine.yaml_tree import Path_, Place, Tree, find_path, fitting, re
 from folkmoot.errors import InputError, Problem
 from folkmoot.models.catalog import resolve
 
+NOBODY = Consent()
 MOST_BYTES = 20_000_000
 
 
@@ -66,7 +68,11 @@ def prompts_of(study: Study, config: StudyConfig, folder: Path) -> PromptLibrary
 
 
 def load_study_file(
-    path: Path | str, overrides: Sequence[str] = (), *, models: bool = False
+    path: Path | str,
+    overrides: Sequence[str] = (),
+    *,
+    models: bool = False,
+    consent: Consent = NOBODY,
 ) -> StudyFile:
     """Load a study file, with `key=value` overrides (dotted keys, YAML values).
 
@@ -89,7 +95,7 @@ def load_study_file(
     if models:
         tree.problems += _unknown_models(tree)
     try:
-        study, sure = study_of(tree, path)
+        study, sure = study_of(tree, path, consent)
     except InputError as error:
         raise InputError(in_order([*tree.problems, *error.problems])) from error
     found = _checked(path, study, tree)

@@ -139,6 +139,15 @@ def unencrypted_host(base_url: str) -> str | None:
     return None if _is_private(host.rstrip(".")) else host
 
 
+def is_this_machine(base_url: str) -> bool:
+    """Whether a URL leads nowhere else than to this machine."""
+    try:
+        host = (urlsplit(base_url).hostname or "").rstrip(".")
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def secrets_in(url: str) -> list[str]:
     """Passwords and keys that stand in a URL: before the host, or in its query."""
     try:

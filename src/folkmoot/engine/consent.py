@@ -1,0 +1,125 @@
+"""What a file from somebody else may do only after the user's yes: run code, send data away.
+
+A yes is remembered by what the file holds, so that it is given once and a changed file is asked
+about again (docs/decisions/0019). What the caller names in Python is the caller's own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from folkmoot.engine.config import StudyConfig
+from folkmoot.engine.providers import Providers
+from folkmoot.errors import InputError, Problem
+from folkmoot.models.catalog import resolve
+from folkmoot.models.keys import is_this_machine
+
+TRUST_ALL = "FOLKMOOT_TRUST"  # =1: every file that is run here is one's own
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """How a user says yes: beforehand (`given`), or when asked with a list of sentences.
+
+    `ask` is None where nobody can be asked; `line` is what to type then.
+    """
+
+    given: bool = False
+    ask: Callable[[Sequence[str]], bool] | None = None
+    line: str = "folkmoot.run(…, trust=True)"
+
+    def require(self, file: Path, wishes: Sequence[str], content: bytes) -> None:
+        """Return if the user agrees to every wish of the file, now or earlier.
+
+        Each wish completes "this file …". `content` is what the yes holds for. Raises InputError.
+        """
+        if not wishes or os.environ.get(TRUST_ALL) == "1":
+            return
+        digest = hashlib.sha256(content).hexdigest()
+        if digest in _remembered():
+            return
+        sentences = [f"this file {wish}" for wish in wishes]
+        if self.given or (self.ask is not None and self.ask([f"{file}: {s}" for s in sentences])):
+            _remember(digest, file)
+            return
+        mend = f"if you trust it: {self.line}"
+        raise InputError([Problem(sentence, str(file), mend=mend) for sentence in sentences])
+
+    def require_code(self, code: Path) -> None:
+        """Return if the Python file may be run. Raises InputError; a missing file passes."""
+        if code.is_file():
+            self.require(code, ["is Python code, which can do all that you can"], code.read_bytes())
+
+    def require_sending(
+        self,
+        file: Path,
+        config: StudyConfig,
+        providers: Providers,
+        overrides: Sequence[str] = (),
+    ) -> None:
+        """Return if the study file may send what it sends, and where. Raises InputError."""
+        wishes = sending(config, providers, overrides)
+        if wishes:
+            self.require(file, wishes, "\n".join(wishes).encode() + b"\0" + file.read_bytes())
+
+
+def sending(config: StudyConfig, providers: Providers, overrides: Sequence[str] = ()) -> list[str]:
+    """What goes to addresses that stand in a file (the study file or `.env`), in sentences.
+
+    Addresses in the environment and in `--set` are the user's own. Nothing leaves the machine for
+    a server on it, so that one is only named where a key goes along.
+    """
+    found = []
+    for spec, variable in providers.addresses():
+        url = spec.base_url
+        if not url or any(url.removesuffix("/v1") in text for text in overrides):
+            continue
+        if url == _own_address(spec.name) or (is_this_machine(url) and not variable):
+            continue
+        what = f"your profiles and the key {variable}" if variable else "your profiles"
+        named = url.removesuffix("/v1") in " ".join(config.endpoints.values())
+        where = f"sends {what} to {url}"
+        found.append(where if named else f"is run beside a .env that {where}")
+    return list(dict.fromkeys(found))
+
+
+def _own_address(name: str) -> str | None:
+    """Where this model is asked for without any file's word."""
+    try:
+        return resolve(name, {}, os.environ).base_url
+    except InputError:
+        return None
+
+
+def _memory() -> Path:
+    """The file of all that was agreed to, by the habit of the system."""
+    if sys.platform == "win32":
+        root = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        root = Path.home() / "Library" / "Application Support"
+    else:
+        root = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    return root / "folkmoot" / "trusted"
+
+
+def _remembered() -> set[str]:
+    try:
+        return {line.split()[0] for line in _memory().read_text("utf-8").splitlines() if line}
+    except (OSError, ValueError, RuntimeError, IndexError):
+        return set()
+
+
+def _remember(digest: str, file: Path) -> None:
+    """A yes that cannot be kept is asked for again."""
+    with suppress(OSError, RuntimeError):
+        memory = _memory()
+        memory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(memory, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        with os.fdopen(handle, "a", encoding="utf-8", errors="replace") as out:
+            out.write(f"{digest} {file.name!r}\n")

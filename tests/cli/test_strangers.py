@@ -1,0 +1,229 @@
+"""A file from somebody else: what it would do is said, and nothing of it is done before a yes."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import folkmoot
+from folkmoot.errors import InputError
+from tests.cli.conftest import STUDY
+from tests.faults.lab import PILOT
+from tests.servers.faults import FaultPlan
+from tests.servers.thread import ServerThread
+
+KEY = "key-that-must-not-be-found-0451"
+FAR = "https://models.example.org/v1"  # a name that belongs to nobody
+
+
+class Desk:
+    """A user's machine: a folder with a stranger's files, and `folkmoot` in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.state = folder.parent / "state"
+        kept = {k: v for k, v in os.environ.items() if not k.endswith(("_API_KEY", "_BASE_URL"))}
+        kept.pop("FOLKMOOT_TRUST")
+        self.env = {
+            **kept,
+            "XDG_STATE_HOME": str(self.state),
+            "HOME": str(folder.parent),
+            "HF_TOKEN": KEY,
+            "COLUMNS": "300",
+        }
+
+    def write(self, name: str, text: str) -> None:
+        (self.folder / name).write_text(text)
+
+    def folkmoot(self, *words: str, stdin: int = subprocess.DEVNULL) -> tuple[int, str]:
+        done = subprocess.run(
+            [str(Path(sys.executable).with_name("folkmoot")), *words],
+            cwd=self.folder,
+            env=self.env,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        assert KEY not in done.stdout
+        return done.returncode, done.stdout
+
+    def typed(self, answer: str, *words: str) -> tuple[int, str]:
+        """The same with a terminal at which somebody types."""
+        ours, theirs = pty.openpty()
+        try:
+            os.write(ours, answer.encode())
+            return self.folkmoot(*words, stdin=theirs)
+        finally:
+            os.close(ours)
+            os.close(theirs)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    (tmp_path / "folder").mkdir()
+    return Desk(tmp_path / "folder")
+
+
+@pytest.fixture
+def server() -> Iterator[ServerThread]:
+    with ServerThread(FaultPlan()) as running:
+        yield running
+
+
+def code(desk: Desk, more: str = "") -> Path:
+    """A study of Python code that leaves a mark when it is run."""
+    mark = desk.folder / "mark"
+    desk.write("evil.py", f"{STUDY}\nopen({str(mark)!r}, 'a').close()\n{more}")
+    desk.write("evil.yaml", "study: ./evil.py\nmodel: synthetic\n")
+    return mark
+
+
+@pytest.mark.parametrize("command", ["check", "run", "power"])
+def test_code_is_not_run_unasked(desk: Desk, command: str) -> None:
+    mark = code(desk)
+    status, said = desk.folkmoot(command, "evil.yaml")
+    assert status == 2, said
+    assert "evil.py" in said
+    assert "Python code" in said
+    line = f"folkmoot {'check' if command == 'power' else command} evil.yaml --trust"
+    assert line in said
+    assert not mark.exists()
+    assert not (desk.folder / "outputs").exists()
+
+
+def test_a_yes_holds_until_the_file_is_another_one(desk: Desk) -> None:
+    mark = code(desk)
+    status, said = desk.folkmoot("run", "evil.yaml", "--trust")
+    assert status == 0, said
+    mark.unlink()
+    status, said = desk.folkmoot("report", "outputs/evil")
+    assert status == 0, said
+    assert mark.exists()
+    mark.unlink()
+    code(desk, "# and something else\n")
+    for words in (("run", "evil.yaml", "--out", "again"), ("report", "outputs/evil")):
+        status, said = desk.folkmoot(*words)
+        assert status == 2, said
+    assert not mark.exists()
+    (memory,) = desk.state.rglob("trusted")
+    assert memory.stat().st_mode & 0o777 == 0o600
+    assert memory.parent.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("answer", ["y\n", "n\n", "\n", "\x04"])
+def test_the_question_at_the_terminal(desk: Desk, answer: str) -> None:
+    mark = code(desk)
+    status, said = desk.typed(answer, "run", "evil.yaml")
+    assert "Do you trust it?" in said
+    assert (status, mark.exists()) == ((0, True) if answer == "y\n" else (2, False)), said
+
+
+def test_a_run_folder_from_somebody_else_runs_no_code(desk: Desk) -> None:
+    mark = code(desk)
+    desk.folkmoot("run", "evil.yaml", "--trust")
+    mark.unlink()
+    next(desk.state.rglob("trusted")).unlink()
+    status, said = desk.folkmoot("report", "outputs/evil")
+    assert (status, mark.exists()) == (2, False), said
+    assert "FOLKMOOT_TRUST=1" in said
+    status, said = desk.folkmoot("show", "outputs/evil")
+    assert (status, mark.exists()) == (0, False), said
+
+
+def test_where_profiles_and_keys_go_is_said_by_check(desk: Desk) -> None:
+    desk.write("far.yaml", f"{PILOT}model: hf-inference\nendpoints: {{hf-inference: {FAR}}}\n")
+    status, said = desk.folkmoot("check", "far.yaml")
+    assert status == 0, said
+    assert f"this file sends your profiles and the key HF_TOKEN to {FAR}" in said
+
+
+def test_nothing_is_sent_before_a_yes(desk: Desk) -> None:
+    desk.write("far.yaml", f"{PILOT}model: hf-inference\nendpoints: {{hf-inference: {FAR}}}\n")
+    status, said = desk.folkmoot("run", "far.yaml", "--seed", "3", "--key", KEY)
+    assert status == 2, said
+    assert f"sends your profiles and the key given with --key to {FAR}" in said
+    assert "folkmoot run far.yaml --seed 3 --trust" in said
+    assert not (desk.folder / "outputs").exists()
+    status, said = desk.folkmoot("run", "far.yaml", "--model", "synthetic")  # sends nothing there
+    assert status == 0, said
+
+
+def test_a_key_for_a_server_on_this_machine_is_asked_about_too(
+    desk: Desk, server: ServerThread
+) -> None:
+    near = f"{PILOT}model: openai/m\nendpoints: {{openai/m: {server.openai}}}\n"
+    desk.write("near.yaml", near)
+    status, said = desk.folkmoot("run", "near.yaml", "--out", "without")
+    assert status == 0, said  # no key goes along, and nothing leaves the machine
+    server.model.log.clear()
+    desk.env["OPENAI_API_KEY"] = KEY
+    status, said = desk.folkmoot("run", "near.yaml")
+    assert status == 2, said
+    assert f"the key OPENAI_API_KEY to {server.openai}" in said
+    assert not server.model.log
+    assert desk.folkmoot("run", "near.yaml", "--trust")[0] == 0
+    assert server.model.log
+    assert desk.folkmoot("run", "near.yaml", "--out", "b")[0] == 0  # remembered
+    desk.write("near.yaml", f"{near}random_seed: 8\n")
+    assert desk.folkmoot("run", "near.yaml", "--out", "c")[0] == 2  # another file
+
+
+def test_an_address_that_the_user_typed_or_exported_is_the_users(
+    desk: Desk, server: ServerThread
+) -> None:
+    desk.env["OPENAI_API_KEY"] = KEY
+    desk.write("plain.yaml", f"{PILOT}model: openai/m\n")
+    typed = f"endpoints.openai/m={server.openai}"
+    status, said = desk.folkmoot("run", "plain.yaml", "--set", typed, "--out", "a")
+    assert status == 0, said
+    desk.env["OPENAI_BASE_URL"] = server.openai
+    status, said = desk.folkmoot("run", "plain.yaml", "--out", "b")
+    assert status == 0, said
+
+
+def test_an_env_file_in_a_strangers_folder_moves_no_key_unasked(
+    desk: Desk, server: ServerThread
+) -> None:
+    desk.env["OPENAI_API_KEY"] = KEY
+    desk.write("plain.yaml", f"{PILOT}model: openai/m\n")
+    desk.write(".env", f"OPENAI_BASE_URL={server.openai}\n")
+    status, said = desk.folkmoot("run", "plain.yaml")
+    assert status == 2, said
+    assert f".env that sends your profiles and the key OPENAI_API_KEY to {server.openai}" in said
+    assert not server.model.log
+
+
+def test_check_refuses_a_key_over_plain_http(desk: Desk) -> None:
+    far = "http://models.example.org/v1"
+    desk.write("far.yaml", f"{PILOT}model: hf-inference\nendpoints: {{hf-inference: {far}}}\n")
+    for words in (("check", "far.yaml"), ("run", "far.yaml", "--trust")):
+        status, said = desk.folkmoot(*words)
+        assert status == 2, said
+        assert "unencrypted" in said
+    del desk.env["HF_TOKEN"]
+    assert desk.folkmoot("check", "far.yaml")[0] == 0
+
+
+def test_from_python_a_file_needs_trust_and_a_dictionary_is_the_callers_own(
+    desk: Desk, server: ServerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(desk.folder)
+    monkeypatch.delenv("FOLKMOOT_TRUST")
+    monkeypatch.setenv("XDG_STATE_HOME", str(desk.state))
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    mark = code(desk)
+    with pytest.raises(InputError, match=r"trust=True"):
+        folkmoot.run("evil.yaml")
+    assert not mark.exists()
+    moved = {"model": "openai/m", "endpoints": {"openai/m": server.openai}, "people": 1}
+    assert folkmoot.run("./evil.py", moved, out="own").path.exists()
+    mark.unlink()
+    assert folkmoot.run("evil.yaml", out="theirs", trust=True).path.exists()
