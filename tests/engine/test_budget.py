@@ -1,78 +1,216 @@
-"""The user's budget in money and calls."""
+"""The user's budget in money and calls: who is let in, who waits, and when the run pauses."""
 
 from __future__ import annotations
 
+import asyncio
+import tempfile
+from pathlib import Path
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from folkmoot.engine.budget import Budget
-from folkmoot.errors import BudgetReached
+from folkmoot.engine.budget import Budget, Price
+from folkmoot.engine.gateway import Gateway, GatewaySettings
+from folkmoot.engine.journal import Journal
+from folkmoot.errors import BudgetReached, RunPaused, TransientError
+from folkmoot.models.catalog import ModelSpec
+from folkmoot.models.prices import Rate, rate_for
+from folkmoot.models.request import Message, Reply, Request, Usage
+from folkmoot.models.scripted import Scripted
+
+SPEC = ModelSpec("openai/gpt-4o", "openai", "gpt-4o", price_provider="openai", price_model="gpt-4o")
 
 
-def spend(budget: Budget, cost: float | None, estimate: float | None = None) -> None:
-    budget.settle(budget.admit(estimate), cost)
+def price(usd: float) -> Price:
+    return Price(usd, usd)
 
 
-def test_without_limits_everything_goes() -> None:
+async def spend(budget: Budget, cost: float | None, dearest: float = 0.0) -> None:
+    budget.settle(await budget.reserve(price(dearest)), cost)
+
+
+async def test_without_limits_everything_goes() -> None:
     budget = Budget()
     assert not budget.active
     for _ in range(10):
-        spend(budget, 1e6)
+        await spend(budget, 1e6)
 
 
-def test_money_ends_at_the_limit() -> None:
+async def test_money_ends_at_the_limit() -> None:
     budget = Budget(usd=1.0)
     with pytest.raises(BudgetReached, match=r"budget_usd"):
         for _ in range(100):
-            spend(budget, 0.1)
+            await spend(budget, 0.1, 0.1)
     assert budget.spent_usd == pytest.approx(1.0)
 
 
-def test_calls_under_way_count_against_the_money() -> None:
+async def test_a_call_that_does_not_fit_waits_for_those_in_flight() -> None:
     budget = Budget(usd=1.0)
+    first = await budget.reserve(price(0.6))
+    waiting = asyncio.ensure_future(budget.reserve(price(0.6)))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    budget.settle(first, 0.1)  # it cost less than it might have
+    assert await waiting == 0.6
+
+
+async def test_the_run_pauses_when_nothing_is_in_flight_and_the_next_call_would_not_fit() -> None:
+    budget = Budget(usd=1.0)
+    first = await budget.reserve(price(0.6))
+    waiting = asyncio.ensure_future(budget.reserve(price(0.6)))
+    await asyncio.sleep(0)
+    budget.settle(first, 0.5)
+    with pytest.raises(BudgetReached, match=r"0\.5000 USD spent.*0\.6000 USD"):
+        await waiting
+
+
+async def test_the_least_patient_gets_the_money_first() -> None:
+    budget = Budget(usd=1.0)
+    held = await budget.reserve(price(1.0))
+    late = asyncio.ensure_future(budget.reserve(price(0.7), 2))
+    early = asyncio.ensure_future(budget.reserve(price(0.7), 1))
+    await asyncio.sleep(0)
+    budget.release(held)
+    assert await early == 0.7 and not late.done()
+    budget.settle(0.7, 0.0)
+    assert await late == 0.7
+
+
+async def test_a_stop_wakes_those_who_wait_for_money() -> None:
+    budget = Budget(usd=1.0)
+    await budget.reserve(price(1.0))
+    waiting = [asyncio.ensure_future(budget.reserve(price(1.0))) for _ in range(3)]
+    await asyncio.sleep(0)
+    budget.stop(RunPaused("enough"))
+    for each in waiting:
+        with pytest.raises(RunPaused, match="enough"):
+            await each
+
+
+async def test_a_reply_that_nothing_bounds_goes_alone_where_its_dearest_does_not_fit() -> None:
+    budget = Budget(usd=1.0)
+    open_end = Price(dearest=5.0, likely=0.2)
     for _ in range(5):
-        spend(budget, 0.1)
-    reserved = [budget.admit(None) for _ in range(5)]  # each is expected to cost the mean
-    with pytest.raises(BudgetReached):
-        budget.admit(None)
-    budget.release(reserved.pop())  # one of them came to nothing
-    budget.admit(None)
+        budget.settle(await budget.reserve(open_end), 0.2)
+    with pytest.raises(BudgetReached, match="max_tokens is not set"):
+        await budget.reserve(open_end)
 
 
-def test_before_anything_is_known_the_price_list_guards() -> None:
-    budget = Budget(usd=1.0)
-    for _ in range(3):
-        budget.admit(0.3)
-    with pytest.raises(BudgetReached):
-        budget.admit(0.3)
+async def test_what_costs_nothing_goes_on_when_the_money_is_spent() -> None:
+    budget = Budget(usd=1.0, spent_usd=1.0)
+    await spend(budget, 0.0, 0.0)
 
 
-def test_calls_end_at_exactly_the_limit_also_side_by_side() -> None:
+async def test_calls_end_at_exactly_the_limit_also_side_by_side() -> None:
     budget = Budget(calls=3)
-    reserved = [budget.admit(None) for _ in range(3)]
+    reserved = [await budget.reserve(price(0.0)) for _ in range(3)]
+    waiting = [asyncio.ensure_future(budget.reserve(price(0.0))) for _ in range(2)]
+    await asyncio.sleep(0)
+    budget.release(reserved[0])  # one of them came to nothing, its place is free again
+    await waiting[0]
+    for _ in range(3):
+        budget.settle(0.0, None)
     with pytest.raises(BudgetReached, match="3 calls"):
-        budget.admit(None)
-    budget.release(reserved[0])
-    spend(budget, None)
+        await waiting[1]
 
 
-def test_earlier_sittings_count() -> None:
+async def test_earlier_sittings_count() -> None:
     with pytest.raises(BudgetReached):
-        Budget(calls=5, spent_calls=5).admit(None)
+        await Budget(calls=5, spent_calls=5).reserve(price(0.0))
     with pytest.raises(BudgetReached):
-        Budget(usd=2.0, spent_usd=2.0).admit(0.0)
-    Budget(usd=2.5, spent_usd=2.0).admit(0.1)
+        await Budget(usd=2.0, spent_usd=2.0).reserve(price(0.01))
+    await Budget(usd=2.5, spent_usd=2.0).reserve(price(0.1))
 
 
-def test_the_warning_comes_once_at_80_percent() -> None:
+async def test_the_warning_comes_once_at_80_percent() -> None:
     said: list[str] = []
     budget = Budget(calls=10, warn=said.append)
     for i in range(10):
-        spend(budget, None)
+        await spend(budget, None)
         assert len(said) == (1 if i >= 7 else 0)
     assert "budget_calls" in said[0]
 
 
-def test_a_budget_of_nothing_allows_nothing() -> None:
+async def test_a_budget_of_nothing_allows_nothing() -> None:
     for budget in (Budget(usd=0.0), Budget(calls=0)):
         with pytest.raises(BudgetReached):
-            budget.admit(0.0)
+            await budget.reserve(price(1e-6))
+
+
+def rate() -> Rate:
+    found = rate_for(SPEC)
+    assert found is not None
+    return found
+
+
+calls = st.tuples(
+    st.text("aé한 ", min_size=1, max_size=400),  # the prompt
+    st.integers(1, 300),  # max_tokens
+    st.floats(0, 1),  # the part of it that the reply takes
+    st.integers(1, 4),  # turns of the loop until it comes: all have asked by then
+    st.integers(0, 2),  # how often it fails before
+    st.integers(0, 2),  # patience
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(calls, min_size=1, max_size=25), st.floats(0, 0.02), st.integers(1, 8))
+def test_a_budget_is_never_passed_and_never_left_unused(
+    planned: list[tuple[str, int, float, int, int, int]], usd: float, concurrency: int
+) -> None:
+    """Through the real gateway: whatever the lengths, latencies, failures and limits."""
+    failures = [plan[4] for plan in planned]
+
+    async def answer(request: Request, address: str) -> Reply:
+        number = int(address)
+        text, limit, part, turns, _, _ = planned[number]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if failures[number]:
+            failures[number] -= 1
+            raise TransientError("come again")
+        return Reply("x", Usage(len(text.encode()) // 3 + 1, int(part * limit), 0))
+
+    async def run(folder: Path) -> tuple[float, list[Price], list[object]]:
+        how = GatewaySettings(
+            concurrency=concurrency, budget_usd=usd, api_retry_base_seconds=0.0, max_api_retries=3
+        )
+        with Journal(folder / "journal.sqlite") as journal:
+            opened = Gateway(journal, lambda name: (Scripted(answer), SPEC), how)
+
+            async def one(number: int) -> object:
+                text, limit, _, _, _, patience = planned[number]
+                asked = Request("openai/gpt-4o", (Message("user", text),), max_tokens=limit)
+                return await opened.complete(str(number), asked, patience)
+
+            ended = await asyncio.wait_for(
+                asyncio.gather(*map(one, range(len(planned))), return_exceptions=True), 60
+            )
+            await opened.drain()
+            line = opened._lines["openai/gpt-4o"]
+            prices = [line.price(len(p[0].encode()) + 32, p[1]) for p in planned]
+            return opened.budget.spent_usd, prices, ended
+
+    with tempfile.TemporaryDirectory() as folder:
+        spent, prices, ended = asyncio.run(run(Path(folder)))
+    assert spent <= usd + 1e-9
+    unasked = [p for p, e in zip(prices, ended, strict=True) if isinstance(e, BaseException)]
+    assert all(isinstance(e, (Reply, BudgetReached)) for e in ended)
+    for left in unasked:  # it paused for want of money, and for nothing less
+        assert spent + left.dearest > usd - 1e-9
+
+
+async def test_a_budget_in_money_counts_what_was_asked_again(tmp_path: Path) -> None:
+    """Entries that --accept-changes replaced were paid for."""
+    model = Scripted(lambda r, a: Reply("x", Usage(1000, 100, 0)))
+    for text, accept in (("one", False), ("two", True)):
+        with Journal(tmp_path / "journal.sqlite", accept_changes=accept) as journal:
+            opened = Gateway(journal, lambda name: (model, SPEC), GatewaySettings())
+            await opened.complete("a", Request("openai/gpt-4o", (Message("user", text),)))
+            await opened.close()
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        made, usd, unknown = journal.spent()
+    cost = rate().cost(Usage(1000, 100, 0))
+    assert cost is not None
+    assert (made, unknown) == (2, []) and usd == pytest.approx(2 * cost)

@@ -91,13 +91,68 @@ async def test_the_cost_is_that_of_the_price_list(tmp_path: Path) -> None:
 
 async def test_an_unknown_price_is_unknown(tmp_path: Path) -> None:
     spec = ModelSpec("x/y", "openai", "y")
-    events: list[GatewayEvent] = []
-    settings = GatewaySettings(budget_usd=1.0)
-    async with gateway(tmp_path, Scripted(lambda r, a: "x"), settings, spec, events) as opened:
+    async with gateway(tmp_path, Scripted(lambda r, a: "x"), FAST, spec) as opened:
         reply = await opened.complete("a", ask())
-        assert opened.stats["openai/gpt-4o"].unpriced == 1
     assert reply.cost_usd is None
-    assert [e.kind for e in events] == ["price"]
+
+
+async def test_with_a_budget_in_money_an_unknown_price_is_refused_before_the_first_call(
+    tmp_path: Path,
+) -> None:
+    model = Scripted(lambda r, a: "x")
+    settings = GatewaySettings(budget_usd=1.0)
+    async with gateway(tmp_path, model, settings, ModelSpec("x/y", "openai", "y")) as opened:
+        for call in (opened.complete("a", ask()), opened.embed("b", "x/y", ["text"])):
+            with pytest.raises(FatalModelError, match="price .* is unknown.*budget_calls"):
+                await call
+    assert model.calls == 0
+
+
+@pytest.mark.parametrize("usage", [Usage(), Usage(10), Usage(None, 10), Usage(None, None, 5)])
+async def test_a_reply_without_usage_costs_unknown_and_never_nothing(
+    usage: Usage, tmp_path: Path
+) -> None:
+    model = Scripted(lambda r, a: Reply("x", usage))
+    async with gateway(tmp_path, model) as opened:
+        reply = await opened.complete("a", ask())
+        assert (reply.cost_usd, reply.usage) == (None, usage)
+        stats = opened.stats["openai/gpt-4o"]
+        assert (stats.unpriced, stats.uncounted) == (1, 1)
+    async with gateway(tmp_path, model) as opened:  # and so it is replayed
+        assert (await opened.complete("a", ask()))[:3] == reply[:3]
+
+
+async def test_what_answers_here_costs_exactly_nothing_counted_or_not(tmp_path: Path) -> None:
+    here = ModelSpec("synthetic", "synthetic", "synthetic", local=True)
+    model = Scripted(lambda r, a: Reply("x", Usage()))
+    async with gateway(tmp_path, model, GatewaySettings(budget_usd=0.0), here) as opened:
+        assert (await opened.complete("a", ask())).cost_usd == 0.0
+
+
+async def test_with_a_budget_in_money_a_model_that_does_not_count_is_refused_at_once(
+    tmp_path: Path,
+) -> None:
+    model = Scripted(lambda r, a: Reply("x", Usage()))
+    async with gateway(tmp_path, model, GatewaySettings(budget_usd=1.0)) as opened:
+        for address in "ab":
+            with pytest.raises(FatalModelError, match="does not say how many tokens.*budget_calls"):
+                await opened.complete(address, ask())
+    assert model.calls == 1
+    async with gateway(tmp_path, model, GatewaySettings(budget_calls=3)) as opened:
+        assert (await opened.complete("a", ask())).replayed  # what was paid for is kept
+
+
+async def test_a_request_that_is_turned_down_costs_nothing(tmp_path: Path) -> None:
+    model = Scripted(failing([RefusedError("filtered", reason="filtered")]))
+    async with gateway(tmp_path, model, GatewaySettings(budget_usd=1.0)) as opened:
+        assert (await opened.complete("a", ask())).cost_usd == 0.0
+
+
+async def test_tries_that_failed_on_the_way_are_counted_as_perhaps_billed(tmp_path: Path) -> None:
+    model = Scripted(failing([TransientError("dropped"), RateLimited("slow"), TransientError("?")]))
+    async with gateway(tmp_path, model) as opened:
+        await opened.complete("a", ask())
+        assert opened.stats["openai/gpt-4o"].lost == 2
 
 
 async def test_the_model_is_asked_by_its_name_on_the_wire(tmp_path: Path) -> None:

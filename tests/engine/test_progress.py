@@ -85,7 +85,7 @@ def test_an_unknown_price_is_said_and_never_zero() -> None:
     tally(CallDone("m", cost_usd=None))
     assert tally.cost() == "cost unknown"
     tally(CallDone("m", cost_usd=1.5))
-    assert tally.cost() == "$1.50 + 1 calls of unknown price"
+    assert tally.cost() == "$1.50 + 1 calls of unknown cost"
 
 
 def test_tokens_and_cost_are_kept_for_each_model(tmp_path: Path) -> None:

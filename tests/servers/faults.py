@@ -26,6 +26,7 @@ class FaultPlan:
     key: str | None = None  # any other key gets 401
     schema: str = "obey"  # obey, ignore, refuse (400 on json_schema), none (400 on any format)
     no_temperature: bool = False  # 400 on any temperature
+    usage: str = "full"  # full, input (tokens of the request alone), none
 
     def fault(self, digest: str, occurrence: int) -> str:
         """Name of the fault that this request meets this time, or an empty string."""

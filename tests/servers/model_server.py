@@ -219,6 +219,12 @@ class ModelServer:
 
     def _answered(self, body: Any, data: Any) -> web.Response:
         self.counts["answered"] += 1
+        if self.plan.usage != "full":
+            for key in ("usage", "usageMetadata"):
+                usage = data.pop(key, {})
+                if self.plan.usage == "input":
+                    outs = ("completion_tokens", "output_tokens", "candidatesTokenCount")
+                    data[key] = {k: v for k, v in usage.items() if k not in outs}
         self.log.append(digest_of(body))
         return web.json_response(data)
 

@@ -13,9 +13,11 @@ from folkmoot.cli.console import clean, out
 from folkmoot.cli.tables import grid_view
 from folkmoot.engine.consent import sending
 from folkmoot.engine.estimate import ASSUMED_LATENCY, SYNTHETIC_LATENCY, Estimate, estimate
+from folkmoot.engine.providers import unpriced
 from folkmoot.engine.runner import RunOptions, providers_of
 from folkmoot.engine.study_file import StudyFile, load_study_file
 from folkmoot.engine.tally import duration
+from folkmoot.errors import InputError
 from folkmoot.models.catalog import LOCAL, ModelSpec, resolve
 from folkmoot.models.keys import find_key
 from folkmoot.models.prices import cost_of
@@ -30,6 +32,8 @@ def check_command(path: Path, model: str | None, overrides: tuple[str, ...], tru
     wishes = sending(found.config, providers, overrides)
     providers.refuse_unencrypted()
     specs = [resolve(name, found.config.endpoints) for name in _models(found, model)]
+    if problems := unpriced(found.config, _models(found, model)):
+        raise InputError(problems)
     console = out()
     console.print(
         f"[green]No mistakes[/] in {escape(str(path))} ({escape(found.study.title)})",

@@ -114,7 +114,7 @@ def _summary(folder: RunFolder) -> str:
     cost = facts.get("cost_usd")
     money = "cost unknown" if cost is None else f"${cost:,.2f}"
     if unknown and cost is not None:
-        money += f" and the unknown price of {', '.join(unknown)}"
+        money += f" and the unknown cost of {', '.join(unknown)}"
     parts = [f"{facts.get('calls', 0):,} calls", names, money]
     parts.append(duration(float(facts.get("wall_seconds", 0.0))))
     return "[dim]" + escape(clean(" · ".join(p for p in parts if p))) + "[/]"

@@ -38,7 +38,9 @@ class GatewayEvent:
 class ModelStats:
     """Running totals of one model. Tokens and cost count replayed calls as well, `spent_usd` not.
 
-    `unpriced` counts calls whose cost is unknown: then `cost_usd` is only a lower bound.
+    `uncounted` are calls of which the server did not say all tokens, `unpriced` those whose cost
+    is unknown: then the sums are only lower bounds. `lost` are tries that failed on the way: the
+    vendor may have billed them, and nobody knows what.
     """
 
     calls: int = 0
@@ -49,6 +51,8 @@ class ModelStats:
     cost_usd: float = 0.0
     spent_usd: float = 0.0
     unpriced: int = 0
+    uncounted: int = 0
+    lost: int = 0
     retries: int = 0
     errors: int = 0
     refused: int = 0
@@ -56,9 +60,10 @@ class ModelStats:
     served: set[str] = field(default_factory=set)
 
     def add(self, entry: Entry, *, replayed: bool) -> None:
-        self.input_tokens += entry.input_tokens
-        self.output_tokens += entry.output_tokens
-        self.cached_tokens += entry.cached_tokens
+        self.input_tokens += entry.input_tokens or 0
+        self.output_tokens += entry.output_tokens or 0
+        self.cached_tokens += entry.cached_tokens or 0
+        self.uncounted += entry.input_tokens is None or entry.output_tokens is None
         if entry.model_served:
             self.served.add(entry.model_served)
         if entry.finish.startswith("refused:"):

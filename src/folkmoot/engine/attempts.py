@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from folkmoot.engine.accounts import GatewaySettings, ModelStats
-from folkmoot.engine.budget import Budget
+from folkmoot.engine.budget import Budget, Price
 from folkmoot.engine.limits import Limiter
 from folkmoot.errors import (
     FatalModelError,
@@ -35,6 +35,7 @@ LONGEST_BACKOFF = 60.0
 LONGEST_RETRY_AFTER = 600.0  # a provider that asks for more pauses the run instead
 YIELD_SECONDS = 0.02  # a provider in this process lets others run at least this often
 GUESSED_OUTPUT_TOKENS = 400
+UNBOUNDED_REPLY = 4096  # tokens reserved for a reply that nothing bounds (no max_tokens)
 
 
 @dataclass(slots=True)
@@ -50,22 +51,34 @@ class Line:
     # What the provider has to say of the model; it grows, and `told` counts what was passed on.
     notes: Sequence[str] = ()
     told: int = 0
+    longest_reply: int = GUESSED_OUTPUT_TOKENS  # tokens, of those that nothing bounded
+
+    def price(self, most_in: int, most_out: int | None) -> Price:
+        """What a call may cost at its dearest; `most_out` None where nothing bounds the reply."""
+        if most_out is not None:
+            dearest = self.cost(Usage(most_in, most_out, 0)) or 0.0
+            return Price(dearest, dearest)
+        unbounded = max(UNBOUNDED_REPLY, self.longest_reply)
+        dearest = self.cost(Usage(most_in, unbounded, 0)) or 0.0
+        return Price(dearest, self.cost(Usage(most_in, self.longest_reply, 0)) or 0.0)
 
     def cost(self, usage: Usage) -> float | None:
-        """What the tokens cost (USD); None where the price is unknown."""
+        """What the tokens cost (USD); None where the price or their number is unknown."""
         return None if self.rate is None else self.rate.cost(usage)
 
 
 @dataclass(slots=True)
 class Call:
-    """One call and how it goes. `characters` is the length of what is sent.
+    """One call and how it goes. `most_in` bounds the tokens that are sent.
 
-    `reserved` is what the budget keeps for it (USD), None as long as it was not let in. Calls of
-    less `patience` go first where places are scarce.
+    `most_out` gives the bound of the reply's tokens (None: there is none). `reserved` is what the
+    budget keeps for it (USD), None as long as it was not let in. Calls of less `patience` go first
+    where places are scarce.
     """
 
     address: str
-    characters: int
+    most_in: int
+    most_out: Callable[[], int | None]
     patience: int = 0
     attempts: int = 0
     failures: int = 0
@@ -107,6 +120,7 @@ class Attempts:
         if self.stopped is None:
             self.stopped = error
             self._stop.set()
+            self._budget.stop(error)
             for limiter in self._limiters:
                 limiter.stop(error)
 
@@ -114,6 +128,8 @@ class Attempts:
         """Send until there is an answer. Raises what stops the run."""
         limiter = line.limiter
         successes = limiter.successes
+        if self._budget.active:
+            await self._reserve(line, call)
         call.started_at = time.time()
         while True:
             await self._enter(line, call)
@@ -129,6 +145,7 @@ class Attempts:
                 wait = self._after(line, call, error)
             except TransientError as error:
                 call.failures += 1
+                line.stats.lost += 1
                 wait = self._after(line, call, error) + (error.retry_after or 0.0)
             except QuotaError as error:
                 wait = self._after_quota(line, call, error)
@@ -149,27 +166,29 @@ class Attempts:
             await self._sleep(wait)
 
     async def _enter(self, line: Line, call: Call) -> None:
-        """Wait for a place at the limiter; the first time, have the budget agree."""
+        """Wait for a place at the limiter."""
         if self.stopped is not None:
             raise self.stopped.with_traceback(None)
         limiter = line.limiter
-        tokens = call.characters / 4 + GUESSED_OUTPUT_TOKENS if limiter.counts_tokens else 0.0
+        tokens = call.most_in / 4 + GUESSED_OUTPUT_TOKENS if limiter.counts_tokens else 0.0
         if not limiter.try_enter(tokens):
             await limiter.enter(tokens, call.patience)
         try:
-            if self._budget.active and call.reserved is None:
-                self._reserve(line, call)
             if not line.spec.local and not self._all.try_enter():
                 await self._all.enter(0.0, call.patience)
         except BaseException:
             limiter.leave()
             raise
 
-    def _reserve(self, line: Line, call: Call) -> None:
-        """Have the budget agree to a call, or stop the run."""
-        guess = line.cost(Usage(call.characters // 4, GUESSED_OUTPUT_TOKENS))
+    async def _reserve(self, line: Line, call: Call) -> None:
+        """Wait until the budget agrees to a call, or stop the run.
+
+        Before the limiter: who waits for money must hold no place that a call in flight needs to
+        be tried again.
+        """
         try:
-            call.reserved = self._budget.admit(guess)
+            price = line.price(call.most_in, call.most_out())
+            call.reserved = await self._budget.reserve(price, call.patience)
         except RunPaused as error:
             self.stop(error)
             raise

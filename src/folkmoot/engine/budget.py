@@ -1,24 +1,50 @@
-"""The user's budget in money and in calls: who may still be asked, and when to say stop.
+"""The user's budget in money and in calls: who may be asked, who waits, and when to say stop.
 
 It covers the whole run over all its resumptions: what earlier sittings spent counts, replayed
-calls cost nothing again. Used by the gateway.
+calls cost nothing again. Every call is reserved at its dearest before it may start, so a budget is
+not passed by calls that are already in flight. Used by the gateway.
 """
 
 from __future__ import annotations
 
+import asyncio
+import heapq
 from collections.abc import Callable
+from typing import NamedTuple
 
-from folkmoot.errors import BudgetReached
+from folkmoot.errors import BudgetReached, FolkmootError
 
 WARN_AT = 0.8
-SETTLED_ENOUGH = 5  # calls after which the mean cost of a call is a better guess than a price list
+GRACE_TURNS = 200  # of the loop, for calls that are on their way when nothing is in flight
+_ROUNDING = 1e-12  # USD; sums of floats
+
+
+class Price(NamedTuple):
+    """What a call may cost (USD) before it is made.
+
+    `likely` is less than `dearest` only where nothing bounds the reply (no max_tokens): such a
+    call may go alone when its dearest does not fit, or a small budget would buy nothing at all.
+    """
+
+    dearest: float = 0.0
+    likely: float = 0.0
+
+
+class Waiter(NamedTuple):
+    """Somebody who waits for money: the least patient first, then who came first."""
+
+    patience: int
+    came: int
+    admitted: asyncio.Future[bool]
+    price: Price
 
 
 class Budget:
-    """Counts what is spent and what is under way; refuses the call that would go over.
+    """Counts what is spent and what is in flight; lets a call wait that would go over.
 
     `usd` and `calls` are the limits (None: none); `spent_usd` and `spent_calls` what earlier
-    sittings of this run took; `warn` is told once, at 80 %.
+    sittings of this run took; `warn` is told once, at 80 %. `reserve` raises BudgetReached only
+    when nothing is in flight that could give money back, and no call that waits would fit.
     """
 
     def __init__(
@@ -37,55 +63,119 @@ class Budget:
         self.active = usd is not None or calls is not None
         self._warn = warn
         self._warned = False
-        self._reserved_usd = 0.0
-        self._under_way = 0
-        self._here_usd = 0.0
-        self._here_priced = 0
+        self._reserved = 0.0
+        self._in_flight = 0
+        self._waiting: list[Waiter] = []  # a heap
+        self._came = 0
+        self._judging = False
+        self._stopped: FolkmootError | None = None
 
-    def admit(self, estimate: float | None) -> float:
-        """Reserve one call and return what was reserved (USD). Raises BudgetReached.
-
-        `estimate` is a guess from the price list; None when the price is unknown.
-        """
-        if self.calls is not None and self.spent_calls + self._under_way >= self.calls:
-            raise BudgetReached(
-                f"The budget of {self.calls} calls (budget_calls) is used up. All work is kept; "
-                "resume with a larger one."
-            )
-        guess = self._guess(estimate)
-        if self.usd is not None and (
-            self.spent_usd >= self.usd or self.spent_usd + self._reserved_usd + guess > self.usd
-        ):
-            raise BudgetReached(
-                f"The budget of {self.usd:.2f} USD (budget_usd) is used up: "
-                f"{self.spent_usd:.4f} USD spent, and the next call would go over. All work is "
-                "kept; resume with a larger one."
-            )
-        self._under_way += 1
-        self._reserved_usd += guess
-        return guess
+    async def reserve(self, price: Price, patience: int = 0) -> float:
+        """Wait until a call fits; what was reserved (USD). Raises BudgetReached, or what `stop`
+        was given."""
+        if self._stopped is None and not self._waiting and self._fits(price.dearest):
+            return self._take(price)
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._came += 1
+        heapq.heappush(self._waiting, Waiter(patience, self._came, future, price))
+        self._pump()
+        try:
+            admitted = await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.result():
+                self.release(price.dearest)  # it was let in in the same turn of the loop
+            raise
+        if admitted:
+            if self._stopped is None:
+                return price.dearest
+            self.release(price.dearest)
+        assert self._stopped is not None
+        raise self._stopped.with_traceback(None)
 
     def settle(self, reserved: float, cost: float | None) -> None:
-        """The call was answered: what it cost replaces what was reserved."""
-        self.release(reserved)
+        """The call was answered: what it cost replaces what was reserved; of an unknown cost the
+        reserve is the best bound that there is."""
         self.spent_calls += 1
-        if cost is not None:
-            self.spent_usd += cost
-            self._here_usd += cost
-            self._here_priced += 1
+        self.spent_usd += reserved if cost is None else cost
         if not self._warned and (message := self._nearly_used()):
             self._warned = True
             self._warn(message)
+        self.release(reserved)
 
     def release(self, reserved: float) -> None:
         """The call came to nothing: give back what was reserved."""
-        self._under_way -= 1
-        self._reserved_usd = max(0.0, self._reserved_usd - reserved)
+        self._in_flight -= 1
+        # Nothing in flight is nothing reserved: no rounding errors add up.
+        self._reserved = self._reserved - reserved if self._in_flight else 0.0
+        self._pump()
 
-    def _guess(self, estimate: float | None) -> float:
-        if self._here_priced >= SETTLED_ENOUGH:
-            return self._here_usd / self._here_priced
-        return estimate or 0.0
+    def stop(self, error: FolkmootError) -> None:
+        """Let nobody in any more; those who wait get the error."""
+        self._stopped = self._stopped or error
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            if not each.admitted.done():
+                each.admitted.set_result(False)
+
+    def _take(self, price: Price) -> float:
+        self._in_flight += 1
+        self._reserved += price.dearest
+        return price.dearest
+
+    def _fits(self, usd: float) -> bool:
+        if self.calls is not None and self.spent_calls + self._in_flight >= self.calls:
+            return False
+        if self.usd is None or usd == 0.0:
+            return True
+        return self.spent_usd + self._reserved + usd <= self.usd + _ROUNDING
+
+    def _pump(self) -> None:
+        """Let in those who wait, in order, as far as they fit; stop when nobody ever will."""
+        if self._stopped is not None:
+            self.stop(self._stopped)
+            return
+        while self._waiting and (
+            self._waiting[0].admitted.done() or self._fits(self._waiting[0].price.dearest)
+        ):
+            self._admit(heapq.heappop(self._waiting))
+        while self._waiting and not self._in_flight:
+            next_one = next((w for w in sorted(self._waiting) if self._fits(w.price.likely)), None)
+            if next_one is None:
+                if not self._judging:
+                    self._judging = True
+                    self._judge(GRACE_TURNS)
+                return
+            self._waiting.remove(next_one)
+            heapq.heapify(self._waiting)
+            self._admit(next_one)
+
+    def _judge(self, turns: int) -> None:
+        """Say stop, unless somebody whose call fits comes within so many turns of the loop."""
+        if turns and self._waiting and not self._in_flight:
+            asyncio.get_running_loop().call_soon(self._judge, turns - 1)
+            return
+        self._judging = False
+        if self._waiting and not self._in_flight:
+            self.stop(self._reached(min(self._waiting)))
+
+    def _admit(self, waiter: Waiter) -> None:
+        if not waiter.admitted.done():  # else cancelled while it waited
+            self._take(waiter.price)
+            waiter.admitted.set_result(True)
+
+    def _reached(self, waiter: Waiter) -> BudgetReached:
+        if self.calls is not None and self.spent_calls >= self.calls:
+            return BudgetReached(
+                f"The budget of {self.calls} calls (budget_calls) is used up. All work is kept; "
+                "resume with a larger one."
+            )
+        price = waiter.price
+        open_end = "" if price.likely == price.dearest else " or more, since max_tokens is not set"
+        return BudgetReached(
+            f"The budget of {self.usd:g} USD (budget_usd) is used up: {self.spent_usd:.4f} USD "
+            f"spent, and the next call may cost {price.likely:.4f} USD{open_end}. All work is "
+            "kept; resume with a larger one."
+        )
 
     def _nearly_used(self) -> str:
         if self.usd is not None and self.spent_usd >= WARN_AT * self.usd:

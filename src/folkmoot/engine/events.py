@@ -53,13 +53,13 @@ class StageDone:
 
 
 class CallDone(NamedTuple):
-    """One effect is in the journal. `cost_usd` None means that the price is unknown."""
+    """One effect is in the journal. None for cost or tokens means that they are unknown."""
 
     model: str
     replayed: bool = False
     cost_usd: float | None = None
-    input_tokens: int = 0
-    output_tokens: int = 0
+    input_tokens: int | None = 0
+    output_tokens: int | None = 0
     kind: str = "ask"
 
 

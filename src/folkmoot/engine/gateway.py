@@ -7,8 +7,9 @@ journal knows is never made again; a reply that was paid for is always journaled
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -20,7 +21,15 @@ from folkmoot.engine.limits import Limiter
 from folkmoot.errors import FatalModelError, FolkmootError, RefusedError, StorageError
 from folkmoot.models.catalog import ModelSpec
 from folkmoot.models.prices import rate_for
-from folkmoot.models.request import FloatArray, Provider, Reply, Request, Usage
+from folkmoot.models.request import (
+    NOTHING,
+    FloatArray,
+    Provider,
+    Reply,
+    Request,
+    Usage,
+    byte_count,
+)
 from folkmoot.randomness import digest
 
 __all__ = ["Gateway", "GatewayEvent", "GatewaySettings", "ModelStats"]
@@ -143,17 +152,24 @@ class Gateway:
         if wire != request.model:  # not `replace`: it costs as much as a look-up
             how = (request.temperature, request.max_tokens, request.schema)
             sent = Request(wire, request.messages, *how)
-        call = Call(address, sum(len(m.content) for m in request.messages), patience)
+        call = Call(
+            address,
+            _most_tokens_in(request),
+            lambda: _longest_reply(line.provider, sent),
+            patience,
+        )
 
         async def send() -> Reply:
             try:
                 return await line.provider.complete(sent, address=address)
             except RefusedError as error:
                 self._tell("refused", line.name, str(error), address)
-                return Reply("", finish=f"refused:{error.reason}")
+                # An error status in place of a reply: no model answered, nothing is billed.
+                return Reply("", NOTHING, finish=f"refused:{error.reason}")
 
         def entry_of(reply: Reply) -> Entry:
             usage = reply.usage
+            line.longest_reply = max(line.longest_reply, usage.output_tokens or 0)
             return Entry(
                 address,
                 "ask",
@@ -181,7 +197,7 @@ class Gateway:
     ) -> Entry:
         """Make the call of a batch of embeddings and journal what came."""
         texts: list[str] = asked["texts"]
-        call = Call(address, sum(map(len, texts)), patience)
+        call = Call(address, byte_count(*texts), lambda: 0, patience)
 
         async def send() -> tuple[FloatArray, Usage]:
             try:
@@ -198,6 +214,7 @@ class Gateway:
                 request=asked,
                 blob=np.ascontiguousarray(vectors, dtype=np.float32).tobytes(),
                 input_tokens=usage.input_tokens,
+                output_tokens=usage.output_tokens,
                 cost_usd=line.cost(usage),
                 latency_s=call.latency_s,
                 attempts=call.attempts,
@@ -233,10 +250,18 @@ class Gateway:
                     self.budget.settle(call.reserved, entry.cost_usd)
             if self._idle is not None and not self.in_flight:
                 self._idle.set()
+        if self.budget.usd is not None and entry.cost_usd is None:  # kept, and the last of them
+            self._refuse(f"{line.name} does not say how many tokens its replies used")
         while line.told < len(line.notes):
             self._tell("note", "", line.notes[line.told])
             line.told += 1
         return entry
+
+    def _refuse(self, why: str) -> NoReturn:
+        """Stop the run: on this model's bill a budget in money cannot hold."""
+        error = FatalModelError(uncountable(why))
+        self.stop(error)
+        raise error
 
     def _count(self, model: str, entry: Entry, *, replayed: bool) -> None:
         stats = self.stats.get(model)
@@ -257,9 +282,7 @@ class Gateway:
         self._attempts.watch(limiter)
         rate = rate_for(spec)
         if rate is None and self.budget.usd is not None:
-            self._tell(
-                "price", model, "its price is unknown: budget_usd cannot count it, budget_calls can"
-            )
+            self._refuse(f"the price of {model} is unknown")
         stats = self.stats.setdefault(model, ModelStats())
         notes = getattr(provider, "notes", ())
         line = Line(model, provider, spec, limiter, rate, stats, notes, len(notes))
@@ -270,6 +293,28 @@ class Gateway:
         self, kind: str, model: str, message: str, address: str = "", seconds: float = 0.0
     ) -> None:
         self._on_event(GatewayEvent(kind, model, message, address, seconds))
+
+
+def uncountable(why: str) -> str:
+    """The sentence for a model on whose bill a budget in money cannot hold."""
+    return (
+        f"{why}: budget_usd cannot hold. Leave it out (and --budget) and bound the calls instead, "
+        "with budget_calls or --set budget_calls=N; all work is kept"
+    )
+
+
+def _most_tokens_in(request: Request) -> int:
+    """A bound of the tokens of a request, with the words and marks that wire formats add."""
+    schema = len(json.dumps(request.schema)) + 200 if request.schema is not None else 0
+    said = byte_count(*(m.content for m in request.messages))
+    return said + 2 * schema + 16 * (len(request.messages) + 1)
+
+
+def _longest_reply(provider: Provider, request: Request) -> int | None:
+    """The bound that the provider sends along, thoughts included."""
+    bound = getattr(provider, "longest_reply", None)
+    limit: int | None = request.max_tokens if bound is None else bound(request)
+    return limit
 
 
 def _sound(text: str) -> str:

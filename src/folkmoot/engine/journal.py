@@ -65,12 +65,20 @@ class JournalReader:
     def close(self) -> None:
         self._reader.close()
 
-    def spent(self) -> tuple[int, float]:
-        """Calls and known cost (USD) of all that is journaled."""
-        row = self._reader.execute(
-            "SELECT count(*), coalesce(sum(cost_usd), 0) FROM entries WHERE kind != 'compute'"
+    def spent(self) -> tuple[int, float, list[str]]:
+        """Calls and known cost (USD) of all that was ever asked, what was asked again included,
+        and the models some of whose replies have an unknown cost."""
+        paid = (
+            "(SELECT model_asked, cost_usd FROM entries WHERE kind != 'compute' UNION ALL "
+            "SELECT model_asked, cost_usd FROM superseded WHERE kind != 'compute')"
+        )
+        calls, usd = self._reader.execute(
+            f"SELECT count(*), coalesce(sum(cost_usd), 0) FROM {paid}"
         ).fetchone()
-        return int(row[0]), float(row[1])
+        unknown = self._reader.execute(
+            f"SELECT DISTINCT model_asked FROM {paid} WHERE cost_usd IS NULL ORDER BY 1"
+        ).fetchall()
+        return int(calls), float(usd), [row[0] for row in unknown]
 
     def superseded(self) -> int:
         """Entries that were asked for again under --accept-changes."""

@@ -52,7 +52,8 @@ class Entry(NamedTuple):
     """One effect: what was asked for, what came back, what it took.
 
     `request` is any JSON object; `reply` text (JSON for a computation); `blob` float32 bytes of
-    an embedding. `cost_usd` None means that the price is unknown. Times in seconds, `started_at`
+    an embedding. `None` for tokens means that the server did not say, `cost_usd` None
+    that the cost is unknown. Times in seconds, `started_at`
     since the epoch.
     """
 
@@ -63,9 +64,9 @@ class Entry(NamedTuple):
     reply: str = ""
     blob: bytes | None = None
     finish: str = "stop"
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
     cost_usd: float | None = None
     latency_s: float = 0.0
     attempts: int = 1
@@ -171,14 +172,23 @@ def _format_of(db: sqlite3.Connection, path: Path) -> int:
 
 def _bring_up_to_date(db: sqlite3.Connection) -> None:
     """A file of format 2 as one of format 3, in one transaction."""
+    # Format 2 wrote 0 where a server had not said how many tokens, and then priced it.
+    unsaid = "kind != 'compute' AND input_tokens = 0"
+    asked = NAMES.replace(
+        "input_tokens, output_tokens, cached_tokens, cost_usd",
+        "nullif(input_tokens, 0), "
+        f"CASE WHEN {unsaid} THEN NULL ELSE output_tokens END, "
+        f"CASE WHEN {unsaid} THEN NULL ELSE cached_tokens END, "
+        f"CASE WHEN {unsaid} AND finish NOT LIKE 'refused:%' THEN NULL ELSE cost_usd END",
+    )
     db.create_function("seal", len(COLUMNS), lambda *row: seal_of(row), deterministic=True)
     with db:
         db.execute("BEGIN IMMEDIATE")
         for table in ("entries", "superseded"):
             db.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
         _create(db, _ENTRIES)
-        db.execute(f"INSERT INTO entries SELECT {NAMES}, seal({NAMES}) FROM old_entries")
-        db.execute(f"INSERT INTO superseded SELECT {NAMES}, seal({NAMES}), at FROM old_superseded")
+        db.execute(f"INSERT INTO entries SELECT {asked}, seal({asked}) FROM old_entries")
+        db.execute(f"INSERT INTO superseded SELECT {asked}, seal({asked}), at FROM old_superseded")
         for table in ("entries", "superseded"):
             db.execute(f"DROP TABLE old_{table}")
         _say(db, content_in(db))

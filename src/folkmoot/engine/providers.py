@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from folkmoot.engine.config import StudyConfig
 from folkmoot.errors import InputError, Problem
 from folkmoot.models.catalog import LOCAL, ModelSpec, open_provider, resolve
 from folkmoot.models.keys import find_key, key_for, refuse_unencrypted, secrets_in
+from folkmoot.models.prices import rate_for
 from folkmoot.models.request import Provider, ProviderSettings
 
 
@@ -52,6 +53,8 @@ class Providers:
                 self._settings(resolve(name, self._config.endpoints))
             except InputError as error:
                 problems += [p for p in error.problems if p not in problems]
+        if not problems:
+            problems = unpriced(self._config, self._named())
         if problems:
             raise InputError(problems)
 
@@ -112,6 +115,22 @@ class Providers:
         if _is_local(self.default) or self._config.embedding_model is None:
             return LOCAL
         return self._config.embedding_model
+
+
+def unpriced(config: StudyConfig, models: Iterable[str]) -> list[Problem]:
+    """One problem for each model on whose bill `budget_usd` cannot hold: its price is unknown."""
+    if config.budget_usd is None:
+        return []
+    specs = [resolve(name, config.endpoints) for name in dict.fromkeys(models)]
+    return [
+        Problem(
+            f"the price of {spec.name} is unknown, so that a budget in money cannot hold",
+            key="budget_usd",
+            mend="leave out budget_usd (and --budget) and set budget_calls instead",
+        )
+        for spec in specs
+        if rate_for(spec) is None
+    ]
 
 
 def _is_local(name: str) -> bool:

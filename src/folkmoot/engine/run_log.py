@@ -64,7 +64,7 @@ class RunLog:
             "message": text,
             "calls": self.tally.calls,
             "replayed": self.tally.replayed,
-            "cost_usd": round(self.tally.cost_usd, 6),
+            "cost_usd": None if self.tally.all.unpriced else round(self.tally.cost_usd, 6),
             "failed": self.tally.failed,
             **({} if event is None or isinstance(event, CallDone) else asdict(event)),
         }

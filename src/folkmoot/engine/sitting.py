@@ -31,7 +31,7 @@ from folkmoot.engine.events import (
     broadcast,
 )
 from folkmoot.engine.folder import open_journal, write_settings
-from folkmoot.engine.gateway import Gateway, GatewayEvent, GatewaySettings
+from folkmoot.engine.gateway import Gateway, GatewayEvent, GatewaySettings, uncountable
 from folkmoot.engine.journal import Entry, Journal
 from folkmoot.engine.options import RunOptions
 from folkmoot.engine.plan import Plan
@@ -39,7 +39,7 @@ from folkmoot.engine.providers import Providers
 from folkmoot.engine.run_log import RunLog
 from folkmoot.engine.session import Session
 from folkmoot.engine.study_file import StudyFile
-from folkmoot.errors import RunInterrupted, RunPaused
+from folkmoot.errors import InputError, RunInterrupted, RunPaused
 from folkmoot.models.keys import scrub
 from folkmoot.records.codebook import codebook
 from folkmoot.records.files import write_json
@@ -118,7 +118,11 @@ def _ended_by(error: BaseException) -> tuple[Outcome, str]:
 def _context(sitting: Sitting, journal: Journal, progress: Progress) -> RunContext:
     found, providers, folder = sitting.found, sitting.providers, sitting.folder
     config = found.config
-    calls, usd = journal.spent()
+    calls, usd, unpriced = journal.spent()
+    if config.budget_usd is not None and unpriced:
+        raise InputError(
+            uncountable(f"what {', '.join(unpriced)} was asked earlier has an unknown cost")
+        )
     settings = GatewaySettings(
         config.concurrency,
         config.max_api_retries,
@@ -233,11 +237,12 @@ def _facts(
             name,
             tuple(sorted(s.served)),
             s.calls + s.replayed,
-            s.input_tokens,
-            s.output_tokens,
-            s.cached_tokens,
+            None if s.uncounted else s.input_tokens,
+            None if s.uncounted else s.output_tokens,
+            None if s.uncounted else s.cached_tokens,
             None if s.unpriced else s.cost_usd,
             roles.get(name, ()),
+            s.uncounted,
         )
         for name, s in stats.items()
     ]
@@ -258,6 +263,7 @@ def _facts(
         journal_digest=context.journal.content_digest(),
         planted=_planted(found) if sitting.providers.synthetic else {},
         retries=sum(s.retries for s in stats.values()) + int(earlier.get("retries", 0)),
+        lost=sum(s.lost for s in stats.values()) + int(earlier.get("lost_tries", 0)),
     )
 
 

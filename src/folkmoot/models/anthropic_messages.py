@@ -8,7 +8,15 @@ from typing import Any
 
 from folkmoot.errors import FatalModelError, TransientError
 from folkmoot.models.http import Wire, failure, rate_hints, read_json
-from folkmoot.models.request import FloatArray, Message, ProviderSettings, Reply, Request, Usage
+from folkmoot.models.request import (
+    FloatArray,
+    Message,
+    ProviderSettings,
+    Reply,
+    Request,
+    Usage,
+    counted,
+)
 from folkmoot.models.structured import (
     PROMPT,
     SCHEMA,
@@ -101,6 +109,10 @@ class AnthropicMessages:
                 break
         return self._wire.read(decode, answer)
 
+    def longest_reply(self, request: Request) -> int | None:
+        """Most tokens that a reply can be billed."""
+        return request.max_tokens or DEFAULT_MAX_TOKENS
+
     async def embed(
         self, model: str, texts: Sequence[str], *, address: str
     ) -> tuple[FloatArray, Usage]:
@@ -130,7 +142,8 @@ def _usage(data: Any) -> Usage:
     """Tokens; Anthropic counts cached input apart, here it is part of the input."""
     if not isinstance(data, dict):
         return Usage()
-    cached = int(data.get("cache_read_input_tokens") or 0)
-    written = int(data.get("cache_creation_input_tokens") or 0)
-    plain = int(data.get("input_tokens") or 0)
-    return Usage(plain + cached + written, int(data.get("output_tokens") or 0), cached)
+    cached = counted(data.get("cache_read_input_tokens"))
+    written = counted(data.get("cache_creation_input_tokens"))
+    plain = counted(data.get("input_tokens"))
+    asked = None if plain is None else plain + (cached or 0) + (written or 0)
+    return Usage(asked or None, counted(data.get("output_tokens")), cached)

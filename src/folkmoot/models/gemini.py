@@ -11,7 +11,15 @@ import numpy as np
 
 from folkmoot.errors import TransientError
 from folkmoot.models.http import Wire, failure, rate_hints, read_json
-from folkmoot.models.request import FloatArray, Message, ProviderSettings, Reply, Request, Usage
+from folkmoot.models.request import (
+    FloatArray,
+    Message,
+    ProviderSettings,
+    Reply,
+    Request,
+    Usage,
+    counted,
+)
 from folkmoot.models.structured import (
     JSON_MODE,
     PROMPT,
@@ -117,6 +125,12 @@ class Gemini:
                 break
         return self._wire.read(decode, answer)
 
+    def longest_reply(self, request: Request) -> int | None:
+        """Most tokens that a reply can be billed, thoughts included; None: no limit is sent."""
+        config = encode(request, self._manners.of(request)).get("generationConfig", {})
+        limit: int | None = config.get("maxOutputTokens")
+        return limit
+
     async def embed(
         self, model: str, texts: Sequence[str], *, address: str
     ) -> tuple[FloatArray, Usage]:
@@ -152,9 +166,9 @@ def _usage(data: Any) -> Usage:
     """Tokens; thoughts are paid as output."""
     if not isinstance(data, dict):
         return Usage()
-    output = int(data.get("candidatesTokenCount") or 0) + int(data.get("thoughtsTokenCount") or 0)
-    return Usage(
-        int(data.get("promptTokenCount") or 0),
-        output,
-        int(data.get("cachedContentTokenCount") or 0),
-    )
+    said = counted(data.get("candidatesTokenCount"))
+    thought = counted(data.get("thoughtsTokenCount"))
+    if thought is not None:  # nothing but thoughts: then the other count is left out
+        said = (said or 0) + thought
+    asked = counted(data.get("promptTokenCount")) or None
+    return Usage(asked, said, counted(data.get("cachedContentTokenCount")))

@@ -13,7 +13,7 @@ import numpy as np
 
 from folkmoot.errors import TransientError
 from folkmoot.models.http import Wire, failure, rate_hints, read_json
-from folkmoot.models.request import FloatArray, ProviderSettings, Reply, Request, Usage
+from folkmoot.models.request import FloatArray, ProviderSettings, Reply, Request, Usage, counted
 from folkmoot.models.structured import (
     JSON_MODE,
     PROMPT,
@@ -114,7 +114,7 @@ def decode_embeddings(
         raise TransientError("the server sent embeddings that cannot be read") from None
     if vectors.ndim != 2 or len(vectors) != expected:
         raise TransientError(f"the server sent {len(vectors)} embeddings for {expected} texts")
-    return vectors, _usage(data.get("usage"))
+    return vectors, Usage(_usage(data.get("usage")).input_tokens, 0)
 
 
 class OpenAIChat:
@@ -143,7 +143,7 @@ class OpenAIChat:
         self, model: str, texts: Sequence[str], *, address: str
     ) -> tuple[FloatArray, Usage]:
         parts: list[FloatArray] = []
-        tokens = 0
+        tokens: int | None = 0
         for start in range(0, len(texts), BATCH):
             batch = list(texts[start : start + BATCH])
             asked = {"model": model, "input": batch, "encoding_format": "float"}
@@ -151,9 +151,16 @@ class OpenAIChat:
             read = functools.partial(decode_embeddings, expected=len(batch))
             vectors, usage = self._wire.read(read, answer)
             parts.append(vectors)
-            tokens += usage.input_tokens
+            said = usage.input_tokens
+            tokens = None if tokens is None or said is None else tokens + said
         whole = np.concatenate(parts) if parts else np.zeros((0, 0), dtype=np.float32)
-        return whole, Usage(tokens)
+        return whole, Usage(tokens, 0)
+
+    def longest_reply(self, request: Request) -> int | None:
+        """Most tokens that a reply can be billed, thoughts included; None: no limit is sent."""
+        body = encode(request, self._manners.of(request))
+        limit: int | None = body.get("max_completion_tokens", body.get("max_tokens"))
+        return limit
 
     async def close(self) -> None:
         await self._wire.close()
@@ -175,12 +182,9 @@ def _text(content: Any) -> str:
 def _usage(data: Any) -> Usage:
     if not isinstance(data, dict):
         return Usage()
-    details = data.get("prompt_tokens_details") or {}
-    cached = details.get("cached_tokens") if isinstance(details, dict) else 0
-    return Usage(
-        _count(data.get("prompt_tokens")), _count(data.get("completion_tokens")), _count(cached)
-    )
-
-
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) and value >= 0 else 0
+    details = data.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    # No prompt is of no tokens: a server that writes 0 there has not counted.
+    asked = counted(data.get("prompt_tokens")) or None
+    said = None if asked is None else counted(data.get("completion_tokens"))
+    return Usage(asked, said, counted(cached))

@@ -28,18 +28,20 @@ class Rate:
     output_usd: float
     cached_usd: float
 
-    def cost(self, usage: Usage) -> float:
-        """USD for these tokens; cached tokens are part of the input tokens."""
-        if max(usage.input_tokens, usage.output_tokens) > LINEAR_UP_TO:
+    def cost(self, usage: Usage) -> float | None:
+        """USD for these tokens; None where the server did not count them. What is free is free
+        uncounted, too; where no cached tokens are named there were none."""
+        asked, said = usage.input_tokens, usage.output_tokens
+        if self is FREE:
+            return 0.0
+        if asked is None or said is None:
+            return None
+        if max(asked, said) > LINEAR_UP_TO:
             exact = _exact(self.provider, self.model, usage)
             if exact is not None:
                 return exact
-        cached = min(usage.cached_tokens, usage.input_tokens)
-        return (
-            (usage.input_tokens - cached) * self.input_usd
-            + cached * self.cached_usd
-            + usage.output_tokens * self.output_usd
-        )
+        cached = min(usage.cached_tokens or 0, asked)
+        return (asked - cached) * self.input_usd + cached * self.cached_usd + said * self.output_usd
 
 
 FREE = Rate(None, "", 0.0, 0.0, 0.0)
@@ -60,8 +62,8 @@ def cost_of(spec: ModelSpec, input_tokens: int, output_tokens: int) -> float | N
 
 @functools.cache
 def _rate(provider: str, model: str) -> Rate | None:
-    per_input = _exact(provider, model, Usage(_PROBE, 0))
-    per_output = _exact(provider, model, Usage(0, _PROBE))
+    per_input = _exact(provider, model, Usage(_PROBE, 0, 0))
+    per_output = _exact(provider, model, Usage(0, _PROBE, 0))
     per_cached = _exact(provider, model, Usage(_PROBE, 0, _PROBE))
     if per_input is None or per_output is None:
         return None
@@ -76,7 +78,7 @@ def _exact(provider: str | None, model: str, usage: Usage) -> float | None:
     tokens = PricedUsage(
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
-        cache_read_tokens=min(usage.cached_tokens, usage.input_tokens),
+        cache_read_tokens=min(usage.cached_tokens or 0, usage.input_tokens or 0),
     )
     try:
         return float(calc_price(tokens, model_ref=model, provider_id=provider).total_price)

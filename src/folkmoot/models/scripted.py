@@ -53,7 +53,7 @@ class Scripted:
         if isinstance(said, Reply):
             return said
         size = sum(len(m.content) for m in request.messages)
-        return Reply(said, Usage(size // 4, len(said) // 4), model_served="scripted")
+        return Reply(said, Usage(size // 4, len(said) // 4, 0), model_served="scripted")
 
     async def embed(
         self, model: str, texts: Sequence[str], *, address: str
@@ -64,7 +64,7 @@ class Scripted:
         for row, text in enumerate(texts):
             for word in text.casefold().split():
                 vectors[row, int.from_bytes(digest(word, size=2), "big") % DIMENSIONS] += 1.0
-        return vectors, Usage(sum(map(len, texts)) // 4)
+        return vectors, Usage(sum(map(len, texts)) // 4, 0)
 
     async def close(self) -> None:
         """Nothing to close."""

@@ -183,11 +183,10 @@ async def _ask(spec: ModelSpec, settings: ProviderSettings, request: Request) ->
                 raise
             else:
                 _log.info(
-                    "%s answered in %.2f s, %d tokens in, %d out",
+                    "%s answered in %.2f s, %s tokens in, %s out",
                     spec.name,
                     time.perf_counter() - began,
-                    reply.usage.input_tokens,
-                    reply.usage.output_tokens,
+                    *("unknown" if n is None else n for n in reply.usage[:2]),
                 )
                 return reply
         raise AssertionError("unreachable")

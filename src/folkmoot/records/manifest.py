@@ -27,16 +27,18 @@ SYNTHETIC_NOTE = (
 
 @dataclass(frozen=True, slots=True)
 class ModelUse:
-    """What one model did in a run. `cost_usd` None: the price is unknown (never zero)."""
+    """What one model did in a run. None: unknown, never zero. `uncounted` calls came back without
+    the number of their tokens."""
 
     asked: str
     served: tuple[str, ...] = ()
     calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
+    input_tokens: int | None = 0
+    output_tokens: int | None = 0
+    cached_tokens: int | None = 0
     cost_usd: float | None = None
     roles: tuple[str, ...] = ()
+    uncounted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class RunFacts:
     hashes: Mapping[str, str] = field(default_factory=dict)
     journal_digest: str = ""
     retries: int = 0
+    lost: int = 0  # tries that failed on the way, which the vendor may have billed
     planted: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -77,8 +80,9 @@ def manifest(facts: RunFacts, tables: Mapping[str, pl.DataFrame]) -> dict[str, A
         "processes": facts.sessions,
         "calls": sum(m.calls for m in facts.models),
         "retries": facts.retries,
-        "input_tokens": sum(m.input_tokens for m in facts.models),
-        "output_tokens": sum(m.output_tokens for m in facts.models),
+        "lost_tries": facts.lost,
+        "input_tokens": _total(m.input_tokens for m in facts.models),
+        "output_tokens": _total(m.output_tokens for m in facts.models),
         "cost_usd": round(sum(known), 6) if known or not unknown else None,
         "cost_unknown_for": unknown,
         "models": [_model(m) for m in facts.models],
@@ -139,6 +143,13 @@ def file_hashes(folder: Path, names: Iterable[str]) -> dict[str, str]:
     }
 
 
+def _total(counts: Iterable[int | None]) -> int | None:
+    """A sum with an unknown in it is unknown."""
+    listed = list(counts)
+    known = [n for n in listed if n is not None]
+    return sum(known) if len(known) == len(listed) else None
+
+
 def _model(use: ModelUse) -> dict[str, Any]:
     return {
         "asked": use.asked,
@@ -148,6 +159,7 @@ def _model(use: ModelUse) -> dict[str, Any]:
         "input_tokens": use.input_tokens,
         "output_tokens": use.output_tokens,
         "cached_tokens": use.cached_tokens,
+        "calls_without_usage": use.uncounted,
         "cost_usd": None if use.cost_usd is None else round(use.cost_usd, 6),
     }
 

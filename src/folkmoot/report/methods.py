@@ -19,6 +19,13 @@ def methods(run: RunFolder, title: str) -> str:
     missing = 100 * float(rungs.get("missing", 0.0))
     cost = manifest.get("cost_usd")
     money = "at an unknown price" if cost is None else f"at a cost of {cost:.2f} US dollars"
+    unknown = manifest.get("cost_unknown_for") or []
+    if unknown and cost is not None:
+        money += f" without that of {', '.join(unknown)}, which is unknown"
+    tokens_in, tokens_out = (
+        "an unknown number of" if manifest.get(k) is None else f"{manifest[k]:,}"
+        for k in ("input_tokens", "output_tokens")
+    )
     sealed = run.plan.get("sealed", {}).get("design", {}).get("hash", "")
     text = (
         f"We ran a study of the type “{title}” with Folkmoot "
@@ -26,8 +33,8 @@ def methods(run: RunFolder, title: str) -> str:
         f"({str(manifest.get('started_at', ''))[:10]}). Participants were simulated by {names}. "
         f"Design, assignment, prompts and seeds (random seed {manifest.get('seed')}) were sealed "
         f"before the first call they govern (design hash {sealed[:12]}). The run took "
-        f"{manifest.get('calls', 0):,} calls ({manifest.get('input_tokens', 0):,} tokens in, "
-        f"{manifest.get('output_tokens', 0):,} out) {money}. Of {answers.get('count', 0):,} "
+        f"{manifest.get('calls', 0):,} calls ({tokens_in} tokens in, {tokens_out} out) "
+        f"{money}. Of {answers.get('count', 0):,} "
         f"answers {exact:.1f} % were in the form asked for, {answers.get('reasks', 0):,} requests "
         f"were repeated because of form, and {missing:.1f} % of answers stayed missing. "
     )

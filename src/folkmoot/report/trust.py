@@ -88,18 +88,22 @@ def _models(manifest: Mapping[str, Any], dates: Mapping[str, tuple[str, str]]) -
             "first call (UTC)": dates.get(m["asked"], (None, None))[0],
             "last call (UTC)": dates.get(m["asked"], (None, None))[1],
             "calls": m["calls"],
-            "tokens in": m["input_tokens"],
-            "tokens out": m["output_tokens"],
-            "cost (USD)": m["cost_usd"] if m["cost_usd"] is not None else "unknown",
+            "tokens in": _known(m["input_tokens"]),
+            "tokens out": _known(m["output_tokens"]),
+            "cost (USD)": _known(m["cost_usd"]),
         }
         for m in manifest.get("models", [])
     ]
     return Grid.of(rows)
 
 
+def _known(figure: float | None) -> float | str:
+    return "unknown" if figure is None else figure
+
+
 def _run(run: RunFolder) -> Grid:
     manifest, config = run.manifest, run.config
-    cost = manifest.get("cost_usd")
+    unknown = ", ".join(manifest.get("cost_unknown_for") or [])
     facts: dict[str, Any] = {
         "run": run.id,
         "study type": run.study,
@@ -108,7 +112,11 @@ def _run(run: RunFolder) -> Grid:
         "wall time (s)": manifest.get("wall_seconds"),
         "calls": manifest.get("calls"),
         "retries after passing failures": manifest.get("retries"),
-        "cost (USD)": "unknown" if cost is None else cost,
+        "tries that failed on the way (the vendor may have billed them)": manifest.get(
+            "lost_tries"
+        ),
+        "cost (USD)": _known(manifest.get("cost_usd")),
+        "unknown, and not in this cost": unknown or "nothing",
         "random seed": manifest.get("seed"),
         "temperature": config.get("temperature", "the provider's default"),
         "longest reply (tokens)": config.get("max_tokens", "the provider's default"),

@@ -9,7 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 from folkmoot.models import hashed_embeddings
-from folkmoot.models.request import FloatArray, ProviderSettings, Reply, Request, Usage
+from folkmoot.models.request import (
+    FloatArray,
+    ProviderSettings,
+    Reply,
+    Request,
+    Usage,
+    estimated_tokens,
+)
 from folkmoot.models.synthetic import discussing, pathologies, summing_up, talking
 from folkmoot.models.synthetic.choosing import choose
 from folkmoot.models.synthetic.draws import VERSION, Draws
@@ -61,7 +68,9 @@ class Respondent:
             text, finish = text[: 4 * limit].rstrip(), "length"
         return Reply(
             text=text,
-            usage=Usage(_tokens(sum(len(m.content) for m in request.messages)), _tokens(len(text))),
+            usage=Usage(
+                estimated_tokens(*(m.content for m in request.messages)), estimated_tokens(text), 0
+            ),
             model_served=MODEL_SERVED,
             finish=finish,
         )
@@ -110,12 +119,7 @@ class Respondent:
         # Here and not in a thread: a batch is a few ms of plain Python, which would only fight for
         # the interpreter with those who wait for it.
         vectors = hashed_embeddings.embed(texts)
-        return vectors, Usage(_tokens(sum(len(t) for t in texts)))
+        return vectors, Usage(estimated_tokens(*texts), 0, 0)
 
     async def close(self) -> None:
         """Nothing is held open."""
-
-
-def _tokens(characters: int) -> int:
-    """About four characters of English make a token."""
-    return (characters + 3) // 4

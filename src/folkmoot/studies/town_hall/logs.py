@@ -183,20 +183,26 @@ class _Writer:
 
 
 def _totals(calls: Sequence[Call]) -> dict[str, Any]:
-    costs = [c.cost_usd for c in calls if c.cost_usd is not None]
     return {
         "calls": len(calls),
         "asked_again": sum(c.reasks for c in calls),
         "errors": sum(bool(c.minimal or c.missing) for c in calls),
-        "input_tokens": sum(c.input_tokens or 0 for c in calls),
-        "output_tokens": sum(c.output_tokens or 0 for c in calls),
-        "cost_usd": round(sum(costs), 6) if len(costs) == len(calls) else None,
+        "input_tokens": _total(c.input_tokens for c in calls),
+        "output_tokens": _total(c.output_tokens for c in calls),
+        "cost_usd": _total(c.cost_usd for c in calls),
         "latency_s": round(sum(c.latency_s or 0.0 for c in calls), 3),
     }
 
 
+def _total(values: Iterable[float | None]) -> float | None:
+    total: float | None = 0
+    for value in values:
+        total = _sum(total, value)
+    return total
+
+
 def _sum(a: float | None, b: float | None) -> float | None:
-    """An unknown price stays unknown."""
+    """What is unknown makes the sum unknown."""
     return None if a is None or b is None else round(a + b, 6)
 
 
