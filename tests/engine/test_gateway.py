@@ -103,7 +103,7 @@ async def test_with_a_budget_in_money_an_unknown_price_is_refused_before_the_fir
     settings = GatewaySettings(budget_usd=1.0)
     async with gateway(tmp_path, model, settings, ModelSpec("x/y", "openai", "y")) as opened:
         for call in (opened.complete("a", ask()), opened.embed("b", "x/y", ["text"])):
-            with pytest.raises(FatalModelError, match="price .* is unknown.*budget_calls"):
+            with pytest.raises(FatalModelError, match=r"price .* is unknown.*budget_calls"):
                 await call
     assert model.calls == 0
 
@@ -135,7 +135,9 @@ async def test_with_a_budget_in_money_a_model_that_does_not_count_is_refused_at_
     model = Scripted(lambda r, a: Reply("x", Usage()))
     async with gateway(tmp_path, model, GatewaySettings(budget_usd=1.0)) as opened:
         for address in "ab":
-            with pytest.raises(FatalModelError, match="does not say how many tokens.*budget_calls"):
+            with pytest.raises(
+                FatalModelError, match=r"does not say how many tokens.*budget_calls"
+            ):
                 await opened.complete(address, ask())
     assert model.calls == 1
     async with gateway(tmp_path, model, GatewaySettings(budget_calls=3)) as opened:

@@ -54,7 +54,7 @@ class Providers:
             except InputError as error:
                 problems += [p for p in error.problems if p not in problems]
         if not problems:
-            problems = unpriced(self._config, self._named())
+            problems = unpriced(self._config, self.named())
         if problems:
             raise InputError(problems)
 
