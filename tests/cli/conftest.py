@@ -8,14 +8,13 @@ import pytest
 
 STUDY = '''
 from __future__ import annotations
-import asyncio
 from folkmoot import Choice, Finding, Grid, Missing, Speaker, StageEstimate, Study, StudyConfig
 
 class Config(StudyConfig):
     """Keys of the study."""
     options: tuple[str, ...] = ("Parks", "Jobs")
     people: int = 6
-    slow: float = 0.0
+    endless: bool = False
     breaks: bool = False
 
 async def protocol(session):
@@ -26,7 +25,6 @@ async def protocol(session):
     people = [Speaker(f"p_{k:04}", system="You are a cook.") for k in range(1, config.people + 1)]
 
     async def one(scope, who):
-        await asyncio.sleep(config.slow * int(who.id[2:]))
         vote = await scope.ask(
             who, f"Options:\\n{listed}\\n\\nReply with ONLY the text of one option.",
             answer=Choice(config.options),
@@ -34,6 +32,10 @@ async def protocol(session):
         scope.record("votes", {"id": who.id, "vote": None if isinstance(vote, Missing) else vote})
 
     await session.at("vote").each(people, one)
+    if config.endless:
+        session.log("asking for ever")
+    while config.endless:
+        await session.ask(people[0], "And now?")
 
 def findings(run):
     votes = run.table("votes")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -85,7 +84,6 @@ def test_ctrl_c_before_the_first_question_promises_nothing_to_go_on_with(here: P
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "here\n"
-        time.sleep(0.1)
         process.send_signal(signal.SIGINT)
         said = process.stdout.read()
     assert process.returncode == 130, said

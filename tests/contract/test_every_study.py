@@ -6,7 +6,6 @@ tables. A study type from outside the project joins by its entry point.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import os
@@ -24,6 +23,7 @@ from folkmoot.models.scripted import Scripted
 from folkmoot.models.synthetic import Respondent
 from folkmoot.randomness import uniform
 from tests.contract.small import small_study
+from tests.turns import turns
 
 STUDIES = sorted(registered())
 
@@ -43,7 +43,7 @@ def respondent(jitter: int | None = None, die_after: int | None = None) -> Scrip
         if die_after is not None and answered > die_after:
             raise Crash
         if jitter is not None:
-            await asyncio.sleep(0.003 * uniform(jitter, address))
+            await turns(int(30 * uniform(jitter, address)))
         return await inner.complete(request, address=address)
 
     return Scripted(answer)

@@ -28,6 +28,7 @@ from folkmoot.errors import (
 from folkmoot.models.catalog import ModelSpec
 from folkmoot.models.request import Message, Reply, Request, Usage
 from folkmoot.models.scripted import Scripted
+from tests.turns import turns
 
 FAST = GatewaySettings(api_retry_base_seconds=0.001, quota_wait_seconds=0.01, max_api_retries=3)
 PRICED = ModelSpec(
@@ -236,7 +237,7 @@ async def test_rate_limits_do_not_fail_a_call_while_others_get_through(tmp_path:
     async def others(opened: Gateway) -> None:
         for i in range(200):
             await opened.complete(f"other{i}", ask())
-            await asyncio.sleep(0.001)
+            await turns(3)
 
     async with gateway(tmp_path, Scripted(answer)) as opened:
         noise = asyncio.ensure_future(others(opened))
@@ -295,9 +296,11 @@ async def test_an_empty_account_gets_one_wait_and_then_the_run_pauses(tmp_path: 
 
 
 async def test_a_stop_lets_calls_in_flight_come_home(tmp_path: Path) -> None:
-    go = asyncio.Event()
+    go, two_are_out = asyncio.Event(), asyncio.Event()
 
     async def slow(request: Request, address: str) -> str:
+        if model.calls == 2:
+            two_are_out.set()
         await go.wait()
         return "paid"
 
@@ -305,10 +308,10 @@ async def test_a_stop_lets_calls_in_flight_come_home(tmp_path: Path) -> None:
     settings = GatewaySettings(concurrency=2)
     async with gateway(tmp_path, model, settings) as opened:
         calls = [asyncio.ensure_future(opened.complete(f"a{i}", ask())) for i in range(5)]
-        await asyncio.sleep(0.01)
+        await two_are_out.wait()
         opened.stop(RunPaused("enough"))
         draining = asyncio.ensure_future(opened.drain())
-        await asyncio.sleep(0.01)
+        await turns(10)
         assert not draining.done()
         go.set()
         await draining
@@ -319,15 +322,21 @@ async def test_a_stop_lets_calls_in_flight_come_home(tmp_path: Path) -> None:
 
 
 async def test_a_stop_wakes_those_who_wait_to_try_again(tmp_path: Path) -> None:
+    asked = asyncio.Event()
+
     def down(request: Request, address: str) -> str:
+        asked.set()
         raise TransientError("500", retry_after=300)
 
-    async with gateway(tmp_path, Scripted(down)) as opened:
+    model = Scripted(down)
+    async with gateway(tmp_path, model) as opened:
         call = asyncio.ensure_future(opened.complete("a", ask()))
-        await asyncio.sleep(0.01)
+        await asked.wait()
+        await turns(10)  # it waits to try again
         opened.stop(RunPaused("enough"))
         with pytest.raises(RunPaused, match="enough"):
-            await asyncio.wait_for(call, 2)
+            await call
+    assert model.calls == 1
 
 
 async def test_the_budget_of_calls_holds_exactly_and_replays_are_free(tmp_path: Path) -> None:
@@ -381,7 +390,7 @@ async def test_concurrency_is_bounded(tmp_path: Path) -> None:
         nonlocal now, most
         now += 1
         most = max(most, now)
-        await asyncio.sleep(0.001)
+        await turns(3)
         now -= 1
         return "x"
 
@@ -429,7 +438,7 @@ async def test_several_models_share_the_one_concurrency(tmp_path: Path) -> None:
         nonlocal now, most
         now += 1
         most = max(most, now)
-        await asyncio.sleep(0.001)
+        await turns(3)
         now -= 1
         return "x"
 

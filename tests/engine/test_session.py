@@ -18,6 +18,7 @@ from folkmoot.engine.session import Scope
 from folkmoot.errors import DriftError, ProtocolError, RefusedError
 from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
+from tests.turns import turns
 
 ANN = Speaker("ann", "Ann", "participant", "You are Ann.")
 
@@ -95,7 +96,7 @@ def test_results_and_rows_come_in_input_order_whatever_finishes_first(tmp_path: 
         session.record("numbers", {"n": -1})
 
     async def late_first(_request: Request, address: str) -> str:
-        await asyncio.sleep(0.001 * (20 - int(address.split("/")[1])))
+        await turns(20 - int(address.split("/")[1]))
         return "ok"
 
     found = run(tmp_path, protocol, Scripted(late_first))
@@ -116,7 +117,7 @@ def test_each_drains_before_it_raises(tmp_path: Path) -> None:
         await session.at("stage").each(range(5), one)
 
     async def first_is_quick(_request: Request, address: str) -> str:
-        await asyncio.sleep(0.0 if address == "stage/0/ask0" else 0.05)
+        await turns(0 if address == "stage/0/ask0" else 50)
         return "ok"
 
     model = Scripted(first_is_quick)
@@ -330,7 +331,7 @@ def test_parts_side_by_side_have_the_scopes_of_their_names(tmp_path: Path) -> No
 
     async def slow_first(_request: Request, address: str) -> str:
         seen.append(address)
-        await asyncio.sleep(0.02 if address.startswith("one") else 0)
+        await turns(20 if address.startswith("one") else 0)
         return "ok"
 
     async def protocol(session: Session) -> None:

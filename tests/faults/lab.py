@@ -126,15 +126,6 @@ class CommandLine:
         return process.returncode, printed
 
 
-def settled(count: Callable[[], int], still: float = 0.15) -> None:
-    """Wait until a count has not changed for so many seconds."""
-    seen, since = count(), time.monotonic()
-    while time.monotonic() - since < still:
-        time.sleep(0.01)
-        if count() != seen:
-            seen, since = count(), time.monotonic()
-
-
 def tables(run: Path) -> dict[str, bytes]:
     """Name → bytes of all tables of a run."""
     found = {p.name: p.read_bytes() for p in sorted((run / "tables").iterdir())}

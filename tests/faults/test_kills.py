@@ -15,7 +15,8 @@ import pytest
 from folkmoot.engine.journal import Journal
 from folkmoot.randomness import generator
 from tests.faults.conftest import Serve
-from tests.faults.lab import CommandLine, journaled, panel, pilot, resume_line, settled, tables
+from tests.faults.lab import CommandLine, journaled, panel, pilot, resume_line, tables
+from tests.servers.thread import ServerThread
 
 
 def kill(process: subprocess.Popen[str]) -> None:
@@ -23,17 +24,17 @@ def kill(process: subprocess.Popen[str]) -> None:
 
 
 def kill_again_and_again(
-    server: object, line: CommandLine, study: Path, out: Path, moments: list[int]
+    server: ServerThread, line: CommandLine, study: Path, out: Path, moments: list[int]
 ) -> None:
     """Run, killed whenever the server has answered so many requests, then run to the end.
 
     After each start the server may only have been asked for what the journal does not hold.
     """
-    model = server.model  # type: ignore[attr-defined]
+    model = server.model
     for moment in [*moments, None]:
         args = ["run", study, "--out", out] + (["--resume"] if out.exists() else [])
         # What was on its way when a process was killed is still answered, and belongs to it.
-        settled(lambda: model.counts["received"] + len(model.log))
+        server.wait_until_quiet()
         known, before = journaled(out), len(model.log)
         if moment is None:
             line.run(*args)

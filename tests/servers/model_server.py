@@ -35,10 +35,11 @@ class ModelServer:
         self.counts: Counter[str] = Counter()
         self.log: list[str] = []
         self._times: Counter[str] = Counter()
+        self.answering = 0  # requests whose handler runs
         self._in_flight = 0
 
     def app(self) -> web.Application:
-        app = web.Application(client_max_size=64 * 2**20)
+        app = web.Application(client_max_size=64 * 2**20, middlewares=[self._counted])
         app.router.add_post("/v1/chat/completions", self.chat)
         app.router.add_post("/v1/embeddings", self.embeddings)
         app.router.add_post("/v1/messages", self.anthropic)
@@ -47,6 +48,15 @@ class ModelServer:
         app.router.add_get("/log", self.show_log)
         app.router.add_post("/plan", self.change_plan)
         return app
+
+    @web.middleware
+    async def _counted(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        self.answering += 1
+        try:
+            found: web.StreamResponse = await handler(request)
+            return found
+        finally:
+            self.answering -= 1
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 
 from aiohttp import web
 
@@ -26,13 +27,22 @@ class ServerThread:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        runner = web.AppRunner(self.model.app(), access_log=None, shutdown_timeout=0.05)
+        self._runner = runner = web.AppRunner(
+            self.model.app(), access_log=None, shutdown_timeout=0.05
+        )
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         self._port = runner.addresses[0][1]
         self._ready.set()
         await self._stop.wait()
         await runner.cleanup()
+
+    def wait_until_quiet(self) -> None:
+        """Wait until nobody is connected and no answer is under way: nothing more can come from
+        a client that is gone."""
+        assert self._runner.server is not None
+        while self._runner.server.connections or self.model.answering:
+            time.sleep(0.002)
 
     def __enter__(self) -> ServerThread:
         return self

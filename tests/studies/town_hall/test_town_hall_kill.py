@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,29 +13,39 @@ import pytest
 EXAMPLE = Path(__file__).parents[3] / "examples" / "town_hall.yaml"
 FLAGS = ["--model", "synthetic", "--set", "sets=1", "--set", "levels=[1, 2-2, 4]"]
 
+# The journal commits in groups, so the process looks at what is committed before it ends itself.
+KILLED = """
+import os, signal, sqlite3, sys
+from pathlib import Path
+import folkmoot.engine.journal as journal
+from folkmoot.cli import main
 
-def command(folder: Path, *more: str) -> list[str]:
-    program = [sys.executable, "-c", "from folkmoot.cli import main; main()"]
-    return [*program, "run", str(EXAMPLE), *FLAGS, "--out", str(folder), *more]
+wanted, put = int(sys.argv.pop(1)), journal.Journal.put
+
+def put_and_die(self, entry):
+    put(self, entry)
+    if len(self) >= wanted:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+journal.Journal.put = put_and_die
+main()
+"""
+WHOLE = "from folkmoot.cli import main; main()"
+
+
+def command(folder: Path, *more: str, killed_after: int = 0) -> list[str]:
+    program = ["-c", KILLED, str(killed_after)] if killed_after else ["-c", WHOLE]
+    return [sys.executable, *program, "run", str(EXAMPLE), *FLAGS, "--out", str(folder), *more]
 
 
 def entries(folder: Path) -> int:
-    try:
-        with sqlite3.connect(f"file:{folder}/journal.sqlite?mode=ro", uri=True) as journal:
-            return int(journal.execute("SELECT count(*) FROM entries").fetchone()[0])
-    except sqlite3.Error:
-        return 0
+    with sqlite3.connect(f"file:{folder}/journal.sqlite?mode=ro", uri=True) as journal:
+        return int(journal.execute("SELECT count(*) FROM entries").fetchone()[0])
 
 
 def kill_after(folder: Path, calls: int, *more: str) -> None:
-    running = subprocess.Popen(
-        command(folder, *more), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    while running.poll() is None and entries(folder) < calls:
-        time.sleep(0.02)
-    if running.poll() is None:
-        os.kill(running.pid, signal.SIGKILL)
-    running.wait()
+    ended = subprocess.run(command(folder, *more, killed_after=calls), capture_output=True)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
 
 
 @pytest.mark.nightly
