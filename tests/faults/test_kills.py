@@ -95,7 +95,7 @@ def test_a_killed_run_whose_journal_is_lost_or_changed_is_refused(
     line, study, out = CommandLine(server.openai, cache), panel(tmp_path), tmp_path / "run"
     line.run_until(lambda: sum(journaled(out).values()) >= 20, kill, "run", study, "--out", out)
     assert not (out / "manifest.json").exists()
-    settled(lambda: server.model.counts["received"] + len(server.model.log))
+    server.wait_until_quiet()
     asked = server.model.counts["received"]
     with Journal(out / "journal.sqlite"):  # closing it leaves one file and no more
         pass
