@@ -18,10 +18,12 @@ import pytest
 
 import folkmoot
 from folkmoot.engine.study import find_study, registered
+from folkmoot.errors import BudgetReached
 from folkmoot.models.request import ProviderSettings, Reply, Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.models.synthetic import Respondent
 from folkmoot.randomness import uniform
+from folkmoot.report.html import write_report
 from tests.contract.small import small_study
 from tests.turns import turns
 
@@ -139,3 +141,23 @@ def test_no_study_reaches_past_its_session(study: str) -> None:
         text = path.read_text("utf-8")
         found = [word for word in forbidden if word in text]
         assert not found, f"{path.name} uses {found}"
+
+
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.9])
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_paused_run_can_be_reported_and_goes_on_to_the_same_end(
+    study: str, share: float, tmp_path: Path
+) -> None:
+    whole = play(study, tmp_path / "a" / "run", provider=respondent())
+    folder = tmp_path / "b" / "run"
+    limit = max(1, int(whole.folder.manifest["calls"] * share))
+    with pytest.raises(BudgetReached):
+        play(study, folder, provider=respondent(), overrides=(f"budget_calls={limit}",))
+    paused = folkmoot.load(folder)
+    assert paused.manifest["outcome"] == "paused" and paused.manifest["calls"] == limit
+    assert paused.table("answers").height > 0 and "PARTIAL" in repr(paused)
+    page = write_report(paused).read_text("utf-8")
+    assert "<strong>PARTIAL</strong>" in page and "the run is paused" in page.lower()
+    done = play(study, folder, resume=True, provider=respondent())
+    assert digest(done) == digest(whole)
+    assert "PARTIAL" not in write_report(folkmoot.load(folder)).read_text("utf-8")

@@ -82,6 +82,10 @@ def show_error(error: FolkmootError) -> None:
     elif isinstance(error, RunPaused):
         console.print(f"[yellow]Paused:[/] {escape(safe(str(error)))}", soft_wrap=True)
         _resume_hint(_budget_of(error))
+        console.print(
+            "The tables so far are written; `folkmoot report` shows them, marked as partial.",
+            soft_wrap=True,
+        )
     else:
         console.print(f"[red]Error:[/] {escape(safe(str(error)))}", soft_wrap=True)
 

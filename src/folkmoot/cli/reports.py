@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.markup import escape
 
 from folkmoot.cli.consent import consent
-from folkmoot.cli.console import out
+from folkmoot.cli.console import out, warn
 from folkmoot.cli.show import find_run
 from folkmoot.cli.tables import finding_view, synthetic_panel
 from folkmoot.engine.study_file import load_study_file
@@ -23,6 +23,8 @@ def report_command(name: str, pdf: bool) -> None:
 
     run = find_run(name)
     path = write_report(run, pdf=pdf)
+    if run.partial:
+        warn(run.partial)
     out().print(f"wrote {escape(str(path))}", soft_wrap=True)
 
 
@@ -46,6 +48,9 @@ def compare_command(names: Sequence[str]) -> None:
     runs = [Path(name) if Path(name).is_file() else find_run(name) for name in names]
     if any(isinstance(run, RunFolder) and run.synthetic for run in runs):
         out().print(synthetic_panel())
+    for run in runs:
+        if isinstance(run, RunFolder) and run.partial:
+            warn(f"{run.id}: {run.partial}")
     _print(compare(runs))
 
 

@@ -199,7 +199,11 @@ def _design(found: StudyFile, context: RunContext) -> dict[str, Any]:
 
 
 async def _finish(sitting: Sitting, context: RunContext, outcome: Outcome, seconds: float) -> None:
-    """Keep every reply; write tables when the run is done, and the manifest in any case."""
+    """Keep every reply; write tables of what is done or paused, and the manifest in any case.
+
+    The tables of a paused run hold what there is; the manifest says `paused`, and so does whatever
+    is made from them. They are written anew when the run goes on to its end.
+    """
     gateway = context.gateway
     try:
         gateway.stop(Halted("the run is over"))
@@ -207,7 +211,7 @@ async def _finish(sitting: Sitting, context: RunContext, outcome: Outcome, secon
         context.plan.write()
         context.journal.close()
         tables: dict[str, pl.DataFrame] = {}
-        if outcome == "done":
+        if outcome in ("done", "paused"):
             for name, table in context.frames():
                 tables[name] = table
                 write_table(context.folder / TABLES, name, table)

@@ -33,7 +33,8 @@ class RunFolder:
             raise StorageError(f"{self.path}: this is no run folder: it has no {PLAN}")
 
     def __repr__(self) -> str:
-        return f"RunFolder({str(self.path)!r}: {self.study or 'unknown study'})"
+        partial = f"; {self.partial}" if self.partial else ""
+        return f"RunFolder({str(self.path)!r}: {self.study or 'unknown study'}{partial})"
 
     @property
     def id(self) -> str:
@@ -49,6 +50,14 @@ class RunFolder:
     def finished(self) -> bool:
         """Whether the run came to its end (a paused one has no manifest, or one that says so)."""
         return bool(self.manifest) and self.manifest.get("outcome", "done") == "done"
+
+    @property
+    def partial(self) -> str:
+        """What must be said with every figure of a run that did not come to its end; else empty."""
+        if self.finished:
+            return ""
+        outcome = self.manifest.get("outcome", "unfinished")
+        return f"PARTIAL: the run is {outcome}, figures cover only what was done until then"
 
     @property
     def synthetic(self) -> bool:

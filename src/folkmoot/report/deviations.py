@@ -35,9 +35,8 @@ def deviations(run: RunFolder, study: Study) -> list[str]:
         found += _against_table(run, planned)
     found += _files(run)
     found += _served(run.manifest)
-    outcome = run.manifest.get("outcome", "unfinished")
-    if outcome != "done":
-        found.append(f"The run is not finished (it is {outcome}): figures cover what there is.")
+    if run.partial:
+        found.append(f"{run.partial}.")
     return found
 
 

@@ -43,6 +43,7 @@ def readme(run: RunFolder, to: str) -> str:
     """What the files are and where they come from; who made the answers stands first."""
     facts = run.manifest
     mark = f"{SYNTHETIC_MARK}. {SYNTHETIC_NOTE} These are not findings about people.\n\n"
+    partial = f"{run.partial}.\n\n" if run.partial else ""
     meaning = (
         "Comments and votes in the format of a Polis export."
         if to == "polis"
@@ -50,7 +51,7 @@ def readme(run: RunFolder, to: str) -> str:
     )
     served = sorted({name for m in facts.get("models", []) for name in m.get("served", [])})
     return (
-        f"{mark if run.synthetic else ''}{meaning}\n"
+        f"{mark if run.synthetic else ''}{partial}{meaning}\n"
         f"Run {run.id} of the study type {run.study}, "
         f"{facts.get('started_at', '?')} to {facts.get('finished_at', '?')}; answers by "
         f"{', '.join(served) or 'unknown'}; Folkmoot "

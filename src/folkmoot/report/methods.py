@@ -38,6 +38,8 @@ def methods(run: RunFolder, title: str) -> str:
         f"answers {exact:.1f} % were in the form asked for, {answers.get('reasks', 0):,} requests "
         f"were repeated because of form, and {missing:.1f} % of answers stayed missing. "
     )
+    if run.partial:
+        text += "The run did not come to its end: these figures are of a part of it. "
     if run.synthetic:
         text += (
             "The respondent was Folkmoot's embedded opinion-dynamics model with planted effects: "

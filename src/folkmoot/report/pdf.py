@@ -44,6 +44,7 @@ class _Writer:
         return {
             "title": doc.title,
             "subtitle": doc.subtitle,
+            "partial": doc.partial,
             "synthetic": doc.synthetic,
             "note": SYNTHETIC_NOTE,
             "planted": doc.planted,
