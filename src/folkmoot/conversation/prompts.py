@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError, meta
-from jinja2.exceptions import SecurityError
-from jinja2.runtime import Context
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2 import Template, TemplateError, TemplateSyntaxError, meta
 from rapidfuzz import fuzz, process
 
+from folkmoot.conversation.sandbox import FAILURES, MAX_TEMPLATE, PROMPTS, WORK, Sandbox, Work
 from folkmoot.errors import InputError, Problem, ProtocolError
 
 SUFFIX = ".md"
@@ -41,7 +39,8 @@ class PromptLibrary:
     def __init__(self, folder: Path | None, overrides: Path | None = None) -> None:
         self.folder = folder
         self.overrides = overrides
-        self._env = environment()
+        self._shipped_env = environment()
+        self._own_env = environment(guarded=True)
         self._templates: dict[str, Template] = {}
 
     @cached_property
@@ -64,9 +63,9 @@ class PromptLibrary:
             if self.files[name] == self.shipped[name]:
                 return template.render(variables).strip()
             # Only a prompt of somebody's own can go on without end.
-            return "".join(_capped(template.generate(variables))).strip()
-        except (TemplateError, TypeError, ValueError, ArithmeticError, LookupError) as error:
-            raise self._failed(name, str(error)) from error
+            return "".join(_capped(template.generate({**variables, WORK: Work()}))).strip()
+        except FAILURES as error:
+            raise self._failed(name, str(error) or type(error).__name__) from error
 
     def hashes(self) -> dict[str, str]:
         """Name → SHA-256 of the file that is used, in order of name, for the sealed plan."""
@@ -96,10 +95,12 @@ class PromptLibrary:
     def _check_file(self, name: str, path: Path) -> list[Problem]:
         try:
             used, known = self._names(path), self.variables(name)
-            self._env.from_string(_read(path))
+            self._own_env.from_string(_read(path))
         except TemplateSyntaxError as error:
             return [Problem(error.message or "bad syntax", str(path), where=str(error.lineno))]
-        except (TemplateError, UnicodeDecodeError) as error:
+        except (RecursionError, MemoryError, SyntaxError):
+            return [Problem("nested too deeply", str(path), mend="simplify the template")]
+        except (*FAILURES, OSError) as error:
             return [Problem(str(error), str(path))]
         return [
             Problem(
@@ -112,19 +113,22 @@ class PromptLibrary:
         ]
 
     def _names(self, path: Path) -> frozenset[str]:
-        return frozenset(meta.find_undeclared_variables(self._env.parse(_read(path))))
+        env = self._shipped_env if path in self.shipped.values() else self._own_env
+        return frozenset(meta.find_undeclared_variables(env.parse(_read(path))))
 
     def _compiled(self, name: str) -> Template:
         if name not in self.files:
             mend = likely(name, self.files)
             raise ProtocolError(f"no prompt is called {name}" + (f" ({mend})" if mend else ""))
         try:
-            template = self._env.from_string(_read(self.files[name]))
+            shipped = self.files[name] == self.shipped[name]
+            env = self._shipped_env if shipped else self._own_env
+            template = env.from_string(_read(self.files[name]))
             # jinja2 chains maps here and walks the chain at every rendering.
             template.globals = dict(template.globals)
             return template
-        except (TemplateError, UnicodeDecodeError) as error:
-            raise self._failed(name, str(error)) from error
+        except FAILURES as error:
+            raise self._failed(name, str(error) or type(error).__name__) from error
 
     def _failed(self, name: str, why: str) -> InputError | ProtocolError:
         path = self.files[name]
@@ -133,40 +137,16 @@ class PromptLibrary:
         return ProtocolError(f"prompt {name} ({path}): {why}")
 
 
-class Sandbox(ImmutableSandboxedEnvironment):
-    """jinja2's sandbox, which changes nothing and reaches no internals, without big products."""
-
-    intercepted_binops = frozenset({"*", "**"})
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self._safe: dict[tuple[type, str], bool] = {}
-
-    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """The sandbox's own word, remembered: it goes by the type alone and asks every time."""
-        key = (type(obj), attr)
-        if key not in self._safe:
-            self._safe[key] = super().is_safe_attribute(obj, attr, value)
-        return self._safe[key]
-
-    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """Numbers only: `"a" * 10**9` would fill the memory."""
-        if not all(isinstance(x, (int, float)) and abs(x) < 1e6 for x in (left, right)):
-            raise SecurityError(f"{operator} is for small numbers only")
-        return super().call_binop(context, operator, left, right)
-
-
-def environment() -> Sandbox:
-    """A sandbox that can loop, test and format, and nothing else; undefined names are errors."""
+def environment(*, guarded: bool = False) -> Sandbox:
+    """A sandbox that can loop, test and format; `guarded` for prompts of somebody else."""
     env = Sandbox(
-        undefined=StrictUndefined,
-        autoescape=False,
+        PROMPTS if guarded else (),
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=False,
     )
-    filters: dict[str, Callable[..., Any]] = {n: env.filters[n] for n in FILTERS}
-    env.filters = filters | {"json": _as_json, "tojson": _as_json}
+    env.filters |= {"json": _as_json, "tojson": _as_json}
+    env.only((*FILTERS, "json", "tojson"))
     env.globals = {"range": env.globals["range"]}
     return env
 
@@ -201,6 +181,8 @@ def _prompt_files(folder: Path | None) -> dict[str, Path]:
 
 
 def _read(path: Path) -> str:
+    if not path.is_file() or path.stat().st_size > 4 * MAX_TEMPLATE:
+        raise TemplateError(f"is no text of at most {MAX_TEMPLATE:,} characters")
     return path.read_text("utf-8-sig")
 
 

@@ -11,41 +11,21 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache, partial
 from typing import Any
 
-from jinja2 import StrictUndefined, Template, TemplateError, nodes
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2 import Environment, Template, TemplateError, nodes
+from jinja2.exceptions import SecurityError
 from rapidfuzz import fuzz, process
 
+from folkmoot.conversation.sandbox import EXPRESSIONS, FAILURES, WORK, Sandbox, Work
 from folkmoot.studies.workbook.literals import BROKEN
 
 UNDEFINED = "name only what exists"
 MAX_OUTPUT = 100_000
+MAX_WORK = 2_000_000  # characters that a rendering may handle on its way
 MAX_TEMPLATE = 100_000
 OPTIONS = "response_options"
 NAMESPACES = ("constant", "treatment", "role")
 FILTERS = ("upper", "lower", "capitalize", "title", "trim", "round", "int", "float", "abs")
 
-_ALLOWED: tuple[type[nodes.Node], ...] = (
-    nodes.Template,
-    nodes.Output,
-    nodes.TemplateData,
-    nodes.Name,
-    nodes.Const,
-    nodes.Getattr,
-    nodes.Filter,
-    nodes.If,
-    nodes.CondExpr,
-    nodes.Compare,
-    nodes.Operand,
-    nodes.And,
-    nodes.Or,
-    nodes.Not,
-    nodes.Neg,
-    nodes.Pos,
-    nodes.Add,
-    nodes.Sub,
-    nodes.Div,
-    nodes.Concat,
-)
 _RESERVED = ("self", "super", "caller", "loop", "varargs", "kwargs")
 _SINGLE = re.compile(r"(?<![{\w])\{\s*([A-Za-z_]\w*)\s*\}(?!\})")
 
@@ -86,21 +66,20 @@ def _text(change: Any, value: Any) -> Any:
     return value if isinstance(value, NotThere) else change(value)
 
 
-def _environment() -> ImmutableSandboxedEnvironment:
-    environment = ImmutableSandboxedEnvironment(
-        undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True
-    )
-    environment.filters = {n: f for n, f in environment.filters.items() if n in FILTERS}
+def _environment() -> Sandbox:
+    environment = Sandbox(EXPRESSIONS, passive=(NotThere,), keep_trailing_newline=True)
     for name, convert in (("int", int), ("float", float)):
         environment.filters[name] = partial(_number, convert=convert)
     for name in ("upper", "lower", "capitalize", "title", "trim"):
         environment.filters[name] = partial(_text, environment.filters[name])
+    environment.only(FILTERS)
     environment.globals = {}
     environment.tests = {n: t for n, t in environment.tests.items() if n in ("defined", "none")}
     return environment
 
 
 _ENVIRONMENT = _environment()
+_PLAIN = Environment()  # to look into a template before it is guarded; renders nothing
 
 
 @lru_cache(maxsize=4096)
@@ -109,8 +88,7 @@ def _compiled(text: str) -> tuple[Template, frozenset[str], frozenset[tuple[str,
     if len(text) > MAX_TEMPLATE:
         raise TemplateProblem(f"the text is longer than {MAX_TEMPLATE:,} characters", "shorten it")
     try:
-        tree = _ENVIRONMENT.parse(text)
-        names, attributes = _inspect(tree)
+        names, attributes = _inspect(_PLAIN.parse(text))
         return _ENVIRONMENT.from_string(text), names, attributes
     except TemplateProblem:
         raise
@@ -127,7 +105,7 @@ def _inspect(tree: nodes.Template) -> tuple[frozenset[str], frozenset[tuple[str,
     attributes: set[tuple[str, str]] = set()
     inside: set[int] = set()
     for node in tree.find_all(nodes.Node):
-        if not isinstance(node, _ALLOWED):
+        if not isinstance(node, EXPRESSIONS):
             raise TemplateProblem(
                 f"`{type(node).__name__.lower()}` is not allowed in a placeholder",
                 "use {{ name }}, {{ name | round(2) }} or {% if … %}",
@@ -186,7 +164,7 @@ def render(text: str, values: Mapping[str, Any]) -> str:
     parts: list[str] = []
     size = 0
     try:
-        for part in template.generate(**values):
+        for part in template.generate({**values, WORK: Work(MAX_WORK)}):
             size += len(part)
             if size > MAX_OUTPUT:
                 raise TemplateProblem(
@@ -196,9 +174,11 @@ def render(text: str, values: Mapping[str, Any]) -> str:
             parts.append(part)
     except TemplateProblem:
         raise
+    except SecurityError as error:
+        raise TemplateProblem(str(error), "shorten the constants; use small numbers") from error
     except TemplateError as error:
         raise TemplateProblem(str(error), UNDEFINED) from error
-    except (TypeError, ValueError, ArithmeticError, RecursionError, MemoryError) as error:
+    except FAILURES as error:
         raise TemplateProblem(f"the placeholder cannot be filled in: {error}") from error
     filled = "".join(parts)
     if BROKEN.search(filled):

@@ -1,0 +1,246 @@
+"""Templates that somebody else wrote: what they may hold, and how much work they may make.
+
+jinja2's sandbox keeps a template from reaching anything, but not from filling the memory. Here only
+listed kinds of nodes pass, everything that makes text longer is counted before it is done, and so
+are the turns of loops. Used for prompts of a user's own and for the placeholders of workbooks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from typing import Any
+
+from jinja2 import (
+    StrictUndefined,
+    TemplateError,
+    TemplateSyntaxError,
+    Undefined,
+    nodes,
+    pass_context,
+)
+from jinja2.compiler import CodeGenerator, Frame
+from jinja2.exceptions import SecurityError
+from jinja2.runtime import Context
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+WORK = "_work"  # the variable under which a rendering finds its counter
+MAX_TEMPLATE = 100_000  # characters
+MAX_WORK = 20_000_000
+TURN = 100  # what one turn of a loop counts; a character counts 1
+LARGEST = 1e15
+LONGEST_ARGUMENT = 40  # of a filter that repeats it
+
+# What can go wrong while a hostile template is read or rendered.
+FAILURES = (
+    *(TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError),
+    *(RecursionError, MemoryError, SyntaxError),
+)
+
+EXPRESSIONS: tuple[type[nodes.Node], ...] = (
+    *(nodes.Template, nodes.Output, nodes.TemplateData, nodes.Name, nodes.Const, nodes.Getattr),
+    *(nodes.Filter, nodes.If, nodes.CondExpr, nodes.Compare, nodes.Operand, nodes.And, nodes.Or),
+    *(nodes.Not, nodes.Neg, nodes.Pos, nodes.Add, nodes.Sub, nodes.Div, nodes.Concat),
+)
+_LITERALS = (nodes.List, nodes.Tuple, nodes.Dict, nodes.Pair, nodes.Const)
+PROMPTS: tuple[type[nodes.Node], ...] = (
+    *EXPRESSIONS,
+    *(nodes.Getitem, nodes.Slice, nodes.Test, nodes.Mul, nodes.FloorDiv, nodes.Mod, nodes.Pow),
+    *(nodes.For, nodes.Assign, nodes.Call, nodes.Keyword, *_LITERALS),
+)
+_METHODS = ("get", "items", "keys", "values")
+_REPEATING = ("join", "replace", "indent")  # they put an argument in many times
+_FREE = ("default", "d", "select", "reject", "selectattr", "rejectattr")  # nothing grows
+_BY_NAME = ("upper", "lower", "capitalize", "title", "trim", "string", "int", "float", "length")
+
+
+class Work:
+    """Counts what one rendering does, and ends it at the limit."""
+
+    def __init__(self, limit: int = MAX_WORK) -> None:
+        self.left = limit
+
+    def spend(self, amount: int) -> None:
+        self.left -= amount
+        if self.left < 0:
+            raise SecurityError("the template does too much: its loops or texts grow without end")
+
+
+class Sandbox(ImmutableSandboxedEnvironment):
+    """jinja2's sandbox, which changes nothing and reaches no internals; undefined names are errors.
+
+    With `allowed`, for templates of somebody else: only these nodes pass, and each rendering needs
+    a `Work` under the name WORK. `passive` values have their own arithmetic, which grows nothing.
+    """
+
+    intercepted_binops = frozenset({"*", "**"})
+
+    def __init__(
+        self,
+        allowed: tuple[type[nodes.Node], ...] = (),
+        passive: tuple[type, ...] = (),
+        **options: Any,
+    ) -> None:
+        super().__init__(undefined=StrictUndefined, autoescape=False, **options)
+        self._safe: dict[tuple[type, str], bool] = {}
+        self._passive = (Undefined, *passive)
+        self.allowed = allowed
+        if allowed:
+            self.intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%", "**"})
+            self.code_generator_class = _Counting
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """The sandbox's own word, remembered: it goes by the type alone and asks every time."""
+        key = (type(obj), attr)
+        if key not in self._safe:
+            self._safe[key] = super().is_safe_attribute(obj, attr, value)
+        return self._safe[key]
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        """Small numbers, and sums of texts: `"a" * 10**9` would fill the memory."""
+        if operator == "+" and isinstance(left, str) and isinstance(right, str):
+            context[WORK].spend(len(left) + len(right))
+        elif not isinstance(left, self._passive) and not isinstance(right, self._passive):
+            small = all(isinstance(x, (int, float)) and abs(x) < LARGEST for x in (left, right))
+            if not small or (operator == "**" and abs(right) > LONGEST_ARGUMENT):
+                raise SecurityError(f"{operator} is for small numbers only")
+        return super().call_binop(context, operator, left, right)
+
+    def joined(self, context: Context, values: tuple[Any, ...]) -> str:
+        """`~`, counted as it grows."""
+        texts: list[str] = []
+        for value in values:
+            texts.append(str(value))
+            context[WORK].spend(len(texts[-1]))
+        return "".join(texts)
+
+    def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
+        if not self.allowed:
+            return super()._parse(source, name, filename)
+        if len(source) > MAX_TEMPLATE:
+            raise TemplateSyntaxError(f"longer than {MAX_TEMPLATE:,} characters", 1)
+        tree = super()._parse(source, name, filename)
+        for node in tree.find_all(nodes.Node):
+            _check(node, self.allowed)
+        for loop in list(tree.find_all(nodes.For)):
+            loop.iter = _through("turns", loop.iter, 1)
+        for used in list(tree.find_all(nodes.Filter)):
+            if used.node is not None and used.name not in _COUNTERS:
+                growth = LONGEST_ARGUMENT if used.name in _REPEATING else 1
+                used.node = _through("measured", used.node, growth)
+        tree.set_environment(self)
+        return tree
+
+    def only(self, filters: Iterable[str]) -> None:
+        """Keep these filters and what the guard itself uses."""
+        kept = {name: self.filters[name] for name in filters}
+        self.filters = {**kept, **_COUNTERS}
+
+
+def _check(node: nodes.Node, allowed: tuple[type[nodes.Node], ...]) -> None:
+    """Raise TemplateSyntaxError for a node that is not allowed, or not in this shape."""
+    wrong = ""
+    if not isinstance(node, allowed):
+        wrong = f"`{type(node).__name__.lower()}` is not allowed here"
+    elif isinstance(node, nodes.Name) and node.name.startswith("_"):
+        wrong = f"nothing is called {node.name}"
+    elif isinstance(node, nodes.For) and node.recursive:
+        wrong = "a loop cannot call itself"
+    elif isinstance(node, nodes.Assign) and not isinstance(node.target, nodes.Name):
+        wrong = "`set` gives one name a value"
+    elif isinstance(node, nodes.Assign) and not _constant(node.node):
+        wrong = "`set` takes only values that are written out"
+    elif isinstance(node, (nodes.List, nodes.Dict, nodes.Tuple)) and not _constant(node):
+        wrong = "a list or dict holds only values that are written out"
+    elif isinstance(node, nodes.Call) and not _known_call(node):
+        wrong = "only range(…) and .get(…), .items(), .keys(), .values() can be called"
+    elif isinstance(node, nodes.Filter) and not _modest(node):
+        wrong = f"the filter {node.name} takes no such argument here"
+    if wrong:
+        raise TemplateSyntaxError(wrong, node.lineno)
+
+
+def _constant(node: nodes.Node) -> bool:
+    if isinstance(node, nodes.Tuple) and node.ctx == "store":  # for key, value in …
+        return True
+    parts = [node, *node.find_all(nodes.Node)]
+    return all(isinstance(part, (*_LITERALS, nodes.Neg)) for part in parts)
+
+
+def _known_call(node: nodes.Call) -> bool:
+    if node.kwargs or node.dyn_args or node.dyn_kwargs or len(node.args) > 3:
+        return False
+    if isinstance(node.node, nodes.Getattr):
+        return node.node.attr in _METHODS
+    return isinstance(node.node, nodes.Name) and node.node.name == "range"
+
+
+def _modest(node: nodes.Filter) -> bool:
+    """Whether the arguments of a filter cannot make much out of little."""
+    if node.dyn_args or node.dyn_kwargs or node.name.startswith("_"):
+        return False
+    if node.name in _FREE:
+        return True
+    given = [*node.args, *(pair.value for pair in node.kwargs)]
+    values = [value.value if isinstance(value, nodes.Const) else ... for value in given]
+    if ... in values:
+        return False
+    if node.name == "map" and node.args:
+        return len(values) == 1 and values[0] in _BY_NAME
+    if node.name == "sum":
+        return all(isinstance(value, str) for value in values)
+    texts = [len(value) for value in values if isinstance(value, str)]
+    numbers = [abs(value) for value in values if isinstance(value, int)]
+    most = 10 if node.name == "round" else LONGEST_ARGUMENT
+    small = all(number <= most for number in numbers) or node.name == "truncate"
+    return small and all(length <= LONGEST_ARGUMENT for length in texts)
+
+
+def _through(name: str, node: nodes.Node, growth: int) -> nodes.Filter:
+    arguments: list[nodes.Expr] = [nodes.Const(growth, lineno=node.lineno)]
+    assert isinstance(node, nodes.Expr)
+    return nodes.Filter(node, f"_{name}", arguments, [], None, None, lineno=node.lineno)
+
+
+@pass_context
+def _turns(context: Context, items: Any, _growth: int) -> Any:
+    """What a loop goes over, its turns counted beforehand."""
+    if isinstance(items, Undefined):
+        return items
+    listed = items if isinstance(items, Sized) else list(items)
+    context[WORK].spend((len(listed) + 1) * TURN)
+    return listed
+
+
+@pass_context
+def _measured(context: Context, value: Any, growth: int) -> Any:
+    """What goes into a filter, counted by how long it can become."""
+    if isinstance(value, Undefined):
+        return value
+    if isinstance(value, Iterator):
+        value = list(value)
+    context[WORK].spend((_size(value) + 1) * growth)
+    return value
+
+
+_COUNTERS: dict[str, Callable[..., Any]] = {"_turns": _turns, "_measured": _measured}
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, Mapping):
+        return sum(_size(part) for pair in value.items() for part in pair) + len(value)
+    if isinstance(value, (list, tuple)):
+        return sum(map(_size, value)) + len(value)
+    return len(value) if isinstance(value, Sized) else 1
+
+
+class _Counting(CodeGenerator):
+    """Compiles `~` to a call that counts."""
+
+    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:
+        self.write("environment.joined(context, (")
+        for part in node.nodes:
+            self.visit(part, frame)
+            self.write(", ")
+        self.write("))")
