@@ -17,8 +17,9 @@ _FRAME = """
 import json, resource, sys
 given = json.loads(sys.stdin.read())
 {setup}
-size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (size + {memory}, size + {memory}))
+if sys.platform == "linux":
+    size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (size + {memory}, size + {memory}))
 resource.setrlimit(resource.RLIMIT_CPU, ({seconds}, {seconds}))
 {body}
 """

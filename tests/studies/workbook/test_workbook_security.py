@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import time
 import zipfile
 from pathlib import Path
 
@@ -12,11 +11,12 @@ import pytest
 
 from folkmoot.errors import InputError
 from folkmoot.studies.workbook import sheets
-from folkmoot.studies.workbook.computed import BadExpression, Scene, evaluate, parse_expression
+from folkmoot.studies.workbook.computed import Scene, evaluate, parse_expression
 from folkmoot.studies.workbook.literals import NotALiteral, read_literal
 from folkmoot.studies.workbook.outputs import csv_text, harmless
 from folkmoot.studies.workbook.planning import check, load
 from folkmoot.studies.workbook.templates import MAX_OUTPUT, TemplateProblem, render
+from tests.bounded import bounded
 from tests.studies.workbook.workbook_builder import good, mistakes, put, read, save
 
 SCENE = Scene(["a", "b"], frozenset({"give"}), frozenset(), {"n": 2}, lambda name, who: 3)
@@ -46,39 +46,50 @@ def test_literals_are_never_evaluated(text: str) -> None:
         read_literal(text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{{ ''.__class__.__mro__ }}",
-        "{{ constant.__class__ }}",
-        "{{ constant['x'] }}",
-        "{{ cycler.__init__.__globals__ }}",
-        "{{ self }}",
-        "{{ lipsum() }}",
-        "{% for i in range(100000000) %}x{% endfor %}",
-        "{% include '/etc/passwd' %}",
-        "{% import 'os' as os %}",
-        "{% set x = 1 %}{{ x }}",
-        "{{ 'a' * 1000000000 }}",
-        "{{ 9 ** 9 ** 9 }}",
-        "{{ '%1000000000d' % 1 }}",
-        "{{ 1 | round(999999999, 'ceil') }}",
-        "{{ 'a' | center(1000000000) }}",
-        "{{ name | attr('__class__') }}",
-        "{{ name.upper() }}",
-        "{{ [1, 2] }}",
-        "{{ unknown }}",
-        "{{ 1 / 0 }}",
-        "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
-        "{% if %}",
-        "{{ name",
-    ],
-)
-def test_placeholders_run_nothing_and_end_soon(text: str) -> None:
-    began = time.monotonic()
-    with pytest.raises(TemplateProblem):
-        render(text, {"name": "x", "constant": {"x": 1}})
-    assert time.monotonic() - began < 5
+PLACEHOLDERS = [
+    "{{ ''.__class__.__mro__ }}",
+    "{{ constant.__class__ }}",
+    "{{ constant['x'] }}",
+    "{{ cycler.__init__.__globals__ }}",
+    "{{ self }}",
+    "{{ lipsum() }}",
+    "{% for i in range(100000000) %}x{% endfor %}",
+    "{% include '/etc/passwd' %}",
+    "{% import 'os' as os %}",
+    "{% set x = 1 %}{{ x }}",
+    "{{ 'a' * 3000000000 }}",
+    "{{ 9 ** 9 ** 9 }}",
+    "{{ '%3000000000d' % 1 }}",
+    "{{ '{:>3000000000}'.format(1) }}",
+    "{{ 'a'.zfill(3000000000) }}",
+    "{{ 1 | round(999999999, 'ceil') }}",
+    "{{ 'a' | center(3000000000) }}",
+    "{{ name | attr('__class__') }}",
+    "{{ name.upper() }}",
+    "{{ [1, 2] }}",
+    "{{ unknown }}",
+    "{{ 1 / 0 }}",
+    "{{ " + "9" * 5000 + " }}",
+    "{{ long ~ " + "long ~ " * 9000 + "1 }}",
+    "{{ " + "long + " * 300 + "long }}",
+    "{{ long " + "| upper " * 9000 + "}}",
+    "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
+    "{% if %}",
+    "{{ name",
+]
+
+
+def test_placeholders_run_nothing_and_end_soon() -> None:
+    setup = "from folkmoot.studies.workbook.templates import TemplateProblem, render"
+    body = """
+for text in given:
+    try:
+        said = render(text, {"name": "x", "constant": {"x": 1}, "long": "x" * 100_000})
+    except TemplateProblem:
+        continue
+    print(text[:60], "gave", said[:60])
+"""
+    assert bounded(setup, body, PLACEHOLDERS) == ""
 
 
 def test_filled_in_text_is_bounded() -> None:
@@ -93,39 +104,71 @@ def test_what_is_filled_in_is_not_read_as_a_template_again() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "__import__('os')",
-        "give.__class__",
-        "(lambda: 1)()",
-        "[1, 2]",
-        "give[0]",
-        "'a' * 1000000000",
-        "9 ** 9 ** 9 ** 9",
-        "1 << 100000",
-        "open('x')",
-        "sum(sum(sum(give)))",
-        "f'{give}'",
-        "give if True else exec('1')",
-        "x := 3",
-        "round(give, digits=9)",
-        "1e300",
-        "give; give",
-        "(" * 3000 + "1" + ")" * 3000,
-        "",
-    ],
-)
-def test_expressions_are_arithmetic_only(text: str) -> None:
-    began = time.monotonic()
+EXPRESSIONS = [
+    "__import__('os')",
+    "give.__class__",
+    "(lambda: 1)()",
+    "[1, 2]",
+    "give[0]",
+    "'a' * 3000000000",
+    "'%3000000000d' % 1",
+    "'%3000000000d' % give",
+    "give % 'a'",
+    "9 ** 9 ** 9 ** 9",
+    "9 ** 9 ** 9",
+    "give + 9 ** 9 ** 9",
+    "give + 1 / 0",
+    "sqrt(0 - 1)",
+    "1 << 100000",
+    "open('x')",
+    "sum(sum(sum(give)))",
+    "f'{give}'",
+    "give if True else exec('1')",
+    "x := 3",
+    "round(give, digits=9)",
+    "1e300",
+    "9" * 1900,
+    "give; give",
+    "(" * 3000 + "1" + ")" * 3000,
+    "",
+]
+IS_FINE = ["give ** 2 / 4", "min(2)", "mean(2) + 1", "2 ** 10", "give / (2 - 1)", "count(give > 1)"]
+
+
+def test_expressions_are_arithmetic_only() -> None:
+    setup = """
+from folkmoot.studies.workbook.computed import BadExpression, Scene, evaluate, parse_expression
+scene = Scene(["a", "b"], frozenset({"give"}), frozenset(), {"n": 2}, lambda name, who: 3)
+"""
+    body = """
+for text in given:
     try:
         parse_expression(text)
     except BadExpression:
-        pass
-    else:
-        value = evaluate(text, SCENE, "a")
-        assert not value, f"{text} gave {value}"  # Missing
-    assert time.monotonic() - began < 5
+        continue
+    print(text, "gave", repr(evaluate(text, scene, "a")))
+"""
+    said = bounded(setup, body, EXPRESSIONS).splitlines()
+    # Names are only known when answers are there, so that these two are missing values.
+    assert [line.partition(" gave ")[0] for line in said] == [
+        "'%3000000000d' % give",
+        "give % 'a'",
+    ]
+    assert all("Missing(reason='not_computable'" in line for line in said)
+
+
+@pytest.mark.parametrize("text", IS_FINE)
+def test_what_can_be_calculated_passes(text: str) -> None:
+    parse_expression(text)
+    assert isinstance(evaluate(text, SCENE, "a"), (int, float))
+
+
+def test_a_computed_value_that_has_none_is_found_by_check(tmp_path: Path) -> None:
+    book = good()
+    book["computed"][1][2] = "9**9**9"
+    (found,) = mistakes(book, tmp_path)
+    assert "computed!C2" in found
+    assert "has no value" in found
 
 
 def test_the_size_of_the_file_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,10 +199,8 @@ def test_xml_entities_are_not_expanded(tmp_path: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in parts.items():
             archive.writestr(name, data)
-    began = time.monotonic()
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match="entities"):
         load(path)
-    assert time.monotonic() - began < 5
 
 
 def test_the_number_of_cells_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,10 +224,8 @@ def test_more_than_a_thousand_permutations_are_asked_about(tmp_path: Path) -> No
 def test_an_absurd_number_of_permutations_is_counted_not_made(tmp_path: Path) -> None:
     book = good()
     book["constants"] += [[f"c{i}", str(list(range(100)))] for i in range(12)]
-    began = time.monotonic()
     (problem,) = check(read(book, tmp_path), tmp_path)
     assert "1,000,000,000,000,000,000,000,000 experiments" in problem.message
-    assert time.monotonic() - began < 20
 
 
 @pytest.mark.parametrize(

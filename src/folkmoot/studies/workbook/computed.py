@@ -24,6 +24,7 @@ from folkmoot.studies.workbook.model import Computed, Scalar
 MAX_EXPRESSION = 2_000
 MAX_NESTED = 2
 MAX_VALUE = 1e15
+MAX_BETWEEN = 1e150  # of a value on the way to the result
 AGGREGATES = ("sum", "mean", "min", "max", "count")
 PLAIN: Mapping[str, Callable[..., Any]] = {
     "abs": abs,
@@ -34,14 +35,24 @@ PLAIN: Mapping[str, Callable[..., Any]] = {
     "min": min,
     "max": max,
 }
-_OPERATORS = {
-    node: function
-    for node, function in DEFAULT_OPERATORS.items()
-    if node
-    in (
-        *(ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod),
-        *(ast.Eq, ast.NotEq, ast.Gt, ast.Lt, ast.GtE, ast.LtE, ast.Not, ast.USub, ast.UAdd),
-    )
+
+
+def _of_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Arithmetic without texts (`"%999999999d" % 1` would fill the memory) and huge numbers."""
+
+    def calculated(*values: Any) -> Any:
+        if not all(isinstance(v, (int, float)) and abs(v) <= MAX_BETWEEN for v in values):
+            raise ArithmeticError("only numbers that are not too large can be calculated with")
+        return function(*values)
+
+    return calculated
+
+
+_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.USub, ast.UAdd)
+_COMPARED = (ast.Eq, ast.NotEq, ast.Gt, ast.Lt, ast.GtE, ast.LtE, ast.Not)
+_OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
+    **{node: _of_numbers(DEFAULT_OPERATORS[node]) for node in _ARITHMETIC},
+    **{node: DEFAULT_OPERATORS[node] for node in _COMPARED},
 }
 _NODES = (
     *(ast.Expression, ast.Expr, ast.Name, ast.Load, ast.Constant, ast.Call, ast.UnaryOp),
@@ -94,9 +105,27 @@ def parse_expression(text: str) -> ast.expr:
         raise BadExpression(str(detail), "e.g. endowment - give + 2 * sum(give) / 4") from error
     try:
         _check_tree(tree)
+        _check_fixed(tree.body)
     except RecursionError as error:
         raise BadExpression("nested too deeply", "split it in two") from error
     return tree.body
+
+
+def _check_fixed(node: ast.expr) -> None:
+    """A part that is the same for everybody must have a value; `9 ** 9 ** 9` has none."""
+    parts = list(ast.walk(node))
+    named = any(isinstance(part, ast.Name) and part.id not in PLAIN for part in parts)
+    if not named and not any(map(_aggregate, parts)):
+        scene = Scene((), frozenset(), frozenset(), {}, lambda _name, _who: None)
+        value = _calculated(node, scene, None)
+        if isinstance(value, Missing):
+            part = ast.unparse(node)
+            shown = part if len(part) <= 40 else part[:39] + "…"
+            raise BadExpression(f"{shown} has no value: {value.detail}", "use smaller numbers")
+        return
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr) and not (isinstance(node, ast.Call) and child is node.func):
+            _check_fixed(child)
 
 
 def _check_tree(tree: ast.AST) -> None:
@@ -179,9 +208,12 @@ def evaluate(expression: str, scene: Scene, participant: str | None) -> Scalar |
 
     Numbers come out finite; a truth value comes out as 1 or 0.
     """
-    tree = parse_expression(expression)
+    return _calculated(parse_expression(expression), scene, participant)
+
+
+def _calculated(tree: ast.expr, scene: Scene, participant: str | None) -> Scalar | Missing:
     try:
-        result = _Evaluator(scene, participant).eval(expression, previously_parsed=tree)
+        result = _Evaluator(scene, participant).eval("", previously_parsed=tree)
     except _Absent as error:
         return Missing(error.reason, error.detail)
     except ZeroDivisionError:
@@ -205,7 +237,9 @@ class _Evaluator(SimpleEval):  # type: ignore[misc]
     """simpleeval with names from a scene and aggregates over its participants."""
 
     def __init__(self, scene: Scene, participant: str | None) -> None:
-        super().__init__(operators={**_OPERATORS, ast.Pow: _power}, functions=dict(PLAIN), names={})
+        super().__init__(
+            operators={**_OPERATORS, ast.Pow: _of_numbers(_power)}, functions=dict(PLAIN), names={}
+        )
         self.scene = scene
         self.participant = participant
         for node in (ast.Attribute, ast.Subscript, ast.JoinedStr, ast.Import, ast.Assign):
