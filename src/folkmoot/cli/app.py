@@ -144,12 +144,18 @@ def new(
     kind: Annotated[
         str | None, typer.Argument(help="Study type; none: list them.", show_default=False)
     ] = None,
-    folder: Annotated[Path, typer.Argument(help="Where to write.")] = Path(),
+    folder: Annotated[
+        Path | None, typer.Argument(help="Where to write.", show_default=False)
+    ] = None,
+    old: Annotated[
+        Path | None,
+        typer.Option("--from", help="Convert an older workbook; write it beside the old one."),
+    ] = None,
 ) -> None:
     """Write a study file to begin with."""
     from folkmoot.cli.new import new_command
 
-    new_command(kind, folder)
+    new_command(kind, folder, old)
 
 
 @app.command()

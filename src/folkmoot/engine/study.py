@@ -116,6 +116,7 @@ class Study:
     limit       the same config with at most so many participants or sessions (`--limit N`)
     codebook    what the study's own columns mean: column → words, or table → {column → words}
     template    file name → content for `folkmoot new`
+    convert     an old study file → (the content of a new one, what was guessed)
     """
 
     name: str
@@ -137,6 +138,7 @@ class Study:
     limit: Callable[[Any, int], Any] | None = None
     codebook: Mapping[str, Any] = field(default_factory=dict)
     template: Callable[[], dict[str, str | bytes]] = _no_template
+    convert: Callable[[Path], tuple[bytes, list[str]]] | None = None
 
 
 def registered() -> dict[str, EntryPoint]:

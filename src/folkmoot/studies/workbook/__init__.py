@@ -8,6 +8,7 @@ from typing import Any
 
 from folkmoot.engine.study import Planned, Study
 from folkmoot.studies.workbook.config import WorkbookConfig
+from folkmoot.studies.workbook.convert import convert
 from folkmoot.studies.workbook.findings import findings
 from folkmoot.studies.workbook.planning import check, estimate, limit, load, notes
 from folkmoot.studies.workbook.protocol import protocol
@@ -48,4 +49,5 @@ STUDY = Study(
     limit=limit,
     codebook=CODEBOOK,
     template=template,
+    convert=convert,
 )

@@ -92,16 +92,16 @@ def hidden_notes(name: str, look: Look, filled: Iterable[int]) -> Iterator[str]:
         yield f"{name}: column {letters} hidden in the spreadsheet; read all the same"
 
 
-def rows_in_words(rows: Iterable[int]) -> str:
-    """Row numbers as `row 3` or `rows 3–5, 9`; of very many ranges the first are named."""
+def rows_in_words(rows: Iterable[int], most: int = MAX_RANGES) -> str:
+    """Row numbers as `row 3` or `rows 3–5, 9`; of more ranges than `most` the first are named."""
     ranges: list[list[int]] = []
     for row in sorted(rows):
         if ranges and row == ranges[-1][1] + 1:
             ranges[-1][1] = row
         else:
             ranges.append([row, row])
-    shown = [str(a) if a == b else f"{a}–{b}" for a, b in ranges[:MAX_RANGES]]
-    more = sum(b - a + 1 for a, b in ranges[MAX_RANGES:])
+    shown = [str(a) if a == b else f"{a}–{b}" for a, b in ranges[:most]]
+    more = sum(b - a + 1 for a, b in ranges[most:])
     tail = f" and {more:,} more" if more else ""
     one = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
     return f"{'row' if one else 'rows'} {', '.join(shown)}{tail}"

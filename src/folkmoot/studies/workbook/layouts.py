@@ -16,6 +16,7 @@ from folkmoot.errors import Problem
 
 SHEETS = ("settings", "treatments", "roles", "tasks", "profiles", "constants")
 COMPUTED = "computed"
+NOTES_SHEET = "notes"  # words for people; not read
 
 SETTINGS = (
     "experiment_id",
@@ -198,7 +199,7 @@ def sheet_problems(
     layout: Layout, found: Mapping[str, str], sheet_names: Collection[str]
 ) -> list[Problem]:
     """Missing sheets and extra ones, each with the likely mend."""
-    extra = [name for name in sheet_names if name not in found.values()]
+    extra = [n for n in sheet_names if n not in found.values() and n != NOTES_SHEET]
     problems: list[Problem] = []
     for ours in SHEETS:
         if ours in found:
@@ -217,7 +218,8 @@ def sheet_problems(
             Problem(
                 f"the sheet {name!r} does not belong here",
                 where=name,
-                mend=f"delete or rename it; sheets are {known} and, if wanted, {COMPUTED}",
+                mend=f"delete or rename it; sheets are {known} and, if wanted, {COMPUTED} and "
+                f"{NOTES_SHEET}",
             )
         )
     return problems

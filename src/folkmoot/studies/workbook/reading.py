@@ -15,6 +15,7 @@ from folkmoot.errors import Problem
 from folkmoot.studies.workbook.layouts import (
     COLUMNS,
     COMPUTED,
+    NOTES_SHEET,
     SHEETS,
     Layout,
     describe,
@@ -64,6 +65,8 @@ def read_workbook(path: Path) -> tuple[Workbook | None, list[Problem]]:
     problems.structural = any(ours not in found for ours in SHEETS)
     sheets = {ours: book.sheets[name] for ours, name in found.items()}
     problems.notes = [describe(layout, found), *book.notes]
+    if NOTES_SHEET in book.sheets:
+        problems.notes.append(f"the sheet {NOTES_SHEET} is for people; it is not read")
     workbook = _read_sheets(sheets, layout, problems)
     listed = [_in_file(p, path) for p in problems.found]
     return (None if problems.structural else workbook), listed

@@ -21,7 +21,7 @@ from folkmoot.studies.workbook.tables import (
 )
 
 MAX_ID = 100
-_UNSAFE = re.compile(r'[\x00-\x1f<>:"/\\|?*]')
+UNSAFE = re.compile(r'[\x00-\x1f<>:"/\\|?*]')
 _RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
 STRATEGIES = {
     "treatment_assignment_strategy": ("simple_random", "complete_random", "manual"),
@@ -179,7 +179,7 @@ def _report_keys(
 
 def _experiment_id(keys: _Keys) -> str:
     text = keys.text("experiment_id", "give the experiment a name", "experiment")
-    if len(text) > MAX_ID or _UNSAFE.search(text) or text.startswith((".", "-", "~")):
+    if len(text) > MAX_ID or UNSAFE.search(text) or text.startswith((".", "-", "~")):
         keys.report(
             "experiment_id",
             f'it names files: at most {MAX_ID} characters, none of them / \\ : * ? " < > |',

@@ -10,8 +10,11 @@ import datetime as dt
 import io
 import zipfile
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 from openpyxl import Workbook as Book
+from openpyxl.cell import Cell
+from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
 from openpyxl.comments import Comment
 from openpyxl.styles import Alignment, Font, PatternFill
 from openpyxl.utils import get_column_letter
@@ -19,7 +22,14 @@ from openpyxl.worksheet.datavalidation import DataValidation
 from openpyxl.worksheet.worksheet import Worksheet
 
 from folkmoot.studies.workbook.example import EXAMPLE, NOTES
-from folkmoot.studies.workbook.layouts import AGENT_ROLES, COLUMNS, COMPUTED, SETTINGS
+from folkmoot.studies.workbook.layouts import (
+    AGENT_ROLES,
+    COLUMNS,
+    COMPUTED,
+    NOTES_SHEET,
+    SETTINGS,
+    Layout,
+)
 from folkmoot.studies.workbook.model import Scalar
 
 BLANK_NAME = "experiment.xlsx"
@@ -54,7 +64,7 @@ def template() -> dict[str, str | bytes]:
 def blank() -> bytes:
     """The six sheets with headers, notes and drop-downs, and the one role that must be there."""
     facilitator = ("Facilitator", "You lead the session and pose the questions.")
-    return _bytes(
+    return workbook_bytes(
         {
             "settings": [(key, None) for key in SETTINGS],
             "roles": [facilitator],
@@ -65,35 +75,43 @@ def blank() -> bytes:
 
 def example() -> bytes:
     """A public goods game with payoffs that are computed."""
-    return _bytes(EXAMPLE)
+    return workbook_bytes(EXAMPLE)
 
 
-def _bytes(content: Mapping[str, Rows]) -> bytes:
+def workbook_bytes(
+    content: Mapping[str, Rows], layout: Layout = AGENT_ROLES, notes: Sequence[str] = ()
+) -> bytes:
+    """A workbook of a layout; rows in the order of our columns. `notes` get a sheet."""
     book = Book()
     book.remove(book.active)
     book.properties.creator = "folkmoot"
-    for ours, title in AGENT_ROLES.sheets.items():
+    for ours, title in layout.sheets.items():
         sheet = book.create_sheet(title)
         rows = content.get(ours, ())
         if ours == "settings":
-            _settings(sheet, rows)
+            _settings(sheet, rows, layout.settings_header)
         elif ours == "profiles":
             _profiles(sheet, rows)
         else:
-            _table(sheet, ours, rows)
+            _table(sheet, ours, rows, layout)
     if COMPUTED in content:
-        _table(book.create_sheet(COMPUTED), COMPUTED, content[COMPUTED])
+        _table(book.create_sheet(COMPUTED), COMPUTED, content[COMPUTED], layout)
+    if notes:
+        sheet = book.create_sheet(NOTES_SHEET)
+        sheet.column_dimensions["A"].width = 120
+        for number, note in enumerate(notes, 1):
+            _write(sheet, number, 1, note)
     book.properties.created = book.properties.modified = _DAY
     out = io.BytesIO()
     book.save(out)
     return _timeless(out.getvalue())
 
 
-def _settings(sheet: Worksheet, rows: Rows) -> None:
-    _header(sheet, ("experimental_setting", "value"))
+def _settings(sheet: Worksheet, rows: Rows, title: str) -> None:
+    _header(sheet, (title, "value"))
     for number, (key, value) in enumerate(rows, 2):
         sheet.cell(number, 1, key)
-        cell = sheet.cell(number, 2, value)
+        cell = _write(sheet, number, 2, value)
         cell.alignment = Alignment(horizontal="left")
         _note(sheet.cell(number, 1), f"settings.{key}")
         if key in _SETTING_CHOICES:
@@ -105,7 +123,7 @@ def _settings(sheet: Worksheet, rows: Rows) -> None:
 def _profiles(sheet: Worksheet, rows: Rows) -> None:
     for number, row in enumerate(rows, 1):
         for column, value in enumerate(row, 1):
-            cell = sheet.cell(number, column, value)
+            cell = _write(sheet, number, column, value)
             if column == 1:
                 cell.number_format = "@"  # so that 3.10 stays 3.10
     for column in range(1, len(rows[0]) + 1 if rows else 2):
@@ -117,9 +135,18 @@ def _profiles(sheet: Worksheet, rows: Rows) -> None:
     sheet.freeze_panes = "B3"
 
 
-def _table(sheet: Worksheet, ours: str, rows: Rows) -> None:
+def _write(sheet: Worksheet, row: int, column: int, value: Scalar | None) -> Cell:
+    if isinstance(value, str):
+        value = ILLEGAL_CHARACTERS_RE.sub("\ufffd", value)
+    cell = sheet.cell(row, column, value)
+    if cell.data_type == "f":  # a text that begins with = is no formula
+        cell.data_type = "s"
+    return cast("Cell", cell)
+
+
+def _table(sheet: Worksheet, ours: str, rows: Rows, layout: Layout) -> None:
     columns = COLUMNS[ours]
-    _header(sheet, columns)
+    _header(sheet, [layout.column(ours, name) for name in columns])
     for number, name in enumerate(columns, 1):
         _note(sheet.cell(1, number), f"{ours}.{name}")
         letter = get_column_letter(number)
@@ -128,7 +155,7 @@ def _table(sheet: Worksheet, ours: str, rows: Rows) -> None:
             _drop_down(sheet, _CHOICES[name], f"{letter}2:{letter}{_LAST_ROW}")
     for number, row in enumerate(rows, 2):
         for column, value in enumerate(row, 1):
-            cell = sheet.cell(number, column, value)
+            cell = _write(sheet, number, column, value)
             cell.alignment = Alignment(wrap_text=True, vertical="top")
 
 

@@ -1,0 +1,311 @@
+"""`folkmoot new workbook --from`: older layouts become workbooks that run, every guess listed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openpyxl import load_workbook
+from typer.testing import CliRunner
+
+import folkmoot
+from folkmoot.cli.app import app
+from folkmoot.errors import InputError
+from folkmoot.studies.workbook.convert import convert
+from folkmoot.studies.workbook.model import Workbook
+from folkmoot.studies.workbook.planning import load, notes
+from tests.studies.workbook.test_workbook_mutations import mutate
+from tests.studies.workbook.test_workbook_reading import older, shorter
+from tests.studies.workbook.test_workbook_unsaid import random_assignment
+from tests.studies.workbook.workbook_builder import (
+    TASK_COLUMNS,
+    good,
+    player,
+    put,
+    quick_save,
+    save,
+    setting,
+)
+
+TASKS = "interview_prompts"
+Cells = dict[str, list[list[Any]]]
+
+
+def archive() -> Cells:
+    """The oldest layout: prompts_template, `question`, options between semicolons, no seed."""
+    columns = ["id", "type", "is_adapted", "text", "text_adapted", "var_name", "var_type"]
+    return {
+        "experimental_setting": [
+            ["experimental_setting", "value"],
+            ["experiment_id", "asch 2: power/influence"],
+            ["model_info", "gpt-4-turbo"],
+            ["api_endpoint", None],
+            ["num_agents_per_session", 3],
+            ["num_sessions", 90],
+            ["max_conversation_length", 90],
+            ["treatment_assignment_strategy", "simple_random"],
+            ["agent_assignment_strategy", "manual"],
+            ["treatment_column", None],
+            ["session_column", "chat"],
+        ],
+        "treatments": [["treatment_label", "treatment_description"], ["No Treatment", None]],
+        "agent_roles": [
+            ["role_label", "role_description"],
+            ["Interviewer", "You interview."],
+            ["Jamie", "You are Jamie."],
+            ["Taylor", "You are Taylor."],
+        ],
+        "prompts_template": [
+            [*columns, "response_options", "response_validation"],
+            [0, "context", 1, "A study.", "A study of opinions.", None, None, None, 0],
+            ["1.1", "question", 0, "More power?", None, "power", "category", "Yes; No", 1],
+            ["1.2", "question", 0, "Age?", "Your age?", "age", "integer", "18:", 1],
+            [2, "context", 0, "Now about trust.", None, None, None, None, 0],
+            [3, "question", 0, "Trust?", "{reponse_options} Trust?", "trust", "numeric", "0:10", 1],
+            [4, "question", 0, "Good?", None, "good", "numeric", "0:100; Do not know", 1],
+            [5, "question", 0, "Luck?", None, "luck", "cateogry", "0; 1; 2", 1],
+            [6, "context", 1, "Tell Taylor.", None, "talk_1", "free text", None, 0],
+            [7, "question", 0, None, None, "talk_2", "free text", None, 0],
+            [8, "question", 0, "Once more?", None, "power", "string", None, 1],
+        ],
+        "agent_profiles": [
+            ["ID", "age", "chat"],
+            ["ID", "How old are you?", "chatID_full"],
+            *([i, 20 + i, f"c{(i + 1) // 2}"] for i in range(1, 8)),
+        ],
+        "constants": [["name", "value"]],
+    }
+
+
+def without_format_response() -> Cells:
+    book = good()
+    book[TASKS] = [row[:-1] for row in book[TASKS]]
+    book["experimental_setting"] = [
+        row for row in book["experimental_setting"] if row[0] != "temperature"
+    ]
+    for row in book[TASKS][3:5]:
+        row[1] = "question"
+    return book
+
+
+def converted(book: Cells, folder: Path) -> tuple[Path, list[str]]:
+    data, guesses = convert(save(book, folder / "old.xlsx"))
+    path = folder / "new.xlsx"
+    path.write_bytes(data)
+    return path, guesses
+
+
+def same(one: Workbook, other: Workbook) -> bool:
+    def bare(value: Any) -> Any:
+        if isinstance(value, dict):
+            left_out = ("at", "notes", "layout", "lines", "sheet", "columns")
+            return {k: bare(v) for k, v in value.items() if k not in left_out}
+        return [bare(v) for v in value] if isinstance(value, list) else value
+
+    return bool(bare(one.model_dump(mode="json")) == bare(other.model_dump(mode="json")))
+
+
+def test_the_archive_layout_is_converted_and_runs(tmp_path: Path) -> None:
+    path, guesses = converted(archive(), tmp_path)
+    workbook = load(path).workbook
+    by_name = {t.var_name: t for t in workbook.tasks}
+    assert [t.type for t in workbook.tasks] == [
+        *("context", *["private_question"] * 5, "discussion", "discussion", "private_question")
+    ]
+    assert by_name["power"].response_options == '["Yes", "No"]'
+    assert by_name["power"].llm_text == "More power?" and by_name["power"].validate_response
+    assert by_name["age"].response_options == "Enter a number of at least 18"
+    assert by_name["trust"].llm_text == "Now about trust.\n\n{response_options} Trust?"
+    assert (by_name["trust"].response_options, by_name["trust"].var_type) == ("(0, 10)", "float")
+    assert "Do not know" in str(by_name["good"].response_options)
+    assert by_name["luck"].var_type == "category"
+    assert by_name["talk_1"].var_type is None
+    assert not by_name["power_2"].validate_response
+    assert [r.label for r in workbook.roles] == ["Facilitator", "Jamie", "Taylor"]
+    settings = workbook.settings
+    assert (settings.num_agents_per_session, settings.num_sessions) == (2, 3)
+    assert settings.session_assignment_strategy == "manual"
+    assert settings.experiment_id == "asch 2_ power_influence"
+    provider = player()
+    run = folkmoot.run(path, out=tmp_path / "out", provider=provider)
+    assert run.table("sessions").height == 3
+    assert sorted(set(run.table("assignment")["participant_id"])) == list("123456")
+    prompts = ["\n".join(m.content for m in r.messages) for _, r in provider.seen]
+    assert not any("{#" in p or "No Treatment" in p for p in prompts)
+    assert any("Now about trust." in p and "Trust?" in p for p in prompts)
+    assert guesses
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("prompts_template became interview_prompts",),
+        ("No Treatment is told nothing",),
+        ("Interviewer became Facilitator",),
+        ("rows 3–4, 6–8, 11", "question became private_question"),
+        ("row 3", '["Yes", "No"]'),
+        ("row 4", "at least 18", "not asked for again"),
+        ("row 6", "the context in row 5"),
+        ("row 6", "{reponse_options} became {response_options}"),
+        ("rows 6–7", "numeric became float"),
+        ("row 7", "Do not know", "category", "not asked for again"),
+        ("row 8", "cateogry became category"),
+        ("row 9", "became a discussion"),
+        ("row 10", "goes on with it"),
+        ("row 11", "validate_response is 0"),
+        ("var_name power became power_2",),
+        ("format_response is 0 in all tasks",),
+        ("task_order follows the order of the rows",),
+        ("temperature is 1",),
+        ("random_seed is 42",),
+        ("role_assignment_strategy is random",),
+        ("num_agents_per_session is 2 instead of 3",),
+        ("num_sessions is 3 instead of 90",),
+        ("sessions c4", "take no part"),
+        ("experiment_id", "it names files"),
+        ("max_conversation_length counts",),
+    ],
+)
+def test_every_guess_is_on_the_terminal_and_in_the_workbook(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    old = save(archive(), tmp_path / "old.xlsx")
+    shown = CliRunner().invoke(app, ["new", "workbook", "--from", str(old)])
+    assert shown.exit_code == 0, shown.output
+    told = [line for line in shown.output.splitlines() if line.startswith("Guess:")]
+    assert len([line for line in told if all(w in line for w in words)]) == 1, shown.output
+    sheet = load_workbook(tmp_path / "old_converted.xlsx")["notes"]
+    inside = [str(row[0]) for row in sheet.iter_rows(values_only=True)]
+    assert [line.removeprefix("Guess: ") for line in told] == inside
+
+
+def test_a_workbook_without_format_response_is_converted_and_runs(tmp_path: Path) -> None:
+    path, guesses = converted(without_format_response(), tmp_path)
+    assert "format_response is 0 in all tasks: there was no such column" in guesses
+    assert any("rows 4–5: the type question became private_question" in g for g in guesses)
+    run = folkmoot.run(path, out=tmp_path / "out", provider=player())
+    assert run.table("sessions")["ended"].to_list() == ["completed", "completed"]
+
+
+@pytest.mark.parametrize("make", [good, older, shorter, random_assignment])
+def test_what_runs_already_says_the_same_afterwards(tmp_path: Path, make: Any) -> None:
+    path, guesses = converted(make(), tmp_path)
+    assert same(load(path).workbook, load(tmp_path / "old.xlsx").workbook) == (
+        make is not random_assignment
+    )
+    assert len(guesses) == (make is random_assignment)
+
+
+def test_the_short_layout_keeps_its_own_rules_where_columns_are_added(tmp_path: Path) -> None:
+    book = shorter()
+    book["prompt"] = [row[:-1] for row in book["prompt"]]
+    path, _ = converted(book, tmp_path)
+    workbook = load(path).workbook
+    assert workbook.layout == "short" and not workbook.settings.reveal_private
+    assert workbook.treatments[0].extra == {"mood": "quiet"}
+
+
+def test_nothing_is_overwritten_and_the_old_file_stays(tmp_path: Path) -> None:
+    old = save(archive(), tmp_path / "old.xlsx")
+    before = old.read_bytes()
+    new = tmp_path / "old_converted.xlsx"
+    new.write_bytes(b"mine")
+    shown = CliRunner().invoke(app, ["new", "workbook", "--from", str(old)])
+    assert shown.exit_code == 2 and "already exists" in shown.output
+    assert new.read_bytes() == b"mine" and old.read_bytes() == before
+    other = tmp_path / "other"
+    shown = CliRunner().invoke(app, ["new", "workbook", str(other), "--from", str(old)])
+    assert shown.exit_code == 0 and (other / "old_converted.xlsx").exists()
+
+
+def test_what_nobody_can_guess_is_listed_with_its_cell(tmp_path: Path) -> None:
+    old = save(setting(archive(), "model_info", None), tmp_path / "old.xlsx")
+    shown = CliRunner().invoke(app, ["new", "workbook", "--from", str(old)])
+    assert shown.exit_code == 2
+    assert "experimental_setting!B3: model_info is blank" in shown.output
+    assert (tmp_path / "old_converted.xlsx").exists()
+
+
+def test_nothing_is_left_out_of_the_new_workbook_without_a_word(tmp_path: Path) -> None:
+    book = put(archive(), "treatments!E2", "a remark")
+    book = put(book, "agent_profiles!E4", "an answer")
+    book["experimental_setting"].append(["colour", "red"])
+    book["scratch"] = [["x"]]
+    book["agent_roles"][0].append("colour")
+    path, guesses = converted(book, tmp_path)
+    for words in ("treatments!E2: 'a remark'", "agent_profiles!E1", "'colour red'", "scratch"):
+        assert len([g for g in guesses if words in g]) == 1, guesses
+    assert any("agent_roles!C1: the column colour" in g for g in guesses)
+    assert any("an answer" in row for row in load(path).workbook.profiles.rows)
+
+
+def test_texts_stay_texts(tmp_path: Path) -> None:
+    book = archive()
+    book["agent_profiles"][2][:2] = ["007", "3.10"]
+    old = save(book, tmp_path / "old.xlsx")
+    opened = load_workbook(old)
+    cell = opened["agent_profiles"]["B4"]
+    cell.value = "=SUM, she said"
+    cell.data_type = "s"
+    opened.save(old)
+    data, _ = convert(old)
+    (tmp_path / "new.xlsx").write_bytes(data)
+    rows = load(tmp_path / "new.xlsx").workbook.profiles.rows
+    assert rows[0][:2] == ("007", "3.10") and rows[1][1] == "=SUM, she said"
+
+
+def test_errors_in_cells_are_not_converted_away(tmp_path: Path) -> None:
+    old = save(put(archive(), "agent_profiles!B4", "#N/A"), tmp_path / "old.xlsx")
+    with pytest.raises(InputError, match=r"agent_profiles!B4: the cell holds the error #N/A"):
+        convert(old)
+
+
+def test_damaged_workbooks_are_converted_or_refused_in_words(tmp_path: Path) -> None:
+    loaded = 0
+    for seed in range(120):
+        path = quick_save(mutate(seed), tmp_path / "old.xlsx")
+        try:
+            data, _ = convert(path)
+            (tmp_path / "new.xlsx").write_bytes(data)
+            assert notes(load(tmp_path / "new.xlsx"))
+            loaded += 1
+        except InputError as error:
+            assert all(p.message for p in error.problems)
+    assert loaded > 20
+
+
+def test_a_missing_study_type_or_one_that_converts_nothing_is_said(tmp_path: Path) -> None:
+    old = save(good(), tmp_path / "old.xlsx")
+    for kind in ([], ["town_hall"]):
+        shown = CliRunner().invoke(app, ["new", *kind, "--from", str(old)])
+        assert shown.exit_code == 2, shown.output
+    assert [p.name for p in tmp_path.iterdir()] == ["old.xlsx"]
+
+
+def test_the_columns_of_a_task_are_those_of_the_layout(tmp_path: Path) -> None:
+    path, _ = converted(archive(), tmp_path)
+    header = next(load_workbook(path)[TASKS].iter_rows(values_only=True))
+    assert header == TASK_COLUMNS
+
+
+@pytest.mark.skipif("FOLKMOOT_WORKBOOKS" not in os.environ, reason="names no folder of workbooks")
+def test_workbooks_of_others_run_as_they_are_or_converted(tmp_path: Path) -> None:
+    """Blank templates excepted: nobody can guess who the respondents are."""
+    for old in sorted(Path(os.environ["FOLKMOOT_WORKBOOKS"]).glob("*.xlsx")):
+        path = old
+        try:
+            load(old)
+        except InputError:
+            data, _ = convert(old)
+            path = tmp_path / old.name
+            path.write_bytes(data)
+        try:
+            load(path)
+        except InputError as error:
+            assert any("there is no respondent" in p.message for p in error.problems), old
+            continue
+        out = tmp_path / f"{old.stem}_out"
+        run = folkmoot.run(path, out=out, model="synthetic", limit=1)
+        assert run.table("sessions").height >= 1
