@@ -14,10 +14,11 @@ import pytest
 import folkmoot
 from folkmoot.errors import InputError
 from tests.cli.conftest import STUDY
-from tests.faults.lab import PILOT
+from tests.faults import lab
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 
+PILOT = f"{lab.PILOT}embedding_model: synthetic\n"
 KEY = "key-that-must-not-be-found-0451"
 FAR = "https://models.example.org/v1"  # a name that belongs to nobody
 

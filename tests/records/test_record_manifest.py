@@ -17,7 +17,7 @@ from folkmoot.records.manifest import (
 )
 
 
-def facts(*models: ModelUse, synthetic: bool = False) -> RunFacts:
+def facts(*models: ModelUse, synthetic: tuple[str, ...] = ()) -> RunFacts:
     return RunFacts(
         run_id="r1",
         study="mine",
@@ -53,7 +53,7 @@ def test_an_unknown_price_is_unknown_and_not_zero() -> None:
 
 
 def test_the_mark_stands_on_everything_synthetic() -> None:
-    data = manifest(facts(synthetic=True), {})
+    data = manifest(facts(synthetic=("participant",)), {})
     assert data["mark"] == "SYNTHETIC"
     assert "no evidence" in data["note"]
 

@@ -35,20 +35,24 @@ def check_command(path: Path, model: str | None, overrides: tuple[str, ...], tru
     if problems := unpriced(found.config, _models(found, model)):
         raise InputError(problems)
     console = out()
+    for wish in wishes:
+        console.print(f"[yellow]Mind:[/] this file {escape(clean(wish))}", soft_wrap=True)
+    embeds = [providers.embedding_model(str(path))] if found.study.embeds else []
+    embedding = [resolve(name, found.config.endpoints) for name in embeds]
     console.print(
         f"[green]No mistakes[/] in {escape(str(path))} ({escape(found.study.title)})",
         soft_wrap=True,
     )
     for note in found.study.notes(found.config):
         console.print(f"[cyan]Note:[/] {escape(clean(note))}", soft_wrap=True)
-    for wish in wishes:
-        console.print(f"[yellow]Mind:[/] this file {escape(clean(wish))}", soft_wrap=True)
     if trust:
         agreed.require_sending(path, found.config, providers, overrides)
-    _print_estimate(found, specs)
+    _print_estimate(found, specs, embedding)
 
 
-def _print_estimate(found: StudyFile, specs: Sequence[ModelSpec]) -> None:
+def _print_estimate(
+    found: StudyFile, specs: Sequence[ModelSpec], embedding: Sequence[ModelSpec]
+) -> None:
     console = out()
     config = found.config
     local = all(spec.local for spec in specs)
@@ -62,6 +66,8 @@ def _print_estimate(found: StudyFile, specs: Sequence[ModelSpec]) -> None:
     if stages:
         console.print(Padding(grid_view(_grid(total)), (1, 0)))
     console.print(f"Model     {escape(clean(', '.join(spec.name for spec in specs)))}")
+    for spec in embedding:
+        console.print(f"Embedding {escape(clean(spec.name))}")
     if stages:
         console.print(f"Calls     about {total.calls:,}")
         console.print(f"Cost      {escape(_cost(total, specs))}", soft_wrap=True)
@@ -69,7 +75,8 @@ def _print_estimate(found: StudyFile, specs: Sequence[ModelSpec]) -> None:
     else:
         console.print("Calls     unknown (this study type gives no estimate)")
     console.print(f"Folder    outputs/{escape(clean(found.run_id))}")
-    for variables in dict.fromkeys(s.key_env for s in specs if s.key_needed and not find_key(s)):
+    lacking = [s for s in (*specs, *embedding) if s.key_needed and not find_key(s)]
+    for variables in dict.fromkeys(s.key_env for s in lacking):
         console.print(
             f"[yellow]No key:[/] set {escape(' or '.join(variables))} in the environment or in "
             ".env before the run.",

@@ -88,7 +88,8 @@ def print_results(run: Run, console: Console) -> None:
     if run.folder.synthetic:
         from folkmoot.models.synthetic import planted  # there already, if it answered
 
-        console.print(synthetic_panel(planted(run.folder.config.get("respondent") or {})))
+        effects = planted(run.folder.config.get("respondent") or {})
+        console.print(synthetic_panel(effects, run.folder.synthetic_note))
     for finding in run.findings():
         if finding.headline:
             console.print(finding_view(finding))

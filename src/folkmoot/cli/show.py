@@ -35,7 +35,7 @@ def show_command(name: str, participant: str | None) -> None:
     run = find_run(name)
     console = out()
     if run.synthetic:
-        console.print(synthetic_panel())
+        console.print(synthetic_panel(note=run.synthetic_note))
     own = _own_show(run)
     if own is None:
         show_generic(run, participant, console)

@@ -146,12 +146,15 @@ def _interval(low: str, high: str) -> str:
     return low if low == high == "–" else f"{low} to {high}"
 
 
-def synthetic_panel(planted: Mapping[str, Any] | None = None) -> RenderableType:
+def synthetic_panel(
+    planted: Mapping[str, Any] | None = None, note: str = SYNTHETIC_NOTE
+) -> RenderableType:
     """The mark that stands over everything made with the embedded respondent.
 
-    `planted`: what effects it was given, as `models.synthetic.planted` tells.
+    `planted`: what effects it was given, as `models.synthetic.planted` tells. `note`: the run's
+    own, which says whom it answered where others had real models.
     """
-    words = [SYNTHETIC_NOTE]
+    words = [note]
     if planted:
         kappa = ", ".join(f"{name.replace('_', ' ')} {x:g}" for name, x in planted["kappa"].items())
         faults = ", ".join(f"{name} {x:g}" for name, x in planted["pathologies"].items()) or "none"

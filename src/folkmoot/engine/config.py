@@ -37,7 +37,9 @@ class StudyConfig(BaseModel):
         default_factory=dict, description="base URLs of OpenAI-compatible servers: model → URL"
     )
     embedding_model: str | None = Field(
-        None, min_length=1, description="model for embeddings; default: the embedded one"
+        None,
+        min_length=1,
+        description="model for embeddings; default: that of the answering model's vendor",
     )
     temperature: float | None = Field(
         None, ge=0, le=5, allow_inf_nan=False, description="sampling temperature of all calls"

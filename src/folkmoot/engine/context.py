@@ -19,7 +19,8 @@ from folkmoot.engine.events import ItemDone, Notice, Progress, StageStarted
 from folkmoot.engine.gateway import Gateway
 from folkmoot.engine.journal import Journal
 from folkmoot.engine.plan import Plan
-from folkmoot.errors import FolkmootError, ProtocolError
+from folkmoot.errors import FolkmootError, InputError, Problem, ProtocolError
+from folkmoot.models.catalog import is_local
 from folkmoot.models.request import FloatArray, Reply, Request
 from folkmoot.records.files import write_json, write_text
 from folkmoot.records.tables import Recording
@@ -35,7 +36,9 @@ class Halted(FolkmootError):
 
 @dataclass
 class RunContext:
-    """The shared state of a run. `override` is the model of the command line, if given."""
+    """The shared state of a run. `override` is the model of the command line, if given;
+    `scripted` says that a provider of the caller's answers, whatever the models are called;
+    `embedding_model` may be why there is none, `embedded` is set by the first embedding."""
 
     config: StudyConfig
     folder: Path
@@ -48,8 +51,9 @@ class RunContext:
     progress: Progress
     default_model: str
     override: str | None = None
-    embedding_model: str = "synthetic"
-    synthetic: bool = False
+    embedding_model: str | Problem = "synthetic"
+    scripted: bool = False
+    embedded: bool = False
     rows: Rows = field(default_factory=list)
     tables: dict[str, Recording] = field(default_factory=dict)
     halted: BaseException | None = None
@@ -71,7 +75,32 @@ class RunContext:
         if key not in self._models:
             own = named or self.config.models.get(role) or self.config.model
             self._models[key] = self.override or own or self.default_model
+            if not (self.override or own) and not all(map(is_local, self.config.models.values())):
+                self.warn(
+                    (), f"no model is named for the role {role}: {self.default_model} answers"
+                )
         return self._models[key]
+
+    def embedded_respondent(self, role: str) -> bool:
+        """Whether the embedded respondent is who answers a role."""
+        own = self.config.models.get(role) or self.config.model
+        return not self.scripted and is_local(self.override or own or self.default_model)
+
+    def synthetic_roles(self) -> tuple[str, ...]:
+        """The roles that the embedded respondent has answered so far, in order of name."""
+        if self.scripted:
+            return ()
+        return tuple(sorted({role for (_, role), m in self._models.items() if is_local(m)}))
+
+    @property
+    def synthetic_mark(self) -> str:
+        """What stands on files that the embedded respondent had a part in; else empty."""
+        roles = self.synthetic_roles()
+        if not roles:
+            return ""
+        real = any(not is_local(model) for model in self._models.values())
+        part = f" in part ({', '.join(roles)})" if real else ""
+        return f"SYNTHETIC{part}: the embedded respondent answered; no evidence about people"
 
     def roles(self) -> dict[str, tuple[str, ...]]:
         """Which roles each model has played so far, in order of name."""
@@ -87,7 +116,10 @@ class RunContext:
 
     async def embed(self, address: str, texts: list[str], patience: int = 0) -> FloatArray:
         """One batch of embeddings, from the journal or from the model."""
+        if isinstance(self.embedding_model, Problem):
+            raise InputError(self.embedding_model)
         self.plan.write()
+        self.embedded = True
         return await self.gateway.embed(address, self.embedding_model, texts, patience)
 
     def claim(self, prefix: str) -> None:

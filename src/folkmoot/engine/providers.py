@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property
 
 from folkmoot.engine.config import StudyConfig
 from folkmoot.errors import InputError, Problem
-from folkmoot.models.catalog import LOCAL, ModelSpec, open_provider, resolve
+from folkmoot.models.catalog import (
+    LOCAL,
+    ModelSpec,
+    embedding_for,
+    is_local,
+    open_provider,
+    resolve,
+)
 from folkmoot.models.keys import find_key, key_for, refuse_unencrypted, secrets_in
 from folkmoot.models.prices import rate_for
 from folkmoot.models.request import Provider, ProviderSettings
@@ -34,29 +43,81 @@ class Providers:
         self._opened: dict[ModelSpec, Provider] = {}
         self.override = override
         self.default = override or config.model or LOCAL
-        self.embedding = self._embedding()
         self.secrets: set[str] = {key} if key else set()
 
     @property
-    def synthetic(self) -> bool:
-        """Whether the embedded respondent answers any seat."""
-        return self._given is None and any(_is_local(name) for name in self.named())
+    def scripted(self) -> bool:
+        """Whether the caller's own provider answers everything, whatever the models are called."""
+        return self._given is not None
 
-    def check(self) -> None:
+    @property
+    def synthetic(self) -> bool:
+        """Whether nobody but the embedded respondent is named, so that it will answer."""
+        return not self.scripted and all(map(is_local, self.named()))
+
+    @property
+    def who(self) -> str:
+        """Which model answers whom, in words."""
+        seats = {} if self.override else dict(self._config.models)
+        if not seats:
+            return self.default
+        return ", ".join(
+            f"{role} {name}" for role, name in {**seats, "others": self.default}.items()
+        )
+
+    @cached_property
+    def embedding(self) -> str | Problem:
+        """The embedding model: the one named, else that of the vendor who answers, or what to say
+        where there is none. A rehearsal with `--model synthetic` embeds here, whatever is named."""
+        if self.override is not None and is_local(self.override):
+            return LOCAL
+        if self._config.embedding_model is not None:
+            return self._config.embedding_model
+        real = [name for name in self.named() if not is_local(name)]
+        if self.scripted or not real:
+            return LOCAL
+        for name in real:
+            found = embedding_for(name, self._config.endpoints)
+            if found is not None:
+                return found
+        return Problem(
+            "this study embeds texts, and no embedding model is known to go with "
+            + ", ".join(dict.fromkeys(real)),
+            key="embedding_model",
+            mend="name one, such as `embedding_model: openai/text-embedding-3-small`, or write "
+            "`embedding_model: synthetic` for the embedded word hash",
+        )
+
+    def check(self, *, embeds: bool = False, file: str = "") -> None:
         """Look every named model up, with its key. Raises InputError before anything is written:
-        one problem for each model that is unknown or has no key."""
+        one problem for each model that is unknown or has no key, and one where a study that
+        `embeds` has no embedding model."""
         if self._given is not None:
             return
         problems: list[Problem] = []
-        for name in dict.fromkeys([*self.named(), self.embedding]):
-            try:
-                self._settings(resolve(name, self._config.endpoints))
-            except InputError as error:
-                problems += [p for p in error.problems if p not in problems]
+        names = self.named()
+        for name in dict.fromkeys(names):
+            problems += self._problems(name, problems)
+        if embeds and not problems:
+            names.append(self.embedding_model(file))
+            problems += self._problems(names[-1], [])
         if not problems:
-            problems = unpriced(self._config, self.named())
+            problems = unpriced(self._config, names)
         if problems:
             raise InputError(problems)
+
+    def embedding_model(self, file: str) -> str:
+        """The embedding model of a study that embeds. Raises InputError where there is none."""
+        if isinstance(self.embedding, Problem):
+            raise InputError(replace(self.embedding, file=file))
+        return self.embedding
+
+    def _problems(self, name: str, known: Sequence[Problem]) -> list[Problem]:
+        try:
+            self._settings(resolve(name, self._config.endpoints))
+        except InputError as error:
+            return [p for p in error.problems if p not in known]
+        return []
 
     def named(self) -> list[str]:
         if self.override:
@@ -70,7 +131,8 @@ class Providers:
         found: list[tuple[ModelSpec, str]] = []
         if self._given is not None:
             return found
-        for name in dict.fromkeys([*self.named(), self.embedding]):
+        embeds = [self.embedding] if isinstance(self.embedding, str) else []
+        for name in dict.fromkeys([*self.named(), *embeds]):
             spec = resolve(name, self._config.endpoints)
             if not spec.local:
                 kept = find_key(spec)
@@ -111,11 +173,6 @@ class Providers:
         main = resolve(self.default, self._config.endpoints)
         return self._key if spec.key_env == main.key_env else None
 
-    def _embedding(self) -> str:
-        if _is_local(self.default) or self._config.embedding_model is None:
-            return LOCAL
-        return self._config.embedding_model
-
 
 def unpriced(config: StudyConfig, models: Iterable[str]) -> list[Problem]:
     """One problem for each model on whose bill `budget_usd` cannot hold: its price is unknown."""
@@ -131,7 +188,3 @@ def unpriced(config: StudyConfig, models: Iterable[str]) -> list[Problem]:
         for spec in specs
         if rate_for(spec) is None
     ]
-
-
-def _is_local(name: str) -> bool:
-    return name == LOCAL or name.startswith(f"{LOCAL}/")

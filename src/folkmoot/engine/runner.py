@@ -101,7 +101,7 @@ def run_study(found: StudyFile, options: RunOptions) -> Run:
     FatalModelError, StorageError; whatever is raised, every reply that was paid for is kept.
     """
     providers = providers_of(found, options)
-    providers.check()
+    providers.check(embeds=found.study.embeds, file=str(found.path))
     folder = _folder_of(found, options)
     new = not (folder.exists() and any(folder.iterdir()))
     open_folder(folder, resume=options.resume)

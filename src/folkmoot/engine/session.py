@@ -298,9 +298,13 @@ class Session(Scope):
         return self._run.plan.started_at
 
     @property
-    def synthetic(self) -> bool:
-        """Whether the embedded respondent answers any seat."""
-        return self._run.synthetic
+    def synthetic_mark(self) -> str:
+        """What a file must say that the embedded respondent had a part in so far; else empty."""
+        return self._run.synthetic_mark
+
+    def synthetic(self, role: str) -> bool:
+        """Whether the embedded respondent answers this role."""
+        return self._run.embedded_respondent(role)
 
     def now(self) -> str:
         """The time of day (ISO 8601, UTC), for files that only people read; never a result."""

@@ -39,7 +39,7 @@ from folkmoot.engine.providers import Providers
 from folkmoot.engine.run_log import RunLog
 from folkmoot.engine.session import Session
 from folkmoot.engine.study_file import StudyFile
-from folkmoot.errors import InputError, RunInterrupted, RunPaused
+from folkmoot.errors import InputError, Problem, RunInterrupted, RunPaused
 from folkmoot.models.keys import scrub
 from folkmoot.records.codebook import codebook
 from folkmoot.records.files import write_json
@@ -160,7 +160,7 @@ def _context(sitting: Sitting, journal: Journal, progress: Progress) -> RunConte
         default_model=providers.default,
         override=providers.override,
         embedding_model=providers.embedding,
-        synthetic=providers.synthetic,
+        scripted=providers.scripted,
     )
 
 
@@ -175,7 +175,7 @@ async def _protocol(sitting: Sitting, context: RunContext) -> None:
             found.run_id,
             str(context.folder),
             found.study.name,
-            providers.default,
+            providers.who,
             context.seed,
             sitting.options.resume,
             providers.synthetic,
@@ -193,7 +193,9 @@ def _design(found: StudyFile, context: RunContext) -> dict[str, Any]:
         "settings": found.config.model_dump(mode="json", exclude=set(OPERATIONAL)),
         "model": context.default_model,
         "models": {} if context.override else dict(found.config.models),
-        "embedding_model": context.embedding_model,
+        "embedding_model": None
+        if isinstance(context.embedding_model, Problem)
+        else context.embedding_model,
         "prompts": context.prompts.hashes(),
     }
 
@@ -256,16 +258,16 @@ def _facts(
         study=found.study.name,
         outcome=outcome,
         seed=context.seed,
-        synthetic=sitting.providers.synthetic,
+        synthetic=context.synthetic_roles(),
         started_at=context.plan.started_at,
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
         wall_seconds=seconds + float(earlier.get("wall_seconds", 0.0)),
         sessions=1 + int(earlier.get("processes", 0)),
         models=uses,
-        embedding_model=context.embedding_model,
+        embedding_model=str(context.embedding_model) if context.embedded else "",
         hashes=file_hashes(context.folder, names),
         journal_digest=context.journal.content_digest(),
-        planted=_planted(found) if sitting.providers.synthetic else {},
+        planted=_planted(found) if context.synthetic_roles() else {},
         retries=sum(s.retries for s in stats.values()) + int(earlier.get("retries", 0)),
         lost=sum(s.lost for s in stats.values()) + int(earlier.get("lost_tries", 0)),
     )

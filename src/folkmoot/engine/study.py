@@ -113,6 +113,8 @@ class Study:
     load        reader for file types of its own (`suffixes`), gives the config
     seat_models models that seats of the study name by themselves, so that they can be checked
     planned     from the sealed parts (name → data) to the rows of tables that they foresee
+    embeds      whether the protocol asks for embeddings, so that a study without an embedding model
+                is refused before anything is spent
     limit       the same config with at most so many participants or sessions (`--limit N`)
     codebook    what the study's own columns mean: column → words, or table → {column → words}
     template    file name → content for `folkmoot new`
@@ -135,6 +137,7 @@ class Study:
     suffixes: tuple[str, ...] = ()
     seat_models: Callable[[Any], list[str]] = _no_seats
     planned: Callable[[Mapping[str, Any]], list[Planned]] = _nothing_planned
+    embeds: bool = False
     limit: Callable[[Any, int], Any] | None = None
     codebook: Mapping[str, Any] = field(default_factory=dict)
     template: Callable[[], dict[str, str | bytes]] = _no_template

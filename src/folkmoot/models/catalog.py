@@ -24,7 +24,8 @@ LOCAL = "synthetic"
 class Vendor:
     """Somebody who serves models: wire format (an entry point), address, key variables.
 
-    `prices` is the vendor's name in the price library; `base_env` the variable that moves it.
+    `prices` is the vendor's name in the price library; `base_env` the variable that moves it;
+    `embedding` the embedding model that its documentation takes for texts, if it has one.
     """
 
     wire: str
@@ -33,6 +34,7 @@ class Vendor:
     base_env: str
     prices: str | None = None
     key_needed: bool = True
+    embedding: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +57,11 @@ class ModelSpec:
     price_model: str = ""
 
 
-def _compatible(url: str | None, name: str, prices: str | None, *keys: str) -> Vendor:
+def _compatible(
+    url: str | None, name: str, prices: str | None, *keys: str, embedding: str | None = None
+) -> Vendor:
     """A vendor that speaks the OpenAI format."""
-    return Vendor("openai", url, keys, f"{name}_BASE_URL", prices)
+    return Vendor("openai", url, keys, f"{name}_BASE_URL", prices, embedding=embedding)
 
 
 _GOOGLE = Vendor(
@@ -66,12 +70,18 @@ _GOOGLE = Vendor(
     ("GOOGLE_API_KEY", "GEMINI_API_KEY", "GOOGLE"),
     "GOOGLE_BASE_URL",
     "google",
+    embedding="gemini-embedding-001",
 )
 _FRIENDLI = "https://api.friendli.ai/serverless/v1"
 
 VENDORS: Mapping[str, Vendor] = {
     "openai": _compatible(
-        "https://api.openai.com/v1", "OPENAI", "openai", "OPENAI_API_KEY", "OPENAI"
+        "https://api.openai.com/v1",
+        "OPENAI",
+        "openai",
+        "OPENAI_API_KEY",
+        "OPENAI",
+        embedding="text-embedding-3-small",
     ),
     "anthropic": Vendor(
         "anthropic",
@@ -90,7 +100,13 @@ VENDORS: Mapping[str, Vendor] = {
     "huggingface": _compatible(
         "https://router.huggingface.co/v1", "HF", None, "HF_TOKEN", "HUGGINGFACE_API_KEY"
     ),
-    "mistral": _compatible("https://api.mistral.ai/v1", "MISTRAL", "mistral", "MISTRAL_API_KEY"),
+    "mistral": _compatible(
+        "https://api.mistral.ai/v1",
+        "MISTRAL",
+        "mistral",
+        "MISTRAL_API_KEY",
+        embedding="mistral-embed",
+    ),
     "deepseek": _compatible(
         "https://api.deepseek.com/v1", "DEEPSEEK", "deepseek", "DEEPSEEK_API_KEY"
     ),
@@ -146,7 +162,7 @@ def resolve(
     """
     name = name.strip()
     endpoints = endpoints or {}
-    if name == LOCAL or name.startswith(f"{LOCAL}/"):
+    if is_local(name):
         return ModelSpec(name, LOCAL, name, key_needed=False, local=True)
     if name == HOSTED:
         return _hosted(name, endpoints)
@@ -168,6 +184,28 @@ def resolve(
         price_provider=vendor.prices,
         price_model=wire,
     )
+
+
+def is_local(name: str) -> bool:
+    """Whether this is the embedded respondent."""
+    return name == LOCAL or name.startswith(f"{LOCAL}/")
+
+
+def embedding_for(name: str, endpoints: Mapping[str, str] | None = None) -> str | None:
+    """The embedding model that goes with a model: its vendor's own, at the same address.
+
+    None where the vendor documents none, and for a model that alone was moved to a server of the
+    user's own: nobody knows what that embeds with, and its texts must not go to the vendor instead.
+    """
+    spec = resolve(name, endpoints)
+    if spec.local:
+        return LOCAL
+    vendor_name = spec.name.partition("/")[0]
+    vendor = VENDORS.get(vendor_name)
+    if vendor is None or vendor.embedding is None:
+        return None
+    own = resolve(f"{vendor_name}/{vendor.embedding}", endpoints)
+    return own.name if own.base_url == spec.base_url else None
 
 
 def open_provider(spec: ModelSpec, settings: ProviderSettings) -> Provider:

@@ -18,6 +18,8 @@ from typing import Any
 
 import polars as pl
 
+from folkmoot.models.catalog import is_local
+
 SYNTHETIC_MARK = "SYNTHETIC"
 SYNTHETIC_NOTE = (
     "The embedded respondent answered: a model of opinion dynamics with planted effects. "
@@ -43,13 +45,16 @@ class ModelUse:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What the runner knows at the end of a run. Times are ISO 8601, durations in seconds."""
+    """What the runner knows at the end of a run. Times are ISO 8601, durations in seconds.
+
+    `synthetic`: the roles that the embedded respondent answered.
+    """
 
     run_id: str
     study: str
     outcome: str
     seed: int
-    synthetic: bool
+    synthetic: Sequence[str]
     started_at: str
     finished_at: str
     wall_seconds: float
@@ -71,7 +76,7 @@ def manifest(facts: RunFacts, tables: Mapping[str, pl.DataFrame]) -> dict[str, A
         "run_id": facts.run_id,
         "study": facts.study,
         "outcome": facts.outcome,
-        "synthetic": facts.synthetic,
+        "synthetic": bool(facts.synthetic),
         **_synthetic(facts),
         "seed": facts.seed,
         "started_at": facts.started_at,
@@ -98,7 +103,17 @@ def _synthetic(facts: RunFacts) -> dict[str, Any]:
     """The mark of a synthetic run, with the effects that were planted in it."""
     if not facts.synthetic:
         return {}
-    return {"mark": SYNTHETIC_MARK, "note": SYNTHETIC_NOTE, "planted": dict(facts.planted)}
+    real = [m for m in facts.models if m.roles and not is_local(m.asked)]
+    note = SYNTHETIC_NOTE
+    if real:
+        others = "; ".join(f"{m.asked} as {', '.join(m.roles)}" for m in real)
+        note = f"{note} It answered as {', '.join(facts.synthetic)}; {others}."
+    return {
+        "mark": SYNTHETIC_MARK,
+        "note": note,
+        "synthetic_roles": list(facts.synthetic),
+        "planted": dict(facts.planted),
+    }
 
 
 def rung_shares(answers: pl.DataFrame) -> dict[str, Any]:

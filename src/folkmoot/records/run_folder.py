@@ -11,6 +11,7 @@ import yaml
 
 from folkmoot.errors import StorageError
 from folkmoot.records.files import read_json
+from folkmoot.records.manifest import SYNTHETIC_NOTE
 
 STUDY_FILE = "study.yaml"
 PLAN = "plan.json"
@@ -63,6 +64,11 @@ class RunFolder:
     def synthetic(self) -> bool:
         """Whether the embedded respondent answered, in whole or in part."""
         return bool(self.manifest.get("synthetic", False))
+
+    @property
+    def synthetic_note(self) -> str:
+        """What a reader must be told where it did: which roles, if others had real models."""
+        return str(self.manifest.get("note") or SYNTHETIC_NOTE)
 
     @cached_property
     def config(self) -> dict[str, Any]:

@@ -44,6 +44,7 @@ class Document:
     subtitle: str
     partial: str
     synthetic: bool
+    synthetic_note: str
     planted: str
     headlines: tuple[Figure, ...]
     sections: tuple[Section, ...]
@@ -66,6 +67,7 @@ def document(run: RunFolder) -> Document:
         subtitle=f"{study.title} · {run.id}",
         partial=run.partial,
         synthetic=run.synthetic,
+        synthetic_note=run.synthetic_note,
         planted=_planted(run),
         headlines=tuple(_figure(f) for f in findings if f.headline),
         sections=_sections([f for f in findings if not f.headline]),

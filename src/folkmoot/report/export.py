@@ -7,7 +7,7 @@ from pathlib import Path
 
 from folkmoot.errors import InputError, RunExists
 from folkmoot.records.files import write_json, write_text
-from folkmoot.records.manifest import SYNTHETIC_MARK, SYNTHETIC_NOTE
+from folkmoot.records.manifest import SYNTHETIC_MARK
 from folkmoot.records.run_folder import CODEBOOK, TABLES, RunFolder
 from folkmoot.report.polis import write_polis
 from folkmoot.whole_files import storage_errors
@@ -42,7 +42,7 @@ def export(run: RunFolder, to: str, out: Path) -> None:
 def readme(run: RunFolder, to: str) -> str:
     """What the files are and where they come from; who made the answers stands first."""
     facts = run.manifest
-    mark = f"{SYNTHETIC_MARK}. {SYNTHETIC_NOTE} These are not findings about people.\n\n"
+    mark = f"{SYNTHETIC_MARK}. {run.synthetic_note} These are not findings about people.\n\n"
     partial = f"{run.partial}.\n\n" if run.partial else ""
     meaning = (
         "Comments and votes in the format of a Polis export."

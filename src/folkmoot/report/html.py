@@ -12,7 +12,6 @@ from markupsafe import Markup, escape
 from folkmoot.records.display import cell_text, heading, numeric_columns
 from folkmoot.records.files import write_text
 from folkmoot.records.findings import Board
-from folkmoot.records.manifest import SYNTHETIC_NOTE
 from folkmoot.records.run_folder import RunFolder
 from folkmoot.report.document import document
 from folkmoot.report.pdf import write_pdf
@@ -31,7 +30,6 @@ def write_report(run: RunFolder, pdf: bool = False) -> Path:
         .render(
             doc=content,
             css=Markup((TEMPLATES / "report.css").read_text("utf-8")),
-            synthetic_note=SYNTHETIC_NOTE,
         )
     )
     path = run.path / HTML

@@ -8,7 +8,7 @@ from folkmoot.records.run_folder import RunFolder
 def methods(run: RunFolder, title: str) -> str:
     """One paragraph in the past tense; blanks are named where a program cannot know."""
     manifest = run.manifest
-    served = [m for m in manifest.get("models", []) if m.get("calls")]
+    served = [m for m in manifest.get("models", []) if m.get("calls") and m.get("roles", True)]
     names = "; ".join(
         f"{m['asked']}" + (f" (served as {', '.join(m['served'])})" if m["served"] else "")
         for m in served
@@ -42,7 +42,8 @@ def methods(run: RunFolder, title: str) -> str:
         text += "The run did not come to its end: these figures are of a part of it. "
     if run.synthetic:
         text += (
-            "The respondent was Folkmoot's embedded opinion-dynamics model with planted effects: "
-            "the figures test the pipeline and are no evidence about people. "
+            "Folkmoot's embedded opinion-dynamics model with planted effects answered"
+            + (f" as {', '.join(roles)}" if (roles := manifest.get("synthetic_roles")) else "")
+            + ": the figures test the pipeline and are no evidence about people. "
         )
     return text + "All requests and replies are in the run's journal."

@@ -12,7 +12,6 @@ import typst
 
 from folkmoot.records.display import cell_text, heading, numeric_columns
 from folkmoot.records.findings import Grid
-from folkmoot.records.manifest import SYNTHETIC_NOTE
 from folkmoot.report.document import Document, Figure
 from folkmoot.whole_files import write_bytes
 
@@ -46,7 +45,7 @@ class _Writer:
             "subtitle": doc.subtitle,
             "partial": doc.partial,
             "synthetic": doc.synthetic,
-            "note": SYNTHETIC_NOTE,
+            "note": doc.synthetic_note,
             "planted": doc.planted,
             "sections": [
                 {"title": "Main findings", "figures": [self._figure(f) for f in doc.headlines]},

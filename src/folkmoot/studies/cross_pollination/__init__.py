@@ -37,6 +37,7 @@ STUDY = Study(
     estimate=estimate,
     findings=findings,
     planned=_planned,
+    embeds=True,
     show=show,
     limit=cut,
     codebook=CODEBOOK,

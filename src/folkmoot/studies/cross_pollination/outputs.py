@@ -112,7 +112,7 @@ async def save_results(
     """Phase 9: participants, summary and settings as files and tables; embeddings are there."""
     session = scope.root
     head = _head(session, config)
-    mark = {"evidence": "SYNTHETIC: none about people"} if session.synthetic else {}
+    mark = {"evidence": session.synthetic_mark} if session.synthetic_mark else {}
     people = records.of_all(state)
     scope.write_json("participants.json", {**head, **mark, "participants": people})
     scope.write_json("summary.json", {**summary(config, state), **mark})

@@ -71,7 +71,7 @@ async def _drawn(session: Session, config: CrossPollinationConfig) -> list[Perso
     try:
         return await _from_persona_hub(session, scope, config)
     except InputError as error:
-        if source == "persona_hub" or config.personas.file or not session.synthetic:
+        if source == "persona_hub" or config.personas.file or not _synthetic(session):
             raise
         session.warn(f"{error} Personas are made from quotas instead (personas: source: quota).")
         return quota.make(n, session.at("quota").rng)
@@ -102,7 +102,11 @@ async def _from_persona_hub(
 def _pool_path(session: Session, config: CrossPollinationConfig) -> Path:
     """Portraits by the embedded respondent get a pool of their own: they are no real ones."""
     path = Path(config.personas.pool).expanduser()
-    return path.with_suffix(f".synthetic{path.suffix}") if session.synthetic else path
+    return path.with_suffix(f".synthetic{path.suffix}") if _synthetic(session) else path
+
+
+def _synthetic(session: Session) -> bool:
+    return session.synthetic(RECRUITER.role)
 
 
 async def _enriched(

@@ -13,8 +13,6 @@ from folkmoot.studies.focus_group.config import DiscussionConfig
 from folkmoot.studies.focus_group.discussion import DiscussionTranscript
 from folkmoot.studies.focus_group.transcript import TranscriptFormatter
 
-MARK = "SYNTHETIC: made with the embedded respondent; no evidence about people."
-
 
 def folder_of(config: DiscussionConfig, group: str, stimulus: str) -> str:
     """Where the files of one discussion stand, with a slash at the end; empty for the root."""
@@ -30,7 +28,7 @@ def write_discussion(
 ) -> None:
     """transcript.md, .json, .html and statistics.json of one discussion."""
     at = folder_of(config, transcript.group, transcript.stimulus)
-    mark = _mark(session)
+    mark = session.synthetic_mark
     session.write_text(f"{at}transcript.md", TranscriptFormatter.to_markdown(transcript, mark))
     session.write_text(f"{at}transcript.json", TranscriptFormatter.to_json(transcript))
     session.write_text(f"{at}transcript.html", TranscriptFormatter.to_html(transcript, mark))
@@ -46,11 +44,7 @@ def write_topline(
         for t in transcripts
     }
     data = topline.topline(transcripts, pages)
-    if session.synthetic:
-        data = {"mark": MARK, **data}
+    if session.synthetic_mark:
+        data = {"mark": session.synthetic_mark, **data}
     session.write_json("topline.json", data)
-    session.write_text("topline.md", topline_page.to_markdown(data, _mark(session)))
-
-
-def _mark(session: Session) -> str:
-    return MARK if session.synthetic else ""
+    session.write_text("topline.md", topline_page.to_markdown(data, session.synthetic_mark))

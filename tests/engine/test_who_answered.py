@@ -1,0 +1,241 @@
+"""Who answered and who embedded: nothing is silently something else.
+
+The embedding model of a real run is the vendor's, or one that the user names; the mark SYNTHETIC
+stands on what the embedded respondent answered, and on nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import folkmoot
+from folkmoot import Run, Session, Speaker, Study, StudyConfig
+from folkmoot.cli.app import app
+from folkmoot.engine.providers import Providers
+from folkmoot.errors import InputError, Problem
+from folkmoot.models.catalog import VENDORS, embedding_for, resolve
+from folkmoot.models.keys import _KEY_NAME
+from tests.servers.faults import FaultPlan
+from tests.servers.thread import ServerThread
+
+KEY = "k" * 24
+PILOT: dict[str, Any] = {
+    "study": "cross_pollination",
+    "pilot_id": "small",
+    "topic": {"description": "Where shall the money go?", "options": ["Parks", "Jobs", "Streets"]},
+    "participants_per_condition": 3,
+    "personas": {"source": "quota"},
+    "min_responses_for_threshold": 100,
+}
+
+
+@pytest.fixture(autouse=True)
+def no_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in list(os.environ):
+        if _KEY_NAME.search(name) or name.endswith("_BASE_URL"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ServerThread]:
+    """A server in the place of three vendors."""
+    with ServerThread(FaultPlan(), answers="respondent") as started:
+        for vendor, key in (("OPENAI", "OPENAI"), ("ANTHROPIC", "ANTHROPIC"), ("GOOGLE", "GOOGLE")):
+            path = "/v1beta" if vendor == "GOOGLE" else "/v1"
+            monkeypatch.setenv(f"{vendor}_BASE_URL", started.url + path)
+            monkeypatch.setenv(f"{key}_API_KEY", KEY)
+        yield started
+
+
+def study_file(**settings: Any) -> Path:
+    path = Path("pilot.yaml")
+    path.write_text(json.dumps({**PILOT, **settings}))  # JSON is YAML
+    return path
+
+
+def pilot(**settings: Any) -> Run:
+    return folkmoot.run(study_file(**settings), out="run", seed=1)
+
+
+def embedded_with(run: Run) -> set[str]:
+    return {m["asked"] for m in run.manifest["models"] if not m["roles"]}
+
+
+@pytest.mark.parametrize(
+    ("model", "embeds"),
+    (
+        ("gpt-4o", "openai/text-embedding-3-small"),
+        ("openai/gpt-5-mini", "openai/text-embedding-3-small"),
+        ("gemini-3-flash", "google/gemini-embedding-001"),
+        ("gemini/gemini-2.5-pro", "gemini/gemini-embedding-001"),
+        ("mistral/mistral-large-latest", "mistral/mistral-embed"),
+        ("synthetic", "synthetic"),
+        ("claude-haiku-4.5", None),
+        ("kimi-k2", None),
+        ("exaone-4.0", None),
+        ("openrouter/some/model", None),
+    ),
+)
+def test_the_vendor_s_documented_embedding_model_goes_with_its_models(
+    model: str, embeds: str | None
+) -> None:
+    assert embedding_for(model) == embeds
+    if embeds is not None:
+        assert resolve(embeds).provider == resolve(model).provider
+
+
+def test_texts_for_a_server_of_ones_own_do_not_go_to_the_vendor() -> None:
+    box = "http://gpu-box:8000/v1"
+    assert embedding_for("openai/my-llama", {"openai/my-llama": box}) is None
+    assert embedding_for("hf-inference", {"hf-inference": box}) is None
+    moved = {"openai": box}  # the vendor as a whole: its embeddings are there too
+    assert embedding_for("openai/my-llama", moved) == "openai/text-embedding-3-small"
+
+
+def test_every_vendor_either_embeds_by_a_model_of_its_own_or_not_at_all() -> None:
+    for name, vendor in VENDORS.items():
+        found = embedding_for(f"{name}/any-model")
+        assert found == (f"{name}/{vendor.embedding}" if vendor.embedding else None)
+
+
+@pytest.mark.parametrize(
+    ("model", "embeds"),
+    (
+        ("gpt-4o", "openai/text-embedding-3-small"),
+        ("gemini-3-flash", "google/gemini-embedding-001"),
+    ),
+)
+def test_a_real_run_embeds_with_its_vendor_and_the_plan_says_so(
+    server: ServerThread, model: str, embeds: str
+) -> None:
+    run = pilot(model=model)
+    assert run.folder.plan["sealed"]["design"]["data"]["embedding_model"] == embeds
+    assert run.manifest["embedding_model"] == embeds and embedded_with(run) == {embeds}
+    printed = CliRunner().invoke(app, ["check", "pilot.yaml"])
+    assert embeds in printed.output, printed.output
+
+
+@pytest.mark.parametrize("command", ("check", "run"))
+@pytest.mark.parametrize("how", ("named", "--model", "role"))
+def test_without_an_embedding_model_nothing_is_asked_and_two_ways_out_are_named(
+    server: ServerThread, command: str, how: str
+) -> None:
+    more: dict[str, Any] = {
+        "named": {"model": "claude-haiku-4.5"},
+        "--model": {},
+        "role": {"models": {"participant": "claude-haiku-4.5"}},
+    }[how]
+    flags = ["--model", "claude-haiku-4.5"] if how == "--model" else []
+    result = CliRunner().invoke(app, [command, str(study_file(**more)), *flags])
+    said = " ".join(result.output.split())
+    assert result.exit_code == 2, said
+    assert "pilot.yaml" in said and "embedding_model" in said and "claude-haiku-4.5" in said
+    assert "openai/text-embedding-3-small" in said and "embedding_model: synthetic" in said
+    assert not server.model.counts["received"] and not Path("outputs").exists()
+
+
+def test_both_ways_out_are_taken(server: ServerThread) -> None:
+    named = "openai/text-embedding-3-small"
+    run = pilot(model="claude-haiku-4.5", embedding_model=named)
+    assert embedded_with(run) == {named} and not run.folder.synthetic
+    study_file(model="claude-haiku-4.5", embedding_model="synthetic")
+    here = folkmoot.run("pilot.yaml", out="here", seed=1)
+    assert embedded_with(here) == {"synthetic"} == {here.manifest["embedding_model"]}
+    assert not here.folder.synthetic  # nobody was answered by it
+
+
+def test_a_named_embedding_model_is_used_whoever_answers(server: ServerThread) -> None:
+    run = pilot(model="synthetic", embedding_model="text-embedding-3-small")
+    assert run.manifest["embedding_model"] == "text-embedding-3-small"
+    assert embedded_with(run) == {"text-embedding-3-small"} and run.folder.synthetic
+
+
+def test_a_rehearsal_asks_no_vendor_for_anything(server: ServerThread) -> None:
+    study_file(model="claude-haiku-4.5", embedding_model="text-embedding-3-small")
+    run = folkmoot.run("pilot.yaml", model="synthetic", out="run")
+    assert not server.model.counts["received"] and run.folder.synthetic
+
+
+def test_studies_that_embed_nothing_need_no_embedding_model(server: ServerThread) -> None:
+    Path("hall.yaml").write_text(
+        "study: town_hall\nmodel: claude-haiku-4.5\nsets: 1\nrounds: 1\nlevels: [1]\n"
+        "residents: {general: 2}\ntopic: {title: A quarter, background: Old blocks.}\n"
+    )
+    assert CliRunner().invoke(app, ["check", "hall.yaml"]).exit_code == 0
+    run = folkmoot.run("hall.yaml", out="hall")
+    assert run.manifest["embedding_model"] == "" and not run.folder.synthetic
+
+
+class Own(StudyConfig):
+    """A study of a user's own that did not say that it embeds."""
+
+
+async def embeds_unsaid(session: Session) -> None:
+    await session.embed(["some words"])
+
+
+def test_a_study_that_did_not_say_so_is_stopped_at_its_first_embedding(
+    server: ServerThread,
+) -> None:
+    study = Study("own", "Own", Own, embeds_unsaid)
+    with pytest.raises(InputError, match="embedding_model"):
+        folkmoot.run(study, {"model": "claude-haiku-4.5"}, out="own")
+    assert not server.model.counts["received"]
+
+
+ROLES = ("participant", "moderator", "summarizer", "judge", "recruiter")
+
+
+def test_a_run_whose_roles_all_have_real_models_is_not_synthetic(server: ServerThread) -> None:
+    run = pilot(models=dict.fromkeys(ROLES, "gpt-4o"))
+    assert run.manifest["synthetic"] is False and "mark" not in run.manifest
+    assert "evidence" not in run.json("summary.json")
+    log = (run.path / "run.log").read_text()
+    assert "SYNTHETIC" not in log and "no model is named" not in log
+    assert "participant gpt-4o" in log
+
+
+def test_a_mixed_run_says_who_answered_as_whom(server: ServerThread) -> None:
+    run = pilot(models={"participant": "gpt-4o", "summarizer": "gpt-4o"})
+    assert run.manifest["synthetic_roles"] == ["moderator"]
+    assert "moderator" in run.manifest["note"] and "gpt-4o as participant" in run.manifest["note"]
+    assert "moderator" in run.json("summary.json")["evidence"]
+    log = (run.path / "run.log").read_text()
+    assert "no model is named for the role moderator" in log
+    assert "role participant" not in log
+    folkmoot.run("pilot.yaml", out="run", seed=1, resume=True)  # replayed: the same answerers
+    assert Run(folkmoot.load("run"), run.study).manifest["synthetic_roles"] == ["moderator"]
+    shown = CliRunner().invoke(app, ["report", "run"])
+    assert shown.exit_code == 0, shown.output
+    assert "gpt-4o as participant" in (run.path / "report.html").read_text()
+
+
+def test_a_wholly_synthetic_run_needs_no_list_of_roles() -> None:
+    run = pilot()
+    assert run.manifest["mark"] == "SYNTHETIC" and "gpt" not in run.manifest["note"]
+    assert run.json("summary.json")["evidence"].startswith("SYNTHETIC: ")
+    assert "(SYNTHETIC" in (run.path / "run.log").read_text()
+
+
+async def talks(session: Session) -> None:
+    for name, model in (("ann", "gpt-4o"), ("bob", None)):
+        await session.at(name).ask(Speaker(name, role=name, model=model), "Hello?")
+
+
+def test_seats_with_models_of_their_own_count_by_seat(server: ServerThread) -> None:
+    run = folkmoot.run(Study("own", "Own", Own, talks), {}, out="own")
+    assert run.manifest["synthetic_roles"] == ["bob"]
+    assert "gpt-4o as ann" in run.manifest["note"]
+
+
+def test_a_provider_of_the_caller_is_nobody_s_mark() -> None:
+    providers = Providers(StudyConfig(study="x"), None, provider=object())  # type: ignore[arg-type]
+    assert not providers.synthetic and not isinstance(providers.embedding, Problem)
