@@ -16,6 +16,7 @@
     │   ├── QuotaError            the account is empty: wait once, then QuotaExhausted
     │   ├── FatalModelError       wrong key, unknown model, no access: the run stops  exit 2
     │   └── RefusedError          context too long, content filter: this answer is Missing
+    │       └── RejectedError         a 400 for no known reason: this prompt, or every call?
     └── ProtocolError         a study broke a rule of the engine (a bug in the study) exit 1
 
 A run that Ctrl-C stops raises RunInterrupted, a KeyboardInterrupt (exit 130).
@@ -147,6 +148,14 @@ class RefusedError(ModelError):
     def __init__(self, message: str, *, reason: str) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+class RejectedError(RefusedError):
+    """The server does not take this request and it is not known why (a plain 400 or 422). Whether
+    that is the fault of this one prompt, the replies to others tell: see `engine/attempts.py`."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, reason="rejected")
 
 
 class ProtocolError(FolkmootError):

@@ -10,6 +10,7 @@ from aiohttp.test_utils import TestServer
 from folkmoot.errors import FatalModelError, QuotaError, TransientError
 from folkmoot.models.anthropic_messages import decode, encode, provider
 from folkmoot.models.request import Message, ProviderSettings, Request
+from folkmoot.models.structured import Manners
 from tests.servers.faults import FaultPlan
 from tests.servers.model_server import ModelServer
 
@@ -32,6 +33,14 @@ def test_the_system_prompt_stands_apart_and_a_limit_is_always_there() -> None:
 def test_a_conversation_never_begins_with_the_assistant() -> None:
     body = encode(Request("m", (Message("assistant", "I said."), Message("user", "And?"))))
     assert [m["role"] for m in body["messages"]] == ["user", "assistant", "user"]
+
+
+def test_a_system_message_that_is_not_taken_stands_in_one_place_only() -> None:
+    free = {"type": "object", "properties": {"m": {"type": "object"}}}
+    for request in (Request("m", ASKED), Request("m", ASKED, schema=free)):
+        body = encode(request, Manners(system=False))
+        assert "system" not in body
+        assert body["messages"][0]["content"].startswith("You are Ann.\n\n")
 
 
 def test_a_free_form_mapping_is_asked_for_by_the_prompt() -> None:

@@ -14,6 +14,7 @@ from folkmoot.errors import (
     QuotaError,
     RateLimited,
     RefusedError,
+    RejectedError,
     TransientError,
 )
 from folkmoot.models.http import failure, retry_after_seconds
@@ -22,7 +23,10 @@ CASES: list[tuple[int, dict[str, object], type[ModelError]]] = [
     (401, {"message": "Incorrect API key"}, FatalModelError),
     (403, {"message": "Country not supported"}, FatalModelError),
     (404, {"message": "The model `x` does not exist", "code": "model_not_found"}, FatalModelError),
-    (400, {"message": "'messages' must not be empty"}, FatalModelError),
+    (400, {"message": "'messages' must not be empty"}, RejectedError),
+    (422, {"message": "messages.0.content: Input should be shorter"}, RejectedError),
+    (400, {"message": "acme/x-9 is not a valid model ID"}, FatalModelError),
+    (400, {"message": "The model `x-9` does not exist or is not available"}, FatalModelError),
     (429, {"message": "Rate limit", "code": "rate_limit_exceeded"}, RateLimited),
     (429, {"message": "no credit", "code": "insufficient_quota"}, QuotaError),
     (429, {"message": "x", "type": "exceeded_current_quota_error"}, QuotaError),

@@ -87,11 +87,68 @@ def test_a_complaint_about_the_format_steps_down_one_rung(said: str) -> None:
         ("Unsupported value: 'temperature' does not support 0.3", Manners(temperature=False)),
         ("This model does not support the system role", Manners(system=False)),
         ("temperature must be at most 2", None),
+        # The type of an error says nothing of what it is about.
+        ('{"message": "temperature is too high", "type": "invalid_request_error"}', None),
+        ('{"message": "max_tokens is too large: 99999", "type": "invalid_request_error"}', None),
         ("messages: must not be empty", None),
     ],
 )
 def test_other_complaints(said: str, expected: Manners | None) -> None:
     assert concede(Manners(), Request("m", REQUEST.messages, 0.3, 5), said, RUNGS) == expected
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Unsupported value: 'messages[0].role' does not support 'system' with this model.",
+        "System role not supported",
+        "System role is not supported by this model",
+        "This model doesn't accept system messages.",
+        "System prompts are disabled for this deployment",
+        "Developer instruction is not enabled for models/gemma-3-27b-it",
+        "Only user and assistant roles are supported!",
+        "Only user, assistant and tool roles are supported, got system.",
+        "Conversation roles must alternate user/assistant/user/assistant/...",
+        "Unexpected message role.",
+        'Unexpected role "system". The Messages API accepts a top-level `system` parameter.',
+        "Invalid role: system",
+        "Please use a valid role: user, model.",
+        "messages.0.role: Input should be 'user' or 'assistant'",
+        "'system' is not one of ['assistant', 'user'] - 'messages.0.role'",
+        'Invalid JSON payload received. Unknown name "systemInstruction": Cannot find field.',
+        "The system_instruction field is not supported for this model",
+        "First message must be from user",
+    ],
+)
+def test_a_server_that_takes_no_system_message_is_conceded(said: str) -> None:
+    plain = Request("m", (Message("system", "Be Ann."), Message("user", "Hi")))
+    assert concede(Manners(), plain, said, RUNGS) == Manners(system=False)
+    assert concede(Manners(system=False), plain, said, RUNGS) is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "The system is overloaded",
+        "Internal server error",
+        "the prompt was rejected by the operator of this deployment",
+        "[{'role': 'system', 'content': 'You are Ann.'}]: content must be shorter",
+        "you must not exceed 100 messages",
+    ],
+)
+def test_other_complaints_leave_the_system_message_where_it_is(said: str) -> None:
+    plain = Request("m", (Message("system", "Be Ann."), Message("user", "Hi")))
+    assert concede(Manners(), plain, said, RUNGS) is None
+
+
+def test_of_failures_of_the_server_only_the_chat_template_is_learnt_from() -> None:
+    learnt = Learnt(lambda _: Manners(), RUNGS)
+    plain = Request("m", (Message("system", "Be Ann."), Message("user", "Hi")), 0.5)
+    used = learnt.of(plain)
+    assert not learnt.learn(plain, used, b"temperature is not supported", 500)
+    assert not learnt.learn(plain, used, b"System role not supported", 401)
+    assert learnt.learn(plain, used, b"System role not supported", 500)
+    assert not learnt.of(plain).system
 
 
 def test_two_calls_with_the_same_complaint_step_down_once() -> None:

@@ -16,6 +16,7 @@ import importlib
 import json
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
@@ -24,9 +25,15 @@ from aiohttp import web
 from tests.servers.answers import HashAnswers, RespondentAnswers, digest_of, vector
 from tests.servers.faults import FaultPlan
 
+# What a test has the server say to a conversation: `text`, `finish` (the vendor's word; None leaves
+# it out), `error` (inside the answer), or `status` and `message` of a failure. Empty: as planned.
+Says = Callable[[list[dict[str, str]], dict[str, Any]], dict[str, Any]]
+
 
 class ModelServer:
     """State of one server: its plan, what it counted, whom it answered."""
+
+    says: Says = staticmethod(lambda messages, body: {})
 
     def __init__(self, plan: FaultPlan, latency: float, answers: str) -> None:
         self.plan = plan
@@ -73,7 +80,10 @@ class ModelServer:
         if self.plan.no_temperature and "temperature" in body:
             return _error(400, "Unsupported value: temperature is not supported", "unsupported")
         schema = (wanted.get("json_schema") or {}).get("schema")
-        text = await self._text(body["messages"], schema, body)
+        said = self.says(body["messages"], body)
+        if "status" in said:
+            return _error(said["status"], said["message"], "invalid_request_error")
+        text = await self._text(body["messages"], schema, body, said)
         return self._answered(
             body,
             {
@@ -84,7 +94,8 @@ class ModelServer:
                     {
                         "index": 0,
                         "message": {"role": "assistant", "content": text},
-                        "finish_reason": "stop",
+                        **_given(said, "finish_reason", "stop"),
+                        **({"error": said["error"]} if "error" in said else {}),
                     }
                 ],
                 "usage": {
@@ -123,7 +134,10 @@ class ModelServer:
         if body.get("system"):
             messages.insert(0, {"role": "system", "content": body["system"]})
         schema = (wanted.get("format") or {}).get("schema")
-        text = await self._text(messages, schema, body)
+        said = self.says(messages, body)
+        if "status" in said:
+            return _error(said["status"], said["message"], "invalid_request_error")
+        text = await self._text(messages, schema, body, said)
         return self._answered(
             body,
             {
@@ -131,7 +145,7 @@ class ModelServer:
                 "type": "message",
                 "model": f"{body['model']}-served",
                 "content": [{"type": "text", "text": text}],
-                "stop_reason": "end_turn",
+                **_given(said, "stop_reason", "end_turn"),
                 "usage": {"input_tokens": 10, "output_tokens": max(1, len(text) // 4)},
             },
         )
@@ -156,14 +170,17 @@ class ModelServer:
         system = body.get("systemInstruction")
         if system:
             messages.insert(0, {"role": "system", "content": system["parts"][0]["text"]})
-        text = await self._text(messages, config.get("responseJsonSchema"), body)
+        said = self.says(messages, body)
+        if "status" in said:
+            return _error(said["status"], said["message"], "INVALID_ARGUMENT")
+        text = await self._text(messages, config.get("responseJsonSchema"), body, said)
         return self._answered(
             body,
             {
                 "candidates": [
                     {
                         "content": {"role": "model", "parts": [{"text": text}]},
-                        "finishReason": "STOP",
+                        **_given(said, "finishReason", "STOP"),
                     }
                 ],
                 "usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 5},
@@ -222,7 +239,11 @@ class ModelServer:
         await asyncio.sleep(self.plan.stall_seconds)
         return web.Response(text="{}", content_type="application/json")
 
-    async def _text(self, messages: list[dict[str, str]], schema: Any, body: Any) -> str:
+    async def _text(
+        self, messages: list[dict[str, str]], schema: Any, body: Any, said: dict[str, Any]
+    ) -> str:
+        if "text" in said:
+            return str(said["text"])
         if self.plan.schema == "ignore":
             schema = None
         return await self.answers.answer(messages, schema, digest_of(body))
@@ -237,6 +258,12 @@ class ModelServer:
                     data[key] = {k: v for k, v in usage.items() if k not in outs}
         self.log.append(digest_of(body))
         return web.json_response(data)
+
+
+def _given(said: dict[str, Any], field: str, usual: str) -> dict[str, Any]:
+    """How a reply ended, in this format's field; None leaves the field out."""
+    finish = said.get("finish", usual)
+    return {} if finish is None else {field: finish}
 
 
 def _keys(request: web.Request) -> set[str]:

@@ -17,6 +17,7 @@ from folkmoot.cli.tables import finding_view, synthetic_panel
 from folkmoot.engine.runner import Run, RunOptions, load, run_study
 from folkmoot.engine.tally import duration
 from folkmoot.errors import InputError, Problem
+from folkmoot.measures.estimates import plural
 from folkmoot.records.run_folder import (
     CODEBOOK,
     JOURNAL,
@@ -94,6 +95,8 @@ def print_results(run: Run, console: Console) -> None:
         if finding.headline:
             console.print(finding_view(finding))
     console.print(_summary(run.folder), soft_wrap=True)
+    if told := _cut(run.folder):
+        console.print(f"[yellow]{escape(told)}[/]", soft_wrap=True)
     console.print("\n".join(_files(run)), soft_wrap=True)
 
 
@@ -119,6 +122,24 @@ def _summary(folder: RunFolder) -> str:
     parts = [f"{facts.get('calls', 0):,} calls", names, money]
     parts.append(duration(float(facts.get("wall_seconds", 0.0))))
     return "[dim]" + escape(clean(" · ".join(p for p in parts if p))) + "[/]"
+
+
+def _cut(folder: RunFolder) -> str:
+    """Replies that the token limit cut and what asking for them again took; empty for none."""
+    answers = folder.manifest.get("answers", {})
+    again = answers.get("asked_longer", {})
+    cut, calls, cost = answers.get("cut", 0), again.get("calls", 0), again.get("cost_usd")
+    if not cut and not calls:
+        return ""
+    limit = folder.config.get("max_tokens")
+    why = "the token limit" + (f" (max_tokens: {limit})" if limit else "")
+    says = f"{plural(max(cut, calls), 'reply was', 'replies were')} cut by {why}."
+    if calls:
+        money = "cost unknown" if cost is None else f"${cost:,.2f}"
+        says += f" {plural(calls, 'call')} ({money}) asked once more with twice the limit."
+    if not cut:
+        return f"{says} None stayed cut."
+    return f"{says} {cut:,} stayed cut: `finish` says length in the table answers."
 
 
 def _answered(model: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:

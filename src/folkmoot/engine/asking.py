@@ -6,22 +6,26 @@ Used by `session.py` alone; leaves the row of the `answers` table that every ask
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from folkmoot.conversation.answers import Answer, Missing, Parsed
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.context import RunContext
-from folkmoot.models.request import Message, Reply, Request
+from folkmoot.models.request import CUT, Message, Reply, Request
 
 T = TypeVar("T")
+
+
+EMPTY_TRIES = 2  # times that an empty reply is asked for again, whatever the answer's own re-asks
 
 
 class Exchange(NamedTuple, Generic[T]):
     """One answer with how it was had. `text` is the last raw reply, `rung` where it parsed.
 
-    `messages` is what was sent last, `reply` what came back with tokens, latency and cost as the
-    journal holds them (the same after a replay).
+    `messages` is what was sent last, `reply` what came back with its finish reason, tokens, latency
+    and cost as the journal holds them (the same after a replay).
     """
 
     value: T | Missing
@@ -44,37 +48,50 @@ async def converse(
     """Ask until the answer can be read, at most `reasks` times more.
 
     Each further try is an effect of its own (`<address>.r1`, …): the conversation so far, the
-    unreadable reply, and what was wrong with it.
+    unreadable reply, and what was wrong with it. After an empty reply it is the question again. A
+    reply cut by the token limit is asked for once more with twice the limit (`<address>.long`),
+    which then holds for further tries; what is cut again is kept, and its finish reason says so.
     """
-    request, step = first, 0
+    request, step, longer = first, 0, False
     while True:
-        reply = await run.complete(f"{address}.r{step}" if step else address, request, patience)
+        at = f"{address}.r{step}" if step else address
+        reply = await run.complete(at, request, patience)
+        limit = max(request.max_tokens or 0, reply.usage.output_tokens)
+        if reply.finish == CUT and limit and not longer:
+            longer, request = True, replace(request, max_tokens=2 * limit)
+            again = await run.complete(f"{at}.long", request, patience, spare=True)
+            run.longer.add(again.usage.input_tokens, again.usage.output_tokens, again.cost_usd)
+            if again.text.strip() and not again.finish.startswith("refused:"):
+                reply = again
         if reply.finish.startswith("refused:"):
             reason = reply.finish.removeprefix("refused:")
-            return _exchange(Missing(reason, raw=reply.text), "missing", step, request, reply)
+            return _exchange(
+                Missing(reason, f"asked at {at}", reply.text), "missing", step, request, reply
+            )
         read = wanted.parse(reply.text)
         if isinstance(read, Parsed):
             return _exchange(read.value, read.rung, step, request, reply)
-        if step >= reasks:
+        said = bool(reply.text.strip())
+        # A limit used up before the first word was doubled already: more of the same only costs.
+        used_up = longer and not said and reply.finish == CUT
+        if used_up or step >= (reasks if said else max(reasks, EMPTY_TRIES)):
             break
         step += 1
-        corrected = (
-            Message("assistant", reply.text or "(no answer)"),
-            Message("user", read.problem),
-        )
-        request = Request(
-            first.model,
-            (*request.messages, *corrected),
-            first.temperature,
-            first.max_tokens,
-            first.schema,
-        )
+        request = replace(request, messages=_again(request.messages, reply.text, read.problem))
     fallback = getattr(wanted, "fallback", None)
     if fallback is not None:
-        return _exchange(cast("T", fallback), "minimal", reasks, request, reply)
-    reason = "unparsed" if reply.text.strip() else "empty"
-    missing = Missing(reason, read.problem, raw=reply.text)
-    return _exchange(missing, "missing", reasks, request, reply)
+        return _exchange(cast("T", fallback), "minimal", step, request, reply)
+    missing = Missing("unparsed" if said else "empty", read.problem, raw=reply.text)
+    return _exchange(missing, "missing", step, request, reply)
+
+
+def _again(sent: tuple[Message, ...], said: str, problem: str) -> tuple[Message, ...]:
+    """The conversation with an unreadable reply and what was wrong with it. Nobody said an empty
+    one, so only the problem is added, to the last question."""
+    if said.strip():
+        return (*sent, Message("assistant", said), Message("user", problem))
+    *earlier, last = sent
+    return (*earlier, Message("user", f"{last.content}\n\n{problem}"))
 
 
 def _exchange(
@@ -108,6 +125,7 @@ def answer_row(
         "reasks": got.reasks,
         "options": _listed(tuple(options)) if options else None,
         "position": options.index(value) + 1 if options and value in options else None,
+        "finish": got.reply.finish,
         "words": len(got.text.split()),
         "model_asked": model,
     }

@@ -2,6 +2,11 @@
 
 Used by the gateway, which journals what comes of it. What stops one call for good (wrong key, no
 quota, tries used up, budget) stops all: nobody begins another, those who wait are sent home.
+
+A plain 400 may be about one prompt or about every call. The replies to others decide: it waits for
+the next of its model. Once the model answers somebody, it was the prompt, and the call ends as
+rejected. The run stops where nobody else is under way and the model has never answered, or where
+`IN_A_ROW` prompts were rejected without an answer between them.
 """
 
 from __future__ import annotations
@@ -9,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from folkmoot.engine.accounts import GatewaySettings, ModelStats
@@ -21,6 +26,7 @@ from folkmoot.errors import (
     QuotaError,
     QuotaExhausted,
     RateLimited,
+    RejectedError,
     RunPaused,
     TransientError,
 )
@@ -36,6 +42,7 @@ LONGEST_RETRY_AFTER = 600.0  # a provider that asks for more pauses the run inst
 YIELD_SECONDS = 0.02  # a provider in this process lets others run at least this often
 GUESSED_OUTPUT_TOKENS = 400
 UNBOUNDED_REPLY = 4096  # tokens reserved for a reply that nothing bounds (no max_tokens)
+IN_A_ROW = 3  # rejected prompts without an answer between them
 
 
 @dataclass(slots=True)
@@ -52,6 +59,12 @@ class Line:
     notes: Sequence[str] = ()
     told: int = 0
     longest_reply: int = GUESSED_OUTPUT_TOKENS  # tokens, of those that nothing bounded
+    # For the verdict on rejected prompts: answers so far, rejections since the last of them, calls
+    # that may still bring one, and what wakes those who wait for news of these.
+    answers: int = 0
+    rejected: int = 0
+    trying: int = 0
+    news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def price(self, most_in: int, most_out: int | None) -> Price:
         """What a call may cost at its dearest; `most_out` None where nothing bounds the reply."""
@@ -61,6 +74,11 @@ class Line:
         unbounded = max(UNBOUNDED_REPLY, self.longest_reply)
         dearest = self.cost(Usage(most_in, unbounded, 0)) or 0.0
         return Price(dearest, self.cost(Usage(most_in, self.longest_reply, 0)) or 0.0)
+
+    def tell(self) -> None:
+        """Wake those who wait for news of this model's answers."""
+        self.news.set()
+        self.news = asyncio.Event()
 
     def cost(self, usage: Usage) -> float | None:
         """What the tokens cost (USD); None where the price or their number is unknown."""
@@ -73,13 +91,15 @@ class Call:
 
     `most_out` gives the bound of the reply's tokens (None: there is none). `reserved` is what the
     budget keeps for it (USD), None as long as it was not let in. Calls of less `patience` go first
-    where places are scarce.
+    where places are scarce. A rejection of a `spare` call, which the model has answered in another
+    form, says nothing of other calls.
     """
 
     address: str
     most_in: int
     most_out: Callable[[], int | None]
     patience: int = 0
+    spare: bool = False
     attempts: int = 0
     failures: int = 0
     waited_for_quota: bool = False
@@ -125,7 +145,42 @@ class Attempts:
                 limiter.stop(error)
 
     async def run(self, line: Line, call: Call, send: Callable[[], Awaitable[R]]) -> R:
-        """Send until there is an answer. Raises what stops the run."""
+        """Send until there is an answer. Raises what stops the run, and RejectedError where the
+        server takes other prompts, but not this one."""
+        line.trying += 1
+        try:
+            result = await self._answer(line, call, send)
+            line.answers, line.rejected = line.answers + 1, 0
+            line.tell()
+            return result
+        except RejectedError as error:
+            rejected = error
+        finally:
+            line.trying -= 1
+            if not line.trying:
+                line.tell()
+        if not call.spare:
+            await self._judge(line, rejected)
+        raise rejected
+
+    async def _judge(self, line: Line, error: RejectedError) -> None:
+        """Wait for the verdict on a rejected prompt; raises where it is not only this one."""
+        answers = line.answers
+        line.rejected += 1
+        await asyncio.sleep(0)  # calls of the same fork may be about to begin
+        while line.trying and line.answers == answers:
+            await line.news.wait()
+        if self.stopped is not None:
+            raise self.stopped.with_traceback(None)
+        ever = line.answers or line.stats.replayed
+        if line.answers == answers and (not ever or line.rejected >= IN_A_ROW):
+            line.stats.errors += 1
+            fatal = FatalModelError(str(error))
+            self.stop(fatal)
+            line.tell()
+            raise fatal from error
+
+    async def _answer(self, line: Line, call: Call, send: Callable[[], Awaitable[R]]) -> R:
         limiter = line.limiter
         successes = limiter.successes
         if self._budget.active:
@@ -133,6 +188,10 @@ class Attempts:
         call.started_at = time.time()
         while True:
             await self._enter(line, call)
+            if line.rejected >= IN_A_ROW and not call.attempts:
+                self._leave(line)
+                await self._stand_back(line)
+                continue
             call.attempts += 1
             entered = limiter.now()
             try:
@@ -160,10 +219,24 @@ class Attempts:
                     await self._breathe()
                 return result
             finally:
-                if not line.spec.local:
-                    self._all.leave()
-                limiter.leave()
+                self._leave(line)
             await self._sleep(wait)
+
+    async def _stand_back(self, line: Line) -> None:
+        """Send nothing more while it is open whether the model takes any prompt at all."""
+        line.trying -= 1
+        try:
+            if not line.trying:
+                line.tell()
+            while line.rejected >= IN_A_ROW and self.stopped is None:
+                await line.news.wait()
+        finally:
+            line.trying += 1
+
+    def _leave(self, line: Line) -> None:
+        if not line.spec.local:
+            self._all.leave()
+        line.limiter.leave()
 
     async def _enter(self, line: Line, call: Call) -> None:
         """Wait for a place at the limiter."""

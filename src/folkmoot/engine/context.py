@@ -18,6 +18,7 @@ from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.events import ItemDone, Notice, Progress, StageStarted
 from folkmoot.engine.gateway import Gateway
 from folkmoot.engine.journal import Journal
+from folkmoot.engine.model_use import ModelUse
 from folkmoot.engine.plan import Plan
 from folkmoot.errors import FolkmootError, InputError, Problem, ProtocolError
 from folkmoot.models.catalog import is_local
@@ -57,6 +58,7 @@ class RunContext:
     rows: Rows = field(default_factory=list)
     tables: dict[str, Recording] = field(default_factory=dict)
     halted: BaseException | None = None
+    longer: ModelUse = field(default_factory=ModelUse)  # calls that asked again for cut replies
     _claimed: set[str] = field(default_factory=set)
     _models: dict[tuple[str | None, str], str] = field(default_factory=dict)
     _bells: list[asyncio.Event] = field(default_factory=list)
@@ -109,10 +111,12 @@ class RunContext:
             played.setdefault(model, set()).add(role)
         return {model: tuple(sorted(roles)) for model, roles in played.items()}
 
-    async def complete(self, address: str, request: Request, patience: int = 0) -> Reply:
+    async def complete(
+        self, address: str, request: Request, patience: int = 0, *, spare: bool = False
+    ) -> Reply:
         """One reply, from the journal or from the model."""
         self.plan.write()
-        return await self.gateway.complete(address, request, patience)
+        return await self.gateway.complete(address, request, patience, spare=spare)
 
     async def embed(self, address: str, texts: list[str], patience: int = 0) -> FloatArray:
         """One batch of embeddings, from the journal or from the model."""

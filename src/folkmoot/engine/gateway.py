@@ -18,7 +18,13 @@ from folkmoot.engine.attempts import Attempts, Call, Line
 from folkmoot.engine.budget import Budget
 from folkmoot.engine.journal import Entry, Journal
 from folkmoot.engine.limits import Limiter
-from folkmoot.errors import FatalModelError, FolkmootError, RefusedError, StorageError
+from folkmoot.errors import (
+    FatalModelError,
+    FolkmootError,
+    RefusedError,
+    RejectedError,
+    StorageError,
+)
 from folkmoot.models.catalog import ModelSpec
 from folkmoot.models.prices import rate_for
 from folkmoot.models.request import (
@@ -86,10 +92,13 @@ class Gateway:
         """Why no more calls begin, if so."""
         return self._attempts.stopped
 
-    async def complete(self, address: str, request: Request, patience: int = 0) -> Reply:
+    async def complete(
+        self, address: str, request: Request, patience: int = 0, *, spare: bool = False
+    ) -> Reply:
         """The reply at an address: replayed if it is journaled, else asked for and journaled.
 
-        Where places are scarce, calls of less `patience` go first.
+        Where places are scarce, calls of less `patience` go first. `spare`: there is a reply to
+        fall back on, so a rejection is no sign that something is wrong with all calls.
         A refusal is a reply with an empty text and `finish` of `refused:<reason>`.
         """
         fingerprint = request.fingerprint()
@@ -97,7 +106,7 @@ class Gateway:
         replayed = entry is not None
         if entry is None:
             line = self._lines.get(request.model) or self._open_line(request.model)
-            entry = await self._ask(line, address, request, fingerprint, patience)
+            entry = await self._ask(line, address, request, fingerprint, patience, spare)
         self._count(request.model, entry, replayed=replayed)
         return Reply(
             entry.reply,
@@ -144,7 +153,13 @@ class Gateway:
             await line.provider.close()
 
     async def _ask(
-        self, line: Line, address: str, request: Request, fingerprint: bytes, patience: int
+        self,
+        line: Line,
+        address: str,
+        request: Request,
+        fingerprint: bytes,
+        patience: int,
+        spare: bool,
     ) -> Entry:
         """Make the call of a request and journal what came, a refusal included."""
         wire = line.spec.wire_model
@@ -157,15 +172,27 @@ class Gateway:
             _most_tokens_in(request),
             lambda: _longest_reply(line.provider, sent),
             patience,
+            spare,
         )
+
+        def refused(error: RefusedError) -> Reply:
+            self._tell("refused", line.name, str(error), address)
+            # An error status in place of a reply: no model answered, nothing is billed.
+            return Reply("", NOTHING, finish=f"refused:{error.reason}")
 
         async def send() -> Reply:
             try:
                 return await line.provider.complete(sent, address=address)
+            except RejectedError:
+                raise  # what it means is decided by the replies to others
             except RefusedError as error:
-                self._tell("refused", line.name, str(error), address)
-                # An error status in place of a reply: no model answered, nothing is billed.
-                return Reply("", NOTHING, finish=f"refused:{error.reason}")
+                return refused(error)
+
+        async def settled() -> Reply:
+            try:
+                return await self._attempts.run(line, call, send)
+            except RejectedError as error:
+                return refused(error)
 
         def entry_of(reply: Reply) -> Entry:
             usage = reply.usage
@@ -190,7 +217,7 @@ class Gateway:
                 call.started_at,
             )
 
-        return await self._perform(line, call, send, entry_of)
+        return await self._perform(line, call, settled, entry_of)
 
     async def _embed(
         self, line: Line, address: str, asked: dict[str, Any], fingerprint: bytes, patience: int
@@ -222,20 +249,22 @@ class Gateway:
                 started_at=call.started_at,
             )
 
-        return await self._perform(line, call, send, entry_of)
+        return await self._perform(
+            line, call, lambda: self._attempts.run(line, call, send), entry_of
+        )
 
     async def _perform(
         self,
         line: Line,
         call: Call,
-        send: Callable[[], Awaitable[R]],
+        settled: Callable[[], Awaitable[R]],
         entry_of: Callable[[R], Entry],
     ) -> Entry:
         """Make a call, journal its entry, settle its bill. From answer to journal nothing waits."""
         entry: Entry | None = None
         self.in_flight += 1
         try:
-            made = entry_of(await self._attempts.run(line, call, send))
+            made = entry_of(await settled())
             self._journal.put(made)
             entry = made
         except StorageError as error:

@@ -237,7 +237,7 @@ def _facts(
     seconds: float,
 ) -> RunFacts:
     found, stats, roles = sitting.found, context.gateway.stats, context.roles()
-    earlier = RunFolder(context.folder).manifest
+    earlier, longer = RunFolder(context.folder).manifest, context.longer
     uses = [
         ModelUse(
             name,
@@ -268,6 +268,7 @@ def _facts(
         hashes=file_hashes(context.folder, names),
         journal_digest=context.journal.content_digest(),
         planted=_planted(found) if context.synthetic_roles() else {},
+        asked_longer={"calls": longer.calls, "cost_usd": longer.to_json()["cost_usd"]},
         retries=sum(s.retries for s in stats.values()) + int(earlier.get("retries", 0)),
         lost=sum(s.lost for s in stats.values()) + int(earlier.get("lost_tries", 0)),
     )
@@ -299,4 +300,6 @@ def _told(event: GatewayEvent) -> Event:
     if event.kind in ("retry", "rate_limited"):
         return CallRetried(event.model, event.message, event.seconds)
     where = f"{event.model}: " if event.model else ""
+    if event.kind == "refused":
+        where = f"{event.address}: {where}"
     return Notice(f"{where}{event.message}", "warning")

@@ -1,4 +1,5 @@
-"""Diagnostics of the form of answers: refused, malformed, off the list, too long, always yes.
+"""Diagnostics of the form of answers: refused, malformed, off the list, too long, cut,
+always yes.
 
 Each reads rows of the `answers` table that every study type records.
 """
@@ -9,6 +10,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -85,6 +87,22 @@ def malformed(answers: Sequence[Row]) -> Check:
     return share_check(
         "malformed", "Malformed structured answers", bad, len(asked), REASKED, "had to be mended"
     )
+
+
+def cut(answers: Sequence[Row]) -> Check:
+    """Replies that the token limit cut, also when asked once more with twice the limit.
+
+    Flagged from the first: half a thought counts as a whole one. Not checked where no reply says
+    how it ended.
+    """
+    said = [
+        f for r in answers if not (f := str(r.get("finish") or "unknown")).startswith("unknown")
+    ]
+    if answers and not said:
+        return not_checked("cut", "Cut replies", 0.0, "The model does not say how replies end.")
+    bad = sum(1 for finish in said if finish.startswith("length"))
+    found = share_check("cut", "Cut replies", bad, len(said), 0.0, "were cut by the token limit")
+    return replace(found, flagged=bad > 0) if said else found
 
 
 def off_list(answers: Sequence[Row]) -> Check:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from folkmoot.measures.answer_checks import (
     Row,
     acquiescence,
+    cut,
     looks_like_refusal,
     malformed,
     off_list,
@@ -42,6 +43,7 @@ def of_answers(answers: Sequence[Row]) -> list[Check]:
         malformed(answers),
         off_list(answers),
         over_length(answers),
+        cut(answers),
         yes_share(answers),
         position_bias(shown_in(answers)),
     ]
@@ -50,6 +52,7 @@ def of_answers(answers: Sequence[Row]) -> list[Check]:
 __all__ = [
     "Check",
     "acquiescence",
+    "cut",
     "instability",
     "looks_like_refusal",
     "malformed",

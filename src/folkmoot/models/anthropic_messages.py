@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from folkmoot.errors import FatalModelError, TransientError
-from folkmoot.models.http import Wire, failure, rate_hints, read_json
+from folkmoot.models.http import Wire, failure, rate_hints, read_json, upstream_error
 from folkmoot.models.request import (
     FloatArray,
     Message,
@@ -16,6 +17,8 @@ from folkmoot.models.request import (
     Request,
     Usage,
     counted,
+    ending,
+    without_thoughts,
 )
 from folkmoot.models.structured import (
     PROMPT,
@@ -32,21 +35,16 @@ DEFAULT_MAX_TOKENS = 4096  # the format demands a limit
 RUNGS = (SCHEMA, PROMPT)
 CONCESSIONS = 4
 
-_FINISH = {
-    "max_tokens": "length",
-    "refusal": "refused:refused",
-    "model_context_window_exceeded": "refused:too_long",
-}
-
 
 def encode(request: Request, manners: Manners | None = None) -> dict[str, Any]:
     """The JSON body; `request.model` is the name on the wire."""
     manners = manners or Manners()
-    system = "\n\n".join(m.content for m in request.messages if m.role == "system")
+    messages = messages_of(request, manners)
+    system = "\n\n".join(m.content for m in messages if m.role == "system")
     body: dict[str, Any] = {
         "model": request.model,
         "max_tokens": request.max_tokens or DEFAULT_MAX_TOKENS,
-        "messages": [m.to_json() for m in _turns(messages_of(request, manners))],
+        "messages": [m.to_json() for m in _turns(messages)],
     }
     if system:
         body["system"] = system
@@ -57,7 +55,7 @@ def encode(request: Request, manners: Manners | None = None) -> dict[str, Any]:
         if strict:
             body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
         else:
-            told = messages_of(request, Manners(rung=PROMPT))
+            told = messages_of(request, replace(manners, rung=PROMPT))
             body["messages"] = [m.to_json() for m in _turns(told)]
     return body
 
@@ -67,18 +65,19 @@ def decode(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
     if status >= 300:
         raise failure(status, headers, body)
     data = read_json(body)
-    if data.get("type") == "error":
-        raise failure(529, headers, body)
+    if data.get("type") == "error" or data.get("error"):
+        raise upstream_error(data.get("error"), headers)
+    finish = ending(data.get("stop_reason"))
     try:
         text = "".join(str(p["text"]) for p in data["content"] if p.get("type") == "text")
     except (KeyError, TypeError, AttributeError):
         raise TransientError("the server sent a reply without content") from None
     return Reply(
-        text,
+        without_thoughts(text),
         _usage(data.get("usage")),
         str(data.get("model") or ""),
         str(data.get("id") or headers.get("request-id", "")),
-        _FINISH.get(str(data.get("stop_reason")), "stop"),
+        finish,
         hints=rate_hints(headers),
     )
 
@@ -105,7 +104,7 @@ class AnthropicMessages:
         for _ in range(CONCESSIONS):
             manners = self._manners.of(request)
             answer = await self._wire.post("/messages", encode(request, manners))
-            if answer[0] != 400 or not self._manners.learn(request, manners, answer[2]):
+            if not self._manners.learn(request, manners, answer[2], answer[0]):
                 break
         return self._wire.read(decode, answer)
 

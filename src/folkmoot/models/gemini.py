@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from folkmoot.errors import TransientError
-from folkmoot.models.http import Wire, failure, rate_hints, read_json
+from folkmoot.models.http import Wire, failure, rate_hints, read_json, upstream_error
 from folkmoot.models.request import (
     FloatArray,
     Message,
@@ -19,6 +19,8 @@ from folkmoot.models.request import (
     Request,
     Usage,
     counted,
+    ending,
+    without_thoughts,
 )
 from folkmoot.models.structured import (
     JSON_MODE,
@@ -37,7 +39,6 @@ RUNGS = (SCHEMA, JSON_MODE, PROMPT)
 CONCESSIONS = 5
 
 _THINKS = re.compile(r"gemini-(?:2\.5|[3-9])")
-_REFUSALS = {"SAFETY", "PROHIBITED_CONTENT", "BLOCKLIST", "SPII", "RECITATION", "IMAGE_SAFETY"}
 
 
 def encode(request: Request, manners: Manners | None = None) -> dict[str, Any]:
@@ -68,8 +69,8 @@ def decode(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
     if status >= 300:
         raise failure(status, headers, body)
     data = read_json(body)
-    if "error" in data:
-        raise failure(502, headers, body)
+    if data.get("error"):
+        raise upstream_error(data["error"], headers)
     usage = _usage(data.get("usageMetadata"))
     served = str(data.get("modelVersion") or "")
     request_id = str(data.get("responseId") or "")
@@ -78,15 +79,13 @@ def decode(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
         return Reply("", usage, served, request_id, "refused:filtered")
     try:
         candidate = data["candidates"][0]
-        reason = str(candidate.get("finishReason", "STOP"))
+        finish = ending(candidate.get("finishReason"))
         parts = (candidate.get("content") or {}).get("parts") or []
         text = "".join(str(p.get("text", "")) for p in parts if not p.get("thought"))
     except (KeyError, IndexError, TypeError, AttributeError):
         raise TransientError("the server sent a reply without candidates") from None
-    finish = "refused:filtered" if reason in _REFUSALS else "stop"
-    if reason == "MAX_TOKENS":
-        finish = "length"
-    return Reply(text, usage, served, request_id, finish, hints=rate_hints(headers))
+    hints = rate_hints(headers)
+    return Reply(without_thoughts(text), usage, served, request_id, finish, hints=hints)
 
 
 def decode_embeddings(
@@ -121,7 +120,7 @@ class Gemini:
         for _ in range(CONCESSIONS):
             manners = self._manners.of(request)
             answer = await self._wire.post(path, encode(request, manners))
-            if answer[0] != 400 or not self._manners.learn(request, manners, answer[2]):
+            if not self._manners.learn(request, manners, answer[2], answer[0]):
                 break
         return self._wire.read(decode, answer)
 

@@ -21,6 +21,7 @@ from folkmoot.errors import (
     QuotaError,
     RateLimited,
     RefusedError,
+    RejectedError,
     TransientError,
 )
 from folkmoot.models.keys import refuse_unencrypted, scrub, secrets_in
@@ -48,6 +49,11 @@ _FILTERED = re.compile(
     re.IGNORECASE,
 )
 _BAD_KEY = re.compile(r"api[ _-]?key|authenticat|unauthorized|permission|invalid x-api-key", re.I)
+_NO_MODEL = re.compile(
+    r"model_not_found|(?:unknown|invalid|no such|unsupported|not a valid) model|"
+    r"\bmodel\b[^.]{0,80}(?:not found|not exist|not a valid|not available|decommissioned)",
+    re.IGNORECASE,
+)
 
 
 class Wire:
@@ -137,7 +143,19 @@ def failure(status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
         return FatalModelError(f"the key was not accepted ({message})")
     if status == 404:
         return FatalModelError(f"no such model or no such base URL ({message})")
+    if status in (400, 422) and not _NO_MODEL.search(said):
+        return RejectedError(f"the server does not take the request ({message})")
     return FatalModelError(f"the server does not take the request ({message})")
+
+
+def upstream_error(error: Any, headers: Mapping[str, str], *, begun: bool = False) -> ModelError:
+    """The error that a server put into a 200 answer: by its own code, else as a 502. Where the
+    reply had `begun`, the request itself had been taken."""
+    code = error.get("code") if isinstance(error, Mapping) else None
+    status = int(str(code)) if re.fullmatch(r"[45]\d\d", str(code)) else 502
+    if begun and status in (400, 422):
+        status = 502
+    return failure(status, headers, json_text.encode({"error": error}))
 
 
 def _out_of_quota(body: str) -> bool:

@@ -12,8 +12,17 @@ from typing import Any
 import numpy as np
 
 from folkmoot.errors import TransientError
-from folkmoot.models.http import Wire, failure, rate_hints, read_json
-from folkmoot.models.request import FloatArray, ProviderSettings, Reply, Request, Usage, counted
+from folkmoot.models.http import Wire, failure, rate_hints, read_json, upstream_error
+from folkmoot.models.request import (
+    FloatArray,
+    ProviderSettings,
+    Reply,
+    Request,
+    Usage,
+    counted,
+    ending,
+    without_thoughts,
+)
 from folkmoot.models.structured import (
     JSON_MODE,
     PROMPT,
@@ -31,8 +40,6 @@ RUNGS = (SCHEMA, JSON_MODE, PROMPT)
 CONCESSIONS = 5
 
 _REASONING = re.compile(r"(?:^|/)(?:o\d|gpt-[5-9])(?!.*chat)")
-_THOUGHTS = re.compile(r"^\s*<think>.*?</think>\s*", re.DOTALL)
-_FINISH = {"stop": "stop", "length": "length", "content_filter": "refused:filtered"}
 
 
 def first_manners(model: str) -> Manners:
@@ -78,16 +85,17 @@ def decode(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
     if status >= 300:
         raise failure(status, headers, body)
     data = read_json(body)
-    if "choices" not in data and data.get("error"):
-        code = data["error"].get("code") if isinstance(data["error"], dict) else None
-        raise failure(code if isinstance(code, int) and code >= 400 else 502, headers, body)
+    if data.get("error"):
+        raise upstream_error(data["error"], headers)
     try:
         choice = data["choices"][0]
+        if choice.get("error"):
+            raise upstream_error(choice["error"], headers, begun=True)
+        finish = ending(choice.get("finish_reason"))
         message = choice["message"]
         text = _text(message.get("content"))
     except (KeyError, IndexError, TypeError, AttributeError):
         raise TransientError("the server sent a reply without a message") from None
-    finish = _FINISH.get(str(choice.get("finish_reason")), "stop")
     if message.get("refusal"):
         text, finish = str(message["refusal"]), "refused:refused"
     return Reply(
@@ -135,7 +143,7 @@ class OpenAIChat:
         for _ in range(CONCESSIONS):
             manners = self._manners.of(request)
             answer = await self._wire.post("/chat/completions", encode(request, manners))
-            if answer[0] not in (400, 422) or not self._manners.learn(request, manners, answer[2]):
+            if not self._manners.learn(request, manners, answer[2], answer[0]):
                 break
         return self._wire.read(decode, answer)
 
@@ -172,11 +180,10 @@ def provider(settings: ProviderSettings) -> OpenAIChat:
 
 
 def _text(content: Any) -> str:
-    """The text of a message, in one piece and without thoughts that the server left in."""
+    """The text of a message, in one piece."""
     if isinstance(content, list):
         content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-    text = "" if content is None else str(content)
-    return _THOUGHTS.sub("", text, count=1) if "</think>" in text else text
+    return without_thoughts("" if content is None else str(content))
 
 
 def _usage(data: Any) -> Usage:

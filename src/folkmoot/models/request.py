@@ -8,6 +8,7 @@ NamedTuple: as immutable as a frozen dataclass, and made in a fifth of the time.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -17,8 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folkmoot import json_text
+from folkmoot.errors import TransientError
 from folkmoot.randomness import digest
 
+UNKNOWN = "unknown"  # how a reply ended, where nobody says
+CUT = "length"  # at the token limit
 Role = Literal["system", "user", "assistant"]
 FloatArray = NDArray[np.float32]
 
@@ -96,14 +100,60 @@ def counted(value: Any) -> int | None:
     return value if count else None
 
 
+# How a reply ended, by the word of the vendor, in lower case. What no larger limit would mend (the
+# model's own end) is told apart from a limit that was set.
+_ENDS = {
+    **dict.fromkeys(("stop", "end_turn", "stop_sequence", "eos", "eos_token", "complete"), "stop"),
+    **dict.fromkeys(("length", "max_tokens"), CUT),
+    **dict.fromkeys(("model_length", "model_context_window_exceeded"), f"{CUT}:model"),
+    **dict.fromkeys(("content_filter", "sensitive", "safety", "image_safety"), "refused:filtered"),
+    **dict.fromkeys(("prohibited_content", "blocklist", "spii"), "refused:filtered"),
+    **dict.fromkeys(("recitation", "filter"), "refused:filtered"),
+    **dict.fromkeys(("refusal", "refused"), "refused:refused"),
+    "language": "refused:language",
+}
+_FAILED = frozenset(
+    {"error", "network_error", "insufficient_system_resource", "abort", "aborted", "cancelled"}
+)
+_UNSAID = frozenset({"", "null", "none", "unknown", "finish_reason_unspecified"})
+
+
+def ending(word: object) -> str:
+    """A vendor's finish reason as `Reply.finish`. Raises TransientError where the word says that
+    the vendor failed while it wrote."""
+    said = word.strip().lower() if isinstance(word, str) else ""
+    if said in _FAILED:
+        raise TransientError(f"the reply broke off upstream (finish reason {said!r})")
+    if said in _UNSAID:
+        return UNKNOWN
+    return _ENDS.get(said) or f"{UNKNOWN}:{said[:40]}"
+
+
+# Each closed block, one that is never closed, and what stands before a closing mark without an
+# opening one: chat templates often open the block in the prompt.
+_MARK = r"[<\[◁]{}think(?:ing)?[>\]▷]"
+_THOUGHTS = re.compile(
+    rf"{_MARK.format('')}.*?(?:{_MARK.format('/')}|\Z)|\A.*{_MARK.format('/')}", re.DOTALL | re.I
+)
+
+
+def without_thoughts(text: str) -> str:
+    """The text of a reply without the thoughts that a server left in it."""
+    if "think" not in text.lower():
+        return text
+    kept = _THOUGHTS.sub("", text)
+    return kept if kept == text else _THOUGHTS.sub("", kept).strip()
+
+
 class Reply(NamedTuple):
-    """One answer. `finish` is `stop`, `length`, `refusal` or `filter`."""
+    """One answer. `finish` is `stop`, `length` (cut by a token limit; `length:model` where the
+    limit is the model's own), `refused:<reason>` or `unknown`, with the vendor's word if any."""
 
     text: str
     usage: Usage = Usage()
     model_served: str = ""
     request_id: str = ""
-    finish: str = "stop"
+    finish: str = UNKNOWN
     # Filled in by the gateway from the journal, so that a replay says the same (seconds, USD).
     latency_s: float = 0.0
     started_at: float = 0.0

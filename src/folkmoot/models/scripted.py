@@ -53,7 +53,8 @@ class Scripted:
         if isinstance(said, Reply):
             return said
         size = sum(len(m.content) for m in request.messages)
-        return Reply(said, Usage(size // 4, len(said) // 4, 0), model_served="scripted")
+        usage = Usage(size // 4, len(said) // 4, 0)
+        return Reply(said, usage, "scripted", finish="stop")
 
     async def embed(
         self, model: str, texts: Sequence[str], *, address: str

@@ -29,7 +29,7 @@ from folkmoot.models.catalog import (
     resolve,
 )
 from folkmoot.models.keys import environment, find_key, key_for, refuse_unencrypted
-from folkmoot.models.request import Message, ProviderSettings, Reply, Request
+from folkmoot.models.request import CUT, Message, ProviderSettings, Reply, Request
 from folkmoot.randomness import uniform
 from folkmoot.transfers import run_async
 
@@ -57,7 +57,8 @@ def call_llm(
 
     `memory` holds what was said before, oldest first: `[{"question": str, "answer": str}, …]`; it
     is converted for each provider. Transient errors are tried again three times with exponential
-    backoff; latency and tokens go to the log. Works with and without a running event loop.
+    backoff, empty replies too; latency and tokens go to the log, and a warning where the reply was
+    cut by the token limit. Works with and without a running event loop.
 
     Raises InputError (unknown model, no key, a key over plain http), FatalModelError (wrong key,
     no access), QuotaError, RefusedError, or TransientError after the last try.
@@ -172,6 +173,8 @@ async def _ask(spec: ModelSpec, settings: ProviderSettings, request: Request) ->
             began = time.perf_counter()
             try:
                 reply = await provider.complete(request, address=f"call_llm/{attempt}")
+                if not reply.text.strip() and not reply.finish.startswith("refused:"):
+                    raise TransientError(f"the reply was empty (it ended by {reply.finish!r})")
             except TransientError as error:
                 if attempt == RETRIES:
                     raise
@@ -188,6 +191,8 @@ async def _ask(spec: ModelSpec, settings: ProviderSettings, request: Request) ->
                     time.perf_counter() - began,
                     *("unknown" if n is None else n for n in reply.usage[:2]),
                 )
+                if reply.finish.startswith(CUT):
+                    _log.warning("%s: the reply was cut by the token limit", spec.name)
                 return reply
         raise AssertionError("unreachable")
     finally:

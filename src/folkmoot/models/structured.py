@@ -27,9 +27,23 @@ _FORMAT = re.compile(
 )
 _TAKES_NOT = re.compile(
     r"unsupported|not support|does not|doesn't|deprecated|unknown|unexpected|unrecognized|"
-    r"only the default|not permitted|not allowed|extra (?:inputs|fields)|invalid",
+    r"only the default|not permitted|not allowed|extra (?:inputs|fields)|invalid(?!_)",
     re.IGNORECASE,
 )
+# Servers and chat templates have many ways to say that they take no system message.
+_NO = r"(?:\bnot?\b|n't\b|unsupported|disabled|only|must|cannot|unknown|unexpected|invalid)"
+_SYSTEM = r"(?:system|developer)\W{0,3}_?(?:role|message|prompt|instruction)"
+_NO_SYSTEM = re.compile(
+    rf"{_SYSTEM}.{{0,60}}?{_NO}|{_NO}.{{0,60}}?{_SYSTEM}|"  # System role not supported
+    rf"\brole\b.{{0,60}}?{_NO}.{{0,60}}?\b(?:system|developer)\b|"  # role does not support 'system'
+    rf"\b(?:system|developer)\b.{{0,60}}?{_NO}.{{0,80}}?\brole\b|"  # 'system' does not match … role
+    r"(?:valid|invalid|unexpected|unknown|unsupported)\s(?:\w+\s)?role|"  # Unexpected message role
+    r"\brole.{0,40}?\buser\b.{0,20}?(?:assistant|model)|"  # role: Input should be 'user' or 'model'
+    r"\buser\b.{0,30}?\b(?:assistant|model)\b.{0,30}?\broles?\b|"  # Only user and assistant roles
+    r"roles must alternate|first message must|must start with (?:a )?user",
+    re.IGNORECASE | re.DOTALL,
+)
+_ECHO = re.compile(r"role\W{3,8}(?:system|developer|user|assistant|model)\b")  # of what was sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +64,13 @@ def concede(used: Manners, request: Request, said: str, rungs: Sequence[str]) ->
     if request.schema is not None and _FORMAT.search(said):
         below = list(rungs)[rungs.index(used.rung) + 1 :]
         return replace(used, rung=below[0]) if below else None
-    if not _TAKES_NOT.search(said):
-        return None
-    if "max_tokens" in said and request.max_tokens is not None and not used.completion_tokens:
+    refused = bool(_TAKES_NOT.search(said))
+    if refused and "max_tokens" in said and request.max_tokens and not used.completion_tokens:
         return replace(used, completion_tokens=True)
-    if "temperature" in said and request.temperature is not None and used.temperature:
+    if refused and "temperature" in said and request.temperature is not None and used.temperature:
         return replace(used, temperature=False)
-    if re.search(r"system (?:role|message|prompt|instruction)|developer instruction", said, re.I):
-        return replace(used, system=False) if used.system else None
+    if used.system and _NO_SYSTEM.search(_ECHO.sub("", said)):
+        return replace(used, system=False)
     return None
 
 
@@ -82,12 +95,17 @@ class Learnt:
                 self._note(request.model, replace(known, temperature=True), known)
         return known
 
-    def learn(self, request: Request, used: Manners, body: bytes) -> bool:
-        """Whether a 400 was about manners, and the request should be sent again in others."""
+    def learn(self, request: Request, used: Manners, body: bytes, status: int = 400) -> bool:
+        """Whether an answer complained of manners, and the request should be sent again in others.
+
+        A chat template that takes no system message often ends in a 500.
+        """
+        if status not in (400, 422, 500):
+            return False
         if self.of(request) != used:
             return True  # another call has learnt it meanwhile
         better = concede(used, request, body.decode("utf-8", "replace"), self._rungs)
-        if better is None:
+        if better is None or (status == 500 and better.system == used.system):
             return False
         self._known[request.model] = better
         self._note(request.model, used, better)

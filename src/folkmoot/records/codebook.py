@@ -23,6 +23,7 @@ ENGINE_COLUMNS: dict[str, str] = {
     "value": "the answer as it was read, for choices and numbers",
     "rung": "how forgiving a reading was needed: exact, normalised, named, …, missing",
     "missing": "why there is no answer; empty when there is one",
+    "finish": "how the reply ended: stop, length (cut by the token limit), refused:…, or unknown",
     "reasks": "how often the format had to be asked for again",
     "options": "the options in the order in which they were shown, as JSON",
     "position": "place of the chosen option in the order shown, from 1",

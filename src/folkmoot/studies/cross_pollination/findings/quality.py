@@ -10,6 +10,7 @@ from folkmoot.measures.attrition import Arm as Lost
 from folkmoot.measures.attrition import difference_bounds
 from folkmoot.measures.diagnostics import (
     Check,
+    cut,
     instability,
     malformed,
     off_list,
@@ -174,6 +175,7 @@ def checks(votes: Votes) -> list[Check]:
         malformed(answers),
         off_list(answers),
         over_length(answers),
+        cut(answers),
         instability(floor.changed if floor else 0, floor.n if floor else 0),
         position_bias(first_votes(votes)),
         sycophancy(

@@ -1,0 +1,150 @@
+"""How a reply ended, in the words of each vendor; thoughts that are no part of it; failures inside
+an answer that came with status 200."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from folkmoot.errors import ModelError, RateLimited, TransientError
+from folkmoot.models import anthropic_messages, gemini, openai_chat
+from folkmoot.models.request import Reply, without_thoughts
+
+
+def openai(finish: object, text: str = "Yes", **more: object) -> Reply:
+    choice = {"message": {"content": text}, "finish_reason": finish, **more}
+    return openai_chat.decode(200, {}, json.dumps({"choices": [choice]}).encode())
+
+
+def anthropic(finish: object, text: str = "Yes") -> Reply:
+    data = {"content": [{"type": "text", "text": text}], "stop_reason": finish}
+    return anthropic_messages.decode(200, {}, json.dumps(data).encode())
+
+
+def google(finish: object, text: str = "Yes") -> Reply:
+    candidate = {"content": {"parts": [{"text": text}]}, "finishReason": finish}
+    return gemini.decode(200, {}, json.dumps({"candidates": [candidate]}).encode())
+
+
+# https://platform.openai.com/docs/api-reference/chat/object, platform.claude.com/docs/en/
+# build-with-claude/handling-stop-reasons, ai.google.dev/api/generate-content#FinishReason; and
+# DeepSeek, Mistral, Zhipu, OpenRouter, vLLM, text-generation-inference in OpenAI's format.
+ENDS: list[tuple[Callable[..., Reply], object, str]] = [
+    (openai, "stop", "stop"),
+    (openai, "eos", "stop"),
+    (openai, "eos_token", "stop"),
+    (openai, "length", "length"),
+    (openai, "model_length", "length:model"),
+    (openai, "content_filter", "refused:filtered"),
+    (openai, "sensitive", "refused:filtered"),
+    (openai, None, "unknown"),
+    (openai, "", "unknown"),
+    (openai, 7, "unknown"),
+    (openai, "tool_calls", "unknown:tool_calls"),
+    (openai, "a word of tomorrow", "unknown:a word of tomorrow"),
+    (anthropic, "end_turn", "stop"),
+    (anthropic, "stop_sequence", "stop"),
+    (anthropic, "max_tokens", "length"),
+    (anthropic, "model_context_window_exceeded", "length:model"),
+    (anthropic, "refusal", "refused:refused"),
+    (anthropic, "pause_turn", "unknown:pause_turn"),
+    (anthropic, None, "unknown"),
+    (google, "STOP", "stop"),
+    (google, "MAX_TOKENS", "length"),
+    (google, "RECITATION", "refused:filtered"),
+    (google, "SPII", "refused:filtered"),
+    (google, "LANGUAGE", "refused:language"),
+    (google, "OTHER", "unknown:other"),
+    (google, "MALFORMED_FUNCTION_CALL", "unknown:malformed_function_call"),
+    (google, "FINISH_REASON_UNSPECIFIED", "unknown"),
+    (google, None, "unknown"),
+]
+
+
+@pytest.mark.parametrize(("wire", "word", "finish"), ENDS)
+def test_a_reply_says_how_it_ended(wire: Callable[..., Reply], word: object, finish: str) -> None:
+    reply = wire(word)
+    assert (reply.text, reply.finish) == ("Yes", finish)
+
+
+def test_a_field_that_is_not_there_is_unknown() -> None:
+    bare = {"choices": [{"message": {"content": "Yes"}}]}
+    assert openai_chat.decode(200, {}, json.dumps(bare).encode()).finish == "unknown"
+    claude = {"content": [{"type": "text", "text": "Yes"}]}
+    assert anthropic_messages.decode(200, {}, json.dumps(claude).encode()).finish == "unknown"
+    google = {"candidates": [{"content": {"parts": [{"text": "Yes"}]}}]}
+    assert gemini.decode(200, {}, json.dumps(google).encode()).finish == "unknown"
+    assert Reply("Yes").finish == "unknown"  # of a provider that does not say
+
+
+@pytest.mark.parametrize(
+    "word", ["error", "ERROR", "network_error", "insufficient_system_resource", "abort"]
+)
+@pytest.mark.parametrize("wire", [openai, anthropic, google])
+def test_a_vendor_that_failed_while_it_wrote_is_asked_again(
+    wire: Callable[..., Reply], word: str
+) -> None:
+    with pytest.raises(TransientError, match="upstream"):
+        wire(word, "Half an answ")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        ({"code": 502, "message": "Provider disconnected"}, TransientError),
+        ({"code": "429", "message": "slow down"}, RateLimited),
+        ({"code": 400, "message": "Provider returned error"}, TransientError),
+        ({"code": "server_error", "message": "oops"}, TransientError),
+        ("something broke", TransientError),
+    ],
+)
+def test_an_error_beside_a_reply_is_no_reply(error: object, kind: type[ModelError]) -> None:
+    with pytest.raises(kind):
+        openai("stop", "Half an answ", error=error)
+
+
+def test_an_error_beside_empty_choices_is_an_error() -> None:
+    for choices in ([], None, [{"message": {"content": "Half"}, "finish_reason": "stop"}]):
+        body = {"choices": choices, "error": {"code": 503, "message": "overloaded"}}
+        with pytest.raises(TransientError, match="overloaded"):
+            openai_chat.decode(200, {}, json.dumps(body).encode())
+    overloaded = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+    with pytest.raises(TransientError, match="Overloaded"):
+        anthropic_messages.decode(200, {}, json.dumps(overloaded).encode())
+    limited = {"error": {"code": 429, "message": "RESOURCE_EXHAUSTED"}}
+    with pytest.raises(RateLimited):
+        gemini.decode(200, {}, json.dumps(limited).encode())
+
+
+@pytest.mark.parametrize("wire", [openai, anthropic, google])
+@pytest.mark.parametrize(
+    ("sent", "text"),
+    [
+        ("<think>No? Yes.</think>\n\nYes", "Yes"),
+        ("No? Yes.\n</think>\n\nYes", "Yes"),  # the prompt's template opened it
+        ("</think>Yes", "Yes"),
+        ("<think>No? Or", ""),  # cut while it thought: nothing was said
+        ("<think>a</think><think>b</think> Yes", "Yes"),
+        ("<THINK>a</THINK>Yes", "Yes"),
+        ("<thinking>a</thinking>\nYes", "Yes"),
+        ("[THINK]a[/THINK]Yes", "Yes"),
+        ("Yes <think>or no", "Yes"),
+        ("<think>first</think>second</think>Yes", "Yes"),
+        ("I think so.", "I think so."),
+    ],
+)
+def test_thoughts_are_dropped(wire: Callable[..., Reply], sent: str, text: str) -> None:
+    assert wire("stop", sent).text == text
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_what_stands_after_the_thoughts_is_kept(thoughts: str, said: str) -> None:
+    if "think" in (thoughts + said).lower():
+        return
+    for sent in (f"<think>{thoughts}</think>{said}", f"{thoughts}</think>{said}"):
+        assert without_thoughts(sent) == said.strip()
+    assert without_thoughts(said) == said
