@@ -83,8 +83,7 @@ def test_a_cut_reply_is_asked_for_once_more_with_twice_the_limit(
         ("ask0", "I think that", "length"),
         ("ask0.long", "I think that parks matter.", "stop"),
     ]
-    answers = done.manifest["answers"]
-    assert answers["cut"] == 0 and answers["asked_longer"]["calls"] == 1
+    assert done.manifest["cut_replies"] == {"calls": 1, "cost_usd": None, "kept": 0}
 
 
 def test_what_stays_cut_is_kept_with_its_mark_flagged_and_told(
@@ -141,7 +140,7 @@ def test_the_limit_is_the_providers_where_none_was_set(
     server.model.says = lambda messages, body: {"text": "I th", "finish": "model_length"}
     done = run(server, tmp_path / "two", speak)  # no limit of ours would move the model's own end
     assert [finish for _, _, finish in journaled(done)] == ["length:model"]
-    assert done.manifest["answers"]["cut"] == 1
+    assert done.manifest["cut_replies"]["kept"] == 1
 
 
 def test_a_cut_vote_is_no_vote_for_its_first_letters(server: ServerThread, tmp_path: Path) -> None:
@@ -178,7 +177,7 @@ def test_a_replay_of_cut_and_empty_replies_asks_nothing_and_gives_the_same_bytes
 
     done = run(server, tmp_path / "run", many, max_tokens=10)
     first = {p.name: p.read_bytes() for p in (done.path / "tables").iterdir()}
-    asked, manifest = server.model.counts["received"], done.manifest["answers"]
+    asked, manifest = server.model.counts["received"], done.manifest["cut_replies"]
     again = folkmoot.run(
         Study("trial", "Trial", StudyConfig, many),
         {"model": "openai/m", "endpoints": {"openai/m": server.openai}, "max_tokens": 10},
@@ -188,7 +187,7 @@ def test_a_replay_of_cut_and_empty_replies_asks_nothing_and_gives_the_same_bytes
     )
     assert server.model.counts["received"] == asked
     assert {p.name: p.read_bytes() for p in (again.path / "tables").iterdir()} == first
-    assert again.manifest["answers"] == manifest and manifest["asked_longer"]["calls"] > 0
+    assert again.manifest["cut_replies"] == manifest and manifest["calls"] > 0
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -126,9 +126,8 @@ def _summary(folder: RunFolder) -> str:
 
 def _cut(folder: RunFolder) -> str:
     """Replies that the token limit cut and what asking for them again took; empty for none."""
-    answers = folder.manifest.get("answers", {})
-    again = answers.get("asked_longer", {})
-    cut, calls, cost = answers.get("cut", 0), again.get("calls", 0), again.get("cost_usd")
+    told = folder.manifest.get("cut_replies", {})
+    cut, calls, cost = told.get("kept", 0), told.get("calls", 0), told.get("cost_usd")
     if not cut and not calls:
         return ""
     limit = folder.config.get("max_tokens")

@@ -65,7 +65,8 @@ class RunFacts:
     journal_digest: str = ""
     retries: int = 0
     lost: int = 0  # tries that failed on the way, which the vendor may have billed
-    asked_longer: Mapping[str, Any] = field(default_factory=dict)  # see `rung_shares`
+    # Calls that asked once more for a cut reply, with twice the limit, and what they cost.
+    asked_longer: Mapping[str, Any] = field(default_factory=dict)
     planted: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -93,11 +94,8 @@ def manifest(facts: RunFacts, tables: Mapping[str, pl.DataFrame]) -> dict[str, A
         "cost_unknown_for": unknown,
         "models": [_model(m) for m in facts.models],
         "embedding_model": facts.embedding_model,
-        "answers": (
-            {**rung_shares(tables["answers"]), "asked_longer": dict(facts.asked_longer)}
-            if "answers" in tables
-            else {}
-        ),
+        "answers": rung_shares(tables["answers"]) if "answers" in tables else {},
+        "cut_replies": {**facts.asked_longer, "kept": cut_replies(tables)},
         "hashes": dict(facts.hashes),
         "journal_digest": facts.journal_digest,
         "software": software(),
@@ -122,18 +120,22 @@ def _synthetic(facts: RunFacts) -> dict[str, Any]:
 
 
 def rung_shares(answers: pl.DataFrame) -> dict[str, Any]:
-    """How answers were read: count, share per rung of the ladder, reasons of the missing, re-asks,
-    and how many replies the token limit cut. (`asked_longer` beside it: the calls that asked for
-    cut replies once more, with twice the limit, and what they cost.)"""
+    """How answers were read: count, share per rung of the ladder, share missing, re-asks."""
     count = answers.height
     if not count or "rung" not in answers.columns:
         return {"count": count}
     counts = dict(answers["rung"].drop_nulls().value_counts().iter_rows())
     rungs = {k: round(counts[k] / count, 6) for k in sorted(counts, key=lambda r: (-counts[r], r))}
     reasks = int(answers["reasks"].sum()) if "reasks" in answers.columns else 0
-    cut = int(answers["finish"].str.starts_with("length").sum()) if "finish" in answers else 0
-    read = {"count": count, "rungs": rungs, "reasks": reasks}
-    return {**read, "missing": _reasons(answers), "cut": cut}
+    return {"count": count, "rungs": rungs, "reasks": reasks, "missing": _reasons(answers)}
+
+
+def cut_replies(tables: Mapping[str, pl.DataFrame]) -> int:
+    """How many answers stand as the token limit cut them."""
+    answers = tables.get("answers")
+    if answers is None or "finish" not in answers.columns:
+        return 0
+    return int(answers["finish"].str.starts_with("length").sum())
 
 
 @lru_cache(maxsize=4)
