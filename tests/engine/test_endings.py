@@ -15,7 +15,7 @@ import folkmoot
 from folkmoot import Choice, Missing, Run, Session, Speaker, Study, StudyConfig
 from folkmoot.cli.run import print_results
 from folkmoot.engine.session import Scope
-from folkmoot.errors import FatalModelError, RunPaused
+from folkmoot.errors import BudgetReached, FatalModelError, RunPaused
 from folkmoot.measures.diagnostics import of_answers
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
@@ -347,6 +347,24 @@ def test_several_refused_prompts_do_not_stop_a_model_that_answers_others(
     server.model.latency = 0.01
     done = run(server, tmp_path / "run", panel(names), concurrency=24)
     assert done.table("people")["missing"].null_count() == 19
+
+
+@pytest.mark.parametrize("concurrency", [1, 8])
+@pytest.mark.parametrize("budget", [{"budget_calls": 12}, {"budget_calls": 2}])
+def test_a_verdict_that_is_due_holds_no_budget(
+    budget: Body, concurrency: int, server: ServerThread, tmp_path: Path
+) -> None:
+    names = [f"p{i}" for i in range(12)]
+    server.model.says = poisoned("p0", "p1")
+    if budget["budget_calls"] == 12:
+        done = run(server, tmp_path / "run", panel(names), concurrency=concurrency, **budget)
+        assert done.table("people")["missing"].null_count() == 10
+    else:
+        with pytest.raises((BudgetReached, FatalModelError)):
+            run(server, tmp_path / "run", panel(names), concurrency=concurrency, **budget)
+    server.model.says = lambda messages, body: {"status": 400, "message": "top_p: no such knob"}
+    with pytest.raises((BudgetReached, FatalModelError)):
+        run(server, tmp_path / "two", panel(names), concurrency=concurrency, **budget)
 
 
 @pytest.mark.parametrize("concurrency", [1, 8])

@@ -56,7 +56,7 @@ async def converse(
     while True:
         at = f"{address}.r{step}" if step else address
         reply = await run.complete(at, request, patience)
-        limit = max(request.max_tokens or 0, reply.usage.output_tokens)
+        limit = max(request.max_tokens or 0, reply.usage.output_tokens or 0)
         if reply.finish == CUT and limit and not longer:
             longer, request = True, replace(request, max_tokens=2 * limit)
             again = await run.complete(f"{at}.long", request, patience, spare=True)

@@ -159,6 +159,9 @@ class Attempts:
             line.trying -= 1
             if not line.trying:
                 line.tell()
+        if call.reserved is not None:  # it cost nothing, and others may wait for the money
+            self._budget.settle(call.reserved, 0.0)
+            call.reserved = None
         if not call.spare:
             await self._judge(line, rejected)
         raise rejected
@@ -183,14 +186,14 @@ class Attempts:
     async def _answer(self, line: Line, call: Call, send: Callable[[], Awaitable[R]]) -> R:
         limiter = line.limiter
         successes = limiter.successes
-        if self._budget.active:
-            await self._reserve(line, call)
-        call.started_at = time.time()
         while True:
+            if self._budget.active and call.reserved is None:
+                await self._reserve(line, call)
+            call.started_at = call.started_at or time.time()
             await self._enter(line, call)
             if line.rejected >= IN_A_ROW and not call.attempts:
                 self._leave(line)
-                await self._stand_back(line)
+                await self._stand_back(line, call)
                 continue
             call.attempts += 1
             entered = limiter.now()
@@ -222,9 +225,13 @@ class Attempts:
                 self._leave(line)
             await self._sleep(wait)
 
-    async def _stand_back(self, line: Line) -> None:
-        """Send nothing more while it is open whether the model takes any prompt at all."""
+    async def _stand_back(self, line: Line, call: Call) -> None:
+        """Send nothing more, and hold no money, while it is open whether the model takes any prompt
+        at all."""
         line.trying -= 1
+        if call.reserved is not None:
+            self._budget.release(call.reserved)
+            call.reserved = None
         try:
             if not line.trying:
                 line.tell()
