@@ -9,14 +9,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import folkmoot
+from folkmoot.engine.journal import JournalReader
 from folkmoot.engine.study import find_study, registered
 from folkmoot.errors import BudgetReached
 from folkmoot.models.request import ProviderSettings, Reply, Request
@@ -161,3 +164,35 @@ def test_a_paused_run_can_be_reported_and_goes_on_to_the_same_end(
     done = play(study, folder, resume=True, provider=respondent())
     assert digest(done) == digest(whole)
     assert "PARTIAL" not in write_report(folkmoot.load(folder)).read_text("utf-8")
+
+
+SETS = {  # a larger batch, and the set that an address belongs to
+    "town_hall": ("sets=4", r"^[^/]*?(\d+)"),
+    "focus_group": ("replications=4", r"^discussion/([^/]+)/"),
+    "negotiation": ("groups_per_type=2", r"^(?:preferences|negotiation)/(.+?)(?:-C\d)?/"),
+}
+
+
+@pytest.mark.parametrize("share", [0.4, 0.7])
+@pytest.mark.parametrize("study", SETS)
+def test_a_budget_buys_whole_comparisons(study: str, share: float, tmp_path: Path) -> None:
+    batch, pattern = SETS[study]
+
+    def asked(folder: Path) -> Counter[str]:
+        with JournalReader(folder / "journal.sqlite") as journal:
+            found = (re.search(pattern, entry.address) for entry in journal.entries())
+            return Counter(of[1] for of in found if of)
+
+    whole = play(study, tmp_path / "a" / "run", provider=respondent(), overrides=(batch,))
+    all_sets = asked(whole.path)
+    assert len(all_sets) == 4
+    limit = int(whole.manifest["calls"] * share)
+    folder = tmp_path / "b" / "run"
+    with pytest.raises(BudgetReached):
+        play(study, folder, provider=respondent(3), overrides=(batch, f"budget_calls={limit}"))
+    bought = asked(folder)
+    begun = [of for of in bought if bought[of] < all_sets[of]]
+    assert len(begun) <= 1, "more than one set was begun and not paid to its end"
+    assert len(bought) - len(begun) >= 1
+    done = play(study, folder, resume=True, provider=respondent(4), overrides=(batch,))
+    assert digest(done) == digest(whole)

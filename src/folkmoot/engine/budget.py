@@ -109,6 +109,15 @@ class Budget:
         self._reserved = self._reserved - reserved if self._in_flight else 0.0
         self._pump()
 
+    def affords(self, usd: float, calls: float) -> int:
+        """How many times what is left pays for so much money and so many calls."""
+        left = [1e9]
+        if self.usd is not None and usd:
+            left.append((self.usd - self.spent_usd) / usd)
+        if self.calls is not None and calls:
+            left.append((self.calls - self.spent_calls) / calls)
+        return max(0, int(min(left)))
+
     def stop(self, error: FolkmootError) -> None:
         """Let nobody in any more; those who wait get the error."""
         self._stopped = self._stopped or error

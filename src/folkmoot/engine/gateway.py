@@ -134,6 +134,11 @@ class Gateway:
         self._count(model, entry, replayed=replayed)
         return _vectors(entry.blob or b"", len(texts))
 
+    def taken(self) -> tuple[float, int]:
+        """Money (USD) and calls of all replies so far, those that were replayed included."""
+        stats = self.stats.values()
+        return sum(s.cost_usd for s in stats), sum(s.calls + s.replayed for s in stats)
+
     def stop(self, error: FolkmootError) -> None:
         """Begin no more calls: whoever would, or waits to, gets the error. The first one counts.
 

@@ -7,7 +7,15 @@ same bytes. Studies import this and nothing else of the engine.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Awaitable, Callable, Hashable, Iterable, Mapping
+from collections.abc import (
+    AsyncIterable,
+    Awaitable,
+    Callable,
+    Hashable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -139,19 +147,24 @@ class Scope:
         fn: Callable[[Scope, I], Awaitable[R]],
         *,
         key: Callable[[I], str] | None = None,
+        sets: Callable[[I], Hashable] | None = None,
     ) -> dict[str, R]:
         """Run `fn(scope, item)` for all items side by side; results by key, in input order.
 
         The key is the item itself, its `id`, or what `key` gives; it must be unique. When one
         fails, calls in flight are awaited and journaled, no new ones begin, and the error of the
         first item (in input order) is raised.
+
+        `sets` names what an item is compared within (the same residents at every level): under a
+        budget sets are run in order, so that the money buys whole comparisons.
         """
         listed = list(items)
         keys = [_clean((key or _key_of)(item)) for item in listed]
         if len(set(keys)) != len(keys):
             twice = next(k for i, k in enumerate(keys) if k in keys[:i])
             raise ProtocolError(f"{'/'.join(self.path)}: each() was given the key {twice!r} twice")
-        return await self._fork(listed, keys, fn, self._run.stage_started(self.path, len(listed)))
+        stage = self._run.stage_started(self.path, len(listed))
+        return await self._fork(listed, keys, fn, stage, [sets(i) for i in listed] if sets else [])
 
     async def together(self, **parts: Callable[[Scope], Awaitable[R]]) -> dict[str, R]:
         """Named parts of a protocol side by side, none of which needs another: `each` over names.
@@ -167,6 +180,7 @@ class Scope:
         keys: list[str],
         fn: Callable[[Scope, I], Awaitable[R]],
         stage: str,
+        sets: Sequence[Hashable] = (),
     ) -> dict[str, R]:
         run = self._run
 
@@ -175,7 +189,7 @@ class Scope:
 
         self._hold("each")
         try:
-            results = await fan_out(run, self._rows, items, one, stage)
+            results = await fan_out(run, self._rows, items, one, stage, sets)
         finally:
             self._busy = ""
         return dict(zip(keys, results, strict=True))

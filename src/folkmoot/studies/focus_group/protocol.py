@@ -34,5 +34,5 @@ async def protocol(session: Session) -> None:
 
         return list((await scope.each(config.concepts, on_concept)).values())
 
-    by_group = await session.at("discussion").each(config.groups, discuss)
+    by_group = await session.at("discussion").each(config.groups, discuss, sets=str)
     outputs.write_topline(session, config, [t for group in by_group.values() for t in group])

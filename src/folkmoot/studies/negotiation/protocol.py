@@ -48,25 +48,31 @@ async def protocol(session: Session) -> None:
     await session.seal("conditions", list(config.conditions))
     record_groups(session, groups)
 
-    async def state(scope: Scope, group: Group) -> Stated:
-        return await collect(scope, group, subjects, config.days)
+    pairs = [Pair(g, c, n) for n, g in enumerate(groups) for c in conditions]
+    # Places first: rows stand phase by phase, whatever group is through with both before another.
+    asking = {g.id: session.at("preferences", g.id) for g in groups}
+    talking = {pair.id: session.at("negotiation", pair.id) for pair in pairs}
 
-    stated = await session.at("preferences").each(groups, state)
-
-    async def hold(scope: Scope, pair: Pair) -> tuple[SessionResult, dict[str, object]]:
-        room = Room(pair.group, pair.condition, stated[pair.group.id], subjects, config)
-        everyone = Room(pair.group, CONDITIONS["C2"], stated[pair.group.id], subjects, config)
+    async def hold(pair: Pair, stated: Stated) -> tuple[SessionResult, dict[str, object]]:
+        scope = talking[pair.id]
+        room = Room(pair.group, pair.condition, stated, subjects, config)
+        everyone = Room(pair.group, CONDITIONS["C2"], stated, subjects, config)
         decisions = await negotiate(scope, room)
         result = finish_session(scope, room, everyone, decisions)
         trip = tripcraft.trip_of(trips, pair.group.id, pair.index)
         return result, tripcraft.row(room, decisions, trip)
 
-    pairs = [Pair(g, c, n) for n, g in enumerate(groups) for c in conditions]
-    held = await session.at("negotiation").each(pairs, hold)
+    async def compared(scope: Scope, group: Group) -> list[tuple[SessionResult, dict[str, object]]]:
+        stated = await collect(asking[group.id], group, subjects, config.days)
+        own = [pair for pair in pairs if pair.group is group]
+        return list((await scope.each(own, lambda _, pair: hold(pair, stated))).values())
+
+    by_group = await session.at("negotiation").each(groups, compared, sets=lambda g: g.id)
+    held = [of for group in by_group.values() for of in group]
     for condition in conditions:
-        rows = [row for (result, row) in held.values() if result.condition == condition.id]
+        rows = [row for (result, row) in held if result.condition == condition.id]
         session.write_text(f"tripcraft/{condition.id}.csv", tripcraft.to_csv(rows))
-    results = [result for result, _ in held.values()]
+    results = [result for result, _ in held]
     session.write_json("comparison.json", compare(results, config.conditions))
 
 

@@ -50,7 +50,7 @@ async def protocol(session: Session) -> None:
     async def discuss(scope: Scope, room: Room) -> Held:
         return keep(scope, await hold_discussion(scope, room), design.config, session.started_at)
 
-    held = list((await session.each(design.rooms, discuss)).values())
+    held = list((await session.each(design.rooms, discuss, sets=lambda r: r.set.number)).values())
     report(session, held, design.config)
 
 

@@ -41,7 +41,7 @@ async def protocol(session: Session) -> None:
     async def one(scope: Scope, item: Planned) -> None:
         files.add(item.experiment, item.id, await play_session(scope, item, config.reasks))
 
-    await session.at("sessions").each(planned, one)
+    await session.at("sessions").each(planned, one, sets=lambda p: p.plan.label)
 
 
 def sessions_of(config: WorkbookConfig, experiment: Experiment) -> list[SessionPlan]:
