@@ -137,7 +137,7 @@ def _bounded(value: Any, depth: int = 0) -> int:
     if depth > MAX_DEPTH:
         raise NotALiteral(f"nested deeper than {MAX_DEPTH}")
     if isinstance(value, dict):
-        items = sum(_bounded(v, depth + 1) for v in value.values()) + len(value)
+        items = sum(_bounded(part, depth + 1) for pair in value.items() for part in pair)
     elif isinstance(value, (list, tuple)):
         items = sum(_bounded(v, depth + 1) for v in value) + len(value)
     else:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime as dt
 import re
 import warnings
-import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,11 +19,10 @@ from openpyxl.utils import get_column_letter
 
 from folkmoot.errors import InputError, Problem
 from folkmoot.studies.workbook.appearance import Look, hidden_notes, look_at, rows_in_words
+from folkmoot.studies.workbook.opening import MAX_VISITED, check_file
 
-MAX_FILE_BYTES = 50_000_000
-MAX_UNPACKED_BYTES = 300_000_000
 MAX_CELLS = 2_000_000  # that hold something
-MAX_VISITED = 8_000_000  # counting the empty ones that a stray format leaves behind
+MAX_CHARACTERS = 100_000_000  # of all texts together
 MAX_SHEETS = 50
 MAX_TEXT = 100_000  # characters in one cell; Excel itself stops at 32,767
 
@@ -64,7 +62,7 @@ class Book:
 
 def read_book(path: Path) -> Book:
     """The cells of a workbook. Raises InputError when the file as a whole cannot be used."""
-    _check_file(path)
+    check_file(path)
     try:
         with warnings.catch_warnings():
             # openpyxl warns of drop-downs and styles that it drops; neither matters here.
@@ -81,47 +79,6 @@ def read_book(path: Path) -> Book:
                 mend="open it in a spreadsheet program and save it again as .xlsx",
             )
         ) from error
-
-
-def _check_file(path: Path) -> None:
-    def refuse(message: str, mend: str) -> InputError:
-        return InputError(Problem(message, file=path.name, mend=mend))
-
-    if path.name.startswith("~$"):
-        raise refuse(
-            "this is the lock file that Excel leaves while a workbook is open",
-            f"give the workbook itself, {path.name[2:]}",
-        )
-    try:
-        size = path.stat().st_size
-        with path.open("rb") as file:
-            head = file.read(8)
-    except OSError as error:
-        raise refuse(
-            f"the file cannot be read: {error.strerror}", "check the path; close it in Excel"
-        ) from error
-    if head.startswith(b"\xd0\xcf\x11\xe0"):
-        raise refuse(
-            "the file is an old .xls or is protected by a password",
-            "save it as .xlsx without a password",
-        )
-    if not zipfile.is_zipfile(path):
-        raise refuse("the file is no .xlsx workbook", "save it as .xlsx")
-    if size > MAX_FILE_BYTES:
-        raise refuse(
-            f"the file has {size:,} bytes, the limit is {MAX_FILE_BYTES:,}",
-            "remove pictures and rows that are not used",
-        )
-    try:
-        with zipfile.ZipFile(path) as archive:
-            unpacked = sum(entry.file_size for entry in archive.infolist())
-    except (zipfile.BadZipFile, OSError, ValueError) as error:
-        raise refuse(f"the file is damaged: {error}", "save it again as .xlsx") from error
-    if unpacked > MAX_UNPACKED_BYTES:
-        raise refuse(
-            f"the file unpacks to {unpacked:,} bytes, the limit is {MAX_UNPACKED_BYTES:,}",
-            "delete the empty rows and columns below and beside the data",
-        )
 
 
 def _read(path: Path) -> Book:
@@ -259,14 +216,20 @@ class _Budget:
     path: Path
     visited: int = 0
     filled: int = 0
+    characters: int = 0
 
-    def visit(self, sheet: str, cells: int, filled: int) -> None:
+    def visit(self, sheet: str, cells: int, filled: list[Any]) -> None:
         self.visited += cells + 1
-        self.filled += filled
-        if self.visited > MAX_VISITED or self.filled > MAX_CELLS:
+        self.filled += len(filled)
+        self.characters += sum(len(value) for value in filled if isinstance(value, str))
+        what = ""
+        if self.filled > MAX_CELLS:
             what = f"too many cells: the limit is {MAX_CELLS:,} filled ones"
-            if self.filled <= MAX_CELLS:
-                what = "the sheet reaches too far: most of its cells are empty"
+        elif self.visited > MAX_VISITED:
+            what = "the sheet reaches too far: most of its cells are empty"
+        elif self.characters > MAX_CHARACTERS:  # one shared string can stand in every cell
+            what = f"the texts have more than {MAX_CHARACTERS:,} characters"
+        if what:
             raise InputError(
                 Problem(
                     what,
@@ -295,7 +258,7 @@ def _cells(
                 if not row and number % 1_000:
                     continue  # a gap of empty rows: counted by the thousand
                 filled = [c for c in row if c.value is not None]
-                budget.visit(sheet.title, len(row) or 1_000, len(filled))
+                budget.visit(sheet.title, len(row) or 1_000, [c.value for c in filled])
                 for cell in filled:
                     yield sheet.title, cell.row, cell.column, cell
             if looks is not None:
@@ -351,7 +314,7 @@ def _text(value: Value, number_format: str | None) -> str:
         return value.strip()
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
-    shown = (number_format or "").split(";")[0]
+    shown = (number_format or "")[:40].split(";")[0]  # one of a million zeros is a bomb
     decimals = re.fullmatch(r"#?,?#*0(?:\.(0+))?(%?)", shown)
     if decimals and (decimals[1] or decimals[2]):
         percent = decimals[2]

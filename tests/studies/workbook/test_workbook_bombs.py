@@ -1,0 +1,191 @@
+"""Workbooks that would fill the memory: refused within it, before openpyxl builds anything."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from folkmoot.errors import InputError
+from folkmoot.studies.workbook.planning import load
+from tests.bounded import bounded
+from tests.studies.workbook.workbook_builder import good, mistakes, save
+
+MAIN = b'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
+SHEET = "xl/worksheets/sheet1.xml"
+STRINGS = "xl/sharedStrings.xml"
+STYLES = "xl/styles.xml"
+MILLION = 1_000_000
+
+
+def sheet(rows: bytes) -> bytes:
+    return b"<worksheet " + MAIN + b"><sheetData>" + rows + b"</sheetData></worksheet>"
+
+
+def with_parts(
+    good_one: Path, path: Path, pack: int = zipfile.ZIP_DEFLATED, **parts: bytes
+) -> Path:
+    """A copy of a workbook with some of its parts replaced, or others added."""
+    with zipfile.ZipFile(good_one) as old, zipfile.ZipFile(path, "w", pack) as new:
+        names = {name: old.read(name) for name in old.namelist()} | parts
+        for name, data in names.items():
+            new.writestr(name, data)
+    return path
+
+
+def lying(good_one: Path, path: Path) -> Path:
+    """A part that says it has 1,000 bytes, and unpacks to 400 million."""
+    with_parts(good_one, path, **{STYLES: b"\0" * (400 * MILLION)})
+    data = bytearray(path.read_bytes())
+    size = (400 * MILLION).to_bytes(4, "little")
+    for head, at in ((b"PK\x01\x02", 24), (b"PK\x03\x04", 22)):
+        start = data.find(head)
+        while start >= 0:
+            if data[start + at : start + at + 4] == size:
+                data[start + at : start + at + 4] = (1000).to_bytes(4, "little")
+            start = data.find(head, start + 4)
+    path.write_bytes(data)
+    return path
+
+
+def many_parts(good_one: Path, path: Path) -> Path:
+    shutil.copy(good_one, path)
+    with zipfile.ZipFile(path, "a") as archive:
+        for number in range(6000):
+            archive.writestr(f"x{number}", b"")
+    return path
+
+
+def repeated(good_one: Path, path: Path) -> Path:
+    """One long shared string that stands in every cell."""
+    name = "[Content_Types].xml"
+    with zipfile.ZipFile(good_one) as archive:
+        types = archive.read(name)
+    kind = b"application/vnd.openxmlformats-officedocument.spreadsheetml.sharedStrings+xml"
+    one = b'<Override PartName="/%s" ContentType="%s"/></Types>' % (STRINGS.encode(), kind)
+    text = b"<si><t>" + b"x" * 90_000 + b"</t></si>"
+    changed = {
+        name: types.replace(b"</Types>", one),
+        STRINGS: b"<sst " + MAIN + b">" + text + b"</sst>",
+        SHEET: sheet(b"<row>" + b'<c t="s"><v>0</v></c>' * 5000 + b"</row>"),
+    }
+    return with_parts(good_one, path, **changed)
+
+
+def parts(**data: bytes) -> Callable[[Path, Path], Path]:
+    return lambda good_one, path: with_parts(good_one, path, **data)
+
+
+ENTITIES = b'<?xml version="1.0"?><!DOCTYPE w [<!ENTITY a "aaaaaaaaaa">' + b"".join(
+    b'<!ENTITY %c "%s">' % (98 + i, b"&%c;" % (97 + i) * 10) for i in range(9)
+)
+BOMBS: dict[str, tuple[Callable[[Path, Path], Path], str]] = {
+    "styles": (
+        parts(**{STYLES: b"<styleSheet><cellXfs>" + b"<xf/>" * (8 * MILLION)}),
+        "200,000 styles",
+    ),
+    "strings": (parts(**{STRINGS: b"<sst>" + b"<si/>" * (8 * MILLION)}), "shared strings"),
+    "runs": (parts(**{STRINGS: b"<sst><si>" + b"<r/>" * (8 * MILLION)}), "pieces in one cell"),
+    "text": (parts(**{STRINGS: b"<sst><si><t>" + b"x" * (200 * MILLION)}), "1,000,000 characters"),
+    "wide": (parts(**{SHEET: sheet(b"<row>" + b"<c/>" * (8 * MILLION))}), "16,384 columns"),
+    "far": (parts(**{SHEET: sheet(b'<row><c r="ZZZZZZZ1"><v>1</v></c></row>')}), "16,384 columns"),
+    "deep row": (parts(**{SHEET: sheet(b'<row r="99999999999"/>')}), "1,048,576 rows"),
+    "no row": (parts(**{SHEET: sheet(b'<row r="' + b"9" * 5000 + b'"/>')}), "1,048,576 rows"),
+    "empty": (
+        parts(**{SHEET: sheet((b"<row>" + b'<c s="1"/>' * 10_000 + b"</row>") * 900)}),
+        "8,000,000 cells",
+    ),
+    "merges": (
+        parts(**{SHEET: sheet(b"")[:-12] + b"<mergeCells>" + b"<mergeCell/>" * (4 * MILLION)}),
+        "other settings",
+    ),
+    "formulas": (
+        parts(**{SHEET: sheet((b"<row>" + b"<c><f>1</f></c>" * 16_000 + b"</row>") * 2)}),
+        "20,000 formulas",
+    ),
+    "formula": (
+        parts(**{SHEET: sheet(b"<row><c><f>" + b"1+" * 5000 + b"1</f></c></row>")}),
+        "8,192 characters",
+    ),
+    "repeated": (repeated, "100,000,000 characters"),
+    "entities": (parts(**{"xl/workbook.xml": ENTITIES + b"]><w>&j;</w>"}), "XML entities"),
+    "deep": (parts(**{STYLES: b"<a>" * MILLION}), "nested deeper"),
+    "tag": (parts(**{STYLES: b'<a b="' + b"x" * (60 * MILLION)}), "a tag that does not end"),
+    "lying": (lying, "unpacks to"),
+    "parts": (many_parts, "5,000 parts"),
+    "bzip2": (
+        lambda good_one, path: with_parts(good_one, path, zipfile.ZIP_BZIP2),
+        "packed in a way",
+    ),
+}
+
+
+def test_a_bomb_is_refused_within_bounded_memory(tmp_path: Path) -> None:
+    good_one = save(good(), tmp_path / "good.xlsx")
+    paths = {
+        name: str(make(good_one, tmp_path / f"{name}.xlsx")) for name, (make, _) in BOMBS.items()
+    }
+    setup = """
+from pathlib import Path
+from folkmoot.errors import InputError
+from folkmoot.studies.workbook.planning import load
+"""
+    body = """
+said = {}
+for name, path in given.items():
+    try:
+        load(Path(path))
+        said[name] = "passed"
+    except InputError as error:
+        said[name] = str(error)
+print(json.dumps(said))
+"""
+    said = json.loads(bounded(setup, body, paths, memory=300_000_000))
+    wrong = {name: text for name, text in said.items() if BOMBS[name][1] not in text}
+    assert not wrong
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "1e999", "nan", "-inf", "4" * 301])
+@pytest.mark.parametrize("kind", ["n", "b"])
+def test_a_number_that_is_none_is_named_by_sheet_and_cell(
+    tmp_path: Path, number: str, kind: str
+) -> None:
+    path = save(good(), tmp_path / "book.xlsx")
+    with zipfile.ZipFile(path) as archive:
+        part = archive.read(SHEET)
+    cell = b'<row r="99"><c r="C99" t="%s"><v>%s</v></c></row>' % (kind.encode(), number.encode())
+    hostile = with_parts(
+        path, tmp_path / "b.xlsx", **{SHEET: part.replace(b"</sheetData>", cell + b"</sheetData>")}
+    )
+    with pytest.raises(InputError) as caught:
+        load(hostile)
+    (problem,) = caught.value.problems
+    assert problem.where == "experimental_setting!C99"
+    assert "300 digits" in problem.message
+
+
+def test_numbers_of_thousands_of_digits_in_texts_are_located(tmp_path: Path) -> None:
+    for column, text in (
+        (1, "[" + "9" * 5000 + "]"),
+        (1, "[0x" + "f" * 5000 + "]"),
+        (0, "9" * 5000),
+    ):
+        book = good()
+        book["constants"][1][column] = text
+        found = mistakes(book, tmp_path)
+        assert any(f"constants!{'AB'[column]}2" in problem for problem in found), found
+    book = good()
+    book["experimental_setting"][5][1] = "9" * 5000
+    assert any("experimental_setting!B6" in problem for problem in mistakes(book, tmp_path))
+
+
+def test_a_role_named_by_a_huge_number_is_located(tmp_path: Path) -> None:
+    book = good()
+    for row in book["interview_prompts"][1:]:
+        if row[8] is not None:
+            row[8] = "{0x" + "f" * 5000 + ": [1, 2]}"
+    assert any("interview_prompts!I" in problem for problem in mistakes(book, tmp_path))
