@@ -5,7 +5,8 @@
     ├── StorageError          the run folder cannot be read or written                exit 2
     │   ├── RunExists             an existing folder is never overwritten
     │   ├── RunLocked             another process is writing this run
-    │   └── ForeignJournal        the journal is corrupt or not ours
+    │   ├── ForeignJournal        the journal is corrupt, changed by hand, or not ours
+    │   └── NotJournaled          a replay asked for what the journal does not hold
     ├── DriftError            a replayed request differs from the journaled one       exit 2
     ├── RunPaused             all work kept, `--resume` goes on                       exit 75
     │   ├── QuotaExhausted        the provider's quota is used up
@@ -31,6 +32,7 @@ from dataclasses import dataclass
 
 EXIT_INTERNAL = 1
 EXIT_INPUT = 2
+EXIT_DIFFERS = 4
 EXIT_PAUSED = 75
 EXIT_INTERRUPTED = 130
 
@@ -89,7 +91,11 @@ class RunLocked(StorageError):
 
 
 class ForeignJournal(StorageError):
-    """The journal is corrupt or was not written by Folkmoot; it is left as it is."""
+    """The journal is corrupt, changed by hand or not ours; it is left as it is."""
+
+
+class NotJournaled(StorageError):
+    """A replay, which asks no model, came to an address that the journal does not hold."""
 
 
 class DriftError(FolkmootError):

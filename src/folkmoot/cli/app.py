@@ -174,6 +174,15 @@ def show(
 
 @app.command()
 @guarded
+def verify(run: RunArg) -> None:
+    """Rebuild a run from its journal and compare it with what lies in its folder."""
+    from folkmoot.cli.verify import verify_command
+
+    verify_command(run)
+
+
+@app.command()
+@guarded
 def models(
     names: Annotated[
         list[str] | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from folkmoot.engine import runner
 from folkmoot.engine.consent import Consent
 from folkmoot.engine.runner import Run, RunOptions, from_python, run_study
 from folkmoot.engine.study import Study, find_study
+from folkmoot.engine.verify import changed_since
 from folkmoot.models.request import Provider
 from folkmoot.records.run_folder import RunFolder
 
@@ -56,5 +58,11 @@ def run(
 
 
 def load(folder: str | Path) -> RunFolder:
-    """The folder of a run that has finished: `.table(name)`, `.json(name)`, `.manifest`."""
-    return RunFolder(folder)
+    """The folder of a run that has finished: `.table(name)`, `.json(name)`, `.manifest`.
+
+    Warns of files that were changed since the run; `folkmoot verify` compares everything.
+    """
+    run = RunFolder(folder)
+    for change in changed_since(run):
+        warnings.warn(f"{run.path}: {change}", stacklevel=2)
+    return run

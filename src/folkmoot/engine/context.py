@@ -6,8 +6,9 @@ Made by the runner, used by `session.py`; a study never sees it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.events import ItemDone, Notice, Progress, StageStarted
 from folkmoot.engine.gateway import Gateway
-from folkmoot.engine.journal import Journal
+from folkmoot.engine.journal import Journal, Replay
 from folkmoot.engine.model_use import ModelUse
 from folkmoot.engine.plan import Plan
 from folkmoot.errors import FolkmootError, InputError, Problem, ProtocolError
@@ -29,6 +30,11 @@ from folkmoot.records.tables import Recording
 # Tables and numbers of recorded rows, nested as the scopes are: flat, they give the protocol's own
 # order.
 Rows = list[Any]
+
+
+def time_of_day() -> str:
+    """ISO 8601, UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 class Halted(FolkmootError):
@@ -45,7 +51,7 @@ class RunContext:
     folder: Path
     study_dir: Path
     seed: int
-    journal: Journal
+    journal: Journal | Replay
     gateway: Gateway
     prompts: PromptLibrary
     plan: Plan
@@ -57,6 +63,8 @@ class RunContext:
     embedded: bool = False
     rows: Rows = field(default_factory=list)
     tables: dict[str, Recording] = field(default_factory=dict)
+    written: set[str] = field(default_factory=set)  # files of the study's own
+    now: Callable[[], str] = time_of_day
     halted: BaseException | None = None
     longer: ModelUse = field(default_factory=ModelUse)  # calls that asked again for cut replies
     _claimed: set[str] = field(default_factory=set)
@@ -183,9 +191,11 @@ class RunContext:
 
     def write_json(self, name: str, data: Any) -> None:
         write_json(self._inside(name), data)
+        self.written.add(name)
 
     def write_text(self, name: str, text: str) -> None:
         write_text(self._inside(name), text)
+        self.written.add(name)
 
     def record(self, rows: Rows, table: str, row: Mapping[str, Any]) -> None:
         """Add a row to a table, at this place among the rows of the protocol."""

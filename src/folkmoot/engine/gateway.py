@@ -16,7 +16,7 @@ import numpy as np
 from folkmoot.engine.accounts import GatewayEvent, GatewaySettings, ModelStats
 from folkmoot.engine.attempts import Attempts, Call, Line
 from folkmoot.engine.budget import Budget
-from folkmoot.engine.journal import Entry, Journal
+from folkmoot.engine.journal import Entry, Journal, Replay
 from folkmoot.engine.limits import Limiter
 from folkmoot.errors import (
     FatalModelError,
@@ -61,7 +61,7 @@ class Gateway:
 
     def __init__(
         self,
-        journal: Journal,
+        journal: Journal | Replay,
         provider_for: Callable[[str], tuple[Provider, ModelSpec]],
         settings: GatewaySettings,
         *,

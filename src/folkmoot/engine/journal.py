@@ -31,10 +31,10 @@ from folkmoot.engine.journal_file import (
     seal_of,
     storage_error,
 )
-from folkmoot.errors import DriftError, ForeignJournal, StorageError
+from folkmoot.errors import DriftError, ForeignJournal, NotJournaled, StorageError
 from folkmoot.randomness import digest
 
-__all__ = ["Entry", "Journal", "JournalReader"]
+__all__ = ["Entry", "Journal", "JournalReader", "Replay"]
 
 MOST_NAMED = 5
 GROUP = 1000  # entries a commit at most
@@ -80,6 +80,11 @@ class JournalReader:
         ).fetchall()
         return int(calls), float(usd), [row[0] for row in unknown]
 
+    @property
+    def format(self) -> int:
+        """The version of the file's format."""
+        return int(self._reader.execute("SELECT value FROM meta WHERE key='format'").fetchone()[0])
+
     def superseded(self) -> int:
         """Entries that were asked for again under --accept-changes."""
         return int(self._reader.execute("SELECT count(*) FROM superseded").fetchone()[0])
@@ -90,6 +95,15 @@ class JournalReader:
         A sum over entries, so that each is hashed as it is written and none need be read back.
         """
         return f"{content_in(self._reader):032x}"
+
+    def recorded_digest(self) -> str | None:
+        """The digest as it was at the last commit; None in formats that did not keep it."""
+        found = recorded_digest(self._reader)
+        return None if found is None else f"{found:032x}"
+
+    def addresses(self) -> list[str]:
+        """All addresses, in order."""
+        return [r[0] for r in self._reader.execute("SELECT address FROM entries ORDER BY address")]
 
     def changed(self) -> list[str]:
         """Addresses of entries that were changed since they were written, as far as seals tell."""
@@ -147,6 +161,34 @@ class JournalReader:
         if isinstance(value, list):
             return [self._expand(v) for v in value]
         return value
+
+
+class Replay(JournalReader):
+    """A journal that answers a run once more and takes nothing in.
+
+    `asked` holds the addresses that were looked up.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.asked: set[str] = set()
+
+    def content_digest(self) -> str:
+        """Empty: that of the journal itself is the reader's to say."""
+        return ""
+
+    def lookup(
+        self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, Any]]
+    ) -> Entry:
+        """As the reader's. Raises NotJournaled where there is no entry."""
+        found = super().lookup(address, fingerprint, request)
+        if found is None:
+            raise NotJournaled(f"{address} is not in the journal")
+        self.asked.add(address)
+        return found
+
+    def put(self, entry: Entry) -> None:
+        raise NotJournaled(f"{entry.address} is not in the journal")
 
 
 class Journal(JournalReader):

@@ -44,7 +44,7 @@ class Plan:
         if old is not None:
             if not self._accept:
                 raise DriftError(
-                    f"the {name} differs from plan.json: {_first_difference(old, entry)}. "
+                    f"the {name} differs from plan.json: {first_difference(old, entry)}. "
                     "Restore the study file as it was, start a new run, or accept with "
                     "--accept-changes."
                 )
@@ -59,7 +59,8 @@ class Plan:
             self._unwritten = False
 
 
-def _first_difference(old: dict[str, Any], new: dict[str, Any]) -> str:
+def first_difference(old: dict[str, Any], new: dict[str, Any]) -> str:
+    """Where two sealed parts differ first, and in what."""
     a, b = old["data"], new["data"]
     path = ""
     while isinstance(a, dict) and isinstance(b, dict):

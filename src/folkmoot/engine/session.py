@@ -16,7 +16,6 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -322,7 +321,7 @@ class Session(Scope):
 
     def now(self) -> str:
         """The time of day (ISO 8601, UTC), for files that only people read; never a result."""
-        return datetime.now(UTC).isoformat(timespec="seconds")
+        return self._run.now()
 
     @property
     def run_dir(self) -> Path:

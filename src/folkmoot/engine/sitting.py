@@ -7,6 +7,7 @@ its only user; a run that was resumed twice had three sittings.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from asyncio import CancelledError
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from typing import Any
 
 import polars as pl
 
-from folkmoot.engine.context import Halted, RunContext
+from folkmoot.engine.context import Halted, RunContext, time_of_day
 from folkmoot.engine.event_loop import Stopper, interruptible
 from folkmoot.engine.events import (
     CallDone,
@@ -32,7 +33,7 @@ from folkmoot.engine.events import (
 )
 from folkmoot.engine.folder import open_journal, write_settings
 from folkmoot.engine.gateway import Gateway, GatewayEvent, GatewaySettings, uncountable
-from folkmoot.engine.journal import Entry, Journal
+from folkmoot.engine.journal import Entry, Journal, Replay
 from folkmoot.engine.options import RunOptions
 from folkmoot.engine.plan import Plan
 from folkmoot.engine.providers import Providers
@@ -44,8 +45,18 @@ from folkmoot.models.keys import scrub
 from folkmoot.records.codebook import codebook
 from folkmoot.records.files import write_json
 from folkmoot.records.manifest import ModelUse, RunFacts, file_hashes, manifest
-from folkmoot.records.run_folder import CODEBOOK, MANIFEST, PLAN, TABLES, RunFolder
+from folkmoot.records.run_folder import (
+    CODEBOOK,
+    MANIFEST,
+    PERSONAS,
+    PLAN,
+    STUDY_FILE,
+    TABLES,
+    RunFolder,
+)
 from folkmoot.records.tables import write_table
+
+SOME_TIME = "at some time"  # stands for the time of day in the files of a replay
 
 # Keys that say how to call and not what to study: they may change between sittings.
 OPERATIONAL = frozenset(
@@ -66,6 +77,7 @@ class Sitting:
     providers: Providers
     folder: Path
     stopper: Stopper
+    replay: Replay | None = None  # a journal that gives all answers; then no model is asked
 
 
 async def sit(sitting: Sitting) -> None:
@@ -80,9 +92,8 @@ async def sit(sitting: Sitting) -> None:
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
         stack.callback(log.close)
-        journal = stack.enter_context(
-            open_journal(sitting.folder, accept_changes=sitting.options.accept_changes)
-        )
+        journal = _journal(sitting)
+        stack.callback(journal.close)
         context = _context(sitting, journal, progress)
         outcome: Outcome = "failed"
         message = ""
@@ -107,6 +118,12 @@ async def sit(sitting: Sitting) -> None:
                 progress(RunEnded(outcome, scrub(message, secrets)))
 
 
+def _journal(sitting: Sitting) -> Journal | Replay:
+    if sitting.replay is not None:
+        return sitting.replay
+    return open_journal(sitting.folder, accept_changes=sitting.options.accept_changes)
+
+
 def _ended_by(error: BaseException) -> tuple[Outcome, str]:
     if isinstance(error, RunPaused):
         return "paused", str(error)
@@ -115,11 +132,11 @@ def _ended_by(error: BaseException) -> tuple[Outcome, str]:
     return "failed", str(error) or type(error).__name__
 
 
-def _context(sitting: Sitting, journal: Journal, progress: Progress) -> RunContext:
+def _context(sitting: Sitting, journal: Journal | Replay, progress: Progress) -> RunContext:
     found, providers, folder = sitting.found, sitting.providers, sitting.folder
     config = found.config
     calls, usd, unpriced = journal.spent()
-    if config.budget_usd is not None and unpriced:
+    if config.budget_usd is not None and unpriced and sitting.replay is None:
         raise InputError(
             uncountable(f"what {', '.join(unpriced)} was asked earlier has an unknown cost")
         )
@@ -161,6 +178,7 @@ def _context(sitting: Sitting, journal: Journal, progress: Progress) -> RunConte
         override=providers.override,
         embedding_model=providers.embedding,
         scripted=providers.scripted,
+        now=time_of_day if sitting.replay is None else lambda: SOME_TIME,
     )
 
 
@@ -252,7 +270,8 @@ def _facts(
         )
         for name, s in stats.items()
     ]
-    names = [PLAN, *(p.relative_to(context.folder).as_posix() for p in _tables(context.folder))]
+    written = [PLAN, STUDY_FILE, CODEBOOK, PERSONAS, *context.written]
+    tables = (p.relative_to(context.folder).as_posix() for p in _tables(context.folder))
     return RunFacts(
         run_id=found.run_id,
         study=found.study.name,
@@ -265,13 +284,23 @@ def _facts(
         sessions=1 + int(earlier.get("processes", 0)),
         models=uses,
         embedding_model=str(context.embedding_model) if context.embedded else "",
-        hashes=file_hashes(context.folder, names),
+        override=context.override,
+        scripted=context.scripted,
+        study_file=_relative(found.path, context.folder),
+        hashes=file_hashes(context.folder, {*written, *tables}),
         journal_digest=context.journal.content_digest(),
         planted=_planted(found) if context.synthetic_roles() else {},
         asked_longer={"calls": longer.calls, "cost_usd": longer.to_json()["cost_usd"]},
         retries=sum(s.retries for s in stats.values()) + int(earlier.get("retries", 0)),
         lost=sum(s.lost for s in stats.values()) + int(earlier.get("lost_tries", 0)),
     )
+
+
+def _relative(path: Path, folder: Path) -> str:
+    try:
+        return Path(os.path.relpath(path, folder)).as_posix()
+    except ValueError:  # on another drive
+        return path.name
 
 
 def _planted(found: StudyFile) -> dict[str, Any]:
@@ -281,7 +310,7 @@ def _planted(found: StudyFile) -> dict[str, Any]:
 
 
 def _tables(folder: Path) -> list[Path]:
-    return sorted((folder / TABLES).glob("*.csv"))
+    return sorted((folder / TABLES).glob("[!.]*"))
 
 
 def _called(entry: Entry, replayed: bool) -> CallDone:

@@ -179,13 +179,15 @@ def code_of(name: str, folder: Path | None = None) -> Path | None:
 def study_of_run(run: RunFolder) -> Study:
     """The study type of a run, for `show` and `report`.
 
-    A study in a file of the user's own is looked for beside the run, above `outputs/`, and here.
+    A study in a file of the user's own is looked for where the study file lay, beside the run,
+    above `outputs/`, and here.
     Raises InputError when it cannot be found any more.
     """
     named = str(run.config.get("study") or "")
     if not named.endswith(".py"):
         return find_study(named or run.study)
-    folders = (run.path, run.path.parent, run.path.parent.parent, Path())
+    lay = (run.path / str(run.manifest.get("study_file") or "")).parent
+    folders = (lay, run.path, run.path.parent, run.path.parent.parent, Path())
     beside = next((f for f in folders if (f / named).is_file()), Path())
     Consent(line=f"{TRUST_ALL}=1 in the environment").require_code(beside / named)
     return find_study(named, beside)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,9 @@ class RunFacts:
     sessions: int = 1
     models: Sequence[ModelUse] = ()
     embedding_model: str = ""
+    override: str | None = None  # the model that took every seat (--model)
+    scripted: bool = False  # the caller's own provider answered
+    study_file: str = ""  # as seen from the run folder
     hashes: Mapping[str, str] = field(default_factory=dict)
     journal_digest: str = ""
     retries: int = 0
@@ -94,6 +98,9 @@ def manifest(facts: RunFacts, tables: Mapping[str, pl.DataFrame]) -> dict[str, A
         "cost_unknown_for": unknown,
         "models": [_model(m) for m in facts.models],
         "embedding_model": facts.embedding_model,
+        "override": facts.override,
+        "scripted": facts.scripted,
+        "study_file": facts.study_file,
         "answers": rung_shares(tables["answers"]) if "answers" in tables else {},
         "cut_replies": {**facts.asked_longer, "kept": cut_replies(tables)},
         "hashes": dict(facts.hashes),
@@ -143,11 +150,25 @@ def software(package: str = "folkmoot") -> dict[str, Any]:
     """Versions of this package, of all that it depends on directly, of Python and the system."""
     return {
         package: _version(package),
+        "source": _source(package),
         "python": sys.version.split()[0],
         "platform": platform.platform(),
         "machine": platform.machine(),
         "packages": {name: _version(name) for name in direct_dependencies(package)},
     }
+
+
+def _source(package: str) -> str:
+    """A hash of the package's own code and prompts: two versions of one number are told apart."""
+    try:
+        root = Path(str(files(package)))
+    except ModuleNotFoundError:
+        return "unknown"
+    whole = hashlib.sha256()
+    for path in sorted(root.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            whole.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return whole.hexdigest()[:16]
 
 
 def direct_dependencies(package: str) -> list[str]:
@@ -162,11 +183,13 @@ def direct_dependencies(package: str) -> list[str]:
 
 def file_hashes(folder: Path, names: Iterable[str]) -> dict[str, str]:
     """Name → SHA-256 of those files of a folder that exist, in order of name."""
-    return {
-        name: hashlib.sha256((folder / name).read_bytes()).hexdigest()
-        for name in sorted(names)
-        if (folder / name).is_file()
-    }
+    return {name: sha256(folder / name) for name in sorted(names) if (folder / name).is_file()}
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _total(counts: Iterable[int | None]) -> int | None:

@@ -21,6 +21,7 @@ JOURNAL = "journal.sqlite"
 LOG = "run.log"
 LOG_LINES = "log.jsonl"
 TABLES = "tables"
+PERSONAS = "personas.json"  # drawn once; later sittings read it back
 
 
 class RunFolder:

@@ -18,7 +18,7 @@ import polars as pl
 import polars.selectors as cs
 
 from folkmoot.errors import ProtocolError
-from folkmoot.whole_files import write_with
+from folkmoot.whole_files import write_bytes, write_with
 
 Row = Mapping[str, Any]
 
@@ -113,7 +113,12 @@ def write_table(folder: Path, name: str, data: pl.DataFrame) -> None:
             file, compression="zstd", compression_level=3, statistics=True, row_group_size=100_000
         ),
     )
-    write_with(folder / f"{name}.csv", _harmless(data).write_csv)
+    write_bytes(folder / f"{name}.csv", as_csv(data))
+
+
+def as_csv(data: pl.DataFrame) -> bytes:
+    """The CSV file of a table; see `write_table`."""
+    return _harmless(data).write_csv().encode()
 
 
 _PLAIN = frozenset({str, int, bool, type(None)})

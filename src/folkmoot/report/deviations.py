@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from folkmoot.engine.journal import JournalReader
 from folkmoot.engine.study import Planned, Study
+from folkmoot.engine.verify import changed_since
 from folkmoot.errors import StorageError
 from folkmoot.measures.estimates import plural
 from folkmoot.records.run_folder import JOURNAL, RunFolder
@@ -33,7 +33,7 @@ def deviations(run: RunFolder, study: Study) -> list[str]:
     found += _settings(run, sealed.get("design", {}))
     for planned in study.planned(sealed):
         found += _against_table(run, planned)
-    found += _files(run)
+    found += changed_since(run)
     found += _served(run.manifest)
     if run.partial:
         found.append(f"{run.partial}.")
@@ -57,13 +57,11 @@ def since(run: RunFolder, study: Study) -> list[str]:
 
 def _superseded(run: RunFolder) -> list[str]:
     path = run.path / JOURNAL
-    if not path.exists():
-        return ["The journal is not there: requests and replies cannot be looked up."]
     try:
         with JournalReader(path) as journal:
             replaced = journal.superseded()
-    except StorageError as error:
-        return [str(error)]
+    except StorageError:  # `changed_since` says it
+        return []
     if not replaced:
         return []
     return [
@@ -131,18 +129,6 @@ def _otherwise(
     ]
 
 
-def _files(run: RunFolder) -> list[str]:
-    """Files that are no longer what the run wrote."""
-    found = []
-    for name, was in run.manifest.get("hashes", {}).items():
-        path = run.path / name
-        if not path.is_file():
-            found.append(f"{name} is gone.")
-        elif _sha256(path) != was:
-            found.append(f"{name} was changed after the run: its hash is not the recorded one.")
-    return found
-
-
 def _served(manifest: Mapping[str, Any]) -> list[str]:
     several = sorted(
         f"{m['asked']} was answered by {', '.join(m['served'])}"
@@ -174,8 +160,3 @@ def _without_none(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_without_none(v) for v in value]
     return value
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -22,12 +22,12 @@ from folkmoot.people.persona import Persona
 from folkmoot.people.pool import Pool, pool_target, select
 from folkmoot.people.sources import persona_hub, quota, table
 from folkmoot.randomness import digest
+from folkmoot.records.run_folder import PERSONAS
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 from folkmoot.studies.cross_pollination.state import Participant, State
 
 T = TypeVar("T")
 
-PEOPLE = "personas.json"
 RECRUITER = Speaker("recruiter", "Recruiter", "recruiter")
 
 
@@ -52,12 +52,12 @@ async def recruit(session: Session, config: CrossPollinationConfig) -> State:
 
 async def _people(session: Session, config: CrossPollinationConfig) -> list[Persona]:
     """The personas of this run: those of an earlier sitting, or newly drawn and written down."""
-    saved = session.run_dir / PEOPLE
+    saved = session.run_dir / PERSONAS
     if saved.exists():
         rows = json.loads(saved.read_text("utf-8"))["personas"]
         return [Persona.from_json(row) for row in rows]
     personas = await _drawn(session, config)
-    session.write_json(PEOPLE, {"personas": [p.to_json() for p in personas]})
+    session.write_json(PERSONAS, {"personas": [p.to_json() for p in personas]})
     return personas
 
 

@@ -1,0 +1,387 @@
+"""Was anything of a run changed since? `folkmoot verify` answers in full, reports and `load` by
+hashes alone.
+
+In full means: the journal is replayed in a scratch folder, where no model can be asked, and every
+table and file that comes out is compared with what lies in the run folder.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path
+from shutil import copyfile
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import polars as pl
+
+from folkmoot.engine.config import StudyConfig
+from folkmoot.engine.event_loop import run_to_end
+from folkmoot.engine.folder import write_settings
+from folkmoot.engine.journal import Entry, JournalReader, Replay
+from folkmoot.engine.options import RunOptions
+from folkmoot.engine.plan import first_difference
+from folkmoot.engine.providers import Providers
+from folkmoot.engine.sitting import SOME_TIME, Sitting, sit
+from folkmoot.engine.study import Study, study_of_run
+from folkmoot.engine.study_file import StudyFile, validate
+from folkmoot.errors import FolkmootError, NotJournaled, StorageError
+from folkmoot.measures.estimates import plural
+from folkmoot.models.catalog import LOCAL, is_local
+from folkmoot.models.request import Message, Request
+from folkmoot.models.scripted import Scripted
+from folkmoot.randomness import digest
+from folkmoot.records.files import write_json
+from folkmoot.records.manifest import sha256, software
+from folkmoot.records.run_folder import (
+    JOURNAL,
+    LOG,
+    LOG_LINES,
+    MANIFEST,
+    PERSONAS,
+    PLAN,
+    TABLES,
+    RunFolder,
+)
+from folkmoot.records.tables import as_csv
+
+MOST_NAMED = 3  # of what differs, so many are named
+# What no second run has in common with the first.
+OF_THE_DAY = frozenset(
+    {
+        *(
+            "finished_at",
+            "wall_seconds",
+            "processes",
+            "retries",
+            "lost_tries",
+            "software",
+            "hashes",
+        ),
+        *("journal_digest", "study_file"),
+    }
+)
+
+
+@dataclass
+class Verification:
+    """What came of it. `differences`: what is not as the run left it, or as its journal says;
+    `not_compared`: what could not be compared, and why; the rest counts what was compared."""
+
+    differences: list[str] = field(default_factory=list)
+    not_compared: list[str] = field(default_factory=list)
+    entries: int = 0
+    tables: int = 0
+    files: int = 0
+    journal_digest: str = ""
+
+    @property
+    def verified(self) -> bool:
+        """Whether everything was compared, and nothing differs."""
+        return not self.differences and not self.not_compared
+
+
+def changed_since(run: RunFolder) -> list[str]:
+    """What hashes tell: files and a journal that are not what the run left."""
+    path = run.path / JOURNAL
+    try:
+        with JournalReader(path) as journal:
+            found, kept = journal.content_digest(), journal.recorded_digest()
+    except StorageError as error:
+        why = str(error) if path.exists() else f"{JOURNAL} is gone"
+        return [*_changed_files(run), f"{why}: requests and replies cannot be looked up."]
+    was = run.manifest.get("journal_digest")
+    if kept == found != was and not run.finished:
+        return []  # a later sitting was killed: the manifest is of an earlier state
+    return _changed_files(run) + [
+        f"{JOURNAL} was changed after the run: its digest is {found}, recorded was {recorded}."
+        for recorded in dict.fromkeys((kept, was))
+        if recorded and recorded != found
+    ]
+
+
+def verify_run(run: RunFolder, study: Study | None = None) -> Verification:
+    """Replay a run and compare. Needs no key and no network, and writes nothing in the run folder.
+
+    `study`: the type, where it is neither installed nor a file beside the run.
+    """
+    found = Verification(changed_since(run))
+    try:
+        with JournalReader(run.path / JOURNAL) as journal:
+            found.entries, found.journal_digest = len(journal), journal.content_digest()
+            found.differences += _forged_entries(journal)
+    except StorageError:
+        found.not_compared.append("Without its journal nothing of the run can be rebuilt.")
+        return found
+    if not run.finished:
+        found.not_compared.append(
+            "The run is not finished, so its tables and files cannot be rebuilt. --resume ends it."
+        )
+        return found
+    with TemporaryDirectory(prefix="folkmoot-verify-") as folder:
+        scratch = Path(folder)
+        try:
+            unasked = _replay(run, study, scratch)
+        except NotJournaled as error:
+            found.differences.append(f"{JOURNAL}: {error}. The run cannot be rebuilt.")
+        except _NotRebuiltError as error:
+            found.not_compared.append(str(error))
+        else:
+            found.differences += unasked
+            _compare(run, RunFolder(scratch), found)
+    return found
+
+
+class _NotRebuiltError(Exception):
+    """Why a run cannot be rebuilt here, though nothing need be wrong with it."""
+
+
+def _changed_files(run: RunFolder) -> list[str]:
+    found = []
+    hashes = run.manifest.get("hashes", {})
+    for name, was in hashes.items():
+        path = run.path / name
+        if not path.is_file():
+            found.append(f"{name} is gone.")
+        elif sha256(path) != was:
+            found.append(f"{name} was changed after the run: its hash is not the recorded one.")
+    for name in run.tables():  # earlier manifests hold the hashes of CSV files alone
+        csv = f"{TABLES}/{name}.csv"
+        if csv in hashes and f"{TABLES}/{name}.parquet" not in hashes and _differ(run, name):
+            found.append(f"{TABLES}/{name}.parquet does not say what {name}.csv says.")
+    return found
+
+
+def _differ(run: RunFolder, name: str) -> bool:
+    try:
+        return as_csv(run.table(name)) != (run.path / TABLES / f"{name}.csv").read_bytes()
+    except (OSError, StorageError):
+        return True
+
+
+def _forged_entries(journal: JournalReader) -> list[str]:
+    """Entries whose seal, text or fingerprint does not fit."""
+    found = []
+    if changed := journal.changed():
+        found.append(f"{JOURNAL}: changed since they were written: {_some(changed)}.")
+    if texts := journal.changed_texts():
+        found.append(f"{JOURNAL}: {plural(texts, 'long text')} changed since written.")
+    asked = [e.address for e in journal.entries() if not _fits(e)]
+    if asked and journal.format > 1:
+        found.append(f"{JOURNAL}: another request than was sent stands at {_some(asked)}.")
+    return found
+
+
+def _fits(entry: Entry) -> bool:
+    """Whether the request of an entry is the one that its fingerprint was made of."""
+    asked = entry.request
+    if entry.kind == "compute":  # its arguments are not kept
+        return True
+    if entry.kind == "embed":
+        return digest(asked["model"], *asked["texts"]) == entry.fingerprint
+    try:
+        messages = tuple(Message(m["role"], m["content"]) for m in asked["messages"])
+        how = {k: asked[k] for k in ("temperature", "max_tokens", "schema")}
+        return Request(asked["model"], messages, **how).fingerprint() == entry.fingerprint
+    except (KeyError, TypeError):
+        return False
+
+
+def _replay(run: RunFolder, study: Study | None, scratch: Path) -> list[str]:
+    """Run once more from the journal, in a scratch folder; what it holds beyond the run."""
+    found, providers = _as_it_was_run(run, study)
+    plan = {"sealed": {}, "changes": run.plan.get("changes", [])}
+    write_json(scratch / PLAN, {"started_at": run.plan.get("started_at", ""), **plan})
+    write_settings(scratch, found.config)
+    if run.has(PERSONAS):
+        copyfile(run.path / PERSONAS, scratch / PERSONAS)
+    replay = Replay(run.path / JOURNAL)
+    try:
+        run_to_end(
+            lambda stopper: sit(
+                Sitting(found, RunOptions(), providers, scratch, stopper, replay=replay)
+            )
+        )
+    except NotJournaled:
+        raise
+    except Exception as error:  # whatever the study's code says to what it is given
+        why = str(error) or type(error).__name__
+        raise _NotRebuiltError(f"The run cannot be rebuilt{_other_code(run)}: {why}") from error
+    with JournalReader(run.path / JOURNAL) as journal:
+        more = [a for a in journal.addresses() if a not in replay.asked]
+    if not more or plan["changes"]:  # --accept-changes may leave behind what nobody asks for
+        return []
+    return [f"{JOURNAL} holds what the run does not ask for: {_some(more)}."]
+
+
+def _as_it_was_run(run: RunFolder, study: Study | None) -> tuple[StudyFile, Providers]:
+    """The study file and the models of a run, from what it wrote down."""
+    sealed = run.plan.get("sealed", {}).get("design", {}).get("data")
+    if not sealed:
+        raise _NotRebuiltError(f"{PLAN} holds no design, so the run cannot be rebuilt.")
+    manifest = run.manifest
+    source = run.path / manifest.get("study_file", f"{manifest.get('run_id') or run.id}.yaml")
+    try:
+        kind = study or study_of_run(run)
+        config = validate(kind, {**run.config, **sealed["settings"]})
+        found = StudyFile(source, kind, config, {})
+        prompts = found.prompts().hashes()
+        override = manifest["override"] if "override" in manifest else _override(sealed, config)
+        # Nobody is asked; but who was says which model embeds, and what is marked SYNTHETIC.
+        scripted = manifest.get("scripted", not run.synthetic and is_local(sealed["model"]))
+        nobody = Scripted(lambda _request, _address: "") if scripted else None
+        providers = Providers(config, override, None, nobody, kind.seat_models(config))
+    except FolkmootError as error:
+        raise _NotRebuiltError(f"The run cannot be rebuilt{_other_code(run)}: {error}") from error
+    was = sealed.get("prompts", {})
+    if other := sorted(n for n in {*was, *prompts} if was.get(n) != prompts.get(n)):
+        raise _NotRebuiltError(
+            f"The prompts {_some(other)} are not those of the run, so it cannot be rebuilt "
+            f"here{_other_code(run)}."
+        )
+    return found, providers
+
+
+def _override(sealed: Mapping[str, Any], config: StudyConfig) -> str | None:
+    """The model of --model, of a run whose manifest does not say it."""
+    model = str(sealed["model"])
+    own = config.model or LOCAL
+    return model if model != own or (config.models and not sealed["models"]) else None
+
+
+def _other_code(run: RunFolder) -> str:
+    """In words, that the run was made by other code than this; empty if it was not."""
+    was, now = run.manifest.get("software", {}), software()
+    if was.get("source") == now["source"]:
+        return ""
+    made = f"{was.get('folkmoot', 'unknown')}, source {was.get('source', 'unknown')}"
+    return f" (made by Folkmoot {made}; this is {now['folkmoot']}, source {now['source']})"
+
+
+def _compare(run: RunFolder, rebuilt: RunFolder, found: Verification) -> None:
+    """Every file of the rebuilt run beside that of the run."""
+    hashed = {n for n, was in run.manifest.get("hashes", {}).items() if _is(run.path / n, was)}
+    hashed |= {n.replace(".csv", ".parquet") for n in hashed}  # see changed_since
+    other = _other_code(run)
+    otherwise: list[str] = []
+
+    def tell(name: str, differences: Iterable[str]) -> None:
+        # What is as other code left it, that code made otherwise; nobody forged it.
+        told = otherwise if other and (name in hashed or name == MANIFEST) else found.differences
+        told += [f"{name}: {text}" for text in differences]
+
+    tell(PLAN, _plans(run.plan, rebuilt.plan))
+    now = {k: v for k, v in rebuilt.manifest.items() if k in run.manifest or not other}
+    tell(MANIFEST, _manifests(run.manifest, now))
+    for name in dict.fromkeys([*run.tables(), *rebuilt.tables()]):
+        found.tables += 1
+        tell(f"{TABLES}/{name}.parquet", _tables(run, rebuilt, name))
+        tell(f"{TABLES}/{name}.csv", _texts(run, rebuilt, f"{TABLES}/{name}.csv"))
+    done = {PLAN, MANIFEST, LOG, LOG_LINES}
+    for path in sorted(rebuilt.path.rglob("*")):
+        name = path.relative_to(rebuilt.path).as_posix()
+        if path.is_file() and name not in done and path.parent.name != TABLES:
+            found.files += 1
+            tell(name, _texts(run, rebuilt, name))
+    if otherwise:
+        found.not_compared.append(f"This code gives otherwise{other}: " + " ".join(otherwise))
+
+
+def _is(path: Path, was: str) -> bool:
+    return path.is_file() and sha256(path) == was
+
+
+def _plans(there: Mapping[str, Any], rebuilt: Mapping[str, Any]) -> list[str]:
+    was, now = there.get("sealed", {}), rebuilt.get("sealed", {})
+    names = [*was, *(n for n in now if n not in was)]
+    if there.get("changes"):  # a part may have gone with what was changed
+        names = [n for n in names if n in now]
+    found = []
+    for name in names:
+        if name not in now or name not in was:
+            where = "the plan" if name in was else "the rebuilt plan"
+            found.append(f"the sealed part “{name}” is in {where} alone.")
+        elif was[name] != now[name]:
+            what = first_difference(was[name], now[name])
+            found.append(f"the sealed part “{name}” is not that of the run: {what}.")
+    return found
+
+
+def _manifests(there: Mapping[str, Any], rebuilt: Mapping[str, Any]) -> list[str]:
+    names = (n for n in rebuilt if n not in OF_THE_DAY)
+    return [
+        f"{name} is {_short(there.get(name))}, rebuilt {_short(rebuilt[name])}."
+        for name in names
+        if there.get(name) != rebuilt[name]
+    ]
+
+
+def _tables(run: RunFolder, rebuilt: RunFolder, name: str) -> list[str]:
+    """In what a table is not the rebuilt one: columns, rows, cells."""
+    if not rebuilt.has_table(name):
+        return ["the run does not write such a table."]
+    if not run.has_table(name):
+        return ["is gone."]
+    new = rebuilt.table(name)
+    try:
+        old = run.table(name)
+    except StorageError as error:
+        return [str(error)]
+    found = []
+    if gone := [c for c in new.columns if c not in old.columns]:
+        found.append(f"lacks the columns {', '.join(gone)}.")
+    if more := [c for c in old.columns if c not in new.columns]:
+        found.append(f"has the columns {', '.join(more)}, which the run does not write.")
+    if old.height != new.height:
+        return [*found, f"has {plural(old.height, 'row')}, rebuilt {new.height}."]
+    for column in new.columns:
+        if column in old.columns:
+            found += _cells(old[column], new[column])
+    return found
+
+
+def _cells(old: pl.Series, new: pl.Series) -> list[str]:
+    if old.dtype != new.dtype:
+        return [f"column {old.name} is {old.dtype}, rebuilt {new.dtype}."]
+    rows = [int(i) for i in (~old.eq_missing(new)).arg_true()]
+    if not rows:
+        return []
+    first = f"{_short(old[rows[0]])}, rebuilt {_short(new[rows[0]])}"
+    listed = _some([str(i + 1) for i in rows])
+    return [f"column {old.name} differs in {plural(len(rows), 'row')} ({listed}): {first}."]
+
+
+def _texts(run: RunFolder, rebuilt: RunFolder, name: str) -> list[str]:
+    """The first line in which a file is not the rebuilt one."""
+    if not run.has(name):
+        return ["is gone."]
+    old, new = (run.path / name).read_bytes(), (rebuilt.path / name).read_bytes()
+    if old == new:
+        return []
+    pairs = zip_longest(*(f.decode("utf-8", "replace").splitlines() for f in (old, new)))
+    for number, (was, now) in enumerate(pairs, 1):
+        if was != now and not (was and now and _but_for_the_time(was, now)):
+            return [f"line {number} is {_short(was)}, rebuilt {_short(now)}."]
+    return []
+
+
+def _but_for_the_time(was: str, now: str) -> bool:
+    """Whether two lines are the same but for the time of day in one of them."""
+    if SOME_TIME not in now:
+        return False
+    pattern = re.escape(now).replace(re.escape(SOME_TIME), r"[\d:T+-]{25}")
+    return re.fullmatch(pattern, was) is not None
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 80 else text[:79] + "…"

@@ -1,0 +1,378 @@
+"""A run can be verified: whatever is changed in its folder is found, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import warnings
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import folkmoot
+from folkmoot.cli.app import app
+from folkmoot.conversation.prompts import PromptLibrary
+from folkmoot.engine.context import RunContext
+from folkmoot.engine.journal import Journal, JournalReader
+from folkmoot.engine.study import registered, study_of_run
+from folkmoot.engine.verify import verify_run
+from folkmoot.models.scripted import Scripted
+from folkmoot.records.manifest import sha256
+from folkmoot.records.run_folder import RunFolder
+from folkmoot.report.deviations import deviations
+from tests.contract.small import small_study
+from tests.engine.test_journal import older
+
+
+@pytest.fixture(scope="module")
+def pilot(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pilot")
+    study = small_study("cross_pollination", folder)
+    return folkmoot.run(study, model="synthetic", out=folder / "run").path
+
+
+@pytest.fixture
+def run(pilot: Path, tmp_path: Path) -> Path:
+    """A copy of the run, beside a copy of its study file."""
+    shutil.copy(pilot.parent / "cross_pollination.yaml", tmp_path)
+    return Path(shutil.copytree(pilot, tmp_path / "run"))
+
+
+def verify(folder: Path) -> tuple[int, str]:
+    """Exit code, and what was printed in one line."""
+    done = CliRunner().invoke(app, ["verify", str(folder)])
+    return done.exit_code, " ".join(done.output.split())
+
+
+def reported(folder: Path) -> str:
+    """What the report says under Deviations."""
+    found = RunFolder(folder)
+    return " ".join(deviations(found, study_of_run(found)))
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(p): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def change_json(path: Path, change: Callable[[Any], object]) -> None:
+    data = json.loads(path.read_text("utf-8"))
+    change(data)
+    path.write_text(json.dumps(data, indent=2), "utf-8")
+
+
+def hashed_anew(folder: Path) -> None:
+    """Cover up: the manifest with the hashes of the files as they are now."""
+    path = folder / "manifest.json"
+    change_json(
+        path, lambda m: m.update(hashes={name: sha256(folder / name) for name in m["hashes"]})
+    )
+
+
+def change_journal(folder: Path, statement: str, *, cover_up: bool = False) -> None:
+    with closing(sqlite3.connect(folder / "journal.sqlite")) as db, db:
+        assert db.execute(statement).rowcount
+    if cover_up:  # seals, digests and all, as somebody who knows the format might
+        older(folder / "journal.sqlite", 2)
+        with Journal(folder / "journal.sqlite") as journal:
+            pass
+        digest = journal.content_digest()
+        change_json(folder / "manifest.json", lambda m: m.update(journal_digest=digest))
+
+
+@pytest.mark.parametrize("study", sorted(registered()))
+def test_every_study_type_can_be_verified(study: str, tmp_path: Path) -> None:
+    folder = folkmoot.run(
+        small_study(study, tmp_path), model="synthetic", out=tmp_path / "run"
+    ).path
+    before = tree(tmp_path)
+    found = verify_run(RunFolder(folder))
+    assert found.differences == [] and found.not_compared == []
+    written = {p.relative_to(folder).as_posix() for p in folder.rglob("*.*") if p.is_file()}
+    not_hashed = {"manifest.json", "journal.sqlite", "run.log", "log.jsonl", ".lock"}
+    assert set(RunFolder(folder).manifest["hashes"]) == written - not_hashed
+    assert found.tables == len(RunFolder(folder).tables()) > 0 and found.files > 2
+    assert tree(tmp_path) == before
+
+
+def test_a_run_as_it_was_left_is_verified_on_the_command_line(run: Path) -> None:
+    code, said = verify(run)
+    assert code == 0, said
+    assert "Verified" in said and RunFolder(run).manifest["journal_digest"] in said
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        folkmoot.load(run)
+    assert reported(run) == ""
+
+
+def forge(path: Path) -> None:
+    """Change one thing in a file, whatever its kind."""
+    if path.suffix == ".parquet":
+        table = pl.read_parquet(path)
+        name = next(c for c in table.columns if table[c].dtype == pl.String)
+        table.with_columns(pl.lit("forged").alias(name)).write_parquet(path)
+        return
+    text = path.read_bytes()
+    path.write_bytes(text.replace(b"e", b"f", 1))
+    assert path.read_bytes() != text
+
+
+FILES = (
+    *("plan.json", "study.yaml", "codebook.json", "personas.json", "participants.json"),
+    *("summary.json", "individual_embeddings.json", "checkpoint.json", "config.yaml"),
+    *("tables/participants.parquet", "tables/participants.csv", "tables/answers.parquet"),
+)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_forged_file_is_named_by_verify_report_and_load(run: Path, name: str) -> None:
+    forge(run / name)
+    code, said = verify(run)
+    assert code == 4 and f"{name} was changed" in said, said
+    with pytest.warns(UserWarning, match=f"{name} was changed"):
+        folkmoot.load(run)
+    if name != "plan.json":  # which is no JSON that a report could read any more
+        assert f"{name} was changed" in reported(run)
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in FILES if n not in ("plan.json", "study.yaml", "personas.json")]
+)
+def test_a_forged_file_with_its_hash_is_named_with_the_place(run: Path, name: str) -> None:
+    forge(run / name)
+    hashed_anew(run)
+    code, said = verify(run)
+    assert code == 4, said
+    place = "differs in" if name.endswith(".parquet") else "line "
+    assert f"{name}: " in said and place in said
+    assert "1 difference:" in said
+
+
+def test_one_cell_is_named_with_row_and_both_values(run: Path) -> None:
+    path = run / "tables" / "participants.parquet"
+    table = pl.read_parquet(path)
+    was = table["condition"][3]
+    second = pl.int_range(pl.len()) == 3
+    forged = pl.when(second).then(pl.lit("Never voted")).otherwise("condition")
+    table.with_columns(forged.alias("condition")).write_parquet(path)
+    hashed_anew(run)
+    _, said = verify(run)
+    assert f"column condition differs in 1 row (4): Never voted, rebuilt {was}." in said
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda t: t.head(-1), "has 35 rows, rebuilt 36"),
+        (lambda t: t.drop("condition"), "lacks the columns condition"),
+        (lambda t: t.with_columns(more=1), "has the columns more, which the run does not"),
+        (lambda t: t.with_columns(pl.lit(1).alias("condition")), "column condition is Int32"),
+    ],
+)
+def test_rows_and_columns_that_were_taken_or_added(
+    run: Path, change: Callable[[pl.DataFrame], pl.DataFrame], said: str
+) -> None:
+    path = run / "tables" / "participants.parquet"
+    change(pl.read_parquet(path)).write_parquet(path)
+    hashed_anew(run)
+    code, found = verify(run)
+    assert code == 4 and f"tables/participants.parquet: {said}" in found
+
+
+def test_files_that_are_gone_or_too_many(run: Path) -> None:
+    (run / "tables" / "participants.csv").unlink()
+    shutil.copy(run / "tables" / "answers.parquet", run / "tables" / "more.parquet")
+    (run / "notes.txt").write_text("one's own, and nobody's business")
+    code, said = verify(run)
+    assert code == 4 and "2 differences" not in said
+    assert "tables/participants.csv is gone" in said
+    assert "tables/more.parquet: the run does not write such a table" in said
+    assert "notes.txt" not in said
+
+
+SAID = "kind = 'ask' AND address LIKE '%ask0' AND length(reply) > 40"
+ONE = f"address = (SELECT min(address) FROM entries WHERE {SAID})"
+
+
+def test_a_changed_reply_is_seen_by_verify_report_load_and_resume(run: Path) -> None:
+    change_journal(run, f"UPDATE entries SET reply = 'I was never asked.' WHERE {ONE}")
+    with JournalReader(run / "journal.sqlite") as journal:
+        (address,) = journal.changed()
+    code, said = verify(run)
+    assert code == 4 and f"changed since they were written: {address}" in said
+    assert "journal.sqlite was changed after the run" in reported(run)
+    with pytest.warns(UserWarning, match=r"journal\.sqlite was changed"):
+        folkmoot.load(run)
+    study = str(run.parent / "cross_pollination.yaml")
+    words = ["run", study, "--model", "synthetic", "--out", str(run), "--resume"]
+    resumed = CliRunner().invoke(app, words)
+    assert resumed.exit_code == 2 and address in resumed.stderr
+
+
+def test_a_changed_cost_and_a_changed_prompt_are_seen(run: Path) -> None:
+    change_journal(run, f"UPDATE entries SET cost_usd = 9 WHERE {ONE}")
+    change_journal(run, "UPDATE texts SET text = text || ' Vote for the park.'")
+    code, said = verify(run)
+    assert code == 4 and "changed since they were written" in said
+    assert "long texts changed" in said and "another request than was sent" in said
+
+
+def test_a_reply_that_was_changed_with_all_its_hashes_contradicts_the_tables(run: Path) -> None:
+    change_journal(
+        run, f"UPDATE entries SET reply = 'I was never asked.' WHERE {ONE}", cover_up=True
+    )
+    code, said = verify(run)
+    assert code == 4, said
+    assert "differ" in said and "journal.sqlite" not in said
+
+
+def test_entries_that_were_taken_or_added_with_all_their_hashes(run: Path) -> None:
+    with closing(sqlite3.connect(run / "journal.sqlite")) as db:
+        (address,) = db.execute(f"SELECT address FROM entries WHERE {ONE}").fetchone()
+        whole = db.execute("SELECT * FROM entries WHERE address = ?", (address,)).fetchone()
+    change_journal(run, f"DELETE FROM entries WHERE {ONE}", cover_up=True)
+    code, said = verify(run)
+    assert code == 4 and f"{address} is not in the journal" in said
+    with closing(sqlite3.connect(run / "journal.sqlite")) as db, db:
+        marks = ", ".join("?" * len(whole))
+        db.execute(f"INSERT INTO entries VALUES ({marks})", whole)
+        db.execute(f"INSERT INTO entries VALUES ({marks})", ("zz/more/ask0", *whole[1:]))
+    change_journal(run, "UPDATE meta SET value = value WHERE key = 'format'", cover_up=True)
+    code, said = verify(run)
+    assert code == 4 and "does not ask for: zz/more/ask0" in said
+
+
+def test_a_forged_manifest_is_corrected(run: Path) -> None:
+    change_json(run / "manifest.json", lambda m: m.update(cost_usd=0.5, calls=3))
+    code, said = verify(run)
+    calls = len(JournalReader(run / "journal.sqlite"))
+    assert code == 4 and "manifest.json: calls is 3, rebuilt" in said
+    assert calls > 3 and "cost_usd is 0.5, rebuilt 0" in said
+
+
+def test_a_forged_plan_is_named_by_the_part(run: Path) -> None:
+    def swap(plan: Any) -> None:
+        arms = plan["sealed"]["assignment"]["data"]
+        first, other = sorted(arms)[0], next(a for a in arms.values() if a != arms["p_0001"])
+        arms[first] = other
+
+    change_json(run / "plan.json", swap)
+    hashed_anew(run)
+    code, said = verify(run)
+    assert code == 4 and "plan.json: the sealed part “assignment” is not that of the run" in said
+    assert "p_0001 was" in said
+
+
+@pytest.mark.parametrize("how", ["gone", "empty", "text"])
+def test_a_journal_that_is_gone_or_none(run: Path, how: str) -> None:
+    path = run / "journal.sqlite"
+    path.unlink()
+    if how != "gone":
+        path.write_text("" if how == "empty" else "not a database " * 50)
+    code, said = verify(run)
+    assert code == 4 and "cannot be looked up" in said
+    assert "Without its journal nothing of the run can be rebuilt" in said
+    assert "cannot be looked up" in reported(run)
+
+
+def of_earlier_code(run: Path) -> None:
+    """The folder as earlier code left it: hashes of CSV files alone, a journal of format 2."""
+    older(run / "journal.sqlite", 2)
+
+    def forget(manifest: dict[str, Any]) -> None:
+        for key in ("override", "scripted", "study_file"):
+            del manifest[key]
+        del manifest["software"]["source"]
+        kept = {n: h for n, h in manifest["hashes"].items() if n.endswith((".csv", "plan.json"))}
+        manifest["hashes"] = kept
+
+    change_json(run / "manifest.json", forget)
+
+
+def test_a_run_of_earlier_code_is_read_and_verified_as_far_as_it_goes(run: Path) -> None:
+    of_earlier_code(run)
+    code, said = verify(run)
+    assert code == 0, said
+    assert reported(run) == ""
+    for words in (["show", str(run)], ["report", str(run)]):
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0, done.output
+    forge(run / "tables" / "answers.parquet")
+    assert "answers.parquet does not say what answers.csv says" in reported(run)
+    assert verify(run)[0] == 4
+
+
+def test_what_other_code_makes_otherwise_is_no_forgery(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_earlier_code(run)
+    record = RunContext.record
+
+    def otherwise(self: RunContext, rows: Any, table: str, row: Any) -> None:
+        record(self, rows, table, {**row, "new_column": 1} if table == "answers" else row)
+
+    monkeypatch.setattr(RunContext, "record", otherwise)
+    found = verify_run(RunFolder(run))
+    assert [d for d in found.differences if "codebook" not in d] == []
+    (said,) = found.not_compared
+    assert "This code gives otherwise (made by Folkmoot" in said
+    assert "answers.parquet: lacks the columns new_column" in said
+
+
+def test_other_prompts_are_said_and_nothing_is_guessed(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashes = PromptLibrary.hashes
+    monkeypatch.setattr(PromptLibrary, "hashes", lambda p: {**hashes(p), "second_vote": "x"})
+    found = verify_run(RunFolder(run))
+    assert found.differences == []
+    assert "The prompts second_vote are not those of the run" in found.not_compared[0]
+
+
+OWN = """
+from folkmoot import Scope, Session, Speaker, Study, StudyConfig
+
+
+class Config(StudyConfig):
+    people: int = 4
+
+
+async def protocol(session: Session) -> None:
+    async def talk(scope: Scope, n: int) -> None:
+        said = await scope.ask(Speaker(f"p{n}"), "Well?")
+        scope.record("said", {"person": n, "text": said})
+
+    await session.each(range(session.config.people), talk)
+
+
+STUDY = Study(name="own", title="My own", config=Config, protocol=protocol)
+"""
+
+
+def test_a_study_of_ones_own_with_a_real_model_needs_no_key_and_no_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    (tmp_path / "own.py").write_text(OWN)
+    (tmp_path / "mine.yaml").write_text("study: ./own.py\nmodel: openai/test\n")
+    answers = Scripted(lambda request, address: f"reply at {address}")
+    out = tmp_path / "deep" / "down" / "run"
+    folkmoot.run(tmp_path / "mine.yaml", provider=answers, out=out)
+    monkeypatch.chdir("/")
+    code, said = verify(out)
+    assert code == 0, said
+    assert "1 table" in said or "2 tables" in said
+
+
+def test_an_unfinished_run_says_what_cannot_be_compared(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    (tmp_path / "mine.yaml").write_text("study: ./own.py\nbudget_calls: 2\nconcurrency: 1\n")
+    words = ["run", str(tmp_path / "mine.yaml"), "--out", str(tmp_path / "run")]
+    assert CliRunner().invoke(app, words).exit_code == 75
+    code, said = verify(tmp_path / "run")
+    assert code == 4 and "The run is not finished" in said and "difference" not in said
