@@ -1,6 +1,6 @@
 """CPU per call over HTTP, beside plain aiohttp doing the same requests to the same server.
 
-Both run in this process on uvloop, in turns, so that what else the machine does hits both.
+Both run in this process, in turns, so that what else the machine does hits both.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 
 import aiohttp
-import uvloop
 
 import folkmoot
 from benchmarks.small_study import STUDY, question, speaker
@@ -81,6 +80,5 @@ def plain_run(url: str, participants: int, turns: int, concurrency: int) -> floa
             await asyncio.gather(*(talk(n) for n in range(participants)))
 
     began = time.process_time()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main())
+    asyncio.run(main())
     return (time.process_time() - began) / (participants * turns) * 1e6

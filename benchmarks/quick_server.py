@@ -17,8 +17,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
-import uvloop
-
 from tests.servers.answers import RespondentAnswers, digest_of
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
@@ -127,5 +125,4 @@ async def _serve() -> None:
 
 
 if __name__ == "__main__":
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve())
+    asyncio.run(_serve())

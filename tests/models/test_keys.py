@@ -22,6 +22,7 @@ from folkmoot.models.keys import (
     scrub,
     unencrypted_host,
 )
+from folkmoot.models.request import ProviderSettings
 from folkmoot.models.simple_call import call_llm, try_models
 
 OPENAI = resolve("gpt-4o", environ={})
@@ -211,7 +212,7 @@ def test_every_model_of_a_study_is_checked_before_anything_is_sent(seat: str) ->
 def test_the_wire_and_single_calls_refuse_it_too() -> None:
     far = "http://api.example.org/v1"
     with pytest.raises(InputError, match="unencrypted"):
-        Wire(far, {"Authorization": "Bearer k"}, 10, "k")
+        Wire(far, {"Authorization": "Bearer k"}, ProviderSettings(far, "k"))
     with pytest.raises(InputError, match="unencrypted"):
         call_llm("gpt-4o", [], "Hello", base_url=far, api_key="k")
 

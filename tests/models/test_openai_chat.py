@@ -153,18 +153,18 @@ async def test_what_an_endpoint_refuses_is_remembered() -> None:
     assert len(model.notes) == 2
 
 
-async def test_embeddings_go_out_in_batches_of_100() -> None:
+async def test_embeddings_go_out_in_batches() -> None:
     server = ModelServer(FaultPlan(), 0.0, "hash")
     texts = [f"text {i}" for i in range(250)]
     async with TestServer(server.app()) as running:
         model = provider(ProviderSettings(base_url=str(running.make_url("/v1"))))
         vectors, _ = await model.embed("e", texts, address="a")
         await model.close()
-    assert (server.counts["received"], server.counts["largest_batch"]) == (3, 100)
+    assert (server.counts["received"], server.counts["largest_batch"]) == (5, 50)
     np.testing.assert_allclose(vectors, [vector(t) for t in texts], rtol=1e-6)
 
 
-async def test_time_outs_and_closed_ports_are_transient() -> None:
+async def test_time_outs_are_transient_and_so_is_a_port_that_closes() -> None:
     server = ModelServer(FaultPlan(stall=1.0, stall_seconds=5.0), 0.0, "hash")
     async with TestServer(server.app()) as running:
         url = str(running.make_url("/v1"))
@@ -172,7 +172,11 @@ async def test_time_outs_and_closed_ports_are_transient() -> None:
         with pytest.raises(TransientError, match=r"within 0\.1 s"):
             await model.complete(Request("m", ASKED), address="a")
         await model.close()
-    gone = provider(ProviderSettings(base_url=url))
+    never = provider(ProviderSettings(base_url=url))
+    with pytest.raises(FatalModelError, match="no model server was reached"):
+        await never.complete(Request("m", ASKED), address="a")
+    await never.close()
+    gone = provider(ProviderSettings(base_url=url, reached={url.removesuffix("/v1")}))
     with pytest.raises(TransientError, match="connection failed"):
         await gone.complete(Request("m", ASKED), address="a")
     await gone.close()

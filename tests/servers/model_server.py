@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib
 import json
-import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -294,9 +292,7 @@ def main(argv: list[str] | None = None) -> None:
     args = vars(parser.parse_args(argv))
     port, latency, answers = args.pop("port"), args.pop("latency"), args.pop("answers")
     server = ModelServer(FaultPlan(**args), latency, answers)
-    loop = None if sys.platform == "win32" else importlib.import_module("uvloop").new_event_loop
-    with asyncio.Runner(loop_factory=loop) as runner:
-        runner.run(_serve(server, port))
+    asyncio.run(_serve(server, port))
 
 
 async def _serve(server: ModelServer, port: int) -> None:

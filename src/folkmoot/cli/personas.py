@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,7 +23,6 @@ from folkmoot.people.pool import Pool, migrate
 from folkmoot.people.sources import persona_hub, table
 from folkmoot.randomness import generator
 from folkmoot.records.findings import Grid
-from folkmoot.transfers import run_async
 
 
 def fetch_command(url: str | None, refresh: bool) -> None:
@@ -35,7 +35,7 @@ def fetch_command(url: str | None, refresh: bool) -> None:
     console = err()
     console.print(f"fetching {escape(clean(address))}", soft_wrap=True)
     with Progress(BarColumn(), DownloadColumn(), TransferSpeedColumn(), console=console) as bar:
-        path = run_async(persona_hub.fetch(address, progress=_shown(bar), refresh=refresh))
+        path = asyncio.run(persona_hub.fetch(address, progress=_shown(bar), refresh=refresh))
     out().print(f"wrote {escape(str(path))}", soft_wrap=True)
 
 
@@ -136,7 +136,7 @@ def _enriched(
     n: int, file: Path | None, pool: Pool, model: str | None, seed: int, key: str | None
 ) -> list[Persona]:
     """Base lines, each made a whole person by two calls; a run of its own, so it can resume."""
-    path = file if file is not None else run_async(persona_hub.fetch())
+    path = file if file is not None else asyncio.run(persona_hub.fetch())
     known = [p.key for p in pool.load()]
     lines, reading = persona_hub.sample(
         path, n, generator(seed, ("personas", "lines")), exclude=known

@@ -57,6 +57,9 @@ class StudyConfig(BaseModel):
     request_timeout_seconds: float = Field(
         120.0, gt=0, allow_inf_nan=False, description="longest wait for one reply"
     )
+    max_reply_mb: float = Field(
+        8.0, gt=0, allow_inf_nan=False, description="longest reply that is read, in megabytes"
+    )
     quota_wait_seconds: Seconds = Field(
         60.0, description="the one wait when a quota is used up, before the run pauses"
     )

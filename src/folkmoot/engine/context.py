@@ -67,6 +67,7 @@ class RunContext:
     now: Callable[[], str] = time_of_day
     halted: BaseException | None = None
     longer: ModelUse = field(default_factory=ModelUse)  # calls that asked again for cut replies
+    computing: asyncio.Lock = field(default_factory=asyncio.Lock)
     _claimed: set[str] = field(default_factory=set)
     _models: dict[tuple[str | None, str], str] = field(default_factory=dict)
     _bells: list[asyncio.Event] = field(default_factory=list)

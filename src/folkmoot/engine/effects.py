@@ -77,7 +77,10 @@ async def computed(
         if brief:
             result = _single_threaded(fn, args)
         else:
-            result = await asyncio.to_thread(_single_threaded, fn, args)
+            # One after another: side by side they would fight for the interpreter, with each other
+            # and with the loop.
+            async with run.computing:
+                result = await asyncio.to_thread(_single_threaded, fn, args)
         entry = Entry(address, "compute", fingerprint, asked, json.dumps(result))
         run.journal.put(entry)
     return json.loads(entry.reply)

@@ -12,7 +12,6 @@ from typing import Any
 
 from folkmoot.engine.context import Halted, RunContext
 from folkmoot.engine.events import Notice
-from folkmoot.transfers import run_async
 
 
 class Stopper:
@@ -64,15 +63,8 @@ def run_to_end(main: Callable[[Stopper], Coroutine[Any, Any, None]]) -> None:
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:
-    async def begin() -> None:
-        # Computations one after another: side by side they would fight for the interpreter, with
-        # each other and with the loop.
-        executor = ThreadPoolExecutor(1, "computing")
-        asyncio.get_running_loop().set_default_executor(executor)
-        await main
-
     with _fewer_collections():
-        run_async(begin())
+        asyncio.run(main)
 
 
 @contextlib.contextmanager

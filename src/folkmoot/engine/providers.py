@@ -41,6 +41,7 @@ class Providers:
         self._key = key
         self._given = provider
         self._opened: dict[ModelSpec, Provider] = {}
+        self._reached: set[str] = set()
         self.override = override
         self.default = override or config.model or LOCAL
         self.secrets: set[str] = {key} if key else set()
@@ -164,8 +165,10 @@ class Providers:
             base_url=spec.base_url,
             api_key=key,
             timeout=config.request_timeout_seconds,
+            max_reply_bytes=round(config.max_reply_mb * 1e6),
             seed=config.random_seed,
             options=config.respondent if spec.local else {},
+            reached=self._reached,
         )
 
     def _explicit(self, spec: ModelSpec) -> str | None:

@@ -62,8 +62,8 @@ SOME_TIME = "at some time"  # stands for the time of day in the files of a repla
 OPERATIONAL = frozenset(
     {
         *("concurrency", "max_api_retries", "api_retry_base_seconds", "api_sleep_seconds"),
-        *("request_timeout_seconds", "quota_wait_seconds", "budget_usd", "budget_calls"),
-        *("endpoints", "prompts", "model", "models"),
+        *("request_timeout_seconds", "max_reply_mb", "quota_wait_seconds"),
+        *("budget_usd", "budget_calls", "endpoints", "prompts", "model", "models"),
     }
 )
 

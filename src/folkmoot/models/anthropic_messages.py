@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from folkmoot.errors import FatalModelError, TransientError
+from folkmoot.models.base_urls import with_version
 from folkmoot.models.http import Wire, failure, rate_hints, read_json, upstream_error
 from folkmoot.models.request import (
     FloatArray,
@@ -86,13 +86,11 @@ class AnthropicMessages:
     """One server that speaks the Anthropic format."""
 
     def __init__(self, settings: ProviderSettings) -> None:
-        base = (settings.base_url or BASE_URL).rstrip("/")
-        if not re.search(r"/v\d+$", base):
-            base += "/v1"
+        base = with_version(settings.base_url or BASE_URL, "/v1")
         headers = {"anthropic-version": VERSION}
         if settings.api_key:
             headers["x-api-key"] = settings.api_key
-        self._wire = Wire(base, headers, settings.timeout, settings.api_key)
+        self._wire = Wire(base, headers, settings)
         self._manners = Learnt(lambda _: Manners(), RUNGS)
 
     @property

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from rapidfuzz import fuzz, process
 
 from folkmoot.errors import InputError, Problem
+from folkmoot.models.base_urls import with_version
 from folkmoot.models.keys import environment
 from folkmoot.models.request import Provider, ProviderSettings
 from folkmoot.plugins import PROVIDERS, installed
@@ -298,8 +299,7 @@ def _hosted(name: str, endpoints: Mapping[str, str]) -> ModelSpec:
                 f"{name} needs the URL of the endpoint", mend=f"endpoints: {{{name}: https://…}}"
             )
         )
-    url = endpoints[name].rstrip("/")
-    base = url if url.endswith("/v1") else f"{url}/v1"
+    base = with_version(endpoints[name].rstrip("/"), "/v1")
     keys = VENDORS["huggingface"].key_env
     return ModelSpec(f"huggingface/{name}", "openai", "tgi", base, keys, key_needed=False)
 

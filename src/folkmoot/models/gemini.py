@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from folkmoot.errors import TransientError
+from folkmoot.models.base_urls import with_version
 from folkmoot.models.http import Wire, failure, rate_hints, read_json, upstream_error
 from folkmoot.models.request import (
     FloatArray,
@@ -34,7 +35,7 @@ from folkmoot.models.structured import (
 )
 
 BASE_URL = "https://generativelanguage.googleapis.com/v1beta"
-BATCH = 100
+BATCH = 50  # replies of 100 long embeddings would exceed max_reply_mb
 RUNGS = (SCHEMA, JSON_MODE, PROMPT)
 CONCESSIONS = 5
 
@@ -108,11 +109,9 @@ class Gemini:
     """One server that speaks the Gemini format. The key goes into a header, never into the URL."""
 
     def __init__(self, settings: ProviderSettings) -> None:
-        base = (settings.base_url or BASE_URL).rstrip("/")
-        if not re.search(r"/v\d+\w*$", base):
-            base += "/v1beta"
+        base = with_version(settings.base_url or BASE_URL, "/v1beta")
         headers = {"x-goog-api-key": settings.api_key} if settings.api_key else {}
-        self._wire = Wire(base, headers, settings.timeout, settings.api_key)
+        self._wire = Wire(base, headers, settings)
         self._manners = Learnt(lambda _: Manners(), RUNGS)
 
     async def complete(self, request: Request, *, address: str) -> Reply:

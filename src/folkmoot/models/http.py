@@ -14,9 +14,9 @@ from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 from folkmoot import json_text
-from folkmoot.curl_loop import TransferError
 from folkmoot.errors import (
     FatalModelError,
+    InputError,
     ModelError,
     QuotaError,
     RateLimited,
@@ -24,8 +24,10 @@ from folkmoot.errors import (
     RejectedError,
     TransientError,
 )
+from folkmoot.models.base_urls import join_url
 from folkmoot.models.keys import refuse_unencrypted, scrub, secrets_in
-from folkmoot.transfers import Answer, Connections
+from folkmoot.models.request import ProviderSettings
+from folkmoot.transport import Answer, Connections, Failure, TransferError, proxy_for
 
 R = TypeVar("R")
 
@@ -59,30 +61,55 @@ _NO_MODEL = re.compile(
 class Wire:
     """One server: posts JSON, gives (status, headers, body).
 
-    Raises InputError for a key that would leave unencrypted; see `keys.refuse_unencrypted`.
+    Raises InputError for a key that cannot be sent, or would leave unencrypted; see
+    `keys.refuse_unencrypted`.
     """
 
     def __init__(
-        self, base_url: str, headers: Mapping[str, str], timeout: float, secret: str | None
+        self, base_url: str, headers: Mapping[str, str], settings: ProviderSettings
     ) -> None:
-        refuse_unencrypted(secret, base_url)
-        self.base_url = base_url.rstrip("/")
-        self._timeout = timeout
-        self._secrets = [secret, *secrets_in(base_url)]
+        self.base_url = base_url
+        self._settings = settings
+        self._secrets = [settings.api_key, *secrets_in(base_url)]
+        self._proxy = proxy_for(base_url)
+        refuse_unencrypted(settings.api_key, base_url)
+        if any(self._secrets) and base_url.lower().startswith("http:"):
+            refuse_unencrypted("whatever it is", self._proxy)  # the way there is open, too
+        if any(not value.isprintable() for value in headers.values()):
+            raise InputError("the key holds a line break or another control character")
         headers = {"Content-Type": "application/json", **headers}
-        self._connections = Connections(self.base_url, headers, timeout)
+        self._connections = Connections(
+            headers, settings.timeout, settings.max_reply_bytes, settings.reached
+        )
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Answer:
-        """Post a JSON body. Raises TransientError for time-outs, refused and dropped connections,
-        FatalModelError for a broken base URL."""
+        """Post a JSON body.
+
+        Raises TransientError for time-outs and failing connections to a server that answered
+        before; FatalModelError for a base URL at which no server could ever be reached;
+        RefusedError for an answer that is too long.
+        """
         try:
-            return await self._connections.post(self.base_url + path, json_text.encode(body))
+            url = join_url(self.base_url, path)
+        except ValueError:
+            raise FatalModelError(f"{self.base_url!r} is no base URL") from None
+        try:
+            return await self._connections.post(url, json_text.encode(body), self._proxy)
         except TransferError as error:
-            if error.timed_out:
-                raise TransientError(f"no answer within {self._timeout:g} s") from None
-            if error.bad_address:
-                raise FatalModelError(f"{self.base_url!r} is no base URL") from None
-            raise TransientError(self.scrub(f"connection failed: {error}")) from None
+            raise self._meaning(error) from None
+
+    def _meaning(self, error: TransferError) -> ModelError:
+        """What a failed transfer means for the run."""
+        match error.failure:
+            case Failure.TIMED_OUT:
+                return TransientError(f"no answer within {self._settings.timeout:g} s")
+            case Failure.TOO_LARGE:
+                return RefusedError(f"{error} (max_reply_mb)", reason="too_large")
+            case Failure.UNREACHABLE:
+                return FatalModelError(self.scrub(f"no model server was reached: {error}"))
+            case Failure.BAD_ADDRESS:
+                return FatalModelError(self.scrub(f"{self.base_url!r} is no base URL: {error}"))
+        return TransientError(self.scrub(f"connection failed: {error}"))
 
     async def close(self) -> None:
         await self._connections.close()

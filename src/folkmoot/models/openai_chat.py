@@ -35,7 +35,7 @@ from folkmoot.models.structured import (
 )
 
 BASE_URL = "https://api.openai.com/v1"
-BATCH = 100
+BATCH = 50  # replies of 100 long embeddings would exceed max_reply_mb
 RUNGS = (SCHEMA, JSON_MODE, PROMPT)
 CONCESSIONS = 5
 
@@ -131,7 +131,7 @@ class OpenAIChat:
     def __init__(self, settings: ProviderSettings) -> None:
         key = settings.api_key
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._wire = Wire(settings.base_url or BASE_URL, headers, settings.timeout, key)
+        self._wire = Wire(settings.base_url or BASE_URL, headers, settings)
         self._manners = Learnt(first_manners, RUNGS)
 
     @property

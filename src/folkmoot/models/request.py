@@ -25,6 +25,7 @@ UNKNOWN = "unknown"  # how a reply ended, where nobody says
 CUT = "length"  # at the token limit
 Role = Literal["system", "user", "assistant"]
 FloatArray = NDArray[np.float32]
+MAX_REPLY_BYTES = 8_000_000
 
 
 class Message(NamedTuple):
@@ -168,14 +169,18 @@ class ProviderSettings:
     """What a provider's factory gets: `provider(settings) -> Provider`.
 
     `base_url` None means the provider's own; `api_key` never leaves the process (its repr hides
-    it); `options` are the study file's settings for this provider (the respondent's knobs).
+    it); `options` are the study file's settings for this provider (the respondent's knobs);
+    `timeout` is in seconds. `reached` is shared by the providers of a run: the servers that have
+    answered, which may fail for a while without being at a wrong address.
     """
 
     base_url: str | None = None
     api_key: str | None = field(default=None, repr=False)
     timeout: float = 120.0
+    max_reply_bytes: int = MAX_REPLY_BYTES
     seed: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
+    reached: set[str] = field(default_factory=set, repr=False)
 
 
 class Provider(Protocol):

@@ -31,7 +31,6 @@ from folkmoot.models.catalog import (
 from folkmoot.models.keys import environment, find_key, key_for, refuse_unencrypted
 from folkmoot.models.request import CUT, Message, ProviderSettings, Reply, Request
 from folkmoot.randomness import uniform
-from folkmoot.transfers import run_async
 
 T = TypeVar("T")
 
@@ -214,13 +213,13 @@ def _run(make: Callable[[], Awaitable[T]]) -> T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return run_async(main())
+        return asyncio.run(main())
     results: list[T] = []
     errors: list[BaseException] = []
 
     def work() -> None:
         try:
-            results.append(run_async(main()))
+            results.append(asyncio.run(main()))
         except BaseException as error:
             errors.append(error)
 

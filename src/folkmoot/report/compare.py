@@ -30,6 +30,7 @@ HANDLING = frozenset(
         "api_retry_base_seconds",
         "api_sleep_seconds",
         "request_timeout_seconds",
+        "max_reply_mb",
         "quota_wait_seconds",
         "budget_usd",
         "budget_calls",

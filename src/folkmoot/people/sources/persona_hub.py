@@ -20,10 +20,9 @@ from pathlib import Path
 import numpy as np
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
-from folkmoot.curl_loop import TransferError
 from folkmoot.errors import InputError, Problem
 from folkmoot.people.persona import persona_key
-from folkmoot.transfers import download
+from folkmoot.transport import TransferError, download
 from folkmoot.whole_files import whole_file
 
 URL = (

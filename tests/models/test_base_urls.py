@@ -1,0 +1,70 @@
+"""Base URLs as people have them: with a query, without a version, with a slash too many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from folkmoot.models import anthropic_messages, gemini, openai_chat
+from folkmoot.models.base_urls import join_url, with_version
+from folkmoot.models.catalog import HOSTED, resolve
+from folkmoot.models.request import Message, Provider, ProviderSettings, Request
+from tests.servers.faults import FaultPlan
+from tests.servers.model_server import ModelServer
+
+
+@pytest.mark.parametrize(
+    ("base", "whole"),
+    [
+        ("http://h/v1", "http://h/v1/chat"),
+        ("http://h:8/v1/", "http://h:8/v1/chat"),
+        ("http://h/v1?api-version=2024-10-21", "http://h/v1/chat?api-version=2024-10-21"),
+        ("http://h/v1/?a=b&c=/d/", "http://h/v1/chat?a=b&c=/d/"),
+        ("http://h?a=b", "http://h/chat?a=b"),
+        ("http://h/v1#part", "http://h/v1/chat"),
+    ],
+)
+def test_a_path_comes_before_the_query(base: str, whole: str) -> None:
+    assert join_url(base, "/chat") == whole
+
+
+def test_a_version_is_added_where_none_is() -> None:
+    assert with_version("https://h/?a=b", "/v1") == "https://h/v1?a=b"
+    assert with_version("https://h/v1beta/?a=b", "/v1") == "https://h/v1beta/?a=b"
+    assert with_version("https://h/v4", "/v1") == "https://h/v4"
+    assert with_version("http://[::1", "/v1") == "http://[::1"
+    spec = resolve(HOSTED, {HOSTED: "https://h.example/x?a=b"}, {})
+    assert spec.base_url == "https://h.example/x/v1?a=b"
+
+
+@pytest.mark.parametrize(
+    ("provider", "tail"),
+    [
+        (openai_chat.provider, "/v1/?api-version=2024-10-21"),
+        (openai_chat.provider, "/v1?api-version=2024-10-21"),
+        (anthropic_messages.provider, "?api-version=2024-10-21"),
+        (gemini.provider, "?api-version=2024-10-21"),
+    ],
+)
+async def test_every_format_works_with_a_query(
+    provider: Callable[[ProviderSettings], Provider], tail: str
+) -> None:
+    asked: list[str] = []
+
+    @web.middleware
+    async def note(request: web.Request, handler: Callable[..., object]) -> object:
+        asked.append(request.query.get("api-version", ""))
+        return await handler(request)  # type: ignore[misc]
+
+    app = ModelServer(FaultPlan(), 0.0, "hash").app()
+    app.middlewares.append(note)  # type: ignore[arg-type]
+    async with TestServer(app) as running:
+        model = provider(ProviderSettings(str(running.make_url("")).rstrip("/") + tail))
+        reply = await model.complete(
+            Request("m", (Message("user", "Hello"),), max_tokens=9), address="a"
+        )
+        await model.close()
+    assert reply.text.startswith("reply-") and asked == ["2024-10-21"]
