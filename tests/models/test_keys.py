@@ -204,9 +204,9 @@ def test_every_model_of_a_study_is_checked_before_anything_is_sent(seat: str) ->
         named["model"] = "openai/near"
         named[seat] = "openai/far" if seat == "embedding_model" else {"moderator": "openai/far"}
     config = StudyConfig(endpoints={**far, "openai/near": "http://127.0.0.1:1/v1"}, **named)
-    Providers(config, None).check()  # no key, nothing to keep
+    Providers(config, None).check(embeds=True)  # no key, nothing to keep
     with pytest.raises(InputError, match=r"openai/far.*api\.example\.org"):
-        Providers(config, None, key="a-key").check()
+        Providers(config, None, key="a-key").check(embeds=True)
 
 
 def test_the_wire_and_single_calls_refuse_it_too() -> None:
