@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,9 +66,11 @@ def test_an_option_inside_another_is_not_a_second_hit() -> None:
     assert Choice(options).parse("I vote for no change") == Parsed("No change", "named")
 
 
-def test_a_near_miss_is_proposed_in_the_re_ask() -> None:
+def test_a_re_ask_lists_the_options_and_proposes_none() -> None:
     read = Choice(OPTIONS).parse("Street safey")
-    assert isinstance(read, Unreadable) and 'Was "Street safety" meant?' in read.problem
+    assert isinstance(read, Unreadable)
+    assert read.problem.endswith("\n".join(f"{n}. {o}" for n, o in enumerate(OPTIONS, 1)))
+    assert "meant" not in read.problem  # a guess would be a leading question
 
 
 @given(st.sampled_from(OPTIONS), st.sampled_from(["{}", " {} ", "{}.", '"{}"', "1) {}", "- {}"]))
@@ -88,6 +92,39 @@ def test_any_text_is_read_or_refused_but_never_breaks(reply: str) -> None:
 def test_numbers(reply: str, value: float) -> None:
     read = Number().parse(reply)
     assert isinstance(read, Parsed) and read.value == value
+
+
+NO_NUMBER = (
+    "between 3 and 4; 10% of 5; 3-4; 3 to 4; 1.000,5; 3,5; minus 3; - 3; 5/10; 7 out of 10; not 5; "
+    "5+; > 5; at least 3; up to 5; 5k; 5 thousand; 1e3; 5%; ½; 5 or so; 1. 5; Option 5; 1.000; "
+    "2.500; 5 because 3 of 4"
+)
+
+
+@pytest.mark.parametrize("reply", NO_NUMBER.split("; "))
+def test_no_number_is_guessed_out_of_prose(reply: str) -> None:
+    assert isinstance(Number().parse(reply), Unreadable)
+    assert isinstance(Number(0, 5000, integer=True).parse(reply), Unreadable)
+
+
+@pytest.mark.parametrize(
+    ("reply", "value"),
+    [("−3", -3), ("**7**", 7), ("Answer: 7", 7), ("“7.”", 7), ("0.125", 0.125), ("3.142", 3.142)],
+)
+def test_a_number_alone_is_read_in_any_dress(reply: str, value: float) -> None:
+    read = Number(-5, 10).parse(reply)
+    assert isinstance(read, Parsed) and read.value == value
+
+
+@given(
+    st.integers(-9999, 9999).map(str) | st.decimals(-99, 99, places=2).map(str),
+    st.text("0123456789.,+-/%~ ofabk*()", max_size=6),
+    st.text("0123456789.,+-/%~ ofabk*()", max_size=6),
+)
+def test_what_is_read_as_a_number_is_the_only_number_there(said: str, pre: str, post: str) -> None:
+    read = Number().parse(f"{pre}{said}{post}")
+    if isinstance(read, Parsed):
+        assert len(re.findall(r"\d+(?:,\d{3})*(?:\.\d+)?", f"{pre}{said}{post}")) == 1
 
 
 @pytest.mark.parametrize("reply", ["", "seven", "3 or 4", "11", "-1", "2.5"])

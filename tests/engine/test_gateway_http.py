@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from folkmoot import Json, Missing, Session, Speaker, Study, StudyConfig, run
+from folkmoot import Choice, Json, Missing, Session, Speaker, Study, StudyConfig, run
 from folkmoot.engine.gateway import Gateway, GatewaySettings
 from folkmoot.engine.journal import Journal
 from folkmoot.engine.session import Scope
@@ -120,3 +120,23 @@ def test_where_places_are_scarce_the_less_patient_are_asked_first(tmp_path: Path
         run(study, settings, out=tmp_path / "run")
     # The first of them came when the place was still free.
     assert answered == ["later"] + ["soon"] * 3 + ["late"] * 3 + ["later"] * 2
+
+
+@pytest.mark.parametrize(
+    ("schema", "rung", "refused"),
+    [("obey", "constrained", 0), ("ignore", "missing", 0), ("none", "missing", 2)],
+)
+def test_a_choice_that_prose_hides_is_had_by_an_enumeration(
+    schema: str, rung: str, refused: int, tmp_path: Path
+) -> None:
+    async def vote(session: Session) -> None:
+        await session.ask(Speaker("p1"), "Which?", answer=Choice(["Park", "Mall"]))
+
+    study = Study(name="votes", title="Votes", config=StudyConfig, protocol=vote)
+    with ServerThread(FaultPlan(schema=schema)) as server:
+        settings = {"model": "openai/m", "endpoints": {"openai/m": server.openai}}
+        done = run(study, settings, out=tmp_path / "run")
+        assert server.model.counts["format_refused"] == refused
+    (row,) = done.table("answers").to_dicts()
+    assert (row["rung"], row["value"]) == (rung, "Park" if rung == "constrained" else None)
+    assert row["missing"] == (None if rung == "constrained" else "unparsed")

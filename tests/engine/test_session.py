@@ -153,7 +153,7 @@ def test_in_turn_gives_each_speaker_what_was_said_before(tmp_path: Path) -> None
 
 
 def test_unreadable_answers_are_asked_for_again_and_then_missing(tmp_path: Path) -> None:
-    replies = iter(["maybe", "the park", "perhaps", "hm", "who knows"])
+    replies = iter(["maybe", "the park", "perhaps", "hm", "well", "who knows"])
     prompts: list[list[str]] = []
 
     def answer(request: Request, _address: str) -> str:
@@ -170,8 +170,52 @@ def test_unreadable_answers_are_asked_for_again_and_then_missing(tmp_path: Path)
     assert prompts[1] == ["system", "user", "assistant", "user"]
     answers = found.table("answers")
     assert answers["rung"].to_list() == ["normalised", "missing"]
-    assert answers["reasks"].to_list() == [1, 2]
+    assert answers["reasks"].to_list() == [1, 3]
     assert answers["position"].to_list() == [1, None]
+
+
+def voting(replies: list[str]) -> tuple[Scripted, Callable[[Session], Awaitable[None]]]:
+    """A model that gives these replies in turn, and a protocol that asks for one vote."""
+
+    async def protocol(session: Session) -> None:
+        await session.ask(ANN, "Which?", answer=Choice(["Park", "Mall", "10 %"]))
+
+    return Scripted(lambda r, a: replies[int(a.partition(".r")[2] or 0)], keep=True), protocol
+
+
+def test_a_choice_is_asked_again_with_its_list_then_constrained(tmp_path: Path) -> None:
+    model, protocol = voting(["Hm.", "Not Park", "Park or Mall", '{"choice": "Mall"}'])
+    (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
+    assert (row["value"], row["rung"], row["reasks"]) == ("Mall", "constrained", 3)
+    sent = [request for _, request in model.seen]
+    assert [r.schema is None for r in sent] == [True, True, True, False]
+    assert all("A. Park\nB. Mall\nC. 10 %" in r.messages[-1].content for r in sent[1:])
+    assert sent[3].schema["properties"]["choice"]["enum"] == ["Park", "Mall", "10 %"]  # type: ignore[index]
+    silent = Scripted(_refuse)
+    again = run(tmp_path, protocol, silent, resume=True)
+    assert silent.calls == 0 and again.table("answers")["value"].to_list() == ["Mall"]
+
+
+@pytest.mark.parametrize("last", ['{"choice": "Par"}', '{"choice": "2"', "{}", "Neither", "1"])
+def test_an_enumeration_is_never_guessed_either(tmp_path: Path, last: str) -> None:
+    model, protocol = voting(["Hm.", "Hm.", "Hm.", last])
+    (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
+    assert (row["value"], row["missing"], row["rung"]) == (None, "unparsed", "missing")
+
+
+def test_who_declines_is_asked_again_but_not_constrained(tmp_path: Path) -> None:
+    model, protocol = voting(["I refuse to vote.", "Hm.", "No comment."])
+    (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
+    assert (row["value"], row["missing"], row["reasks"]) == (None, "refused", 2)
+    assert model.calls == 3
+
+
+def test_options_that_nobody_can_tell_apart_are_the_studys_mistake(tmp_path: Path) -> None:
+    async def protocol(session: Session) -> None:
+        await session.ask(ANN, "Which?", answer=Choice(["Park", "park"]))
+
+    with pytest.raises(ProtocolError, match="'Park' and 'park' cannot be told apart"):
+        run(tmp_path, protocol)
 
 
 def test_a_refusal_is_an_outcome_with_its_reason(tmp_path: Path) -> None:

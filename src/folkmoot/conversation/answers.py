@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import unicodedata
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +17,15 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import json_repair
 from pydantic import BaseModel, ValidationError
-from rapidfuzz import fuzz, process
+
+from folkmoot.conversation.spoken import (
+    bare_forms,
+    carried_forms,
+    folded,
+    key,
+    label_forms,
+    number_forms,
+)
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -79,62 +86,192 @@ class Text:
 
 
 MOST_UNCLOSED, LONGEST_REPAIRED = 50, 200_000
-LONGEST_CHOICE = 50  # words; a longer reply is asked again rather than searched for an option
 
 
-@dataclass(frozen=True, slots=True)
 class Choice:
     """One of the options, in the order in which the prompt lists them.
 
-    Ladder: exact → normalised → the only option named, unless negated → ask again.
+    Ladder: exact → normalised → number (its number or letter in the list) → named (alone in a
+    carrier phrase) → ask again with the list → `constrained` to an enumeration → `Missing`.
+    Nothing is searched for in prose, and what fits two options fits none. Where the prompt lists
+    the options without numbers (`labelled=False`), a bare number is none of them.
     """
 
-    options: tuple[str, ...]
-    kind: str = "choice"
+    __slots__ = ("_index", "_labelled", "options")
+    kind = "choice"
     schema: dict[str, Any] | None = None
 
-    def __init__(self, options: Sequence[str]) -> None:
-        object.__setattr__(self, "options", tuple(options))
-        object.__setattr__(self, "kind", "choice")
-        object.__setattr__(self, "schema", None)
+    def __init__(self, options: Sequence[str], *, labelled: bool = True) -> None:
+        self.options = tuple(options)
+        self._labelled = labelled
+        self._index = _index(tuple(sorted(set(options))))
+
+    @property
+    def unclear(self) -> str:
+        """Which options cannot be told apart, in words; empty where all can."""
+        pairs = alike(self.options) if len(self._index.exact) < len(set(self.options)) else []
+        if not pairs:
+            return ""
+        first, second = (self.options[n] for n in pairs[0])
+        return f"the options {first!r} and {second!r} cannot be told apart: {NOT_COUNTED}"
+
+    @property
+    def listing(self) -> str:
+        """The options as a prompt should list them, one a line."""
+        return listed(self.options, labelled=self._labelled)
+
+    @property
+    def constrained(self) -> Constrained:
+        """The last try: a JSON object that holds one option."""
+        return Constrained(self)
 
     def parse(self, reply: str) -> Parsed[str] | Unreadable:
         text = reply.strip()
-        if text in self.options:
+        if text in self._index.exact:
             return Parsed(text, "exact")
-        by_norm = {normalise(o): o for o in self.options}
-        found = by_norm.get(normalise(text))
-        if found is not None:
-            return Parsed(found, "normalised")
-        numbered = re.fullmatch(r"\s*(?:option\s*)?(\d{1,3})[.):]?\s*", text, re.IGNORECASE)
-        if numbered and normalise(numbered[1]) not in by_norm:
-            index = int(numbered[1])
-            if 1 <= index <= len(self.options):
-                return Parsed(self.options[index - 1], "number")
-        return self._only_named(text)
+        forms = carried_forms(text)
+        found = self._index.of(forms)
+        if len(found) == 1 and not self._mislabelled(forms, found):
+            bare = self._index.of(bare_forms(text))
+            return Parsed(next(iter(found)), "normalised" if bare == found else "named")
+        by_label = [] if found else self._by_label(text)
+        if len(by_label) == 1:
+            return Parsed(by_label[0], "number")
+        what = "was empty" if not text else "was not one of the options and nothing else"
+        return Unreadable(
+            f"The reply {what}. Reply with exactly one of these, its exact text and nothing else:"
+            f"\n{self.listing}"
+        )
 
-    def _only_named(self, text: str) -> Parsed[str] | Unreadable:
-        named = named_options(text, self.options)
-        if len(text.split()) > LONGEST_CHOICE:
-            # A summary or an essay that happens to name one option is no vote for it.
-            named = {}
-        standing = [o for o, negated in named.items() if not negated]
-        if len(standing) == 1 and len(named) == 1:
-            return Parsed(standing[0], "named")
-        listed = "; ".join(f'"{o}"' for o in self.options)
-        if len(named) > 1:
-            what = "More than one option was named."
-        elif named:
-            what = "The only option named was rejected."
-        else:
-            guess = process.extractOne(text, self.options, scorer=fuzz.WRatio, score_cutoff=80)
-            what = f'Was "{guess[0]}" meant?' if guess else "The reply was not one option."
-        return Unreadable(f"{what} Reply with exactly one of these and nothing else: {listed}")
+    def _mislabelled(self, forms: Sequence[str], found: frozenset[str]) -> bool:
+        """Whether a reply gives one option's text the label that another has in its own."""
+        labels = (_OWN_LABEL.fullmatch(form) for form in forms)
+        return any(m and self._index.own.get(m[1], next(iter(found))) not in found for m in labels)
+
+    def _by_label(self, text: str) -> list[str]:
+        given = labels_of(self.options) if self._labelled else ()
+        labels = dict(zip(given, self.options, strict=False)) | self._index.own
+        found = (_LABEL.fullmatch(form) for form in label_forms(text))
+        return list(dict.fromkeys(labels[m[1]] for m in found if m and m[1] in labels))
+
+
+@dataclass(frozen=True, slots=True)
+class Constrained:
+    """A choice asked for once more as JSON, with its options as an enumeration in the schema."""
+
+    choice: Choice
+    kind: str = "choice"
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        one = {"type": "string", "enum": list(self.choice.options)}
+        return {
+            "title": "Choice",
+            "type": "object",
+            "properties": {"choice": one},
+            "required": ["choice"],
+            "additionalProperties": False,
+        }
+
+    @property
+    def prompt(self) -> str:
+        """What to say to a speaker whose replies could not be read."""
+        return (
+            'Reply with only the JSON object {"choice": …}, where … is the exact text of one of '
+            f"these options:\n{self.choice.listing}"
+        )
+
+    def parse(self, reply: str) -> Parsed[str] | Unreadable:
+        """One option of the enumeration. An endpoint may ignore the schema, so a bare option
+        counts as well."""
+        found = Json(_Chosen).parse(reply)
+        text = found.value.choice if isinstance(found, Parsed) else reply
+        read = self.choice.parse(text)
+        return read if isinstance(read, Unreadable) else Parsed(read.value, "constrained")
+
+
+class _Chosen(BaseModel):
+    choice: str
+
+
+class _Index(NamedTuple):
+    """Options by the forms of their text. `exact`: those whose own text means them alone."""
+
+    by_form: dict[str, tuple[str, ...]]
+    own: dict[str, str]  # where every option begins with a label of its own: label → option
+    exact: frozenset[str]
+
+    def of(self, forms: Sequence[str]) -> frozenset[str]:
+        return frozenset(o for form in forms for o in self.by_form.get(key(form), ()))
+
+
+@lru_cache(maxsize=4096)
+def _index(options: tuple[str, ...]) -> _Index:
+    by_form: dict[str, tuple[str, ...]] = {}
+    for option in options:
+        for form in dict.fromkeys(key(f) for f in bare_forms(option)):
+            by_form[form] = (*by_form.get(form, ()), option)
+    labelled = [_OWN_LABEL.fullmatch(folded(o)) for o in options]
+    own = {m[1]: o for m, o in zip(labelled, options, strict=True) if m}
+    index = _Index(by_form, own if len(own) == len(options) else {}, frozenset())
+    exact = frozenset(o for o in options if index.of(carried_forms(o)) == {o})
+    return index._replace(exact=exact)
+
+
+def labels_of(options: Sequence[str]) -> tuple[str, ...]:
+    """What the options are listed by: numbers; letters where an option looks like a number; nothing
+    where it begins or ends with such a letter too."""
+    texts = [folded(o) for o in options]
+    if not any(_NUMERIC.search(t) or any(c.isnumeric() for c in t) for t in texts):
+        return tuple(str(n) for n in range(1, len(options) + 1))
+    letters = tuple("abcdefghijklmnopqrstuvwxyz"[: len(options)])
+    alone = {letter for t in texts for found in _LETTER.findall(t) for letter in found}
+    return letters if len(letters) == len(options) and not alone & set(letters) else ()
+
+
+def listed(options: Sequence[str], *, labelled: bool = True) -> str:
+    """The options one a line, each after its number or letter (a dash where it has none)."""
+    labels = labels_of(options) if labelled else ()
+    heads = [f"{label.upper()}." for label in labels] or ["-"] * len(options)
+    return "\n".join(f"{head} {option}" for head, option in zip(heads, options, strict=True))
+
+
+# Said of options that `alike` finds.
+NOT_COUNTED = "case, width, quotes, closing marks and listing numbers count for nothing in a reply"
+
+
+def alike(options: Sequence[str]) -> list[tuple[int, int]]:
+    """Pairs of places (from 0) whose options cannot be told apart in a reply."""
+    index = _index(tuple(sorted(set(options))))
+    rivals = [index.of(carried_forms(option)) for option in options]
+    return [
+        (first, second)
+        for second, option in enumerate(options)
+        for first, other in enumerate(options[:second])
+        if other == option or other in rivals[second] or option in rivals[first]
+    ]
+
+
+_NUMERIC = re.compile(
+    r"\b(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|"
+    r"first|second|third|fourth|fifth)\b"
+)
+_LETTER = re.compile(r"^([a-z])(?![^\W\d_])|(?<![^\W\d_])([a-z])$")
+_LABEL = re.compile(
+    r"(?:(?:option|choice|number|no\.|nr\.)\s?)?#?[(\[]?([1-9][0-9]{0,2}|[a-z])[)\]]?[.:]?"
+)
+_OWN_LABEL = re.compile(
+    r"(?:option\s|choice\s)?[(\[#]?(\d{1,3}|[a-z])(?:[)\]][.:]?|[.:]|\s[-=])\s.+", re.DOTALL
+)
+_PLAIN_NUMBER = re.compile(r"[-+]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?")
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number within bounds (inclusive). `integer=True` refuses fractions."""
+    """A number within bounds (inclusive). `integer=True` refuses fractions.
+
+    Read where the reply is one number, or a number alone in a carrier phrase; never out of prose.
+    """
 
     low: float | None = None
     high: float | None = None
@@ -144,19 +281,33 @@ class Number:
 
     def parse(self, reply: str) -> Parsed[float] | Unreadable:
         text = reply.strip()
-        found = re.findall(r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?(?![\w])", text)
-        if len(found) != 1:
+        bare, carried = number_forms(text)
+        found = dict.fromkeys(f for f in (*bare, *carried) if _PLAIN_NUMBER.fullmatch(f))
+        values = {float(f.replace(",", "")) for f in found}
+        if len(values) != 1 or any(self._ambiguous(f) for f in found):
             return Unreadable(f"Reply with a single number{self._bounds()} and nothing else.")
-        value = float(found[0].replace(",", ""))
+        (value,), said = values, next(iter(found))
         if not math.isfinite(value):
-            return Unreadable(f"{found[0][:20]}… is no sensible number{self._bounds()}.")
+            return Unreadable(f"{said[:20]}… is no sensible number{self._bounds()}.")
         if self.integer and not value.is_integer():
             return Unreadable(f"Reply with a whole number{self._bounds()} and nothing else.")
-        if (self.low is not None and value < self.low) or (
-            self.high is not None and value > self.high
-        ):
-            return Unreadable(f"{found[0]} is out of range. Reply with a number{self._bounds()}.")
-        return Parsed(value, "exact" if text == found[0] else "named")
+        if not self._holds(value):
+            return Unreadable(f"{said} is out of range. Reply with a number{self._bounds()}.")
+        rung = "exact" if text == said else "normalised" if said in bare else "named"
+        return Parsed(value, rung)
+
+    def _holds(self, value: float) -> bool:
+        above = self.low is None or value >= self.low
+        return above and (self.high is None or value <= self.high)
+
+    def _ambiguous(self, said: str) -> bool:
+        """Whether a dot may part thousands: `1.000`, or `1.250` where that many are allowed."""
+        parts = re.fullmatch(r"[-+]?[1-9][0-9]{0,2}\.([0-9]{3})", said)
+        if parts is None:
+            return False
+        thousands = float(said) * 1000
+        known = self.low is not None and self.high is not None
+        return self._holds(thousands) and (known or self.integer or parts[1].endswith("0"))
 
     def _bounds(self) -> str:
         if self.low is not None and self.high is not None:
@@ -237,44 +388,3 @@ def _sound(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(_sound(k)): _sound(v) for k, v in value.items()}
     return value
-
-
-_NEGATION = re.compile(
-    r"\b(?:not|no|never|don't|won't|cannot|can't|isn't|wouldn't|against|reject\w*|rather than|"
-    r"instead of|except|without|oppos\w*|neither|nor|unlike)\b"
-)
-_CLAUSE = re.compile(r"[.;:!?\n]|,|\bbut\b|\bso\b|\btherefore\b")
-
-
-def normalise(text: str) -> str:
-    """Case, width, quotes, dashes, punctuation, a leading number or label, and spaces folded."""
-    text = _folded(text)
-    text = re.sub(r"^\s*(?:option\s*)?(?:\(?\d{1,3}[.):]|[-*•])\s*", "", text)
-    text = re.sub(r"[-–—_/]", " ", text)
-    text = re.sub(r"[^\w\s%$+&<>=]", "", text)
-    return " ".join(text.split())
-
-
-def named_options(text: str, options: Sequence[str]) -> dict[str, bool]:
-    """Options that a text names, each with whether a negation stands in the same clause.
-
-    The longest option is matched first and its words are used up, so that an option inside the
-    name of another is not a second hit, and a "no" that belongs to an option is no negation.
-    """
-    rest = _folded(text)
-    for option in sorted(options, key=len, reverse=True):
-        words = re.findall(r"\w+", _folded(option))
-        if words:
-            pattern = r"(?<!\w)" + r"\W+".join(map(re.escape, words)) + r"(?!\w)"
-            rest = re.sub(pattern, f"\x00{options.index(option)}\x00", rest)
-    named: dict[str, bool] = {}
-    for clause in _CLAUSE.split(rest):
-        for number in re.findall("\x00(\\d+)\x00", clause):
-            option = options[int(number)]
-            named[option] = named.get(option, False) or bool(_NEGATION.search(clause))
-    return named
-
-
-def _folded(text: str) -> str:
-    text = unicodedata.normalize("NFKC", text).casefold()
-    return text.replace("’", "'").replace("‘", "'").replace("“", '"').replace("”", '"')

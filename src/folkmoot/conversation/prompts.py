@@ -16,6 +16,7 @@ from typing import Any
 from jinja2 import Template, TemplateError, TemplateSyntaxError, meta
 from rapidfuzz import fuzz, process
 
+from folkmoot.conversation.answers import listed
 from folkmoot.conversation.sandbox import FAILURES, MAX_TEMPLATE, PROMPTS, WORK, Sandbox, Work
 from folkmoot.errors import InputError, Problem, ProtocolError
 
@@ -145,8 +146,8 @@ def environment(*, guarded: bool = False) -> Sandbox:
         lstrip_blocks=True,
         keep_trailing_newline=False,
     )
-    env.filters |= {"json": _as_json, "tojson": _as_json}
-    env.only((*FILTERS, "json", "tojson"))
+    env.filters |= {"json": _as_json, "tojson": _as_json, "listed": listed}
+    env.only((*FILTERS, "json", "tojson", "listed"))
     env.globals = {"range": env.globals["range"]}
     return env
 

@@ -10,14 +10,17 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
-from folkmoot.conversation.answers import Answer, Missing, Parsed
+from folkmoot.conversation.answers import Answer, Missing, Parsed, Unreadable
+from folkmoot.conversation.spoken import looks_like_refusal
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.context import RunContext
+from folkmoot.errors import ProtocolError
 from folkmoot.models.request import CUT, Message, Reply, Request
 
 T = TypeVar("T")
 
 
+SHORT = ("choice", "number")  # kinds of answers whose beginning may be another answer
 EMPTY_TRIES = 2  # times that an empty reply is asked for again, whatever the answer's own re-asks
 
 
@@ -51,8 +54,13 @@ async def converse(
     unreadable reply, and what was wrong with it. After an empty reply it is the question again. A
     reply cut by the token limit is asked for once more with twice the limit (`<address>.long`),
     which then holds for further tries; what is cut again is kept, and its finish reason says so.
+    A choice has one try more, constrained to its options by a schema, but not for a speaker who
+    declined: a vote is not forced.
     """
-    request, step, longer = first, 0, False
+    constrained: Any = getattr(wanted, "constrained", None) if reasks else None
+    if getattr(wanted, "unclear", ""):
+        raise ProtocolError(f"{address}: {wanted.unclear}")  # type: ignore[attr-defined]
+    request, step, longer, declined = first, 0, False, False
     while True:
         at = f"{address}.r{step}" if step else address
         reply = await run.complete(at, request, patience)
@@ -69,19 +77,28 @@ async def converse(
                 Missing(reason, f"asked at {at}", reply.text), "missing", step, request, reply
             )
         read = wanted.parse(reply.text)
+        # "Park" may be cut from "Park and ride", 1 from 15; but not where white space follows.
+        if reply.finish == CUT and wanted.kind in SHORT and not reply.text[-1:].isspace():
+            read = Unreadable("The reply was cut off. Reply with the answer alone, nothing else.")
         if isinstance(read, Parsed):
             return _exchange(read.value, read.rung, step, request, reply)
         said = bool(reply.text.strip())
         # A limit used up before the first word was doubled already: more of the same only costs.
         used_up = longer and not said and reply.finish == CUT
+        declined = declined or looks_like_refusal(reply.text)
+        problem = read.problem
         if used_up or step >= (reasks if said else max(reasks, EMPTY_TRIES)):
-            break
+            if declined or not said or constrained is None:
+                break
+            problem, wanted, constrained = constrained.prompt, constrained, None
         step += 1
-        request = replace(request, messages=_again(request.messages, reply.text, read.problem))
+        messages = _again(request.messages, reply.text, problem)
+        request = replace(request, messages=messages, schema=wanted.schema)
     fallback = getattr(wanted, "fallback", None)
     if fallback is not None:
         return _exchange(cast("T", fallback), "minimal", step, request, reply)
-    missing = Missing("unparsed" if said else "empty", read.problem, raw=reply.text)
+    reason = "refused" if declined else "unparsed" if said else "empty"
+    missing = Missing(reason, read.problem, raw=reply.text)
     return _exchange(missing, "missing", step, request, reply)
 
 

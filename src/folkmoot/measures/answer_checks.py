@@ -7,7 +7,6 @@ Each reads rows of the `answers` table that every study type records.
 from __future__ import annotations
 
 import json
-import re
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from folkmoot.conversation.spoken import looks_like_refusal
 from folkmoot.measures.checks import Check, not_checked, share_check
 from folkmoot.measures.clustered import clustered_mean
 from folkmoot.measures.estimates import percent, plural
@@ -62,22 +62,6 @@ def refusals(answers: Sequence[Row], texts: Sequence[str] = ()) -> Check:
 def _refused(row: Row) -> bool:
     reason = str(row.get("missing") or "")
     return any(word in reason for word in ("refus", "filter", "declin", "safety"))
-
-
-_REFUSAL = re.compile(
-    r"\b(?:i(?:'m| am) (?:sorry|afraid|unable|not able|not comfortable)[^.]{0,60}"
-    r"(?:can(?:'t|not)|unable|not able|won't|decline|not comfortable)"
-    r"|i (?:can(?:'t|not)|won't|must decline|prefer not|would rather not|decline|am unable)\W+"
-    r"(?:\w+\W+){0,3}?(?:help|assist|answer|take part|participate|respond|comply|choose|do that|"
-    r"say|provide|engage|role.?play|request|question)"
-    r"|as an ai\b|i(?:'d| would) rather not (?:say|answer)|not something i can)",
-    re.IGNORECASE,
-)
-
-
-def looks_like_refusal(text: str) -> bool:
-    """Whether a text begs off (English phrases, looked for in its first 300 characters)."""
-    return bool(_REFUSAL.search(text.replace("’", "'")[:300]))
 
 
 def malformed(answers: Sequence[Row]) -> Check:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from folkmoot.conversation.spoken import looks_like_refusal
 from folkmoot.measures.answer_checks import (
     Row,
     acquiescence,
     cut,
-    looks_like_refusal,
     malformed,
     off_list,
     over_length,

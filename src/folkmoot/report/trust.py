@@ -20,8 +20,9 @@ from folkmoot.report.deviations import deviations, since
 ANSWER_RUNGS = {
     "exact": "as asked for",
     "normalised": "after case, quotes and punctuation",
-    "number": "by its number in the list",
-    "named": "only option or number named in the reply",
+    "number": "by its number or letter in the list",
+    "named": "alone in a phrase such as “I choose …”",
+    "constrained": "asked for once more as one of an enumeration",
     "fenced": "JSON taken out of a code block",
     "repaired": "JSON repaired by a library",
     "minimal": "minimal structure in place of an unreadable reply",

@@ -29,10 +29,6 @@ def mistakes(folder: Path, text: str) -> list[str]:
     [
         (HEAD + "  options: [Parks]\n" + REST, "pilot.yaml:4: topic.options: needs at least 2"),
         (
-            HEAD + "  options: [Parks, Jobs, ' parks']\n" + REST,
-            "pilot.yaml:4: topic.options: 'Parks' and ' parks' are the same option",
-        ),
-        (
             PREDEFINED + "opposition_mapping: {Parks: Jobs, Jobs: Parks}\n",
             "pilot.yaml:7: opposition_mapping: no opposing view for 'Streets'",
         ),
@@ -50,6 +46,20 @@ def mistakes(folder: Path, text: str) -> list[str]:
 def test_one_mistake_is_the_only_one_told(tmp_path: Path, text: str, told: str) -> None:
     (problem,) = mistakes(tmp_path, text)
     assert told in problem
+
+
+def test_options_that_cannot_be_told_apart_are_told_with_both_lines(tmp_path: Path) -> None:
+    listed = "".join(f"    - {o}\n" for o in ("Parks", '""', "Jobs", "(2) ｐarks.", '" "', ""))
+    text = HEAD + f"  options:\n{listed}" + REST
+    alike = "'Parks' and '(2) ｐarks.' cannot be told apart"
+    found = [m.split(": case")[0] for m in mistakes(tmp_path, text)]
+    assert found == [
+        f"pilot.yaml:5: topic.options[1]: {alike}",
+        "pilot.yaml:6: topic.options[2]: must not be empty",
+        f"pilot.yaml:8: topic.options[4]: {alike}",
+        "pilot.yaml:9: topic.options[5]: is blank",
+        "pilot.yaml:10: topic.options[6]: must be text, is empty",
+    ]
 
 
 def test_many_mistakes_are_told_at_once_each_with_its_line(tmp_path: Path) -> None:

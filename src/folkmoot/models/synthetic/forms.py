@@ -34,6 +34,15 @@ def response(mind: Mind, schema: Mapping[str, Any], around: Mapping[str, Any]) -
     return mind.tongue.reason("this")
 
 
+def choice(mind: Mind, schema: Mapping[str, Any], around: Mapping[str, Any]) -> Any:
+    """One option of an enumeration, as it would be chosen from a list."""
+    options = tuple(str(o) for o in schema.get("enum") or mind.reading.options)
+    at = mind.at
+    if not options:
+        return mind.tongue.reason("this")
+    return choose(mind.who, mind.reading, options, at.knobs, at.seed, at.address)
+
+
 def _typed(text: str, schema: Mapping[str, Any]) -> Any:
     kind = schema.get("type")
     if kind not in {"integer", "number"} and not schema.get("numeric"):

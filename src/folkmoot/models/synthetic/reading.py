@@ -17,7 +17,7 @@ _REASK = re.compile(
     r"|the reply was empty|did not fit:|could not be read",
     re.IGNORECASE,
 )
-_ITEM = re.compile(r"^[ \t]*(?:\(?\d{1,2}[.):]|[-*•])[ \t]+(.+?)[ \t]*$")
+_ITEM = re.compile(r"^[ \t]*(?:\(?\d{1,2}[.):]|[A-Z]\.|[-*•])[ \t]+(.+?)[ \t]*$")
 _OPTION_HEAD = re.compile(
     r"\b(?:options?|choices?|choose|pick|select|alternatives|one of)\b", re.IGNORECASE
 )
@@ -69,6 +69,7 @@ class Reading:
         """The options in the order shown: the prompt's list, the reminder's, the system's."""
         return (
             listed_options(self.prompt)
+            or listed_options(self.reminder)
             or tuple(_QUOTED.findall(self.reminder))
             or listed_options(self.system)
             or self._inline(self.prompt)
@@ -189,8 +190,8 @@ def inline_options(text: str) -> tuple[str, ...]:
 
 
 def fold(text: str) -> str:
-    """Letters and digits in lower case, single spaces: for comparing names of options."""
-    return " ".join(re.sub(r"[^\w\s%$+]", " ", text.lower()).split())
+    """Lower case, single spaces, no quotes or closing marks: for comparing names of options."""
+    return " ".join(text.lower().split()).strip("\"'“”`*.,:;! ")
 
 
 def same_option(text: str, options: tuple[str, ...]) -> str:

@@ -56,6 +56,7 @@ _VALUES: Mapping[str, Value] = {
     "final_revised_decision": bargain.revised,
     "intent": bargain.intent,
     "response": forms.response,
+    "choice": forms.choice,
     "speculation_score": forms.speculation,
 }
 # Lists of texts by field name.

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from folkmoot.conversation.answers import NOT_COUNTED, alike
+from folkmoot.conversation.spoken import folded
 from folkmoot.engine.config import StudyConfig
 from folkmoot.people.makers import makers
 
@@ -38,20 +49,39 @@ class Topic(_Part):
     description: str = Field(min_length=1)
     options: tuple[Option, ...] = Field(min_length=2)
 
-    @field_validator("options")
+    @field_validator("options", mode="wrap")
     @classmethod
-    def _distinct(cls, options: tuple[str, ...]) -> tuple[str, ...]:
-        folded: dict[str, str] = {}
-        for option in options:
-            key = " ".join(option.casefold().split())
-            if not key:
-                raise ValueError("an option is blank")
-            if key in folded:
-                raise ValueError(
-                    f"{folded[key]!r} and {option!r} are the same option but for case or spaces"
-                )
-            folded[key] = option
-        return tuple(o.strip() for o in options)
+    def _told_apart(cls, options: Any, handler: ValidatorFunctionWrapHandler) -> tuple[str, ...]:
+        """All mistakes of the list at once, so that a blank option hides no other's."""
+        faults: list[InitErrorDetails] = []
+        given: list[Any] = list(options) if isinstance(options, (list, tuple)) else []
+        checked: tuple[str, ...] = ()
+        try:
+            checked = handler(tuple(given) or options)
+        except ValidationError as error:
+            faults += [
+                {"type": e["type"], "loc": e["loc"], "input": e["input"], "ctx": e.get("ctx") or {}}
+                for e in error.errors(include_url=False)
+            ]
+        faults += [_fault(i, o, "is blank") for i, o in enumerate(given) if _blank(o)]
+        texts = {i: o for i, o in enumerate(given) if isinstance(o, str) and folded(o)}
+        places = list(texts)
+        for pair in alike(list(texts.values())):
+            first, second = (places[n] for n in pair)
+            says = f"{texts[first]!r} and {texts[second]!r} cannot be told apart: {NOT_COUNTED}"
+            faults += [_fault(first, texts[first], says), _fault(second, texts[second], says)]
+        if faults:
+            raise ValidationError.from_exception_data("options", faults)
+        return tuple(o.strip() for o in checked)
+
+
+def _blank(option: Any) -> bool:
+    return isinstance(option, str) and bool(option) and not folded(option)
+
+
+def _fault(place: int, option: str, says: str) -> InitErrorDetails:
+    kind = PydanticCustomError("value_error", "{error}", {"error": says})
+    return {"type": kind, "loc": (place,), "input": option}
 
 
 class Personas(_Part):

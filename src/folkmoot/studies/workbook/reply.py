@@ -154,7 +154,7 @@ class WorkbookAnswer:
 
     def _read(self, text: str) -> Parsed[Any] | Unreadable:
         if isinstance(self.choices, Listed):
-            return self._typed_choice(Choice(self.order).parse(text))
+            return self._typed_choice(Choice(self.order, labelled=False).parse(text))
         if not self.numeric:
             return Text().parse(text)
         bounds = self.choices if isinstance(self.choices, Range) else None

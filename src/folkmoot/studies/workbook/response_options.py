@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from folkmoot.conversation.answers import NOT_COUNTED, alike, listed
 from folkmoot.studies.workbook.literals import (
     NotALiteral,
     is_scalar,
@@ -102,6 +103,10 @@ def _listed(values: Sequence[Any]) -> Listed:
     twice = [o for i, o in enumerate(options) if o in options[:i]]
     if twice:
         raise NotALiteral(f"the option {twice[0]!r} stands there twice")
+    for first, second in alike(options):
+        raise NotALiteral(
+            f"{options[first]!r} and {options[second]!r} cannot be told apart: {NOT_COUNTED}"
+        )
     return Listed(options)
 
 
@@ -130,8 +135,7 @@ def show(
     order = options.options
     if shuffle:
         order = tuple(order[i] for i in rng.permutation(len(order)))
-    lines = "\n".join(f"- {option}" for option in order)
-    return Shown(f"Choose exactly one of these options:\n{lines}", order)
+    return Shown(f"Choose exactly one of these options:\n{listed(order, labelled=False)}", order)
 
 
 def by_role(options: Options | Mapping[str, Options] | None, role: str) -> Options | None:

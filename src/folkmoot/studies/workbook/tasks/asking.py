@@ -136,7 +136,8 @@ async def ask_seat(
     reasks = room.reasks if task.task.validate_response else 0
     got = await scope.exchange(who, put, heard=heard, answer=wanted, reasks=reasks)
     given = got.value
-    if isinstance(given, Missing) and given.reason == "unparsed":
+    by_provider = got.reply.finish.startswith("refused:")
+    if isinstance(given, Missing) and given.reason in ("unparsed", "refused") and not by_provider:
         given = wanted.last(got.text)
     missing = given.reason if isinstance(given, Missing) else None
     own = "" if missing else got.text.strip()

@@ -1,0 +1,175 @@
+"""What a short reply says once its decoration and a phrase around it are taken away.
+
+Nothing is searched for in prose: a form of a reply is the whole of it, less what this module knows
+to carry no meaning. `answers.py` compares these forms with options and numbers.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+LONGEST = 2_000  # characters; a longer reply is no bare option in any dress
+MOST_FORMS = 100
+
+_QUOTES = str.maketrans(
+    {
+        **dict.fromkeys("‘’‚‛‹›ʼ′´", "'"),
+        **dict.fromkeys("“”„‟«»″「」『』《》〈〉", '"'),
+        **dict.fromkeys("‐‑‒–—―−", "-"),
+        "。": ".",
+    }
+)
+_INVISIBLE = re.compile(r"[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufe00-\ufe0f\ufeff]")
+_HYPHENATED = re.compile(r"(?<=[^\W\d])[-_](?=[^\W\d])")
+_UNIT = re.compile(r"\s*([%‰$€£¥])\s*")
+
+
+def folded(text: str) -> str:
+    """Case, width, quotes, dashes and spaces folded; a line's end stays one. Symbols stay."""
+    text = unicodedata.normalize("NFKC", text.translate(_QUOTES)).casefold()
+    text = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text)).translate(_QUOTES)
+    text = re.sub(r"\s*[\n\r\v\f\u2028\u2029]\s*", "\n", text)
+    return re.sub(r"[^\S\n]+", " ", text).strip()
+
+
+def key(form: str) -> str:
+    """What two forms have in common that say the same: `10 %` and `10%`, `street-safety`."""
+    return _UNIT.sub(r"\1", _HYPHENATED.sub(" ", form))
+
+
+# Decoration. Each pattern matches a whole form; its last group is the form without it.
+_DRESS = (
+    r"(.*[^.!])(?:\.|!+)",
+    r'"(.+)"',
+    r"'(.+)'",
+    r"(\*{1,3}|_{1,3}|`{1,3}|~~)(?=[^\s*_`~])(.*[^\s*_`~])\1",
+    r"\((.+)\)|\[(.+)\]|\{(.+)\}",
+    r"\$*\\(?:boxed|text)\{(.+)\}\$*",
+    r"(?:[*•·→]|#{1,6})\s(.+)",
+    r"[->]\s([^\d\s$€£¥.,+-].*)",  # `- 5` may be minus five, `> 5` more than five
+)
+# A listing number or letter in front. `2. 4` may be a decimal and `2 - 4` a range: not stripped.
+_WORD = r"(?:(?:option|choice|number|no\.|nr\.)\s?)"
+_LABELLED = (
+    rf"{_WORD}?[(\[](?:\d{{1,3}}|[a-z])[)\]][.:]?\s(.+)",
+    rf"{_WORD}?#?(?:\d{{1,3}}|[a-z])\.?[)\]]:?\s(.+)",
+    rf"(?:{_WORD}#?|#)(?:\d{{1,3}}|[a-z])(?:[.:]|\s-)\s(.+)",
+    rf"(?:{_WORD}#?|#)(?:\d{{1,3}}|[a-z]),?\s([^\d\s].*)",
+    r"\d{1,3}(?:[.:]|\s[-=])\s([^\d\s+-].*)",
+    r"[a-z](?:[.:]|\s[-=])\s(\d.*|\S.+)",
+    r"(?:option|choice)\s(.+)",
+)
+_INLINE = re.compile(r"(?<![\w*_`])(\*{1,3}|_{1,3}|`)(?=[^\s*_`])(.*?[^\s*_`])\1(?![\w*_`])")
+
+# Carrier phrases: a closed list of ways to say one choice and nothing else; the last group is it.
+# Nothing here negates, looks back ("I chose"), ranks ("my second choice") or sets an intensity
+# ("definitely"), which can tell two options apart.
+_LEAD = (
+    r"(?:(?:ok|okay|sure|well|hm+|so|thus|therefore|honestly|personally|in the end|on balance|"
+    r"overall|all things considered|for me|in my (?:opinion|view)|thank you|thanks|"
+    r"after (?:some|much|careful) (?:thought|thinking|consideration|reflection)|"
+    r"having thought about it|without (?:a|any) doubt|without hesitation|"
+    r"if i (?:had|have) to (?:choose|pick|decide|vote)(?: one)?)"
+    r"[,:;.!]?\s)*"
+)
+_WOULD = r"(?:'d|'ll| would| will| do| am going to|'m going to| want to| would like to|'d like to)?"
+_STILL = r"(?: (?:still|now|therefore|rather))?"
+_MY = (
+    r"my (?:final |own |honest |first |top )?"
+    r"(?:vote|choice|answer|pick|selection|preference|decision)"
+)
+_CARRIERS = (
+    rf"i{_WOULD}{_STILL} (?:choose|pick|select|prefer|vote for|vote|go for|go with|opt for|take|"
+    r"decide on|decide for|settle on|stick with|stick to|stay with|support|favou?r):?\s(.+)",
+    rf"i(?:'ve| have){_STILL} (?:chosen|picked|selected|opted for|decided on|decided for|"
+    r"settled on):?\s(.+)",
+    rf"i(?:'m| am){_STILL} (?:voting for|choosing|picking|selecting|going with|going for):?\s(.+)",
+    rf"{_MY}(?: (?:is|would be|will be|is for|goes to|would go to|remains|stays))?:?\s(.+)",
+    r"the (?:final )?answer is:?\s(.+)",
+    r"(?:(?:my |final |the )*(?:vote|choice|answer|decision|selection|response|option)|"
+    r"(?:chosen|selected) option):\s?(.+)",
+    r"the (?:option|choice)\s(.+)",
+    rf"(.+) (?:is|would be|remains) {_MY}",
+    r"(.+) (?:gets|has) my vote",
+    r"(.+) it is",
+    r"(?:it is|it's|it would be|i say|i'd say|i would say):?\s(.+)",
+    r"(?:there is |there's )?no better (?:option|choice) than\s(.+)",
+    r"(?<=\s)(.+)",  # a lead alone: "Well, Park"
+)
+_NUMBER_CARRIERS = (
+    rf"i{_WOULD} (?:give|contribute|offer|invest)(?: it)?\s(.+)",
+    r"(?:score|rating|number|amount|value):\s?(.+)",
+    r"(?:about|around|roughly|approximately|~)\s?(.+)",
+    r"(.+) (?:tokens?|points?|coins?)",
+)
+
+
+def _compiled(patterns: Sequence[str], lead: str = "") -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(lead + pattern, re.DOTALL) for pattern in patterns)
+
+
+_DECORATIONS = _compiled((*_DRESS, *_LABELLED))
+_OPTION_PHRASES = _compiled(_CARRIERS, _LEAD)
+_PLAIN_DECORATIONS = _compiled(_DRESS)
+_NUMBER_PHRASES = _compiled((*_CARRIERS, *_NUMBER_CARRIERS), _LEAD)
+
+
+def bare_forms(text: str) -> list[str]:
+    """A text folded, then every form of it with some decoration and listing number taken off."""
+    return _closure(text, _DECORATIONS)
+
+
+def carried_forms(text: str) -> list[str]:
+    """The bare forms, and those that stand alone inside a carrier phrase."""
+    return _closure(text, (*_DECORATIONS, *_OPTION_PHRASES))
+
+
+def label_forms(text: str) -> list[str]:
+    """The forms that may be a bare listing number: none is taken off (`Option 1, 2` is not 2)."""
+    return _closure(text, (*_PLAIN_DECORATIONS, *_OPTION_PHRASES))
+
+
+def number_forms(text: str) -> tuple[list[str], list[str]]:
+    """(bare, carried) forms of a reply that should be one number."""
+    bare = _closure(text, _PLAIN_DECORATIONS)
+    return bare, _closure(text, (*_PLAIN_DECORATIONS, *_NUMBER_PHRASES))
+
+
+def _closure(text: str, patterns: Sequence[re.Pattern[str]]) -> list[str]:
+    """The folded text and all that the patterns make of it; nothing where that has no end."""
+    whole = folded(text)
+    found = [whole] if whole else []
+    if len(text) > LONGEST:
+        return found
+    for form in found:
+        matches = (pattern.fullmatch(form) for pattern in patterns)
+        shorter = [next(g for g in reversed(m.groups()) if g is not None) for m in matches if m]
+        for less in (*shorter, _INLINE.sub(r"\2", form)):
+            if less.strip() and less.strip() not in found:
+                found.append(less.strip())
+        if len(found) > MOST_FORMS:
+            return []
+    return found
+
+
+_REFUSAL = re.compile(
+    r"\b(?:i(?:'m| am) (?:sorry|afraid|unable|not able|not comfortable)[^.]{0,60}"
+    r"(?:can(?:'t|not)|unable|not able|won't|decline|not comfortable)"
+    r"|i (?:can(?:'t|not)|won't|must decline|prefer not|would rather not|decline|am unable)\W+"
+    r"(?:\w+\W+){0,3}?(?:help|assist|answer|take part|participate|respond|comply|choose|do that|"
+    r"say|provide|engage|role.?play|request|question|vote|voting)"
+    r"|i (?:refuse|(?:don't|do not) (?:want|wish)|will not|am not (?:able|willing|going)) ?"
+    r"(?:to )?(?:answer|take part|participate|vote|choose)\b"
+    r"|i(?:'d|'ll| would| will| must| have to| choose to)?(?: rather)? abstain\W*"
+    r"(?:$|from (?:voting|choosing|this|the vote))"
+    r"|as an ai\b|i(?:'d| would) rather not (?:say|answer|vote|choose)|not something i can)"
+    r"|^\W*(?:abstain|abstention|no vote)\W*$",
+    re.IGNORECASE,
+)
+
+
+def looks_like_refusal(text: str) -> bool:
+    """Whether a text begs off (English phrases, looked for in its first 300 characters)."""
+    return bool(_REFUSAL.search(text.replace("’", "'")[:300]))

@@ -1,0 +1,268 @@
+"""A vote is never guessed: what people and models reply, decided by hand; and for any options."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from folkmoot.conversation.answers import Choice, Parsed, Unreadable, alike, listed
+from folkmoot.conversation.spoken import looks_like_refusal
+
+NOT_READ = ""
+PARK_AND_MALL = ("Park", "Mall", "Park and ride", "No change")
+PERCENT = ("10 %", "5 %", "0 %")
+DIGITS = ("5", "4", "3", "2", "1")
+PLANS = ("Plan A+", "Plan A-", "Plan A")
+LANGUAGES = ("C++", "C", "C#", "Java")
+SCALE = ("1 - Strongly disagree", "2 - Disagree", "3 - Agree")
+LETTERED = ("A) Park", "B) Mall")
+YES_NO = ("Yes", "No")
+
+
+# Replies as small models and people write them, each judged by a reader before the code was run.
+REPLIES: list[tuple[tuple[str, ...], str, str]] = [
+    (PARK_AND_MALL, "Park", "Park"),
+    (PARK_AND_MALL, "park.", "Park"),
+    (PARK_AND_MALL, "ＰＡＲＫ！", "Park"),
+    (PARK_AND_MALL, "**Park**", "Park"),
+    (PARK_AND_MALL, "***Park and ride***", "Park and ride"),
+    (PARK_AND_MALL, "`Park`", "Park"),
+    (PARK_AND_MALL, "## Park", "Park"),
+    (PARK_AND_MALL, "> Park", "Park"),
+    (PARK_AND_MALL, "- Park", "Park"),
+    (PARK_AND_MALL, "[Park]", "Park"),
+    (PARK_AND_MALL, "«Park»", "Park"),
+    (PARK_AND_MALL, "„Park“", "Park"),
+    (PARK_AND_MALL, "»Park and ride«.", "Park and ride"),
+    (PARK_AND_MALL, "「Park」", "Park"),
+    (PARK_AND_MALL, "‘Mall.’", "Mall"),
+    (PARK_AND_MALL, "Par\u200bk", "Park"),
+    (PARK_AND_MALL, "Park-and-ride", "Park and ride"),
+    (PARK_AND_MALL, "2", "Mall"),
+    (PARK_AND_MALL, "(1)", "Park"),
+    (PARK_AND_MALL, "#1", "Park"),
+    (PARK_AND_MALL, "[2]", "Mall"),
+    (PARK_AND_MALL, "2)", "Mall"),
+    (PARK_AND_MALL, "**2.**", "Mall"),
+    (PARK_AND_MALL, "**Option 2**", "Mall"),
+    (PARK_AND_MALL, "No. 2", "Mall"),
+    (PARK_AND_MALL, "Answer: 2", "Mall"),
+    (PARK_AND_MALL, "I choose option #2.", "Mall"),
+    (PARK_AND_MALL, "$\\boxed{2}$", "Mall"),
+    (PARK_AND_MALL, "\\boxed{\\text{Mall}}", "Mall"),
+    (PARK_AND_MALL, "B) Mall", "Mall"),
+    (PARK_AND_MALL, "2. **Mall**", "Mall"),
+    (PARK_AND_MALL, "**Option 2:** Mall", "Mall"),
+    (PARK_AND_MALL, "Option 2 - Mall", "Mall"),
+    (PARK_AND_MALL, "#2 Mall", "Mall"),
+    (PARK_AND_MALL, "I choose Park.", "Park"),
+    (PARK_AND_MALL, "I’d go with “Park”.", "Park"),
+    (PARK_AND_MALL, "I'll vote for the option Park", "Park"),
+    (PARK_AND_MALL, "I would choose no change", "No change"),
+    (PARK_AND_MALL, "My vote is: **Park**", "Park"),
+    (PARK_AND_MALL, "My final answer is Park!", "Park"),
+    (PARK_AND_MALL, "**My vote:** Park", "Park"),
+    (PARK_AND_MALL, "Final answer:\n\nPark", "Park"),
+    (PARK_AND_MALL, "My vote goes to Park and ride", "Park and ride"),
+    (PARK_AND_MALL, "Park gets my vote.", "Park"),
+    (PARK_AND_MALL, "Park is my final choice.", "Park"),
+    (PARK_AND_MALL, "After careful consideration, I choose Park.", "Park"),
+    (PARK_AND_MALL, "Okay, if I had to choose, I'd pick Park.", "Park"),
+    (PARK_AND_MALL, "I'm going with Mall", "Mall"),
+    (PARK_AND_MALL, "Without a doubt, Park", "Park"),
+    (PARK_AND_MALL, "There is no better option than Park.", "Park"),
+    # What says more than one option does, or less, or something else.
+    (PARK_AND_MALL, "I would not choose Park", NOT_READ),
+    (PARK_AND_MALL, "I don’t choose Park.", NOT_READ),
+    (PARK_AND_MALL, "I can't support Park", NOT_READ),
+    (PARK_AND_MALL, "Anything but Park", NOT_READ),
+    (PARK_AND_MALL, "Not Park", NOT_READ),
+    (PARK_AND_MALL, "Park is not my choice", NOT_READ),
+    (PARK_AND_MALL, "I am against Park", NOT_READ),
+    (PARK_AND_MALL, "Park. Not the mall", NOT_READ),
+    (PARK_AND_MALL, "Either Park or Mall", NOT_READ),
+    (PARK_AND_MALL, "Park or Mall", NOT_READ),
+    (PARK_AND_MALL, "Park\nMall", NOT_READ),
+    (PARK_AND_MALL, "Park and\nride", NOT_READ),
+    (PARK_AND_MALL, "1 and 2", NOT_READ),
+    (PARK_AND_MALL, "Option 1, 2", NOT_READ),
+    (PARK_AND_MALL, "1-2", NOT_READ),
+    (PARK_AND_MALL, "1/2", NOT_READ),
+    (PARK_AND_MALL, "9", NOT_READ),
+    (PARK_AND_MALL, "Option B", NOT_READ),  # these are listed by number
+    (PARK_AND_MALL, "Park?", NOT_READ),
+    (PARK_AND_MALL, "Park…", NOT_READ),  # cut from "Park and ride"?
+    (PARK_AND_MALL, "Park,", NOT_READ),
+    (PARK_AND_MALL, "2) Park because children need it… no, Mall", NOT_READ),
+    (PARK_AND_MALL, "Hmm. Park is nice, but the mall is nearer. So, Mall.", NOT_READ),
+    (PARK_AND_MALL, "I chose Park", NOT_READ),  # at the first vote?
+    (PARK_AND_MALL, "Park is my second choice", NOT_READ),
+    (PARK_AND_MALL, "I prefer Mall to Park", NOT_READ),
+    (PARK_AND_MALL, "Parking", NOT_READ),
+    (PARK_AND_MALL, "The other participants chose Park", NOT_READ),
+    (PARK_AND_MALL, "A change", NOT_READ),
+    # Symbols tell options apart, and a number that an option holds is never its place.
+    (PERCENT, "I choose 10 %.", "10 %"),
+    (PERCENT, "10%", "10 %"),
+    (PERCENT, "B", "5 %"),
+    (PERCENT, "B. 5 %", "5 %"),
+    (PERCENT, "1", NOT_READ),
+    (PERCENT, "2. 5 %", NOT_READ),
+    (PERCENT, "50 %", NOT_READ),
+    (DIGITS, "4.", "4"),
+    (DIGITS, "4", "4"),
+    (DIGITS, "(d)", "2"),
+    (DIGITS, "My vote is 1", "1"),
+    (DIGITS, "Option 4, 5", NOT_READ),
+    (DIGITS, "2. 4", NOT_READ),
+    (DIGITS, "2.4", NOT_READ),
+    (DIGITS, "- 5", NOT_READ),
+    (DIGITS, "4/5", NOT_READ),
+    (PLANS, "Plan A", "Plan A"),
+    (PLANS, "plan a+.", "Plan A+"),
+    (PLANS, "I choose Plan A−", "Plan A-"),
+    (PLANS, "Plan A*", NOT_READ),
+    (PLANS, "A", NOT_READ),
+    (LANGUAGES, "I choose C#", "C#"),
+    (LANGUAGES, "C++!", "C++"),
+    (LANGUAGES, "C.", "C"),
+    (LANGUAGES, "C*", NOT_READ),
+    (SCALE, "2", "2 - Disagree"),
+    (SCALE, "B", "2 - Disagree"),
+    (SCALE, "Disagree", "2 - Disagree"),
+    (SCALE, "2 – disagree.", "2 - Disagree"),
+    (SCALE, "1 - Disagree", NOT_READ),
+    (LETTERED, "B", "B) Mall"),
+    (LETTERED, "2", "B) Mall"),
+    (LETTERED, "A) Mall", NOT_READ),
+    (YES_NO, "No, I choose Yes", NOT_READ),
+    (YES_NO, "I vote no.", "No"),
+    (YES_NO, "No way", NOT_READ),
+    (YES_NO, "Yes and no", NOT_READ),
+]
+
+
+@pytest.mark.parametrize(("options", "reply", "value"), REPLIES)
+def test_replies_that_a_reader_has_judged(options: tuple[str, ...], reply: str, value: str) -> None:
+    read = Choice(options).parse(reply)
+    assert (read.value if isinstance(read, Parsed) else NOT_READ) == value
+
+
+def test_options_without_a_list_of_numbers_have_no_number() -> None:
+    assert isinstance(Choice(["no", "yes"], labelled=False).parse("1"), Unreadable)
+    assert Choice(["no", "yes"]).parse("1") == Parsed("no", "number")
+
+
+def test_what_looks_like_a_number_is_listed_by_letter() -> None:
+    assert listed(["Park", "Mall"]) == "1. Park\n2. Mall"
+    assert listed(["10 %", "No change"]) == "A. 10 %\nB. No change"
+    assert listed(["Two", "One"]).startswith("A.")
+    assert listed(["B2", "A1"]) == "- B2\n- A1"  # where letters would mislead as well
+
+
+# Any options, any dress.
+_PIECES = st.sampled_from([*"aAbBcC12350", *"+-#%*.!?()/&", " ", "Ａ", "１", "é", "ß", "no ", "I "])
+OPTION = st.lists(_PIECES, min_size=1, max_size=6).map("".join).filter(str.strip)
+WORDS = st.sampled_from(["Park", "park", "Ｐark", "Park A", "Park A+", "Mall", "No", "10 %", "1 %"])
+LISTS = st.lists(OPTION | WORDS, min_size=2, max_size=6, unique=True)
+QUOTED = [f"{a}{{}}{b}" for a, b in ('""', "''", "«»", "„“", "»«", "‘’", "()", "[]", "``")]
+MARKED = ["**{}**", "*{}*", "_{}_", "__{}__", "- {}", "• {}", "# {}", "\\boxed{{{}}}"]
+CLOSED = ["{}", "{}.", "{}!", "{}。", " {} ", "\n{}\n", "{}\u200b"]
+NUMBERED = ["{n}. {}", "{n}) {}", "({n}) {}", "#{n} {}", "Option {n}: {}", "{l}) {}", "**{l}.** {}"]
+NUMBERED += ["{n} - {}", "{n}: {}", "{n} = {}", "{l}. {}", "Option {l} - {}", "[{n}] {}", "> {}"]
+CARRIED = ["I choose {}", "My vote is {}", "Answer: {}", "I'd go with {}.", "{} gets my vote"]
+CARRIED += ["Well, {}", "{} it is", "{} is my choice", "The answer is {}", "Option: {}", "I say {}"]
+TRAILING = ["{},", "{};", "{}:", "{}?", "{}…", "{}!!", "{}..", "{} "]
+DRESS = st.sampled_from([*QUOTED, *MARKED, *CLOSED, *NUMBERED, *CARRIED, *TRAILING])
+CASES = st.sampled_from([str, str.upper, str.lower, str.swapcase, str.title])
+
+
+@settings(max_examples=300, deadline=None)
+@given(LISTS, st.data())
+def test_an_option_in_any_dress_is_that_option_or_unreadable(
+    options: list[str], data: st.DataObject
+) -> None:
+    place = data.draw(st.integers(0, len(options) - 1))
+    reply = options[place]
+    for _ in range(data.draw(st.integers(0, 3))):
+        n = data.draw(st.integers(1, 9))
+        reply = data.draw(DRESS).format(reply, n=n, l="abcdefghi"[n - 1])
+    reply = data.draw(CASES)(reply)
+    read = Choice(options).parse(reply)
+    assert isinstance(read, Unreadable) or read.value == options[place]
+
+
+@settings(max_examples=300, deadline=None)
+@given(LISTS)
+def test_every_option_is_read_from_its_own_text_unless_another_is_like_it(
+    options: list[str],
+) -> None:
+    unclear = {place for pair in alike(options) for place in pair}
+    for place, option in enumerate(options):
+        read = Choice(options).parse(option)
+        if place in unclear:
+            assert isinstance(read, Unreadable) or read.value == option
+        else:
+            assert isinstance(read, Parsed) and read.value == option
+
+
+@settings(max_examples=300, deadline=None)
+@given(LISTS)
+def test_every_label_of_the_list_means_the_option_behind_it(options: list[str]) -> None:
+    assume(not alike(options))
+    for line, option in zip(listed(options).split("\n"), options, strict=True):
+        label = line.split(" ", 1)[0]
+        if label != "-":
+            read = Choice(options).parse(label)
+            assert isinstance(read, Parsed) and read.value == option
+
+
+@pytest.mark.parametrize(
+    ("options", "pairs"),
+    [
+        (["Park", "park"], [(0, 1)]),
+        (["Park", "Mall", "Ｐark."], [(0, 2)]),
+        (["Park", "(1) Park"], [(0, 1)]),
+        (["I choose Park", "Park"], [(0, 1)]),
+        (["5", "5."], [(0, 1)]),
+        (["Plan A+", "Plan A-", "Plan A"], []),
+        (["C", "C++", "C#", "c--"], []),
+        (["Yes", "Definitely yes", "Yes?"], []),
+        (["*", "**", "***"], []),
+        ([str(n) for n in range(101)], []),
+        (["<18", "18-24", "25–34", "65+"], []),
+    ],
+)
+def test_options_that_cannot_be_told_apart(
+    options: list[str], pairs: list[tuple[int, int]]
+) -> None:
+    assert alike(options) == pairs
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "I refuse to vote.",
+        "I abstain.",
+        "As an AI, I have no preferences.",
+        "I'm sorry, but I can’t take part in this.",
+        "I do not want to choose.",
+        "I'd rather not vote",
+    ],
+)
+def test_who_declines_to_vote_is_heard(reply: str) -> None:
+    assert looks_like_refusal(reply)
+    assert isinstance(Choice(PARK_AND_MALL).parse(reply), Unreadable)
+
+
+@pytest.mark.parametrize(
+    "reply", ["No change", "I refuse to give up my garden.", "I abstain from alcohol.", "No", "Hm."]
+)
+def test_a_view_is_no_refusal(reply: str) -> None:
+    assert not looks_like_refusal(reply)
+
+
+@pytest.mark.parametrize("reply", ["*a" * 3000, '"' * 1900, "(" * 990 + ")" * 990, "ok " * 600])
+def test_monstrous_replies_are_unreadable(reply: str) -> None:
+    assert isinstance(Choice(PARK_AND_MALL).parse(reply), Unreadable)
