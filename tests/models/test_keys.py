@@ -199,7 +199,7 @@ def test_a_key_within_the_url_is_a_key(url: str) -> None:
 @pytest.mark.parametrize("seat", ["model", "embedding_model", "models"])
 def test_every_model_of_a_study_is_checked_before_anything_is_sent(seat: str) -> None:
     far = {"openai/far": "http://api.example.org/v1"}
-    named = {"model": "openai/far", "embedding_model": None, "models": {}}
+    named = {"model": "openai/far", "embedding_model": "synthetic", "models": {}}
     if seat != "model":
         named["model"] = "openai/near"
         named[seat] = "openai/far" if seat == "embedding_model" else {"moderator": "openai/far"}
