@@ -264,7 +264,7 @@ def test_errors_in_cells_are_not_converted_away(tmp_path: Path) -> None:
 
 def test_damaged_workbooks_are_converted_or_refused_in_words(tmp_path: Path) -> None:
     loaded = 0
-    for seed in range(120):
+    for seed in range(60):
         path = quick_save(mutate(seed), tmp_path / "old.xlsx")
         try:
             data, _ = convert(path)
@@ -273,7 +273,7 @@ def test_damaged_workbooks_are_converted_or_refused_in_words(tmp_path: Path) -> 
             loaded += 1
         except InputError as error:
             assert all(p.message for p in error.problems)
-    assert loaded > 20
+    assert loaded > 10
 
 
 def test_a_missing_study_type_or_one_that_converts_nothing_is_said(tmp_path: Path) -> None:

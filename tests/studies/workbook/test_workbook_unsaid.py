@@ -126,12 +126,13 @@ def test_hidden_rows_columns_and_sheets_are_read_and_said(tmp_path: Path) -> Non
     def change(book: Any) -> None:
         for row in (4, 5, 9, 400):
             book[PEOPLE].row_dimensions[row].hidden = True
-        book[PEOPLE].column_dimensions["C"].hidden = True
+        for letter in "CDEF":
+            book[PEOPLE].column_dimensions[letter].hidden = True
         book["constants"].sheet_state = "veryHidden"
 
     found = told(good(), tmp_path, change)
     said(found, f"{PEOPLE}: rows 4–5, 9 hidden")
-    said(found, f"{PEOPLE}: column C hidden")
+    said(found, f"{PEOPLE}: column C hidden")  # the others hold nothing
     said(found, "the sheet constants is hidden")
     plain = load(save(good(), tmp_path / "plain.xlsx"))
     assert load(tmp_path / "book.xlsx").workbook.profiles == plain.workbook.profiles
@@ -146,6 +147,15 @@ def test_rows_behind_a_filter_are_said_to_be(tmp_path: Path) -> None:
             sheet.row_dimensions[row].hidden = True
 
     said(told(good(), tmp_path, change), f"{PEOPLE}: rows 4–10 hidden by a filter")
+
+
+def test_a_hidden_sheet_that_does_not_belong_is_said_to_be_hidden(tmp_path: Path) -> None:
+    def change(book: Any) -> None:
+        book.create_sheet("lists")["A1"] = "yes"
+        book["lists"].sheet_state = "hidden"
+
+    with pytest.raises(InputError, match=r"the hidden sheet 'lists' does not .*unhide it"):
+        load(changed(good(), tmp_path, change))
 
 
 # --- people and arms left out ----------------------------------------------------------------
@@ -320,6 +330,24 @@ def test_values_are_read_as_they_are_shown(
 def test_dates_are_said_with_the_form_in_which_they_are_read(tmp_path: Path) -> None:
     book = put(good(), f"{PEOPLE}!B3", dt.datetime(2022, 2, 10, 8, 12))
     said(told(book, tmp_path), f"{PEOPLE}: column B holds dates", "2022-02-10 08:12:00")
+
+
+def test_digits_that_the_sheet_does_not_show_are_said(tmp_path: Path) -> None:
+    def change(book: Any) -> None:
+        book[PEOPLE]["B4"] = 3.14159
+        book[PEOPLE]["B4"].number_format = "0.00"
+
+    said(told(good(), tmp_path, change), f"{PEOPLE}: column B", "3.14 for 3.14159", "B4")
+
+
+def test_a_manual_column_named_by_a_question_that_is_asked_twice_is_refused(
+    tmp_path: Path,
+) -> None:
+    book = by_hand()
+    for place in (4, 5):
+        book[PEOPLE][1][place] = "Which one?"
+    book = setting(book, "session_column", "Which one?")
+    assert any("2 columns have the question 'Which one?'" in m for m in mistakes(book, tmp_path))
 
 
 @pytest.mark.parametrize(("one", "other"), [("p1", "P1"), (1, "1.0"), ("01", 1), ("a  b", "A b")])

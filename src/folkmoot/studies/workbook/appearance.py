@@ -6,7 +6,7 @@ first is read so, the second is not; either way `check` says it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from xml.parsers import expat
@@ -74,8 +74,10 @@ def _bounds(ref: str) -> tuple[int, int, int, int]:
     return left, top, right, bottom
 
 
-def hidden_notes(name: str, look: Look, filled: Iterable[int]) -> Iterator[str]:
-    """What is out of sight in a sheet and read all the same. `filled`: the rows with values."""
+def hidden_notes(
+    name: str, look: Look, filled: Collection[int], columns: Collection[int]
+) -> Iterator[str]:
+    """What is out of sight and read all the same, of the rows and columns that hold values."""
     if look.hidden:
         yield f"the sheet {name} is hidden in the spreadsheet; it is read all the same"
     rows = sorted(set(look.rows) & set(filled))
@@ -85,11 +87,14 @@ def hidden_notes(name: str, look: Look, filled: Iterable[int]) -> Iterator[str]:
             f"{name}: {rows_in_words(rows)} {by} in the spreadsheet; read all the same "
             "(delete what should not take part)"
         )
-    for first, last in look.columns[:MAX_RANGES]:
-        letters = get_column_letter(first)
-        if last > first:
-            letters += f"–{get_column_letter(last)}"
-        yield f"{name}: column {letters} hidden in the spreadsheet; read all the same"
+    shut = [get_column_letter(c) for c in sorted(columns) if _within(c, look.columns)]
+    if shut:
+        what = f"column{'s' * (len(shut) > 1)} {', '.join(shut)}"
+        yield f"{name}: {what} hidden in the spreadsheet; read all the same"
+
+
+def _within(column: int, ranges: Iterable[tuple[int, int]]) -> bool:
+    return any(first <= column <= last for first, last in ranges)
 
 
 def rows_in_words(rows: Iterable[int], most: int = MAX_RANGES) -> str:

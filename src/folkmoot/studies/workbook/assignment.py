@@ -109,6 +109,14 @@ def manual_columns(settings: Settings, profiles: Profiles, report: _Report) -> M
             mend = f"did you mean {guess[0]}?" if guess else "give the name in row 1 or row 2"
             report.add("column", f"the profiles have no column {name!r}", where, mend)
             continue
+        if name not in profiles.names and profiles.questions.count(name) > 1:
+            report.add(
+                "column",
+                f"{profiles.questions.count(name)} columns have the question {name!r}",
+                where,
+                "give the name in row 1",
+            )
+            continue
         found[what] = index
     return found
 

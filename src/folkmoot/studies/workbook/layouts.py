@@ -196,9 +196,12 @@ def recognise(sheet_names: Collection[str]) -> tuple[Layout, Mapping[str, str]]:
 
 
 def sheet_problems(
-    layout: Layout, found: Mapping[str, str], sheet_names: Collection[str]
+    layout: Layout,
+    found: Mapping[str, str],
+    sheet_names: Collection[str],
+    hidden: Collection[str] = (),
 ) -> list[Problem]:
-    """Missing sheets and extra ones, each with the likely mend."""
+    """Missing sheets and extra ones (also those out of sight), each with the likely mend."""
     extra = [n for n in sheet_names if n not in found.values() and n != NOTES_SHEET]
     problems: list[Problem] = []
     for ours in SHEETS:
@@ -212,14 +215,15 @@ def sheet_problems(
         if guess:
             extra.remove(guess[0])
         problems.append(Problem(f"the sheet {wanted} is missing", mend=mend))
+    known = ", ".join(layout.sheets.values())
+    wanted = f"sheets are {known} and, if wanted, {COMPUTED} and {NOTES_SHEET}"
     for name in extra:
-        known = ", ".join(layout.sheets.values())
+        what, first = ("hidden sheet", "unhide it, then ") if name in hidden else ("sheet", "")
         problems.append(
             Problem(
-                f"the sheet {name!r} does not belong here",
+                f"the {what} {name!r} does not belong here",
                 where=name,
-                mend=f"delete or rename it; sheets are {known} and, if wanted, {COMPUTED} and "
-                f"{NOTES_SHEET}",
+                mend=f"{first}delete or rename it; {wanted}",
             )
         )
     return problems

@@ -60,7 +60,7 @@ def read_workbook(path: Path) -> tuple[Workbook | None, list[Problem]]:
     book = read_book(path)
     problems = Problems(list(book.problems))
     layout, found = recognise(list(book.sheets))
-    missing = sheet_problems(layout, found, list(book.sheets))
+    missing = sheet_problems(layout, found, list(book.sheets), book.hidden)
     problems.found[:0] = missing
     problems.structural = any(ours not in found for ours in SHEETS)
     sheets = {ours: book.sheets[name] for ours, name in found.items()}

@@ -24,6 +24,7 @@ from folkmoot.studies.workbook.opening import MAX_VISITED, check_file
 MAX_CELLS = 2_000_000  # that hold something
 MAX_CHARACTERS = 100_000_000  # of all texts together
 MAX_SHEETS = 50
+MAX_MERGES_TOLD = 50
 MAX_TEXT = 100_000  # characters in one cell; Excel itself stops at 32,767
 
 Value = str | int | float | bool
@@ -58,6 +59,7 @@ class Book:
     sheets: Mapping[str, Sheet]
     problems: tuple[Problem, ...]
     notes: tuple[str, ...] = ()
+    hidden: frozenset[str] = frozenset()
 
 
 def read_book(path: Path) -> Book:
@@ -96,15 +98,17 @@ def _read(path: Path) -> Book:
             _put(sheet, row, column, cell, problems)
     if formulas:
         _read_cached(path, sheets, set(formulas), problems)
-    notes = [*_dates(sheets)]
+    notes = [note for sheet in sheets.values() for note in _shown(sheet)]
     for name, look in looks.items():
-        notes += hidden_notes(name, look, sheets[name].rows)
-        _merge(sheets[name], look, problems, notes)
+        rows = sheets[name].rows
+        notes += hidden_notes(name, look, rows, {c for cells in rows.values() for c in cells})
+        notes += _merge(sheets[name], look, problems)
     notes += [n for sheet in sheets.values() for n in _garbled(sheet)]
-    return Book(path, sheets, tuple(problems), tuple(notes))
+    hidden = frozenset(name for name, look in looks.items() if look.hidden)
+    return Book(path, sheets, tuple(problems), tuple(notes), hidden)
 
 
-def _merge(sheet: Sheet, look: Look, problems: list[Problem], notes: list[str]) -> None:
+def _merge(sheet: Sheet, look: Look, problems: list[Problem]) -> list[str]:
     """Gives the value of a merged range to all its rows, as a person reads it.
 
     Across columns a merged cell is only wide: it is refused where a column that it covers has
@@ -113,6 +117,7 @@ def _merge(sheet: Sheet, look: Look, problems: list[Problem], notes: list[str]) 
     rows: dict[int, dict[int, Cell]] = sheet.rows  # type: ignore[assignment]
     own = {column for cells in rows.values() for column in cells}
     filled = {row: set(cells) for row, cells in rows.items()}
+    notes: list[str] = []
     for left, top, right, bottom in look.merged:
         cell = rows.get(top, {}).get(left)
         if cell is None:
@@ -138,24 +143,35 @@ def _merge(sheet: Sheet, look: Look, problems: list[Problem], notes: list[str]) 
                 f"{sheet.name}!{ref} is one merged cell: its value {_short(cell.text)!r} counts "
                 f"for {rows_in_words([top, *below])}"
             )
+    more = len(notes) - MAX_MERGES_TOLD
+    if more > 0:
+        notes[MAX_MERGES_TOLD:] = [f"{sheet.name}: {more} more merged cells are read like that"]
+    return notes
 
 
 def _short(text: str) -> str:
     return text if len(text) <= 40 else f"{text[:39]}…"
 
 
-def _dates(sheets: Mapping[str, Sheet]) -> Iterator[str]:
-    for sheet in sheets.values():
-        first: dict[int, tuple[int, Cell]] = {}
-        for row, cells in sorted(sheet.rows.items()):
-            for column, cell in cells.items():
-                if cell.date:
-                    first.setdefault(column, (row, cell))
-        for column, (row, cell) in sorted(first.items()):
-            yield (
-                f"{sheet.name}: column {get_column_letter(column)} holds dates; they are read as "
-                f"{cell.text} ({sheet.at(row, column)})"
-            )
+def _shown(sheet: Sheet) -> Iterator[str]:
+    """Columns with dates, and those whose numbers are shown with fewer digits than they have."""
+    first: dict[tuple[int, str], str] = {}
+    for row, cells in sorted(sheet.rows.items()):
+        for column, cell in cells.items():
+            if cell.date:
+                what = f"holds dates; they are read as {cell.text}"
+                first.setdefault((column, "date"), f"{what} ({sheet.at(row, column)})")
+            elif _rounded(cell):
+                what = f"is read as it is shown: {cell.text} for {cell.value}"
+                first.setdefault((column, "digits"), f"{what} ({sheet.at(row, column)})")
+    for (column, _), what in sorted(first.items()):
+        yield f"{sheet.name}: column {get_column_letter(column)} {what}"
+
+
+def _rounded(cell: Cell) -> bool:
+    if not isinstance(cell.value, float) or cell.text.endswith("%"):
+        return False
+    return abs(float(cell.text) - cell.value) > 1e-9 * max(1.0, abs(cell.value))
 
 
 def _garbled(sheet: Sheet) -> Iterator[str]:
