@@ -8,6 +8,7 @@
     │   ├── ForeignJournal        the journal is corrupt, changed by hand, or not ours
     │   └── NotJournaled          a replay asked for what the journal does not hold
     ├── DriftError            a replayed request differs from the journaled one       exit 2
+    ├── NothingUsable         the run is done, and nothing in it is of use            exit 3
     ├── RunPaused             all work kept, `--resume` goes on                       exit 75
     │   ├── QuotaExhausted        the provider's quota is used up
     │   └── BudgetReached         the user's own budget is used up
@@ -32,6 +33,7 @@ from dataclasses import dataclass
 
 EXIT_INTERNAL = 1
 EXIT_INPUT = 2
+EXIT_UNUSABLE = 3
 EXIT_DIFFERS = 4
 EXIT_PAUSED = 75
 EXIT_INTERRUPTED = 130
@@ -102,6 +104,12 @@ class DriftError(FolkmootError):
     """A replayed effect asks for something else than what the journal holds."""
 
     exit_code = EXIT_INPUT
+
+
+class NothingUsable(FolkmootError):
+    """The run came to its end, and nothing in it is of use. From Python: `Run.unusable`."""
+
+    exit_code = EXIT_UNUSABLE
 
 
 class RunPaused(FolkmootError):

@@ -67,7 +67,13 @@ def _root(
     pass
 
 
-@app.command()
+EXIT_CODES = (
+    "Exit codes: 0 done; 1 internal error; 2 bad input; 3 done, but nothing in it is usable; "
+    "75 paused, resumable; 130 interrupted, resumable."
+)
+
+
+@app.command(epilog=EXIT_CODES)
 @guarded
 def run(
     study: Annotated[

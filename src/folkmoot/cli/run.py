@@ -16,7 +16,7 @@ from folkmoot.cli.live import TerminalProgress
 from folkmoot.cli.tables import finding_view, synthetic_panel
 from folkmoot.engine.runner import Run, RunOptions, load, run_study
 from folkmoot.engine.tally import duration
-from folkmoot.errors import InputError, Problem
+from folkmoot.errors import InputError, NothingUsable, Problem
 from folkmoot.measures.estimates import plural
 from folkmoot.records.run_folder import (
     CODEBOOK,
@@ -82,6 +82,8 @@ def run_command(flags: RunFlags) -> None:
     with progress:
         done = run_study(found, options)
     print_results(done, out())
+    if done.unusable:
+        raise NothingUsable(f"the run is done, but nothing in it is usable: {done.unusable}")
 
 
 def print_results(run: Run, console: Console) -> None:

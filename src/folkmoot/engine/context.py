@@ -25,7 +25,7 @@ from folkmoot.errors import FolkmootError, InputError, Problem, ProtocolError
 from folkmoot.models.catalog import is_local
 from folkmoot.models.request import FloatArray, Reply, Request
 from folkmoot.records.files import write_json, write_text
-from folkmoot.records.tables import Recording
+from folkmoot.records.tables import Recording, typed
 
 # Tables and numbers of recorded rows, nested as the scopes are: flat, they give the protocol's own
 # order.
@@ -45,7 +45,8 @@ class Halted(FolkmootError):
 class RunContext:
     """The shared state of a run. `override` is the model of the command line, if given;
     `scripted` says that a provider of the caller's answers, whatever the models are called;
-    `embedding_model` may be why there is none, `embedded` is set by the first embedding."""
+    `columns` are the study's `tables`; `embedding_model` may be why there is none, `embedded` is
+    set by the first embedding."""
 
     config: StudyConfig
     folder: Path
@@ -61,6 +62,7 @@ class RunContext:
     embedding_model: str | Problem = "synthetic"
     scripted: bool = False
     embedded: bool = False
+    columns: Mapping[str, str] = field(default_factory=dict)
     rows: Rows = field(default_factory=list)
     tables: dict[str, Recording] = field(default_factory=dict)
     written: set[str] = field(default_factory=set)  # files of the study's own
@@ -206,11 +208,14 @@ class RunContext:
         rows.append((table, recording.add(row)))
 
     def frames(self) -> Iterator[tuple[str, pl.DataFrame]]:
-        """The tables by name, their rows in the order of the protocol."""
-        order: dict[str, list[int]] = {name: [] for name in sorted(self.tables)}
+        """The tables by name, their rows in the order of the protocol; those that the study
+        declares are there without rows too."""
+        order: dict[str, list[int]] = {name: [] for name in self.tables}
         _flatten(self.rows, order)
-        for name, numbers in order.items():
-            yield name, self.tables[name].frame(numbers)
+        for name in sorted({*order, *self.columns}):
+            recorded = self.tables[name].frame(order[name]) if name in order else None
+            declared = self.columns.get(name, "")
+            yield name, typed(recorded, declared)
 
     def _inside(self, name: str) -> Path:
         target = (self.folder / name).resolve()

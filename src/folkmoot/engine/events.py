@@ -83,7 +83,8 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
-    """The run is over, for good or for now."""
+    """The run is over, for good or for now. `message` of one that is done: why nothing in it is of
+    use."""
 
     outcome: Outcome
     message: str = ""
@@ -129,7 +130,7 @@ def describe(event: Event) -> tuple[str, Level]:
         case Notice(message, level):
             return message, level
         case RunEnded(outcome, message):
-            level = "info" if outcome == "done" else "warning"
+            level = "info" if outcome == "done" and not message else "warning"
             return f"{outcome}" + (f": {message}" if message else ""), level
         case _:
             return "", "info"

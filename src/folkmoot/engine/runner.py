@@ -15,7 +15,7 @@ from folkmoot.engine.folder import discard_unasked, held_folder, open_folder, se
 from folkmoot.engine.options import RunOptions
 from folkmoot.engine.providers import Providers
 from folkmoot.engine.sitting import Sitting, sit
-from folkmoot.engine.study import Study
+from folkmoot.engine.study import Study, findings_of
 from folkmoot.engine.study_file import StudyFile, load_study_file, validate
 from folkmoot.errors import InputError
 from folkmoot.records.findings import Finding
@@ -41,6 +41,11 @@ class Run:
         return {name: self.folder.table(name) for name in self.folder.tables()}
 
     @property
+    def unusable(self) -> str:
+        """Why nothing in the run is of use (the command line ends with 3); else empty."""
+        return self.folder.unusable
+
+    @property
     def manifest(self) -> dict[str, Any]:
         """What was run with what, and what it cost."""
         return self.folder.manifest
@@ -60,7 +65,7 @@ class Run:
 
     def findings(self) -> list[Finding]:
         """What the study found, as the report shows it."""
-        return self.study.findings(self.folder)
+        return findings_of(self.study, self.folder)
 
 
 def load(source: Path | str, options: RunOptions) -> StudyFile:

@@ -67,6 +67,9 @@ OPERATIONAL = frozenset(
     }
 )
 
+# Rungs of answers that nobody could read; a protocol's minimal structure is no reading.
+UNREAD = ("missing", "minimal")
+
 
 @dataclass(frozen=True)
 class Sitting:
@@ -107,7 +110,8 @@ async def sit(sitting: Sitting) -> None:
             raise
         finally:
             try:
-                await _finish(sitting, context, outcome, time.monotonic() - began)
+                unusable = await _finish(sitting, context, outcome, time.monotonic() - began)
+                message = message or unusable
             except BaseException as error:
                 outcome, message = _ended_by(error)
                 if isinstance(error, Exception):  # what is left to do: to say so
@@ -179,6 +183,7 @@ def _context(sitting: Sitting, journal: Journal | Replay, progress: Progress) ->
         embedding_model=providers.embedding,
         scripted=providers.scripted,
         now=time_of_day if sitting.replay is None else lambda: SOME_TIME,
+        columns=found.study.tables,
     )
 
 
@@ -218,11 +223,12 @@ def _design(found: StudyFile, context: RunContext) -> dict[str, Any]:
     }
 
 
-async def _finish(sitting: Sitting, context: RunContext, outcome: Outcome, seconds: float) -> None:
+async def _finish(sitting: Sitting, context: RunContext, outcome: Outcome, seconds: float) -> str:
     """Keep every reply; write tables of what is done or paused, and the manifest in any case.
 
     The tables of a paused run hold what there is; the manifest says `paused`, and so does whatever
-    is made from them. They are written anew when the run goes on to its end.
+    is made from them. They are written anew when the run goes on to its end. The reply says why
+    nothing in a run that is done is of use; it is empty when something is.
     """
     gateway = context.gateway
     try:
@@ -236,12 +242,24 @@ async def _finish(sitting: Sitting, context: RunContext, outcome: Outcome, secon
                 tables[name] = table
                 write_table(context.folder / TABLES, name, table)
             _write_codebook(sitting, tables)
-        facts = _facts(sitting, context, outcome, seconds)
+        unusable = _unusable(sitting, tables) if outcome == "done" else ""
+        facts = _facts(sitting, context, outcome, seconds, unusable)
         write_json(context.folder / MANIFEST, manifest(facts, tables))
     except Exception:
         # What stopped the run matters more than what stopped the tidying up.
         if outcome == "done":
             raise
+        return ""
+    return unusable
+
+
+def _unusable(sitting: Sitting, tables: Mapping[str, pl.DataFrame]) -> str:
+    """Why nothing in the run is of use: the study's own reason, or no answer could be read."""
+    own = sitting.found.study.unusable(RunFolder(sitting.folder))
+    answers = tables.get("answers")
+    if not own and answers is not None and answers.height and answers["rung"].is_in(UNREAD).all():
+        return f"none of the {answers.height:,} answers could be read"
+    return own
 
 
 def _write_codebook(sitting: Sitting, tables: Mapping[str, pl.DataFrame]) -> None:
@@ -253,6 +271,7 @@ def _facts(
     context: RunContext,
     outcome: Outcome,
     seconds: float,
+    unusable: str,
 ) -> RunFacts:
     found, stats, roles = sitting.found, context.gateway.stats, context.roles()
     earlier, longer = RunFolder(context.folder).manifest, context.longer
@@ -276,6 +295,7 @@ def _facts(
         run_id=found.run_id,
         study=found.study.name,
         outcome=outcome,
+        unusable=unusable,
         seed=context.seed,
         synthetic=context.synthetic_roles(),
         started_at=context.plan.started_at,

@@ -22,10 +22,10 @@ from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.consent import TRUST_ALL, Consent
 from folkmoot.errors import InputError, Problem
 from folkmoot.plugins import STUDIES, installed
+from folkmoot.records.findings import Finding, Grid
 
 if TYPE_CHECKING:
     from folkmoot.engine.session import Session
-    from folkmoot.records.findings import Finding
     from folkmoot.records.run_folder import RunFolder
 
 
@@ -91,6 +91,10 @@ def _nothing_planned(_sealed: Mapping[str, Any]) -> list[Planned]:
     return []
 
 
+def _usable(_run: RunFolder) -> str:
+    return ""
+
+
 def _no_template() -> dict[str, str | bytes]:
     return {}
 
@@ -116,6 +120,10 @@ class Study:
     embeds      whether the protocol asks for embeddings, so that a study without an embedding model
                 is refused before anything is spent
     limit       the same config with at most so many participants or sessions (`--limit N`)
+    tables      the columns of tables that may stay without rows, with their kinds where they are no
+                text: table → "who round:int share:float done:bool"
+    unusable    why nothing in a run that came to its end is of use (exit status 3); empty when
+                something is. That no answer at all could be read need not be found here
     codebook    what the study's own columns mean: column → words, or table → {column → words}
     template    file name → content for `folkmoot new`
     convert     an old study file → (the content of a new one, what was guessed)
@@ -139,6 +147,8 @@ class Study:
     planned: Callable[[Mapping[str, Any]], list[Planned]] = _nothing_planned
     embeds: bool = False
     limit: Callable[[Any, int], Any] | None = None
+    tables: Mapping[str, str] = field(default_factory=dict)
+    unusable: Callable[[RunFolder], str] = _usable
     codebook: Mapping[str, Any] = field(default_factory=dict)
     template: Callable[[], dict[str, str | bytes]] = _no_template
     convert: Callable[[Path], tuple[bytes, list[str]]] | None = None
@@ -191,6 +201,21 @@ def study_of_run(run: RunFolder) -> Study:
     beside = next((f for f in folders if (f / named).is_file()), Path())
     Consent(line=f"{TRUST_ALL}=1 in the environment").require_code(beside / named)
     return find_study(named, beside)
+
+
+def findings_of(study: Study, run: RunFolder) -> list[Finding]:
+    """What the study finds in a run.
+
+    In one that has not ended, or with nothing usable in it, whatever a finding counts may be
+    missing, so that it may fail in any way; then a finding says so, and the rest can be shown.
+    """
+    try:
+        return study.findings(run)
+    except Exception as error:
+        if run.finished and not run.unusable:
+            raise
+        lack = run.unusable or f"they need more than the run has so far ({error})"
+        return [Finding("partial", "No findings", f"Why: {lack}.", Grid((), ()), headline=True)]
 
 
 def installed_studies() -> tuple[list[Study], list[Problem]]:

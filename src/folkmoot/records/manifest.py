@@ -48,7 +48,8 @@ class ModelUse:
 class RunFacts:
     """What the runner knows at the end of a run. Times are ISO 8601, durations in seconds.
 
-    `synthetic`: the roles that the embedded respondent answered.
+    `synthetic`: the roles that the embedded respondent answered; `unusable`: why nothing in a run
+    that is done is of use.
     """
 
     run_id: str
@@ -71,6 +72,7 @@ class RunFacts:
     lost: int = 0  # tries that failed on the way, which the vendor may have billed
     # Calls that asked once more for a cut reply, with twice the limit, and what they cost.
     asked_longer: Mapping[str, Any] = field(default_factory=dict)
+    unusable: str = ""
     planted: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -82,6 +84,7 @@ def manifest(facts: RunFacts, tables: Mapping[str, pl.DataFrame]) -> dict[str, A
         "run_id": facts.run_id,
         "study": facts.study,
         "outcome": facts.outcome,
+        **({"unusable": facts.unusable} if facts.unusable else {}),
         "synthetic": bool(facts.synthetic),
         **_synthetic(facts),
         "seed": facts.seed,

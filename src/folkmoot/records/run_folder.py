@@ -62,6 +62,11 @@ class RunFolder:
         return f"PARTIAL: the run is {outcome}, figures cover only what was done until then"
 
     @property
+    def unusable(self) -> str:
+        """Why nothing in a run that came to its end is of use; empty when something is."""
+        return str(self.manifest.get("unusable", ""))
+
+    @property
     def synthetic(self) -> bool:
         """Whether the embedded respondent answered, in whole or in part."""
         return bool(self.manifest.get("synthetic", False))

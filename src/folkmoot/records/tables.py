@@ -101,6 +101,27 @@ def frame(rows: Iterable[Row], table: str = "table") -> pl.DataFrame:
     return recording.frame()
 
 
+_KINDS: Mapping[str, pl.DataType] = {
+    "": pl.String(),
+    "bool": pl.Boolean(),
+    "int": pl.Int64(),
+    "float": pl.Float64(),
+}
+
+
+def typed(data: pl.DataFrame | None, columns: str) -> pl.DataFrame:
+    """The table with the columns that a study declares ("who round:int share:float done:bool").
+
+    Without rows it has just these. Columns that hold nothing get their declared type, which no row
+    can tell.
+    """
+    declared = {name: _KINDS[kind] for name, _, kind in (c.partition(":") for c in columns.split())}
+    if data is None:
+        return pl.DataFrame(schema=declared)
+    blank = {n for n in data.columns if data[n].null_count() == data.height}
+    return data.cast({n: kind for n, kind in declared.items() if n in blank})
+
+
 def write_table(folder: Path, name: str, data: pl.DataFrame) -> None:
     """Write `<name>.parquet` and `<name>.csv`, each whole or not at all, free of time stamps.
 

@@ -37,6 +37,8 @@ def deviations(run: RunFolder, study: Study) -> list[str]:
     found += _served(run.manifest)
     if run.partial:
         found.append(f"{run.partial}.")
+    if run.unusable:
+        found.append(f"Nothing in this run is usable: {run.unusable}.")
     return found
 
 

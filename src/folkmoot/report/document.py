@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from folkmoot.engine.study import Study, study_of_run
+from folkmoot.engine.study import findings_of, study_of_run
 from folkmoot.errors import InputError
 from folkmoot.records.findings import Board, Finding, Grid
 from folkmoot.records.run_folder import RunFolder
@@ -60,7 +60,7 @@ def document(run: RunFolder) -> Document:
             f"{run.path}: there is nothing to report yet; finish the run with --resume first"
         )
     study = study_of_run(run)
-    findings = _findings(run, study)
+    findings = findings_of(study, run)
     name = str(run.config.get("pilot_name") or run.config.get("title") or study.title)
     return Document(
         title=name,
@@ -75,18 +75,6 @@ def document(run: RunFolder) -> Document:
         checklist=checklist(run),
         methods=methods(run, study.title),
     )
-
-
-def _findings(run: RunFolder, study: Study) -> list[Finding]:
-    """What the study finds. Of a run that has not ended whatever a finding counts may be missing,
-    so that it may fail in any way; then the report says so and shows the rest."""
-    try:
-        return study.findings(run)
-    except Exception as error:
-        if run.finished:
-            raise
-        why = f"The findings of this study need more than the run has so far ({error})."
-        return [Finding("partial", "No findings yet", why, Grid((), ()), headline=True)]
 
 
 def _planted(run: RunFolder) -> str:

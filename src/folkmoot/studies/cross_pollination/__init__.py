@@ -9,7 +9,15 @@ from typing import Any
 from folkmoot.engine.study import Planned, Study
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 from folkmoot.studies.cross_pollination.findings import findings
-from folkmoot.studies.cross_pollination.planning import CODEBOOK, check, cut, estimate, template
+from folkmoot.studies.cross_pollination.planning import (
+    CODEBOOK,
+    TABLES,
+    check,
+    cut,
+    estimate,
+    template,
+    unusable,
+)
 from folkmoot.studies.cross_pollination.protocol import protocol
 from folkmoot.studies.cross_pollination.show import show
 
@@ -40,6 +48,8 @@ STUDY = Study(
     embeds=True,
     show=show,
     limit=cut,
+    tables=TABLES,
+    unusable=unusable,
     codebook=CODEBOOK,
     template=template,
 )

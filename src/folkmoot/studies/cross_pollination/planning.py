@@ -7,6 +7,7 @@ from typing import Any
 
 from folkmoot.engine.study import StageEstimate
 from folkmoot.errors import Problem
+from folkmoot.records.run_folder import RunFolder
 from folkmoot.studies.cross_pollination.config import (
     CLARIFIED,
     READING,
@@ -49,6 +50,32 @@ CODEBOOK: dict[str, Any] = {
     },
     "utterances": {"turn": "place in the dialogue, from 1"},
 }
+
+TABLES = {
+    "participants": "participant_id condition status error_message initial_choice final_choice "
+    "position_changed:bool opposition_view cluster_id individual_summary "
+    "clarification_exchanges:int adversarial_exchanges:int options_shown base_persona persona",
+    "clusters": "cluster_id option description member_count:int member_ids",
+    "utterances": "participant_id condition turn:int stage round:int speaker_id speaker_name "
+    "speaker_role text missing",
+}
+
+
+def unusable(run: RunFolder) -> str:
+    """Why nothing in a pilot is of use. One that ended early has its votes, which say so much."""
+    if run.json("summary.json")["terminated_early"] and not _lacks(run, "initial_choice"):
+        return ""
+    if _lacks(run, "initial_choice"):
+        return "no participant gave a valid first vote"
+    if _lacks(run, "individual_summary"):
+        return "all interviews failed, so that there was nothing to show to anybody"
+    if run.table("clusters").is_empty():
+        return "no group of reasons could be described, so that there was nothing to show"
+    return "nobody gave a valid final vote" if _lacks(run, "final_choice") else ""
+
+
+def _lacks(run: RunFolder, column: str) -> bool:
+    return bool(run.table("participants")[column].is_null().all())
 
 
 def check(config: CrossPollinationConfig, folder: Path) -> list[Problem]:

@@ -11,7 +11,7 @@ from folkmoot.studies.focus_group.config import DiscussionConfig, check
 from folkmoot.studies.focus_group.findings import findings
 from folkmoot.studies.focus_group.planning import cut, estimate, notes, template
 from folkmoot.studies.focus_group.protocol import protocol
-from folkmoot.studies.focus_group.records import CODEBOOK
+from folkmoot.studies.focus_group.records import CODEBOOK, TABLES, unusable
 from folkmoot.studies.focus_group.show import show
 
 
@@ -42,6 +42,8 @@ STUDY = Study(
     planned=_planned,
     show=show,
     limit=cut,
+    tables=TABLES,
+    unusable=unusable,
     codebook=CODEBOOK,
     template=template,
 )

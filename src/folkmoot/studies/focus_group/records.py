@@ -7,6 +7,7 @@ from typing import Any
 
 from folkmoot.engine.session import Scope
 from folkmoot.people.sources.grounded import TRAITS, Profile
+from folkmoot.records.run_folder import RunFolder
 from folkmoot.studies.focus_group import objections
 from folkmoot.studies.focus_group.discussion import INTENTS, DiscussionTranscript
 
@@ -68,6 +69,21 @@ CODEBOOK: dict[str, Any] = {
     },
     "silences": {"reason": "why an answer could not be had"},
 }
+
+TABLES = {
+    "utterances": "group stimulus turn:int phase question:int position:int role speaker_id name "
+    "text words:int replied_to replied_to_turn:int sentiment:float sentiment_source valence:float "
+    "changed_mind:bool stance addressed:bool probe:bool surprising:bool",
+    "intents": "group stimulus persona_id name answer score:int missing",
+    "objections": "group stimulus theme persona_id name turn:int phase quote",
+    "silences": "group stimulus question:int persona_id reason",
+}
+
+
+def unusable(run: RunFolder) -> str:
+    """Why nothing in a run is of use: no participant said anything."""
+    heard = (run.table("utterances")["role"] == "participant").any()
+    return "" if heard else "no participant gave an answer"
 
 
 def personas(scope: Scope, group: str, people: Sequence[Profile]) -> None:

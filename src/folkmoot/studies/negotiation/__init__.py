@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from folkmoot.engine.study import Planned, Study
-from folkmoot.studies.negotiation.codebook import CODEBOOK
+from folkmoot.studies.negotiation.codebook import CODEBOOK, TABLES, unusable
 from folkmoot.studies.negotiation.conditions import CONDITIONS
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.findings import findings
@@ -44,6 +44,8 @@ STUDY = Study(
     planned=_planned,
     show=show,
     limit=cut,
+    tables=TABLES,
+    unusable=unusable,
     codebook=CODEBOOK,
     template=template,
 )

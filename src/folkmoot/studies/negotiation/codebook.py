@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import polars as pl
+
+from folkmoot.records.run_folder import RunFolder
 from folkmoot.studies.negotiation.measures import MEASURES
 
 CODEBOOK: dict[str, Any] = {
@@ -84,3 +87,24 @@ CODEBOOK: dict[str, Any] = {
     },
     "measures": {name: what for name, (what, _) in MEASURES.items()},
 }
+
+_ONE = "group_id group_type condition slot topic "
+TABLES = {
+    "preferences": "group_id group_type member_id member_name role slot topic text missing "
+    "given:bool options_shown",
+    "utterances": f"{_ONE}turn:int phase round:int speaker intent text",
+    "ballots": f"{_ONE}member_id top_choice acceptable hard_no missing:bool",
+    "feedback": f"{_ONE}round:int target targeted:bool resolved:bool question "
+    "updated_explanation revised_decision refused_options parse_error:bool",
+    "scores": f"{_ONE}member_id option score:int text_score:int strong_rejection:bool primary:bool",
+    "satisfaction": f"{_ONE}member_id satisfaction:float covered:float",
+}
+
+
+def unusable(run: RunFolder) -> str:
+    """Why nothing in a run is of use: no preference was had, or nothing the mediator said."""
+    if run.table("preferences")["text"].is_null().all():
+        return "no member's preference could be had"
+    mediated = run.table("decisions").filter(~pl.col("condition").is_in(["C1", "C2"]))
+    unread = mediated["parse_error"].all() and not mediated.is_empty()
+    return "no reply of the mediator could be read" if unread else ""

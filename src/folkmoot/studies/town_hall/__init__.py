@@ -8,7 +8,7 @@ from typing import Any
 
 from folkmoot.engine.study import Planned, Study
 from folkmoot.studies.town_hall.checks import notes, problems, seat_models
-from folkmoot.studies.town_hall.codebook import CODEBOOK
+from folkmoot.studies.town_hall.codebook import CODEBOOK, TABLES, unusable
 from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.estimates import estimate
 from folkmoot.studies.town_hall.findings import findings
@@ -56,6 +56,8 @@ STUDY = Study(
     show=show,
     seat_models=seat_models,
     limit=_limit,
+    tables=TABLES,
+    unusable=unusable,
     codebook=CODEBOOK,
     template=template,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from folkmoot.records.run_folder import RunFolder
 from folkmoot.studies.town_hall.measures import FIGURES
 
 _REACTIONS = {
@@ -157,3 +158,28 @@ CODEBOOK: dict[str, Any] = {
         "rounds_split": "rounds of a shared session that took more than one call",
     },
 }
+
+_ONE = "discussion_id set:int level part "
+TABLES = {
+    "utterances": f"{_ONE}round:int turn:int speaker_id speaker_role is_vulnerable:bool text "
+    "silent:bool unread:bool",
+    "reactions": f"{_ONE}round:int speaker target reaction_level:int reaction interaction_types "
+    "agree_level:int my_feeling want_to_respond:bool speaker_vulnerable:bool "
+    "target_vulnerable:bool",
+    "items": f"{_ONE}item_id text origin vulnerable_originated:bool yes:int no:int uncast:int "
+    "passed:bool tie:bool",
+    "votes": f"{_ONE}item_id agent_id is_vulnerable:bool originated:bool vote reason passed:bool",
+    "satisfaction": f"{_ONE}agent_id is_vulnerable:bool pre_satisfaction:int "
+    "post_satisfaction:int satisfaction_delta:int pre_reason post_reason",
+    "mends": f"{_ONE}stage round:int agent_id field kind was became dropped:bool",
+    "differences": "part from_level to_level consecutive:bool switches_changed figure group "
+    "estimate:float low:float high:float sets:int p:float",
+}
+
+
+def unusable(run: RunFolder) -> str:
+    """Why nothing in a run is of use: no resident was heard in any discussion."""
+    said = run.table("utterances")
+    residents = said.filter(said["speaker_role"] == "resident")
+    unheard = residents["unread"].all() and not residents.is_empty()
+    return "no resident's statement could be read" if unheard else ""

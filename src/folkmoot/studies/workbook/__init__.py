@@ -12,7 +12,7 @@ from folkmoot.studies.workbook.convert import convert
 from folkmoot.studies.workbook.findings import findings
 from folkmoot.studies.workbook.planning import check, estimate, limit, load, notes
 from folkmoot.studies.workbook.protocol import protocol
-from folkmoot.studies.workbook.records import CODEBOOK
+from folkmoot.studies.workbook.records import CODEBOOK, TABLES, unusable
 from folkmoot.studies.workbook.show import show
 from folkmoot.studies.workbook.template import template
 
@@ -47,6 +47,8 @@ STUDY = Study(
     load=load,
     suffixes=(".xlsx",),
     limit=limit,
+    tables=TABLES,
+    unusable=unusable,
     codebook=CODEBOOK,
     template=template,
     convert=convert,

@@ -7,6 +7,7 @@ from typing import Any
 
 from folkmoot.conversation.answers import Missing
 from folkmoot.engine.session import Scope
+from folkmoot.records.run_folder import RunFolder
 from folkmoot.studies.workbook.assignment import SessionPlan
 from folkmoot.studies.workbook.literals import scalar_text
 from folkmoot.studies.workbook.model import Workbook
@@ -89,6 +90,24 @@ def variables(workbook: Workbook) -> list[dict[str, Any]]:
         for c in workbook.computed
     ]
     return [*asked, *computed]
+
+
+_ONE = "experiment_id session treatment "
+TABLES = {
+    "permutations": "experiment_id number:int constant value",
+    "responses": f"{_ONE}participant_id role task_id task_type place:int task_order:int var_name "
+    "var_type value number:float status reasks:int speculation_score:int options position:int "
+    "missing",
+    "utterances": f"{_ONE}turn:int task_id speaker_id speaker_name speaker_role text missing",
+    "computed": f"{_ONE}name scope participant_id number:float value missing",
+}
+
+
+def unusable(run: RunFolder) -> str:
+    """Why nothing in a run is of use: not one valid response of those that were to be validated, or
+    none at all."""
+    had = set(run.table("responses")["status"])
+    return "no response is valid" if had and "valid" not in had and had != {"unchecked"} else ""
 
 
 def record_design(scope: Scope, experiments: list[Experiment], plans: list[SessionPlan]) -> None:

@@ -54,6 +54,7 @@ def _summary_row(arm: Arm, rate: Estimate | None) -> dict[str, Cell]:
         "total": len(arm.rows),
         "completed": status.count("complete"),
         "failed": status.count("failed"),
+        "skipped": status.count("skipped"),
         **row,
     }
 

@@ -1,0 +1,134 @@
+"""A run that is done and of no use says so: in words, by exit status 3, with all of its tables."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import folkmoot
+from folkmoot.cli.app import app
+from folkmoot.engine.study import find_study, registered
+from folkmoot.errors import RefusedError
+from folkmoot.models.request import ProviderSettings, Reply, Request
+from folkmoot.models.scripted import Scripted
+from folkmoot.models.synthetic import Respondent
+from folkmoot.records.tables import typed
+from folkmoot.report.html import write_report
+from tests.contract.small import small_study
+
+STUDIES = sorted(registered())
+
+
+def refuses(_request: Request, _address: str) -> str:
+    raise RefusedError("not this one", reason="filtered")
+
+
+def mumbles(_request: Request, _address: str) -> str:
+    return "Zq zq zq."
+
+
+def half_deaf(*stages: str) -> Scripted:
+    """The embedded respondent, which refuses whatever stands below these addresses."""
+    inner = Respondent(ProviderSettings(seed=42))
+
+    async def answer(request: Request, address: str) -> Reply:
+        if address.startswith(stages):
+            raise RefusedError("not this one", reason="filtered")
+        return await inner.complete(request, address=address)
+
+    return Scripted(answer)
+
+
+def declared_columns(run: folkmoot.Run) -> None:
+    """Every table that the study declares is there with its columns, by type."""
+    for name, columns in run.study.tables.items():
+        table, wanted = run.table(name), typed(None, columns)
+        assert set(wanted.columns) <= set(table.columns), name
+        assert {c: table.schema[c] for c in wanted.columns} == dict(wanted.schema), name
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_run_without_one_answer_is_done_and_of_no_use(study: str, tmp_path: Path) -> None:
+    run = folkmoot.run(
+        small_study(study, tmp_path), out=tmp_path / "run", provider=Scripted(refuses)
+    )
+    assert run.manifest["outcome"] == "done" and run.unusable
+    declared_columns(run)
+    assert run.unusable in (run.path / "run.log").read_text().splitlines()[-1]
+    run.findings()
+    assert run.unusable in html.unescape(write_report(run.folder).read_text())
+
+
+@pytest.mark.parametrize("study", sorted({*STUDIES} - {"focus_group"}))  # its talk is free text
+def test_a_run_whose_answers_nobody_can_read_is_of_no_use(study: str, tmp_path: Path) -> None:
+    run = folkmoot.run(
+        small_study(study, tmp_path), out=tmp_path / "run", provider=Scripted(mumbles)
+    )
+    assert run.unusable
+    declared_columns(run)
+    run.findings()
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_run_of_use_has_its_tables_as_declared(study: str, tmp_path: Path) -> None:
+    run = folkmoot.run(small_study(study, tmp_path), out=tmp_path / "run", model="synthetic")
+    assert not run.unusable and "unusable" not in run.manifest
+    declared_columns(run)
+    for name, columns in find_study(study).tables.items():
+        recorded = [c for c in run.table(name).columns if not c.startswith("demographic_")]
+        assert recorded == typed(None, columns).columns, name
+
+
+@pytest.mark.parametrize(
+    ("deaf", "said"),
+    (
+        (("initial_vote",), "first vote"),
+        (("clarification",), "interviews"),
+        (("summaries",), "group of reasons"),
+        (("cross_pollination", "adversarial_dialogue", "second_vote"), "final vote"),
+    ),
+)
+def test_a_pilot_says_where_it_broke_off(tmp_path: Path, deaf: tuple[str, ...], said: str) -> None:
+    source = small_study("cross_pollination", tmp_path)
+    run = folkmoot.run(source, out=tmp_path / "run", provider=half_deaf(*deaf))
+    assert said in run.unusable
+    declared_columns(run)
+    assert said in (run.path / "run.log").read_text()
+
+
+def test_a_unanimous_pilot_has_a_result(tmp_path: Path) -> None:
+    source = small_study("cross_pollination", tmp_path)
+    run = folkmoot.run(source, out=tmp_path / "run", provider=Scripted(lambda *_: "Safer streets"))
+    assert run.json("summary.json")["terminated_early"] and not run.unusable
+
+
+def test_the_end_table_counts_who_was_skipped(tmp_path: Path) -> None:
+    source = small_study("cross_pollination", tmp_path)
+    run = folkmoot.run(source, out=tmp_path / "run", provider=half_deaf("summaries"))
+    grid = next(f for f in run.findings() if f.headline).grid
+    rows = {str(row[0]): dict(zip(grid.columns, row, strict=True)) for row in grid.rows}
+    skipped = run.table("participants").filter(pl.col("status") == "skipped")
+    assert skipped.height and sum(int(str(r["skipped"])) for r in rows.values()) == skipped.height
+    for row in rows.values():
+        assert row["total"] == sum(int(str(row[k])) for k in ("completed", "failed", "skipped"))
+
+
+def test_the_command_ends_with_3_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "300")
+    study = small_study("cross_pollination", tmp_path)
+    refusals = f"{study.read_text()}respondent: {{refusals: 1.0}}\n"
+    study.write_text(refusals)
+    for more in ([], ["--resume"]):
+        done = CliRunner().invoke(app, ["run", str(study), *more])
+        assert done.exit_code == 3, done.output
+        assert "nothing in it is usable: no participant gave a valid first vote" in done.output
+    assert "3 done, but nothing in it is usable" in " ".join(
+        CliRunner().invoke(app, ["run", "--help"], env={"COLUMNS": "300"}).output.split()
+    )
