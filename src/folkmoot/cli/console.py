@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import re
 import shlex
 import sys
 import tempfile
@@ -28,11 +27,10 @@ from folkmoot.errors import (
     RunInterrupted,
     RunPaused,
 )
+from folkmoot.hidden_characters import without_hidden
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def out() -> Console:
@@ -125,7 +123,7 @@ def _budget_of(error: RunPaused) -> list[str]:
 def clean(text: str) -> str:
     """Text without the characters by which a model or a file could move the cursor or turn the
     direction of reading."""
-    return _CONTROLS.sub("", text)
+    return without_hidden(text)
 
 
 def safe(text: str) -> str:

@@ -11,11 +11,15 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 from rapidfuzz import fuzz, process
 
-from folkmoot.engine.yaml_tree import Path_, Tree, dotted, find_path
+from folkmoot.engine.yaml_tree import MOST_DIGITS, Path_, Tree, dotted, find_path
 from folkmoot.errors import Problem
+from folkmoot.hidden_characters import hidden_in
 
 SECRET_KEYS = ("key", "api_key", "apikey", "openai_api_key", "anthropic_api_key", "token")
 SECRET_MEND = "keys belong in the environment (OPENAI_API_KEY, …) or in .env, never in a study file"
+
+# Keys whose texts stand in lists, tables and charts.
+LABELS = ("options", "title", "name", "names", "id", "label", "labels", "category")
 
 _PLAIN_WORDS = {
     "missing": "is missing",
@@ -91,6 +95,33 @@ def located_problem(message: str, path: Path_, tree: Tree, mend: str = "") -> Pr
     placed = bool(place.line) and path[:1] in tree.places and bool(path)
     line = str(place.line) if placed else ""
     return Problem(message, place.file, line, dotted(path), mend)
+
+
+def hidden_characters(tree: Tree) -> list[Problem]:
+    """Characters that nobody sees, in any key or text; line breaks too where it is a label."""
+    problems = []
+
+    def look(value: Any, path: Path_) -> None:
+        if isinstance(value, dict):
+            for key, below in value.items():
+                if isinstance(key, str) and (found := hidden_in(key, label=True)):
+                    problems.append(_hidden(f"a key holds {found}", (*path, key), tree))
+                look(below, (*path, key))
+        elif isinstance(value, (list, tuple)):
+            for index, below in enumerate(value):
+                look(below, (*path, index))
+        elif isinstance(value, str):
+            names = [part for part in path if isinstance(part, str)]
+            label = bool(names) and names[-1] in LABELS
+            if found := hidden_in(value, label=label):
+                problems.append(_hidden(f"holds {found}", path, tree))
+
+    look(tree.value, ())
+    return problems
+
+
+def _hidden(message: str, path: Path_, tree: Tree) -> Problem:
+    return located_problem(f"{message}, which nobody sees", path, tree, "delete it")
 
 
 def in_order(problems: Iterable[Problem]) -> list[Problem]:
@@ -181,7 +212,7 @@ def _mend_value(detail: ErrorDetails) -> str:
     value = detail["input"]
     if detail["type"] in ("int_type", "float_type") and isinstance(value, str):
         digits = value.replace("_", "").replace(",", "")
-        if digits.isdecimal():
+        if digits.isdecimal() and len(digits) <= MOST_DIGITS:
             return f"write {int(digits)}"
     return ""
 
@@ -237,6 +268,8 @@ def _shown(value: Any) -> str:
     if isinstance(value, (dict, list)):
         return "a group of keys" if isinstance(value, dict) else "a list"
     text = f'"{value}"' if isinstance(value, str) else f"{value}"
+    if isinstance(value, str) and len(value) > MOST_DIGITS and value.isdecimal():
+        return f"a number of {len(value):,} digits"
     return text if len(text) <= 60 else text[:57] + "…"
 
 

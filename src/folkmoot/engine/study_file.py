@@ -20,6 +20,7 @@ from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.consent import Consent
 from folkmoot.engine.mistakes import (
+    hidden_characters,
     in_order,
     likely_name,
     located_problem,
@@ -31,6 +32,7 @@ from folkmoot.engine.recognition import study_of, type_missing
 from folkmoot.engine.study import Study, installed_studies
 from folkmoot.engine.yaml_tree import Path_, Place, Tree, find_path, fitting, read_tree
 from folkmoot.errors import InputError, Problem
+from folkmoot.hidden_characters import without_hidden
 from folkmoot.models.catalog import resolve
 
 NOBODY = Consent()
@@ -198,8 +200,8 @@ def _config(study: Study, tree: Tree) -> tuple[StudyConfig | None, list[Problem]
     out and the rest is validated again, because checks that span several keys (a mapping that
     misses an option) only run when each key by itself is right.
     """
-    problems: list[Problem] = []
-    pruned = copy.deepcopy(tree.value)
+    problems: list[Problem] = hidden_characters(tree)
+    pruned = _seen(tree.value) if problems else copy.deepcopy(tree.value)
     for _ in range(8):
         try:
             config = study.config.model_validate_json(json.dumps(pruned), strict=True)
@@ -212,6 +214,15 @@ def _config(study: Study, tree: Tree) -> tuple[StudyConfig | None, list[Problem]
         else:
             return config, problems
     return None, problems
+
+
+def _seen(value: Any) -> Any:
+    """The values without hidden characters, at which the validation itself would stop."""
+    if isinstance(value, dict):
+        return {_seen(key): _seen(below) for key, below in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_seen(below) for below in value]
+    return without_hidden(value) if isinstance(value, str) else value
 
 
 def _refit(error: ValidationError, tree: Tree, data: Any) -> bool:

@@ -17,6 +17,7 @@ from folkmoot.errors import InputError, Problem
 
 Path_ = tuple[str | int, ...]
 MOST_NODES = 100_000
+MOST_DIGITS = 300
 PLAIN = "plain"
 _CORE = "tag:yaml.org,2002:"
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]*)")
@@ -133,7 +134,7 @@ class _Builder:
             if not isinstance(key_node, yaml.ScalarNode):
                 self._problem("a key must be a single word or text", key_node, path)
                 continue
-            key, line = str(key_node.value), _line(key_node)
+            key, line = _whole(key_node.value), _line(key_node)
             if key == "<<" and key_node.tag == PLAIN:
                 merged = self._merge(value_node, path)
                 result = {**merged, **result}
@@ -160,10 +161,9 @@ class _Builder:
     def _scalar(self, node: yaml.Node, path: Path_) -> Any:
         if node.tag == PLAIN:
             return _plain_value(str(node.value))
-        if node.tag in (_CORE + "str", "!"):
-            return str(node.value)
-        self._bad_tag(node, path)
-        return str(node.value)
+        if node.tag not in (_CORE + "str", "!"):
+            self._bad_tag(node, path)
+        return _whole(node.value)
 
     def _bad_tag(self, node: yaml.Node, path: Path_) -> None:
         tag = node.tag.replace(_CORE, "!!")
@@ -190,7 +190,7 @@ def find_path(value: Any, key: str) -> Path_:
 
 def _walk(value: Any, key: str) -> Iterator[str | int]:
     while key:
-        entry = re.match(r"\.?\[(\d+)\]", key)
+        entry = re.match(r"\.?\[([0-9]{1,9})\]", key)
         if entry and isinstance(value, list) and 1 <= int(entry[1]) <= len(value):
             yield int(entry[1]) - 1
             value, key = value[int(entry[1]) - 1], key[entry.end() :]
@@ -207,11 +207,18 @@ def _walk(value: Any, key: str) -> Iterator[str | int]:
         value, key = value[name], key[len(name) :]
 
 
+def _whole(text: str) -> str:
+    """JSON writes an emoji as two halves; they are put together."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+
 def _plain_value(text: str) -> Any:
     if text in ("", "~", "null", "Null", "NULL"):
         return None
     if text in ("true", "True", "TRUE", "false", "False", "FALSE"):
         return text.lower() == "true"
+    if len(text) > MOST_DIGITS:
+        return text  # where a number is wanted, the type of the key says so
     if _INT.fullmatch(text):
         return int(text)
     if _FLOAT.fullmatch(text):

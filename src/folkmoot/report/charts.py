@@ -10,6 +10,7 @@ from typing import Any
 import altair as alt
 import vl_convert
 
+from folkmoot.hidden_characters import without_hidden
 from folkmoot.records.findings import Bars, Chart, Flow, Heat, Intervals, Lines, Points
 from folkmoot.report.alluvial import alluvial
 from folkmoot.report.style import BAND, COLOURS, INK, SHAPES, theme
@@ -29,9 +30,18 @@ def svgs(chart: Chart, description: str) -> list[str]:
 
 
 def _svg(chart: Any) -> str:
-    spec = chart.to_dict()
+    spec = _drawable(chart.to_dict())
     spec["config"] = theme()
     return str(vl_convert.vegalite_to_svg(spec))
+
+
+def _drawable(spec: Any) -> Any:
+    """Without the characters at which the renderer stops."""
+    if isinstance(spec, dict):
+        return {_drawable(key): _drawable(value) for key, value in spec.items()}
+    if isinstance(spec, list):
+        return [_drawable(value) for value in spec]
+    return without_hidden(spec) if isinstance(spec, str) else spec
 
 
 def _named(svg: str, description: str) -> str:
@@ -39,7 +49,7 @@ def _named(svg: str, description: str) -> str:
 
     Without width and height it fills its column; the view box keeps the proportions.
     """
-    svg = svg.replace(INK, "currentColor")
+    svg, description = svg.replace(INK, "currentColor"), without_hidden(description)
     head = re.match(r"<svg[^>]*>", svg)
     assert head is not None
     old = head[0]

@@ -81,7 +81,7 @@ def _wrong(key: str, value: Any, known: Mapping[str, Any]) -> list[Problem]:
         mend = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
         return [Problem("the embedded respondent has no such setting", key=where, mend=mend)]
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        return [Problem(f"{value!r} is no number", key=where)]
+        return [Problem(f"{str(value)[:40]!r} is no number", key=where)]
     if key in _SHARES and not 0 <= value <= 1:
         return [Problem(f"{value} is no share", key=where, mend="give a number from 0 to 1")]
     if key == "position" and (value < 1 or value != int(value)):

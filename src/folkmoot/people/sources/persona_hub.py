@@ -21,6 +21,7 @@ import numpy as np
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from folkmoot.errors import InputError, Problem
+from folkmoot.hidden_characters import without_hidden
 from folkmoot.people.persona import persona_key
 from folkmoot.transport import TransferError, download
 from folkmoot.whole_files import whole_file
@@ -181,7 +182,7 @@ def _persona_of(raw: bytes) -> str | None:
     except (ValueError, RecursionError):
         return None
     text = data.get("persona") if isinstance(data, dict) else None
-    return " ".join(text.split()) or None if isinstance(text, str) else None
+    return " ".join(without_hidden(text).split()) or None if isinstance(text, str) else None
 
 
 @lru_cache(maxsize=1)

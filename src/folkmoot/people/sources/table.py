@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from folkmoot.errors import InputError, Problem
+from folkmoot.hidden_characters import hidden_in, without_hidden
 from folkmoot.people.persona import DEMOGRAPHIC_KEYS, Persona
 
 TEXT_COLUMNS = ("text", "persona", "enriched_persona", "description", "profile")
@@ -39,10 +40,17 @@ def read(path: Path, columns: Mapping[str, str] | None = None) -> list[Persona]:
     seen: set[str] = set()
     first_line = 2 if path.suffix.lower() in {".csv", ".tsv"} else 1
     for number, row in enumerate(table.iter_rows(named=True)):
-        cells = {_clean(k): v for k, v in row.items() if v is not None and str(v).strip()}
+        cells = {
+            name: value if name == "id" else _seen(value)
+            for name, value in ((_clean(k), v) for k, v in row.items())
+            if value is not None and str(value).strip()
+        }
         persona = _persona(number, cells)
         where = str(number + first_line)
-        if persona is None:
+        if persona is not None and (hidden := hidden_in(persona.id, label=True)):
+            problem = f"the id holds {hidden}, which nobody sees"
+            problems.append(Problem(problem, str(path), where, "id", mend="delete it"))
+        elif persona is None:
             problems.append(Problem("nothing is said of this person", str(path), where))
         elif persona.id in seen:
             problems.append(Problem(f"the id {persona.id!r} comes twice", str(path), where, "id"))
@@ -79,6 +87,11 @@ def _frame(path: Path) -> pl.DataFrame:
             mend="give .csv, .tsv, .parquet or .jsonl",
         )
     )
+
+
+def _seen(value: Any) -> Any:
+    """A cell as a person reads it; an id keeps its hidden characters, so that they are told."""
+    return without_hidden(value) if isinstance(value, str) else value
 
 
 def _clean(column: str) -> str:

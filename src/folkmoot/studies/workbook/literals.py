@@ -10,6 +10,7 @@ import math
 import re
 from typing import Any
 
+from folkmoot.hidden_characters import hidden_in
 from folkmoot.studies.workbook.model import Scalar
 from folkmoot.studies.workbook.sheets import MAX_TEXT, number_text
 
@@ -141,8 +142,8 @@ def _bounded(value: Any, depth: int = 0) -> int:
     elif isinstance(value, (list, tuple)):
         items = sum(_bounded(v, depth + 1) for v in value) + len(value)
     else:
-        if isinstance(value, str) and BROKEN.search(value):
-            raise NotALiteral("a text holds half a character")
+        if isinstance(value, str) and (hidden := hidden_in(value)):
+            raise NotALiteral(f"a text holds {hidden}, which nobody sees")
         if isinstance(value, (int, float)) and not abs(value) <= MAX_NUMBER:
             raise NotALiteral("a number is too large")
         items = 1

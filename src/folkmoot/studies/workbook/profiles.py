@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from openpyxl.utils import get_column_letter
 
+from folkmoot.hidden_characters import without_hidden
 from folkmoot.studies.workbook.appearance import rows_in_words
 from folkmoot.studies.workbook.model import Profiles
 from folkmoot.studies.workbook.sheets import Cell, Sheet
@@ -16,6 +17,7 @@ from folkmoot.studies.workbook.tables import (
     as_number,
     gap_note,
     note_above,
+    report_hidden,
 )
 
 MAX_ROWS_OF_ONE_KIND = 20
@@ -36,12 +38,16 @@ def read_profiles(sheet: Sheet, problems: Problems) -> Profiles:
         names=tuple(titles),
         questions=asked,
         rows=tuple(
-            tuple(cells[c].text if c in cells else "" for c in columns) for cells in data.values()
+            tuple(without_hidden(cells[c].text) if c in cells else "" for c in columns)
+            for cells in data.values()
         ),
         lines=tuple(data),
         columns=tuple(get_column_letter(c) for c in columns),
         sheet=sheet.name,
     )
+    for row in (top, top + 1):
+        for c in columns:
+            report_hidden(sheet, row, c, problems)
     if "ID" not in profiles.titles:
         near = next((t for t in titles if t.casefold() == "id"), None)
         mend = f"rename {near!r} to 'ID'" if near else "name the column of identifiers ID"
@@ -50,6 +56,8 @@ def read_profiles(sheet: Sheet, problems: Problems) -> Profiles:
         problems.structural = True
         return profiles
     column = columns[profiles.id_column]
+    for row in data:
+        report_hidden(sheet, row, column, problems)
     if names[column] != "ID":
         problems.notes.append(
             f"{sheet.at(top + 1, column)}: the column {names[column]} holds the IDs, as row "

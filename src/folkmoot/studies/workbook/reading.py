@@ -44,7 +44,14 @@ from folkmoot.studies.workbook.model import (
 from folkmoot.studies.workbook.profiles import read_profiles
 from folkmoot.studies.workbook.settings import read_settings
 from folkmoot.studies.workbook.sheets import Sheet, read_book
-from folkmoot.studies.workbook.tables import Problems, Row, one_of, read_table, unique
+from folkmoot.studies.workbook.tables import (
+    Problems,
+    Row,
+    one_of,
+    read_table,
+    report_hidden,
+    unique,
+)
 
 TASK_TYPES = ("context", "discussion", "public_question", "private_question")
 REPEATED = ("repeat_public_question", "repeat_private_question")
@@ -67,6 +74,11 @@ def read_workbook(path: Path) -> tuple[Workbook | None, list[Problem]]:
     problems.notes = [describe(layout, found), *book.notes]
     if NOTES_SHEET in book.sheets:
         problems.notes.append(f"the sheet {NOTES_SHEET} is for people; it is not read")
+    for ours, sheet in sheets.items():
+        if ours != "profiles":  # what people wrote of themselves is read without
+            for row, cells in sorted(sheet.rows.items()):
+                for column in sorted(cells):
+                    report_hidden(sheet, row, column, problems)
     workbook = _read_sheets(sheets, layout, problems)
     listed = [_in_file(p, path) for p in problems.found]
     return (None if problems.structural else workbook), listed

@@ -9,6 +9,7 @@ from typing import TypeVar
 from rapidfuzz import fuzz, process
 
 from folkmoot.errors import Problem
+from folkmoot.hidden_characters import hidden_in
 from folkmoot.studies.workbook.appearance import rows_in_words
 from folkmoot.studies.workbook.layouts import names_for
 from folkmoot.studies.workbook.sheets import Cell, Sheet
@@ -198,6 +199,14 @@ def _unnamed(sheet: Sheet, top: int, header: Mapping[int, str]) -> list[str]:
             if number > top and column not in header:
                 first.setdefault(column, number)
     return [sheet.at(row, column) for column, row in sorted(first.items())][:MAX_ROWS_LISTED]
+
+
+def report_hidden(sheet: Sheet, row: int, column: int, problems: Problems) -> None:
+    """Reports a character in a cell that nobody sees."""
+    cell = sheet.rows.get(row, {}).get(column)
+    if cell is not None and isinstance(cell.value, str) and (found := hidden_in(cell.value)):
+        message = f"the cell holds {found}, which nobody sees"
+        problems.add(message, sheet.at(row, column), mend="delete it")
 
 
 def unique(rows: Sequence[Row], column: str, problems: Problems) -> None:

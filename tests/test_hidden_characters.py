@@ -1,0 +1,169 @@
+"""Characters that nobody sees: refused in labels with their place, left out elsewhere."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import folkmoot
+from folkmoot.engine.study_file import load_study_file
+from folkmoot.errors import InputError
+from folkmoot.hidden_characters import hidden_in, without_hidden
+from folkmoot.people.sources import table
+from folkmoot.records.findings import Bars
+from folkmoot.report.charts import svgs
+from tests.faults.lab import PILOT
+from tests.studies.workbook.workbook_builder import good, mistakes, put, read
+
+HIDDEN = [
+    *("\x00", "\x07", "\x0b", "\x1b", "\r", "\x7f", "\x85", "\x9f", "\xad", "\u061c", "\u200b"),
+    *("\u200c", "\u200d", "\u200e", "\u200f", "\u2028", "\u2029", "\u202a", "\u202e", "\u2060"),
+    *("\u2066", "\u2069", "\ufeff", "\ufffe", "\ud800", "\udfff", "\U000e0041", "\u180e"),
+]
+IN_XML = [c for c in HIDDEN if ord(c) > 0x1F and not 0xD800 <= ord(c) <= 0xDFFF and c != "\ufffe"]
+SEEN = [
+    "Parks",
+    "10 %",
+    "C++",
+    "日本",
+    "عربى",
+    "می\u200cخواهم",
+    "👩\u200d🌾",
+    "❤️\u200d🔥",
+    "é",
+    "e\u0301",
+]
+
+
+@pytest.mark.parametrize("character", HIDDEN)
+def test_each_is_found_and_left_out(character: str) -> None:
+    for text in (f"Par{character}ks", f"{character}Parks", f"Parks{character}"):
+        assert f"U+{ord(character):04X}" in hidden_in(text)
+        assert without_hidden(text) == "Parks"
+
+
+@pytest.mark.parametrize("text", SEEN)
+def test_what_people_see_stays(text: str) -> None:
+    assert hidden_in(text, label=True) == ""
+    assert without_hidden(text) == text
+
+
+def test_line_breaks_and_tabs_are_hidden_in_labels_only() -> None:
+    for text in ("a\nb", "a\tb", "a\r\nb"):
+        assert hidden_in(text) == ""
+        assert hidden_in(text, label=True)
+    assert hidden_in("a\n", label=True) == ""
+
+
+@given(st.text(st.characters(codec=None)))
+def test_nothing_hidden_is_left_and_all_that_is_left_can_be_written(text: str) -> None:
+    left = without_hidden(text)
+    left.encode()
+    assert without_hidden(left) == left or "\u200c" in text or "\u200d" in text or "\r" in text
+
+
+def told(path: Path, *overrides: str) -> list[str]:
+    with pytest.raises(InputError) as caught:
+        load_study_file(path, overrides)
+    return [str(p) for p in caught.value.problems]
+
+
+@pytest.mark.parametrize("character", HIDDEN)
+def test_a_study_file_names_the_line(tmp_path: Path, character: str) -> None:
+    path = tmp_path / "pilot.yaml"
+    escaped = json.dumps(f"Par{character}ks")
+    path.write_text(PILOT.replace("Park improvements", escaped), encoding="utf-8")
+    (problem,) = told(path)
+    assert f"pilot.yaml:5: topic.options[1]: holds U+{ord(character):04X}" in problem
+    path.write_text(PILOT.replace("description: One", f"{escaped}: 1\n  description: One"))
+    assert any("pilot.yaml:4" in p and "a key holds" in p for p in told(path))
+
+
+def test_an_override_and_a_dictionary_are_looked_at_too(tmp_path: Path) -> None:
+    path = tmp_path / "pilot.yaml"
+    path.write_text(PILOT)
+    (problem,) = told(path, 'topic.options[1]="Par\\u202Eks"')
+    assert problem.startswith("--set: topic.options[1]: holds U+202E")
+    settings: dict[str, Any] = {"pilot_id": "x", "topic": {"options": ["a", "b\nc", "d"]}}
+    with pytest.raises(InputError, match=r"topic.options\[2\]: holds U\+000A"):
+        folkmoot.run("cross_pollination", settings)
+
+
+@pytest.mark.parametrize("character", IN_XML)
+def test_a_workbook_names_sheet_and_cell(tmp_path: Path, character: str) -> None:
+    code = f"U+{ord(character):04X}"
+    for where in ("agent_roles!A4", "treatments!A2", "constants!A2", "constants!B2"):
+        book = good()
+        sheet, cell = where.split("!")
+        old = book[sheet][int(cell[1]) - 1]["AB".index(cell[0])]
+        found = mistakes(put(book, where, f"{old[:3]}{character}{old[3:]}"), tmp_path)
+        assert any(f"book.xlsx:{where}" in p and code in p for p in found), (where, found)
+
+
+def test_ids_and_names_of_profiles_are_refused_and_answers_read_without(tmp_path: Path) -> None:
+    book = good()
+    sheet = next(
+        name for name in book if "profile" in name or ("agent" in name and name != "agent_roles")
+    )
+    rows = book[sheet]
+    rows[2][1] = f"ol\u200bd{rows[2][1]}"
+    assert "\u200b" not in str(read(book, tmp_path).workbook.profiles.rows)
+    rows[2][0] = f"{rows[2][0]}\u202e"
+    assert any(f"{sheet}!A3" in p and "U+202E" in p for p in mistakes(book, tmp_path))
+
+
+def test_hidden_characters_in_literals_are_found(tmp_path: Path) -> None:
+    for text in ("['a', '\\u202eb']", "['a', '\\ud800']"):
+        found = mistakes(put(good(), "constants!B2", text), tmp_path)
+        assert any("constants!B2" in p and "which nobody sees" in p for p in found), found
+
+
+def test_a_table_of_people_names_the_line_of_an_id(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    pl.DataFrame({"id": ["a", "b\u202e"], "text": ["A co\u200bok.", "A baker."]}).write_csv(path)
+    with pytest.raises(InputError, match=r"people.csv:3: id: the id holds U\+202E"):
+        table.read(path)
+    pl.DataFrame({"id": ["a", "b"], "text": ["A co\u200bok.", "A baker."]}).write_csv(path)
+    assert table.read(path)[0].text == "A cook."
+
+
+@pytest.mark.parametrize("character", HIDDEN)
+def test_no_chart_stops_at_one(character: str) -> None:
+    (drawn,) = svgs(Bars((("x", f"Par{character}ks", 1.0),)), f"Bars{character}")
+    drawn.encode()
+    assert "Parks" in drawn
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ("random_seed: {}", "random_seed"),
+        ("temperature: {}", "temperature"),
+        ("participants_per_condition: '{}'", "participants_per_condition"),
+        ("concurrency: -{}", "concurrency"),
+        ("budget_usd: {}.5", "budget_usd"),
+        ("respondent: {{noise: {}}}", "respondent"),
+    ],
+)
+def test_numbers_of_thousands_of_digits_are_located(tmp_path: Path, line: str, key: str) -> None:
+    path = tmp_path / "pilot.yaml"
+    number = "9" * 5000
+    plain = PILOT.replace(f"{key}: 6\n", "")
+    path.write_text(f"{plain}{line.format(number)}\n")
+    assert any(f"pilot.yaml:{len(plain.splitlines()) + 1}: {key}" in p for p in told(path))
+    path.write_text(PILOT)
+    override = line.format(number).replace(": ", "=", 1)
+    assert any(f"--set: {key}" in p for p in told(path, override))
+
+
+def test_an_entry_of_thousands_of_digits_is_no_entry(tmp_path: Path) -> None:
+    path = tmp_path / "pilot.yaml"
+    path.write_text(PILOT)
+    (problem,) = told(path, f"topic.options[{'9' * 5000}]=x")
+    assert problem.startswith("--set")
