@@ -26,6 +26,7 @@ from tests.studies.workbook.workbook_builder import (
     mistakes,
     player,
     put,
+    quick_save,
     save,
     setting,
 )
@@ -91,6 +92,22 @@ def test_a_merged_cell_counts_for_all_its_rows_and_check_says_so(tmp_path: Path)
 def test_a_range_merged_across_columns_with_values_is_refused_by_name(tmp_path: Path) -> None:
     path = changed(good(), tmp_path, lambda b: b[PEOPLE].merge_cells("B4:C5"))
     with pytest.raises(InputError, match=rf"{PEOPLE}!B4: the cells B4:C5 are merged.*unmerge"):
+        load(path)
+
+
+def test_values_that_a_merged_cell_hides_are_not_overwritten(tmp_path: Path) -> None:
+    book = good()
+    path = tmp_path / "book.xlsx"
+    quick_save(book, path)
+    merged = '<mergeCells count="1"><mergeCell ref="C3:C5"/></mergeCells></worksheet>'
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name).decode() for name in archive.namelist()}
+    people = f"xl/s{list(book).index(PEOPLE)}.xml"
+    parts[people] = parts[people].replace("</worksheet>", merged)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in parts.items():
+            archive.writestr(name, data)
+    with pytest.raises(InputError, match=rf"{PEOPLE}!C3: the cells C3:C5 are merged over other"):
         load(path)
 
 

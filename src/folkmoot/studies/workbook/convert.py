@@ -35,6 +35,7 @@ from folkmoot.studies.workbook.literals import (
     read_literal,
 )
 from folkmoot.studies.workbook.model import FACILITATOR, Scalar, special_role
+from folkmoot.studies.workbook.profiles import names_row
 from folkmoot.studies.workbook.reading import FREE_TEXT, TASK_TYPES, VAR_TYPES
 from folkmoot.studies.workbook.settings import MAX_ID, STRATEGIES, UNSAFE
 from folkmoot.studies.workbook.sheets import Cell, Sheet, number_text, read_book
@@ -383,19 +384,14 @@ class _Conversion:
     # --- people ----------------------------------------------------------------------------------
 
     def profiles(self, sheet: Sheet) -> Rows:
-        lines = sorted(sheet.rows)
-        if not lines:
+        if not sheet.rows:
             return [("ID",), ("ID",)]
-        top = next((r for r in lines[:20] if _is_id(sheet.rows[r])), lines[0])
-        if (
-            top > 1
-            and not _is_id(sheet.rows.get(top + 1, {}))
-            and len(sheet.rows.get(top - 1, {})) > 1
-        ):
-            top -= 1
-        names = {c: cell.text for c, cell in sheet.rows[top].items()}
+        problems = Problems()
+        top = names_row(sheet, problems)
+        self.told += problems.notes
+        names = {c: cell.text for c, cell in sheet.rows.get(top, {}).items()}
         questions = {c: cell.text for c, cell in sheet.rows.get(top + 1, {}).items()}
-        data = [sheet.rows[r] for r in lines if r > top + 1]
+        data = [cells for row, cells in sorted(sheet.rows.items()) if row > top + 1]
         for column in sorted({c for cells in (*data, sheet.rows.get(top + 1, {})) for c in cells}):
             if column not in names:
                 names[column] = questions.get(column, f"column_{column}")
@@ -508,10 +504,6 @@ def _true(values: Values) -> bool:
 def _count(value: Scalar | None) -> int | None:
     found = as_integer(None if value is None else Cell(value, str(value)))
     return found if found and found > 0 else None
-
-
-def _is_id(cells: Mapping[int, Cell]) -> bool:
-    return any(cell.text == "ID" for cell in cells.values())
 
 
 def _distinct(

@@ -25,7 +25,7 @@ MAX_ROWS_OF_ONE_KIND = 20
 
 def read_profiles(sheet: Sheet, problems: Problems) -> Profiles:
     """Short names, below them the questions, then one respondent a row; everything stays text."""
-    top = _names_row(sheet, problems)
+    top = names_row(sheet, problems)
     names = {c: cell.text for c, cell in sheet.rows.get(top, {}).items()}
     questions = {c: cell.text for c, cell in sheet.rows.get(top + 1, {}).items()}
     data = {n: cells for n, cells in sorted(sheet.rows.items()) if n > top + 1}
@@ -72,7 +72,7 @@ def read_profiles(sheet: Sheet, problems: Problems) -> Profiles:
     return profiles
 
 
-def _names_row(sheet: Sheet, problems: Problems) -> int:
+def names_row(sheet: Sheet, problems: Problems) -> int:
     """The row of the short names: 1, or further down where ID is named there.
 
     Some workbooks have ID among the questions only; then the short names are one row above.

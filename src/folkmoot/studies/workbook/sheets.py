@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import warnings
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -115,33 +116,43 @@ def _merge(sheet: Sheet, look: Look, problems: list[Problem]) -> list[str]:
     values of its own, since nobody can tell which of them it stands for.
     """
     rows: dict[int, dict[int, Cell]] = sheet.rows  # type: ignore[assignment]
-    own = {column for cells in rows.values() for column in cells}
+    own = sorted({column for cells in rows.values() for column in cells})
     filled = {row: set(cells) for row, cells in rows.items()}
+    numbers = sorted(filled)
     notes: list[str] = []
+    visited = 0
     for left, top, right, bottom in look.merged:
         cell = rows.get(top, {}).get(left)
         if cell is None:
             continue
         ref = f"{get_column_letter(left)}{top}:{get_column_letter(right)}{bottom}"
+        within = numbers[bisect_right(numbers, top) : bisect_right(numbers, bottom)]
+        visited += len(within)
+        if visited > MAX_CELLS:  # only ranges that lie over each other can be so many
+            raise InputError(
+                Problem("too many merged cells", where=sheet.name, mend="unmerge them")
+            )
         # A title over the whole table covers columns, but stands alone in its row.
         alone = top == bottom and filled[top] == {left}
-        if own & set(range(left + 1, right + 1)) and not alone:
+        wide = bisect_right(own, right) > bisect_right(own, left) and not alone
+        hides = any(left in filled[row] for row in within)
+        if wide or hides:
+            what = "merged across columns" if wide else "merged over other values"
             problems.append(
                 Problem(
-                    f"the cells {ref} are merged across columns",
+                    f"the cells {ref} are {what}",
                     where=sheet.at(top, left),
                     mend="unmerge them and fill in each cell",
                 )
             )
             continue
-        # Rows that hold nothing else are no rows of the table.
-        below = [r for r in filled if top < r <= bottom and filled[r] - {left}]
-        for row in below:
+        # Only rows that hold something else: others are no rows of the table.
+        for row in within:
             rows[row][left] = cell
-        if below:
+        if within:
             notes.append(
                 f"{sheet.name}!{ref} is one merged cell: its value {_short(cell.text)!r} counts "
-                f"for {rows_in_words([top, *below])}"
+                f"for {rows_in_words([top, *within])}"
             )
     more = len(notes) - MAX_MERGES_TOLD
     if more > 0:
