@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from folkmoot.conversation.answers import Choice, Json, Missing, Number, Text
     from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance
-    from folkmoot.engine.api import load, run
+    from folkmoot.engine.api import arun, load, run
     from folkmoot.engine.config import StudyConfig
     from folkmoot.engine.runner import Run, RunOptions
     from folkmoot.engine.session import Exchange, Scope, Session
@@ -48,6 +48,7 @@ __all__ = [
     "Text",
     "Transcript",
     "Utterance",
+    "arun",
     "call_llm",
     "load",
     "run",
@@ -57,7 +58,7 @@ __all__ = [
 _HOME = {
     "conversation.answers": ("Choice", "Json", "Missing", "Number", "Text"),
     "conversation.transcript": ("EMPTY", "Speaker", "Transcript", "Utterance"),
-    "engine.api": ("load", "run"),
+    "engine.api": ("arun", "load", "run"),
     "engine.config": ("StudyConfig",),
     "engine.runner": ("Run", "RunOptions"),
     "engine.session": ("Exchange", "Scope", "Session"),

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import json
+import os
 import signal
 import sqlite3
 import subprocess
+import sys
+import termios
+import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
@@ -16,6 +23,7 @@ from folkmoot.engine.journal import Journal
 from folkmoot.randomness import generator
 from tests.faults.conftest import Serve
 from tests.faults.lab import CommandLine, journaled, panel, pilot, resume_line, tables
+from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 
 
@@ -118,3 +126,136 @@ def test_a_killed_run_whose_journal_is_lost_or_changed_is_refused(
     assert "plan.json is missing" in said
     (out / "plan.json").write_bytes(plan)
     line.run("run", study, "--out", out, "--resume")
+
+
+HANGS = """
+import asyncio, sys, time
+from folkmoot import Scope, Session, Speaker, Study, StudyConfig
+
+
+class Config(StudyConfig):
+    how: str = "waits"
+
+
+def for_ever() -> None:
+    print("hanging", flush=True)
+    while True:
+        time.sleep(1)
+
+
+async def protocol(session: Session) -> None:
+    await session.ask(Speaker("p"), "Well?")
+    if session.config.how == "computes":
+        await session.at("a").compute(for_ever)
+    elif session.config.how == "blocks":
+        for_ever()
+    while True:
+        try:
+            print("hanging", flush=True)
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            if session.config.how == "waits":
+                raise
+
+
+STUDY = Study(name="hangs", title="It hangs", config=Config, protocol=protocol)
+"""
+
+
+@pytest.mark.parametrize("how", ["waits", "swallows", "computes", "blocks"])
+def test_a_second_ctrl_c_ends_whatever_the_study_does(
+    how: str, tmp_path: Path, serve: Serve, cache: Path
+) -> None:
+    server = serve()
+    (tmp_path / "hangs.py").write_text(HANGS)
+    study = tmp_path / "hangs.yaml"
+    study.write_text(f"study: ./hangs.py\nmodel: openai/test-model\nhow: {how}\n")
+    line = CommandLine(server.openai, cache)
+    process = line.start("run", study, "--trust", "--out", tmp_path / "run")
+    assert process.stdout is not None
+    while process.stdout.readline() != "hanging\n":
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    if how == "blocks":  # the first is heard between two steps, and there is none: press again
+        while process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.2)
+    else:
+        while "stopping" not in process.stdout.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+    printed, _ = process.communicate(timeout=120)
+    assert process.returncode == 130 and resume_line(printed), printed
+    assert sum(journaled(tmp_path / "run").values()) == 1
+
+
+def test_a_second_ctrl_c_does_not_wait_for_replies(
+    tmp_path: Path, serve: Serve, cache: Path
+) -> None:
+    server = serve(FaultPlan(stall=1.0))  # no reply ever comes
+    line = CommandLine(server.openai, cache)
+    process = line.start("run", panel(tmp_path), "--out", tmp_path / "run")
+    while server.model.counts["received"] < 8:
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    assert process.stdout is not None
+    while "stopping" not in process.stdout.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    printed, _ = process.communicate(timeout=120)
+    assert process.returncode == 130 and resume_line(printed), printed
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_hang_up_awaits_what_is_in_flight(
+    number: signal.Signals, tmp_path: Path, serve: Serve, cache: Path
+) -> None:
+    server = serve(latency=0.1)
+    line, study, out = CommandLine(server.openai, cache), panel(tmp_path), tmp_path / "run"
+    code, printed = line.run_until(
+        lambda: len(server.model.log) >= 50, lambda p: p.send_signal(number), *run_it(study, out)
+    )
+    assert code == 130 and resume_line(printed), printed
+    assert journaled(out) == Counter(server.model.log)
+
+
+def run_it(study: Path, out: Path) -> list[object]:
+    return ["run", study, "--out", out]
+
+
+def test_a_terminal_that_is_closed_loses_no_reply(
+    tmp_path: Path, serve: Serve, cache: Path
+) -> None:
+    """The real thing: the other end of the terminal goes, and the process gets SIGHUP and EIO."""
+    server = serve(latency=0.1)
+    line, study, out = CommandLine(server.openai, cache), panel(tmp_path), tmp_path / "run"
+    ours, theirs = os.openpty()
+
+    def take_the_terminal() -> None:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    process = subprocess.Popen(
+        [Path(sys.executable).with_name("folkmoot"), *map(str, run_it(study, out))],
+        env=line.env,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        preexec_fn=take_the_terminal,  # noqa: PLW1509
+    )
+    os.close(theirs)
+    drain = threading.Thread(target=read_all, args=(ours,), daemon=True)
+    drain.start()
+    while len(server.model.log) < 50:
+        assert process.poll() is None
+    os.close(ours)
+    assert process.wait(timeout=120) == 130
+    assert journaled(out) == Counter(server.model.log)
+    assert json.loads((out / "manifest.json").read_text())["outcome"] == "interrupted"
+
+
+def read_all(terminal: int) -> None:
+    with contextlib.suppress(OSError):
+        while os.read(terminal, 10_000):
+            pass

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 import shlex
 import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import NoReturn, ParamSpec, TypeVar
 
 import typer
 from rich.console import Console
@@ -57,8 +59,7 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
             show_error(error)
             raise typer.Exit(error.exit_code) from error
         except RunInterrupted as error:
-            err().print("\n[yellow]Interrupted.[/] All answers so far are kept.")
-            _resume_hint()
+            _say_interrupted()
             raise typer.Exit(EXIT_INTERRUPTED) from error
         except KeyboardInterrupt as error:
             err().print("\n[yellow]Interrupted.[/]")
@@ -70,6 +71,21 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
             raise typer.Exit(EXIT_INTERNAL) from error
 
     return run
+
+
+def end_now() -> NoReturn:
+    """End the process, whatever it is doing: what is journaled is safe at any moment."""
+    with suppress(OSError):  # the terminal may be gone
+        err().show_cursor()
+        _say_interrupted()
+        sys.stderr.flush()
+    os._exit(EXIT_INTERRUPTED)
+
+
+def _say_interrupted() -> None:
+    with suppress(OSError):
+        err().print("\n[yellow]Interrupted.[/] All answers so far are kept.")
+        _resume_hint()
 
 
 def show_error(error: FolkmootError) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
@@ -55,7 +56,8 @@ class TerminalProgress:
         trace: TracebackType | None,
     ) -> None:
         if self._live is not None:
-            self._live.stop()
+            with suppress(OSError):
+                self._live.stop()
 
     def __call__(self, event: Event) -> None:
         self.tally(event)
@@ -111,4 +113,5 @@ class TerminalProgress:
         self._last = self._clock()
         style = STYLES[level]
         line = escape(safe(text))
-        self._console.print(f"[{style}]{line}[/]" if style else line, soft_wrap=True)
+        with suppress(OSError):  # when the terminal is gone, the run goes on to a good end
+            self._console.print(f"[{style}]{line}[/]" if style else line, soft_wrap=True)

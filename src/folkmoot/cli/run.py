@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from folkmoot.cli.consent import consent
-from folkmoot.cli.console import clean, err, out, warn
+from folkmoot.cli.console import clean, end_now, err, out, warn
 from folkmoot.cli.live import TerminalProgress
 from folkmoot.cli.tables import finding_view, synthetic_panel
+from folkmoot.engine.event_loop import Stopper
 from folkmoot.engine.runner import Run, RunOptions, load, run_study
 from folkmoot.engine.tally import duration
 from folkmoot.errors import InputError, NothingUsable, Problem
@@ -80,7 +81,7 @@ def run_command(flags: RunFlags) -> None:
     for note in found.study.notes(found.config):
         err().print(f"[cyan]Note:[/] {escape(clean(note))}", soft_wrap=True)
     with progress:
-        done = run_study(found, options)
+        done = run_study(found, options, Stopper(end_now))
     print_results(done, out())
     if done.unusable:
         raise NothingUsable(f"the run is done, but nothing in it is usable: {done.unusable}")

@@ -6,25 +6,76 @@ import asyncio
 import contextlib
 import gc
 import signal
+import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from folkmoot.engine.context import Halted, RunContext
 from folkmoot.engine.events import Notice
+from folkmoot.errors import RunInterrupted
+
+PATIENCE = 0.7  # seconds for a run that was told twice to stop, before `abandon` is called
 
 
 class Stopper:
-    """Ctrl-C from another thread: what `interruptible` leaves here is called in the loop."""
+    """Stops a run, from any thread: the first call lets replies in flight come home, the second
+    does not wait. `abandon` ends the process when even that is not heard (the study's own code
+    hangs, or a long computation)."""
 
-    def __init__(self) -> None:
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self.stop: Callable[[], None] | None = None
+    def __init__(self, abandon: Callable[[], object] | None = None) -> None:
+        self.halt: Callable[[], None] | None = None  # while there is something to let come home
+        self.calls = 0
+        self._abandon = abandon
+        self._deadline: threading.Timer | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[Any] | None = None
 
     def __call__(self) -> None:
-        loop, stop = self.loop, self.stop
-        if loop is not None and stop is not None:
-            loop.call_soon_threadsafe(stop)
+        self.calls += 1
+        if self.calls == 2 and self._abandon is not None:
+            self._deadline = threading.Timer(PATIENCE, self._abandon)
+            self._deadline.daemon = True
+            self._deadline.start()
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._stop, self.calls)
+
+    def _stop(self, call: int) -> None:
+        if call > 1:
+            assert self._task is not None
+            self._task.cancel()
+        elif self.halt is not None:
+            self.halt()
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Hear Ctrl-C, SIGTERM and SIGHUP, where this is the main thread, as long as it takes."""
+        before = {}
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
+            number = getattr(signal, name, None)
+            if number is None or (name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN):
+                continue  # nohup
+            with contextlib.suppress(ValueError):  # another thread's business
+                before[number] = signal.signal(number, lambda *_: self())
+        try:
+            yield
+        finally:
+            if self._deadline is not None:
+                self._deadline.cancel()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    async def guard(self, main: Coroutine[Any, Any, None]) -> None:
+        """Run it where calls reach it. Raises RunInterrupted when it was cancelled by one."""
+        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+        try:
+            await main
+        except asyncio.CancelledError:
+            if self.calls > 1:
+                raise RunInterrupted from None
+            raise
+        finally:
+            self._loop = self._task = None
 
 
 @contextlib.contextmanager
@@ -44,53 +95,45 @@ def _fewer_collections() -> Iterator[None]:
         gc.unfreeze()
 
 
-def run_to_end(main: Callable[[Stopper], Coroutine[Any, Any, None]]) -> None:
+def run_to_end(
+    main: Callable[[Stopper], Coroutine[Any, Any, None]], stopper: Stopper | None = None
+) -> None:
     """Run to the end on a loop of our own; in a notebook, whose loop is running, in a thread."""
-    stopper = Stopper()
+    stopper = stopper or Stopper()
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        _run(main(stopper))
+        _run(main(stopper), stopper)
         return
     with ThreadPoolExecutor(1, "folkmoot") as pool:
-        done = pool.submit(lambda: _run(main(stopper)))
-        try:
-            done.result()
-        except KeyboardInterrupt:
-            stopper()
-            done.result()
-            raise
+        done = pool.submit(lambda: _run(main(stopper), stopper))
+        while True:
+            try:
+                done.result()
+                return
+            except KeyboardInterrupt:
+                if done.done():
+                    raise
+                stopper()
 
 
-def _run(main: Coroutine[Any, Any, None]) -> None:
-    with _fewer_collections():
-        asyncio.run(main)
+def _run(main: Coroutine[Any, Any, None], stopper: Stopper) -> None:
+    with stopper.listening(), _fewer_collections():
+        asyncio.run(stopper.guard(main))
 
 
 @contextlib.contextmanager
 def interruptible(context: RunContext, stopper: Stopper) -> Iterator[None]:
-    """Ctrl-C lets calls in flight come home; a second one does not wait."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    """The first Ctrl-C lets calls in flight come home."""
 
-    def stop() -> None:
-        if context.halted is None:
-            context.progress(Notice("stopping: replies in flight are awaited", "warning"))
-            context.halt(KeyboardInterrupt())
-        elif task is not None:
-            task.cancel()
+    def halt() -> None:
+        context.progress(Notice("stopping: replies in flight are awaited", "warning"))
+        context.halt(KeyboardInterrupt())
 
-    stopper.loop, stopper.stop = loop, stop
-    caught = []
-    for number in (signal.SIGINT, signal.SIGTERM):
-        # Not available in other threads and on Windows: there Ctrl-C cancels at once.
-        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-            loop.add_signal_handler(number, stop)
-            caught.append(number)
+    stopper.halt = halt
     try:
         yield
     except Halted:
         raise context.halted or KeyboardInterrupt() from None
     finally:
-        for number in caught:
-            loop.remove_signal_handler(number)
-        stopper.loop = stopper.stop = None  # they hold all of the run
+        stopper.halt = None  # it holds all of the run

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from folkmoot.engine.event_loop import run_to_end
+from folkmoot.engine.event_loop import Stopper, run_to_end
 from folkmoot.engine.folder import discard_unasked, held_folder, open_folder, settle
 from folkmoot.engine.options import RunOptions
 from folkmoot.engine.providers import Providers
@@ -99,8 +99,8 @@ def limited(found: StudyFile, limit: int | None) -> StudyFile:
     return StudyFile(found.path, found.study, config, found.raw)
 
 
-def run_study(found: StudyFile, options: RunOptions) -> Run:
-    """Run (or resume) a study to its end.
+def run_study(found: StudyFile, options: RunOptions, stopper: Stopper | None = None) -> Run:
+    """Run (or resume) a study to its end, or until `stopper` is called.
 
     Raises RunExists, RunLocked, DriftError, RunPaused (resumable), KeyboardInterrupt (likewise),
     FatalModelError, StorageError; whatever is raised, every reply that was paid for is kept.
@@ -113,7 +113,7 @@ def run_study(found: StudyFile, options: RunOptions) -> Run:
     try:
         with held_folder(folder):
             settle(folder, found.config, resume=options.resume)
-            run_to_end(lambda stopper: sit(Sitting(found, options, providers, folder, stopper)))
+            run_to_end(lambda s: sit(Sitting(found, options, providers, folder, s)), stopper)
     except InputError:
         if new:
             discard_unasked(folder)
