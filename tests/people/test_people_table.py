@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from folkmoot.errors import InputError
+from folkmoot.people.sources import table
 from folkmoot.people.sources.table import read
 
 ROWS = {
@@ -67,3 +68,22 @@ def test_unknown_columns_are_named_with_those_there_are(tmp_path: Path) -> None:
     path.write_text("a,b\n1,2\n")
     with pytest.raises(InputError, match="columns: a, b"):
         read(path, {"age": "c"})
+
+
+def test_a_table_that_unpacks_without_end_is_refused_unread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "people.parquet"
+    pl.DataFrame({"text": pl.repeat("A cook.", 1_000_001, eager=True)}).write_parquet(path)
+    assert path.stat().st_size < 100_000
+    monkeypatch.setattr(table.pl, "read_parquet", None)  # nothing may be unpacked
+    with pytest.raises(InputError, match="1,000,001 rows, the limit is 1,000,000"):
+        read(path)
+
+
+def test_one_long_text_in_every_row_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "people.parquet"
+    texts = pl.repeat("x" * 1_000_000, 250, eager=True)
+    pl.DataFrame({"text": texts}).write_parquet(path)
+    with pytest.raises(InputError, match="more than 200,000,000 characters up to here"):
+        read(path)

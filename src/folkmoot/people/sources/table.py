@@ -14,6 +14,9 @@ from folkmoot.hidden_characters import hidden_in, without_hidden
 from folkmoot.people.persona import DEMOGRAPHIC_KEYS, Persona
 
 TEXT_COLUMNS = ("text", "persona", "enriched_persona", "description", "profile")
+MAX_BYTES = 500_000_000
+MAX_PEOPLE = 1_000_000
+MAX_CHARACTERS = 200_000_000  # one long text can stand in every row of a Parquet file
 BASE_COLUMNS = ("base_persona", "base")
 
 
@@ -38,6 +41,7 @@ def read(path: Path, columns: Mapping[str, str] | None = None) -> list[Persona]:
     people: list[Persona] = []
     problems: list[Problem] = []
     seen: set[str] = set()
+    characters = 0
     first_line = 2 if path.suffix.lower() in {".csv", ".tsv"} else 1
     for number, row in enumerate(table.iter_rows(named=True)):
         cells = {
@@ -47,6 +51,11 @@ def read(path: Path, columns: Mapping[str, str] | None = None) -> list[Persona]:
         }
         persona = _persona(number, cells)
         where = str(number + first_line)
+        characters += sum(len(v) for v in cells.values() if isinstance(v, str))
+        if characters > MAX_CHARACTERS:
+            raise InputError(
+                Problem(f"more than {MAX_CHARACTERS:,} characters up to here", str(path), where)
+            )
         if persona is not None and (hidden := hidden_in(persona.id, label=True)):
             problem = f"the id holds {hidden}, which nobody sees"
             problems.append(Problem(problem, str(path), where, "id", mend="delete it"))
@@ -67,6 +76,12 @@ def read(path: Path, columns: Mapping[str, str] | None = None) -> list[Persona]:
 def _frame(path: Path) -> pl.DataFrame:
     kind = path.suffix.lower()
     try:
+        if path.stat().st_size > MAX_BYTES:
+            raise InputError(Problem(f"larger than {MAX_BYTES:,} bytes", file=str(path)))
+        if kind in {".parquet", ".pq"}:  # a few bytes can stand for any number of rows
+            rows = pl.scan_parquet(path).select(pl.len()).collect().item()
+            if rows > MAX_PEOPLE:
+                raise InputError(Problem(f"{rows:,} rows, the limit is {MAX_PEOPLE:,}", str(path)))
         if kind == ".csv":
             return pl.read_csv(path, infer_schema_length=None)
         if kind == ".tsv":
