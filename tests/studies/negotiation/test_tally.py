@@ -38,6 +38,9 @@ def group(size: int, kind: str = "colleagues") -> Group:
         ("", Ballot("m", "", (), ("Brew-Pub",)), {"brew pub": -2}),
         ("", Ballot("m", "", (), ("spicy food",)), {}),
         ("", Ballot("m", "brew pub"), {"brew pub": 2}),
+        ("", Ballot("m", "not the diner"), {}),
+        ("", Ballot("m", "diner or pub"), {}),
+        ("", Ballot("m", "", ("no diner",)), {}),
     ],
 )
 def test_what_a_ballot_adds(text: str, ballot: Ballot | None, expected: dict[str, int]) -> None:

@@ -121,7 +121,7 @@ def member_scores(text: str, options: Sequence[str], ballot: Ballot | None) -> d
     if ballot is None:
         return result
     refused = {o for entry in ballot.hard_no for o in _all_named(entry, options)}
-    acceptable = {o for entry in ballot.acceptable for o in _all_named(entry, options)}
+    acceptable = {o for entry in ballot.acceptable for o in polarity.adopted(entry, options)}
     for option in acceptable - refused:
         result[option] += polarity.WEAK
     top = named_option(ballot.top_choice, options)
@@ -134,9 +134,9 @@ def member_scores(text: str, options: Sequence[str], ballot: Ballot | None) -> d
 
 
 def named_option(entry: str, options: Sequence[str]) -> str | None:
-    """The option that a ballot's entry names, the longest first; None if it names none."""
-    named = _all_named(entry, options)
-    return max(named, key=lambda o: len(polarity.words_of(o))) if named else None
+    """The one option that a ballot's entry names and does not turn down; else None."""
+    named = polarity.adopted(entry, options)
+    return named[0] if len(named) == 1 else None
 
 
 def _first_named(text: str, scores: Mapping[str, float]) -> str | None:

@@ -166,7 +166,7 @@ class Mender:
 
     def level(self, raw: Any) -> int | None:
         """An agree level from 1 to 5; out of range is dropped, never moved to the nearest."""
-        value = whole(raw)
+        value = whole(raw, 5)
         if value is None:
             self._note("reactions.agree_level", "unknown_value" if raw else "missing_value", raw)
             return None

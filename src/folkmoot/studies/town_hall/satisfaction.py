@@ -94,7 +94,7 @@ async def shared_survey(
 def read(raw: Mapping[str, Any]) -> Mended[Satisfaction] | Unreadable:
     """One answer. A score out of range is asked for again, never moved to the nearest."""
     said = raw.get("satisfaction")
-    score = whole(said)
+    score = whole(said, HIGH)
     if score is None or not LOW <= score <= HIGH:
         return Unreadable(f"satisfaction must be a whole number from {LOW} to {HIGH}.")
     spelt = (Mend("satisfaction", "spelling", text(said), str(score)),)

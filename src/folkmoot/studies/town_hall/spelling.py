@@ -68,8 +68,8 @@ def spelled(raw: Any, options: Sequence[str]) -> str | None:
     return folded if folded in options else None
 
 
-def whole(raw: Any) -> int | None:
-    """A whole number, also when written as `"4"`, `4.0` or `4/5`."""
+def whole(raw: Any, top: int) -> int | None:
+    """A whole number, also when written as `"4"`, `4.0`, or `4/5` on a scale up to `top` = 5."""
     if isinstance(raw, bool):
         return None
     if isinstance(raw, int):
@@ -77,7 +77,7 @@ def whole(raw: Any) -> int | None:
     if isinstance(raw, float):
         return int(raw) if raw.is_integer() else None
     match = (
-        re.fullmatch(r"\s*(-?\d+)(?:\.0+)?(?:\s*/\s*\d+)?\s*", raw)
+        re.fullmatch(rf"\s*(-?[0-9]{{1,9}})(?:\.0+)?(?:\s*/\s*{top})?\s*", raw)
         if isinstance(raw, str)
         else None
     )
