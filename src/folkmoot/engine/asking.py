@@ -98,7 +98,8 @@ async def converse(
     if fallback is not None:
         return _exchange(cast("T", fallback), "minimal", step, request, reply)
     reason = "refused" if declined else "unparsed" if said else "empty"
-    missing = Missing(reason, read.problem, raw=reply.text)
+    # What to reply with is said to the speaker, not to whoever reads the tables.
+    missing = Missing(reason, read.problem.partition(" Reply with")[0], raw=reply.text)
     return _exchange(missing, "missing", step, request, reply)
 
 

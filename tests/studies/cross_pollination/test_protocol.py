@@ -12,6 +12,7 @@ import pytest
 import folkmoot
 from folkmoot import Run
 from folkmoot.errors import InputError, RefusedError
+from folkmoot.measures.diagnostics import of_answers
 from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
 
@@ -345,6 +346,52 @@ def test_failures_are_marked_with_their_reason_and_the_rest_goes_on(tmp_path: Pa
     assert sum(p["status"] == "complete" for p in by_id.values()) == 22
     counted = done.folder.json("summary.json")["by_condition"].values()
     assert sum(row["failed"] for row in counted) == 2
+
+
+def test_who_declines_to_vote_is_recorded_and_reported_as_declining(tmp_path: Path) -> None:
+    def declining(request: Request, address: str) -> str:
+        declines = number(address) in (5, 6)
+        return "I'd rather not vote." if declines else Cast().usual(request, address)
+
+    done = run(tmp_path, Cast(initial_vote=declining))
+    by_id = {p["participant_id"]: p for p in people(done)}
+    why = "initial vote: refused: The reply was not one of the options and nothing else."
+    assert {by_id[f"p_000{n}"]["error_message"] for n in (5, 6)} == {why}
+    votes = done.table("answers").filter(stage="initial_vote")
+    assert votes["missing"].drop_nulls().to_list() == ["refused"] * 2
+    (told,) = [c for c in of_answers(votes.to_dicts()) if c.key == "refusals"]
+    assert told.flagged and "8" in told.says and "None" not in told.says
+
+
+PERCENT = ("10 %", "5 %", "0 %")
+
+
+def test_options_that_look_like_numbers_are_listed_by_letter(tmp_path: Path) -> None:
+    def by_letter(request: Request, address: str) -> str:
+        return "B" if number(address) % 2 else "I choose 0%."
+
+    cast = Cast(initial_vote=by_letter)
+    topic = {"description": "How much of it?", "options": list(PERCENT)}
+    done = run(tmp_path, cast, topic=topic)
+    first = {p["participant_id"]: p["initial_choice"] for p in people(done)}
+    assert all(c == ("5 %" if int(i[2:]) % 2 else "0 %") for i, c in first.items())
+    asked = next(iter(cast.of("initial_vote").values()))
+    for message in asked.messages:
+        assert "A. 10 %\nB. 5 %\nC. 0 %" in message.content
+
+
+@pytest.mark.parametrize(
+    "options", [PERCENT, ("5", "4", "3"), ("C++", "C", "C#"), ("Plan A+", "Plan A-", "Plan A")]
+)
+def test_the_embedded_respondent_votes_on_any_options(options: Any, tmp_path: Path) -> None:
+    topic = {"description": "Which one?", "options": list(options)}
+    settings = {**SETTINGS, "topic": topic, "participants_per_condition": 12, "revote": True}
+    settings["respondent"] = {"off_list": 0.5}
+    done = folkmoot.run("cross_pollination", settings, out=tmp_path / "run", model="synthetic")
+    votes = done.table("answers").filter(kind="choice")
+    assert votes["missing"].null_count() == votes.height
+    assert set(votes["value"]) == set(options)
+    assert "constrained" in set(votes["rung"])
 
 
 def test_all_fail_and_the_run_still_ends_with_files(tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ def test_options_of_every_kind(cell: str, means: Any) -> None:
         ("(5, 0)", "runs from 5 down to 0"),
         ("(1, 2, 3)", "pair of numbers"),
         ("[1, 1.0]", "twice"),
+        ('["Park", "Mall", "park."]', "'Park' and 'park.' cannot be told apart"),
         ('["a", ["b"]]', "no single option"),
         ('{"A": {"B": 1}}', "neither"),
         ("[yes, no]", "needs quotes"),

@@ -230,6 +230,15 @@ def test_validation_asks_five_times_more_and_keeps_the_last_answer(tmp_path: Pat
     assert "add up to not available" in requests(provider, "/m/")[0].messages[-1].content
 
 
+@pytest.mark.parametrize("said", ["2", "not yes", "yes or no", "No comment, I refuse to answer."])
+def test_an_option_is_never_guessed(said: str, tmp_path: Path) -> None:
+    run = play(good(), tmp_path, player(option=said))  # the options stand behind dashes
+    responses = run.table("responses").filter(var_name="trade").to_dicts()
+    assert all((r["status"], r["value"], r["reasks"]) == ("invalid", said, 5) for r in responses)
+    reasons = set(run.table("answers").filter(rung="missing")["missing"])
+    assert reasons == {"refused" if "refuse" in said else "unparsed"}
+
+
 def test_without_validation_nothing_is_asked_again(tmp_path: Path) -> None:
     provider = player(number="a lot")
     run = play(put(good(), f"{TASKS}!K4", 0), tmp_path, provider)
