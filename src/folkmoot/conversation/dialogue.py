@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from folkmoot.conversation.answers import Missing
-from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance
+from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance, how_ended
 
 
 class Asker(Protocol):
@@ -92,9 +92,13 @@ async def question_and_answer(
             return Dialogue(said, "missing", question, asker.role)
         if is_signal(question, signal):
             return Dialogue(said, "signal")
-        said = said + Utterance(asker.id, question, asker.name, asker.role)
+        said = said + _said(scope, asker, question)
         reply = await scope.ask(answerer, "", heard=said)
         if isinstance(reply, Missing):
             return Dialogue(said, "missing", reply, answerer.role)
-        said = said + Utterance(answerer.id, reply, answerer.name, answerer.role)
+        said = said + _said(scope, answerer, reply)
     return Dialogue(said, "limit")
+
+
+def _said(scope: Asker, who: Speaker, text: str) -> Utterance:
+    return Utterance(who.id, text, who.name, who.role, finish=how_ended(scope))

@@ -30,7 +30,8 @@ class Speaker:
 
 
 class Utterance(NamedTuple):
-    """One thing said by one speaker. `missing` holds the reason when no words could be had."""
+    """One thing said by one speaker. `missing` holds the reason when no words could be had;
+    `finish` how the reply ended, None for words that no model wrote."""
 
     speaker_id: str
     text: str
@@ -39,6 +40,7 @@ class Utterance(NamedTuple):
     stage: str = ""
     round: int | None = None
     missing: str | None = None
+    finish: str | None = None
 
     def to_source_json(self) -> dict[str, str]:
         """`{role, content}`, the transcript format of the cross-pollination source."""
@@ -92,12 +94,19 @@ class Transcript:
                 "speaker_role": u.role,
                 "text": u.text,
                 "missing": u.missing,
+                "finish": u.finish,
             }
             for turn, u in enumerate(self.utterances, start=1)
         ]
 
 
 EMPTY = Transcript()
+
+
+def how_ended(asker: object) -> str | None:
+    """How the last reply ended that a scope asked for; None for an asker that does not say."""
+    found = getattr(asker, "finish", None)
+    return found if isinstance(found, str) else None
 
 
 def messages_for(who: Speaker, heard: Transcript, prompt: str) -> tuple[Message, ...]:

@@ -50,7 +50,10 @@ class Scope:
     Raises ProtocolError for two calls at once in one scope, or an address used twice.
     """
 
-    __slots__ = ("_busy", "_counts", "_prefix", "_rng", "_rows", "_run", "path", "patience")
+    __slots__ = (
+        *("_busy", "_counts", "_prefix", "_rng", "_rows", "_run"),
+        *("finish", "path", "patience"),
+    )
 
     def __init__(
         self, run: RunContext, path: tuple[str, ...], rows: Rows, patience: int = 0
@@ -61,6 +64,7 @@ class Scope:
         self._busy = ""
         self._rng: np.random.Generator | None = None
         self._prefix: str | None = None
+        self.finish: str | None = None  # how the last reply asked for here ended
         self.path = path
         self.patience = patience
 
@@ -137,6 +141,7 @@ class Scope:
             got = await converse(run, address, request, wanted, reasks, self.patience)
         finally:
             self._busy = ""
+        self.finish = got.reply.finish
         run.record(self._rows, "answers", answer_row(self.path, address, who, wanted, got, model))
         return got
 

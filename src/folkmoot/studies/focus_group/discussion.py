@@ -31,7 +31,7 @@ class DiscussionMessage(BaseModel):
     −1 … 1; `valence` is the speaker's position after the message, `changed_mind` whether it moved
     from the last one known. `question` counts the questions from 1 (probes belong to theirs),
     `position` the answers to one question; `stance` is how it takes up others (`agree`,
-    `disagree` or None).
+    `disagree` or None); `finish` how the reply ended, None for words of the guide.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -54,6 +54,7 @@ class DiscussionMessage(BaseModel):
     probe: bool = False
     stance: str | None = None
     surprising: bool = False
+    finish: str | None = None
 
     @property
     def words(self) -> int:

@@ -103,7 +103,10 @@ class Participant:
         said = await scope.ask(
             self.speaker, prompt, heard=heard(tuple(context), self.config.context_messages)
         )
-        return said if isinstance(said, Missing) else spoken(said, self.persona)
+        if isinstance(said, Missing):
+            return said
+        words = spoken(said, self.persona)
+        return words or Missing("empty", "a name and nothing said", raw=said)
 
 
 def spoken(text: str, persona: Profile) -> str:
@@ -112,4 +115,4 @@ def spoken(text: str, persona: Profile) -> str:
     text = re.sub(rf"^\s*\**(?:{names})\**\s*(?:\([^)\n]*\))?\s*:\**\s*", "", text.strip())
     if len(text) > 1 and (text[0], text[-1]) in {('"', '"'), ("“", "”")} and '"' not in text[1:-1]:
         text = text[1:-1]
-    return " ".join(text.split()) or "…"
+    return " ".join(text.split())

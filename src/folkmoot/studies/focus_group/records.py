@@ -151,6 +151,7 @@ def discussion(scope: Scope, t: DiscussionTranscript) -> None:
                 "addressed": m.addressed,
                 "probe": m.probe,
                 "surprising": m.surprising,
+                "finish": m.finish,
             },
         )
         if m.by_participant:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from folkmoot.conversation.answers import Choice, Missing
+from folkmoot.conversation.transcript import how_ended
 from folkmoot.engine.session import Scope, Session
 from folkmoot.people.sources.grounded import Profile
 from folkmoot.studies.focus_group import alone, opinion, sentiment, speaking, takeup
@@ -102,13 +103,16 @@ class DiscussionSimulator:
         """The moderator asks; those who are chosen answer in turn; perhaps one is probed."""
         moderator, config = table.moderator, self.config
         left = len(config.phases) * config.questions_per_phase - table.questions
+        at = scope.at("moderator")
         question = await moderator.generate_question(
-            scope.at("moderator"), phase, index, table.messages, moderator.quiet(table.messages)
+            at, phase, index, table.messages, moderator.quiet(table.messages)
         )
+        by_guide = question == moderator.discussion_guide[phase][index]
         order = moderator.select_respondents(
             table.participants, question, table.messages, left, scope.at("floor").rng
         )
-        table.messages.append(self._asked(question, phase, table))
+        finish = None if by_guide else how_ended(at)
+        table.messages.append(self._asked(question, phase, table, finish))
         fewest, most = speaking.room(len(table.participants), config.responses_cap)
         called = set(speaking.addressed(question, moderator.names))
         queue = Queue(list(order), most, fewest, called | set(_silent(table)))
@@ -134,14 +138,13 @@ class DiscussionSimulator:
         queue: Queue,
         table: Table,
     ) -> None:
-        probe = await table.moderator.generate_followup(
-            scope.at(speaker.id, "probe"), message, table.messages
-        )
+        asking = scope.at(speaker.id, "probe")
+        probe = await table.moderator.generate_followup(asking, message, table.messages)
         if probe is None:
             return
         table.probes += 1
         queue.make_room()
-        table.messages.append(self._asked(probe, phase, table, to=message))
+        table.messages.append(self._asked(probe, phase, table, how_ended(asking), to=message))
         at = scope.at(speaker.id, "again")
         again = await self._answer(at, phase, speaker, probe, queue.answers + 1, table, probe=True)
         queue.answers += again is not None
@@ -159,8 +162,9 @@ class DiscussionSimulator:
     ) -> DiscussionMessage | None:
         """One answer with all that is read from it; None (and a note) when there is none."""
         addressed = probe or speaker.id in speaking.addressed(question, table.moderator.names)
+        at = scope.at(speaker.id, "says")
         said = await speaker.respond(
-            scope.at(speaker.id, "says"),
+            at,
             question,
             table.messages,
             phase,
@@ -176,6 +180,7 @@ class DiscussionSimulator:
         )
         table.positions[speaker.id] = now.valence
         message = self._said(speaker, said, phase, position, table, last, now, probe, addressed)
+        message = message.model_copy(update={"finish": how_ended(at)})
         table.messages.append(message)
         return message
 
@@ -224,6 +229,7 @@ class DiscussionSimulator:
         text: str,
         phase: DiscussionPhase,
         table: Table,
+        finish: str | None,
         to: DiscussionMessage | None = None,
     ) -> DiscussionMessage:
         return DiscussionMessage(
@@ -239,6 +245,7 @@ class DiscussionSimulator:
             sentiment_source=sentiment.lexicon_source(),
             question=table.questions,
             probe=to is not None,
+            finish=finish,
         )
 
     async def _intents(self, scope: Scope, table: Table) -> list[PurchaseIntent]:

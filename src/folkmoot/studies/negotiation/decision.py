@@ -25,6 +25,7 @@ class Line:
     phase: str
     topic: str
     round: int | None = None
+    finish: str | None = None  # how the reply ended that holds the words; None for ours
 
     def to_json(self) -> dict[str, Any]:
         row: dict[str, Any] = {

@@ -122,7 +122,9 @@ async def _round(
         resolution_text=text or decision.resolution_text,
         source="feedback" if changed else decision.source,
     )
-    return decision.with_lines(_lines(room, topic, decision, round_, target, reply))
+    return decision.with_lines(
+        _lines(room, topic, decision, round_, target, reply, got.reply.finish)
+    )
 
 
 def _wish(room: Room, topic: Topic, decision: SlotDecision, target: Member) -> str:
@@ -161,6 +163,7 @@ def _lines(
     round_: FeedbackRound,
     target: Member,
     reply: FeedbackReply,
+    finish: str,
 ) -> list[Line]:
     _, said, _ = sort_lines(reply.dialogue, [m.name for m in room.members])
     reaction = next((text for name, text in said if name == target.name), "")
@@ -192,7 +195,9 @@ def _lines(
     ]
     if reaction:
         lines.append(
-            room.line(target.name, "user_feedback", reaction, "feedback", topic.id, round_.round)
+            room.line(
+                target.name, "user_feedback", reaction, "feedback", topic.id, round_.round, finish
+            )
         )
     lines.append(
         room.line(SYSTEM, "sys_feedback", contract.text, "feedback", topic.id, round_.round)

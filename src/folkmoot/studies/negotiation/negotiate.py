@@ -84,7 +84,10 @@ async def _raw(scope: Scope, room: Room, topic: Topic) -> SlotDecision:
     text = room.seen(proposal.explanation)
     portions = portions_in(room.group, text, tally.options)
     opening = proposal.opening or proposal.explanation or proposal.conflict_description
-    lines = [room.line(SYSTEM, "sys_synthesize", opening, "synthesis", topic.id)] if opening else []
+    lines = []
+    if opening:
+        by = proposal.finish
+        lines = [room.line(SYSTEM, "sys_synthesize", opening, "synthesis", topic.id, finish=by)]
     lines += response_lines(room, topic, proposal)
     return SlotDecision(
         topic=topic.id,

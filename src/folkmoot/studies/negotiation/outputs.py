@@ -107,6 +107,7 @@ def _record_details(scope: Scope, room: Room, d: SlotDecision, at: dict[str, Any
                 "speaker": line.speaker,
                 "intent": line.intent,
                 "text": line.text,
+                "finish": line.finish,
             },
         )
     for member in room.members:

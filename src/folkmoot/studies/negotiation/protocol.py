@@ -53,10 +53,12 @@ async def protocol(session: Session) -> None:
     asking = {g.id: session.at("preferences", g.id) for g in groups}
     talking = {pair.id: session.at("negotiation", pair.id) for pair in pairs}
 
-    async def hold(pair: Pair, stated: Stated) -> tuple[SessionResult, dict[str, object]]:
+    async def hold(
+        pair: Pair, stated: Stated, endings: Stated
+    ) -> tuple[SessionResult, dict[str, object]]:
         scope = talking[pair.id]
-        room = Room(pair.group, pair.condition, stated, subjects, config)
-        everyone = Room(pair.group, CONDITIONS["C2"], stated, subjects, config)
+        room = Room(pair.group, pair.condition, stated, subjects, config, endings)
+        everyone = Room(pair.group, CONDITIONS["C2"], stated, subjects, config, endings)
         decisions = await negotiate(scope, room)
         result = finish_session(scope, room, everyone, decisions)
         trip = tripcraft.trip_of(trips, pair.group.id, pair.index)
@@ -65,7 +67,7 @@ async def protocol(session: Session) -> None:
     async def compared(scope: Scope, group: Group) -> list[tuple[SessionResult, dict[str, object]]]:
         stated = await collect(asking[group.id], group, subjects, config.days)
         own = [pair for pair in pairs if pair.group is group]
-        return list((await scope.each(own, lambda _, pair: hold(pair, stated))).values())
+        return list((await scope.each(own, lambda _, pair: hold(pair, *stated))).values())
 
     by_group = await session.at("negotiation").each(groups, compared, sets=lambda g: g.id)
     held = [of for group in by_group.values() for of in group]

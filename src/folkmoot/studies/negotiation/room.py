@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope
@@ -32,6 +32,7 @@ class Room:
     stated: Stated
     topics: tuple[Topic, ...]
     config: NegotiationConfig
+    endings: Stated = field(default_factory=dict)  # how the replies ended that state preferences
 
     @property
     def key(self) -> str:
@@ -59,17 +60,27 @@ class Room:
         return purify(text) if self.condition.synthesis == "raw" else text
 
     def line(
-        self, speaker: str, intent: str, text: str, phase: str, topic: str, round: int | None = None
+        self,
+        speaker: str,
+        intent: str,
+        text: str,
+        phase: str,
+        topic: str,
+        round: int | None = None,
+        finish: str | None = None,
     ) -> Line:
         slot = slot_of(topic)
         if speaker == SYSTEM or intent == "user_vote":  # words of ours; members' stay as said
             text = spelled(text)
-        return Line(speaker, f"{intent}_{slot}", self.seen(text), phase, topic, round)
+        return Line(speaker, f"{intent}_{slot}", self.seen(text), phase, topic, round, finish)
 
     def preference_lines(self, topic: Topic) -> tuple[Line, ...]:
         texts = self.texts(topic.id)
         return tuple(
-            self.line(m.name, "user_provide", texts[m.id], "preference", topic.id)
+            self.line(
+                *(m.name, "user_provide", texts[m.id], "preference", topic.id),
+                finish=self.endings.get(topic.id, {}).get(m.id),
+            )
             for m in self.members
             if m.id in texts
         )

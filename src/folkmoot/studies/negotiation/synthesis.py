@@ -34,6 +34,7 @@ class Proposal:
     responses: tuple[tuple[str, str], ...]
     rung: str
     dropped: int
+    finish: str | None = None  # how the mediator's reply ended
 
 
 async def propose(
@@ -89,6 +90,7 @@ async def propose(
         responses=responses,
         rung=got.rung if isinstance(got.value, PlainSynthesis) else "minimal",
         dropped=dropped,
+        finish=got.reply.finish,
     )
 
 
@@ -120,7 +122,7 @@ def sort_lines(
 
 def response_lines(room: Room, topic: Topic, proposal: Proposal) -> list[Line]:
     return [
-        room.line(name, "user_respond", text, "synthesis", topic.id)
+        room.line(name, "user_respond", text, "synthesis", topic.id, finish=proposal.finish)
         for name, text in proposal.responses
     ]
 

@@ -137,4 +137,5 @@ def call_of(
         input_tokens=got.reply.usage.input_tokens,
         output_tokens=got.reply.usage.output_tokens,
         cost_usd=got.reply.cost_usd,
+        finish=got.reply.finish,
     )

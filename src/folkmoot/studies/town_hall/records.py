@@ -40,6 +40,7 @@ class Call:
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost_usd: float | None = None
+    finish: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ from folkmoot.studies.town_hall.records import Discussion, Round, Turn
 from folkmoot.studies.town_hall.room import ResidentSet
 from folkmoot.studies.town_hall.tracking import SPECTRUM, Scale, Tracking, pairs, tracking
 
+MODERATOR = "moderator"
+
 
 def record_set(scope: Scope, of: ResidentSet) -> None:
     """The residents of one set, one row each."""
@@ -25,6 +27,12 @@ def record_discussion(scope: Scope, discussion: Discussion, config: TownHallConf
     scale = Scale.of(config)
     key = _key(discussion)
     is_vulnerable = {r.id: r.is_vulnerable for r in discussion.residents}
+    spoken = {
+        (call.round, who): call.finish
+        for call in discussion.calls
+        if call.stage in ("speak", "round", "moderate")
+        for who in (call.residents if call.stage != "moderate" else (MODERATOR,))
+    }
     tracked = {(row.agent_id, row.round): row for row in tracking(discussion, scale)}
     for round_ in discussion.rounds:
         for resident in discussion.residents:
@@ -38,7 +46,8 @@ def record_discussion(scope: Scope, discussion: Discussion, config: TownHallConf
             row = _round_row(round_, round_.turns[resident.id], tracked[resident.id, round_.number])
             scope.record("rounds", {**key, **seat, **row})
         for row in _utterances(round_, is_vulnerable):
-            scope.record("utterances", {**key, **row})
+            finish = spoken.get((round_.number, row["speaker_id"]))
+            scope.record("utterances", {**key, **row, "finish": finish})
     for pair in pairs(discussion, scale):
         sides = {
             "speaker_vulnerable": is_vulnerable[pair.speaker],
@@ -134,8 +143,8 @@ def _utterances(round_: Round, is_vulnerable: Mapping[str, bool]) -> list[dict[s
             {
                 "round": round_.number,
                 "turn": len(rows) + 1,
-                "speaker_id": "moderator",
-                "speaker_role": "moderator",
+                "speaker_id": MODERATOR,
+                "speaker_role": MODERATOR,
                 "is_vulnerable": False,
                 "text": round_.moderation.spoken,
                 "silent": False,

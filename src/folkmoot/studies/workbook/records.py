@@ -150,6 +150,7 @@ def record_session(scope: Scope, room: Room) -> None:
     for turn, said in enumerate(room.said, 1):
         row = {"turn": turn, "task_id": said.stage, "speaker_id": said.speaker_id}
         words = {"speaker_role": said.role, "text": said.text, "missing": said.missing}
+        words["finish"] = said.finish
         scope.record("utterances", {**where, **row, "speaker_name": said.name, **words})
     for row in computed_rows(room):
         scope.record("computed", {**where, **row})
@@ -192,6 +193,7 @@ def _response(response: Response) -> dict[str, Any]:
         "options": list(response.order) or None,
         "position": position(response.order, given.value) if given and response.order else None,
         "missing": answer.reason if isinstance(answer, Missing) else None,
+        "finish": response.finish,
     }
 
 

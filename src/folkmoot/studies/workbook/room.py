@@ -42,6 +42,7 @@ class Response:
     reasks: int = 0
     order: tuple[str, ...] = ()
     score: int | None = None
+    finish: str | None = None  # how the reply ended; None where nobody was asked
 
 
 @dataclass

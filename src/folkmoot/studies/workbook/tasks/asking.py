@@ -38,8 +38,9 @@ class Asked:
         given = self.response.given
         missing = given.reason if isinstance(given, Missing) else None
         text = "" if isinstance(given, Missing) else given.text
+        who, finish = self.seat, self.response.finish
         return Utterance(
-            self.seat.id, text, self.seat.name, "participant", task.task.task_id, missing=missing
+            *(who.id, text, who.name, "participant", task.task.task_id), None, missing, finish
         )
 
 
@@ -149,7 +150,10 @@ async def ask_seat(
     if wanted.speculation and not wanted.as_json and missing is None:
         score, more = await _speculation(scope, task, who, seat, heard + memory)
         memory += more
-    response = Response(task, place, seat.id, seat.role, given, got.reasks, options.order, score)
+    finish = got.reply.finish
+    response = Response(
+        task, place, seat.id, seat.role, given, got.reasks, options.order, score, finish
+    )
     return Asked(seat, response, memory)
 
 
@@ -176,7 +180,10 @@ async def ask_special(
     got: Exchange[str] = await scope.exchange(who, text, heard=heard)
     missing = got.value.reason if isinstance(got.value, Missing) else None
     given = got.value if isinstance(got.value, Missing) else Given(got.value, "unchecked")
-    room.special_replies.append(Response(task, place, label, label, given, got.reasks))
+    finish = got.reply.finish
+    room.special_replies.append(
+        Response(task, place, label, label, given, got.reasks, finish=finish)
+    )
     room.messages += 1
     said = Utterance(
         label,
@@ -185,6 +192,7 @@ async def ask_special(
         label.lower(),
         task.task.task_id,
         missing=missing,
+        finish=finish,
     )
     instruction = Utterance(INSTRUCTION, text, INSTRUCTION, "instruction", task.task.task_id)
     room.tell([label], instruction)
