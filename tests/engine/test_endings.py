@@ -374,7 +374,7 @@ def test_a_mistake_that_concerns_every_call_stops_the_run_and_fails_nobody(
     server.model.says = lambda messages, body: {"status": 400, "message": "top_p: no such knob"}
     with pytest.raises(FatalModelError, match="no such knob"):
         run(server, tmp_path / "run", panel([f"p{i}" for i in range(60)]), concurrency=concurrency)
-    assert server.model.counts["received"] <= max(3, concurrency)
+    assert server.model.counts["received"] <= concurrency + 2
     with sqlite3.connect(tmp_path / "run" / "journal.sqlite") as db:
         assert db.execute("SELECT count(*) FROM entries").fetchone() == (0,)
 

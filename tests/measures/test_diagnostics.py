@@ -9,6 +9,7 @@ import pytest
 
 from folkmoot.measures.diagnostics import (
     acquiescence,
+    cut,
     instability,
     looks_like_refusal,
     malformed,
@@ -97,6 +98,14 @@ def test_malformed_and_off_list_look_at_their_own_kinds():
     assert off_list(strange).flagged
     assert not malformed(strange).flagged
     assert "11 %" in off_list([row(reasks=1)] * 11 + [row()] * 89).says
+
+
+def test_a_single_cut_reply_is_flagged_and_silence_about_it_is_not_a_pass():
+    whole = [row(finish="stop") for _ in range(99)]
+    assert cut(whole).flagged is False
+    assert cut([*whole, row("text", finish="length")]).flagged
+    assert cut([*whole, row("text", finish="length:model")]).flagged
+    assert cut([row(finish="unknown"), row()]).flagged is None
 
 
 def test_over_length_of_choices_and_of_texts():

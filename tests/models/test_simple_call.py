@@ -78,6 +78,19 @@ def test_transient_errors_are_tried_again_three_times(
     assert "tokens in" in caplog.text and "trying again" in caplog.text
 
 
+def test_an_empty_reply_is_no_answer_and_a_cut_one_is_told(
+    server: ServerThread, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = iter([{"text": ""}, {"text": "I think that", "finish": "length"}])
+    server.model.says = lambda messages, body: next(said)
+    with caplog.at_level(logging.WARNING, logger="folkmoot"):
+        assert call_llm("gpt-4o", [], "Hello", base_url=server.openai) == "I think that"
+    assert "cut by the token limit" in caplog.text
+    server.model.says = lambda messages, body: {"text": " "}
+    with pytest.raises(TransientError, match="empty"):
+        call_llm("gpt-4o", [], "Hello", base_url=server.openai)
+
+
 def test_a_wrong_key_is_permanent(server: ServerThread) -> None:
     server.model.plan = FaultPlan(key="right")
     with pytest.raises(FatalModelError):

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from folkmoot.conversation.answers import Missing
 from folkmoot.randomness import generator
 from folkmoot.studies.focus_group import speaking
+from folkmoot.studies.focus_group.config import DiscussionPhase
 from folkmoot.studies.focus_group.moderator import Moderator, unnumbered
 from folkmoot.studies.focus_group.participant import Participant, spoken
-from tests.studies.focus_group.at_hand import discuss, people, settings
+from tests.studies.focus_group.at_hand import MemoryScope, discuss, people, settings
 
 NAMES = {"a": "Ann", "b": "Bo", "c": "Cy"}
 
@@ -139,6 +142,14 @@ async def test_the_quiet_are_told_to_the_moderator_by_name_and_drawn_in() -> Non
 )
 def test_questions_lose_numbers_and_labels(raw: str, asked: str) -> None:
     assert unnumbered(raw) in (asked, asked.removeprefix("Moderator: "))
+
+
+async def test_a_name_with_nothing_behind_it_is_no_answer() -> None:
+    persona = people(3, 1)[0]
+    scope: Any = MemoryScope(3, lambda asked: f"{persona.first_name}:  ")
+    config = settings()
+    said = await Participant(persona, config).respond(scope, "Why?", (), DiscussionPhase.REACTION)
+    assert isinstance(said, Missing) and said.reason == "empty"
 
 
 def test_answers_lose_the_speakers_label() -> None:

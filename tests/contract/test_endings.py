@@ -1,0 +1,71 @@
+"""Every study type with a model whose replies are cut, or now and then empty: what was said keeps
+its mark in every table of things said, and nothing that nobody said stands in anybody's prompt."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import folkmoot
+from folkmoot.engine.study import registered
+from folkmoot.models.request import ProviderSettings, Reply, Request
+from folkmoot.models.scripted import Scripted
+from folkmoot.models.synthetic import Respondent
+from folkmoot.randomness import uniform
+from tests.contract.small import small_study
+
+STUDIES = sorted(registered())
+# Words that a model said, and none of ours: what the guide, the sheet or the contract words.
+BY_MODELS: dict[str, pl.Expr] = {
+    "cross_pollination": pl.lit(True),
+    "town_hall": pl.lit(True),
+    "focus_group": pl.col("role") == "participant",
+    "negotiation": (pl.col("speaker") != "System") & (pl.col("phase") != "vote"),
+    "workbook": pl.col("speaker_role") == "participant",
+}
+
+
+def play(study: str, folder: Path, spoil: Callable[[Reply, str], Reply]) -> list[Request]:
+    inner = Respondent(ProviderSettings(seed=42))
+
+    async def answer(request: Request, address: str) -> Reply:
+        return spoil(await inner.complete(request, address=address), address)
+
+    model = Scripted(answer, keep=True)
+    folkmoot.run(small_study(study, folder), out=folder / "run", provider=model)
+    return [request for _, request in model.seen]
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_cut_replies_keep_their_mark_wherever_they_stand(study: str, tmp_path: Path) -> None:
+    play(study, tmp_path, lambda reply, address: reply._replace(finish="length"))
+    run = folkmoot.load(tmp_path / "run")
+    assert set(run.table("answers")["finish"]) == {"length"}
+    said = run.table("utterances").filter(BY_MODELS.get(study, pl.lit(True)))
+    assert said.height and set(said["finish"]) == {"length"}
+    for name in ("preferences", "responses"):
+        if name in run.tables():
+            assert set(run.table(name)["finish"]) == {"length"}
+    meaning = run.codebook()["utterances"]["columns"]["finish"]["meaning"]
+    assert "cut by the token limit" in meaning
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_no_placeholder_enters_anybodys_history(study: str, tmp_path: Path) -> None:
+    def empty(reply: Reply, address: str) -> Reply:
+        question = re.sub(r"(\.r\d+|\.long)+$", "", address)  # its tries again share the fate
+        return reply._replace(text=" ") if uniform(3, question) < 0.3 else reply
+
+    for request in play(study, tmp_path, empty):
+        for message in request.messages:
+            said = message.content.strip()
+            assert said and said not in ("…", "...", "None", "N/A", "null")
+            assert "no answer)" not in said and "empty)" not in said
+            assert not any(line.strip() in ("…", "...", '""') for line in said.splitlines())
+    answers = folkmoot.load(tmp_path / "run").table("answers")
+    lost = answers.filter(pl.col("missing") == "empty")
+    assert lost.height and (lost["reasks"] >= 2).all()
