@@ -42,7 +42,11 @@ def play(study: str, folder: Path, spoil: Callable[[Reply, str], Reply]) -> list
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_cut_replies_keep_their_mark_wherever_they_stand(study: str, tmp_path: Path) -> None:
-    play(study, tmp_path, lambda reply, address: reply._replace(finish="length"))
+    def cut(reply: Reply, address: str) -> Reply:
+        # After the line, so that votes can be read: a word may be cut from a longer one.
+        return reply._replace(text=f"{reply.text}\n", finish="length")
+
+    play(study, tmp_path, cut)
     run = folkmoot.load(tmp_path / "run")
     assert set(run.table("answers")["finish"]) == {"length"}
     said = run.table("utterances").filter(BY_MODELS.get(study, pl.lit(True)))
