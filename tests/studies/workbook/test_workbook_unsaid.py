@@ -300,6 +300,13 @@ def test_the_random_assignment_layout_runs(tmp_path: Path, word: str) -> None:
     assert load(path).workbook.tasks[1].var_type is None
 
 
+def test_the_identifiers_may_also_have_the_survey_name_below(tmp_path: Path) -> None:
+    book = put(random_assignment(), "demographic_profiles!A1", "ID")
+    path = save(put(book, "demographic_profiles!A2", "SubjectID"), tmp_path / "book.xlsx")
+    run = folkmoot.run(path, out=tmp_path / "out", provider=player())
+    assert set(run.table("assignment")["participant_id"]) == {str(2060 + i) for i in range(8)}
+
+
 def test_no_column_of_identifiers_in_either_row_is_said_with_both(tmp_path: Path) -> None:
     book = put(put(good(), f"{PEOPLE}!A1", "key"), f"{PEOPLE}!A2", "Key")
     found = mistakes(book, tmp_path)
@@ -388,6 +395,21 @@ def test_sessions_that_look_alike_are_said_to_be_two(tmp_path: Path) -> None:
     for i, row in enumerate(book[PEOPLE][2:]):
         row[column] = "S1" if i < 4 else "s1"
     said(told(book, tmp_path), "the sessions 'S1' and 's1' look alike")
+
+
+@pytest.mark.parametrize(
+    ("cell", "value", "what"),
+    [
+        ("treatments!A3", "Calm", "the treatments 'calm' and 'Calm'"),
+        ("agent_roles!A6", "buyer", "the roles 'Buyer' and 'buyer'"),
+        (f"{TASKS}!G3", "Trade", "the variables 'Trade' and 'trade'"),
+    ],
+)
+def test_labels_that_look_alike_are_said_to_be_two(
+    tmp_path: Path, cell: str, value: str, what: str
+) -> None:
+    book = put(put(good(), "agent_roles!A6", "Broker"), "agent_roles!B6", "You go between.")
+    said(told(put(book, cell, value), tmp_path), what, "look alike")
 
 
 def test_a_text_in_the_wrong_encoding_is_said(tmp_path: Path) -> None:

@@ -135,12 +135,17 @@ def _seat_notes(workbook: Workbook, seed: int) -> list[str]:
         if t.label not in played
     ]
     session = columns.get("session")
-    if session is not None:
-        found += [
-            f"{profiles.sheet}: the sessions {' and '.join(map(repr, labels))} look alike; they "
-            "are played as different ones"
-            for labels in look_alikes([cells[session] for cells in profiles.rows])
-        ]
+    labels = {
+        "sessions": [cells[session] for cells in profiles.rows] if session is not None else [],
+        "treatments": list(experiment.treatments),
+        "roles": list(experiment.roles),
+        "variables": [t.var_name for t in workbook.tasks],
+    }
+    found += [
+        f"the {what} {' and '.join(map(repr, alike))} look alike; they are different ones"
+        for what, names in labels.items()
+        for alike in look_alikes(names)
+    ]
     return found
 
 
