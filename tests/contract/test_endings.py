@@ -12,6 +12,7 @@ import pytest
 
 import folkmoot
 from folkmoot.engine.study import registered
+from folkmoot.errors import RejectedError
 from folkmoot.models.request import ProviderSettings, Reply, Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.models.synthetic import Respondent
@@ -73,3 +74,22 @@ def test_no_placeholder_enters_anybodys_history(study: str, tmp_path: Path) -> N
     answers = folkmoot.load(tmp_path / "run").table("answers")
     lost = answers.filter(pl.col("missing") == "empty")
     assert lost.height and (lost["reasks"] >= 2).all()
+
+
+def test_a_rejected_prompt_fails_one_participant_with_its_address(tmp_path: Path) -> None:
+    inner = Respondent(ProviderSettings(seed=42))
+    poisoned = "p_0003"
+
+    async def answer(request: Request, address: str) -> Reply:
+        if poisoned in address.split("/"):
+            raise RejectedError("HTTP 400: invalid content")
+        return await inner.complete(request, address=address)
+
+    study = small_study("cross_pollination", tmp_path)
+    run = folkmoot.run(study, out=tmp_path / "run", provider=Scripted(answer))
+    people = run.table("participants")
+    failed = people.filter(pl.col("status") == "failed")
+    assert failed["participant_id"].to_list() == [poisoned]
+    assert "rejected: asked at " in failed["error_message"][0]
+    assert poisoned in failed["error_message"][0].split("/")
+    assert "complete" in people["status"].to_list()

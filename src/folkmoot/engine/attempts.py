@@ -150,14 +150,16 @@ class Attempts:
         line.trying += 1
         try:
             result = await self._answer(line, call, send)
-            line.answers, line.rejected = line.answers + 1, 0
-            line.tell()
+            line.answers += 1
+            if line.rejected:
+                line.rejected = 0
+                line.tell()
             return result
         except RejectedError as error:
             rejected = error
         finally:
             line.trying -= 1
-            if not line.trying:
+            if line.rejected and not line.trying:
                 line.tell()
         if call.reserved is not None:  # it cost nothing, and others may wait for the money
             self._budget.settle(call.reserved, 0.0)
