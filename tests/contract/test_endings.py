@@ -13,7 +13,7 @@ import pytest
 import folkmoot
 from folkmoot.engine.study import registered
 from folkmoot.errors import RejectedError
-from folkmoot.models.request import ProviderSettings, Reply, Request
+from folkmoot.models.request import Message, ProviderSettings, Reply, Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.models.synthetic import Respondent
 from folkmoot.randomness import uniform
@@ -93,3 +93,12 @@ def test_a_rejected_prompt_fails_one_participant_with_its_address(tmp_path: Path
     assert "rejected: asked at " in failed["error_message"][0]
     assert poisoned in failed["error_message"][0].split("/")
     assert "complete" in people["status"].to_list()
+
+
+def test_the_embedded_respondent_says_the_same_at_greater_length() -> None:
+    model = Respondent(ProviderSettings(seed=42))
+    messages = (Message("system", "You are Ann, a nurse."), Message("user", "Why parks?"))
+    short = model.reply(Request("synthetic", messages, max_tokens=6), "talk/ask0")
+    longer = model.reply(Request("synthetic", messages, max_tokens=12), "talk/ask0.long")
+    assert short.finish == "length" and len(longer.text) > len(short.text)
+    assert longer.text.startswith(short.text)
