@@ -282,7 +282,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--answers", choices=["hash", "respondent"], default="hash")
     for f in fields(FaultPlan):
         flag = f"--{f.name.replace('_', '-')}"
-        if f.name in ("key", "schema"):
+        if f.name == "key" or isinstance(f.default, str):
             parser.add_argument(flag, default=f.default)
         elif f.name == "no_temperature":
             parser.add_argument(flag, action="store_true")

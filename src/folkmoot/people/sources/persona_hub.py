@@ -23,7 +23,6 @@ from py3langid.langid import MODEL_FILE, LanguageIdentifier
 from folkmoot.errors import InputError, Problem
 from folkmoot.hidden_characters import without_hidden
 from folkmoot.people.persona import persona_key
-from folkmoot.transport import TransferError, download
 from folkmoot.whole_files import whole_file
 
 URL = (
@@ -226,6 +225,9 @@ async def fetch(
     target = cache_path(url, cache_dir)
     if target.is_file() and not refresh:
         return target
+    # A tenth of a second to load, which only who downloads has to wait for.
+    from folkmoot.transport import TransferError, download
+
     try:
         with whole_file(target) as out:
             await download(url, out.write, silence=timeout, progress=progress)
