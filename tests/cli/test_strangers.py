@@ -17,6 +17,7 @@ from tests.cli.conftest import STUDY
 from tests.faults import lab
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
+from tests.studies.workbook.workbook_builder import good, put, save
 
 PILOT = f"{lab.PILOT}embedding_model: synthetic\n"
 KEY = "key-that-must-not-be-found-0451"
@@ -155,6 +156,27 @@ def test_nothing_is_sent_before_a_yes(desk: Desk) -> None:
     assert not (desk.folder / "outputs").exists()
     status, said = desk.folkmoot("run", "far.yaml", "--model", "synthetic")  # sends nothing there
     assert status == 0, said
+
+
+def test_a_workbook_that_names_an_address_is_asked_about(desk: Desk) -> None:
+    book = put(good(), "experimental_setting!B3", "hf-inference")
+    save(put(book, "experimental_setting!B4", FAR), desk.folder / "book.xlsx")
+    for command, expected in (("check", 0), ("run", 2)):
+        status, said = desk.folkmoot(command, "book.xlsx")
+        assert status == expected, said
+        assert f"sends your profiles and the key HF_TOKEN to {FAR}" in said
+    assert not (desk.folder / "outputs").exists()
+
+
+def test_an_address_that_only_begins_like_a_typed_one_is_asked_about(
+    desk: Desk, server: ServerThread
+) -> None:
+    desk.env["OPENAI_API_KEY"] = KEY
+    near = f"{PILOT}model: openai/m\nendpoints: {{openai/m: {server.openai}}}\n"
+    desk.write("near.yaml", near)
+    typed = f"endpoints.openai/other={server.openai}/else"
+    assert desk.folkmoot("run", "near.yaml", "--set", typed)[0] == 2
+    assert not server.model.log
 
 
 def test_a_key_for_a_server_on_this_machine_is_asked_about_too(

@@ -75,18 +75,24 @@ def sending(config: StudyConfig, providers: Providers, overrides: Sequence[str] 
     Addresses in the environment and in `--set` are the user's own. Nothing leaves the machine for
     a server on it, so that one is only named where a key goes along.
     """
+    typed = {_stem(text.partition("=")[2]) for text in overrides}
     found = []
     for spec, variable in providers.addresses():
         url = spec.base_url
-        if not url or any(url.removesuffix("/v1") in text for text in overrides):
+        if not url or _stem(url) in typed:
             continue
         if url == _own_address(spec.name) or (is_this_machine(url) and not variable):
             continue
         what = f"your profiles and the key {variable}" if variable else "your profiles"
-        named = url.removesuffix("/v1") in " ".join(config.endpoints.values())
+        named = _stem(url) in map(_stem, config.endpoints.values())
         where = f"sends {what} to {url}"
         found.append(where if named else f"is run beside a .env that {where}")
     return list(dict.fromkeys(found))
+
+
+def _stem(url: str) -> str:
+    """An address however its end is written."""
+    return url.strip(" '\"").rstrip("/").removesuffix("/v1")
 
 
 def _own_address(name: str) -> str | None:

@@ -64,6 +64,10 @@ def read_tree(text: str, file: str) -> Tree:
         raise InputError(
             Problem("a control character stands here", file, str(line), mend="delete it")
         ) from error
+    except _TooMany as error:
+        raise InputError(
+            Problem(f"more than {MOST_NODES:,} values up to here", file, str(error))
+        ) from error
     except RecursionError as error:
         raise InputError(Problem("the file is nested too deeply", file)) from error
     tree = Tree(None)
@@ -88,8 +92,20 @@ def fitting(wanted: str, place: Place, value: Any) -> Any:
     return ...
 
 
+class _TooMany(Exception):
+    """More values than any study file has; the argument is the line."""
+
+
 class _Loader(yaml.SafeLoader):
-    """SafeLoader that leaves plain scalars unresolved."""
+    """SafeLoader that leaves plain scalars unresolved and counts what it builds."""
+
+    _built = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        self._built += 1
+        if self._built > MOST_NODES:
+            raise _TooMany(self.peek_event().start_mark.line + 1)  # type: ignore[no-untyped-call]
+        return super().compose_node(parent, index)
 
     def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
         if kind is yaml.ScalarNode and implicit[0]:
