@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 from rich.console import Console
 
@@ -61,7 +62,9 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
             progress(CallRetried("m", "429", 1.0))
             progress(ItemDone("vote"))
         progress(Notice("[careful]", "warning"))
-    lines = file.getvalue().splitlines()
+    stamped = [line.split(" ", 1) for line in file.getvalue().splitlines()]
+    assert all(re.fullmatch(r"\d\d:\d\d:\d\d", time) for time, _ in stamped)
+    lines = [text for _, text in stamped]
     assert lines[0] == "vote: begins, 100 to do"
     assert lines[1].startswith("vote: 4 of 100 · 2 min 00 s left · 5 calls (1/s) · $0.05")
     assert lines[-1] == "[careful]"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from pathlib import Path
 
 import polars as pl
@@ -106,6 +107,29 @@ def test_a_unanimous_pilot_has_a_result(tmp_path: Path) -> None:
     assert run.json("summary.json")["terminated_early"] and not run.unusable
 
 
+@pytest.mark.parametrize("revote", ("true", "false"))
+def test_who_only_votes_is_complete_however_early_the_end(tmp_path: Path, revote: str) -> None:
+    source = small_study("cross_pollination", tmp_path)
+    source.write_text(source.read_text().replace("revote: true", f"revote: {revote}"))
+    run = folkmoot.run(source, out=tmp_path / "run", provider=Scripted(lambda *_: "Safer streets"))
+    status = run.table("participants").group_by("condition").agg(pl.col("status").unique())
+    found = {row["condition"]: row["status"] for row in status.to_dicts()}
+    assert found.pop("simple_voting") == ["complete"]
+    assert set(map(tuple, found.values())) == {("skipped",)}
+
+
+def test_the_log_says_what_is_so_in_the_order_of_the_phases(tmp_path: Path) -> None:
+    source = small_study("cross_pollination", tmp_path)
+    source.write_text(source.read_text().replace("threshold: 5", "threshold: 500"))
+    run = folkmoot.run(source, out=tmp_path / "run", model="synthetic")
+    log = (run.path / "run.log").read_text()
+    done = re.findall(r"done \(phase (\d) of 9\)", log)
+    assert done == [str(k) for k in range(1, 10)]
+    assert "fewer than 500 votes, so no check: interviews begin" in log
+    assert "no option can get" not in log
+    assert "initial_vote: 36 of 36 done" in log and "adversarial_dialogue: 6 of 6 done" in log
+
+
 def test_the_end_table_counts_who_was_skipped(tmp_path: Path) -> None:
     source = small_study("cross_pollination", tmp_path)
     run = folkmoot.run(source, out=tmp_path / "run", provider=half_deaf("summaries"))
@@ -114,7 +138,7 @@ def test_the_end_table_counts_who_was_skipped(tmp_path: Path) -> None:
     skipped = run.table("participants").filter(pl.col("status") == "skipped")
     assert skipped.height and sum(int(str(r["skipped"])) for r in rows.values()) == skipped.height
     for row in rows.values():
-        assert row["total"] == sum(int(str(row[k])) for k in ("completed", "failed", "skipped"))
+        assert sum(int(str(row[k])) for k in ("completed", "failed", "skipped")) == 6
 
 
 def test_the_command_ends_with_3_and_says_why(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime
 from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
@@ -112,6 +113,6 @@ class TerminalProgress:
     def _print(self, text: str, level: str) -> None:
         self._last = self._clock()
         style = STYLES[level]
-        line = escape(safe(text))
+        line = f"{datetime.now():%H:%M:%S} {escape(safe(text))}"
         with suppress(OSError):  # when the terminal is gone, the run goes on to a good end
             self._console.print(f"[{style}]{line}[/]" if style else line, soft_wrap=True)

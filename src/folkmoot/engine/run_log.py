@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from folkmoot.engine.events import CallDone, Event, Level, Notice, RunEnded, describe
+from folkmoot.engine.events import CallDone, Event, ItemDone, Level, Notice, RunEnded, describe
 from folkmoot.engine.tally import Tally
 from folkmoot.records.run_folder import LOG, LOG_LINES
 
@@ -18,8 +18,9 @@ from folkmoot.records.run_folder import LOG, LOG_LINES
 class RunLog:
     """Writes `run.log` (for people) and `log.jsonl` (for programs); a Progress.
 
-    Single calls and items are not logged (the journal has them): every `every` seconds one line
-    says how far the run is. Lines are appended, so a resumed run goes on in the same files.
+    Single calls are not logged (the journal has them): each tenth of a stage's items gets a line,
+    and every `every` seconds one says how far the run is. Lines are appended, so a resumed run
+    goes on in the same files.
     `scrub` takes secrets out of every text before it is written.
     """
 
@@ -45,8 +46,19 @@ class RunLog:
         text, level = describe(event)
         if text:
             self._write(text, level, event)
+        elif step := self._step(event):
+            self._write(step, "info", event)
         elif self._clock() - self._last >= self._every:
             self._write(self.tally.line(), "info", None)
+
+    def _step(self, event: Event) -> str:
+        """How far a stage is, when another tenth of its items is through; else empty."""
+        stage = self.tally.stages.get(event.stage) if isinstance(event, ItemDone) else None
+        if stage is None or not stage.total:
+            return ""
+        if 10 * stage.done // stage.total == 10 * (stage.done - 1) // stage.total:
+            return ""
+        return f"{stage.name}: {stage.done:,} of {stage.total:,} done"
 
     def close(self) -> None:
         self._text.close()

@@ -1,7 +1,8 @@
 """The persistent pool of personas (`data/personas.json`): filled once, drawn from by every run.
 
-The pool holds 1.5 × the personas that a run asks for, so that two runs share the cost of
-enrichment without sharing the same people. A file that is not a pool is refused and left alone.
+The pool holds 1.5 × the personas that a run asks for. Runs share the cost of enrichment, and many
+of their people: two draws of n have about two thirds in common. A file that is not a pool is
+refused and left alone.
 """
 
 from __future__ import annotations

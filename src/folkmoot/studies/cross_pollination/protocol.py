@@ -109,7 +109,7 @@ class _Phases:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._scopes = {phase: session.at(phase.__name__) for phase in NUMBER}
-        self._over: set[int] = set()
+        self._over: dict[int, Phase | None] = {}  # None: left out
         self._written = 0
 
     def scope(self, phase: Phase) -> Scope:
@@ -118,19 +118,23 @@ class _Phases:
     async def __call__(self, phase: Phase, state: State, *more: Any) -> State:
         scope, number = self._scopes[phase], NUMBER[phase]
         state = await phase(scope, self._session.config, state, *more)
-        scope.log("done" + (f" (phase {number} of 9)" if number else ""))
         if number:
-            self._over.add(number)
+            self._over[number] = phase
             self._checkpoint(state)
+        else:
+            scope.log("done")
         return state
 
     def _checkpoint(self, state: State) -> None:
-        """Write how far the run is: the last phase before which none is under way."""
+        """Write and say how far the run is: the last phase before which none is under way."""
         if state.terminated_early:
-            self._over.update(range(3, 8))  # left out
+            self._over = {**dict.fromkeys(range(3, 8)), **self._over}
         reached = self._written
         while reached + 1 in self._over:
             reached += 1
+            phase = self._over[reached]
+            if phase is not None:
+                self._scopes[phase].log(f"done (phase {reached} of 9)")
         if reached > self._written:
             self._written = reached
             write_checkpoint(self._session, reached, state)

@@ -67,10 +67,7 @@ class Ballots:
             self._counts[p.initial_choice] += 1
         if not self._goes_on.given and self._cannot_stop():
             self._goes_on.give(True)
-            share = 100 * self._config.disagreement_threshold
-            self._scope.log(
-                f"no option can get {share:g} % of the first votes any more: interviews begin"
-            )
+            self._scope.log(f"{self._why()}: interviews begin")
         self._voted[p.id].give(p)
 
     def close(self, state: State) -> None:
@@ -88,10 +85,21 @@ class Ballots:
         return await self._goes_on.get()
 
     def _cannot_stop(self) -> bool:
-        """Whether the leading option stays below the threshold even with all votes to come."""
+        """Whether the check can't end the study even with all votes to come: the leading option
+        stays below the threshold, or there are too few votes to look at it."""
         most, total = max(self._counts.values()), sum(self._counts.values())
         reachable = (most + self._outstanding) / max(1, total + self._outstanding)
-        return total > 0 and reachable < self._config.disagreement_threshold
+        return total > 0 and (self._too_few() or reachable < self._config.disagreement_threshold)
+
+    def _too_few(self) -> bool:
+        votes = sum(self._counts.values()) + self._outstanding
+        return votes < self._config.min_responses_for_threshold
+
+    def _why(self) -> str:
+        if self._too_few():
+            return f"fewer than {self._config.min_responses_for_threshold} votes, so no check"
+        share = 100 * self._config.disagreement_threshold
+        return f"no option can get {share:g} % of the first votes any more"
 
 
 async def initial_vote(
@@ -119,7 +127,7 @@ async def threshold_check(scope: Scope, config: CrossPollinationConfig, state: S
     votes = state.votes(lambda p: p.status == COMPLETE)
     total = sum(votes.values())
     if total == 0:
-        return _ended(state, config, "no participant gave a valid first vote")
+        return _ended(state, "no participant gave a valid first vote")
     if total < config.min_responses_for_threshold:
         scope.log(f"{total} votes, fewer than {config.min_responses_for_threshold}: no check")
         return state
@@ -127,16 +135,17 @@ async def threshold_check(scope: Scope, config: CrossPollinationConfig, state: S
     if most / total >= config.disagreement_threshold:
         return _ended(
             state,
-            config,
             f"{most / total:.1%} of {total} first votes are for {option!r} "
             f"(disagreement_threshold {config.disagreement_threshold:g})",
         )
     return state
 
 
-def _ended(state: State, config: CrossPollinationConfig, reason: str) -> State:
-    """The study stopped early: those whose part was still to come are skipped."""
-    through = () if config.revote else (SIMPLE_VOTING,)
-    rest = [p for p in state.chosen() if p.condition not in through]
+def _ended(state: State, reason: str) -> State:
+    """The study stopped early: those whose part was still to come are skipped.
+
+    Simple voting is complete with its first vote; a second one (`revote`) is our floor of noise.
+    """
+    rest = [p for p in state.chosen() if p.condition != SIMPLE_VOTING]
     skipped = [p.skipped(f"terminated early: {reason}") for p in rest]
     return replace(state.updated(skipped), terminated_early=True, termination_reason=reason)

@@ -47,11 +47,12 @@ def position_change(votes: Votes) -> Finding:
 
 
 def _summary_row(arm: Arm, rate: Estimate | None) -> dict[str, Cell]:
+    """The whole arm by how it ended; who voted twice stands in the words ("23 of 300")."""
     row = _rate_row(arm, rate)
+    del row["voted_twice"]
     status = [r["status"] for r in arm.rows]
     return {
         "condition": row.pop("condition"),
-        "total": len(arm.rows),
         "completed": status.count("complete"),
         "failed": status.count("failed"),
         "skipped": status.count("skipped"),
