@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from folkmoot.engine.study import StageEstimate, Study
     from folkmoot.models.simple_call import call_llm
     from folkmoot.records.findings import Finding, Grid
+    from folkmoot.records.rows import Row, column
     from folkmoot.records.run_folder import RunFolder
 
 __version__ = "0.1.0"
@@ -36,6 +37,7 @@ __all__ = [
     "Json",
     "Missing",
     "Number",
+    "Row",
     "Run",
     "RunFolder",
     "RunOptions",
@@ -50,6 +52,7 @@ __all__ = [
     "Utterance",
     "arun",
     "call_llm",
+    "column",
     "load",
     "run",
 ]
@@ -65,6 +68,7 @@ _HOME = {
     "engine.study": ("StageEstimate", "Study"),
     "models.simple_call": ("call_llm",),
     "records.findings": ("Finding", "Grid"),
+    "records.rows": ("Row", "column"),
     "records.run_folder": ("RunFolder",),
 }
 _MODULE_OF = {name: f"folkmoot.{module}" for module, names in _HOME.items() for name in names}

@@ -62,7 +62,7 @@ class RunContext:
     embedding_model: str | Problem = "synthetic"
     scripted: bool = False
     embedded: bool = False
-    columns: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     rows: Rows = field(default_factory=list)
     tables: dict[str, Recording] = field(default_factory=dict)
     written: set[str] = field(default_factory=set)  # files of the study's own
@@ -214,8 +214,7 @@ class RunContext:
         _flatten(self.rows, order)
         for name in sorted({*order, *self.columns}):
             recorded = self.tables[name].frame(order[name]) if name in order else None
-            declared = self.columns.get(name, "")
-            yield name, typed(recorded, declared)
+            yield name, typed(recorded, self.columns.get(name, {}))
 
     def _inside(self, name: str) -> Path:
         target = (self.folder / name).resolve()

@@ -17,7 +17,7 @@ from collections.abc import (
     Sequence,
 )
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, overload
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from folkmoot.engine.promises import Promise
 from folkmoot.errors import ProtocolError
 from folkmoot.models.request import FloatArray, Request
 from folkmoot.randomness import generator
+from folkmoot.records.rows import Row
 
 __all__ = ["Exchange", "Promise", "Scope", "Session"]
 
@@ -244,9 +245,19 @@ class Scope:
         """A value that one part of the protocol will give and others side by side wait for."""
         return Promise(self._run)
 
-    def record(self, table: str, row: Mapping[str, Any]) -> None:
-        """Add a row to `tables/<table>`. Rows stand in the order of the protocol, always."""
-        self._run.record(self._rows, table, row)
+    @overload
+    def record(self, row: Row, /) -> None: ...
+
+    @overload
+    def record(self, table: str, row: Mapping[str, Any], /) -> None: ...
+
+    def record(self, table: Row | str, row: Mapping[str, Any] | None = None, /) -> None:
+        """Add a row to its table, or to `tables/<table>`. Rows stand in the order of the protocol,
+        always."""
+        if isinstance(table, Row):
+            self._run.record(self._rows, table.table, table.cells())
+        else:
+            self._run.record(self._rows, table, row or {})
 
     def prompt(self, name: str, **variables: Any) -> str:
         """The study's prompt of that name (or the user's own in its place), filled in."""

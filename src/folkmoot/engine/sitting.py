@@ -183,7 +183,7 @@ def _context(sitting: Sitting, journal: Journal | Replay, progress: Progress) ->
         embedding_model=providers.embedding,
         scripted=providers.scripted,
         now=time_of_day if sitting.replay is None else lambda: SOME_TIME,
-        columns=found.study.tables,
+        columns=found.study.declared(),
     )
 
 
@@ -263,7 +263,7 @@ def _unusable(sitting: Sitting, tables: Mapping[str, pl.DataFrame]) -> str:
 
 
 def _write_codebook(sitting: Sitting, tables: Mapping[str, pl.DataFrame]) -> None:
-    write_json(sitting.folder / CODEBOOK, codebook(tables, sitting.found.study.codebook))
+    write_json(sitting.folder / CODEBOOK, codebook(tables, sitting.found.study.described()))
 
 
 def _facts(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -23,6 +23,7 @@ from folkmoot.engine.consent import TRUST_ALL, Consent
 from folkmoot.errors import InputError, Problem
 from folkmoot.plugins import STUDIES, installed
 from folkmoot.records.findings import Finding, Grid
+from folkmoot.records.rows import Row, declared, meanings
 
 if TYPE_CHECKING:
     from folkmoot.engine.session import Session
@@ -120,8 +121,8 @@ class Study:
     embeds      whether the protocol asks for embeddings, so that a study without an embedding model
                 is refused before anything is spent
     limit       the same config with at most so many participants or sessions (`--limit N`)
-    tables      the columns of tables that may stay without rows, with their kinds where they are no
-                text: table → "who round:int share:float done:bool"
+    tables      the rows of its tables (`records.rows.Row`): columns, kinds and meanings; they are
+                written without rows too
     unusable    why nothing in a run that came to its end is of use (exit status 3); empty when
                 something is. That no answer at all could be read need not be found here
     codebook    what the study's own columns mean: column → words, or table → {column → words}
@@ -147,11 +148,27 @@ class Study:
     planned: Callable[[Mapping[str, Any]], list[Planned]] = _nothing_planned
     embeds: bool = False
     limit: Callable[[Any, int], Any] | None = None
-    tables: Mapping[str, str] = field(default_factory=dict)
+    tables: Sequence[type[Row]] | Mapping[str, str] = ()
     unusable: Callable[[RunFolder], str] = _usable
     codebook: Mapping[str, Any] = field(default_factory=dict)
     template: Callable[[], dict[str, str | bytes]] = _no_template
     convert: Callable[[Path], tuple[bytes, list[str]]] | None = None
+
+    def declared(self) -> dict[str, dict[str, str]]:
+        """Table → column → kind, of the tables that the study declares."""
+        if isinstance(self.tables, Mapping):
+            return {
+                table: {
+                    n: kind or "text" for n, _, kind in (c.partition(":") for c in said.split())
+                }
+                for table, said in self.tables.items()
+            }
+        return declared(self.tables)
+
+    def described(self) -> dict[str, Any]:
+        """What columns mean: column → words, or table → column → words."""
+        own = {} if isinstance(self.tables, Mapping) else meanings(self.tables)
+        return {**self.codebook, **own}
 
 
 def registered() -> dict[str, EntryPoint]:

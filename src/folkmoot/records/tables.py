@@ -102,24 +102,30 @@ def frame(rows: Iterable[Row], table: str = "table") -> pl.DataFrame:
 
 
 _KINDS: Mapping[str, pl.DataType] = {
-    "": pl.String(),
+    "text": pl.String(),
     "bool": pl.Boolean(),
     "int": pl.Int64(),
     "float": pl.Float64(),
 }
 
 
-def typed(data: pl.DataFrame | None, columns: str) -> pl.DataFrame:
-    """The table with the columns that a study declares ("who round:int share:float done:bool").
+def typed(data: pl.DataFrame | None, columns: Mapping[str, str]) -> pl.DataFrame:
+    """The table with the columns that a study declares (column → kind, see `Row.columns`).
 
-    Without rows it has just these. Columns that hold nothing get their declared type, which no row
-    can tell.
+    Without rows it has just these. Columns that hold nothing, or only whole numbers, get their
+    declared type, which their cells cannot tell.
     """
-    declared = {name: _KINDS[kind] for name, _, kind in (c.partition(":") for c in columns.split())}
+    declared = {name: _KINDS[kind] for name, kind in columns.items()}
     if data is None:
         return pl.DataFrame(schema=declared)
-    blank = {n for n in data.columns if data[n].null_count() == data.height}
-    return data.cast({n: kind for n, kind in declared.items() if n in blank})
+    wrong = {n for n in declared if n in data.columns and _untold(data[n], declared[n])}
+    return data.cast({n: declared[n] for n in wrong})
+
+
+def _untold(cells: pl.Series, kind: pl.DataType) -> bool:
+    """Whether the cells do not tell their kind: there are none, or whole numbers among floats."""
+    whole = cells.dtype.is_integer() and kind.is_float()
+    return whole or cells.null_count() == cells.len()
 
 
 def write_table(folder: Path, name: str, data: pl.DataFrame) -> None:

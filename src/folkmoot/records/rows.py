@@ -1,0 +1,72 @@
+"""A table declared as a class: columns, their types and what they mean, in one place.
+
+    class Vote(Row, table="votes"):
+        round: int
+        choice: str | None = column("the option chosen; empty when the vote could not be read")
+
+    scope.record(Vote(round=1, choice="Park"))
+
+Studies list their rows in `Study.tables`; the codebook and tables without rows come from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from types import NoneType
+from typing import Any, ClassVar, dataclass_transform, get_args, get_type_hints
+
+KINDS = (bool, int, float)  # any other type is text; lists and mappings become JSON
+
+
+def column(meaning: str, *, default: Any = MISSING) -> Any:
+    """A column with its meaning for the codebook. Columns without one are the engine's own words
+    (`condition`, `round`, …)."""
+    return field(default=default, metadata={"meaning": meaning})
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(column,))
+class Row:
+    """One row of a table. Subclasses are frozen dataclasses; columns stand in their order, those
+    of a base class first."""
+
+    table: ClassVar[str] = ""
+
+    def __init_subclass__(cls, *, table: str = "", **more: Any) -> None:
+        super().__init_subclass__(**more)
+        cls.table = table or cls.table
+        dataclass(frozen=True, kw_only=True)(cls)
+
+    def cells(self) -> Mapping[str, Any]:
+        """Column → cell, in the order of the columns."""
+        return vars(self)
+
+    @classmethod
+    def columns(cls) -> dict[str, str]:
+        """Column → "bool", "int", "float" or "text"."""
+        hints = get_type_hints(cls)
+        return {f.name: _kind(hints[f.name]) for f in fields(cls)}  # type: ignore[arg-type]
+
+    @classmethod
+    def meanings(cls) -> dict[str, str]:
+        """Column → meaning, of those that say one."""
+        said = {f.name: f.metadata.get("meaning", "") for f in fields(cls)}  # type: ignore[arg-type]
+        return {name: meaning for name, meaning in said.items() if meaning}
+
+
+def declared(tables: Iterable[type[Row]]) -> dict[str, dict[str, str]]:
+    """Table → column → kind."""
+    return {row.table: row.columns() for row in tables}
+
+
+def meanings(tables: Iterable[type[Row]]) -> dict[str, dict[str, str]]:
+    """Table → column → meaning."""
+    return {row.table: row.meanings() for row in tables}
+
+
+def _kind(hint: Any) -> str:
+    kinds = set(get_args(hint) or (hint,)) - {NoneType}
+    for kind in KINDS:
+        if kinds == {kind}:
+            return kind.__name__
+    return "float" if kinds == {int, float} else "text"

@@ -1,0 +1,54 @@
+"""Tables declared as classes: columns, kinds and meanings from one place, also without rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+import folkmoot
+from folkmoot import Row, Session, Study, StudyConfig, column
+from folkmoot.models.scripted import Scripted
+
+
+class Placed(Row):
+    round: int
+    who: str = column("who it was")
+
+
+class Vote(Placed, table="votes"):
+    choice: str | None = column("the option chosen")
+    weight: float | None = column("how much it counts", default=None)
+    seen: Sequence[str] = column("what was shown, as JSON", default=())
+    kept: bool = column("whether it stood", default=True)
+
+
+class Withdrawal(Placed, table="withdrawals"):
+    at_turn: int | None
+
+
+def test_a_row_declares_its_columns_and_what_they_mean() -> None:
+    assert list(Vote.columns().items()) == [
+        *(("round", "int"), ("who", "text"), ("choice", "text")),
+        *(("weight", "float"), ("seen", "text"), ("kept", "bool")),
+    ]
+    assert Vote.meanings()["who"] == "who it was"
+    assert "round" not in Vote.meanings()
+
+
+def test_tables_and_codebook_come_from_the_class_with_rows_or_without(tmp_path: Path) -> None:
+    async def protocol(session: Session) -> None:
+        session.record(Vote(round=1, who="ann", choice=None, weight=2, seen=["a", "b"]))
+
+    study = Study("trial", "Trial", StudyConfig, protocol, tables=(Vote, Withdrawal))
+    run = folkmoot.run(study, {}, out=tmp_path / "run", provider=Scripted(lambda r, a: "yes"))
+    votes, withdrawals = run.table("votes"), run.table("withdrawals")
+    assert votes.columns == list(Vote.columns())
+    assert votes.row(0) == (1, "ann", None, 2, '["a", "b"]', True)
+    assert (votes.schema["choice"], votes.schema["weight"]) == (pl.String, pl.Float64)
+    assert withdrawals.is_empty() and withdrawals.schema["at_turn"] == pl.Int64
+    book = json.loads((run.path / "codebook.json").read_text())
+    assert book["votes"]["columns"]["choice"]["meaning"] == "the option chosen"
+    assert book["votes"]["columns"]["round"]["meaning"]  # the engine's own words
