@@ -20,7 +20,9 @@ import pytest
 
 import folkmoot
 from folkmoot.engine.journal import JournalReader
-from folkmoot.engine.study import find_study, registered
+from folkmoot.engine.rehearsal import rehearsed
+from folkmoot.engine.study import registered
+from folkmoot.engine.study_file import load_study_file
 from folkmoot.errors import BudgetReached
 from folkmoot.models.request import ProviderSettings, Reply, Request
 from folkmoot.models.scripted import Scripted
@@ -116,7 +118,7 @@ def test_another_process_with_another_hash_seed_gives_the_same(study: str, tmp_p
 
 
 @pytest.mark.parametrize("study", STUDIES)
-def test_every_study_has_its_codebook_findings_and_estimate(study: str, tmp_path: Path) -> None:
+def test_every_study_has_its_codebook_and_findings(study: str, tmp_path: Path) -> None:
     run = play(study, tmp_path / "run", model="synthetic")
     assert run.findings(), "a study that finds nothing has nothing to report"
     book = json.loads((run.path / "codebook.json").read_text())
@@ -127,8 +129,6 @@ def test_every_study_has_its_codebook_findings_and_estimate(study: str, tmp_path
         if not facts["meaning"]
     ]
     assert unexplained == []
-    kind = find_study(study)
-    assert sum(s.calls for s in kind.estimate(kind.config.model_validate(run.folder.config))) > 0
 
 
 @pytest.mark.parametrize("study", STUDIES)
@@ -196,3 +196,17 @@ def test_a_budget_buys_whole_comparisons(study: str, share: float, tmp_path: Pat
     assert len(bought) - len(begun) >= 1
     done = play(study, folder, resume=True, provider=respondent(4), overrides=(batch,))
     assert digest(done) == digest(whole)
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_what_check_estimates_is_what_is_asked(study: str, tmp_path: Path) -> None:
+    """The embedded respondent is briefer than a model, but what it is asked is the same."""
+    found = load_study_file(small_study(study, tmp_path))
+    expected = rehearsed(found, "openai/gpt-4o", "openai/text-embedding-3-small")
+    run = play(study, tmp_path / "run", model="synthetic")
+    assert expected.calls == pytest.approx(run.manifest["calls"], rel=0.15)
+    assert 1 <= expected.chain <= expected.calls
+    tokens = run.manifest["input_tokens"], run.manifest["output_tokens"]
+    assert 0.8 * tokens[0] < expected.input_tokens < 2.5 * tokens[0]
+    assert expected.output_tokens > 0.8 * tokens[1]
+    assert set(expected.models) <= {"openai/gpt-4o", "openai/text-embedding-3-small"}

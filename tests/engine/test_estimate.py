@@ -1,17 +1,144 @@
-"""Estimates: totals, and the longest of concurrency, chain and spacing."""
+"""Estimates: prompts are rendered and counted, each for the model that is dealt to its seat."""
 
 from __future__ import annotations
 
-from folkmoot.engine.estimate import estimate
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from folkmoot import Choice, Session, Speaker, Study, StudyConfig
+from folkmoot.cli.app import app
+from folkmoot.engine.estimate import Estimate
+from folkmoot.engine.options import RunOptions
+from folkmoot.engine.rehearsal import SAID_WORDS, rehearsed
+from folkmoot.engine.runner import from_python
 from folkmoot.engine.study import StageEstimate
+from folkmoot.engine.study_file import load_study_file
+from folkmoot.models.request import estimated_tokens
+
+FOCUS_GROUP = """
+study: focus_group
+product_concept: {concept}
+category: kitchen appliances
+stimulus_material: Meet the oven that reads. 299 dollars.
+num_personas: 4
+questions_per_phase: 1
+max_responses_per_question: 3
+replications: {groups}
+"""
 
 
-def test_totals_add_up_and_time_is_the_longest_bound_of_each_stage() -> None:
-    wide = StageEstimate("wide", 1000, 10_000, 1_000)
-    deep = StageEstimate("deep", 20, 500, 50, longest_chain=10)
-    none = StageEstimate("none", 0)
-    total = estimate([wide, deep, none], concurrency=100, latency=2.0)
+def test_totals_add_up_and_time_is_the_longest_bound() -> None:
+    total = Estimate((StageEstimate("a", 1000, 10_000, 1_000), StageEstimate("b", 20, 500, 50)), 30)
     assert (total.calls, total.input_tokens, total.output_tokens) == (1020, 10_500, 1_050)
-    assert total.seconds == 1000 / 100 * 2 + 10 * 2
-    spaced = estimate([wide], concurrency=100, latency=2.0, spacing=3.0)
-    assert spaced.seconds == 3000
+    assert total.seconds(concurrency=102, latency=2.0) == 60  # the chain
+    assert total.seconds(concurrency=10, latency=2.0) == 204  # the calls
+    assert total.seconds(concurrency=102, spacing=3.0) == 3060
+
+
+def test_a_token_is_four_bytes() -> None:
+    assert estimated_tokens("four", "five") == 2 == estimated_tokens("\ud55c\uad6d") and (
+        estimated_tokens("") == 0
+    )
+
+
+@pytest.mark.parametrize("groups", [1, 30])
+def test_a_long_concept_is_counted_in_every_prompt_that_holds_it(
+    groups: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "study.yaml"
+    found = []
+    for words in (5, 1500):
+        path.write_text(FOCUS_GROUP.format(concept="oven " * words, groups=groups))
+        found.append(rehearsed(load_study_file(path), "openai/gpt-4o"))
+    brief, long = found
+    assert long.calls == pytest.approx(brief.calls, rel=0.2)
+    more = (long.input_tokens - brief.input_tokens) / estimated_tokens("oven " * 1495)
+    assert more > 0.5 * long.calls  # most prompts show it
+
+
+def test_a_part_that_was_rehearsed_is_scaled_to_the_whole(tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    calls = []
+    for groups in (1, 60):
+        path.write_text(FOCUS_GROUP.format(concept="An oven", groups=groups))
+        calls.append(rehearsed(load_study_file(path), None).calls)
+    assert calls[1] == pytest.approx(60 * calls[0], rel=0.15)
+
+
+async def talk(session: Session) -> None:
+    async def one(scope: Session, number: int) -> None:
+        who = Speaker(
+            f"p{number}",
+            system="You are a cook.",
+            model=f"openai/gpt-4o{'-mini' * (number % 4 > 0)}",
+        )
+        listed = "\n".join(
+            ("Options:", "1. Parks", "2. Jobs", "Reply with ONLY the text of one option.")
+        )
+        await scope.ask(who, listed, answer=Choice(("Parks", "Jobs")))
+        await scope.ask(who, "Why is that so important to you? Tell us at length.")
+
+    await session.at("talk").each(range(8), one)
+
+
+def test_prices_are_those_of_the_models_that_are_dealt() -> None:
+    study = Study("talk", "Talk", StudyConfig, talk)
+    total = rehearsed(from_python(study, {"model": "openai/o3"}, RunOptions()), None)
+    assert total.calls == 16 and total.chain == 2
+    (dear, cheap) = total.models["openai/gpt-4o"], total.models["openai/gpt-4o-mini"]
+    assert set(total.models) == {"openai/gpt-4o", "openai/gpt-4o-mini"}
+    assert cheap[0] == pytest.approx(3 * dear[0], rel=0.1)
+    assert total.output_tokens > 8 * SAID_WORDS  # free talk at the length expected of a model
+
+
+def test_check_prices_a_study_of_several_models_by_the_seats(tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    text = FOCUS_GROUP.format(concept="An oven", groups=2)
+    costs = {}
+    for name, models in (("all", ""), ("seats", "models: {moderator: openai/gpt-4o-mini}\n")):
+        path.write_text(f"{text}model: openai/gpt-4o\n{models}")
+        shown = CliRunner().invoke(app, ["check", str(path)])
+        assert shown.exit_code == 0, shown.output
+        costs[name] = shown.stdout
+    assert "openai/gpt-4o-mini $" in costs["seats"] and "if all were" not in costs["seats"]
+    assert "gpt-4o-mini" not in costs["all"]
+
+
+def test_check_refuses_a_budget_in_money_for_a_price_that_nobody_knows(tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text(FOCUS_GROUP.format(concept="x", groups=1) + "model: ollama/tiny\n")
+    shown = CliRunner().invoke(app, ["check", str(path), "--set", "budget_usd=5"])
+    assert shown.exit_code == 2 and "budget_calls" in shown.output
+
+
+def test_a_rehearsal_fetches_nothing_and_leaves_the_pool_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fetched(*_: object, **__: object) -> None:
+        raise AssertionError("a rehearsal must not use the network")
+
+    monkeypatch.setattr("folkmoot.people.sources.persona_hub.fetch", fetched)
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "pilot.yaml"
+    path.write_text(
+        "pilot_id: small\ntopic: {description: Money, options: [Parks, Jobs]}\n"
+        "participants_per_condition: 5\nmodel: openai/gpt-4o\n"
+    )
+    total = rehearsed(load_study_file(path), None)
+    assert {s.stage: s.calls for s in total.stages}["recruitment"] == 2 * 30  # 1.5 x 20 lines
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["pilot.yaml"]
+
+
+def test_check_says_where_a_rehearsal_stopped(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from folkmoot import Study, StudyConfig\n"
+        "async def protocol(session):\n    raise KeyError('forgotten')\n"
+        "STUDY = Study('mine', 'Mine', StudyConfig, protocol)\n"
+    )
+    (tmp_path / "mine.yaml").write_text("study: ./mine.py\n")
+    shown = CliRunner().invoke(app, ["check", str(tmp_path / "mine.yaml"), "--trust"])
+    assert (
+        shown.exit_code == 0 and "forgotten" in shown.output and "Calls     unknown" in shown.output
+    )

@@ -9,11 +9,12 @@ from rich.markup import escape
 from rich.padding import Padding
 
 from folkmoot.cli.consent import consent
-from folkmoot.cli.console import clean, out
+from folkmoot.cli.console import clean, out, warn
 from folkmoot.cli.tables import grid_view
 from folkmoot.engine.consent import sending
-from folkmoot.engine.estimate import ASSUMED_LATENCY, SYNTHETIC_LATENCY, Estimate, estimate
+from folkmoot.engine.estimate import ASSUMED_LATENCY, SYNTHETIC_LATENCY, Estimate
 from folkmoot.engine.providers import unpriced
+from folkmoot.engine.rehearsal import rehearsed
 from folkmoot.engine.runner import RunOptions, providers_of
 from folkmoot.engine.study_file import StudyFile, load_study_file
 from folkmoot.engine.tally import duration
@@ -47,18 +48,21 @@ def check_command(path: Path, model: str | None, overrides: tuple[str, ...], tru
         console.print(f"[cyan]Note:[/] {escape(clean(note))}", soft_wrap=True)
     if trust:
         agreed.require_sending(path, found.config, providers, overrides)
-    _print_estimate(found, specs, embedding)
+    _print_estimate(found, model, specs, embedding)
 
 
 def _print_estimate(
-    found: StudyFile, specs: Sequence[ModelSpec], embedding: Sequence[ModelSpec]
+    found: StudyFile,
+    model: str | None,
+    specs: Sequence[ModelSpec],
+    embedding: Sequence[ModelSpec],
 ) -> None:
     console = out()
     config = found.config
     local = all(spec.local for spec in specs)
-    stages = found.study.estimate(config)
-    total = estimate(
-        stages,
+    total = _estimate(found, model, embedding)
+    stages = total.stages
+    seconds = total.seconds(
         concurrency=1 if local else config.concurrency,
         spacing=0.0 if local else config.api_sleep_seconds,
         latency=SYNTHETIC_LATENCY if local else ASSUMED_LATENCY,
@@ -70,10 +74,12 @@ def _print_estimate(
         console.print(f"Embedding {escape(clean(spec.name))}")
     if stages:
         console.print(f"Calls     about {total.calls:,}")
-        console.print(f"Cost      {escape(_cost(total, specs))}", soft_wrap=True)
-        console.print(f"Time      about {duration(total.seconds)}{_pace(found, local)}")
+        console.print(f"Cost      {escape(_cost(total, specs, found))}", soft_wrap=True)
+        console.print(f"Time      about {duration(seconds)}{_pace(found, local)}")
     else:
-        console.print("Calls     unknown (this study type gives no estimate)")
+        console.print(
+            "Calls     unknown (nothing was asked in a rehearsal with the embedded respondent)"
+        )
     console.print(f"Folder    outputs/{escape(clean(found.run_id))}")
     lacking = [s for s in (*specs, *embedding) if s.key_needed and not find_key(s)]
     for variables in dict.fromkeys(s.key_env for s in lacking):
@@ -95,18 +101,45 @@ def _models(found: StudyFile, override: str | None) -> list[str]:
     return list(dict.fromkeys(seats))
 
 
-def _cost(total: Estimate, specs: Sequence[ModelSpec]) -> str:
-    """What the run costs; with several models the range from all-cheapest to all-dearest."""
-    costs = {s.name: cost_of(s, total.input_tokens, total.output_tokens) for s in specs}
+def _estimate(found: StudyFile, model: str | None, embedding: Sequence[ModelSpec]) -> Estimate:
+    """What the study type says itself, or what its rehearsal comes to."""
+    said = found.study.estimate(found.config)
+    if said:
+        return Estimate(tuple(said), sum(s.longest_chain for s in said))
+    try:
+        return rehearsed(found, model, embedding[0].name if embedding else LOCAL)
+    except InputError:
+        raise
+    except Exception as error:  # the study's own code, before the embedded respondent's answers
+        warn(f"a rehearsal of the study stopped: {type(error).__name__}: {error}")
+        return Estimate(())
+
+
+def _cost(total: Estimate, specs: Sequence[ModelSpec], found: StudyFile) -> str:
+    """What the run costs, by the models that answer; where only totals are known and several models
+    answer, the range from all-cheapest to all-dearest."""
+    each = total.models or {s.name: (total.input_tokens, total.output_tokens) for s in specs}
+    costs: dict[str, float | None] = {}
+    for name, tokens in each.items():
+        spec = resolve(name, found.config.endpoints)
+        costs[spec.name] = cost_of(spec, *tokens)
     known = {name: cost for name, cost in costs.items() if cost is not None}
     unknown = [name for name in costs if name not in known]
     tail = f"; the price of {', '.join(unknown)} is unknown" if unknown else ""
     if not known:
         return "unknown (no price is known)"
+    if total.models:
+        parts = ", ".join(f"{name} {_usd(cost)}" for name, cost in known.items() if cost)
+        several = f" ({parts})" if parts.count("$") > 1 else ""
+        return f"about {_usd(sum(known.values()))}{several}{tail}"
     low, high = min(known, key=known.__getitem__), max(known, key=known.__getitem__)
     if low == high:
-        return f"about ${known[low]:,.2f}{tail}"
-    return f"${known[low]:,.2f} if all were {low}, ${known[high]:,.2f} if all were {high}{tail}"
+        return f"about {_usd(known[low])}{tail}"
+    return f"{_usd(known[low])} if all were {low}, {_usd(known[high])} if all were {high}{tail}"
+
+
+def _usd(cost: float) -> str:
+    return f"${cost:,.2f}" if cost >= 0.01 or not cost else f"${cost:.4f}"
 
 
 def _pace(found: StudyFile, local: bool) -> str:

@@ -1,9 +1,9 @@
-"""What a run will take before it is run: calls, tokens and time, from a study's estimate."""
+"""What a run will take before it is run: calls, tokens and time."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from folkmoot.engine.study import StageEstimate
 
@@ -13,10 +13,12 @@ SYNTHETIC_LATENCY = 0.001  # of processor time; it answers in this process
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Totals of a run, and how many seconds it will take."""
+    """Totals of a run. `chain`: most calls that must wait for each other. `models`: input and
+    output tokens by model, where it is known which model answers what."""
 
     stages: tuple[StageEstimate, ...]
-    seconds: float
+    chain: int = 1
+    models: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def calls(self) -> int:
@@ -30,22 +32,10 @@ class Estimate:
     def output_tokens(self) -> int:
         return sum(s.output_tokens for s in self.stages)
 
-
-def estimate(
-    stages: Sequence[StageEstimate],
-    *,
-    concurrency: int,
-    spacing: float = 0.0,
-    latency: float = ASSUMED_LATENCY,
-) -> Estimate:
-    """Add stages up. `spacing` and `latency` are seconds a call.
-
-    A stage takes as long as its calls at full concurrency, as its longest chain, or as its calls
-    at the minimum spacing, whichever is longest.
-    """
-    seconds = sum(
-        max(s.calls / concurrency * latency, s.longest_chain * latency, s.calls * spacing)
-        for s in stages
-        if s.calls
-    )
-    return Estimate(tuple(stages), seconds)
+    def seconds(
+        self, *, concurrency: int, spacing: float = 0.0, latency: float = ASSUMED_LATENCY
+    ) -> float:
+        """How long it takes: as its calls at full concurrency, as its longest chain, or as its
+        calls at the minimum spacing, whichever is longest. All in seconds a call."""
+        calls = self.calls
+        return max(calls / concurrency * latency, self.chain * latency, calls * spacing)

@@ -84,6 +84,10 @@ def _no_estimate(_config: Any) -> list[StageEstimate]:
     return []
 
 
+def _as_it_is(config: Any, _folder: Path) -> Any:
+    return config
+
+
 def _no_findings(_run: RunFolder) -> list[Finding]:
     return []
 
@@ -112,7 +116,10 @@ class Study:
     check       deeper checks than the config's own (config, folder of the study file); the
                 `key` of each problem is dotted, the loader adds file and line
     notes       what the user should know before a run that is no mistake
-    estimate    calls and tokens per stage, for `folkmoot check`
+    estimate    calls and tokens per stage, for `folkmoot check`; left out, the study is rehearsed
+                (`engine/rehearsal.py`), which is nearer to the truth
+    rehearsal   the config for a rehearsal, from the config and a folder that is thrown away: what
+                the study keeps outside of its run folder must stay untouched, nothing is fetched
     findings    results from the tables of a finished run
     show        rich markup for `folkmoot show RUN [ID]`; None means the generic one
     load        reader for file types of its own (`suffixes`), gives the config
@@ -140,6 +147,7 @@ class Study:
     check: Callable[[Any, Path], list[Problem]] = _no_problems
     notes: Callable[[Any], list[str]] = _no_notes
     estimate: Callable[[Any], list[StageEstimate]] = _no_estimate
+    rehearsal: Callable[[Any, Path], Any] = _as_it_is
     findings: Callable[[RunFolder], list[Finding]] = _no_findings
     show: Callable[[RunFolder, str | None], str] | None = None
     load: Callable[[Path], StudyConfig] | None = None

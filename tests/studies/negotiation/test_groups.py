@@ -17,7 +17,7 @@ from folkmoot.studies.negotiation import STUDY
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.design import groups_of
 from folkmoot.studies.negotiation.group_files import read_groups
-from folkmoot.studies.negotiation.planning import check, cut, estimate, template
+from folkmoot.studies.negotiation.planning import check, cut, template
 from folkmoot.studies.negotiation.slots import TOPICS
 from tests.studies.negotiation.conftest import CALM, GROUPS, members
 
@@ -226,16 +226,6 @@ def test_the_template_runs_as_it_is(tmp_path: Path) -> None:
     repository = Path(__file__).parents[3]
     for name, content in template().items():
         assert (repository / "examples" / name).read_text(encoding="utf-8") == content
-
-
-def test_estimate_counts_the_calls_that_are_sure() -> None:
-    stages = {s.stage: s.calls for s in estimate(config())}
-    # 4 groups of (4 + 4 + 4 + 2 + 4) members, 8 topics; 3 mediated conditions.
-    assert stages["preferences"] == 4 * 18 * 8
-    assert stages["synthesis"] == 20 * 3 * 8
-    ready = {s.stage: s.calls for s in estimate(config(groups=GROUPS))}
-    assert "preferences" not in ready
-    assert "feedback" not in {s.stage for s in estimate(config(conditions=["C4"]))}
 
 
 def test_a_limit_keeps_types_before_numbers() -> None:

@@ -93,14 +93,3 @@ def test_the_example_and_the_template_are_sound(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(str(content), "utf-8")
     assert load_study_file(tmp_path / "town_hall.yaml").run_id == "town_hall"
-
-
-def test_estimates_count_the_calls_that_are_made(tmp_path: Path) -> None:
-    path = tmp_path / "hall.yaml"
-    text = "sets: 1\nlevels: [1, 2-1, 4]\nrounds: 2\nresidents: {general: 2}\n"
-    path.write_text(HEAD + text, "utf-8")
-    found = load_study_file(path)
-    counted = {e.stage: e.calls for e in found.study.estimate(found.config)}
-    run = folkmoot.run(path, model="synthetic", out=tmp_path / "run")
-    made = run.table("answers")["stage"].value_counts().rows()
-    assert counted == {f"level {s.removeprefix('set01_lv')}": n for s, n in sorted(made)}

@@ -16,7 +16,7 @@ from folkmoot.records.findings import Bars, Finding, Intervals, Lines
 from folkmoot.studies.workbook import STUDY
 from folkmoot.studies.workbook.findings.data import Measure
 from folkmoot.studies.workbook.findings.people import beside_people
-from folkmoot.studies.workbook.planning import estimate, notes
+from folkmoot.studies.workbook.planning import notes
 from tests.studies.workbook.workbook_builder import good, player, put, read, save, setting, task
 
 TASKS = "interview_prompts"
@@ -136,15 +136,6 @@ def test_show_lists_and_shows(run: Any) -> None:
         show(run.folder, "nobody")
     with pytest.raises(InputError, match="there is none"):
         show(run.folder, "session:99")
-
-
-def test_the_estimate_counts_the_calls_that_are_made(tmp_path: Path) -> None:
-    book = put(good(), f"{TASKS}!L4", 1)
-    book = put(book, "constants!B2", '["apples", "pears"]')
-    config = read(book, tmp_path)
-    provider = player()
-    folkmoot.run(tmp_path / "book.xlsx", out=tmp_path / "out", provider=provider)
-    assert estimate(config)[0].calls == provider.calls
 
 
 def test_what_will_be_cut_is_said_beforehand(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from folkmoot.studies.cross_pollination.planning import (
     TABLES,
     check,
     cut,
-    estimate,
+    rehearsal,
     template,
     unusable,
 )
@@ -35,6 +35,7 @@ def _planned(sealed: Mapping[str, Any]) -> list[Planned]:
 
 STUDY = Study(
     name="cross_pollination",
+    rehearsal=rehearsal,
     title="Adversarial cross-pollination",
     config=CrossPollinationConfig,
     protocol=protocol,
@@ -42,7 +43,6 @@ STUDY = Study(
     recognises=_recognises,
     run_id=lambda config: str(config.pilot_id),
     check=check,
-    estimate=estimate,
     findings=findings,
     planned=_planned,
     embeds=True,

@@ -1,22 +1,19 @@
-"""Before a run: deeper checks, what it will cost, a smaller version, a study file to begin with."""
+"""Before a run: deeper checks, a smaller version, a study file to begin with."""
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
-from folkmoot.engine.study import StageEstimate
 from folkmoot.errors import Problem
+from folkmoot.people.sources import quota
+from folkmoot.randomness import generator
 from folkmoot.records.run_folder import RunFolder
 from folkmoot.studies.cross_pollination.config import (
-    CLARIFIED,
-    READING,
     CrossPollinationConfig,
 )
-
-# Words and exchanges by which calls are estimated; a run's own journal gives the real figures.
-PERSONA, TOPIC, TURN, SUMMARY = 90, 120, 70, 55
-TYPICAL_EXCHANGES = 3.0
 
 CODEBOOK: dict[str, Any] = {
     "participants": {
@@ -89,50 +86,21 @@ def check(config: CrossPollinationConfig, folder: Path) -> list[Problem]:
     return problems
 
 
-def estimate(config: CrossPollinationConfig) -> list[StageEstimate]:
-    """Calls and tokens by stage, with typical lengths; an estimate and no promise."""
-    per, clusters = config.participants_per_condition, min(config.max_clusters_per_option, 4)
-    clarified, reading = per * len(CLARIFIED), per * len(READING)
-    content = len(config.topic.options) * clusters * SUMMARY * 1.4
-    asked = min(TYPICAL_EXCHANGES, config.max_clarification_exchanges)
-    pressed = min(TYPICAL_EXCHANGES, config.max_socratic_exchanges)
-    seen = PERSONA + TOPIC
-    again = per * (config.revote + len(config.extra_conditions))
-
-    def stage(name: str, calls: float, read: float, said: float, chain: float = 1) -> StageEstimate:
-        tokens = 1.35  # a word of English
-        return StageEstimate(
-            name,
-            round(calls),
-            round(calls * read * tokens),
-            round(calls * said * tokens),
-            round(chain),
-        )
-
-    made = 0 if config.personas.made or config.personas.source == "table" else round(1.5 * config.n)
-    stages = [
-        stage("recruitment", 2 * made, 120, 60, 2),
-        stage("initial_vote", config.n, seen + 40, 5),
-        stage(
-            "clarification",
-            clarified * (2 * asked + 2),
-            seen + 60 + asked * TURN,
-            TURN,
-            2 * asked + 2,
-        ),
-        stage("summaries", len(config.topic.options) * clusters, 30 * SUMMARY, SUMMARY),
-        stage("opposition", per * (config.opposition_method == "llm_judge"), 900, 5),
-        stage("second_vote", again, seen + 60, 5),
-        stage("cross_pollination", reading, seen + content, 5),
-        stage(
-            "adversarial_dialogue",
-            per * (2 * pressed + 2),
-            seen + content * 0.6 + pressed * TURN,
-            TURN,
-            2 * pressed + 2,
-        ),
-    ]
-    return [s for s in stages if s.calls]
+def rehearsal(config: CrossPollinationConfig, folder: Path) -> CrossPollinationConfig:
+    """The same pilot with a copy of the pool, and stand-ins for lines that would be fetched."""
+    named = config.personas
+    if named.made or named.source == "table":
+        return config
+    pool, copy = Path(named.pool).expanduser(), folder / "pool.json"
+    if pool.is_file():
+        shutil.copyfile(pool, copy)
+    changes: dict[str, Any] = {"pool": str(copy)}
+    if named.file is None:
+        lines = folder / "lines.jsonl"
+        people = quota.make(3 * config.n, generator(config.random_seed, ("rehearsal",)))
+        lines.write_text("".join(json.dumps({"persona": p.text}) + "\n" for p in people), "utf-8")
+        changes["file"] = str(lines)
+    return config.model_copy(update={"personas": named.model_copy(update=changes)})
 
 
 def cut(config: CrossPollinationConfig, limit: int) -> CrossPollinationConfig:

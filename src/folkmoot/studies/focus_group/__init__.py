@@ -9,7 +9,7 @@ from typing import Any
 from folkmoot.engine.study import Planned, Study
 from folkmoot.studies.focus_group.config import DiscussionConfig, check
 from folkmoot.studies.focus_group.findings import findings
-from folkmoot.studies.focus_group.planning import cut, estimate, notes, template
+from folkmoot.studies.focus_group.planning import cut, notes, template
 from folkmoot.studies.focus_group.protocol import protocol
 from folkmoot.studies.focus_group.records import CODEBOOK, TABLES, unusable
 from folkmoot.studies.focus_group.show import show
@@ -37,7 +37,6 @@ STUDY = Study(
     recognises=_recognises,
     check=check,
     notes=notes,
-    estimate=estimate,
     findings=findings,
     planned=_planned,
     show=show,

@@ -1,43 +1,8 @@
-"""Before a run: what it will cost, a smaller version of it, a study file to begin with."""
+"""Before a run: a smaller version of it, a study file to begin with."""
 
 from __future__ import annotations
 
-from folkmoot.engine.study import StageEstimate
-from folkmoot.studies.focus_group import speaking
 from folkmoot.studies.focus_group.config import DiscussionConfig
-
-PERSONA, MESSAGE, PROMPT = 420, 45, 170
-
-
-def estimate(config: DiscussionConfig) -> list[StageEstimate]:
-    """Calls and tokens by stage, with typical lengths; an estimate and no promise."""
-    runs = config.replications * len(config.concepts)
-    questions = len(config.phases) * config.questions_per_phase
-    fewest, most = speaking.room(config.num_personas, config.responses_cap)
-    typical = min(most, max(fewest, 0.6 * config.num_personas))
-    answers = questions * typical
-    probes = min(questions // 2, 0.08 * answers)
-    said = answers + probes
-    context = min(config.context_messages, int(said / 2)) * MESSAGE
-
-    def stage(
-        name: str, calls: float, tokens_in: int, tokens_out: int, chain: float
-    ) -> StageEstimate:
-        return StageEstimate(
-            name,
-            round(calls * runs),
-            round(calls * runs * tokens_in),
-            round(calls * runs * tokens_out),
-            max(1, round(chain)),
-        )
-
-    return [
-        stage("guide", len(config.phases), 330, 60, len(config.phases)),
-        stage("moderator", questions + probes, 330 + 12 * MESSAGE, 45, questions + probes),
-        stage("answers", said, PERSONA + PROMPT + context, MESSAGE, said),
-        stage("positions", said, 320, 15, said),
-        stage("purchase intent", config.num_personas, PERSONA + 90 + context, 8, 1),
-    ]
 
 
 def cut(config: DiscussionConfig, groups: int) -> DiscussionConfig:

@@ -11,7 +11,7 @@ from folkmoot.studies.negotiation.codebook import CODEBOOK, TABLES, unusable
 from folkmoot.studies.negotiation.conditions import CONDITIONS
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.findings import findings
-from folkmoot.studies.negotiation.planning import check, cut, estimate, template
+from folkmoot.studies.negotiation.planning import check, cut, template
 from folkmoot.studies.negotiation.protocol import protocol
 from folkmoot.studies.negotiation.show import show
 
@@ -39,7 +39,6 @@ STUDY = Study(
     prompts=Path(__file__).parent / "prompts",
     recognises=_recognises,
     check=check,
-    estimate=estimate,
     findings=findings,
     planned=_planned,
     show=show,

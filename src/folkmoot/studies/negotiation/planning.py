@@ -1,22 +1,12 @@
-"""Before a run: deeper checks, what it will cost, a smaller version, a study file to begin with."""
+"""Before a run: deeper checks, a smaller version, a study file to begin with."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from folkmoot.engine.study import StageEstimate
 from folkmoot.errors import InputError, Problem
 from folkmoot.studies.negotiation import design, tripcraft
-from folkmoot.studies.negotiation.conditions import CONDITIONS
 from folkmoot.studies.negotiation.config import NegotiationConfig
-from folkmoot.studies.negotiation.groups import Group
-from folkmoot.studies.negotiation.slots import TOPICS
-from folkmoot.studies.negotiation.strategies import strategy_for
-
-# Tokens by which calls are estimated, and how often decisions are in conflict.
-PREFERENCE, SYNTHESIS, BALLOT, FEEDBACK = (260, 45), (900, 260), (320, 60), (520, 200)
-CONFLICTS = 0.8
-ROUNDS = 1.4
 
 
 def check(config: NegotiationConfig, folder: Path) -> list[Problem]:
@@ -27,42 +17,6 @@ def check(config: NegotiationConfig, folder: Path) -> list[Problem]:
     except InputError as error:
         problems += error.problems
     return problems
-
-
-def estimate(config: NegotiationConfig) -> list[StageEstimate]:
-    """Calls and tokens by stage; ballots and feedback depend on conflicts, so on a guess. Groups
-    in a file of the user's own are counted as if made up."""
-    groups = _expected_groups(config)
-    members = sum(len(g.members) for g in groups)
-    asked = sum(not m.preferences for g in groups for m in g.members)
-    locked = [c for c in config.conditions if CONDITIONS[c].locked]
-    mediated = [c for c in config.conditions if CONDITIONS[c].synthesis != "none"]
-    ballots = sum(len(g.members) * strategy_for(g.type.id, t).votes for g in groups for t in TOPICS)
-    rounds = min(ROUNDS, config.max_feedback_rounds) * CONFLICTS * config.enable_feedback
-    stages = [
-        _stage("preferences", asked * len(TOPICS), PREFERENCE, len(TOPICS) if members else 1),
-        _stage("synthesis", len(groups) * len(mediated) * len(TOPICS), SYNTHESIS, len(TOPICS)),
-        _stage("ballots", ballots * len(locked) * CONFLICTS, BALLOT, 3),
-        _stage(
-            "feedback",
-            len(groups) * ("C5" in config.conditions) * len(TOPICS) * rounds,
-            FEEDBACK,
-            len(TOPICS),
-        ),
-    ]
-    return [s for s in stages if s.calls]
-
-
-def _expected_groups(config: NegotiationConfig) -> list[Group]:
-    made_up = config.model_copy(update={"personas": None})
-    if isinstance(config.groups, str):
-        made_up = made_up.model_copy(update={"groups": None})
-    return design.groups_of(made_up, Path())
-
-
-def _stage(name: str, calls: float, tokens: tuple[int, int], chain: int) -> StageEstimate:
-    count = round(calls)
-    return StageEstimate(name, count, count * tokens[0], count * tokens[1], chain)
 
 
 def cut(config: NegotiationConfig, limit: int) -> NegotiationConfig:

@@ -10,7 +10,6 @@ from folkmoot.engine.study import Planned, Study
 from folkmoot.studies.town_hall.checks import notes, problems, seat_models
 from folkmoot.studies.town_hall.codebook import CODEBOOK, TABLES, unusable
 from folkmoot.studies.town_hall.config import TownHallConfig
-from folkmoot.studies.town_hall.estimates import estimate
 from folkmoot.studies.town_hall.findings import findings
 from folkmoot.studies.town_hall.protocol import protocol
 from folkmoot.studies.town_hall.show import show
@@ -50,7 +49,6 @@ STUDY = Study(
     recognises=_recognises,
     check=problems,
     notes=notes,
-    estimate=estimate,
     findings=findings,
     planned=_planned,
     show=show,

@@ -10,7 +10,7 @@ from folkmoot.engine.study import Planned, Study
 from folkmoot.studies.workbook.config import WorkbookConfig
 from folkmoot.studies.workbook.convert import convert
 from folkmoot.studies.workbook.findings import findings
-from folkmoot.studies.workbook.planning import check, estimate, limit, load, notes
+from folkmoot.studies.workbook.planning import check, limit, load, notes
 from folkmoot.studies.workbook.protocol import protocol
 from folkmoot.studies.workbook.records import CODEBOOK, TABLES, unusable
 from folkmoot.studies.workbook.show import show
@@ -40,7 +40,6 @@ STUDY = Study(
     run_id=lambda config: str(config.workbook.settings.experiment_id),
     check=check,
     notes=notes,
-    estimate=estimate,
     findings=findings,
     planned=_planned,
     show=show,

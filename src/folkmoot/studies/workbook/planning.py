@@ -1,4 +1,4 @@
-"""Before a run: loading a workbook, deeper checks, notes, the cost, the cut of `--limit`."""
+"""Before a run: loading a workbook, deeper checks, notes, the cut of `--limit`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 
 from openpyxl.utils.cell import column_index_from_string
 
-from folkmoot.engine.study import StageEstimate
 from folkmoot.errors import InputError, Problem
 from folkmoot.studies.workbook.appearance import rows_in_words
 from folkmoot.studies.workbook.assignment import assign
@@ -25,10 +24,6 @@ from folkmoot.studies.workbook.permutations import (
 from folkmoot.studies.workbook.profiles import look_alikes
 from folkmoot.studies.workbook.reading import read_workbook
 from folkmoot.studies.workbook.response_options import Words
-
-TOKENS_PER_CHARACTER = 0.25
-WORDS_OF_AN_ANSWER = 12
-WORDS_OF_A_CONTRIBUTION = 90
 
 
 def load(path: Path) -> WorkbookConfig:
@@ -209,53 +204,6 @@ def _column_notes(workbook: Workbook) -> list[str]:
                 "of who they are"
             )
     return found
-
-
-def estimate(config: WorkbookConfig) -> list[StageEstimate]:
-    """Calls and tokens of all sessions; re-asks are not counted."""
-    workbook, settings = config.workbook, config.workbook.settings
-    experiment = first_experiment(workbook)
-    sessions = min(settings.num_sessions, config.first_sessions or settings.num_sessions)
-    sessions *= count_permutations(workbook)
-    agents = settings.num_agents_per_session
-    system = _characters(experiment)
-    heard, calls, characters, output = 0.0, 0, 0.0, 0.0
-    for play in (t for t in experiment.tasks.values() if t.task.type != "context"):
-        speakers = _speakers(play, experiment, agents)
-        prompt = max((len(p) for p in play.prompts.values()), default=0)
-        prompt += len(play.task.response_options or "")
-        words = WORDS_OF_A_CONTRIBUTION if play.task.type == "discussion" else WORDS_OF_AN_ANSWER
-        asks = 2 if play.task.generate_speculation_score and not play.task.format_response else 1
-        calls += speakers * asks
-        characters += speakers * asks * (system + heard + prompt)
-        output += speakers * words * 1.4
-        heard += prompt + speakers * words * 6
-    if settings.include_backstories:
-        calls += agents
-        characters += agents * system
-        output += agents * 200
-    return [
-        StageEstimate(
-            "sessions",
-            calls * sessions,
-            round(characters * TOKENS_PER_CHARACTER) * sessions,
-            round(output) * sessions,
-            calls,
-        )
-    ]
-
-
-def _characters(experiment: Experiment) -> int:
-    """About how long a participant's system message is."""
-    profiles = experiment.workbook.profiles
-    persona = sum(len(q) + 8 for q in profiles.questions)
-    roles = [len(r.description) for r in experiment.roles.values()]
-    contexts = [
-        max((len(p) for p in t.prompts.values()), default=0)
-        for t in experiment.tasks.values()
-        if t.task.type == "context"
-    ]
-    return persona + round(sum(roles) / max(1, len(roles))) + sum(contexts) + 200
 
 
 def limit(config: WorkbookConfig, n: int) -> WorkbookConfig:
