@@ -103,6 +103,11 @@ REPLIES: list[tuple[tuple[str, ...], str, str]] = [
     (PARK_AND_MALL, "The other participants chose Park", NOT_READ),
     (PARK_AND_MALL, "A change", NOT_READ),
     # Symbols tell options apart, and a number that an option holds is never its place.
+    (("A", "B", "C"), "b)", "B"),
+    (("A", "B", "C"), "**Option C**", "C"),
+    (("1", "2", "3"), "2)", "2"),
+    (("1", "2", "3"), "2.", "2"),
+    (("left", "left-right"), "Left–right", "left-right"),
     (PERCENT, "I choose 10 %.", "10 %"),
     (PERCENT, "10%", "10 %"),
     (PERCENT, "B", "5 %"),

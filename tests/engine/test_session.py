@@ -16,7 +16,7 @@ import folkmoot
 from folkmoot import Choice, Missing, Number, Run, Session, Speaker, Study, StudyConfig, Utterance
 from folkmoot.engine.session import Scope
 from folkmoot.errors import DriftError, ProtocolError, RefusedError
-from folkmoot.models.request import Request
+from folkmoot.models.request import Reply, Request, Usage
 from folkmoot.models.scripted import Scripted
 from tests.turns import turns
 
@@ -201,6 +201,25 @@ def test_an_enumeration_is_never_guessed_either(tmp_path: Path, last: str) -> No
     model, protocol = voting(["Hm.", "Hm.", "Hm.", last])
     (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
     assert (row["value"], row["missing"], row["rung"]) == (None, "unparsed", "missing")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said", "value"),
+    [
+        (Choice(["Park", "Park and ride"]), "Park", None),
+        (Choice(["Park", "Park and ride"]), "Park\n\n\n", "Park"),
+        (Number(0, 100), "1", None),
+    ],
+)
+def test_the_beginning_of_an_answer_is_not_the_answer(
+    tmp_path: Path, wanted: Any, said: str, value: str | None
+) -> None:
+    async def protocol(session: Session) -> None:
+        await session.ask(ANN, "Which?", answer=wanted)
+
+    model = Scripted(lambda r, a: Reply(said, Usage(1, 1), finish="length"))
+    (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
+    assert (row["value"], row["finish"]) == (value, "length")
 
 
 def test_who_declines_is_asked_again_but_not_constrained(tmp_path: Path) -> None:

@@ -78,7 +78,8 @@ async def converse(
             )
         read = wanted.parse(reply.text)
         # "Park" may be cut from "Park and ride", 1 from 15; but not where white space follows.
-        if reply.finish == CUT and wanted.kind in SHORT and not reply.text[-1:].isspace():
+        short = getattr(wanted, "short", wanted.kind in SHORT)
+        if reply.finish == CUT and short and not reply.text[-1:].isspace():
             read = Unreadable("The reply was cut off. Reply with the answer alone, nothing else.")
         if isinstance(read, Parsed):
             return _exchange(read.value, read.rung, step, request, reply)

@@ -79,6 +79,12 @@ class WorkbookAnswer:
         return isinstance(self.choices, Range) or self.var_type in ("integer", "float")
 
     @property
+    def short(self) -> bool:
+        """Whether the beginning of an answer may be another answer, should it be cut."""
+        closed = self.numeric or isinstance(self.choices, Listed)
+        return closed and self.validate and not self.as_json
+
+    @property
     def schema(self) -> dict[str, Any] | None:
         """JSON schema of the reply, or None for plain text."""
         if not self.as_json:
