@@ -17,6 +17,8 @@ from folkmoot.cli.run import print_results
 from folkmoot.engine.session import Scope
 from folkmoot.errors import BudgetReached, FatalModelError, RunPaused
 from folkmoot.measures.diagnostics import of_answers
+from folkmoot.models.request import Reply
+from folkmoot.models.scripted import Scripted
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 
@@ -141,6 +143,14 @@ def test_the_limit_is_the_providers_where_none_was_set(
     done = run(server, tmp_path / "two", speak)  # no limit of ours would move the model's own end
     assert [finish for _, _, finish in journaled(done)] == ["length:model"]
     assert done.manifest["cut_replies"]["kept"] == 1
+
+
+def test_without_any_limit_known_a_cut_reply_is_kept_as_it_is(tmp_path: Path) -> None:
+    model = Scripted(lambda request, address: Reply("I think that", finish="length"))
+    study = Study("trial", "Trial", StudyConfig, speak)
+    done = folkmoot.run(study, {}, out=tmp_path / "run", provider=model)
+    assert model.calls == 1  # twice nothing is nothing
+    assert done.table("answers")["finish"].to_list() == ["length"]
 
 
 def test_a_cut_vote_is_no_vote_for_its_first_letters(server: ServerThread, tmp_path: Path) -> None:

@@ -50,7 +50,11 @@ _FILTERED = re.compile(
     r"flagged|safety (?:system|setting|filter)|prohibited_content|blocked by",
     re.IGNORECASE,
 )
-_BAD_KEY = re.compile(r"api[ _-]?key|authenticat|unauthorized|permission|invalid x-api-key", re.I)
+_BAD_KEY = re.compile(
+    r"api[ _-]?key|authenticat|\bunauthorized\b|permission[ _-]?(?:denied|error)|"
+    r"(?:no|have|lacks?|insufficient|required) permission|invalid x-api-key",
+    re.IGNORECASE,
+)
 _NO_MODEL = re.compile(
     r"model_not_found|(?:unknown|invalid|no such|unsupported|not a valid) model|"
     r"\bmodel\b[^.]{0,80}(?:not found|not exist|not a valid|not available|decommissioned)",
