@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import py_compile
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -138,6 +139,20 @@ def test_a_run_folder_from_somebody_else_runs_no_code(desk: Desk) -> None:
     assert "FOLKMOOT_TRUST=1" in said
     status, said = desk.folkmoot("show", "outputs/evil")
     assert (status, mark.exists()) == (0, False), said
+
+
+def test_compiled_code_in_a_run_folder_is_code_too(desk: Desk) -> None:
+    mark = code(desk)
+    desk.folkmoot("run", "evil.yaml", "--trust")
+    mark.unlink()
+    py_compile.compile(str(desk.folder / "evil.py"), str(desk.folder / "worse.pyc"))
+    kept = desk.folder / "outputs" / "evil"
+    for name in ("study.yaml", "plan.json", "manifest.json"):
+        path = kept / name
+        path.write_text(path.read_text().replace("./evil.py", "./worse.pyc"))
+    status, said = desk.folkmoot("report", "outputs/evil")
+    assert (status, mark.exists()) == (2, False), said
+    assert "worse.pyc" in said
 
 
 def test_where_profiles_and_keys_go_is_said_by_check(desk: Desk) -> None:

@@ -218,9 +218,9 @@ def study_of_run(run: RunFolder) -> Study:
     above `outputs/`, and here.
     Raises InputError when it cannot be found any more.
     """
-    named = str(run.config.get("study") or "")
-    if not named.endswith(".py"):
-        return find_study(named or run.study)
+    named = str(run.config.get("study") or run.study)
+    if code_of(named) is None:
+        return find_study(named)
     lay = (run.path / str(run.manifest.get("study_file") or "")).parent
     folders = (lay, run.path, run.path.parent, run.path.parent.parent, Path())
     beside = next((f for f in folders if (f / named).is_file()), Path())
