@@ -214,3 +214,33 @@ async def test_a_budget_in_money_counts_what_was_asked_again(tmp_path: Path) -> 
     cost = rate().cost(Usage(1000, 100, 0))
     assert cost is not None
     assert (made, unknown) == (2, []) and usd == pytest.approx(2 * cost)
+
+
+async def test_ctrl_c_reaches_calls_that_wait_for_money(tmp_path: Path) -> None:
+    """Through the gateway: one call in flight holds all the money, the others wait; a stop sends
+    them home, and the one in flight is journaled."""
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def answer(request: Request, address: str) -> Reply:
+        begun.set()
+        await go.wait()
+        return Reply("x", Usage(10, 10, 0))
+
+    how = GatewaySettings(budget_usd=0.0006)
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        opened = Gateway(journal, lambda name: (Scripted(answer), SPEC), how)
+        asked = Request("openai/gpt-4o", (Message("user", "Hello"),), max_tokens=40)
+        first = asyncio.ensure_future(opened.complete("a", asked))
+        await begun.wait()
+        waiting = [asyncio.ensure_future(opened.complete(name, asked)) for name in "bcd"]
+        await asyncio.sleep(0)
+        opened.stop(RunPaused("Ctrl-C"))
+        for each in waiting:
+            with pytest.raises(RunPaused, match="Ctrl-C"):
+                await each
+        go.set()
+        assert (await first).text == "x"
+        await opened.drain()
+        await opened.close()
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        assert len(journal) == 1
