@@ -54,7 +54,7 @@ TABLES = {
     "clarification_exchanges:int adversarial_exchanges:int options_shown base_persona persona",
     "clusters": "cluster_id option description member_count:int member_ids",
     "utterances": "participant_id condition turn:int stage round:int speaker_id speaker_name "
-    "speaker_role text missing",
+    "speaker_role text missing finish",
 }
 
 

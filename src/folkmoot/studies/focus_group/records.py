@@ -73,7 +73,7 @@ CODEBOOK: dict[str, Any] = {
 TABLES = {
     "utterances": "group stimulus turn:int phase question:int position:int role speaker_id name "
     "text words:int replied_to replied_to_turn:int sentiment:float sentiment_source valence:float "
-    "changed_mind:bool stance addressed:bool probe:bool surprising:bool",
+    "changed_mind:bool stance addressed:bool probe:bool surprising:bool finish",
     "intents": "group stimulus persona_id name answer score:int missing",
     "objections": "group stimulus theme persona_id name turn:int phase quote",
     "silences": "group stimulus question:int persona_id reason",

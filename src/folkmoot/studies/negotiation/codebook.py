@@ -90,9 +90,9 @@ CODEBOOK: dict[str, Any] = {
 
 _ONE = "group_id group_type condition slot topic "
 TABLES = {
-    "preferences": "group_id group_type member_id member_name role slot topic text missing "
+    "preferences": "group_id group_type member_id member_name role slot topic text missing finish "
     "given:bool options_shown",
-    "utterances": f"{_ONE}turn:int phase round:int speaker intent text",
+    "utterances": f"{_ONE}turn:int phase round:int speaker intent text finish",
     "ballots": f"{_ONE}member_id top_choice acceptable hard_no missing:bool",
     "feedback": f"{_ONE}round:int target targeted:bool resolved:bool question "
     "updated_explanation revised_decision refused_options parse_error:bool",

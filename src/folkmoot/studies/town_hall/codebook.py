@@ -162,7 +162,7 @@ CODEBOOK: dict[str, Any] = {
 _ONE = "discussion_id set:int level part "
 TABLES = {
     "utterances": f"{_ONE}round:int turn:int speaker_id speaker_role is_vulnerable:bool text "
-    "silent:bool unread:bool",
+    "silent:bool unread:bool finish",
     "reactions": f"{_ONE}round:int speaker target reaction_level:int reaction interaction_types "
     "agree_level:int my_feeling want_to_respond:bool speaker_vulnerable:bool "
     "target_vulnerable:bool",

@@ -97,8 +97,9 @@ TABLES = {
     "permutations": "experiment_id number:int constant value",
     "responses": f"{_ONE}participant_id role task_id task_type place:int task_order:int var_name "
     "var_type value number:float status reasks:int speculation_score:int options position:int "
-    "missing",
-    "utterances": f"{_ONE}turn:int task_id speaker_id speaker_name speaker_role text missing",
+    "missing finish",
+    "utterances": f"{_ONE}turn:int task_id speaker_id speaker_name speaker_role text "
+    "missing finish",
     "computed": f"{_ONE}name scope participant_id number:float value missing",
 }
 
