@@ -173,8 +173,9 @@ def test_new_writes_a_beginning_and_never_overwrites(here: Path) -> None:
 
 
 def test_show_lists_and_reads_conversations_without_control_characters(here: Path) -> None:
-    options = r"options=['Parks\u001b]0;owned\u0007', 'Jobs']"
-    folkmoot("run", "vote.yaml", "--set", options.replace("'", '"'))
+    study = here / "my_study.py"  # texts of a study's own, which nobody looked at before
+    study.write_text(study.read_text().replace("a cook.", r"a cook.\x1b]0;owned\x07"))
+    folkmoot("run", "vote.yaml")
     listed = folkmoot("show", "vote")
     assert listed.exit_code == 0, listed.output
     assert "p_0001" in listed.stdout
