@@ -19,7 +19,10 @@
     │   ├── FatalModelError       wrong key, unknown model, no access: the run stops  exit 2
     │   └── RefusedError          context too long, content filter: this answer is Missing
     │       └── RejectedError         a 400 for no known reason: this prompt, or every call?
-    └── ProtocolError         a study broke a rule of the engine (a bug in the study) exit 1
+    └── ProtocolError         a study broke a rule of the engine: a bug in it     exit 1
+
+A mistake in the code of a study of the user's own, a ProtocolError or any other exception, ends the
+command line with exit 2 and its file and line; one in our own code with exit 1.
 
 A run that Ctrl-C stops raises RunInterrupted, a KeyboardInterrupt (exit 130).
 
@@ -173,4 +176,11 @@ class RejectedError(RefusedError):
 
 
 class ProtocolError(FolkmootError):
-    """A study used the engine against its rules (an address twice, two calls at once, …)."""
+    """A study used the engine against its rules (an address twice, two calls at once, …).
+
+    `place`: file and line of the study's code, where the traceback would not tell them.
+    """
+
+    def __init__(self, message: str, place: tuple[str, int] | None = None) -> None:
+        super().__init__(message)
+        self.place = place

@@ -96,8 +96,14 @@ def test_a_used_up_budget_pauses_and_more_of_it_goes_on(here: Path) -> None:
     assert tables(here / "outputs" / "vote") == tables(here / "undisturbed")
 
 
-def test_a_bug_ends_with_1_and_a_file_to_report(here: Path) -> None:
-    result = folkmoot("run", "vote.yaml", "--set", "breaks=true")
+def test_a_bug_of_ours_ends_with_1_and_a_file_to_report(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("a bug in the study")
+
+    monkeypatch.setattr("folkmoot.engine.sitting.write_table", broken)
+    result = folkmoot("run", "vote.yaml")
     assert result.exit_code == 1
     assert "This should not have happened" in result.stderr
     assert "Traceback" not in result.output

@@ -19,7 +19,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
+from folkmoot.engine.authors import mistake_of
 from folkmoot.errors import (
+    EXIT_INPUT,
     EXIT_INTERNAL,
     EXIT_INTERRUPTED,
     BudgetReached,
@@ -56,6 +58,9 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
         try:
             return command(*args, **kwargs)
         except FolkmootError as error:
+            if (mistake := mistake_of(error)) is not None:
+                _show_mistake(mistake, error)
+                raise typer.Exit(EXIT_INPUT) from error
             show_error(error)
             raise typer.Exit(error.exit_code) from error
         except RunInterrupted as error:
@@ -67,6 +72,9 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
         except (typer.Exit, typer.Abort, BrokenPipeError):
             raise
         except Exception as error:
+            if (mistake := mistake_of(error)) is not None:
+                _show_mistake(mistake, error)
+                raise typer.Exit(EXIT_INPUT) from error
             _unforeseen(error)
             raise typer.Exit(EXIT_INTERNAL) from error
 
@@ -174,14 +182,23 @@ def _resume_hint(more: Sequence[str] = ()) -> None:
         err().print(f"Go on with:\n  [bold]{line}[/]", soft_wrap=True)
 
 
-def _unforeseen(error: Exception) -> None:
+def _show_mistake(mistake: Problem, error: Exception) -> None:
+    """A mistake in the code of a study of the user's own, and where its traceback is."""
+    _show_problems(err(), [mistake])
+    err().print(f"The traceback is in {_traceback_file(error)}.", soft_wrap=True)
+
+
+def _traceback_file(error: Exception) -> Path:
     with tempfile.NamedTemporaryFile(
         "w", prefix="folkmoot-error-", suffix=".log", delete=False, encoding="utf-8"
     ) as file:
         file.write(safe("".join(traceback.format_exception(error))))
+    return Path(file.name)
+
+
+def _unforeseen(error: Exception) -> None:
+    file = _traceback_file(error)
     what = safe(f"{type(error).__name__}: {error}")
     console = err()
     console.print(f"[red]This should not have happened:[/] {escape(what)}", soft_wrap=True)
-    console.print(
-        f"Please report it to the authors, with the file {Path(file.name)}.", soft_wrap=True
-    )
+    console.print(f"Please report it to the authors, with the file {file}.", soft_wrap=True)

@@ -119,8 +119,15 @@ class PromptLibrary:
 
     def _compiled(self, name: str) -> Template:
         if name not in self.files:
-            mend = likely(name, self.files)
-            raise ProtocolError(f"no prompt is called {name}" + (f" ({mend})" if mend else ""))
+            if self.folder is None:
+                mend = 'the study has no prompts folder: Study(prompts=Path(__file__).parent / "…")'
+            elif not self.folder.is_dir():
+                mend = f"there is no folder {self.folder}"
+            else:
+                mend = likely(name, self.files) or f"{self.folder} holds " + (
+                    ", ".join(self.files) or f"no file that ends with {SUFFIX}"
+                )
+            raise ProtocolError(f"no prompt is called {name} ({mend})")
         try:
             shipped = self.files[name] == self.shipped[name]
             env = self._shipped_env if shipped else self._own_env

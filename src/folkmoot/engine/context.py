@@ -15,6 +15,7 @@ from typing import Any
 import polars as pl
 
 from folkmoot.conversation.prompts import PromptLibrary
+from folkmoot.engine.authors import caller
 from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.events import ItemDone, Notice, Progress, StageStarted
 from folkmoot.engine.gateway import Gateway
@@ -65,6 +66,8 @@ class RunContext:
     columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     rows: Rows = field(default_factory=list)
     tables: dict[str, Recording] = field(default_factory=dict)
+    recorded_at: dict[str, tuple[str, int] | None] = field(default_factory=dict)  # first rows
+    forgotten: list[ProtocolError] = field(default_factory=list)  # awaits
     written: set[str] = field(default_factory=set)  # files of the study's own
     now: Callable[[], str] = time_of_day
     halted: BaseException | None = None
@@ -146,6 +149,11 @@ class RunContext:
             )
         self._claimed.add(prefix)
 
+    def check_awaited(self) -> None:
+        """Raise ProtocolError when the study forgot an `await`."""
+        if self.forgotten:
+            raise self.forgotten[0]
+
     def check_halted(self) -> None:
         if self.halted is not None:
             raise Halted("the run is stopping")
@@ -205,6 +213,7 @@ class RunContext:
         recording = self.tables.get(table)
         if recording is None:
             recording = self.tables[table] = Recording(table)
+            self.recorded_at[table] = caller()
         rows.append((table, recording.add(row)))
 
     def frames(self) -> Iterator[tuple[str, pl.DataFrame]]:
@@ -213,7 +222,11 @@ class RunContext:
         order: dict[str, list[int]] = {name: [] for name in self.tables}
         _flatten(self.rows, order)
         for name in sorted({*order, *self.columns}):
-            recorded = self.tables[name].frame(order[name]) if name in order else None
+            try:
+                recorded = self.tables[name].frame(order[name]) if name in order else None
+            except ProtocolError as error:
+                error.place = self.recorded_at[name]
+                raise
             yield name, typed(recorded, self.columns.get(name, {}))
 
     def _inside(self, name: str) -> Path:

@@ -14,6 +14,7 @@ import numpy as np
 
 from folkmoot.engine.context import RunContext
 from folkmoot.engine.journal import Entry
+from folkmoot.errors import ProtocolError
 from folkmoot.models.request import FloatArray
 from folkmoot.one_thread import one_thread
 from folkmoot.randomness import digest
@@ -81,7 +82,11 @@ async def computed(
             # and with the loop.
             async with run.computing:
                 result = await asyncio.to_thread(_single_threaded, fn, args)
-        entry = Entry(address, "compute", fingerprint, asked, json.dumps(result))
+        try:
+            reply = json.dumps(result)
+        except (TypeError, ValueError) as error:
+            raise ProtocolError(f"compute(): what {name} gives is not JSON: {error}") from error
+        entry = Entry(address, "compute", fingerprint, asked, reply)
         run.journal.put(entry)
     return json.loads(entry.reply)
 

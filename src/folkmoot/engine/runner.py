@@ -15,7 +15,7 @@ from folkmoot.engine.folder import discard_unasked, held_folder, open_folder, se
 from folkmoot.engine.options import RunOptions
 from folkmoot.engine.providers import Providers
 from folkmoot.engine.sitting import Sitting, sit
-from folkmoot.engine.study import Study, findings_of
+from folkmoot.engine.study import Study, check_study, findings_of
 from folkmoot.engine.study_file import StudyFile, load_study_file, validate
 from folkmoot.errors import InputError
 from folkmoot.records.findings import Finding
@@ -79,6 +79,7 @@ def load(source: Path | str, options: RunOptions) -> StudyFile:
 
 def from_python(study: Study, settings: Mapping[str, Any], options: RunOptions) -> StudyFile:
     """A study given as a type and a dictionary of settings."""
+    check_study(study)
     config = validate(study, settings, folder=Path.cwd())
     changes = {"concurrency": options.concurrency, "budget_usd": options.budget}
     changes["random_seed"] = options.seed

@@ -7,6 +7,7 @@ same bytes. Studies import this and nothing else of the engine.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import (
     AsyncIterable,
     Awaitable,
@@ -127,6 +128,7 @@ class Scope:
         reasks: int = REASKS,
     ) -> Exchange[T]:
         """`ask`, with the raw reply, the rung of the ladder and the number of re-asks."""
+        _check_asked(who, prompt, heard, answer)
         wanted = cast("Answer[T]", Text()) if answer is None else answer
         address = self._enter("ask")
         run = self._run
@@ -190,7 +192,8 @@ class Scope:
         run = self._run
 
         def one(index: int, item: I, rows: Rows) -> Awaitable[R]:
-            return fn(Scope(run, (*self.path, keys[index]), rows, self.patience), item)
+            begun = fn(Scope(run, (*self.path, keys[index]), rows, self.patience), item)
+            return _async_of(begun, fn, "each(): fn(scope, item)")
 
         self._hold("each")
         try:
@@ -209,9 +212,14 @@ class Scope:
 
         `fn(scope, speaker, heard so far)` gives an utterance, or None for who keeps silent.
         """
+        _must_be(heard, Transcript, "in_turn(): heard", "leave it out, or give a Transcript")
         for speaker in speakers:
-            said = await fn(self.at(speaker.id), speaker, heard)
+            _must_be(speaker, Speaker, "in_turn(): a speaker", "give Speaker(…) objects")
+            begun = fn(self.at(speaker.id), speaker, heard)
+            said = await _async_of(begun, fn, "in_turn(): fn(scope, speaker, heard)")
             if said is not None:
+                mend = "return Utterance(speaker.id, text), or None for who keeps silent"
+                _must_be(said, Utterance, "in_turn(): what fn gave", mend)
                 heard = heard + said
         return heard
 
@@ -256,8 +264,11 @@ class Scope:
         always."""
         if isinstance(table, Row):
             self._run.record(self._rows, table.table, table.cells())
-        else:
-            self._run.record(self._rows, table, row or {})
+            return
+        mend = 'write record("table", {"column": value})'
+        _must_be(table, str, "record(): the table", mend)
+        _must_be(row, Mapping, "record(): the row", mend)
+        self._run.record(self._rows, table, row or {})
 
     def prompt(self, name: str, **variables: Any) -> str:
         """The study's prompt of that name (or the user's own in its place), filled in."""
@@ -294,6 +305,7 @@ class Scope:
 
     def _enter(self, kind: str) -> str:
         """Take the scope for one effect; its address."""
+        self._run.check_awaited()
         self._hold(kind)
         if self._prefix is None:
             self._prefix = "/".join(self.path)
@@ -354,6 +366,38 @@ class Session(Scope):
 
 def _first(*values: Any) -> Any:
     return next((v for v in values if v is not None), None)
+
+
+def _check_asked(who: object, prompt: object, heard: object, answer: object) -> None:
+    _must_be(who, Speaker, "ask(): who", 'give Speaker("p_0001", system="You are …")')
+    _must_be(prompt, str, "ask(): the prompt", 'give text, e.g. scope.prompt("name", …)')
+    _must_be(heard, Transcript, "ask(): heard", "leave it out, or give EMPTY + Utterance(…)")
+    if answer is not None and (isinstance(answer, type) or not hasattr(answer, "parse")):
+        given = answer.__name__ if isinstance(answer, type) else repr(answer)[:60]
+        raise ProtocolError(
+            f"ask(): answer is {given}, which is no answer type; give Text(), Choice(options), "
+            "Number(low, high) or Json(Model)"
+        )
+
+
+def _must_be(value: object, kind: type, what: str, mend: str) -> None:
+    if isinstance(value, kind):
+        return
+    given = f"of type {type(value).__name__}"
+    if inspect.iscoroutine(value):
+        value.close()
+        given, mend = "a coroutine", "put `await` before the call that gave it"
+    raise ProtocolError(f"{what} is {given}, not {kind.__name__}; {mend}")
+
+
+def _async_of(begun: Awaitable[R], fn: object, what: str) -> Awaitable[R]:
+    if inspect.isawaitable(begun):
+        return begun
+    name = getattr(fn, "__name__", "fn")
+    code = getattr(fn, "__code__", None)
+    place = (code.co_filename, code.co_firstlineno) if code else None
+    mend = "make it call an async function" if name == "<lambda>" else f"write `async def {name}`"
+    raise ProtocolError(f"{what} is not async; {mend}", place)
 
 
 def _key_of(item: Any) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 
 import polars as pl
 
+from folkmoot.engine.authors import watching_awaits
 from folkmoot.engine.context import Halted, RunContext, time_of_day
 from folkmoot.engine.event_loop import Stopper, interruptible
 from folkmoot.engine.events import (
@@ -204,8 +205,11 @@ async def _protocol(sitting: Sitting, context: RunContext) -> None:
             providers.synthetic,
         )
     )
+    own = not str(getattr(found.study.protocol, "__module__", "")).startswith("folkmoot.")
     with interruptible(context, sitting.stopper):
-        await found.study.protocol(Session(context))
+        with watching_awaits(context.forgotten.append) if own else contextlib.nullcontext():
+            await found.study.protocol(Session(context))
+        context.check_awaited()
     if context.halted is not None:
         raise context.halted
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from rapidfuzz import process
 
+from folkmoot.engine.authors import OWN_FILE, place_of_syntax
 from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.consent import TRUST_ALL, Consent
 from folkmoot.errors import InputError, Problem
@@ -275,7 +277,7 @@ def load_study(path: Path) -> Study:
 
 def _module_of(path: Path) -> ModuleType:
     # Registered in sys.modules, because dataclasses and pydantic resolve annotations through it.
-    name = f"folkmoot_study_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    name = f"{OWN_FILE}{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
@@ -287,8 +289,14 @@ def _module_of(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
+        why = error.msg if isinstance(error, SyntaxError) else repr(error)
         raise InputError(
-            Problem(f"the file cannot be run: {error!r}", file=str(path), key="study")
+            Problem(
+                f"the file cannot be run: {why}",
+                file=str(path),
+                where=place_of_syntax(error, path),
+                key="study",
+            )
         ) from error
     return module
 
@@ -298,7 +306,42 @@ def _checked(found: object, name: str) -> Study:
         raise InputError(
             Problem(f"STUDY of {name} is a {type(found).__name__}, not a Study", key="study")
         )
+    check_study(found, name)
     return found
+
+
+def check_study(study: Study, name: str = "") -> None:
+    """Raise InputError for what can't be a study: a protocol that is not async, and the like."""
+    protocol = inspect.unwrap(study.protocol)
+    code = getattr(protocol, "__code__", None)
+    file, line = (code.co_filename, str(code.co_firstlineno)) if code else (name, "")
+    problems: list[Problem] = []
+
+    def wrong(what: str, mend: str, file: str = file, line: str = line) -> None:
+        problems.append(Problem(what, file, line, mend=mend))
+
+    if inspect.isasyncgenfunction(protocol):
+        wrong("the protocol has a `yield`", "a protocol gives nothing back; record rows instead")
+    elif inspect.isfunction(protocol) and not inspect.iscoroutinefunction(protocol):
+        wrong("the protocol is not async", f"write `async def {protocol.__name__}(session)`")
+    elif not callable(protocol):
+        wrong("the protocol is not a function", "protocol=…: an `async def` of one's own")
+    elif inspect.isfunction(protocol) and not _takes_one(protocol):
+        wrong("the protocol must take one argument", "write `async def protocol(session)`")
+    if not (isinstance(study.config, type) and issubclass(study.config, StudyConfig)):
+        wrong("config= is not a subclass of StudyConfig", "write `class Config(StudyConfig)`")
+    if not isinstance(study.prompts, (Path, type(None))):
+        wrong("prompts= is not a path", 'write `prompts=Path(__file__).parent / "prompts"`')
+    if problems:
+        raise InputError(problems)
+
+
+def _takes_one(protocol: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(protocol).bind(None)
+    except TypeError:
+        return False
+    return True
 
 
 def _unknown(name: str, known: list[str]) -> Problem:

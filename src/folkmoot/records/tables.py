@@ -49,7 +49,7 @@ class Recording:
             shape = self._shapes[columns] = _Shape()
         cells: Iterable[Any] = row.values()
         if not _PLAIN.issuperset(map(type, cells)):  # most rows need no look at each cell
-            cells = map(_cell, cells)
+            cells = [_cell(value, name, self.name) for name, value in row.items()]
         shape.rows.append(tuple(cells))
         shape.numbers.append(self._rows)
         if len(shape.rows) == PACKED_TOGETHER:
@@ -158,7 +158,7 @@ def _harmless(data: pl.DataFrame) -> pl.DataFrame:
     return data.with_columns(pl.when(risky).then(pl.lit("'") + text).otherwise(text).name.keep())
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: Any, name: str, table: str) -> Any:
     if value is None or isinstance(value, (str, bool)):
         return value
     if isinstance(value, np.generic):
@@ -167,11 +167,20 @@ def _cell(value: Any) -> Any:
         return value if math.isfinite(value) else None
     if isinstance(value, int):
         return value
-    if isinstance(value, Mapping):
-        return json.dumps({str(k): v for k, v in value.items()}, ensure_ascii=False)
-    if isinstance(value, (list, tuple)):
-        return json.dumps(list(value), ensure_ascii=False)
-    return str(value)
+    try:
+        if isinstance(value, Mapping):
+            return json.dumps({str(k): v for k, v in value.items()}, ensure_ascii=False)
+        if isinstance(value, (list, tuple)):
+            return json.dumps(list(value), ensure_ascii=False)
+    except (TypeError, ValueError) as error:
+        raise ProtocolError(f"table {table}, column {name}: {error}") from error
+    what = type(value).__name__
+    mend = {
+        "coroutine": "put `await` before the call that gave it",
+        "Missing": "there is no answer: record None, and its `.reason` in a column of its own",
+        "set": "sets have no order: record sorted(…)",
+    }.get(what, "record text, a number, True, False, None, a list or a dict")
+    raise ProtocolError(f"table {table}, column {name}: a cell cannot be a {what}; {mend}")
 
 
 def _type(kinds: set[type], name: str, table: str) -> pl.DataType:
