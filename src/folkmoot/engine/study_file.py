@@ -112,7 +112,7 @@ def validate(study: Study, data: Mapping[str, Any], folder: Path | None = None) 
     With `folder`, which its paths are relative to, the study's own deeper checks are made too.
     """
     tree = Tree(copy.deepcopy(dict(data)), {(): Place("", 0)})
-    config, problems = _config(study, tree)
+    config, problems = _config(study, tree, folder)
     if config is not None and folder is not None:
         problems += _further(problems, _deeper(study, config, folder / study.name, tree))
     if config is None or problems:
@@ -185,7 +185,7 @@ def _load_own(path: Path, study: Study, overrides: Sequence[str]) -> StudyFile:
 
 def _checked(path: Path, study: Study, tree: Tree) -> StudyFile:
     tree.value.setdefault("study", study.name)
-    config, problems = _config(study, tree)
+    config, problems = _config(study, tree, path.parent)
     if config is not None:
         problems += _further(problems, _deeper(study, config, path, tree))
     if config is None or problems or tree.problems:
@@ -193,7 +193,9 @@ def _checked(path: Path, study: Study, tree: Tree) -> StudyFile:
     return StudyFile(path, study, config, tree.value)
 
 
-def _config(study: Study, tree: Tree) -> tuple[StudyConfig | None, list[Problem]]:
+def _config(
+    study: Study, tree: Tree, folder: Path | None
+) -> tuple[StudyConfig | None, list[Problem]]:
     """The config, and every mistake.
 
     After a first failure, keys that are unknown and single values that have a default are left
@@ -204,7 +206,9 @@ def _config(study: Study, tree: Tree) -> tuple[StudyConfig | None, list[Problem]
     pruned = _seen(tree.value) if problems else copy.deepcopy(tree.value)
     for _ in range(8):
         try:
-            config = study.config.model_validate_json(json.dumps(pruned), strict=True)
+            config = study.config.model_validate_json(
+                json.dumps(pruned), strict=True, context={"folder": folder}
+            )
         except ValidationError as error:
             if _refit(error, tree, pruned):
                 continue

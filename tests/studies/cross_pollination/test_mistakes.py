@@ -82,3 +82,13 @@ def test_many_mistakes_are_told_at_once_each_with_its_line(tmp_path: Path) -> No
         "pilot.yaml:9: clustering_algoritm: unknown key (did you mean clustering_algorithm?)",
         "pilot.yaml:10: pilot_id: stands twice",
     ]
+
+
+def test_a_missing_file_of_personas_is_named_beside_every_other_mistake(tmp_path: Path) -> None:
+    found = mistakes(
+        tmp_path,
+        "study: cross_pollination\npilot_id: a pilot\ntopic: {description: x}\n"
+        "participants_per_condition: many\npersonas: {source: table, file: nobody.csv}\n",
+    )
+    assert any("pilot.yaml:5" in p and "there is no file nobody.csv" in p for p in found), found
+    assert len(found) == 4

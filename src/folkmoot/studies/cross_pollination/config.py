@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -10,6 +11,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     ValidatorFunctionWrapHandler,
     field_validator,
     model_validator,
@@ -108,6 +110,14 @@ class Personas(_Part):
         if source not in known:
             raise ValueError(f"must be one of {', '.join(known)}")
         return source
+
+    @field_validator("file")
+    @classmethod
+    def _there(cls, file: str | None, info: ValidationInfo) -> str | None:
+        folder = (info.context or {}).get("folder")
+        if file is not None and folder and not (folder / Path(file).expanduser()).is_file():
+            raise ValueError(f"there is no file {file}")
+        return file
 
     @property
     def made(self) -> bool:

@@ -75,13 +75,10 @@ def _lacks(run: RunFolder, column: str) -> bool:
     return bool(run.table("participants")[column].is_null().all())
 
 
-def check(config: CrossPollinationConfig, folder: Path) -> list[Problem]:
-    """What the settings by themselves cannot show: files, and thresholds never reached."""
+def check(config: CrossPollinationConfig, _folder: Path) -> list[Problem]:
+    """What one setting by itself cannot show."""
     problems = []
-    named = config.personas.file
-    if named is not None and not (folder / Path(named).expanduser()).is_file():
-        problems.append(Problem(f"there is no file {named}", key="personas.file"))
-    if config.personas.source == "table" and named is None:
+    if config.personas.source == "table" and config.personas.file is None:
         problems.append(Problem("the source `table` needs a file", key="personas.file"))
     return problems
 
