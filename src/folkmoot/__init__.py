@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from folkmoot.engine.session import Exchange, Scope, Session
     from folkmoot.engine.study import StageEstimate, Study
     from folkmoot.models.simple_call import call_llm
+    from folkmoot.people.makers import find_maker
+    from folkmoot.people.persona import Persona
     from folkmoot.records.findings import Finding, Grid
     from folkmoot.records.rows import Row, column
     from folkmoot.records.run_folder import RunFolder
@@ -37,6 +39,7 @@ __all__ = [
     "Json",
     "Missing",
     "Number",
+    "Persona",
     "Row",
     "Run",
     "RunFolder",
@@ -53,6 +56,7 @@ __all__ = [
     "arun",
     "call_llm",
     "column",
+    "find_maker",
     "load",
     "run",
 ]
@@ -67,6 +71,8 @@ _HOME = {
     "engine.session": ("Exchange", "Scope", "Session"),
     "engine.study": ("StageEstimate", "Study"),
     "models.simple_call": ("call_llm",),
+    "people.makers": ("find_maker",),
+    "people.persona": ("Persona",),
     "records.findings": ("Finding", "Grid"),
     "records.rows": ("Row", "column"),
     "records.run_folder": ("RunFolder",),

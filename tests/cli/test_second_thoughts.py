@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -111,3 +112,34 @@ def test_a_run_that_asked_nothing_is_started_again_in_its_folder(here: Path) -> 
     assert "breaks: false" in (here / "first" / "study.yaml").read_text()
     assert folkmoot.load(here / "first").manifest["processes"] == 1
     assert command("run", "vote.yaml", "--out", "first").exit_code == 2  # now it has asked
+
+
+def test_a_reworded_prompt_says_how_to_keep_the_old_wording(here: Path) -> None:
+    shipped = here / "shipped"
+    shipped.mkdir()
+    (shipped / "vote.md").write_text("Vote.")
+    (here / "worded.py").write_text(
+        "from pathlib import Path\n"
+        "from folkmoot import Session, Speaker, Study, StudyConfig\n\n\n"
+        "async def protocol(session: Session) -> None:\n"
+        '    await session.ask(Speaker("ann"), session.prompt("vote"))\n\n\n'
+        'STUDY = Study("worded", "Worded", StudyConfig, protocol, '
+        'prompts=Path(__file__).parent / "shipped")\n'
+    )
+    (here / "worded.yaml").write_text("study: ./worded.py\nmodel: synthetic\n")
+    assert command("run", "worded.yaml", "--trust").exit_code == 0
+    (shipped / "vote.md").write_text("Please vote.")  # as an upgrade does
+    said = command("run", "worded.yaml", "--trust", "--resume")
+    told = " ".join(said.stderr.split())
+    assert said.exit_code == 2
+    assert "install the version of Folkmoot that began the run" in told
+    assert "put its prompt vote.md into a folder and name that under `prompts:`" in told
+    (here / "kept").mkdir()
+    (here / "kept" / "vote.md").write_text("Vote.")
+    again = command("run", "worded.yaml", "--trust", "--resume", "--set", "prompts=kept")
+    assert again.exit_code == 0, again.output
+
+
+def test_what_an_author_needs_is_there_without_a_search() -> None:
+    (one,) = folkmoot.find_maker("quota")(1, np.random.default_rng(1))
+    assert isinstance(one, folkmoot.Persona) and one.text

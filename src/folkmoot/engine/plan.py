@@ -43,10 +43,10 @@ class Plan:
             return
         if old is not None:
             if not self._accept:
+                what = first_difference(old, entry)
                 raise DriftError(
-                    f"the {name} differs from plan.json: {first_difference(old, entry)}. "
-                    "Restore the study file as it was, start a new run, or accept with "
-                    "--accept-changes."
+                    f"the {name} differs from plan.json: {what}. {_mend(what)}, start a new run, "
+                    "or accept with --accept-changes."
                 )
             self._data["changes"].append({"name": name, "was": old})
         self._data["sealed"][name] = entry
@@ -57,6 +57,17 @@ class Plan:
         if self._unwritten:
             write_text(self._path, dumps(self._data))
             self._unwritten = False
+
+
+def _mend(what: str) -> str:
+    if not what.startswith("prompts."):
+        return "Restore the study file as it was"
+    prompt = what.removeprefix("prompts.").split(" was ")[0]
+    return (
+        "The wording is no longer that of the run. To keep the old one, install the version of "
+        "Folkmoot that began the run (manifest.json names it), or put its prompt "
+        f"{prompt}.md into a folder and name that under `prompts:`. Otherwise restore the prompt"
+    )
 
 
 def first_difference(old: dict[str, Any], new: dict[str, Any]) -> str:
