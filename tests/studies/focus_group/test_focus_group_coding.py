@@ -5,11 +5,11 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from folkmoot.studies.focus_group.findings_coding import coding
+from folkmoot.studies.focus_group.findings import Concept, coding
 
 
-def answers(valence: list[float], sentiment: list[float], source: str = "vader") -> pl.DataFrame:
-    return pl.DataFrame(
+def answers(valence: list[float], sentiment: list[float], source: str = "vader") -> Concept:
+    said = pl.DataFrame(
         {
             "role": "participant",
             "valence": valence,
@@ -17,6 +17,8 @@ def answers(valence: list[float], sentiment: list[float], source: str = "vader")
             "sentiment_source": source,
         }
     )
+    nothing = pl.DataFrame()
+    return Concept("oven", said, nothing, nothing, None, None, single=True, several=False)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +31,7 @@ def answers(valence: list[float], sentiment: list[float], source: str = "vader")
     ],
 )
 def test_known_agreement(sentiment: list[float], alpha: float, same: float) -> None:
-    found = coding(answers([0.8, -0.6, 0.4, -0.2], sentiment), "", "")
+    found = coding(answers([0.8, -0.6, 0.4, -0.2], sentiment))
     assert found is not None
     row = dict(zip(found.grid.columns, found.grid.rows[0], strict=True))
     assert row["same_side_share"] == same
@@ -38,6 +40,6 @@ def test_known_agreement(sentiment: list[float], alpha: float, same: float) -> N
 
 
 def test_one_reader_alone_agrees_with_nobody() -> None:
-    assert coding(answers([0.5, -0.5], [0.5, -0.5], source="model"), "", "") is None
-    alike = coding(answers([0.5, 0.5], [0.5, 0.5]), "", "")
+    assert coding(answers([0.5, -0.5], [0.5, -0.5], source="model")) is None
+    alike = coding(answers([0.5, 0.5], [0.5, 0.5]))
     assert alike is not None and "cannot be told from chance" in alike.says

@@ -138,7 +138,8 @@ def test_findings_say_what_the_tables_hold(tmp_path: Path) -> None:
     }  # fmt: skip
     intents = run.table("intents")
     likely = (intents["score"] >= 4).sum() / intents.height
-    assert f"{likely:.0%} would definitely or probably" in found["purchase_intent"].says
+    says = found["purchase_intent"].says
+    assert says.startswith(f"{100 * likely:.0f} % (") and "would definitely or probably" in says
     said = run.table("utterances")
     words = {r[0]: r[1] for r in found["talk_time"].grid.rows}
     for name, count in words.items():

@@ -1,178 +1,211 @@
-"""What a focus group found, from its tables: for the end of a run and for the report.
-
-How the talk went is in `findings_talk`.
-"""
+"""What a focus group found, from its tables: for the end of a run and for the report."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import polars as pl
 
-from folkmoot.measures.clustered import clustered_mean, paired_difference
-from folkmoot.measures.proportions import wilson
-from folkmoot.records.findings import Bars, Finding, Grid, Intervals, Lines
-from folkmoot.records.run_folder import RunFolder
-from folkmoot.studies.focus_group.discussion import INTENTS
-from folkmoot.studies.focus_group.findings_coding import coding
-from folkmoot.studies.focus_group.findings_talk import (
-    TALK,
-    path_of,
-    pleasing,
-    talk_time,
+from folkmoot.kit.findings import (
+    cells,
+    change,
+    clustered_share,
+    found,
+    intervals,
+    known,
+    rates,
+    share,
+    shares,
+    signed,
+    significant,
     who_to_whom,
 )
+from folkmoot.measures.agreement import krippendorff_alpha
+from folkmoot.measures.clustered import clustered_mean, paired_difference
+from folkmoot.measures.estimates import Estimate, percent, plural
+from folkmoot.measures.inequality import gini
+from folkmoot.records.findings import Bars, Finding, Grid, Lines
+from folkmoot.records.run_folder import RunFolder
+from folkmoot.studies.focus_group import sycophancy
+from folkmoot.studies.focus_group.discussion import INTENTS
+from folkmoot.studies.focus_group.sentiment import MODEL
+
+TALK = ["group", "stimulus"]
+PERSON = [*TALK, "persona_id"]
+MOVED = 0.1  # a smaller difference of positions is not a move
+MOST_LINES = 20
+GOOD, FAIR = 0.8, 0.667  # Krippendorff's customary limits: for conclusions, for tentative ones
+NEUTRAL = 0.05  # nearer to zero than this is neither for nor against
+
+
+@dataclass(frozen=True)
+class Concept:
+    """All groups' talk about one concept. `suffix` marks keys and titles where there are several.
+
+    `single`: one group talked, so its people are shown; of many groups their means.
+    """
+
+    name: str
+    said: pl.DataFrame
+    opinions: pl.DataFrame
+    people: pl.DataFrame
+    intents: pl.DataFrame | None
+    objections: pl.DataFrame | None
+    single: bool
+    several: bool
+
+    def finding(self, key: str, title: str, *about: Any, **more: Any) -> Finding:
+        """A finding whose key and title name the concept where there are several."""
+        if self.several:
+            key, title = f"{key}_{self.name}", f"{title} ({self.name})"
+        return Finding(key, title, *about, **more)
+
+    @property
+    def answers(self) -> pl.DataFrame:
+        return self.said.filter(pl.col("role") == "participant")
 
 
 def findings(run: RunFolder) -> list[Finding]:
-    """All findings; those of a single group show its people, those of many its groups."""
+    """All findings, concept by concept; the comparison of concepts first."""
     if not run.has_table("utterances"):
         return []
     said, opinions = run.table("utterances"), run.table("opinions")
-    single = said.select(TALK).unique().height == 1
     stimuli = said["stimulus"].unique(maintain_order=True).to_list()
-    found: list[Finding] = []
-    for stimulus in stimuli:
-        tag = f" ({stimulus})" if len(stimuli) > 1 else ""
-        key = f"_{stimulus}" if len(stimuli) > 1 else ""
+
+    def only(table: str, stimulus: str) -> pl.DataFrame | None:
         of = pl.col("stimulus") == stimulus
-        found += _intent(run, stimulus, key, tag)
-        found.append(_moved(opinions.filter(of), key, tag, single))
-        found += _objections(run, stimulus, key, tag)
-        if single:
-            found.append(who_to_whom(said.filter(of), key, tag))
-        found.append(talk_time(said.filter(of), key, tag, single))
-        found.append(pleasing(said.filter(of), opinions.filter(of), key, tag))
-        read = coding(said.filter(of), key, tag)
-        found += [read] if read else []
-    if len(stimuli) > 1:
-        found.insert(0, _concepts(opinions, stimuli))
-    return found
+        return run.table(table).filter(of) if run.has_table(table) else None
 
-
-def _intent(run: RunFolder, stimulus: str, key: str, tag: str) -> list[Finding]:
-    if not run.has_table("intents"):
-        return []
-    table = run.table("intents").filter(pl.col("stimulus") == stimulus)
-    known = table.filter(pl.col("answer").is_not_null())
-    if known.is_empty():
-        return []
-    counts = {o: known.filter(pl.col("answer") == o).height for o in INTENTS}
-    likely = counts[INTENTS[3]] + counts[INTENTS[4]]
-    share = wilson(likely, known.height)
-    groups = known["group"].n_unique()
-    low, high = share.low, share.high
-    if groups > 1:
-        share = clustered_mean(
-            (known["score"] >= 4).cast(pl.Float64).to_numpy(), known["group"].to_list()
+    concepts = [
+        Concept(
+            stimulus,
+            said.filter(pl.col("stimulus") == stimulus),
+            opinions.filter(pl.col("stimulus") == stimulus),
+            run.table("personas"),
+            only("intents", stimulus),
+            only("objections", stimulus),
+            single=said.select(TALK).unique().height == 1,
+            several=len(stimuli) > 1,
         )
-        # With few groups the t interval can reach past what a share can be.
-        low, high = max(0.0, share.low), min(1.0, share.high)
-    return [
-        Finding(
-            key=f"purchase_intent{key}",
-            title=f"Would they buy it?{tag}",
-            says=f"{share.value:.0%} would definitely or probably buy it "
-            f"({low:.0%} to {high:.0%}), asked in private after the talk; "
-            f"{known.height} people in {_groups(groups)}.",
-            grid=Grid.of(
-                [
-                    {"answer": o, "people": n, "people_share": n / known.height}
-                    for o, n in counts.items()
-                ]
-            ),
-            chart=Bars(tuple((o, "people", float(n)) for o, n in counts.items()), unit="people"),
-            notes=("Stated intent runs ahead of what people buy; read it as a comparison.",),
-            section="Purchase intent",
-            headline=True,
-        )
+        for stimulus in stimuli
     ]
+    return found(
+        compared(opinions, stimuli) if len(stimuli) > 1 else None,
+        *(
+            (
+                purchase_intent(c),
+                positions(c),
+                objections(c),
+                replies(c) if c.single else None,
+                talk_time(c),
+                pleasing(c),
+                coding(c),
+            )
+            for c in concepts
+        ),
+    )
 
 
-def _moved(opinions: pl.DataFrame, key: str, tag: str, single: bool) -> Finding:
-    paths = path_of(opinions)
-    change = paired_difference(
-        paths["after"].to_numpy(), paths["before"].to_numpy(), paths["group"].to_list()
+def purchase_intent(c: Concept) -> Finding | None:
+    """The private answers after the talk; None if nobody gave one."""
+    answered = None if c.intents is None else c.intents.filter(pl.col("answer").is_not_null())
+    if answered is None or answered.is_empty():
+        return None
+    counts = {o: answered.filter(pl.col("answer") == o).height for o in INTENTS}
+    likely = clustered_share((answered["score"] >= 4).to_list(), answered["group"].to_list())
+    groups = answered["group"].n_unique()
+    return c.finding(
+        "purchase_intent",
+        "Would they buy it?",
+        f"{share(likely)} would definitely or probably buy it, asked in private after the talk; "
+        f"{answered.height} people in {'one group' if groups == 1 else plural(groups, 'group')}.",
+        Grid.of(
+            [
+                {"answer": o, "people": counts[o], "people_share": part}
+                for o, part in shares(counts).items()
+            ]
+        ),
+        Bars(tuple((o, "people", float(n)) for o, n in counts.items()), unit="people"),
+        notes=("Stated intent runs ahead of what people buy; read it as a comparison.",),
+        section="Purchase intent",
+        headline=True,
     )
-    movers = paths.filter((pl.col("after") - pl.col("before")).abs() >= 0.1).height
-    toward = "warmer towards it" if change.value > 0 else "cooler towards it"
-    span = (
-        f" ({change.low:+.2f} to {change.high:+.2f}, groups as units)"
-        if change.has_interval
-        else ""
+
+
+def paths(opinions: pl.DataFrame) -> pl.DataFrame:
+    """One row a person: first and last position."""
+    return opinions.group_by(PERSON, maintain_order=True).agg(
+        pl.col("name").first(),
+        pl.col("valence").first().alias("before"),
+        pl.col("valence").last().alias("after"),
+        pl.col("changed").sum().alias("shifts"),
     )
-    says = (
-        f"{movers} of {paths.height} people ended somewhere else than they began; on average the "
-        f"position moved {change.value:+.2f}{span} on a scale from −1 to 1"
-        + (f", {toward}." if abs(change.value) >= 0.01 else ".")
+
+
+def positions(c: Concept) -> Finding:
+    """From where to where: of one group its people, of many their means."""
+    path = paths(c.opinions)
+    moved = paired_difference(path["after"], path["before"], path["group"].to_list())
+    movers = path.filter((pl.col("after") - pl.col("before")).abs() >= MOVED).height
+    by = change(moved, "groups as units") if moved.has_interval else signed(moved.value)
+    toward = "warmer towards it" if moved.value > 0 else "cooler towards it"
+    said = (
+        f"{movers} of {path.height} people ended somewhere else than they started; on average the "
+        f"position moved {by} on a scale from −1 to 1"
+        + (f", {toward}." if abs(moved.value) >= 0.01 else ".")
     )
-    if single:
-        rows = [
-            {"person": r["name"], "before": r["before"], "after": r["after"], "shifts": r["shifts"]}
-            for r in paths.iter_rows(named=True)
-        ]
-        lines = Lines(
-            tuple(
-                (str(r["name"]), float(r["turn"]), float(r["valence"])) for r in _carried(opinions)
-            ),
-            x="turn",
-            y="position (−1 against, 1 in favor)",
-        )
+    if c.single:
+        rows = path.select(pl.col("name").alias("person"), "before", "after", "shifts")
+        lines = Lines(tuple(_carried(c.opinions)), "turn", "position (−1 against, 1 in favor)")
     else:
-        per_group = paths.group_by("group", maintain_order=True).agg(
-            pl.col("before").mean(), pl.col("after").mean(), pl.col("shifts").sum()
+        rows = path.group_by("group", maintain_order=True).agg(
+            pl.col("before").mean().alias("mean before"),
+            pl.col("after").mean().alias("mean after"),
+            pl.col("shifts").sum(),
         )
-        rows = per_group.rename({"before": "mean before", "after": "mean after"}).to_dicts()
-        lines = Lines(
-            tuple((group, float(q), v) for group, q, v in _by_question(opinions)),
-            x="question",
-            y="mean position of the group",
-        )
-    return Finding(
-        key=f"positions{key}",
-        title=f"What moved?{tag}",
-        says=says,
-        grid=Grid.of(rows),
-        chart=lines,
+        lines = Lines(tuple(_by_question(c.opinions)), "question", "mean position of the group")
+    return c.finding(
+        "positions",
+        "What moved?",
+        said,
+        Grid.of(rows.to_dicts()),
+        lines,
         section="Positions",
         headline=True,
     )
 
 
-def _carried(opinions: pl.DataFrame) -> list[dict[str, Any]]:
+def _carried(opinions: pl.DataFrame) -> list[tuple[str, float, float]]:
     """Each person's positions, the last one carried to the last turn of the talk."""
-    last = int(opinions["turn"].max() or 0)  # type: ignore[arg-type]
-    rows = opinions.sort("turn", maintain_order=True).select("name", "turn", "valence").to_dicts()
-    ends = {r["name"]: r["valence"] for r in rows}
-    return rows + [{"name": n, "turn": last, "valence": v} for n, v in ends.items()]
+    rows = opinions.sort("turn", maintain_order=True).select("name", "turn", "valence").rows()
+    last = float(max(turn for _, turn, _ in rows))
+    ends = {name: (name, last, valence) for name, _, valence in rows}
+    return [(name, float(turn), valence) for name, turn, valence in rows] + list(ends.values())
 
 
-def _by_question(opinions: pl.DataFrame) -> list[tuple[str, int, float]]:
-    """Mean position of each group after each question (20 groups at most)."""
-    out: list[tuple[str, int, float]] = []
-    for group in opinions["group"].unique(maintain_order=True).to_list()[:20]:
-        rows = opinions.filter(pl.col("group") == group).to_dicts()
+def _by_question(opinions: pl.DataFrame) -> list[tuple[str, float, float]]:
+    """Mean position of each group after each question, of as many groups as can be told apart."""
+    out: list[tuple[str, float, float]] = []
+    for group in opinions["group"].unique(maintain_order=True).to_list()[:MOST_LINES]:
         now: dict[str, float] = {}
         means: dict[int, float] = {}
-        for r in rows:
+        for r in opinions.filter(pl.col("group") == group).iter_rows(named=True):
             now[r["persona_id"]] = r["valence"]
             means[r["question"]] = sum(now.values()) / len(now)
-        out += [(group, q, round(v, 4)) for q, v in means.items()]
+        out += [(group, float(q), round(v, 4)) for q, v in means.items()]
     return out
 
 
-def _objections(run: RunFolder, stimulus: str, key: str, tag: str) -> list[Finding]:
-    if not run.has_table("objections"):
-        return []
-    table = run.table("objections").filter(pl.col("stimulus") == stimulus)
-    if table.is_empty():
-        return []
-    everyone = run.table("personas").height
-    groups = run.table("personas")["group"].n_unique()
-    rows = []
-    for (theme,), part in table.group_by(["theme"], maintain_order=True):
+def objections(c: Concept) -> Finding | None:
+    """What they object to, the most frequent first; None without objections."""
+    if c.objections is None or c.objections.is_empty():
+        return None
+    everyone, groups = c.people.height, c.people["group"].n_unique()
+    rows: list[dict[str, Any]] = []
+    for (theme,), part in c.objections.group_by(["theme"], maintain_order=True):
         people = part.select("group", "persona_id").unique().height
         first = part.row(0, named=True)
         rows.append(
@@ -185,74 +218,214 @@ def _objections(run: RunFolder, stimulus: str, key: str, tag: str) -> list[Findi
                 f"turn {first['turn']})",
             }
         )
-    rows.sort(key=lambda r: (-int(r["people"]), str(r["objection"])))
+    rows.sort(key=lambda r: (-r["people"], r["objection"]))
     top = rows[0]
-    return [
-        Finding(
-            key=f"objections{key}",
-            title=f"What do they object to?{tag}",
-            says=f"Most often {top['objection']}: {top['people']} of {everyone} people, in "
-            f"{top['groups']} of {groups} {'group' if groups == 1 else 'groups'}. "
-            "The quotes with their turns are in topline.md.",
-            grid=Grid.of(rows),
-            chart=Bars(
-                tuple((str(r["objection"]), "people", float(r["people"])) for r in rows),
-                unit="people",
-            ),
-            notes=("Found by cue words in English; read the quotes.",),
-            section="Objections",
-            headline=True,
-        )
-    ]
-
-
-def _concepts(opinions: pl.DataFrame, stimuli: Sequence[str]) -> Finding:
-    """The same recruits on several concepts: final positions, and differences to the first."""
-    paths = path_of(opinions)
-    base = paths.filter(pl.col("stimulus") == stimuli[0])
-    rows, items = [], []
-    for stimulus in stimuli:
-        own = paths.filter(pl.col("stimulus") == stimulus)
-        mean = clustered_mean(own["after"].to_numpy(), own["group"].to_list())
-        row: dict[str, Any] = {"concept": stimulus, "mean position": mean.value}
-        if stimulus != stimuli[0]:
-            both = base.join(own, on=["group", "persona_id"], suffix="_own", maintain_order="left")
-            gap = paired_difference(
-                both["after_own"].to_numpy(), both["after"].to_numpy(), both["group"].to_list()
-            )
-            row |= {"difference": gap.value, "low": _or_none(gap.low), "high": _or_none(gap.high)}
-            items.append((f"{stimulus} − {stimuli[0]}", gap.value, gap.low, gap.high))
-        else:
-            row |= {"difference": 0.0, "low": None, "high": None}
-        rows.append(row)
-    best = max(rows, key=lambda r: float(r["mean position"]))
-    gaps = [i for i in items if best["concept"] == stimuli[0] or i[0].startswith(best["concept"])]
-    clear = all(math.isfinite(low) and (low > 0 or high < 0) for _, _, low, high in gaps)
-    certain = (
-        "which is more than chance between groups"
-        if clear
-        else "but the differences are within what chance between groups allows"
-    )
-    if opinions["group"].n_unique() == 1:
-        certain = "but one group cannot tell a difference from chance: add replications"
-    return Finding(
-        key="concepts",
-        title="Which concept does better?",
-        says=f"The same people end most in favor of {best['concept']} (mean position "
-        f"{best['mean position']:+.2f}), {certain}. Differences are within persons, intervals over "
-        "groups.",
-        grid=Grid.of(rows),
-        chart=Intervals(tuple(items), unit="difference of final positions", zero=0.0)
-        if all(math.isfinite(i[2]) for i in items)
-        else None,
-        section="Concept test",
+    return c.finding(
+        "objections",
+        "What do they object to?",
+        f"Most often {top['objection']}: {top['people']} of {everyone} people, in "
+        f"{top['groups']} of {plural(groups, 'group')}. "
+        "The quotes with their turns are in topline.md.",
+        Grid.of(rows),
+        Bars(tuple((r["objection"], "people", float(r["people"])) for r in rows), unit="people"),
+        notes=("Found by cue words in English; read the quotes.",),
+        section="Objections",
         headline=True,
     )
 
 
-def _or_none(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def replies(c: Concept) -> Finding:
+    """Who took up what whom said."""
+    names = dict(c.said.select("speaker_id", "name").unique(maintain_order=True).rows())
+    counts = {
+        (a, b): n
+        for a, b, n in c.answers.filter(pl.col("replied_to").is_not_null())
+        .group_by("speaker_id", "replied_to", maintain_order=True)
+        .len()
+        .iter_rows()
+    }
+    people = {i: name for i, name in names.items() if i != "moderator"}
+    among = sum(n for (_, b), n in counts.items() if b in people)
+    return c.finding(
+        "replies",
+        "Who replied to whom?",
+        f"{among} of {c.answers.height} answers take up what another participant said.",
+        Grid.of(
+            [{"who": names[a], "to": names.get(b, b), "times": n} for (a, b), n in counts.items()]
+        ),
+        who_to_whom(counts, people, "replies"),
+        section="Conversation",
+    )
 
 
-def _groups(n: int) -> str:
-    return "one group" if n == 1 else f"{n} groups"
+def talk_time(c: Concept) -> Finding:
+    """Who had the floor, by words: of one group its people, of many how unequal they were."""
+    words = c.said.group_by([*TALK, "speaker_id"], maintain_order=True).agg(
+        pl.col("name").first(), pl.col("words").sum(), pl.len().alias("messages")
+    )
+    total = int(words["words"].sum())
+    people = words.filter(pl.col("speaker_id") != "moderator")
+    moderator = total - int(people["words"].sum())
+    uneven = {
+        str(group): gini(part["words"].to_numpy())
+        for (group, _), part in people.group_by(TALK, maintain_order=True)
+    }
+    rows: list[dict[str, Any]]
+    if c.single:
+        rows = [
+            {
+                "who": r["name"],
+                "words": r["words"],
+                "words_share": r["words"] / total,
+                "messages": r["messages"],
+            }
+            for r in words.sort("words", descending=True, maintain_order=True).iter_rows(named=True)
+        ]
+        chart = Bars(tuple((r["who"], "words", float(r["words"])) for r in rows), unit="words")
+    else:
+        rows = [{"group": g, "gini of words": round(v, 3)} for g, v in uneven.items()]
+        bars = ((r["group"], "Gini", r["gini of words"]) for r in rows[: 2 * MOST_LINES])
+        chart = Bars(tuple(bars), unit="Gini of words")
+    return c.finding(
+        "talk_time",
+        "Who had the floor?",
+        f"The moderator has {percent(moderator / total)} of the words; among participants the "
+        f"Gini coefficient of words is {sum(uneven.values()) / len(uneven):.2f}"
+        f"{'' if c.single else ' on average'} (0: all the same).",
+        Grid.of(rows),
+        chart,
+        section="Conversation",
+    )
+
+
+def pleasing(c: Concept) -> Finding:
+    """Signs of pleasing each other: agreement along the order, convergence, open disagreement."""
+    answers = [
+        sycophancy.Answered(
+            f"{r['group']}/{r['stimulus']}/{r['question']}", r["position"], r["stance"]
+        )
+        for r in c.answers.filter(~pl.col("probe")).iter_rows(named=True)
+    ]
+    parts = [part for _, part in paths(c.opinions).group_by(TALK, maintain_order=True)]
+    check = sycophancy.check(
+        answers, [p["before"].to_list() for p in parts], [p["after"].to_list() for p in parts]
+    )
+    rows = []
+    lines: dict[str, Estimate] = {}
+    for place in sorted({a.position for a in answers if a.position > 1}):
+        at = [a.stance for a in answers if a.position == place]
+        of = rates({stance: (at.count(stance), len(at)) for stance in ("agree", "disagree")})
+        rows.append(
+            {
+                "place in order": place,
+                "answers": len(at),
+                **{f"{stance}_share": e.value for stance, e in of.items()},
+            }
+        )
+        lines |= {f"{stance}, place {place}": e for stance, e in of.items()}
+    return c.finding(
+        "sycophancy",
+        "Did they only please each other?",
+        check.reading(),
+        Grid.of(rows, caption="Answers that take up others, by place in the order"),
+        intervals(lines, "share of the answers", percent=True),
+        notes=(
+            "Agreement and disagreement are read from cue words. Convergence is compared with the "
+            "same shifts dealt out at random among the people of a group.",
+        ),
+        section="Conversation",
+    )
+
+
+def coding(c: Concept) -> Finding | None:
+    """Whether the model that codes positions agrees with a reading that needs no model.
+
+    Krippendorff's alpha of the coder's position and the lexicon's sentiment, answer by answer.
+    None if the model rated the sentiment as well: then there is no second reader.
+    """
+    both = c.answers.filter(
+        pl.col("valence").is_not_null()
+        & pl.col("sentiment").is_not_null()
+        & (pl.col("sentiment_source") != MODEL)
+    )
+    if both.height < 2:
+        return None
+    codes = np.array([both["valence"].to_numpy(), both["sentiment"].to_numpy()], float)
+    alpha = krippendorff_alpha(codes, "interval")
+    sides = np.where(np.abs(codes) < NEUTRAL, 0, np.sign(codes))
+    same = float(np.mean(sides[0] == sides[1]))
+    return c.finding(
+        "coding",
+        "Do two readers of the answers agree?",
+        "The coder's position and the tone by lexicon are on the same side in "
+        f"{percent(same)} of {both.height} answers; {_alpha_aloud(alpha)}",
+        Grid.of(
+            [
+                {
+                    "answers": both.height,
+                    "same_side_share": same,
+                    "krippendorff alpha": known(alpha),
+                    "mean position": float(codes[0].mean()),
+                    "mean tone": float(codes[1].mean()),
+                }
+            ],
+            "Krippendorff's alpha for interval data: 1 is agreement, 0 is chance",
+        ),
+        notes=(
+            "Tone is not position: people may be friendly about what they would never buy. A low "
+            "value says that the coding needs a check by hand, not which of the two is right.",
+        ),
+        section="Conversation",
+    )
+
+
+def _alpha_aloud(alpha: float) -> str:
+    if not math.isfinite(alpha):
+        return "all were read alike, so agreement cannot be told from chance."
+    if alpha >= GOOD:
+        return f"Krippendorff's alpha is {alpha:.2f}: they may stand for each other."
+    if alpha >= FAIR:
+        return f"Krippendorff's alpha is {alpha:.2f}: enough for tentative conclusions."
+    return (
+        f"Krippendorff's alpha is {alpha:.2f}: too little to trust either without reading the "
+        "answers."
+    )
+
+
+def compared(opinions: pl.DataFrame, stimuli: list[str]) -> Finding:
+    """The same people on several concepts: final positions, and differences to the first."""
+    path = paths(opinions)
+    base = path.filter(pl.col("stimulus") == stimuli[0])
+    means: dict[str, float] = {}
+    gaps: dict[str, Estimate] = {}
+    for stimulus in stimuli:
+        own = path.filter(pl.col("stimulus") == stimulus)
+        means[stimulus] = clustered_mean(own["after"], own["group"].to_list()).value
+        if stimulus != stimuli[0]:
+            both = base.join(own, on=["group", "persona_id"], suffix="_own", maintain_order="left")
+            gaps[stimulus] = paired_difference(
+                both["after_own"], both["after"], both["group"].to_list()
+            )
+    best = max(means, key=lambda s: means[s])
+    clear = [significant(e) for s, e in gaps.items() if best in (stimuli[0], s)]
+    if opinions["group"].n_unique() == 1:
+        certain = "but one group cannot tell a difference from chance: add replications"
+    elif all(clear):
+        certain = "which is more than chance between groups"
+    else:
+        certain = "but the differences are within what chance between groups allows"
+    rows = [
+        {"concept": s, "mean position": means[s], **cells(gaps.get(s), "difference")}
+        for s in stimuli
+    ]
+    lines = {f"{s} − {stimuli[0]}": e for s, e in gaps.items()}
+    return Finding(
+        "concepts",
+        "Which concept does better?",
+        f"The same people end most in favor of {best} (mean position {signed(means[best])}), "
+        f"{certain}. Differences are within persons, intervals over groups.",
+        Grid.of(rows),
+        intervals(lines, "difference of final positions", zero=0.0),
+        section="Concept test",
+        headline=True,
+    )

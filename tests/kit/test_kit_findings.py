@@ -1,0 +1,135 @@
+"""The kit for findings: one estimate as cells, chart and words; the unknown stays unknown."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from folkmoot.kit.findings import (
+    beside_people,
+    cells,
+    change,
+    clustered_share,
+    differences,
+    estimate_of,
+    found,
+    intervals,
+    mean,
+    over_units,
+    points,
+    rates,
+    share,
+    shares,
+    significant,
+    verdict,
+    who_to_whom,
+)
+from folkmoot.measures.bands import human_band
+from folkmoot.measures.estimates import Estimate
+from folkmoot.records.findings import Finding, Grid
+
+HALF = Estimate(0.5, 0.25, 0.75, 20)
+BARE = Estimate(-0.312, math.nan, math.nan, 1)
+UNKNOWN = Estimate(math.nan, math.nan, math.nan, 0)
+
+
+def test_an_estimate_reads_alike_in_every_scale() -> None:
+    assert share(HALF) == "50 % (25 to 75 %)"
+    assert points(Estimate(0.12, -0.06, 0.3, 9), "adjusted p = .2") == (
+        "+12 points (−6 to +30, adjusted p = .2)"
+    )
+    assert mean(Estimate(1.238, 0.9, 1.576, 9)) == "1.24 (0.90 to 1.58)"
+    assert change(Estimate(-0.05, -0.11, 0.02, 9), "groups as units") == (
+        "−0.05 (−0.11 to +0.02, groups as units)"
+    )
+
+
+def test_the_unknown_is_never_a_number() -> None:
+    assert change(BARE) == "−0.31 (no interval)"
+    assert [word(UNKNOWN) for word in (share, points, mean, change)] == ["unknown"] * 4
+    assert cells(BARE, "gap") == {"gap": -0.312, "low": None, "high": None}
+    assert cells(None, "rate", "_rate") == {"rate": None, "low_rate": None, "high_rate": None}
+    assert shares({"yes": 0, "no": 0}) == {"yes": None, "no": None}
+    assert intervals({"a": UNKNOWN}) is None
+    chart = intervals({"a": UNKNOWN, "b": BARE, "c": HALF}, "gap", zero=0.0)
+    assert chart is not None
+    assert chart.items == (("b", -0.312, -0.312, -0.312), ("c", 0.5, 0.25, 0.75))
+    assert rates({"nobody": (0, 0), "one": (1, 1)}).keys() == {"one"}
+    assert significant(BARE) is None and verdict(BARE) == ""
+
+
+def test_significance_goes_by_p_where_there_is_one() -> None:
+    """With few clusters a t interval can exclude zero although the exact p cannot be small."""
+    excludes = Estimate(0.4, 0.1, 0.7, 40, 2, p=0.5)
+    assert excludes.excludes_zero and significant(excludes) is False
+    assert verdict(excludes) == "not statistically significant"
+    assert significant(replace(excludes, p=math.nan)) is True
+
+
+def test_an_estimate_kept_in_a_file_comes_back() -> None:
+    kept = {"estimate": 0.2, "low": None, "high": None, "p": None, "n": 12, "sets": 4}
+    e = estimate_of(kept, "sets")
+    assert (e.value, e.n, e.clusters, e.has_interval) == (0.2, 12, 4, False)
+    assert math.isnan(e.p) and math.isnan(estimate_of({"estimate": None}).value)
+
+
+def test_shares_of_people_who_talked_stay_within_what_a_share_can_be() -> None:
+    hits = [True, True, True, False, False, False]
+    e = clustered_share(hits, ["a", "a", "a", "b", "b", "b"])
+    assert (e.value, e.low, e.high, e.clusters) == (0.5, 0.0, 1.0, 2)
+    alone = clustered_share(hits, ["a"] * 6)
+    assert alone.method == "Wilson" and 0 < alone.low < 0.5 < alone.high < 1
+
+
+def test_differences_name_the_significant_and_count_the_rest() -> None:
+    assert differences("d", {"plain": (3, 100)}, "") is None
+    one = differences("d", {"plain": (3, 100), "told": (40, 100), "shown": (5, 100)}, "")
+    assert one is not None
+    assert one.says.startswith("Statistically significant: told against plain +37 points (")
+    assert "shown against told −35 points" in one.says
+    assert one.says.endswith(". The other difference may be chance.")
+    assert [row[:2] for row in one.grid.rows] == [
+        ("told", "plain"), ("shown", "plain"), ("shown", "told"),
+    ]  # fmt: skip
+    none = differences("d", {"a": (3, 100), "b": (4, 100)}, "", str.upper)
+    assert none is not None and none.grid.rows[0][:2] == ("B", "A")
+    assert none.says == (
+        "No two conditions differ by more than chance could explain (1 comparison)."
+    )
+
+
+def test_the_independent_unit_is_named_and_counted() -> None:
+    assert "no interval" in over_units("set", 1)
+    assert "only 4" in over_units("set", 4) and "chance" in over_units("set", 4)
+    assert over_units("set", 20) == "The set is the independent unit; there are 20."
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [
+        (0.2, 0.3, "0 %, outside (below)"),
+        (-0.1, 0.1, "0 %, inside"),
+    ],
+)
+def test_beside_people(low: float, high: float, words: str) -> None:
+    band = replace(human_band("top_choice_changed"), low=low, high=high)
+    assert beside_people(Estimate(0.0, math.nan, math.nan, 3), band) == words
+
+
+def test_beside_people_says_what_the_uncertainty_leaves_open() -> None:
+    band = replace(human_band("top_choice_changed"), low=0.2, high=0.3)
+    assert beside_people(Estimate(0.1, 0.05, 0.25, 30), band) == (
+        "10 %, outside (below, but within its uncertainty)"
+    )
+
+
+def test_who_to_whom_holds_everybody_but_nobody_with_themselves() -> None:
+    heat = who_to_whom({("a", "b"): 2, ("a", "moderator"): 5}, {"a": "Ann", "b": "Bo"}, "replies")
+    assert heat.items == (("Ann", "Bo", 2.0), ("Bo", "Ann", 0.0))
+
+
+def test_findings_that_have_nothing_to_say_are_left_out_in_order() -> None:
+    a, b = (Finding(key, key, "", Grid((), ())) for key in "ab")
+    assert found(None, b, (None, a), []) == [b, a]
