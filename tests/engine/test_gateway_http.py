@@ -112,7 +112,7 @@ def test_where_places_are_scarce_the_less_patient_are_asked_first(tmp_path: Path
 
             await scope.each(range(3), one)
 
-        await session.together(later=part, late=part, soon=part)
+        await session.each({"later": part, "late": part, "soon": part})
 
     study = Study("trial", "Trial", StudyConfig, protocol)
     with ServerThread(FaultPlan()) as server:

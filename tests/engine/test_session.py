@@ -401,11 +401,44 @@ def test_parts_side_by_side_have_the_scopes_of_their_names(tmp_path: Path) -> No
         async def part(scope: Scope) -> str | Missing:
             return await scope.ask(ANN, "Well?")
 
-        found = await session.together(one=part, two=part)
+        found = await session.each({"one": part, "two": part})
         assert list(found) == ["one", "two"]
 
     run(tmp_path, protocol, Scripted(slow_first))
     assert sorted(seen) == ["one/ask0", "two/ask0"]
+
+
+def test_the_names_of_a_dictionary_are_addresses_and_its_values_items(tmp_path: Path) -> None:
+    async def protocol(session: Session) -> None:
+        async def doubled(scope: Scope, number: int) -> tuple[str, int]:
+            return "/".join(scope.path), 2 * number
+
+        found = await session.at("stage").each({"b": 1, "a": 2}, doubled)
+        assert list(found.items()) == [("b", ("stage/b", 2)), ("a", ("stage/a", 4))]
+
+    run(tmp_path, protocol)
+
+
+@pytest.mark.parametrize("items", [["a"], {"a": 1}])
+def test_items_without_a_function_are_refused(tmp_path: Path, items: Any) -> None:
+    async def protocol(session: Session) -> None:
+        await session.each(items)
+
+    with pytest.raises(ProtocolError, match="needs a function"):
+        run(tmp_path, protocol)
+
+
+def test_a_session_of_a_config_types_its_settings(tmp_path: Path) -> None:
+    class Panel(StudyConfig):
+        rounds: int = 2
+
+    async def protocol(session: Session[Panel]) -> None:
+        rounds: int = session.config.rounds
+        session.record("rounds", {"rounds": rounds})
+
+    study = Study("trial", "Trial", Panel, protocol, limit=lambda config, n: config)
+    held = folkmoot.run(study, {"rounds": 3}, out=tmp_path / "run")
+    assert held.table("rounds")["rounds"].to_list() == [3]
 
 
 def test_a_promise_hands_a_value_from_one_part_to_others(tmp_path: Path) -> None:
@@ -423,7 +456,7 @@ def test_a_promise_hands_a_value_from_one_part_to_others(tmp_path: Path) -> None
             assert not word.given
             got.extend([await word.get(), await word.get()])
 
-        await session.together(waiting=waiting, giving=giving)
+        await session.each({"waiting": waiting, "giving": giving})
 
     run(tmp_path, protocol, Scripted(lambda r, a: "sesame", latency=0.01))
     assert got == ["sesame", "sesame"]
@@ -440,7 +473,7 @@ def test_nobody_waits_for_ever_for_a_part_that_failed(tmp_path: Path) -> None:
         async def waiting(scope: Scope) -> None:
             await scope.ask(ANN, str(await word.get()))
 
-        await session.together(waiting=waiting, again=waiting, giving=giving)
+        await session.each({"waiting": waiting, "again": waiting, "giving": giving})
 
     with pytest.raises(ZeroDivisionError):
         run(tmp_path, protocol, Scripted(lambda r, a: "sesame", latency=0.01))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypeVar
 
 Positive = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[int, Field(ge=0)]
@@ -58,7 +59,11 @@ class StudyConfig(BaseModel):
         120.0, gt=0, allow_inf_nan=False, description="longest wait for one reply"
     )
     max_reply_mb: float = Field(
-        8.0, gt=0, allow_inf_nan=False, description="longest reply that is read, in megabytes"
+        8.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="longest reply that is read, in megabytes; a longer one is not asked for "
+        "again and counts as missing (`too_large`)",
     )
     quota_wait_seconds: Seconds = Field(
         60.0, description="the one wait when a quota is used up, before the run pauses"
@@ -88,3 +93,7 @@ class StudyConfig(BaseModel):
 def common_keys() -> Mapping[str, str]:
     """Key → description of the settings that all study types share."""
     return {name: field.description or "" for name, field in StudyConfig.model_fields.items()}
+
+
+# The settings of a study type; a plain `Study` or `Session` leaves open which.
+Config = TypeVar("Config", bound=StudyConfig, default=Any)

@@ -18,13 +18,14 @@ from collections.abc import (
     Sequence,
 )
 from pathlib import Path
-from typing import Any, TypeVar, cast, overload
+from typing import Any, Generic, TypeVar, cast, overload
 
 import numpy as np
 
 from folkmoot.conversation.answers import Answer, Missing, Text
 from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance, messages_for
 from folkmoot.engine.asking import Exchange, answer_row, converse
+from folkmoot.engine.config import Config
 from folkmoot.engine.context import Rows, RunContext
 from folkmoot.engine.effects import computed, embedded
 from folkmoot.engine.forking import fan_out
@@ -148,6 +149,21 @@ class Scope:
         run.record(self._rows, "answers", answer_row(self.path, address, who, wanted, got, model))
         return got
 
+    @overload
+    async def each(
+        self, items: Mapping[str, Callable[[Scope], Awaitable[R]]], /
+    ) -> dict[str, R]: ...
+
+    @overload
+    async def each(
+        self,
+        items: Mapping[str, I],
+        fn: Callable[[Scope, I], Awaitable[R]],
+        *,
+        sets: Callable[[I], Hashable] | None = None,
+    ) -> dict[str, R]: ...
+
+    @overload
     async def each(
         self,
         items: Iterable[I],
@@ -155,31 +171,44 @@ class Scope:
         *,
         key: Callable[[I], str] | None = None,
         sets: Callable[[I], Hashable] | None = None,
+    ) -> dict[str, R]: ...
+
+    async def each(
+        self,
+        items: Any,
+        fn: Callable[[Scope, Any], Awaitable[R]] | None = None,
+        *,
+        key: Callable[[Any], str] | None = None,
+        sets: Callable[[Any], Hashable] | None = None,
     ) -> dict[str, R]:
         """Run `fn(scope, item)` for all items side by side; results by key, in input order.
 
-        The key is the item itself, its `id`, or what `key` gives; it must be unique. When one
-        fails, calls in flight are awaited and journaled, no new ones begin, and the error of the
-        first item (in input order) is raised.
+        The key is the item itself, its `id`, or what `key` gives; it must be unique. Of a
+        dictionary the keys are the names, the values the items; without `fn` the values are parts
+        of the protocol that need nothing of each other, each called with a scope of its own.
+
+        When one fails, calls in flight are awaited and journaled, no new ones begin, and the error
+        of the first item (in input order) is raised.
 
         `sets` names what an item is compared within (the same residents at every level): under a
         budget sets are run in order, so that the money buys whole comparisons.
         """
-        listed = list(items)
-        keys = [_clean((key or _key_of)(item)) for item in listed]
+        named = isinstance(items, Mapping)
+        listed = list(items.values() if named else items)
+        keys = [_clean(k) for k in (items if named else map(key or _key_of, listed))]
         if len(set(keys)) != len(keys):
             twice = next(k for i, k in enumerate(keys) if k in keys[:i])
             raise ProtocolError(f"{'/'.join(self.path)}: each() was given the key {twice!r} twice")
+        if fn is None:
+            if not (named and all(map(callable, listed))):
+                raise ProtocolError("each() needs a function, or a dictionary of functions")
+            return await self._fork(listed, keys, lambda scope, part: part(scope), stage="")
         stage = self._run.stage_started(self.path, len(listed))
         return await self._fork(listed, keys, fn, stage, [sets(i) for i in listed] if sets else [])
 
     async def together(self, **parts: Callable[[Scope], Awaitable[R]]) -> dict[str, R]:
-        """Named parts of a protocol side by side, none of which needs another: `each` over names.
-
-        Every part gets the scope of its name; results by name, in the order given.
-        """
-        names = list(parts)
-        return await self._fork(names, names, lambda scope, name: parts[name](scope), stage="")
+        """Deprecated: `each` with a dictionary."""
+        return await self.each(parts)
 
     async def _fork(
         self,
@@ -291,7 +320,7 @@ class Scope:
         self._run.warn(self.path, message)
 
     @property
-    def root(self) -> Session:
+    def root(self) -> Session[Any]:
         """The session that this scope belongs to."""
         return Session(self._run)
 
@@ -315,8 +344,11 @@ class Scope:
         return f"{self._prefix}/{kind}{count}" if self._prefix else f"{kind}{count}"
 
 
-class Session(Scope):
-    """The root scope of a run: a study is an async function over one of these."""
+class Session(Scope, Generic[Config]):
+    """The root scope of a run: a study is an async function over one of these.
+
+    `Session[MyConfig]` types `session.config`; a plain `Session` leaves it open.
+    """
 
     __slots__ = ()
 
@@ -324,9 +356,9 @@ class Session(Scope):
         super().__init__(run, (), run.rows)
 
     @property
-    def config(self) -> Any:
+    def config(self) -> Config:
         """The study's settings, as its own config model."""
-        return self._run.config
+        return cast("Config", self._run.config)
 
     @property
     def study_dir(self) -> Path:

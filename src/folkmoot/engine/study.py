@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from rapidfuzz import process
 
 from folkmoot.engine.authors import OWN_FILE, place_of_syntax
-from folkmoot.engine.config import StudyConfig
+from folkmoot.engine.config import Config, StudyConfig
 from folkmoot.engine.consent import TRUST_ALL, Consent
 from folkmoot.errors import InputError, Problem
 from folkmoot.plugins import STUDIES, installed
@@ -107,7 +107,7 @@ def _no_template() -> dict[str, str | bytes]:
 
 
 @dataclass(frozen=True, slots=True)
-class Study:
+class Study(Generic[Config]):
     """A study type. Only name, title, config and protocol are needed; the rest has defaults.
 
     protocol    the study itself, an async function over a `Session`
@@ -141,23 +141,23 @@ class Study:
 
     name: str
     title: str
-    config: type[StudyConfig]
-    protocol: Callable[[Session], Awaitable[None]]
+    config: type[Config]
+    protocol: Callable[[Session[Config]], Awaitable[None]]
     prompts: Path | None = None
     recognises: Callable[[Mapping[str, Any]], bool] = _not_recognised
-    run_id: Callable[[Any], str] = _no_name
-    check: Callable[[Any, Path], list[Problem]] = _no_problems
-    notes: Callable[[Any], list[str]] = _no_notes
-    estimate: Callable[[Any], list[StageEstimate]] = _no_estimate
-    rehearsal: Callable[[Any, Path], Any] = _as_it_is
+    run_id: Callable[[Config], str] = _no_name
+    check: Callable[[Config, Path], list[Problem]] = _no_problems
+    notes: Callable[[Config], list[str]] = _no_notes
+    estimate: Callable[[Config], list[StageEstimate]] = _no_estimate
+    rehearsal: Callable[[Config, Path], Config] = _as_it_is
     findings: Callable[[RunFolder], list[Finding]] = _no_findings
     show: Callable[[RunFolder, str | None], str] | None = None
-    load: Callable[[Path], StudyConfig] | None = None
+    load: Callable[[Path], Config] | None = None
     suffixes: tuple[str, ...] = ()
-    seat_models: Callable[[Any], list[str]] = _no_seats
+    seat_models: Callable[[Config], list[str]] = _no_seats
     planned: Callable[[Mapping[str, Any]], list[Planned]] = _nothing_planned
     embeds: bool = False
-    limit: Callable[[Any, int], Any] | None = None
+    limit: Callable[[Config, int], Config] | None = None
     tables: Sequence[type[Row]] | Mapping[str, str] = ()
     unusable: Callable[[RunFolder], str] = _usable
     codebook: Mapping[str, Any] = field(default_factory=dict)

@@ -77,8 +77,8 @@ async def _described(
 ) -> list[Cluster]:
     """A description of each cluster by a model, and the descriptions' embeddings."""
 
-    async def one(scope: Scope, cluster_id: str) -> str | Missing:
-        own = [p.individual_summary for p in members[cluster_id]]
+    async def one(scope: Scope, people: list[Participant]) -> str | Missing:
+        own = [p.individual_summary for p in people]
         prompt = scope.prompt("cluster_description", option=option, summaries=own)
         return await scope.ask(ANALYST, prompt)
 
