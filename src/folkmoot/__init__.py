@@ -14,7 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from folkmoot.conversation.answers import Choice, Json, Missing, Number, Text
+    from folkmoot.conversation.answers import Choice, Json, JsonList, Missing, Number, Text
     from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance
     from folkmoot.engine.api import arun, load, run
     from folkmoot.engine.config import StudyConfig
@@ -37,6 +37,7 @@ __all__ = [
     "Finding",
     "Grid",
     "Json",
+    "JsonList",
     "Missing",
     "Number",
     "Persona",
@@ -63,7 +64,7 @@ __all__ = [
 
 # Imported when first used, so that `folkmoot --help` need not wait for the scientific libraries.
 _HOME = {
-    "conversation.answers": ("Choice", "Json", "Missing", "Number", "Text"),
+    "conversation.answers": ("Choice", "Json", "JsonList", "Missing", "Number", "Text"),
     "conversation.transcript": ("EMPTY", "Speaker", "Transcript", "Utterance"),
     "engine.api": ("arun", "load", "run"),
     "engine.config": ("StudyConfig",),

@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import json_repair
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, ValidationInfo
 
 from folkmoot.conversation.spoken import (
     bare_forms,
@@ -48,10 +48,11 @@ class Missing:
 
 
 class Parsed(NamedTuple, Generic[T_co]):
-    """A value and the rung of the ladder at which it was read."""
+    """A value, the rung of the ladder at which it was read, and what was put right in it."""
 
     value: T_co
     rung: str
+    repairs: tuple[Repair, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,45 +318,355 @@ class Number:
         return f" of at most {self.high:g}" if self.high is not None else ""
 
 
+class Repair(NamedTuple):
+    """One thing put right while an answer was read; `became` is empty where it was dropped."""
+
+    field: str
+    kind: str
+    was: str
+    became: str = ""
+
+    @property
+    def dropped(self) -> bool:
+        return not self.became
+
+
+@dataclass(slots=True)
+class Reading:
+    """What the validators of an answer's model may know, and where they note what they put right.
+
+    A validator gets it by `Reading.of(info)`. `about` is what the answer type was given.
+    """
+
+    about: Any = None
+    repairs: list[Repair] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, info: ValidationInfo) -> Reading:
+        """The reading that a validator runs in; an empty one where a model is made in Python."""
+        return info.context if isinstance(info.context, Reading) else cls()
+
+    def repaired(self, where: str, kind: str, was: object, became: object = "") -> None:
+        """Note a repair; without `became` it says that the value was dropped."""
+        self.repairs.append(Repair(where, kind, str(was)[:80], str(became)[:80]))
+
+
+ALL_FIELDS = "Reply with only the JSON object, all fields present."
+
+
 @dataclass(frozen=True, slots=True)
 class Json(Generic[M]):
     """A JSON object validated by a pydantic model.
 
     Ladder: direct → fenced block → repair library → ask again → `Missing`, or `fallback` (the
     protocol's documented minimal structure, which carries `_parse_error`).
+
+    `about`: what the model's validators need to know, such as the names at the table (`Reading`).
+    `options`: the texts that a field may hold, for the schema alone (`{"votes.choice": […]}`, dots
+    lead into nested models and lists); a validator decides about other spellings.
+    `without`: fields left out of the schema. `schema`: one in place of the model's.
     """
 
     model: type[M]
     fallback: M | None = None
+    about: Any = None
+    options: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    without: tuple[str, ...] = ()
+    schema: dict[str, Any] | None = None
+    kind: str = "json"
+
+    def __post_init__(self) -> None:
+        if self.schema is None:
+            made = schema_of(self.model, self.options, self.without)
+            object.__setattr__(self, "schema", made)
+
+    def parse(self, reply: str) -> Parsed[M] | Unreadable:
+        return _read_json(reply, dict, self.read, "The reply was not a JSON object.")
+
+    def read(self, value: Any) -> Parsed[M] | Unreadable:
+        """Read what is JSON already: a part of a larger reply."""
+        reading = Reading(self.about)
+        try:
+            read = self.model.model_validate(value, context=reading)
+        except ValidationError as error:
+            first = "; ".join(
+                f"{'.'.join(map(str, e['loc'])) or 'object'}: {e['msg']}"
+                for e in error.errors()[:3]
+            )
+            return Unreadable(f"The JSON did not fit: {first}. {ALL_FIELDS}")
+        return Parsed(read, "exact", tuple(reading.repairs))
+
+
+@dataclass(frozen=True, slots=True)
+class JsonList(Generic[M]):
+    """A list of JSON objects, each validated by a pydantic model; the value is a tuple.
+
+    Asked for as `{"items": […]}` (`name`), since endpoints want an object; a bare list is read too.
+    An item that does not fit is dropped, as is one whose `distinct(item)` came before, or one
+    beyond `most`; each is a `Repair`. With fewer than `fewest` left, or none of several, the reply
+    is unreadable. `fallback`, `about`, `options` and `without` are as in `Json`, of one item.
+    """
+
+    model: type[M]
+    fewest: int = 0
+    most: int | None = None
+    name: str = "items"
+    distinct: Callable[[M], object] | None = None
+    fallback: tuple[M, ...] | None = None
+    about: Any = None
+    options: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    without: tuple[str, ...] = ()
     kind: str = "json"
 
     @property
-    def schema(self) -> dict[str, Any] | None:
-        return schema_of(self.model)
+    def schema(self) -> dict[str, Any]:
+        item = dict(schema_of(self.model, self.options, self.without))
+        definitions = item.pop("$defs", {})
+        items = {"type": "array", "items": item, "minItems": self.fewest}
+        if self.most is not None:
+            items["maxItems"] = self.most
+        schema = object_schema(self.model.__name__ + "List", {self.name: items})
+        return schema | ({"$defs": definitions} if definitions else {})
 
-    def parse(self, reply: str) -> Parsed[M] | Unreadable:
-        problem = "The reply was not a JSON object."
-        for rung, candidate in _json_candidates(reply):
-            if not isinstance(candidate, dict):
+    def parse(self, reply: str) -> Parsed[tuple[M, ...]] | Unreadable:
+        return _read_json(reply, (list, dict), self.read, "The reply was not a list in JSON.")
+
+    def read(self, value: Any) -> Parsed[tuple[M, ...]] | Unreadable:
+        """Read what is JSON already: a list, or an object that holds it."""
+        notes = Reading()
+        one = Json(self.model, about=self.about, options=self.options, without=self.without)
+        kept: list[M] = []
+        seen: list[object] = []
+        problem = ""
+        items = self._items(value, notes)
+        for number, item in enumerate(items):
+            read = one.read(item)
+            where = f"{self.name}.{number}"
+            if isinstance(read, Unreadable):
+                problem = problem or f" ({where}: {read.problem.removesuffix(ALL_FIELDS).strip()})"
+                notes.repaired(where, "unreadable", item)
                 continue
-            try:
-                return Parsed(self.model.model_validate(candidate), rung)
-            except ValidationError as error:
-                first = "; ".join(
-                    f"{'.'.join(map(str, e['loc'])) or 'object'}: {e['msg']}"
-                    for e in error.errors()[:3]
-                )
-                problem = f"The JSON did not fit: {first}."
-        return Unreadable(f"{problem} Reply with only the JSON object, all fields present.")
+            what = read.value if self.distinct is None else self.distinct(read.value)
+            if self.distinct is not None and what in seen:
+                notes.repaired(where, "repeated", what)
+            elif len(kept) == self.most:
+                notes.repaired(where, "too_many", what)
+            else:
+                kept.append(read.value)
+                seen.append(what)
+                notes.repairs.extend(read.repairs)
+        if len(kept) < self.fewest or (items and not kept):
+            return Unreadable(
+                f"{len(kept)} of at least {max(self.fewest, 1)} items could be read{problem}. "
+                f'Reply with only a JSON object whose "{self.name}" is a list of objects, '
+                "all their fields present."
+            )
+        return Parsed(tuple(kept), "exact", tuple(notes.repairs))
+
+    def _items(self, value: Any, notes: Reading) -> list[Any]:
+        if isinstance(value, list):
+            return value
+        lists = [v for v in value.values() if isinstance(v, list)]
+        found = value.get(self.name, lists[0] if len(value) == len(lists) == 1 else value)
+        if isinstance(found, list):
+            return found
+        notes.repaired(self.name, "wrong_shape", "object", "list")
+        return [found]
 
 
-@lru_cache(maxsize=256)
-def schema_of(model: type[BaseModel]) -> dict[str, Any]:
-    """The JSON schema of a model, made once (it costs milliseconds). Not to be changed."""
-    return model.model_json_schema()
+class Entries(NamedTuple, Generic[T_co]):
+    """The entries of one reply by key; `unread` says why others are not there."""
+
+    values: dict[str, T_co]
+    unread: dict[str, str]
 
 
-def _json_candidates(reply: str) -> list[tuple[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class JsonMap(Generic[M]):
+    """One JSON object with an entry for each key, such as each resident. What can be read is taken.
+
+    A reply that was cut off gives the keys that it had come to; the caller asks again for the rest.
+    Only a reply with no readable entry is unreadable. `find(said, keys)` gives the key that is
+    meant, or ""; entries may stand one level deeper, or in a list that names them in a field of
+    `named_in`.
+    """
+
+    parts: Mapping[str, Json[M]]
+    find: Callable[[Any, Sequence[str]], str] = lambda said, keys: said if said in keys else ""
+    named_in: tuple[str, ...] = ("id",)
+    title: str = "Entries"
+    kind: str = "json"
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        return object_schema(self.title, {k: part.schema or {} for k, part in self.parts.items()})
+
+    def parse(self, reply: str) -> Parsed[Entries[M]] | Unreadable:
+        return _read_json(reply, dict, self.read, "The reply was not a JSON object.")
+
+    def read(self, value: Any) -> Parsed[Entries[M]] | Unreadable:
+        """Read what is JSON already: a part of a larger reply."""
+        said = self._by_key(value)
+        values: dict[str, M] = {}
+        unread: dict[str, str] = {}
+        repairs: list[Repair] = []
+        for key_, part in self.parts.items():
+            entry = said.get(key_)
+            is_object = isinstance(entry, Mapping)
+            read = part.read(entry) if is_object else Unreadable("It is missing.")
+            if isinstance(read, Unreadable):
+                unread[key_] = read.problem
+            else:
+                values[key_] = read.value
+                repairs.extend(read.repairs)
+        if values or not self.parts:
+            return Parsed(Entries(values, unread), "exact", tuple(repairs))
+        first = next(iter(unread))
+        return Unreadable(
+            f"No entry could be read ({first}: {unread[first]}) "
+            f"Reply with one JSON object whose keys are {', '.join(unread)}."
+        )
+
+    def _by_key(self, value: Any) -> dict[str, Any]:
+        keys = tuple(self.parts)
+        entries: list[tuple[Any, Any]] = []
+        if isinstance(value, Mapping):
+            entries = list(value.items())
+            if len(entries) == 1 and not self.find(entries[0][0], keys):
+                inner = entries[0][1]
+                if isinstance(inner, Mapping):
+                    entries = list(inner.items())
+                elif isinstance(inner, list):
+                    objects = [e for e in inner if isinstance(e, Mapping)]
+                    entries = [(self._name(e), e) for e in objects]
+        found: dict[str, Any] = {}
+        for said, entry in entries:
+            if key_ := self.find(said, keys):
+                found.setdefault(key_, entry)
+        return found
+
+    def _name(self, entry: Mapping[str, Any]) -> Any:
+        return next((entry[f] for f in self.named_in if f in entry), None)
+
+
+def schema_of(
+    model: type[BaseModel],
+    options: Mapping[str, Sequence[str]] | None = None,
+    without: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    """The JSON schema of a model for an endpoint: `options` and `without` as in `Json`.
+
+    Made once (it costs milliseconds). Not to be changed.
+    """
+    allowed = tuple((path, tuple(texts)) for path, texts in (options or {}).items())
+    return _schema(model, allowed, tuple(without))
+
+
+@lru_cache(maxsize=4096)
+def _schema(
+    model: type[BaseModel],
+    options: tuple[tuple[str, tuple[str, ...]], ...],
+    without: tuple[str, ...],
+) -> dict[str, Any]:
+    schema = model.model_json_schema()
+    definitions = schema.get("$defs", {})
+    for path, texts in options:
+        above, name = _above(schema, definitions, path)
+        node = above["properties"][name]
+        _entry(node, definitions)["enum"] = list(texts)
+    for path in without:
+        above, name = _above(schema, definitions, path)
+        above["properties"].pop(name, None)
+        above["required"] = [n for n in above.get("required", []) if n != name]
+    return _pruned(schema)
+
+
+def _above(
+    schema: dict[str, Any], definitions: dict[str, Any], path: str
+) -> tuple[dict[str, Any], str]:
+    """The object of a schema that has the field at the end of a dotted path, and its name."""
+    *above, name = path.split(".")
+    for step in above:
+        schema = _entry(schema["properties"][step], definitions)
+    return schema, name
+
+
+def _entry(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    """What a field of a schema holds: the items of a list, the type that may be null, the ref."""
+    while "type" not in node or node["type"] == "array":
+        if "$ref" in node:
+            node = definitions[node["$ref"].removeprefix("#/$defs/")]
+        elif "anyOf" in node:
+            node = next(n for n in node["anyOf"] if n.get("type") != "null")
+        else:
+            node = node["items"]
+    return node
+
+
+def object_schema(title: str, parts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """An object whose parts have schemas of their own; equal parts are written once."""
+    definitions: dict[str, Any] = {}
+    properties: dict[str, Any] = {}
+    bodies = {name: {k: v for k, v in part.items() if k != "$defs"} for name, part in parts.items()}
+    for name, body in bodies.items():
+        definitions.update(parts[name].get("$defs", {}))
+        shared = str(body.get("title", "Part")).replace(" ", "")
+        if sum(other == body for other in bodies.values()) == 1:
+            properties[name] = body
+        elif definitions.setdefault(shared, body) == body:
+            properties[name] = {"$ref": f"#/$defs/{shared}"}
+        else:
+            properties[name] = body
+    schema = {
+        "title": title,
+        "type": "object",
+        "properties": properties,
+        "required": list(parts),
+    }
+    return schema | ({"$defs": definitions} if definitions else {})
+
+
+def _pruned(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema without definitions that nothing refers to."""
+    definitions = schema.pop("$defs", {})
+    used: set[str] = set()
+    waiting = _refs(schema)
+    while waiting:
+        name = waiting.pop()
+        if name not in used:
+            used.add(name)
+            waiting |= _refs(definitions[name])
+    kept = {name: body for name, body in definitions.items() if name in used}
+    return schema | ({"$defs": kept} if kept else {})
+
+
+def _refs(node: Any) -> set[str]:
+    if isinstance(node, list):
+        return set().union(*map(_refs, node))
+    if not isinstance(node, dict):
+        return set()
+    own = {node["$ref"].removeprefix("#/$defs/")} if isinstance(node.get("$ref"), str) else set()
+    return own.union(*map(_refs, node.values()))
+
+
+def _read_json(
+    reply: str,
+    shape: type | tuple[type, ...],
+    read: Callable[[Any], Parsed[T] | Unreadable],
+    problem: str,
+) -> Parsed[T] | Unreadable:
+    """The first reading of the reply as JSON that `read` takes, with its rung."""
+    unread = Unreadable(f"{problem} {ALL_FIELDS}")
+    for rung, candidate in _json_candidates(reply, "{" if shape is dict else "{["):
+        if isinstance(candidate, shape):
+            found = read(candidate)
+            if isinstance(found, Parsed):
+                return found._replace(rung=rung)
+            unread = found
+    return unread
+
+
+def _json_candidates(reply: str, openings: str) -> list[tuple[str, Any]]:
     """Readings of the reply as JSON, strictest first."""
     reply = reply.encode("utf-8", "replace").decode("utf-8")  # no file can hold lone surrogates
     found: list[tuple[str, Any]] = []
@@ -366,8 +677,11 @@ def _json_candidates(reply: str) -> list[tuple[str, Any]]:
         # ValueError also for integers of thousands of digits.
         with suppress(ValueError, RecursionError):
             found.append((rung, _sound(json.loads(text))))
-    if "{" in reply and _repairable(reply):
-        body = fenced[1] if fenced and "{" in fenced[1] else reply[reply.index("{") :]
+    starts = [reply.index(c) for c in openings if c in reply]
+    if starts and _repairable(reply):
+        body = reply[min(starts) :]
+        if fenced and any(c in fenced[1] for c in openings):
+            body = fenced[1]
         with suppress(ValueError, RecursionError):
             found.append(("repaired", _sound(json_repair.loads(body))))
     return found

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
-from folkmoot.conversation.answers import Answer, Missing, Parsed, Unreadable
+from folkmoot.conversation.answers import Answer, Missing, Parsed, Repair, Unreadable
 from folkmoot.conversation.spoken import looks_like_refusal
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.context import RunContext
@@ -28,7 +28,8 @@ class Exchange(NamedTuple, Generic[T]):
     """One answer with how it was had. `text` is the last raw reply, `rung` where it parsed.
 
     `messages` is what was sent last, `reply` what came back with its finish reason, tokens, latency
-    and cost as the journal holds them (the same after a replay).
+    and cost as the journal holds them (the same after a replay). `repairs`: what a JSON answer's
+    validators put right or dropped.
     """
 
     value: T | Missing
@@ -38,6 +39,7 @@ class Exchange(NamedTuple, Generic[T]):
     model_served: str
     messages: tuple[Message, ...]
     reply: Reply
+    repairs: tuple[Repair, ...] = ()
 
 
 async def converse(
@@ -82,7 +84,8 @@ async def converse(
         if reply.finish == CUT and short and not reply.text[-1:].isspace():
             read = Unreadable("The reply was cut off. Reply with the answer alone, nothing else.")
         if isinstance(read, Parsed):
-            return _exchange(read.value, read.rung, step, request, reply)
+            got = _exchange(read.value, read.rung, step, request, reply)
+            return got._replace(repairs=read.repairs)
         said = bool(reply.text.strip())
         # A limit used up before the first word was doubled already: more of the same only costs.
         used_up = longer and not said and reply.finish == CUT

@@ -1,0 +1,251 @@
+"""JSON answers: an object, a list of objects, an object with an entry for each key."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field, ValidationInfo, field_validator
+
+import folkmoot
+from folkmoot.conversation.answers import (
+    Entries,
+    Json,
+    JsonList,
+    JsonMap,
+    Parsed,
+    Reading,
+    Repair,
+    Unreadable,
+)
+from folkmoot.models.scripted import Scripted
+
+
+class Line(BaseModel):
+    speaker: str
+    text: str = Field(min_length=1)
+
+    @field_validator("speaker", mode="before")
+    @classmethod
+    def _as_listed(cls, said: Any, info: ValidationInfo) -> Any:
+        reading = Reading.of(info)
+        for name in reading.about or ():
+            if isinstance(said, str) and said.casefold() == name.casefold():
+                if said != name:
+                    reading.repaired("speaker", "spelling", said, name)
+                return name
+        return said
+
+
+class Scene(BaseModel):
+    lines: list[Line]
+    note: str = ""
+
+
+ANN = {"speaker": "Ann", "text": "Yes."}
+NAMES = ("Ann", "Bo")
+
+
+def read(answer: Any, value: Any) -> Any:
+    return answer.parse(json.dumps(value))
+
+
+def test_validators_know_what_the_answer_is_about_and_say_what_they_put_right() -> None:
+    got = read(Json(Line, about=NAMES), {"speaker": "ANN", "text": "Yes."})
+    assert got == Parsed(
+        Line(speaker="Ann", text="Yes."), "exact", (Repair("speaker", "spelling", "ANN", "Ann"),)
+    )
+
+
+def test_repairs_of_a_reading_that_failed_are_not_counted_twice() -> None:
+    # The fenced block does not fit, the repair of it does: only the second reading counts.
+    got = Json(Line, about=NAMES).parse('{"speaker": "ANN", "text": "Yes."')
+    assert isinstance(got, Parsed) and got.rung == "repaired" and len(got.repairs) == 1
+
+
+def test_a_model_made_in_python_needs_no_reading() -> None:
+    assert Line(speaker="ANN", text="Yes.").speaker == "ANN"
+
+
+def test_options_stand_in_the_schema_wherever_their_path_leads() -> None:
+    schema = Json(Scene, options={"lines.speaker": NAMES}, without=("note",)).schema
+    assert schema is not None
+    assert schema["$defs"]["Line"]["properties"]["speaker"]["enum"] == ["Ann", "Bo"]
+    assert list(schema["properties"]) == schema["required"] == ["lines"]
+    plain = Json(Scene).schema
+    assert plain is not None and "enum" not in plain["$defs"]["Line"]["properties"]["speaker"]
+
+
+def test_fields_left_out_take_their_definitions_with_them() -> None:
+    schema = Json(Scene, without=("lines",)).schema
+    assert schema is not None and "$defs" not in schema
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        [ANN],
+        {"items": [ANN]},
+        {"lines": [ANN]},
+        '[{"speaker": "Ann", "text": "Yes."}',
+        'Here: ```json\n[{"speaker": "Ann", "text": "Yes."}]\n```',
+        'Well, [{"speaker": "Ann", "text": "Yes."},]',
+    ],
+)
+def test_a_list_is_read_bare_or_in_an_object(reply: Any) -> None:
+    text = reply if isinstance(reply, str) else json.dumps(reply)
+    got = JsonList(Line).parse(text)
+    assert isinstance(got, Parsed) and got.value == (Line(**ANN),) and got.repairs == ()
+
+
+def test_a_single_object_counts_as_a_list_and_is_noted() -> None:
+    got = read(JsonList(Line), ANN)
+    assert got.value == (Line(**ANN),) and got.repairs[0].kind == "wrong_shape"
+
+
+def test_bounds_of_a_list() -> None:
+    bo = {"speaker": "Bo", "text": "No."}
+    answer = JsonList(Line, fewest=2, most=2, distinct=lambda line: line.text)
+    got = read(answer, [ANN, ANN, {"speaker": "Bo"}, bo, {"speaker": "Bo", "text": "Well."}])
+    assert got.value == (Line(**ANN), Line(**bo))
+    assert [r.kind for r in got.repairs] == ["repeated", "unreadable", "too_many"]
+    assert all(r.dropped for r in got.repairs)
+    few = read(answer, [ANN, {"speaker": "Bo"}])
+    assert isinstance(few, Unreadable)
+    assert "1 of at least 2" in few.problem and "items.1" in few.problem and "text" in few.problem
+
+
+@pytest.mark.parametrize("reply", [[{}], ["Ann", 3], {"items": None}, {"error": "no"}, "sorry", ""])
+def test_nothing_readable_is_not_an_empty_list(reply: Any) -> None:
+    text = reply if isinstance(reply, str) else json.dumps(reply)
+    assert isinstance(JsonList(Line).parse(text), Unreadable)
+    assert JsonList(Line).parse("[]") == Parsed((), "exact")
+
+
+def test_the_schema_of_a_list_is_an_object_with_its_bounds() -> None:
+    schema = JsonList(Scene, 1, 5, options={"lines.speaker": NAMES}).schema
+    assert schema["type"] == "object" and schema["required"] == ["items"]
+    items = schema["properties"]["items"]
+    assert (items["minItems"], items["maxItems"]) == (1, 5)
+    assert schema["$defs"]["Line"]["properties"]["speaker"]["enum"] == ["Ann", "Bo"]
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+_lines = st.builds(Line, speaker=st.text(max_size=5), text=st.text(min_size=1, max_size=20)).map(
+    lambda line: line.model_dump()
+)
+
+
+@given(st.lists(_lines | _json, max_size=8), st.integers(1, 5))
+def test_what_fits_is_kept_in_order_and_everything_else_is_counted(
+    items: list[Any], most: int
+) -> None:
+    good = [i for i in items if isinstance(Json(Line).read(i), Parsed)]
+    got = read(JsonList(Line, most=most), {"items": items})
+    if items and not good:
+        assert isinstance(got, Unreadable)
+    else:
+        assert [line.model_dump() for line in got.value] == good[:most]
+        assert len(got.value) + len(got.repairs) == len(items)
+
+
+def _find(said: Any, keys: Any) -> str:
+    return next((k for k in keys if str(said).casefold() == k.casefold()), "")
+
+
+PARTS = {name: Json(Line, about=NAMES) for name in NAMES}
+BO = {"speaker": "BO", "text": "No."}
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {"Ann": ANN, "Bo": BO},
+        {"ann": ANN, "BO": BO},
+        {"answers": {"Ann": ANN, "Bo": BO}},
+        {"answers": [{"name": "Ann", **ANN}, {"name": "bo", **BO}]},
+    ],
+)
+def test_an_entry_for_each_key(reply: Any) -> None:
+    got = read(JsonMap(PARTS, find=_find, named_in=("name",)), reply)
+    assert got.value == Entries({"Ann": Line(**ANN), "Bo": Line(speaker="Bo", text="No.")}, {})
+    assert got.repairs == (Repair("speaker", "spelling", "BO", "Bo"),)
+
+
+def test_entries_that_are_not_there_are_named_and_an_empty_reply_is_unreadable() -> None:
+    got = read(JsonMap(PARTS), {"Ann": ANN, "Bo": {"speaker": "Bo"}})
+    assert list(got.value.values) == ["Ann"] and "text" in got.value.unread["Bo"]
+    none = read(JsonMap(PARTS), {"Cy": ANN})
+    assert isinstance(none, Unreadable) and "Ann, Bo" in none.problem
+
+
+def test_equal_parts_of_a_schema_are_written_once() -> None:
+    schema = JsonMap(PARTS, title="Residents").schema
+    assert schema["properties"] == {n: {"$ref": "#/$defs/Line"} for n in NAMES}
+    assert schema["required"] == list(NAMES) and list(schema["$defs"]) == ["Line"]
+
+
+def test_numbers_of_thousands_of_digits_do_not_stop_a_run() -> None:
+    class Loose(BaseModel):
+        response: str | int | float | bool
+
+    for digits in (300, 4000, 5000):
+        for reply in ('{"response": ' + "9" * digits + "}", '{"response": ' + "9" * digits):
+            Json(Loose).parse(reply)
+
+
+STUDY = """
+from pydantic import BaseModel, Field
+from folkmoot import JsonList, Row, Session, Speaker, Study, StudyConfig
+
+class Config(StudyConfig):
+    pass
+
+class Idea(BaseModel):
+    text: str = Field(min_length=1)
+
+class Named(Row, table="ideas"):
+    text: str
+    rung: str
+    repairs: int
+
+async def protocol(session: Session) -> None:
+    who = Speaker("planner", "Planner")
+    got = await session.at("plan").exchange(
+        who, "Name ideas.", answer=JsonList(Idea, 1, 2, fallback=(Idea(text="none"),))
+    )
+    for idea in got.value:
+        session.record(Named(text=idea.text, rung=got.rung, repairs=len(got.repairs)))
+
+STUDY = Study(name="ideas", title="Ideas", config=Config, protocol=protocol, tables=(Named,))
+"""
+
+
+@pytest.mark.parametrize(
+    ("reply", "rows"),
+    [
+        (
+            '{"items": [{"text": "a"}, {"text": ""}, {"text": "b"}, {"text": "c"}]}',
+            [("a", "exact", 2), ("b", "exact", 2)],
+        ),
+        ("I would rather not list any.", [("none", "minimal", 0)]),
+    ],
+)
+def test_a_study_gets_the_list_the_repairs_and_the_minimal_structure(
+    tmp_path: Any, reply: str, rows: list[tuple[str, str, int]]
+) -> None:
+    (tmp_path / "ideas.py").write_text(STUDY, encoding="utf-8")
+    file = tmp_path / "s.yaml"
+    file.write_text("study: ideas.py\n", encoding="utf-8")
+    provider = Scripted(lambda request, address: reply)
+    run = folkmoot.run(file, provider=provider, out=tmp_path / "out")
+    assert run.table("ideas").rows() == rows
