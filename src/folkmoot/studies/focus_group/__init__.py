@@ -11,8 +11,8 @@ from folkmoot.studies.focus_group.config import DiscussionConfig, check
 from folkmoot.studies.focus_group.findings import findings
 from folkmoot.studies.focus_group.planning import cut, notes, template
 from folkmoot.studies.focus_group.protocol import protocol
-from folkmoot.studies.focus_group.records import CODEBOOK, TABLES, unusable
 from folkmoot.studies.focus_group.show import show
+from folkmoot.studies.focus_group.tables import TABLES, unusable
 
 
 def _recognises(raw: Mapping[str, Any]) -> bool:
@@ -43,6 +43,5 @@ STUDY = Study(
     limit=cut,
     tables=TABLES,
     unusable=unusable,
-    codebook=CODEBOOK,
     template=template,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from folkmoot.engine.session import Scope, Session
-from folkmoot.studies.focus_group import outputs, records
+from folkmoot.studies.focus_group import outputs, tables
 from folkmoot.studies.focus_group.config import DiscussionConfig, Stimulus
 from folkmoot.studies.focus_group.discussion import DiscussionTranscript
 from folkmoot.studies.focus_group.recruits import facing, recruit
@@ -19,7 +19,7 @@ async def protocol(session: Session) -> None:
         {g: [p.model_dump(mode="json") for p in people] for g, people in recruits.items()},
     )
     for group, people in recruits.items():
-        records.personas(session, group, people)
+        tables.record_personas(session, group, people)
 
     async def discuss(scope: Scope, group: str) -> list[DiscussionTranscript]:
         async def on_concept(scope: Scope, stimulus: Stimulus) -> DiscussionTranscript:
@@ -28,7 +28,7 @@ async def protocol(session: Session) -> None:
                 config.on(stimulus), personas=tuple(people), group=group, stimulus=stimulus.id
             )
             transcript = await simulator.run(scope)
-            records.discussion(scope, transcript)
+            tables.record_discussion(scope, transcript)
             outputs.write_discussion(session, config, transcript)
             return transcript
 

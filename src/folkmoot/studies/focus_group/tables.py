@@ -1,0 +1,202 @@
+"""The tables of a focus group: their columns with what they mean, and the rows of a discussion."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from folkmoot.engine.session import Scope
+from folkmoot.people.sources.grounded import Profile
+from folkmoot.records.rows import Row, column
+from folkmoot.records.run_folder import RunFolder
+from folkmoot.studies.focus_group import objections
+from folkmoot.studies.focus_group.discussion import INTENTS, DiscussionTranscript
+
+GROUP = "group of recruits (replication)"
+PERSON = "person within the group"
+NAME = "name of the person"
+PHASE = "phase of the discussion"
+QUESTION = "question of the moderator, counted from 1; a probe belongs to its question"
+SCALE = "0-100 (mean 50, sd 20 in the population)"
+VALENCE = "position on the concept, -1 (strongly against) to 1 (strongly in favor)"
+
+
+class PersonaRow(Row, table="personas"):
+    """A recruit."""
+
+    group: str = column(GROUP)
+    persona_id: str = column(PERSON)
+    name: str = column(NAME)
+    age: int = column("age in years")
+    sex: str = column("F or M")
+    education: str = column("highest attainment")
+    income: str = column("fifth of the household incomes of the country")
+    income_usd: int = column("household income a year, dollars of 2022")
+    occupation: str = column("occupation")
+    location: str = column("where the person lives")
+    location_type: str = column("urban, suburban or rural")
+    household: str = column("with whom the person lives")
+    political_leaning: str = column("political leaning")
+    openness: int = column(f"openness, {SCALE}")
+    conscientiousness: int = column(f"conscientiousness, {SCALE}")
+    extraversion: int = column(f"extraversion, {SCALE}")
+    agreeableness: int = column(f"agreeableness, {SCALE}")
+    neuroticism: int = column(f"neuroticism, {SCALE}")
+    vals: str = column("VALS type, by our own reading of the framework")
+    engagement: int = column("how much the category means, 0-100")
+    price_sensitivity: int = column("price sensitivity, 0-100")
+    brand_loyalty: int = column("brand loyalty, 0-100")
+    adoption: str = column("stage of adoption (Rogers)")
+    source: str = column("where the persona comes from")
+
+
+class InDiscussion(Row):
+    """What rows about a discussion share: which group discussed which concept."""
+
+    group: str = column(GROUP)
+    stimulus: str = column("concept that was discussed")
+
+
+class UtteranceRow(InDiscussion, table="utterances"):
+    """One thing said."""
+
+    turn: int
+    phase: str = column(PHASE)
+    question: int = column(QUESTION)
+    position: int = column("place among the answers to the question, from 1; 0 for the moderator")
+    role: str = column("moderator or participant")
+    speaker_id: str = column("who spoke")
+    name: str = column(NAME)
+    text: str
+    words: int = column("words in the message")
+    replied_to: str | None = column(
+        "speaker who is answered to; empty for an answer to the question put to all"
+    )
+    replied_to_turn: int | None = column("turn that is answered to")
+    sentiment: float | None = column("tone of the message, -1 to 1")
+    sentiment_source: str | None = column(
+        "who rated it: the lexicon with its version, or the model"
+    )
+    valence: float | None = column(VALENCE)
+    changed_mind: bool = column("whether the message moved the position last known")
+    stance: str | None = column("agree or disagree with others, by cue words; empty for neither")
+    addressed: bool = column("whether the speaker was asked by name")
+    probe: bool = column("a follow-up to one answer, or the answer to it")
+    surprising: bool = column("change of mind, disagreement, or a tone against the position")
+    finish: str | None
+
+
+class OpinionRow(InDiscussion, table="opinions"):
+    """Where a person stands at the start (turn 0) and after each answer."""
+
+    persona_id: str = column(PERSON)
+    name: str = column(NAME)
+    turn: int = column("turn after which the position holds; 0 before anybody spoke")
+    question: int = column(QUESTION)
+    phase: str = column(PHASE)
+    valence: float | None = column(VALENCE)
+    changed: bool = column("whether the position moved at this turn")
+
+
+class IntentRow(InDiscussion, table="intents"):
+    """What a person would buy, asked in private."""
+
+    persona_id: str = column(PERSON)
+    name: str = column(NAME)
+    answer: str | None = column("purchase intent, asked in private at the end")
+    score: int | None = column("1 (definitely not) to 5 (definitely)")
+    missing: str | None = column("why there is no answer")
+
+
+class ObjectionRow(InDiscussion, table="objections"):
+    """A sentence against the concept."""
+
+    theme: str = column("what the objection is about, by cue words")
+    persona_id: str = column(PERSON)
+    name: str = column(NAME)
+    turn: int = column("turn in which it was said")
+    phase: str = column(PHASE)
+    quote: str = column("the sentence")
+
+
+class SilenceRow(InDiscussion, table="silences"):
+    """An answer that could not be had."""
+
+    question: int = column(QUESTION)
+    persona_id: str = column(PERSON)
+    reason: str = column("why an answer could not be had")
+
+
+TABLES = (PersonaRow, UtteranceRow, OpinionRow, IntentRow, ObjectionRow, SilenceRow)
+
+
+def unusable(run: RunFolder) -> str:
+    """Why nothing in a run is of use: no participant said anything."""
+    heard = (run.table("utterances")["role"] == "participant").any()
+    return "" if heard else "no participant gave an answer"
+
+
+def record_personas(scope: Scope, group: str, people: Sequence[Profile]) -> None:
+    """A row for each recruit."""
+    for p in people:
+        scope.record(
+            PersonaRow(
+                group=group,
+                persona_id=p.id,
+                name=p.name,
+                income_usd=p.income_usd,
+                vals=p.vals,
+                source=p.source,
+                **p.demographics(),
+                **p.traits.model_dump(),
+                **p.consumer.model_dump(exclude={"channels"}),
+            )
+        )
+
+
+def record_discussion(scope: Scope, t: DiscussionTranscript) -> None:
+    """All rows of one discussion."""
+    where: dict[str, Any] = {"group": t.group, "stimulus": t.stimulus}
+    names = {p.id: p.name for p in t.personas}
+
+    def opinion(who: str, turn: int, question: int, phase: str, **found: Any) -> None:
+        scope.record(
+            OpinionRow(
+                **where, persona_id=who, name=names[who], turn=turn, question=question, phase=phase,
+                **found,
+            )
+        )  # fmt: skip
+
+    for p in t.personas:
+        opinion(p.id, 0, 0, "", valence=p.opinion.valence if p.opinion else 0.0, changed=False)
+    for m in t.messages:
+        said = m.model_dump(mode="json", exclude={"turn_number", "speaker_name", "content"})
+        scope.record(
+            UtteranceRow(
+                **where, turn=m.turn_number, name=m.speaker_name, text=m.content, words=m.words,
+                **said,
+            )
+        )  # fmt: skip
+        if m.by_participant:
+            opinion(
+                m.speaker_id, m.turn_number, m.question, m.phase.value,
+                valence=m.valence, changed=m.changed_mind,
+            )  # fmt: skip
+    for intent in t.intents:
+        who, answer = intent.persona_id, intent.answer
+        score = None if answer is None else INTENTS.index(answer) + 1
+        scope.record(
+            IntentRow(
+                **where, persona_id=who, name=names[who], answer=answer, score=score,
+                missing=intent.missing,
+            )
+        )  # fmt: skip
+    for o in objections.in_transcript(t):
+        scope.record(
+            ObjectionRow(
+                **where, theme=o.theme, persona_id=o.persona_id, name=names[o.persona_id],
+                turn=o.turn, phase=o.phase, quote=o.quote,
+            )
+        )  # fmt: skip
+    for question, who, reason in t.silences:
+        scope.record(SilenceRow(**where, question=question, persona_id=who, reason=reason))
