@@ -19,7 +19,6 @@ from pathlib import Path
 
 import pytest
 
-from folkmoot.engine.journal import Journal
 from folkmoot.randomness import generator
 from tests.faults.conftest import Serve
 from tests.faults.lab import CommandLine, journaled, panel, pilot, resume_line, tables
@@ -99,14 +98,15 @@ def test_ctrl_c_awaits_what_is_in_flight(
 def test_a_killed_run_whose_journal_is_lost_or_changed_is_refused(
     tmp_path: Path, serve: Serve, cache: Path
 ) -> None:
-    server = serve()
+    server = serve(FaultPlan(hold_after=40))
     line, study, out = CommandLine(server.openai, cache), panel(tmp_path), tmp_path / "run"
     line.run_until(lambda: sum(journaled(out).values()) >= 20, kill, "run", study, "--out", out)
     assert not (out / "manifest.json").exists()
+    server.model.plan = FaultPlan()
     server.wait_until_quiet()
     asked = server.model.counts["received"]
-    with Journal(out / "journal.sqlite"):  # closing it leaves one file and no more
-        pass
+    with closing(sqlite3.connect(out / "journal.sqlite")) as db:  # all of it in one file
+        assert db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
     kept = (out / "journal.sqlite").read_bytes()
     with closing(sqlite3.connect(out / "journal.sqlite")) as db, db:
         (where,) = db.execute("SELECT min(address) FROM entries").fetchone()

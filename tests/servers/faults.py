@@ -26,6 +26,7 @@ class FaultPlan:
     key: str | None = None  # any other key gets 401
     schema: str = "obey"  # obey, ignore, refuse (400 on json_schema), none (400 on any format)
     no_temperature: bool = False  # 400 on any temperature
+    hold_after: int | None = None  # so many answers, then all wait until the plan is another one
     usage: str = "full"  # full, input (tokens of the request alone), none
 
     def fault(self, digest: str, occurrence: int) -> str:

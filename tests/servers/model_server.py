@@ -215,6 +215,8 @@ class ModelServer:
         if self.plan.quota_after is not None and self.counts["answered"] >= self.plan.quota_after:
             self.counts["quota"] += 1
             return _error(429, "You have no credit left", "insufficient_quota")
+        while self.plan.hold_after is not None and len(self.log) >= self.plan.hold_after:
+            await asyncio.sleep(0.005)
         digest = digest_of(body)
         self._times[digest] += 1
         fault = self.plan.fault(digest, self._times[digest])
