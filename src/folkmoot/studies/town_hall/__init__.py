@@ -8,11 +8,11 @@ from typing import Any
 
 from folkmoot.engine.study import Planned, Study
 from folkmoot.studies.town_hall.checks import notes, problems, seat_models
-from folkmoot.studies.town_hall.codebook import CODEBOOK, TABLES, unusable
 from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.findings import findings
 from folkmoot.studies.town_hall.protocol import protocol
 from folkmoot.studies.town_hall.show import show
+from folkmoot.studies.town_hall.tables import TABLES, unusable
 from folkmoot.studies.town_hall.template import template
 
 
@@ -56,6 +56,5 @@ STUDY = Study(
     limit=_limit,
     tables=TABLES,
     unusable=unusable,
-    codebook=CODEBOOK,
     template=template,
 )

@@ -21,7 +21,7 @@ from folkmoot.studies.town_hall.profiles import load_profiles
 from folkmoot.studies.town_hall.quality import quality, total_quality
 from folkmoot.studies.town_hall.records import Discussion
 from folkmoot.studies.town_hall.room import Room, make_room, make_set
-from folkmoot.studies.town_hall.tables import record_discussion, record_set
+from folkmoot.studies.town_hall.tables import DifferenceRow, LevelRow, record_discussion, record_set
 from folkmoot.studies.town_hall.tracking import Scale
 
 
@@ -85,9 +85,9 @@ def report(session: Session, held: list[Held], config: TownHallConfig) -> None:
     session.write_json("levels.json", comparison)
     means, differences = flat_rows(comparison)
     for row in means:
-        session.record("levels", row)
+        session.record(LevelRow(**row))
     for row in differences:
-        session.record("differences", row)
+        session.record(DifferenceRow(**row))
     names = [level.name for level in levels_of(config)]
     session.write_json(
         "quality.json",

@@ -1,11 +1,13 @@
-"""The rows of a discussion in the run's tables: one per resident-round, reaction, vote, …"""
+"""The tables of a run: what their columns mean, and the rows of a discussion in them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from types import new_class
 from typing import Any
 
 from folkmoot.engine.session import Scope
+from folkmoot.records.rows import Row, column
+from folkmoot.records.run_folder import RunFolder
 from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.measures import FIGURES, measures, satisfaction_rows
 from folkmoot.studies.town_hall.quality import mend_rows, quality
@@ -14,99 +16,342 @@ from folkmoot.studies.town_hall.room import ResidentSet
 from folkmoot.studies.town_hall.tracking import SPECTRUM, Scale, Tracking, pairs, tracking
 
 MODERATOR = "moderator"
+PART = "main comparison or supplementary"
+SET = "number of the set; the same residents at every level"
+IS_VULNERABLE = "one of the vulnerable residents"
+VULNERABLE_TYPE = "housing or participation; empty for general residents"
+SILENT = "chose to say nothing"
+PASSED = "more yes than no; a tie fails"
+
+
+class OfDiscussion(Row):
+    """Where a row belongs."""
+
+    discussion_id: str = column("one discussion: a set at a level")
+    set: int = column(SET)
+    level: str = column("level of technical implementation")
+    part: str = column(PART)
+
+
+class ResidentRow(Row, table="residents"):
+    """One resident of a set."""
+
+    set: int = column(SET)
+    id: str = column("id of the resident")
+    age_group: str = column("age group")
+    gender: str = column("gender")
+    residence_years: int = column("years lived in the quarter")
+    ownership: str = column("owner or tenant")
+    occupation: str = column("occupation")
+    assertiveness: int = column("personality, 1–5")
+    openness: int = column("personality, 1–5")
+    risk_tolerance: int = column("personality, 1–5")
+    community_orientation: int = column("personality, 1–5")
+    income_level: str = column("low, middle or high")
+    can_afford_contribution: bool = column("could the resident pay the owners' contribution")
+    economic_pressure: str = column("comfortable, moderate or struggling")
+    participation_tendency: str = column("active, moderate or passive")
+    information_access: str = column("high, medium or low")
+    community_engagement: str = column("active, moderate or minimal")
+    is_vulnerable: bool = column(IS_VULNERABLE)
+    vulnerable_type: str | None = column(VULNERABLE_TYPE)
+    label: str = column("short name of a vulnerable profile")
+
+
+class RoundRow(OfDiscussion, table="rounds"):
+    """One resident in one round: what they did, and how the others reacted to them."""
+
+    round: int = column("round of discussion, from 1")
+    agent_id: str = column("the resident")
+    is_vulnerable: bool = column(IS_VULNERABLE)
+    vulnerable_type: str | None = column(VULNERABLE_TYPE)
+    seat_model: str | None = column(
+        "model dealt to this seat by the level; empty for the run's own"
+    )
+    overall_stance: str | None = column("stance in THINK; empty where thinking is off or unread")
+    silent: bool = column(SILENT)
+    words: int = column("words of the public statement")
+    thinking_parse_error: bool = column("THINK could not be read: the minimal structure stands")
+    speaking_parse_error: bool = column("SPEAK could not be read: left out of possible reactions")
+    new_points: int = column("points that answer nobody")
+    references_made: int = column("public references that the resident made")
+    reactions_ignore: int = column("others who could have reacted and made no reference (level 0)")
+    reactions_refute: int = column("others who disagreed (level 1)")
+    reactions_question: int = column("others who asked (level 2)")
+    reactions_cite: int = column("others who cited without judgement (level 3)")
+    reactions_agree: int = column("others who agreed (level 4)")
+    total_reaction_count: int = column("others who reacted at all")
+    positive_reaction_count: int = column("others who cited or agreed (levels 3 and 4)")
+    positive_ratio: float | None = column("positive of all reactions; empty when there was none")
+    weighted_inclusivity_score: float | None = column("sum of levels over possible reactions, 0–4")
+    avg_agree_level: float | None = column("mean private agreement with the resident, 1–5")
+    cited_as_compelling_count: int = column(
+        "times named most compelling in reflections on the round"
+    )
+    possible_reactions: int = column(
+        "others who could have reacted (readable statements, from round 2)"
+    )
+    interaction_count: int = column("public references to the resident")
+    response_rate: float | None = column("share of private reactions that wished to respond")
+    cited_as_disagreed_count: int = column(
+        "times named most disagreed with in reflections on the round"
+    )
+    questions_received: int = column("public questions put to the resident")
+    speaking_volume: int = column("new points and references that the resident made")
+    responders: str = column("who reacted, ids joined by |")
+    stance_after: str | None = column("stance in REFLECT after the round")
+    change_type: str | None = column("maintain, soften, harden or flip")
+    most_compelling: str | None = column("who convinced the resident most in this round")
+    most_disagreed: str | None = column("with whom the resident disagreed most in this round")
+
+
+class Utterance(OfDiscussion, table="utterances"):
+    """What one speaker said in one round."""
+
+    round: int = column("round of discussion, from 1")
+    turn: int = column("place in which the statement is listed to those who hear it")
+    speaker_id: str = column("who spoke")
+    speaker_role: str = column("resident or moderator")
+    is_vulnerable: bool = column(IS_VULNERABLE)
+    text: str = column("what was said")
+    silent: bool = column(SILENT)
+    unread: bool = column("the answer could not be read")
+    finish: str | None
+
+
+class ReactionRow(OfDiscussion, table="reactions"):
+    """One possible reaction: a speaker to a target in a round."""
+
+    round: int = column("round of discussion, from 1")
+    speaker: str = column("who could react")
+    target: str = column("to whom")
+    reaction_level: int = column("0 ignore, 1 refute, 2 question, 3 cite, 4 agree")
+    reaction: str = column("name of the reaction's level")
+    interaction_types: str = column("interaction types of the references, joined by |")
+    agree_level: int | None = column("private agreement of the speaker with the target, 1–5")
+    my_feeling: str | None = column("private feeling of the speaker")
+    want_to_respond: bool | None = column("did the speaker wish to respond")
+    speaker_vulnerable: bool = column("is the speaker one of the vulnerable residents")
+    target_vulnerable: bool = column("is the target one of the vulnerable residents")
+
+
+class ItemRow(OfDiscussion, table="items"):
+    """One item of a ballot."""
+
+    item_id: str = column("item of the ballot")
+    text: str = column("the proposal")
+    origin: str = column("residents that it goes back to, joined by |")
+    vulnerable_originated: bool = column("does it go back to a vulnerable resident")
+    yes: int = column("votes for it")
+    no: int = column("votes against it")
+    uncast: int = column("ballots that could not be read")
+    passed: bool = column(PASSED)
+    tie: bool = column("as many yes as no, which fails")
+
+
+class VoteRow(OfDiscussion, table="votes"):
+    """One resident's vote on one item."""
+
+    item_id: str = column("item of the ballot")
+    agent_id: str = column("the resident")
+    is_vulnerable: bool = column(IS_VULNERABLE)
+    originated: bool = column("does the item go back to this resident")
+    vote: str | None = column("yes or no; empty when the ballot could not be read")
+    reason: str = column("the reason given")
+    passed: bool = column(PASSED)
+
+
+class SatisfactionRow(OfDiscussion, table="satisfaction"):
+    """One resident's satisfaction before and after."""
+
+    agent_id: str = column("the resident")
+    is_vulnerable: bool = column(IS_VULNERABLE)
+    pre_satisfaction: int | None = column("satisfaction before the discussion, 1–10")
+    post_satisfaction: int | None = column("satisfaction after the outcome, 1–10")
+    satisfaction_delta: int | None = column("after minus before")
+    pre_reason: str = column("reason given before")
+    post_reason: str = column("reason given after")
+
+
+class MendRow(OfDiscussion, table="mends"):
+    """One thing that was mended in an answer."""
+
+    stage: str = column("part of the discussion")
+    round: int | None = column("round of discussion, from 1")
+    agent_id: str = column("the resident (or who else answered)")
+    field: str = column("field that was mended")
+    kind: str = column("what was wrong with it")
+    was: str = column("what the model wrote")
+    became: str | None = column("what it was repaired to; empty when it was dropped")
+    dropped: bool = column("was it dropped")
+
+
+def _with_figures(base: type[Row]) -> Any:
+    """`base` with a column for each figure of each group."""
+    words = {"vulnerable": "vulnerable residents", "general": "general residents"}
+    words["gap"] = "vulnerable minus general"
+    said = {f"{g}_{n}": f"{of}: {w}" for g, of in words.items() for n, w in FIGURES.items()}
+
+    def columns(namespace: dict[str, Any]) -> None:
+        namespace["__module__"] = __name__
+        namespace["__annotations__"] = dict.fromkeys(said, "float | None")
+        namespace.update({name: column(meaning) for name, meaning in said.items()})
+
+    return new_class(f"{base.__name__}WithFigures", (base,), exec_body=columns)
+
+
+class DiscussionRow(_with_figures(OfDiscussion), table="discussions"):  # type: ignore[misc, call-arg]
+    """All figures of one discussion."""
+
+    total_vote_items: int = column("items on the ballot")
+    items_passed: int = column("items that passed")
+    ties_failed: int = column("items that failed by a tie")
+    vulnerable_originated_items: int = column("items that go back to a vulnerable resident")
+    vulnerable_items_passed: int = column("of these, passed")
+    vulnerable_opinion_reflection_rate: float | None = column(
+        "passed of originated; empty where none was"
+    )
+    answers: int = column("answers asked for")
+    reasks: int = column("answers that had to be asked for again")
+    minimal_structures: int = column("residents for whom the minimal structure stands")
+    silent_turns: int = column("turns in which a resident chose to say nothing")
+    votes_uncast: int = column("votes that could not be read")
+    repaired: int = column("fields that were repaired")
+    dropped: int = column("fields that were dropped")
+    rounds_split: int = column("rounds of a shared session that took more than one call")
+
+
+class OfLevel(Row):
+    """Which level a row is about."""
+
+    part: str = column(PART)
+    level: str = column("level of technical implementation")
+
+
+class OfStep(Row):
+    """Which two levels a row compares."""
+
+    part: str = column(PART)
+    from_level: str = column("level that is compared from")
+    to_level: str = column("level that is compared to")
+    consecutive: bool = column("whether the two levels follow each other in the main comparison")
+    switches_changed: str = column("switches in which the two levels differ, joined by |")
+
+
+class Compared(Row):
+    """A figure with its interval over sets."""
+
+    figure: str = column("measure that is compared; levels.json says what each is")
+    group: str = column("vulnerable, general, or gap (vulnerable minus general)")
+    estimate: float | None = column(
+        "mean over sets (of the difference within sets, in `differences`)"
+    )
+    low: float | None = column("lower end of the 95 % interval, t over sets; empty with one set")
+    high: float | None = column("upper end of the 95 % interval")
+    sets: int = column("sets that have this figure")
+
+
+class LevelRow(Compared, OfLevel, table="levels"):
+    """The mean of a figure at one level."""
+
+
+class DifferenceRow(Compared, OfStep, table="differences"):
+    """The mean difference of a figure between two levels, within sets."""
+
+    p: float | None = column(
+        "two-sided p of no difference (sign flips of sets, with up to 12 of them)"
+    )
+
+
+TABLES: tuple[type[Row], ...] = (
+    ResidentRow,
+    RoundRow,
+    Utterance,
+    ReactionRow,
+    ItemRow,
+    VoteRow,
+    SatisfactionRow,
+    MendRow,
+    DiscussionRow,
+    LevelRow,
+    DifferenceRow,
+)
+
+
+def unusable(run: RunFolder) -> str:
+    """Why nothing in a run is of use: no resident was heard in any discussion."""
+    said = run.table(Utterance.table)
+    residents = said.filter(said["speaker_role"] == "resident")
+    unheard = residents["unread"].all() and not residents.is_empty()
+    return "no resident's statement could be read" if unheard else ""
 
 
 def record_set(scope: Scope, of: ResidentSet) -> None:
     """The residents of one set, one row each."""
     for resident in of.residents:
-        scope.record("residents", {"set": of.number, **resident.to_row()})
+        scope.record(ResidentRow(set=of.number, **resident.to_row()))
 
 
 def record_discussion(scope: Scope, discussion: Discussion, config: TownHallConfig) -> None:
     """Everything tidy about one discussion."""
     scale = Scale.of(config)
-    key = _key(discussion)
-    is_vulnerable = {r.id: r.is_vulnerable for r in discussion.residents}
-    spoken = {
-        (call.round, who): call.finish
-        for call in discussion.calls
-        if call.stage in ("speak", "round", "moderate")
-        for who in (call.residents if call.stage != "moderate" else (MODERATOR,))
-    }
-    tracked = {(row.agent_id, row.round): row for row in tracking(discussion, scale)}
-    for round_ in discussion.rounds:
-        for resident in discussion.residents:
-            seat = {
-                "round": round_.number,
-                "agent_id": resident.id,
-                "is_vulnerable": resident.is_vulnerable,
-                "vulnerable_type": resident.vulnerable_type,
-                "seat_model": discussion.seats[resident.id],
-            }
-            row = _round_row(round_, round_.turns[resident.id], tracked[resident.id, round_.number])
-            scope.record("rounds", {**key, **seat, **row})
-        for row in _utterances(round_, is_vulnerable):
-            finish = spoken.get((round_.number, row["speaker_id"]))
-            scope.record("utterances", {**key, **row, "finish": finish})
-    for pair in pairs(discussion, scale):
-        sides = {
-            "speaker_vulnerable": is_vulnerable[pair.speaker],
-            "target_vulnerable": is_vulnerable[pair.target],
-        }
-        scope.record("reactions", {**key, **pair.to_row(), **sides})
-    _record_votes(scope, discussion, is_vulnerable)
-    for row in satisfaction_rows(discussion):
-        scope.record("satisfaction", {**key, **row})
-    for row in mend_rows(discussion):
-        scope.record("mends", {**key, **row})
-    scope.record("discussions", discussion_row(discussion, scale))
-
-
-def discussion_row(discussion: Discussion, scale: Scale) -> dict[str, Any]:
-    """All figures of one discussion in one row."""
-    found = measures(discussion, scale)
-    counts = quality(discussion)
-    row: dict[str, Any] = dict(_key(discussion))
-    for group in ("vulnerable", "general", "gap"):
-        row |= {f"{group}_{name}": found[group][name] for name in FIGURES}
-    for name in ("total_vote_items", "items_passed", "ties_failed"):
-        row[name] = found["final_consensus"][name]
-    for name in (
-        "vulnerable_originated_items",
-        "vulnerable_items_passed",
-        "vulnerable_opinion_reflection_rate",
-    ):
-        row[name] = found["final_consensus"][name]
-    for name in ("answers", "reasks", "minimal_structures", "silent_turns", "votes_uncast"):
-        row[name] = counts[name]
-    row["repaired"] = sum(counts["repaired"].values())
-    row["dropped"] = sum(counts["dropped"].values())
-    row["rounds_split"] = counts["rounds_split"]
-    return row
-
-
-def _key(discussion: Discussion) -> dict[str, Any]:
-    return {
+    key: dict[str, Any] = {
         "discussion_id": discussion.id,
         "set": discussion.set_no,
         "level": discussion.level.name,
         "part": discussion.level.part,
     }
+    is_vulnerable = {r.id: r.is_vulnerable for r in discussion.residents}
+    tracked = {(row.agent_id, row.round): row for row in tracking(discussion, scale)}
+    for round_ in discussion.rounds:
+        for resident in discussion.residents:
+            seat: dict[str, Any] = {
+                "is_vulnerable": resident.is_vulnerable,
+                "vulnerable_type": resident.vulnerable_type,
+                "seat_model": discussion.seats[resident.id],
+            }
+            row = _round(round_, round_.turns[resident.id], tracked[resident.id, round_.number])
+            scope.record(RoundRow(**key, **seat, **row))
+        for row in _utterances(discussion, round_):
+            scope.record(Utterance(**key, **row))
+    for pair in pairs(discussion, scale):
+        sides: dict[str, Any] = {
+            "speaker_vulnerable": is_vulnerable[pair.speaker],
+            "target_vulnerable": is_vulnerable[pair.target],
+        }
+        scope.record(ReactionRow(**key, **pair.to_row(), **sides))
+    for row in _items(discussion):
+        scope.record(ItemRow(**key, **row))
+    for row in _votes(discussion):
+        scope.record(VoteRow(**key, **row, is_vulnerable=is_vulnerable[row["agent_id"]]))
+    for row in satisfaction_rows(discussion):
+        scope.record(SatisfactionRow(**key, **row))
+    for row in mend_rows(discussion):
+        scope.record(MendRow(**key, **row))
+    scope.record(DiscussionRow(**key, **_figures(discussion, scale)))
 
 
-def _round_row(round_: Round, turn: Turn, tracked: Tracking) -> dict[str, Any]:
+def _figures(discussion: Discussion, scale: Scale) -> dict[str, Any]:
+    found, counts = measures(discussion, scale), quality(discussion)
+    final = found["final_consensus"]
+    counted = {n: sum(counts[n].values()) for n in ("repaired", "dropped")}
+    named = {**counts, **counted, **final}
+    figures = {f"{g}_{n}": found[g][n] for g in ("vulnerable", "general", "gap") for n in FIGURES}
+    rest = DiscussionRow.columns().keys() - OfDiscussion.columns().keys() - figures.keys()
+    return figures | {name: named[name] for name in rest}
+
+
+def _round(round_: Round, turn: Turn, tracked: Tracking) -> dict[str, Any]:
     reflection = round_.reflections.get(turn.resident)
     evolution = reflection.stance_evolution if reflection else None
     compelling = reflection.most_compelling if reflection else None
     disagreed = reflection.most_disagreed if reflection else None
     data = tracked.to_json()
-    spectrum = {f"reactions_{name}": tracked.spectrum[name] for name in SPECTRUM}
-    kept = {
-        k: v
-        for k, v in data.items()
-        if k not in ("agent_id", "round", "reaction_spectrum", "responders", "interaction_types")
-    }
+    del data["reaction_spectrum"], data["interaction_types"]
     return {
+        **data,
+        **{f"reactions_{name}": tracked.spectrum[name] for name in SPECTRUM},
+        "responders": "|".join(tracked.responders),
         "overall_stance": turn.thinking.overall_stance if turn.thinking else None,
         "silent": turn.silent,
         "words": len(turn.speaking.full_statement.split()),
@@ -114,9 +359,6 @@ def _round_row(round_: Round, turn: Turn, tracked: Tracking) -> dict[str, Any]:
         "speaking_parse_error": turn.speaking.parse_error,
         "new_points": tracked.new_points,
         "references_made": tracked.references_made,
-        **spectrum,
-        **kept,
-        "responders": "|".join(tracked.responders),
         "stance_after": evolution.current_stance if evolution else None,
         "change_type": evolution.change_type if evolution else None,
         "most_compelling": compelling.agent_id if compelling else None,
@@ -124,25 +366,27 @@ def _round_row(round_: Round, turn: Turn, tracked: Tracking) -> dict[str, Any]:
     }
 
 
-def _utterances(round_: Round, is_vulnerable: Mapping[str, bool]) -> list[dict[str, Any]]:
+def _utterances(discussion: Discussion, round_: Round) -> list[dict[str, Any]]:
+    finish = {
+        who: call.finish
+        for call in discussion.calls
+        if call.round == round_.number and call.stage in ("speak", "round", "moderate")
+        for who in (call.residents if call.stage != "moderate" else (MODERATOR,))
+    }
     rows = [
         {
-            "round": round_.number,
-            "turn": turn,
             "speaker_id": resident,
             "speaker_role": "resident",
-            "is_vulnerable": is_vulnerable[resident],
+            "is_vulnerable": resident in discussion.vulnerable,
             "text": round_.turns[resident].speaking.full_statement,
             "silent": round_.turns[resident].silent,
             "unread": not round_.turns[resident].heard,
         }
-        for turn, resident in enumerate(round_.order, start=1)
+        for resident in round_.order
     ]
     if round_.moderation:
         rows.append(
             {
-                "round": round_.number,
-                "turn": len(rows) + 1,
                 "speaker_id": MODERATOR,
                 "speaker_role": MODERATOR,
                 "is_vulnerable": False,
@@ -151,36 +395,39 @@ def _utterances(round_: Round, is_vulnerable: Mapping[str, bool]) -> list[dict[s
                 "unread": round_.moderation.parse_error,
             }
         )
-    return rows
+    return [
+        row | {"round": round_.number, "turn": turn, "finish": finish.get(str(row["speaker_id"]))}
+        for turn, row in enumerate(rows, start=1)
+    ]
 
 
-def _record_votes(scope: Scope, discussion: Discussion, is_vulnerable: Mapping[str, bool]) -> None:
-    key = _key(discussion)
-    for item, outcome in zip(discussion.items, discussion.outcomes, strict=True):
-        scope.record(
-            "items",
-            {
-                **key,
-                "item_id": item.id,
-                "text": item.text,
-                "origin": "|".join(item.origin),
-                "vulnerable_originated": any(is_vulnerable[i] for i in item.origin),
-                "yes": outcome.yes,
-                "no": outcome.no,
-                "uncast": outcome.uncast,
-                "passed": outcome.passed,
-                "tie": outcome.tie,
-            },
-        )
-    for resident, ballot in discussion.ballots.items():
-        for item in discussion.items:
-            row = {
-                "item_id": item.id,
-                "agent_id": resident,
-                "is_vulnerable": is_vulnerable[resident],
-                "originated": resident in item.origin,
-                "vote": ballot.votes.get(item.id),
-                "reason": ballot.reasons.get(item.id, ""),
-                "passed": item.id in discussion.passed,
-            }
-            scope.record("votes", {**key, **row})
+def _items(discussion: Discussion) -> list[dict[str, Any]]:
+    return [
+        {
+            "item_id": item.id,
+            "text": item.text,
+            "origin": "|".join(item.origin),
+            "vulnerable_originated": bool(set(item.origin) & set(discussion.vulnerable)),
+            "yes": outcome.yes,
+            "no": outcome.no,
+            "uncast": outcome.uncast,
+            "passed": outcome.passed,
+            "tie": outcome.tie,
+        }
+        for item, outcome in zip(discussion.items, discussion.outcomes, strict=True)
+    ]
+
+
+def _votes(discussion: Discussion) -> list[dict[str, Any]]:
+    return [
+        {
+            "item_id": item.id,
+            "agent_id": resident,
+            "originated": resident in item.origin,
+            "vote": ballot.votes.get(item.id),
+            "reason": ballot.reasons.get(item.id, ""),
+            "passed": item.id in discussion.passed,
+        }
+        for resident, ballot in discussion.ballots.items()
+        for item in discussion.items
+    ]
