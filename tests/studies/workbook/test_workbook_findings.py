@@ -14,9 +14,8 @@ from folkmoot.errors import InputError
 from folkmoot.models.scripted import Scripted
 from folkmoot.records.findings import Bars, Finding, Intervals, Lines
 from folkmoot.studies.workbook import STUDY
-from folkmoot.studies.workbook.findings.data import Measure
-from folkmoot.studies.workbook.findings.people import beside_people
-from folkmoot.studies.workbook.planning import notes
+from folkmoot.studies.workbook.estimate import notes
+from folkmoot.studies.workbook.findings import Measure, beside_people
 from tests.studies.workbook.workbook_builder import good, player, put, read, save, setting, task
 
 TASKS = "interview_prompts"

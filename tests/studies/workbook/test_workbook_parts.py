@@ -12,14 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folkmoot.conversation.answers import Missing, Parsed, Unreadable
-from folkmoot.studies.workbook.assignment import assign, balanced
-from folkmoot.studies.workbook.computed import BadExpression, Scene, evaluate, in_order
+from folkmoot.studies.workbook.answers import (
+    Listed,
+    Range,
+    Words,
+    WorkbookAnswer,
+    read_options,
+    show,
+)
+from folkmoot.studies.workbook.config import Computed, Task
+from folkmoot.studies.workbook.experiments import experiments
 from folkmoot.studies.workbook.literals import NotALiteral
-from folkmoot.studies.workbook.model import Computed, Task
-from folkmoot.studies.workbook.permutations import experiments
-from folkmoot.studies.workbook.play import realised_order
-from folkmoot.studies.workbook.reply import WorkbookAnswer
-from folkmoot.studies.workbook.response_options import Listed, Range, Words, read_options, show
+from folkmoot.studies.workbook.participants import assign, balanced
+from folkmoot.studies.workbook.placeholders import BadExpression, Scene, evaluate, in_order
+from folkmoot.studies.workbook.protocol import realised_order
 from tests.studies.workbook.workbook_builder import good, mistakes, put, read, setting
 
 TASKS = "interview_prompts"

@@ -11,7 +11,7 @@ import pytest
 from openpyxl import load_workbook
 
 from folkmoot.errors import InputError
-from folkmoot.studies.workbook.planning import load, notes
+from folkmoot.studies.workbook.estimate import load, notes
 from folkmoot.studies.workbook.template import template
 from tests.studies.workbook.workbook_builder import (
     TASK_COLUMNS,
@@ -342,7 +342,7 @@ def test_integers_as_floats(tmp_path: Path, value: Any) -> None:
     ],
 )
 def test_curly_quotes_in_options(tmp_path: Path, cell: str) -> None:
-    from folkmoot.studies.workbook.response_options import Listed, read_options
+    from folkmoot.studies.workbook.answers import Listed, read_options
 
     assert read_options(cell) == Listed(("yes", "no", "I don’t know"))
     assert mistakes(put(good(), f"{TASKS}!I5", cell), tmp_path) == []

@@ -11,11 +11,17 @@ import pytest
 
 from folkmoot.errors import InputError
 from folkmoot.studies.workbook import opening, sheets
-from folkmoot.studies.workbook.computed import Scene, evaluate, parse_expression
+from folkmoot.studies.workbook.estimate import check, load
+from folkmoot.studies.workbook.files import csv_text, harmless
 from folkmoot.studies.workbook.literals import NotALiteral, read_literal
-from folkmoot.studies.workbook.outputs import csv_text, harmless
-from folkmoot.studies.workbook.planning import check, load
-from folkmoot.studies.workbook.templates import MAX_OUTPUT, TemplateProblem, render
+from folkmoot.studies.workbook.placeholders import (
+    MAX_OUTPUT,
+    Scene,
+    TemplateProblem,
+    evaluate,
+    parse_expression,
+    render,
+)
 from tests.bounded import bounded
 from tests.studies.workbook.workbook_builder import good, mistakes, put, read, save
 
@@ -80,7 +86,7 @@ PLACEHOLDERS = [
 
 
 def test_placeholders_run_nothing_and_end_soon() -> None:
-    setup = "from folkmoot.studies.workbook.templates import TemplateProblem, render"
+    setup = "from folkmoot.studies.workbook.placeholders import TemplateProblem, render"
     body = """
 for text in given:
     try:
@@ -137,7 +143,7 @@ IS_FINE = ["give ** 2 / 4", "min(2)", "mean(2) + 1", "2 ** 10", "give / (2 - 1)"
 
 def test_expressions_are_arithmetic_only() -> None:
     setup = """
-from folkmoot.studies.workbook.computed import BadExpression, Scene, evaluate, parse_expression
+from folkmoot.studies.workbook.placeholders import BadExpression, Scene, evaluate, parse_expression
 scene = Scene(["a", "b"], frozenset({"give"}), frozenset(), {"n": 2}, lambda name, who: 3)
 """
     body = """

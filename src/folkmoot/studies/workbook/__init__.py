@@ -9,11 +9,11 @@ from typing import Any
 from folkmoot.engine.study import Planned, Study
 from folkmoot.studies.workbook.config import WorkbookConfig
 from folkmoot.studies.workbook.convert import convert
+from folkmoot.studies.workbook.estimate import check, limit, load, notes
 from folkmoot.studies.workbook.findings import findings
-from folkmoot.studies.workbook.planning import check, limit, load, notes
 from folkmoot.studies.workbook.protocol import protocol
-from folkmoot.studies.workbook.records import CODEBOOK, TABLES, unusable
 from folkmoot.studies.workbook.show import show
+from folkmoot.studies.workbook.tables import CODEBOOK, TABLES, unusable
 from folkmoot.studies.workbook.template import template
 
 

@@ -2,14 +2,191 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from collections.abc import Mapping
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator
 
 from folkmoot.engine.config import NonNegative, Positive, StudyConfig
 from folkmoot.errors import InputError
 from folkmoot.models.catalog import HOSTED, resolve
-from folkmoot.studies.workbook.model import Workbook
+
+TaskType = Literal["context", "discussion", "public_question", "private_question"]
+VarType = Literal["category", "integer", "float"]
+TreatmentStrategy = Literal["simple_random", "complete_random", "manual"]
+Strategy = Literal["random", "manual"]
+ComputedScope = Literal["participant", "session"]
+Scalar = str | int | float | bool
+
+FACILITATOR = "Facilitator"
+SUMMARIZER = "Summarizer"
+SPECIAL_ROLES = (FACILITATOR, SUMMARIZER)
+
+
+def special_role(label: str) -> str | None:
+    """The special role that a label names (case does not matter), or None for a user's own."""
+    return next((s for s in SPECIAL_ROLES if s.casefold() == label.strip().casefold()), None)
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+
+class Settings(_Part):
+    """The canonical settings, and what the other layouts add to them.
+
+    `max_conversation_length` counts messages of a session that a model wrote; `max_rounds` counts
+    tasks (the short layout's own limit).
+    """
+
+    experiment_id: str
+    model_info: str
+    api_endpoint: str | None = None
+    temperature: float
+    num_agents_per_session: int
+    num_sessions: int
+    max_conversation_length: int | None = None
+    max_rounds: int | None = None
+    treatment_assignment_strategy: TreatmentStrategy
+    treatment_column: str | None = None
+    session_assignment_strategy: Strategy
+    session_column: str | None = None
+    role_assignment_strategy: Strategy
+    role_column: str | None = None
+    random_seed: int = 42
+    show_profile: bool = True
+    include_backstories: bool = False
+    treatment_in_system: bool = True
+    reveal_private: bool = True
+    at: Mapping[str, str] = Field(default_factory=dict)
+
+
+class Treatment(_Part):
+    """A treatment arm. `extra` are the further attributes that the short layout allows."""
+
+    label: str
+    description: str
+    extra: Mapping[str, str] = Field(default_factory=dict)
+    at: Mapping[str, str] = Field(default_factory=dict)
+
+
+class Role(_Part):
+    """A role, a user's own or one of the two special ones."""
+
+    label: str
+    description: str
+    extra: Mapping[str, str] = Field(default_factory=dict)
+    at: Mapping[str, str] = Field(default_factory=dict)
+
+    @property
+    def special(self) -> str | None:
+        return special_role(self.label)
+
+
+class Task(_Part):
+    """A row of the prompts sheet. `llm_text` is one template for all, or one per role in order.
+
+    `response_options` is the cell's text: it may hold placeholders and is read after they are
+    filled in.
+    """
+
+    task_id: str
+    type: TaskType
+    task_order: int
+    is_adapted: bool = False
+    human_text: str = ""
+    llm_text: str | Mapping[str, str]
+    var_name: str
+    var_type: VarType | None = None
+    response_options: str | None = None
+    randomize_response_order: bool = False
+    validate_response: bool = False
+    generate_speculation_score: bool = False
+    format_response: bool = False
+    at: Mapping[str, str] = Field(default_factory=dict)
+
+
+class Profiles(_Part):
+    """The respondents: short names, questions, and one row of texts each ("" where blank)."""
+
+    names: tuple[str, ...]
+    questions: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    lines: tuple[int, ...]
+    columns: tuple[str, ...]
+    sheet: str = "agent_profiles"
+
+    @field_serializer("rows", "lines")
+    def _packed(self, value: Any) -> str:
+        # One text instead of a hundred thousand YAML nodes, which take minutes to read back.
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+    @field_validator("rows", "lines", mode="before")
+    @classmethod
+    def _unpacked(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        return tuple(tuple(v) if isinstance(v, list) else v for v in json.loads(value))
+
+    def column(self, name: str) -> int | None:
+        """Index of the column with that short name, or with that question."""
+        for titles in (self.names, self.questions):
+            if name in titles:
+                return titles.index(name)
+        return None
+
+    @property
+    def id_column(self) -> int:
+        return self.titles.index("ID")
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """The row that says which column is the ID: the short names, or else the questions."""
+        return self.names if "ID" in self.names else self.questions
+
+    def ids(self) -> list[str]:
+        return [row[self.id_column] for row in self.rows]
+
+    def cell(self, row: int, column: int) -> str:
+        """The address of a value, for messages."""
+        return f"{self.sheet}!{self.columns[column]}{self.lines[row]}"
+
+
+class Constant(_Part):
+    """A placeholder and the values that it takes, one experiment each."""
+
+    name: str
+    values: tuple[Scalar, ...]
+    at: Mapping[str, str] = Field(default_factory=dict)
+
+
+class Computed(_Part):
+    """A value that is calculated from earlier answers, per participant or once per session."""
+
+    name: str
+    scope: ComputedScope
+    expression: str
+    at: Mapping[str, str] = Field(default_factory=dict)
+
+
+class Workbook(_Part):
+    """A whole experiment file. `notes` are lines for the user that are no mistakes."""
+
+    layout: str
+    settings: Settings
+    treatments: tuple[Treatment, ...]
+    roles: tuple[Role, ...]
+    tasks: tuple[Task, ...]
+    profiles: Profiles
+    constants: tuple[Constant, ...] = ()
+    computed: tuple[Computed, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def user_roles(self) -> tuple[Role, ...]:
+        return tuple(r for r in self.roles if r.special is None)
+
 
 MOST_PERMUTATIONS = 1_000
 

@@ -17,14 +17,18 @@ from typing import cast
 from rapidfuzz import fuzz, process
 
 from folkmoot.errors import InputError, Problem
-from folkmoot.studies.workbook.appearance import rows_in_words
-from folkmoot.studies.workbook.design import FIXED_COLUMNS
+from folkmoot.studies.workbook.checks import FIXED_COLUMNS
+from folkmoot.studies.workbook.config import FACILITATOR, Scalar, special_role
 from folkmoot.studies.workbook.layouts import (
     AGENT_ROLES,
     COLUMNS,
     SHEETS,
     SHORT,
     Layout,
+    Problems,
+    as_bool,
+    as_integer,
+    header_row,
     names_for,
     recognise,
 )
@@ -34,14 +38,18 @@ from folkmoot.studies.workbook.literals import (
     looks_like_literal,
     read_literal,
 )
-from folkmoot.studies.workbook.model import FACILITATOR, Scalar, special_role
-from folkmoot.studies.workbook.profiles import names_row
-from folkmoot.studies.workbook.reading import FREE_TEXT, TASK_TYPES, VAR_TYPES
-from folkmoot.studies.workbook.settings import MAX_ID, STRATEGIES, UNSAFE
-from folkmoot.studies.workbook.sheets import Cell, Sheet, number_text, read_book
-from folkmoot.studies.workbook.tables import Problems, as_bool, as_integer, header_row
+from folkmoot.studies.workbook.placeholders import OPTIONS
+from folkmoot.studies.workbook.reading import (
+    FREE_TEXT,
+    MAX_ID,
+    STRATEGIES,
+    TASK_TYPES,
+    UNSAFE,
+    VAR_TYPES,
+    names_row,
+)
+from folkmoot.studies.workbook.sheets import Cell, Sheet, number_text, read_book, rows_in_words
 from folkmoot.studies.workbook.template import Rows, workbook_bytes
-from folkmoot.studies.workbook.templates import OPTIONS
 
 Values = dict[str, Scalar | None]
 

@@ -1,18 +1,17 @@
-"""The layouts of this family of workbooks: which sheet, key and column is called what.
-
-Each layout is an adapter of data alone: our name → its name. `reading.py` asks for our names.
-"""
+"""Sheets as tables: header, rows, typed cells. Every mistake becomes a Problem with its address."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from rapidfuzz import fuzz, process
 
 from folkmoot.errors import Problem
+from folkmoot.hidden_characters import hidden_in
+from folkmoot.studies.workbook.sheets import Cell, Sheet, rows_in_words
 
 SHEETS = ("settings", "treatments", "roles", "tasks", "profiles", "constants")
 COMPUTED = "computed"
@@ -235,3 +234,260 @@ def describe(layout: Layout, found: Mapping[str, str]) -> str:
     mixed = f"; from another layout: {', '.join(odd)}" if odd else ""
     seventh = "; with computed values" if COMPUTED in found else ""
     return f"layout: {layout.title}{mixed}{seventh}"
+
+
+MAX_ROWS_LISTED = 5
+MAX_ABOVE = 20  # filled rows among which the header is looked for
+
+T = TypeVar("T")
+
+
+@dataclass
+class Problems:
+    """Collects mistakes while a workbook is read; `structural` means that a part is not there.
+
+    `notes`: what is no mistake, but was read otherwise than it may look.
+    """
+
+    found: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    structural: bool = False
+
+    def add(self, message: str, where: str = "", key: str = "", mend: str = "") -> None:
+        self.found.append(Problem(message, where=where, key=key, mend=mend))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table: cells by our column name, and where they stand."""
+
+    sheet: Sheet
+    number: int
+    cells: Mapping[str, Cell]
+    columns: Mapping[str, int]
+    titles: Mapping[str, str]
+
+    def at(self, column: str) -> str:
+        return self.sheet.at(self.number, self.columns.get(column, 1))
+
+    def addresses(self) -> dict[str, str]:
+        return {column: self.at(column) for column in self.columns}
+
+    def text(self, column: str) -> str:
+        """The text of a cell, "" when it is blank."""
+        cell = self.cells.get(column)
+        return cell.text if cell else ""
+
+    def long_text(self, column: str) -> str:
+        """The text of a cell with its own spaces and line breaks, "" when it is blank."""
+        cell = self.cells.get(column)
+        if cell is None:
+            return ""
+        return cell.value if isinstance(cell.value, str) else cell.text
+
+    def required(self, column: str, problems: Problems, default: str = "") -> str:
+        text = self.text(column)
+        # A missing column is reported once, not in each row.
+        if not text and column in self.columns:
+            title = self.titles.get(column, column)
+            problems.add(f"{title} is blank", self.at(column), mend="fill in the cell")
+        return text or default
+
+    def boolean(self, column: str, problems: Problems) -> bool:
+        return bool(self._typed(column, as_bool, problems, "write 0 or 1"))
+
+    def integer(self, column: str, problems: Problems, default: int) -> int:
+        value = self._typed(column, as_integer, problems, "write a whole number")
+        return default if value is None else value
+
+    def _typed(
+        self, column: str, read: Callable[[Cell | None], T | None], problems: Problems, mend: str
+    ) -> T | None:
+        cell = self.cells.get(column)
+        value = read(cell)
+        # A missing column is reported once, not in each row.
+        if value is None and column in self.columns:
+            what = "is blank" if cell is None else f"is {cell.text!r}"
+            problems.add(f"{self.titles.get(column, column)} {what}", self.at(column), mend=mend)
+        return value
+
+
+def header_row(sheet: Sheet, names: Collection[str], problems: Problems) -> int:
+    """The row that holds the column names: row 1, or further down where row 1 has fewer of them.
+
+    What stands above it is not read, and a note says so.
+    """
+
+    def known(row: int) -> int:
+        return sum(cell.text in names for cell in sheet.rows.get(row, {}).values())
+
+    row = max([1, *sorted(sheet.rows)[:MAX_ABOVE]], key=lambda r: (known(r), -r))
+    note_above(sheet, row, problems)
+    return row
+
+
+def note_above(sheet: Sheet, row: int, problems: Problems) -> None:
+    """Says that a header is not in row 1, and what stands above it."""
+    if row > 1:
+        above = [r for r in sheet.rows if r < row]
+        what = f"{rows_in_words(above)} above not read" if above else "nothing stands above"
+        problems.notes.append(f"{sheet.name}: the column names are in row {row}; {what}")
+
+
+def gap_note(sheet: Sheet, rows: Collection[int], problems: Problems) -> None:
+    """Says which rows between others are empty."""
+    if not rows:
+        return
+    gaps = [r for r in range(min(rows), max(rows)) if r not in sheet.rows]
+    if gaps:
+        problems.notes.append(f"{sheet.name}: {rows_in_words(gaps)} empty, between others")
+
+
+def read_table(sheet: Sheet, columns: Mapping[str, str], problems: Problems) -> list[Row]:
+    """The rows of a sheet below its header.
+
+    `columns`: our name → the name in the header. Missing, repeated and extra columns are
+    reported; columns without a name are ignored while they are empty.
+    """
+    known = {name for title in columns.values() for name in names_for(title)}
+    top = header_row(sheet, known, problems)
+    header = {number: cell.text for number, cell in sheet.rows.get(top, {}).items()}
+    found: dict[str, int] = {}
+    used: set[int] = set()
+    for ours, title in columns.items():
+        numbers = [n for n, text in header.items() if text in names_for(title)]
+        if len(numbers) > 1:
+            problems.add(
+                f"the column {title} stands there twice",
+                sheet.at(top, numbers[1]),
+                mend="keep one of them",
+            )
+        if numbers:
+            found[ours] = numbers[0]
+            used.update(numbers)
+    _report_columns(sheet, top, header, used, found, columns, problems)
+    rows = [
+        Row(
+            sheet,
+            number,
+            {ours: cells[c] for ours, c in found.items() if c in cells},
+            found,
+            columns,
+        )
+        for number, cells in sorted(sheet.rows.items())
+        if number > top and any(c in cells for c in found.values())
+    ]
+    gap_note(sheet, [row.number for row in rows], problems)
+    return rows
+
+
+def _report_columns(
+    sheet: Sheet,
+    top: int,
+    header: Mapping[int, str],
+    used: set[int],
+    found: Mapping[str, int],
+    columns: Mapping[str, str],
+    problems: Problems,
+) -> None:
+    extra = {n: text for n, text in header.items() if n not in used}
+    for ours, title in columns.items():
+        if ours in found:
+            continue
+        guess = process.extractOne(
+            title, extra, scorer=fuzz.ratio, processor=str.casefold, score_cutoff=75
+        )
+        mend = f"add a column named {title}"
+        if guess:
+            mend = f"rename {guess[0]!r} in {sheet.at(top, guess[2])} to {title}"
+            del extra[guess[2]]
+        problems.add(f"the column {title} is missing", sheet.name, mend=mend)
+        problems.structural = True
+    for number, text in extra.items():
+        problems.add(
+            f"the column {text!r} does not belong here",
+            sheet.at(top, number),
+            mend=f"delete it; columns are {', '.join(columns.values())}",
+        )
+    for where in _unnamed(sheet, top, header):
+        problems.add("the column has values but no name", where, mend="name it or clear it")
+
+
+def _unnamed(sheet: Sheet, top: int, header: Mapping[int, str]) -> list[str]:
+    """The first filled cell of each column that has no name."""
+    first: dict[int, int] = {}
+    for number, cells in sorted(sheet.rows.items()):
+        for column in cells:
+            if number > top and column not in header:
+                first.setdefault(column, number)
+    return [sheet.at(row, column) for column, row in sorted(first.items())][:MAX_ROWS_LISTED]
+
+
+def report_hidden(sheet: Sheet, row: int, column: int, problems: Problems) -> None:
+    """Reports a character in a cell that nobody sees."""
+    cell = sheet.rows.get(row, {}).get(column)
+    if cell is not None and isinstance(cell.value, str) and (found := hidden_in(cell.value)):
+        message = f"the cell holds {found}, which nobody sees"
+        problems.add(message, sheet.at(row, column), mend="delete it")
+
+
+def unique(rows: Sequence[Row], column: str, problems: Problems) -> None:
+    """Reports values that stand in a column twice."""
+    seen: dict[str, Row] = {}
+    for row in rows:
+        text = row.text(column)
+        if not text:
+            continue
+        if text in seen:
+            title = row.titles.get(column, column)
+            problems.add(
+                f"{title} {text!r} stands there twice",
+                row.at(column),
+                mend=f"it is in {seen[text].at(column)} as well; make them differ",
+            )
+        else:
+            seen[text] = row
+
+
+def one_of(
+    text: str, choices: Sequence[str], title: str, where: str, problems: Problems
+) -> str | None:
+    """The choice that a text names (case and spaces do not matter), or None with a Problem."""
+    folded = text.strip().casefold().replace(" ", "_").replace("-", "_")
+    match = next((c for c in choices if c.casefold() == folded), None)
+    if match is None:
+        guess = process.extractOne(folded, choices, scorer=fuzz.WRatio, score_cutoff=70)
+        mend = f"did you mean {guess[0]}?" if guess else f"write one of {', '.join(choices)}"
+        problems.add(f"{title} is {text!r}", where, mend=mend)
+    return match
+
+
+def as_bool(cell: Cell | None) -> bool | None:
+    """0, 1, 1.0, True, "TRUE", "false" … as a truth value; None for anything else."""
+    if cell is None:
+        return None
+    if isinstance(cell.value, bool):
+        return cell.value
+    text = str(cell.value).strip().casefold()
+    if text in ("1", "1.0", "true"):
+        return True
+    return False if text in ("0", "0.0", "false") else None
+
+
+def as_integer(cell: Cell | None) -> int | None:
+    """4, 4.0, "4" or "4.0" as 4; None for anything else."""
+    number = as_number(cell)
+    if number is None or not number.is_integer() or abs(number) > 1e15:
+        return None
+    return int(number)
+
+
+def as_number(cell: Cell | None) -> float | None:
+    """A cell as a finite number; None for anything else (truth values are no numbers)."""
+    if cell is None or isinstance(cell.value, bool):
+        return None
+    try:
+        number = float(cell.value)
+    except (ValueError, OverflowError):
+        return None
+    return number if abs(number) < float("inf") else None

@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from folkmoot.hidden_characters import hidden_in
-from folkmoot.studies.workbook.model import Scalar
+from folkmoot.studies.workbook.config import Scalar
 from folkmoot.studies.workbook.sheets import MAX_TEXT, number_text
 
 MAX_DEPTH = 20

@@ -1,47 +1,73 @@
-"""The study itself: constants spin off experiments, experiments hold sessions, all side by side.
+"""The experiment that a workbook describes, in the order of its steps.
 
-1. Fill in the constants: one experiment per combination.
+1. Fill in the constants: each combination of their values is an experiment of its own.
 2. Draw treatments, sessions, roles and the order of tasks; seal and record them.
-3. Play every session (`play.py`); write both files of an experiment as its sessions finish.
+3. Play every session: tell the context, then put one task after the other.
+4. Write both files of an experiment as its sessions finish.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+from folkmoot.conversation.transcript import EMPTY, Utterance
 from folkmoot.engine.session import Scope, Session
 from folkmoot.errors import InputError
-from folkmoot.studies.workbook.assignment import SessionPlan, assign
-from folkmoot.studies.workbook.config import WorkbookConfig
-from folkmoot.studies.workbook.outputs import Files
-from folkmoot.studies.workbook.permutations import Experiment, experiments
-from folkmoot.studies.workbook.play import Planned, ordered_tasks, play_session
-from folkmoot.studies.workbook.records import record_design
+from folkmoot.randomness import generator
+from folkmoot.studies.workbook.asking import (
+    Asked,
+    ask_seat,
+    ask_special,
+    by_facilitator,
+    question_aloud,
+    settle,
+    wording,
+)
+from folkmoot.studies.workbook.config import Task, WorkbookConfig
+from folkmoot.studies.workbook.experiments import Experiment, TaskInPlay, experiments
+from folkmoot.studies.workbook.files import Files, session_record
+from folkmoot.studies.workbook.participants import Seat, SessionPlan, assign
+from folkmoot.studies.workbook.placeholders import in_order
+from folkmoot.studies.workbook.room import CUT, CUT_ROUNDS, Room, open_room
+from folkmoot.studies.workbook.tables import record_design, record_session
 
 
-async def protocol(session: Session) -> None:
+@dataclass(frozen=True)
+class Played:
+    """One session to be played: its experiment, its plan, the order of its tasks."""
+
+    experiment: Experiment
+    plan: SessionPlan
+    order: tuple[TaskInPlay, ...]
+
+    @property
+    def id(self) -> str:
+        return f"{self.experiment.id}.{self.plan.number}"
+
+
+async def protocol(session: Session[WorkbookConfig]) -> None:
     """Play all experiments of a workbook."""
-    config: WorkbookConfig = session.config
+    config = session.config
     found = experiments(config.workbook)
     plans = sessions_of(config, found[0])
-    planned = [
-        Planned(e, plan, ordered_tasks(e, plan, session.seed)) for e in found for plan in plans
+    played = [
+        Played(e, plan, ordered_tasks(e, plan, session.seed)) for e in found for plan in plans
     ]
-    await session.seal("assignment", _sealed(planned[: len(plans)]))
+    await session.seal("assignment", [_sealed(p) for p in played[: len(plans)]])
     await session.seal("experiments", [{"id": e.id, "constants": dict(e.constants)} for e in found])
     record_design(session, found, plans)
-    settings = config.workbook.settings
-    head = {
-        "model_info": settings.model_info,
-        "temperature": config.temperature,
-        "random_seed": session.seed,
-        "layout": config.workbook.layout,
-    }
-    expected = {e.id: [p.id for p in planned if p.experiment is e] for e in found}
-    files = Files(session, head, expected)
+    files = Files(session, found, [plan.number for plan in plans])
 
-    async def one(scope: Scope, item: Planned) -> None:
-        files.add(item.experiment, item.id, await play_session(scope, item, config.reasks))
+    async def one(scope: Scope, item: Played) -> None:
+        room = await play_session(scope, item, config.reasks)
+        record_session(scope, room)
+        files.add(item.experiment, item.plan.number, session_record(room))
 
-    await session.at("sessions").each(planned, one, sets=lambda p: p.plan.label)
+    await session.at("sessions").each(played, one, sets=lambda p: p.plan.label)
 
 
 def sessions_of(config: WorkbookConfig, experiment: Experiment) -> list[SessionPlan]:
@@ -52,13 +78,143 @@ def sessions_of(config: WorkbookConfig, experiment: Experiment) -> list[SessionP
     return plans[: config.first_sessions]
 
 
-def _sealed(planned: list[Planned]) -> list[dict[str, object]]:
-    return [
-        {
-            "session": p.plan.label,
-            "treatment": p.plan.treatment,
-            "tasks": [t.task.task_id for t in p.order],
-            "participants": [{"ID": s.id, "role": s.role, "name": s.name} for s in p.plan.seats],
-        }
-        for p in planned
-    ]
+def ordered_tasks(experiment: Experiment, plan: SessionPlan, seed: int) -> tuple[TaskInPlay, ...]:
+    """The tasks of a session in its own order; the same in every permutation."""
+    rng = generator(seed, ("order", str(plan.number)))
+    order = realised_order([t.task for t in experiment.tasks.values()], rng)
+    return tuple(experiment.tasks[task.task_id] for task in order)
+
+
+def realised_order(tasks: Sequence[Task], rng: np.random.Generator) -> tuple[Task, ...]:
+    """The tasks by `task_order`, ties as drawn. Contexts come first, whatever is drawn."""
+    ordered = sorted(tasks, key=lambda t: (t.task_order, t.type != "context"))
+    out: list[Task] = []
+    for _, tied in groupby(ordered, key=lambda t: (t.task_order, t.type != "context")):
+        group = list(tied)
+        out.extend(group[i] for i in rng.permutation(len(group)))
+    return tuple(out)
+
+
+def _sealed(played: Played) -> dict[str, object]:
+    return {
+        "session": played.plan.label,
+        "treatment": played.plan.treatment,
+        "tasks": [t.task.task_id for t in played.order],
+        "participants": [{"ID": s.id, "role": s.role, "name": s.name} for s in played.plan.seats],
+    }
+
+
+async def play_session(scope: Scope, played: Played, reasks: int) -> Room:
+    """Play one session from its first word to its last; what is left of it."""
+    experiment = played.experiment
+    settings = experiment.workbook.settings
+    computed = in_order(experiment.workbook.computed)
+    room = Room(experiment, played.plan, played.order, computed, reasks)
+    await open_room(scope, room)
+    for task in played.order:
+        if task.task.type == "context":
+            continue  # contexts are part of the system message
+        if settings.max_rounds is not None and room.rounds >= settings.max_rounds:
+            room.stop(task, CUT_ROUNDS)
+        if room.ended != "completed":
+            break
+        room.rounds += 1
+        await ROUNDS[task.task.type](scope.at(task.task.task_id), room, task)
+    if room.ended != "completed":
+        limit = f"max_conversation_length ({settings.max_conversation_length})"
+        if room.ended == CUT_ROUNDS:
+            limit = f"max_num_rounds ({settings.max_rounds})"
+        scope.warn(
+            f"stopped in task {room.stopped_in} after {room.messages} messages: {limit} is reached"
+        )
+    return room
+
+
+async def discussion(scope: Scope, room: Room, task: TaskInPlay) -> None:
+    """One question to the group; then each speaks in turn and hears those before."""
+    in_play = room.in_play(task)
+    for seat in room.seats:
+        if seat in in_play:
+            room.tell([seat.id], by_facilitator(wording(room, task, seat, "")[0], task))
+    question_aloud(room, task, in_play)
+    for who in in_play:
+        if room.left() <= 0:
+            room.stop(task, CUT)
+            return
+        if isinstance(who, str):
+            said = await ask_special(scope.at(who), room, task, who)
+            room.tell([s.id for s in room.seats], said)
+            room.tell([r for r in room.specials if r != who], said)
+        else:
+            heard = room.heard[who.id]
+            asked = await ask_seat(scope.at(who.id), room, task, who, heard=heard, prompt="turn")
+            settle(room, asked)
+            room.tell([s.id for s in room.seats if s is not who], asked.aloud)
+
+
+async def public_question(scope: Scope, room: Room, task: TaskInPlay) -> None:
+    """Put to each in turn. The answers so far stand before the question; who has answered already
+    hears later ones at once."""
+    in_play = room.in_play(task)
+    question_aloud(room, task, in_play)
+    answers: list[Utterance] = []
+    present = [s.id for s in room.seats if s not in in_play]
+    for who in in_play:
+        if room.left() <= 0:
+            room.stop(task, CUT)
+            return
+        if isinstance(who, str):
+            said = await ask_special(scope.at(who), room, task, who)
+            room.tell([r for r in room.specials if r != who], said)
+            room.tell(present, said)
+        else:
+            heard = room.heard.get(who.id, EMPTY)
+            asked = await ask_seat(scope.at(who.id), room, task, who, heard=heard, peers=answers)
+            settle(room, asked)
+            said = asked.aloud
+            room.tell(present, said)
+            present.append(who.id)
+        if said.missing is None:
+            answers.append(said)
+
+
+async def private_question(scope: Scope, room: Room, task: TaskInPlay) -> None:
+    """Put to each alone, side by side; answers are hidden until the round ends.
+
+    A special role speaks where the dict has it and hears those before it. When the round is over
+    everybody hears everything, unless the layout keeps private answers private.
+    """
+    in_play = room.in_play(task)
+    question_aloud(room, task, in_play)
+    aloud: list[Utterance] = []
+
+    async def alone(inner: Scope, seat: Seat) -> Asked:
+        return await ask_seat(inner, room, task, seat, heard=room.heard.get(seat.id, EMPTY))
+
+    for is_seat, group in groupby(in_play, key=lambda who: isinstance(who, Seat)):
+        everybody = list(group)
+        allowed = everybody[: max(0, room.left())]
+        if is_seat:
+            seats = [who for who in allowed if isinstance(who, Seat)]
+            for asked in (await scope.each(seats, alone)).values():
+                settle(room, asked)
+                aloud.append(asked.aloud)
+        else:
+            for label in map(str, allowed):
+                aloud.append(await ask_special(scope.at(label), room, task, label))
+        if len(allowed) < len(everybody):
+            room.stop(task, CUT)
+            break
+    for said in aloud:
+        special = said.speaker_id in room.specials
+        if special:
+            room.tell([r for r in room.specials if r != said.speaker_id], said)
+        if special or room.experiment.workbook.settings.reveal_private:
+            room.tell([s.id for s in room.seats if s.id != said.speaker_id], said)
+
+
+ROUNDS = {
+    "discussion": discussion,
+    "public_question": public_question,
+    "private_question": private_question,
+}

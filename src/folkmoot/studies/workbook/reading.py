@@ -7,20 +7,55 @@ value, so that the checks of the design as a whole can still run and all mistake
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
+
+from openpyxl.utils import get_column_letter
+from rapidfuzz import fuzz, process
 
 from folkmoot.errors import Problem
+from folkmoot.hidden_characters import without_hidden
+from folkmoot.studies.workbook.config import (
+    FACILITATOR,
+    Computed,
+    ComputedScope,
+    Constant,
+    Profiles,
+    Role,
+    Settings,
+    Task,
+    TaskType,
+    Treatment,
+    VarType,
+    Workbook,
+)
 from folkmoot.studies.workbook.layouts import (
     COLUMNS,
     COMPUTED,
+    MAX_ABOVE,
     NOTES_SHEET,
     SHEETS,
+    SHORT,
     Layout,
+    Problems,
+    Row,
+    as_bool,
+    as_integer,
+    as_number,
     describe,
+    gap_note,
+    header_row,
+    names_for,
+    note_above,
+    one_of,
+    read_table,
     recognise,
+    report_hidden,
     sheet_problems,
+    unique,
 )
 from folkmoot.studies.workbook.literals import (
     NotALiteral,
@@ -29,29 +64,382 @@ from folkmoot.studies.workbook.literals import (
     read_literal,
     scalar_text,
 )
-from folkmoot.studies.workbook.model import (
-    FACILITATOR,
-    Computed,
-    ComputedScope,
-    Constant,
-    Role,
-    Task,
-    TaskType,
-    Treatment,
-    VarType,
-    Workbook,
-)
-from folkmoot.studies.workbook.profiles import read_profiles
-from folkmoot.studies.workbook.settings import read_settings
-from folkmoot.studies.workbook.sheets import Sheet, read_book
-from folkmoot.studies.workbook.tables import (
-    Problems,
-    Row,
-    one_of,
-    read_table,
-    report_hidden,
-    unique,
-)
+from folkmoot.studies.workbook.sheets import Cell, Sheet, read_book, rows_in_words
+
+MAX_ROWS_OF_ONE_KIND = 20
+
+
+def read_profiles(sheet: Sheet, problems: Problems) -> Profiles:
+    """Short names, below them the questions, then one respondent a row; everything stays text."""
+    top = names_row(sheet, problems)
+    names = {c: cell.text for c, cell in sheet.rows.get(top, {}).items()}
+    questions = {c: cell.text for c, cell in sheet.rows.get(top + 1, {}).items()}
+    data = {n: cells for n, cells in sorted(sheet.rows.items()) if n > top + 1}
+    used = sorted({c for cells in data.values() for c in cells} | set(names) | set(questions))
+    columns = [c for c in used if c in names]
+    titles = [names[c] for c in columns]
+    asked = tuple(questions.get(c, names[c]) for c in columns)
+    _check_header(sheet, top, names, questions, used, problems)
+    profiles = Profiles(
+        names=tuple(titles),
+        questions=asked,
+        rows=tuple(
+            tuple(without_hidden(cells[c].text) if c in cells else "" for c in columns)
+            for cells in data.values()
+        ),
+        lines=tuple(data),
+        columns=tuple(get_column_letter(c) for c in columns),
+        sheet=sheet.name,
+    )
+    for row in (top, top + 1):
+        for c in columns:
+            report_hidden(sheet, row, c, problems)
+    if "ID" not in profiles.titles:
+        near = next((t for t in titles if t.casefold() == "id"), None)
+        mend = f"rename {near!r} to 'ID'" if near else "name the column of identifiers ID"
+        where = sheet.at(top, 1)
+        problems.add(f"there is no column named ID in row {top} or {top + 1}", where, mend=mend)
+        problems.structural = True
+        return profiles
+    column = columns[profiles.id_column]
+    for row in data:
+        report_hidden(sheet, row, column, problems)
+    if names[column] != "ID":
+        problems.notes.append(
+            f"{sheet.at(top + 1, column)}: the column {names[column]} holds the IDs, as row "
+            f"{top + 1} says"
+        )
+    if not data:
+        problems.add("there is no respondent", sheet.at(top + 2, 1), mend="add rows from there on")
+    _check_questions(sheet, top + 1, column, data, problems)
+    _check_ids(profiles, problems)
+    _note_rows(profiles, problems)
+    gap_note(sheet, data, problems)
+    return profiles
+
+
+def names_row(sheet: Sheet, problems: Problems) -> int:
+    """The row of the short names: 1, or further down where ID is named there.
+
+    Some workbooks have ID among the questions only; then the short names are one row above.
+    """
+
+    def has_id(row: int) -> bool:
+        return any(cell.text == "ID" for cell in sheet.rows.get(row, {}).values())
+
+    found = next((row for row in sorted(sheet.rows)[:MAX_ABOVE] if has_id(row)), 1)
+    above = len(sheet.rows.get(found - 1, {}))
+    if not has_id(found + 1) and 2 * above > len(sheet.rows.get(found, {})):
+        found -= 1
+    note_above(sheet, found, problems)
+    return found
+
+
+def _check_header(
+    sheet: Sheet,
+    top: int,
+    names: Mapping[int, str],
+    questions: Mapping[int, str],
+    used: list[int],
+    problems: Problems,
+) -> None:
+    if names and not questions:
+        problems.add(
+            f"row {top + 1} is empty; the questions belong there",
+            sheet.at(top + 1, min(names)),
+            mend="write each question as it was asked",
+        )
+    for column in used:
+        if column not in names:
+            problems.add(
+                f"the column has no name in row {top}",
+                sheet.at(top, column),
+                mend="name it or clear it",
+            )
+        elif questions and column not in questions:
+            problems.add(
+                f"the column {names[column]} has no question in row {top + 1}",
+                sheet.at(top + 1, column),
+                mend="write the question as it was asked",
+            )
+    seen: set[str] = set()
+    for column, title in sorted(names.items()):
+        if title in seen:
+            problems.add(
+                f"the name {title!r} stands in row {top} twice",
+                sheet.at(top, column),
+                mend="rename",
+            )
+        seen.add(title)
+
+
+def _check_questions(
+    sheet: Sheet, row: int, column: int, data: Mapping[int, Mapping[int, Cell]], problems: Problems
+) -> None:
+    """Without a row of questions the first respondent would be taken for one."""
+    asked = as_number(sheet.rows.get(row, {}).get(column))
+    ids = [as_number(cells.get(column)) for cells in data.values()]
+    if asked is not None and ids and None not in ids:
+        problems.add(
+            f"row {row} must hold the questions, but it looks like a respondent",
+            sheet.at(row, column),
+            mend=f"insert a row {row} with the questions as they were asked",
+        )
+
+
+def _check_ids(profiles: Profiles, problems: Problems) -> None:
+    seen: dict[str, str] = {}
+    reported = 0
+    for i, identifier in enumerate(profiles.ids()):
+        where = profiles.cell(i, profiles.id_column)
+        if not identifier:
+            message, mend = "the respondent has no ID", "fill in the cell or clear the row"
+        elif identifier in seen:
+            message = f"the ID {identifier!r} stands there twice"
+            mend = (
+                f"it is in {seen[identifier]} as well; make them differ, and format the column as "
+                "text where 3.1 and 3.10 are two"
+            )
+        else:
+            seen[identifier] = where
+            continue
+        reported += 1
+        if reported <= MAX_ROWS_OF_ONE_KIND:
+            problems.add(message, where, mend=mend)
+    if reported > MAX_ROWS_OF_ONE_KIND:
+        problems.add(
+            f"{reported - MAX_ROWS_OF_ONE_KIND} more respondents have a missing or repeated ID",
+            profiles.sheet,
+            mend="mend the column ID",
+        )
+    problems.notes += [
+        f"{seen[labels[-1]]}: the IDs {' and '.join(map(repr, labels))} look alike; they are "
+        "different respondents"
+        for labels in look_alikes(list(seen))[:MAX_ROWS_OF_ONE_KIND]
+    ]
+
+
+def look_alikes(labels: Sequence[str]) -> list[list[str]]:
+    """Different labels that a person would take for one, together."""
+    groups: dict[str, dict[str, None]] = {}
+    for label in labels:
+        groups.setdefault(_folded(label), {})[label] = None
+    return [list(group) for group in groups.values() if len(group) > 1]
+
+
+def _folded(text: str) -> str:
+    """The same for labels that a person would take for one: P1 and p1, 1 and 1.0 and 01."""
+    plain = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    try:
+        return f"{float(plain):g}"
+    except ValueError:
+        return plain
+
+
+def _note_rows(profiles: Profiles, problems: Problems) -> None:
+    """A footnote below the table becomes a respondent who answered nothing: say so."""
+    if len(profiles.names) == 1:
+        return
+    bare = [n for n, row in zip(profiles.lines, profiles.rows, strict=True) if _bare(row)]
+    if bare and len(bare) < len(profiles.rows):
+        problems.notes.append(
+            f"{profiles.sheet}: {rows_in_words(bare)} with one filled cell only, read as "
+            "respondents all the same"
+        )
+
+
+def _bare(row: tuple[str, ...]) -> bool:
+    return sum(map(bool, row)) == 1
+
+
+MAX_ID = 100
+UNSAFE = re.compile(r'[\x00-\x1f<>:"/\\|?*]')
+_RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
+STRATEGIES = {
+    "treatment_assignment_strategy": ("simple_random", "complete_random", "manual"),
+    "session_assignment_strategy": ("random", "manual"),
+    "role_assignment_strategy": ("random", "manual"),
+}
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """The values of the sheet by our key, with helpers that report what is wrong."""
+
+    sheet: Sheet
+    layout: Layout
+    column: int
+    cells: dict[str, Cell]
+    rows: dict[str, int]
+    problems: Problems
+
+    def at(self, key: str) -> str:
+        return self.sheet.at(self.rows.get(key, 1), self.column)
+
+    def report(self, key: str, expected: str) -> None:
+        if key not in self.rows:
+            return  # the missing key is reported already
+        cell = self.cells.get(key)
+        what = "is blank" if cell is None else f"is {cell.text!r}"
+        self.problems.add(f"{self.layout.setting(key)} {what}", self.at(key), mend=expected)
+
+    def text(self, key: str, expected: str, default: str = "") -> str:
+        if key not in self.cells:
+            self.report(key, expected)
+            return default
+        return self.cells[key].text
+
+    def optional(self, key: str) -> str | None:
+        cell = self.cells.get(key)
+        return cell.text if cell else None
+
+    def count(self, key: str, default: int) -> int:
+        value = as_integer(self.cells.get(key))
+        if value is None or value < 1 or value > 1_000_000:
+            self.report(key, "write a whole number of at least 1")
+            return default
+        return value
+
+    def choice(self, key: str, default: str) -> str:
+        choices = STRATEGIES[key]
+        text = self.text(key, f"write one of {', '.join(choices)}")
+        if not text:
+            return default
+        title = self.layout.setting(key)
+        return one_of(text, choices, title, self.at(key), self.problems) or default
+
+    def boolean(self, key: str, default: bool) -> bool:
+        if key not in self.cells:
+            if key not in self.layout.optional:
+                self.report(key, "write True or False")
+            return default
+        value = as_bool(self.cells[key])
+        if value is None:
+            self.report(key, "write True or False")
+            return default
+        return value
+
+
+def read_settings(sheet: Sheet, layout: Layout, problems: Problems) -> Settings:
+    """The settings with their types; what is wrong or missing is reported and replaced."""
+    keys = _read_keys(sheet, layout, problems)
+    limit = "max_rounds" if layout is SHORT else "max_conversation_length"
+    values: dict[str, Any] = {
+        "experiment_id": _experiment_id(keys),
+        "model_info": keys.text("model_info", "name a model, e.g. gpt-4o-mini", "synthetic"),
+        "api_endpoint": keys.optional("api_endpoint"),
+        "temperature": _temperature(keys),
+        "num_agents_per_session": keys.count("num_agents_per_session", 1),
+        "num_sessions": keys.count("num_sessions", 1),
+        limit: keys.count("max_conversation_length", 1_000_000),
+        "random_seed": _seed(keys),
+        "include_backstories": keys.boolean("include_backstories", False),
+        "at": {key: keys.at(key) for key in keys.rows},
+        **layout.fixed,
+    }
+    if "show_profile" in layout.more_settings:
+        values["show_profile"] = keys.boolean("show_profile", True)
+    for key in STRATEGIES:
+        values[key] = keys.choice(key, "complete_random" if "treatment" in key else "random")
+        column = key.replace("_assignment_strategy", "_column")
+        values[column] = keys.optional(column)
+    return Settings(**values)
+
+
+def _read_keys(sheet: Sheet, layout: Layout, problems: Problems) -> _Keys:
+    top = header_row(sheet, (layout.settings_header, "value"), problems)
+    header = {n: cell.text.casefold() for n, cell in sheet.rows.get(top, {}).items()}
+    left = next((n for n, text in header.items() if text == layout.settings_header), 1)
+    right = left + 1
+    for column, title in ((left, layout.settings_header), (right, "value")):
+        if header.get(column, "") != title:
+            problems.add(
+                f"the header should be {title}", sheet.at(top, column), mend=f"write {title}"
+            )
+    cells: dict[str, Cell] = {}
+    rows: dict[str, int] = {}
+    unknown: dict[int, str] = {}
+    by_name = {alias: k for k in layout.keys for alias in names_for(layout.setting(k))}
+    by_name |= {layout.setting(k): k for k in layout.keys}
+    for number, row in sorted(sheet.rows.items()):
+        if number < top:
+            continue
+        for column in sorted(set(row) - {left, right}):
+            problems.add(
+                "nothing belongs beside the value", sheet.at(number, column), mend="clear it"
+            )
+        if number == top or not (left in row or right in row):
+            continue
+        name = row[left].text if left in row else ""
+        key = by_name.get(name)
+        if key is None:
+            unknown[number] = name
+        elif key in rows:
+            problems.add(f"{name} stands there twice", sheet.at(number, left), mend="keep one row")
+        else:
+            rows[key] = number
+            if right in row:
+                cells[key] = row[right]
+    _report_keys(sheet, layout, left, rows, unknown, problems)
+    return _Keys(sheet, layout, right, cells, rows, problems)
+
+
+def _report_keys(
+    sheet: Sheet,
+    layout: Layout,
+    left: int,
+    rows: dict[str, int],
+    unknown: dict[int, str],
+    problems: Problems,
+) -> None:
+    for key in layout.keys:
+        if key in rows or key in layout.optional:
+            continue
+        title = layout.setting(key)
+        guess = process.extractOne(
+            title, unknown, scorer=fuzz.ratio, processor=str.casefold, score_cutoff=80
+        )
+        mend = f"add a row {title}"
+        if guess:
+            mend = f"rename {guess[0]!r} in {sheet.at(guess[2], left)} to {title}"
+            del unknown[guess[2]]
+        problems.add(f"the setting {title} is missing", sheet.name, mend=mend)
+    for number, name in unknown.items():
+        message = f"there is no setting {name!r}" if name else "the value has no key"
+        problems.add(message, sheet.at(number, left), mend="delete the row")
+
+
+def _experiment_id(keys: _Keys) -> str:
+    text = keys.text("experiment_id", "give the experiment a name", "experiment")
+    if len(text) > MAX_ID or UNSAFE.search(text) or text.startswith((".", "-", "~")):
+        keys.report(
+            "experiment_id",
+            f'it names files: at most {MAX_ID} characters, none of them / \\ : * ? " < > |',
+        )
+        return "experiment"
+    if _RESERVED.fullmatch(text) or text.endswith((".", " ")):
+        keys.report("experiment_id", "it names files: choose another name")
+        return "experiment"
+    return text
+
+
+def _temperature(keys: _Keys) -> float:
+    value = as_number(keys.cells.get("temperature"))
+    if value is None or not 0 <= value <= 2:
+        keys.report("temperature", "write a number from 0 to 2")
+        return 0.0
+    return value
+
+
+def _seed(keys: _Keys) -> int:
+    if "random_seed" not in keys.cells:
+        return 42
+    value = as_integer(keys.cells["random_seed"])
+    if value is None or value < 0:
+        keys.report("random_seed", "write a whole number of at least 0, or leave it blank")
+        return 42
+    return value
+
 
 TASK_TYPES = ("context", "discussion", "public_question", "private_question")
 REPEATED = ("repeat_public_question", "repeat_private_question")

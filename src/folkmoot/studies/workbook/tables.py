@@ -1,271 +1,220 @@
-"""Sheets as tables: header, rows, typed cells. Every mistake becomes a Problem with its address."""
+"""Tidy long tables of a session: who sat where, what was answered, what was said, what it paid."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any
 
-from rapidfuzz import fuzz, process
+from folkmoot.conversation.answers import Missing
+from folkmoot.engine.session import Scope
+from folkmoot.records.run_folder import RunFolder
+from folkmoot.studies.workbook.answers import Given, position
+from folkmoot.studies.workbook.config import Workbook
+from folkmoot.studies.workbook.experiments import Experiment
+from folkmoot.studies.workbook.literals import scalar_text
+from folkmoot.studies.workbook.participants import SessionPlan
+from folkmoot.studies.workbook.room import CUT, Response, Room
 
-from folkmoot.errors import Problem
-from folkmoot.hidden_characters import hidden_in
-from folkmoot.studies.workbook.appearance import rows_in_words
-from folkmoot.studies.workbook.layouts import names_for
-from folkmoot.studies.workbook.sheets import Cell, Sheet
-
-MAX_ROWS_LISTED = 5
-MAX_ABOVE = 20  # filled rows among which the header is looked for
-
-T = TypeVar("T")
-
-
-@dataclass
-class Problems:
-    """Collects mistakes while a workbook is read; `structural` means that a part is not there.
-
-    `notes`: what is no mistake, but was read otherwise than it may look.
-    """
-
-    found: list[Problem] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    structural: bool = False
-
-    def add(self, message: str, where: str = "", key: str = "", mend: str = "") -> None:
-        self.found.append(Problem(message, where=where, key=key, mend=mend))
-
-
-@dataclass(frozen=True)
-class Row:
-    """One row of a table: cells by our column name, and where they stand."""
-
-    sheet: Sheet
-    number: int
-    cells: Mapping[str, Cell]
-    columns: Mapping[str, int]
-    titles: Mapping[str, str]
-
-    def at(self, column: str) -> str:
-        return self.sheet.at(self.number, self.columns.get(column, 1))
-
-    def addresses(self) -> dict[str, str]:
-        return {column: self.at(column) for column in self.columns}
-
-    def text(self, column: str) -> str:
-        """The text of a cell, "" when it is blank."""
-        cell = self.cells.get(column)
-        return cell.text if cell else ""
-
-    def long_text(self, column: str) -> str:
-        """The text of a cell with its own spaces and line breaks, "" when it is blank."""
-        cell = self.cells.get(column)
-        if cell is None:
-            return ""
-        return cell.value if isinstance(cell.value, str) else cell.text
-
-    def required(self, column: str, problems: Problems, default: str = "") -> str:
-        text = self.text(column)
-        # A missing column is reported once, not in each row.
-        if not text and column in self.columns:
-            title = self.titles.get(column, column)
-            problems.add(f"{title} is blank", self.at(column), mend="fill in the cell")
-        return text or default
-
-    def boolean(self, column: str, problems: Problems) -> bool:
-        return bool(self._typed(column, as_bool, problems, "write 0 or 1"))
-
-    def integer(self, column: str, problems: Problems, default: int) -> int:
-        value = self._typed(column, as_integer, problems, "write a whole number")
-        return default if value is None else value
-
-    def _typed(
-        self, column: str, read: Callable[[Cell | None], T | None], problems: Problems, mend: str
-    ) -> T | None:
-        cell = self.cells.get(column)
-        value = read(cell)
-        # A missing column is reported once, not in each row.
-        if value is None and column in self.columns:
-            what = "is blank" if cell is None else f"is {cell.text!r}"
-            problems.add(f"{self.titles.get(column, column)} {what}", self.at(column), mend=mend)
-        return value
+CODEBOOK: Mapping[str, Any] = {
+    "experiment_id": "the experiment; with constants one per combination of their values",
+    "session": "the session: its number, or the workbook's own label where assigned by hand",
+    "treatment": "label of the treatment arm, the same for a whole session",
+    "participant_id": "ID of the respondent in the profiles sheet",
+    "role": "label of the role",
+    "task_id": "the task, as in the prompts sheet",
+    "task_type": "discussion, public_question or private_question",
+    "place": "place of the task in the order that this session had, from 1",
+    "task_order": "the task_order of the sheet; equal ones are shuffled for each session",
+    "var_name": "the variable",
+    "var_type": "category, integer or float, where the sheet says",
+    "variables": {
+        "question": "the prompt as the sheet has it; by role, as JSON, where roles differ",
+        "response_options": "the response options as the sheet has them",
+        "human_text": "the original wording",
+        "is_adapted": "whether the original wording was changed",
+        "expression": "how a computed value is calculated",
+    },
+    "assignment": {"name": "name under which others in the session see the participant"},
+    "permutations": {
+        "number": "number of the combination of constants, from 1; the last row varies fastest",
+        "constant": "name of the constant",
+        "value": "its value in this experiment",
+    },
+    "sessions": {
+        "participants": "how many sat in the session",
+        "messages": "messages that models wrote: answers, contributions, summaries",
+        "ended": "completed, or which limit ended the session",
+        "stopped_in": "the task in which a limit was reached",
+        "order": "task ids in the order played, as JSON",
+    },
+    "responses": {
+        "value": "the answer as text",
+        "number": "the answer as a number, where it is one",
+        "status": "valid, invalid (kept after the last re-ask), unchecked (no validation asked)",
+        "reasks": "how often the answer was asked for again because it failed validation",
+        "speculation_score": "0 not speculative at all to 100 entirely, by the model's own word",
+        "options": "the options in the order shown to this participant, as JSON",
+        "position": "place of the chosen option in the order shown, from 1",
+        "missing": "why there is no answer; conversation_length: the session was cut before",
+    },
+    "computed": {
+        "name": "name of the computed value",
+        "scope": "participant: one value each; session: one value for all",
+        "number": "the value, where it is a number",
+        "value": "the value as text",
+        "missing": "why it could not be computed",
+    },
+    "utterances": {"text": "what was said, as the others heard it"},
+}
 
 
-def header_row(sheet: Sheet, names: Collection[str], problems: Problems) -> int:
-    """The row that holds the column names: row 1, or further down where row 1 has fewer of them.
-
-    What stands above it is not read, and a note says so.
-    """
-
-    def known(row: int) -> int:
-        return sum(cell.text in names for cell in sheet.rows.get(row, {}).values())
-
-    row = max([1, *sorted(sheet.rows)[:MAX_ABOVE]], key=lambda r: (known(r), -r))
-    note_above(sheet, row, problems)
-    return row
-
-
-def note_above(sheet: Sheet, row: int, problems: Problems) -> None:
-    """Says that a header is not in row 1, and what stands above it."""
-    if row > 1:
-        above = [r for r in sheet.rows if r < row]
-        what = f"{rows_in_words(above)} above not read" if above else "nothing stands above"
-        problems.notes.append(f"{sheet.name}: the column names are in row {row}; {what}")
-
-
-def gap_note(sheet: Sheet, rows: Collection[int], problems: Problems) -> None:
-    """Says which rows between others are empty."""
-    if not rows:
-        return
-    gaps = [r for r in range(min(rows), max(rows)) if r not in sheet.rows]
-    if gaps:
-        problems.notes.append(f"{sheet.name}: {rows_in_words(gaps)} empty, between others")
-
-
-def read_table(sheet: Sheet, columns: Mapping[str, str], problems: Problems) -> list[Row]:
-    """The rows of a sheet below its header.
-
-    `columns`: our name → the name in the header. Missing, repeated and extra columns are
-    reported; columns without a name are ignored while they are empty.
-    """
-    known = {name for title in columns.values() for name in names_for(title)}
-    top = header_row(sheet, known, problems)
-    header = {number: cell.text for number, cell in sheet.rows.get(top, {}).items()}
-    found: dict[str, int] = {}
-    used: set[int] = set()
-    for ours, title in columns.items():
-        numbers = [n for n, text in header.items() if text in names_for(title)]
-        if len(numbers) > 1:
-            problems.add(
-                f"the column {title} stands there twice",
-                sheet.at(top, numbers[1]),
-                mend="keep one of them",
-            )
-        if numbers:
-            found[ours] = numbers[0]
-            used.update(numbers)
-    _report_columns(sheet, top, header, used, found, columns, problems)
-    rows = [
-        Row(
-            sheet,
-            number,
-            {ours: cells[c] for ours, c in found.items() if c in cells},
-            found,
-            columns,
-        )
-        for number, cells in sorted(sheet.rows.items())
-        if number > top and any(c in cells for c in found.values())
+def variables(workbook: Workbook) -> list[dict[str, Any]]:
+    """What each variable is: the task that asks for it, or the expression that gives it."""
+    asked = [
+        {
+            "var_name": t.var_name,
+            "task_id": t.task_id,
+            "task_type": t.type,
+            "task_order": t.task_order,
+            "var_type": t.var_type,
+            "question": t.llm_text if isinstance(t.llm_text, str) else dict(t.llm_text),
+            "response_options": t.response_options,
+            "human_text": t.human_text or None,
+            "is_adapted": t.is_adapted,
+        }
+        for t in workbook.tasks
+        if t.type != "context"
     ]
-    gap_note(sheet, [row.number for row in rows], problems)
+    computed = [
+        {"var_name": c.name, "task_type": f"computed ({c.scope})", "expression": c.expression}
+        for c in workbook.computed
+    ]
+    return [*asked, *computed]
+
+
+_ONE = "experiment_id session treatment "
+TABLES = {
+    "permutations": "experiment_id number:int constant value",
+    "responses": f"{_ONE}participant_id role task_id task_type place:int task_order:int var_name "
+    "var_type value number:float status reasks:int speculation_score:int options position:int "
+    "missing finish",
+    "utterances": f"{_ONE}turn:int task_id speaker_id speaker_name speaker_role text "
+    "missing finish",
+    "computed": f"{_ONE}name scope participant_id number:float value missing",
+}
+
+
+def unusable(run: RunFolder) -> str:
+    """Why nothing in a run is of use: not one valid response of those that were to be validated, or
+    none at all."""
+    had = set(run.table("responses")["status"])
+    return "no response is valid" if had and "valid" not in had and had != {"unchecked"} else ""
+
+
+def record_design(scope: Scope, experiments: list[Experiment], plans: list[SessionPlan]) -> None:
+    """What is asked and who got what, before the first call."""
+    for row in variables(experiments[0].workbook):
+        scope.record("variables", row)
+    for experiment in experiments:
+        for name, value in experiment.constants.items():
+            scope.record(
+                "permutations",
+                {
+                    "experiment_id": experiment.id,
+                    "number": experiment.number,
+                    "constant": name,
+                    "value": scalar_text(value),
+                },
+            )
+        for plan in plans:
+            for seat in plan.seats:
+                row = {**_where(experiment, plan), "participant_id": seat.id}
+                scope.record("assignment", {**row, "role": seat.role, "name": seat.name})
+
+
+def record_session(scope: Scope, room: Room) -> None:
+    """The tables of a session that was played."""
+    where = _where(room.experiment, room.plan)
+    scope.record(
+        "sessions",
+        {
+            **where,
+            "participants": len(room.seats),
+            "messages": room.messages,
+            "ended": room.ended,
+            "stopped_in": room.stopped_in or None,
+            "order": [t.task.task_id for t in room.order],
+        },
+    )
+    for response in [*room.responses, *unasked(room), *room.special_replies]:
+        scope.record("responses", {**where, **_response(response)})
+    for turn, said in enumerate(room.said, 1):
+        row = {"turn": turn, "task_id": said.stage, "speaker_id": said.speaker_id}
+        words = {"speaker_role": said.role, "text": said.text, "missing": said.missing}
+        words["finish"] = said.finish
+        scope.record("utterances", {**where, **row, "speaker_name": said.name, **words})
+    for row in computed_rows(room):
+        scope.record("computed", {**where, **row})
+
+
+def _where(experiment: Experiment, plan: SessionPlan) -> dict[str, Any]:
+    return {"experiment_id": experiment.id, "session": plan.label, "treatment": plan.treatment}
+
+
+def unasked(room: Room) -> list[Response]:
+    """Answers that a limit kept from being asked for, as missing ones."""
+    done = {(r.task.var_name, r.speaker_id) for r in room.responses}
+    rounds = [t for t in room.order if t.task.type != "context"]
+    return [
+        Response(task, place, seat.id, seat.role, Missing(CUT))
+        for place, task in enumerate(rounds, 1)
+        for seat in room.seats
+        if seat.role in task.prompts and (task.var_name, seat.id) not in done
+    ]
+
+
+def _response(response: Response) -> dict[str, Any]:
+    task, answer = response.task.task, response.given
+    given = answer if isinstance(answer, Given) else None
+    number = given.value if given and not isinstance(given.value, str) else None
+    return {
+        "participant_id": response.speaker_id,
+        "role": response.role,
+        "task_id": task.task_id,
+        "task_type": task.type,
+        "place": response.place,
+        "task_order": task.task_order,
+        "var_name": task.var_name,
+        "var_type": task.var_type,
+        "value": given.text if given else None,
+        "number": float(number) if number is not None else None,
+        "status": given.status if given else None,
+        "reasks": response.reasks,
+        "speculation_score": response.score,
+        "options": list(response.order) or None,
+        "position": position(response.order, given.value) if given and response.order else None,
+        "missing": answer.reason if isinstance(answer, Missing) else None,
+        "finish": response.finish,
+    }
+
+
+def computed_rows(room: Room) -> list[dict[str, Any]]:
+    """Every computed value of a session, in the order of the sheet."""
+    rows: list[dict[str, Any]] = []
+    for item in room.experiment.workbook.computed:
+        holders: list[str | None] = [None]
+        if item.scope == "participant":
+            holders = [s.id for s in room.seats if room.applies(item, s.id)]
+        for holder in holders:
+            value = room.value(item.name, holder)
+            missing = value if isinstance(value, Missing) else None
+            number = value if isinstance(value, (int, float)) else None
+            text = None if value is None or isinstance(value, Missing) else scalar_text(value)
+            row = {"name": item.name, "scope": item.scope, "participant_id": holder}
+            why = f"{missing.reason}: {missing.detail}" if missing else None
+            rows.append({**row, "number": _float(number), "value": text, "missing": why})
     return rows
 
 
-def _report_columns(
-    sheet: Sheet,
-    top: int,
-    header: Mapping[int, str],
-    used: set[int],
-    found: Mapping[str, int],
-    columns: Mapping[str, str],
-    problems: Problems,
-) -> None:
-    extra = {n: text for n, text in header.items() if n not in used}
-    for ours, title in columns.items():
-        if ours in found:
-            continue
-        guess = process.extractOne(
-            title, extra, scorer=fuzz.ratio, processor=str.casefold, score_cutoff=75
-        )
-        mend = f"add a column named {title}"
-        if guess:
-            mend = f"rename {guess[0]!r} in {sheet.at(top, guess[2])} to {title}"
-            del extra[guess[2]]
-        problems.add(f"the column {title} is missing", sheet.name, mend=mend)
-        problems.structural = True
-    for number, text in extra.items():
-        problems.add(
-            f"the column {text!r} does not belong here",
-            sheet.at(top, number),
-            mend=f"delete it; columns are {', '.join(columns.values())}",
-        )
-    for where in _unnamed(sheet, top, header):
-        problems.add("the column has values but no name", where, mend="name it or clear it")
-
-
-def _unnamed(sheet: Sheet, top: int, header: Mapping[int, str]) -> list[str]:
-    """The first filled cell of each column that has no name."""
-    first: dict[int, int] = {}
-    for number, cells in sorted(sheet.rows.items()):
-        for column in cells:
-            if number > top and column not in header:
-                first.setdefault(column, number)
-    return [sheet.at(row, column) for column, row in sorted(first.items())][:MAX_ROWS_LISTED]
-
-
-def report_hidden(sheet: Sheet, row: int, column: int, problems: Problems) -> None:
-    """Reports a character in a cell that nobody sees."""
-    cell = sheet.rows.get(row, {}).get(column)
-    if cell is not None and isinstance(cell.value, str) and (found := hidden_in(cell.value)):
-        message = f"the cell holds {found}, which nobody sees"
-        problems.add(message, sheet.at(row, column), mend="delete it")
-
-
-def unique(rows: Sequence[Row], column: str, problems: Problems) -> None:
-    """Reports values that stand in a column twice."""
-    seen: dict[str, Row] = {}
-    for row in rows:
-        text = row.text(column)
-        if not text:
-            continue
-        if text in seen:
-            title = row.titles.get(column, column)
-            problems.add(
-                f"{title} {text!r} stands there twice",
-                row.at(column),
-                mend=f"it is in {seen[text].at(column)} as well; make them differ",
-            )
-        else:
-            seen[text] = row
-
-
-def one_of(
-    text: str, choices: Sequence[str], title: str, where: str, problems: Problems
-) -> str | None:
-    """The choice that a text names (case and spaces do not matter), or None with a Problem."""
-    folded = text.strip().casefold().replace(" ", "_").replace("-", "_")
-    match = next((c for c in choices if c.casefold() == folded), None)
-    if match is None:
-        guess = process.extractOne(folded, choices, scorer=fuzz.WRatio, score_cutoff=70)
-        mend = f"did you mean {guess[0]}?" if guess else f"write one of {', '.join(choices)}"
-        problems.add(f"{title} is {text!r}", where, mend=mend)
-    return match
-
-
-def as_bool(cell: Cell | None) -> bool | None:
-    """0, 1, 1.0, True, "TRUE", "false" … as a truth value; None for anything else."""
-    if cell is None:
-        return None
-    if isinstance(cell.value, bool):
-        return cell.value
-    text = str(cell.value).strip().casefold()
-    if text in ("1", "1.0", "true"):
-        return True
-    return False if text in ("0", "0.0", "false") else None
-
-
-def as_integer(cell: Cell | None) -> int | None:
-    """4, 4.0, "4" or "4.0" as 4; None for anything else."""
-    number = as_number(cell)
-    if number is None or not number.is_integer() or abs(number) > 1e15:
-        return None
-    return int(number)
-
-
-def as_number(cell: Cell | None) -> float | None:
-    """A cell as a finite number; None for anything else (truth values are no numbers)."""
-    if cell is None or isinstance(cell.value, bool):
-        return None
-    try:
-        number = float(cell.value)
-    except (ValueError, OverflowError):
-        return None
-    return number if abs(number) < float("inf") else None
+def _float(number: float | None) -> float | None:
+    return None if number is None else float(number)

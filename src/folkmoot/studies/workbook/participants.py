@@ -16,8 +16,8 @@ from rapidfuzz import fuzz, process
 
 from folkmoot.errors import Problem
 from folkmoot.randomness import generator
-from folkmoot.studies.workbook.model import Profiles, Settings
-from folkmoot.studies.workbook.permutations import Experiment
+from folkmoot.studies.workbook.config import Profiles, Settings
+from folkmoot.studies.workbook.experiments import Experiment
 
 MOST_LISTED = 10
 

@@ -12,13 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from folkmoot.conversation.answers import Missing
-from folkmoot.engine.session import Scope
-from folkmoot.studies.workbook.model import Scalar
-from folkmoot.studies.workbook.permutations import Experiment
-from folkmoot.studies.workbook.records import unasked, variables
-from folkmoot.studies.workbook.reply import Given, position
-from folkmoot.studies.workbook.room import Response, Room
-from folkmoot.studies.workbook.tasks.context import profile_columns
+from folkmoot.engine.session import Session
+from folkmoot.studies.workbook.answers import Given, position
+from folkmoot.studies.workbook.config import Scalar, WorkbookConfig
+from folkmoot.studies.workbook.experiments import Experiment
+from folkmoot.studies.workbook.room import Response, Room, profile_columns
+from folkmoot.studies.workbook.tables import unasked, variables
 
 NO_ANSWER = "NA"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -116,42 +115,45 @@ class Files:
     """Writes both files of every experiment as its sessions come in."""
 
     def __init__(
-        self, scope: Scope, head: Mapping[str, Any], expected: Mapping[str, Sequence[str]]
+        self,
+        session: Session[WorkbookConfig],
+        experiments: Sequence[Experiment],
+        numbers: Sequence[int],
     ) -> None:
-        self._scope = scope
-        self._head = dict(head)
-        self._expected = expected
-        self._done: dict[str, dict[str, dict[str, Any]]] = {e: {} for e in expected}
-        self._written = dict.fromkeys(expected, 0)
+        """`numbers`: the sessions that each experiment will have."""
+        self._session = session
+        self._numbers = numbers
+        self._done: dict[str, dict[int, dict[str, Any]]] = {e.id: {} for e in experiments}
+        self._written = dict.fromkeys(self._done, 0)
 
-    def add(self, experiment: Experiment, key: str, record: dict[str, Any]) -> None:
+    def add(self, experiment: Experiment, number: int, record: dict[str, Any]) -> None:
         """Take a finished session in; write when enough is new, and always when all are there."""
         done = self._done[experiment.id]
-        done[key] = record
-        total = len(self._expected[experiment.id])
+        done[number] = record
         written = self._written[experiment.id]
-        if len(done) == total or len(done) - written >= max(1, GROWTH * written):
+        if len(done) == len(self._numbers) or len(done) - written >= max(1, GROWTH * written):
             self._written[experiment.id] = len(done)
-            self.write(experiment)
+            self._write(experiment, [done[n] for n in self._numbers if n in done])
 
-    def write(self, experiment: Experiment) -> None:
+    def _write(self, experiment: Experiment, records: Sequence[dict[str, Any]]) -> None:
         """Both files with the sessions that are there, in the order of the sessions."""
-        done = self._done[experiment.id]
-        keys = self._expected[experiment.id]
-        records = [done[key] for key in keys if key in done]
+        config = self._session.config
         data = {
             "experiment_id": experiment.id,
             "permutation": experiment.number,
             "constants": dict(experiment.constants),
-            **self._head,
+            "model_info": config.workbook.settings.model_info,
+            "temperature": config.temperature,
+            "random_seed": self._session.seed,
+            "layout": config.workbook.layout,
             "variables": variables(experiment.workbook),
             "treatments": {t.label: t.description for t in experiment.treatments.values()},
-            "sessions_planned": len(keys),
+            "sessions_planned": len(self._numbers),
             "sessions_finished": len(records),
             "sessions": records,
         }
-        self._scope.write_json(f"{experiment.id}.json", data)
-        self._scope.write_text(f"{experiment.id}.csv", to_csv(experiment, records))
+        self._session.write_json(f"{experiment.id}.json", data)
+        self._session.write_text(f"{experiment.id}.csv", to_csv(experiment, records))
 
 
 def to_csv(experiment: Experiment, records: Sequence[Mapping[str, Any]]) -> str:

@@ -8,22 +8,20 @@ from pathlib import Path
 from openpyxl.utils.cell import column_index_from_string
 
 from folkmoot.errors import InputError, Problem
-from folkmoot.studies.workbook.appearance import rows_in_words
-from folkmoot.studies.workbook.assignment import assign
-from folkmoot.studies.workbook.config import WorkbookConfig, settings_of
-from folkmoot.studies.workbook.design import design_problems
-from folkmoot.studies.workbook.layouts import COMPUTED, LAYOUTS, SHEETS
-from folkmoot.studies.workbook.model import Workbook
-from folkmoot.studies.workbook.permutations import (
+from folkmoot.studies.workbook.answers import Words
+from folkmoot.studies.workbook.checks import design_problems
+from folkmoot.studies.workbook.config import Workbook, WorkbookConfig, settings_of
+from folkmoot.studies.workbook.experiments import (
     Experiment,
     TaskInPlay,
     build,
     combinations,
     count_permutations,
 )
-from folkmoot.studies.workbook.profiles import look_alikes
-from folkmoot.studies.workbook.reading import read_workbook
-from folkmoot.studies.workbook.response_options import Words
+from folkmoot.studies.workbook.layouts import COMPUTED, LAYOUTS, SHEETS
+from folkmoot.studies.workbook.participants import assign
+from folkmoot.studies.workbook.reading import look_alikes, read_workbook
+from folkmoot.studies.workbook.sheets import rows_in_words
 
 
 def load(path: Path) -> WorkbookConfig:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from folkmoot.errors import Problem
+from folkmoot.studies.workbook.answers import Options, by_role, read_options
+from folkmoot.studies.workbook.config import Role, Scalar, Task, Treatment, Workbook
 from folkmoot.studies.workbook.literals import NotALiteral
-from folkmoot.studies.workbook.model import Role, Scalar, Task, Treatment, Workbook
-from folkmoot.studies.workbook.response_options import Options, by_role, read_options
-from folkmoot.studies.workbook.templates import UNDEFINED, TemplateProblem, render
+from folkmoot.studies.workbook.placeholders import UNDEFINED, TemplateProblem, render
 
 Filler = Callable[[str, str], str]  # (text, its cell) → the text filled in
 

@@ -3,44 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from folkmoot.conversation.answers import Missing, Number
-from folkmoot.conversation.transcript import Speaker, Transcript, Utterance
+from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance
 from folkmoot.engine.session import Exchange, Scope
-from folkmoot.studies.workbook.assignment import Seat
-from folkmoot.studies.workbook.model import FACILITATOR
-from folkmoot.studies.workbook.permutations import TaskInPlay
-from folkmoot.studies.workbook.reply import Given, WorkbookAnswer
-from folkmoot.studies.workbook.response_options import Listed, Shown, show
-from folkmoot.studies.workbook.room import NOT_AVAILABLE, Response, Room
-from folkmoot.studies.workbook.templates import (
+from folkmoot.studies.workbook.answers import Given, Listed, WorkbookAnswer, show
+from folkmoot.studies.workbook.config import FACILITATOR
+from folkmoot.studies.workbook.experiments import TaskInPlay
+from folkmoot.studies.workbook.participants import Seat
+from folkmoot.studies.workbook.placeholders import (
     OPTIONS,
     TemplateProblem,
     names_in,
     normalise_options,
     render,
 )
+from folkmoot.studies.workbook.room import NOT_AVAILABLE, Response, Room
 
 INSTRUCTION = "Instruction"  # who seems to speak when the workbook tells a special role what to do
 
 
+@dataclass(frozen=True)
 class Asked:
     """One participant's exchange in a task: its answer, and what it adds to its own memory."""
 
-    def __init__(self, seat: Seat, response: Response, memory: Sequence[Utterance]) -> None:
-        self.seat = seat
-        self.response = response
-        self.memory = tuple(memory)
+    seat: Seat
+    response: Response
+    memory: tuple[Utterance, ...]
 
-    def aloud(self, task: TaskInPlay) -> Utterance:
+    @property
+    def aloud(self) -> Utterance:
         """The answer as others hear it."""
         given = self.response.given
         missing = given.reason if isinstance(given, Missing) else None
         text = "" if isinstance(given, Missing) else given.text
-        who, finish = self.seat, self.response.finish
+        task, finish = self.response.task.task.task_id, self.response.finish
         return Utterance(
-            *(who.id, text, who.name, "participant", task.task.task_id), None, missing, finish
+            self.seat.id, text, self.seat.name, "participant", task, None, missing, finish
         )
 
 
@@ -83,29 +84,6 @@ def special_label(room: Room, special: str) -> str:
     return role.label if role else special
 
 
-def shown_options(scope: Scope, task: TaskInPlay, seat: Seat) -> Shown:
-    """The options as this participant sees them in this task, in an order of its own."""
-    return show(
-        task.options_for(seat.role),
-        integer=task.task.var_type == "integer",
-        shuffle=task.task.randomize_response_order,
-        rng=scope.rng,
-    )
-
-
-def answer_type(task: TaskInPlay, seat: Seat, options: Shown) -> WorkbookAnswer:
-    """How the reply is to be read."""
-    row = task.task
-    return WorkbookAnswer(
-        choices=task.options_for(seat.role),
-        order=options.order,
-        var_type=row.var_type,
-        validate=row.validate_response,
-        as_json=row.format_response,
-        speculation=row.generate_speculation_score,
-    )
-
-
 async def ask_seat(
     scope: Scope,
     room: Room,
@@ -113,19 +91,31 @@ async def ask_seat(
     seat: Seat,
     *,
     heard: Transcript,
-    place: int,
     prompt: str = "question",
     peers: Sequence[Utterance] = (),
 ) -> Asked:
     """Put a task to one participant. `heard` is all it knows; `peers` stand in the prompt."""
-    options = shown_options(scope, task, seat)
-    wanted = answer_type(task, seat, options)
+    row, choices = task.task, task.options_for(seat.role)
+    options = show(
+        choices,
+        integer=row.var_type == "integer",
+        shuffle=row.randomize_response_order,
+        rng=scope.rng,
+    )
+    wanted = WorkbookAnswer(
+        choices,
+        options.order,
+        row.var_type,
+        validate=row.validate_response,
+        as_json=row.format_response,
+        speculation=row.generate_speculation_score,
+    )
     text, has_options = wording(room, task, seat, options.text)
     variables: dict[str, Any] = {
         "options": "" if has_options and prompt == "question" else options.text,
         "as_json": wanted.as_json,
         "speculation": wanted.speculation,
-        "listed": isinstance(wanted.choices, Listed) and wanted.validate,
+        "listed": isinstance(choices, Listed) and wanted.validate,
         "numeric": wanted.numeric and wanted.validate,
     }
     if prompt == "question":
@@ -134,27 +124,26 @@ async def ask_seat(
         variables["called"] = seat.name
     put = scope.prompt(prompt, **variables)
     who = room.speakers[seat.id]
-    reasks = room.reasks if task.task.validate_response else 0
+    reasks = room.reasks if row.validate_response else 0
     got = await scope.exchange(who, put, heard=heard, answer=wanted, reasks=reasks)
-    given = got.value
-    by_provider = got.reply.finish.startswith("refused:")
+    given, finish = got.value, got.reply.finish
+    by_provider = finish.startswith("refused:")
     if isinstance(given, Missing) and given.reason in ("unparsed", "refused") and not by_provider:
         given = wanted.last(got.text)
     missing = given.reason if isinstance(given, Missing) else None
     own = "" if missing else got.text.strip()
     memory = [
         by_facilitator(put, task),
-        Utterance(seat.id, own, seat.name, "participant", task.task.task_id, missing=missing),
+        Utterance(seat.id, own, seat.name, "participant", row.task_id, missing=missing),
     ]
     score = given.score if isinstance(given, Given) else None
     if wanted.speculation and not wanted.as_json and missing is None:
         score, more = await _speculation(scope, task, who, seat, heard + memory)
         memory += more
-    finish = got.reply.finish
     response = Response(
-        task, place, seat.id, seat.role, given, got.reasks, options.order, score, finish
+        task, room.rounds, seat.id, seat.role, given, got.reasks, options.order, score, finish
     )
-    return Asked(seat, response, memory)
+    return Asked(seat, response, tuple(memory))
 
 
 async def _speculation(
@@ -170,41 +159,43 @@ async def _speculation(
     return int(got.value), [by_facilitator(question, task), said]
 
 
-async def ask_special(
-    scope: Scope, room: Room, task: TaskInPlay, label: str, *, place: int
-) -> Utterance:
+async def ask_special(scope: Scope, room: Room, task: TaskInPlay, label: str) -> Utterance:
     """Let the Facilitator or the Summarizer speak; it has heard everything, secrets too."""
     text, _ = wording(room, task, label, "")
-    who = room.speakers[label]
-    heard = room.heard.get(label, Transcript())
-    got: Exchange[str] = await scope.exchange(who, text, heard=heard)
-    missing = got.value.reason if isinstance(got.value, Missing) else None
-    given = got.value if isinstance(got.value, Missing) else Given(got.value, "unchecked")
+    got: Exchange[str] = await scope.exchange(
+        room.speakers[label], text, heard=room.heard.get(label, EMPTY)
+    )
+    if isinstance(got.value, Missing):
+        given: Given | Missing = got.value
+        words, missing = "", got.value.reason
+    else:
+        given = Given(got.value, "unchecked")
+        words, missing = got.text.strip(), None
     finish = got.reply.finish
     room.special_replies.append(
-        Response(task, place, label, label, given, got.reasks, finish=finish)
+        Response(task, room.rounds, label, label, given, got.reasks, finish=finish)
     )
     room.messages += 1
     said = Utterance(
         label,
-        got.text.strip() if missing is None else "",
+        words,
         label,
         label.lower(),
         task.task.task_id,
         missing=missing,
         finish=finish,
     )
-    instruction = Utterance(INSTRUCTION, text, INSTRUCTION, "instruction", task.task.task_id)
-    room.tell([label], instruction)
+    room.tell([label], Utterance(INSTRUCTION, text, INSTRUCTION, "instruction", task.task.task_id))
     room.tell([label], said)
     room.said.append(said)
     return said
 
 
 def settle(room: Room, asked: Asked) -> None:
-    """Keep an answer, count it, and let the special roles hear it."""
+    """Keep an answer, count it, let its speaker remember it and the special roles hear it."""
     room.note(asked.response)
     room.messages += 1
-    said = asked.aloud(asked.response.task)
-    room.said.append(said)
-    room.tell(room.specials, said)
+    room.said.append(asked.aloud)
+    room.tell(room.specials, asked.aloud)
+    for utterance in asked.memory:
+        room.tell([asked.seat.id], utterance)
