@@ -23,6 +23,7 @@ from typing import Any
 
 from folkmoot.measures import estimates
 from folkmoot.measures.bands import Band, place, place_interval, show
+from folkmoot.measures.checks import Check
 from folkmoot.measures.clustered import clustered_mean
 from folkmoot.measures.estimates import Estimate, p_value, percent, plural
 from folkmoot.measures.proportions import Pair, all_pairs, wilson
@@ -31,6 +32,7 @@ from folkmoot.records.findings import Cell, Finding, Grid, Heat, Intervals
 Row = dict[str, Cell]
 
 ALPHA = 0.05
+FITNESS = "respondent_checks"  # the key of the finding on whether the model is fit
 FEW_UNITS = 12  # below this many independent units, t intervals and their p are shaky
 
 
@@ -283,3 +285,35 @@ def beside_people(e: Estimate, band: Band) -> str:
         return f"{value}, inside"
     near = e.has_interval and place_interval(e.low, e.high, band) == "inside"
     return f"{value}, outside ({where}{', but within its uncertainty' if near else ''})"
+
+
+def fitness(checks: Sequence[Check]) -> Finding:
+    """Signs that the model is unfit to stand in for people, one row a check."""
+    flagged = [c for c in checks if c.flagged]
+    unknown = [c.title.lower() for c in checks if c.flagged is None]
+    says = (
+        " ".join(f"{c.title}: {c.says}" for c in flagged)
+        if flagged
+        else f"None of {plural(len(checks) - len(unknown), 'check')} raised a flag."
+    )
+    words = {True: "flagged", False: "clear", None: "not checked"}
+    return Finding(
+        FITNESS,
+        "Is the model fit to answer?",
+        f"{says} Not checked: {', '.join(unknown)}." if unknown else says,
+        Grid.of(
+            [
+                {
+                    "check": c.title,
+                    "value": c.value.value if c.value else None,
+                    "limit": c.limit,
+                    "flag": words[c.flagged],
+                    "says": c.says,
+                }
+                for c in checks
+            ],
+            "Each check looks for one known way in which models answer unlike people.",
+        ),
+        section="Noise",
+        headline=bool(flagged),
+    )

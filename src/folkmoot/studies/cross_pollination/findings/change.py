@@ -1,230 +1,390 @@
-"""How many changed their minds, by condition: the headline, its differences, and the floor."""
+"""Who changed their minds, by condition, and from which option to which."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
-from folkmoot.measures.estimates import (
-    Estimate,
-    p_value,
-    percent,
-    plural,
-    points,
-    points_span,
-    span,
+from folkmoot.kit.findings import Row, cells, intervals, known, listed, rates, share, shares
+from folkmoot.kit.findings import differences as pairwise
+from folkmoot.measures.conformity import agreeing_share, towards_target
+from folkmoot.measures.estimates import Estimate, p_value, percent, plural
+from folkmoot.measures.paired_votes import (
+    IntArray,
+    bowker,
+    mcnemar,
+    moves_towards,
+    stuart_maxwell,
+    transition_table,
 )
-from folkmoot.measures.persuasion import above_floor
-from folkmoot.measures.proportions import Pair, all_pairs, wilson
-from folkmoot.records.findings import Cell, Finding, Grid, Intervals
-from folkmoot.studies.cross_pollination.findings.data import PLACEBOS, Arm, Votes, label
+from folkmoot.measures.regression import Column, Logit, Term, logistic
+from folkmoot.records.findings import Bars, Finding, Flow, Grid
+from folkmoot.studies.cross_pollination.config import ACP
+from folkmoot.studies.cross_pollination.findings.data import Arm, Votes, label
 
 ONE_POOL = (
     "Everybody was shown the same summaries, so the intervals tell how sure the rates are for this "
     "set of summaries, not for another draw of them."
 )
+DEMOGRAPHICS = ("age", "sex", "education", "income", "location_type", "political_leaning")
+# Fewer changes (or keeps) per coefficient than this make odds ratios unreliable.
+EVENTS_PER_TERM = 5
 
 
 def position_change(votes: Votes) -> Finding:
-    """The share of each condition whose final vote differs from the first."""
-    rates = {a.condition: wilson(a.changed, a.n) for a in votes.twice}
-    rows = [_summary_row(a, rates.get(a.condition)) for a in votes.arms]
+    """The share of each condition whose final vote differs from the first: the headline."""
+    of = rates({a.condition: (a.changed, a.n) for a in votes.arms})
+    rows = []
+    for a in votes.arms:
+        status = Counter(r["status"] for r in a.rows)
+        rows.append(
+            {
+                "condition": a.name,
+                "completed": status["complete"],
+                "failed": status["failed"],
+                "skipped": status["skipped"],
+                "changed": a.changed if a.n else None,
+                **cells(of.get(a.condition), "changed_rate", "_rate"),
+            }
+        )
     return Finding(
         "position_change",
         "Who changed their choice",
-        _rates_aloud(votes, rates),
+        _rates_aloud(votes, of),
         Grid.of(rows, "Participants whose final vote differs from their first; 95 % Wilson."),
-        Intervals(
-            tuple((a.name, *_triple(rates[a.condition])) for a in votes.twice),
-            unit="changed their choice",
-            percent=True,
-        )
-        if rates
-        else None,
+        intervals(
+            {a.name: of[a.condition] for a in votes.twice}, "changed their choice", percent=True
+        ),
         notes=(ONE_POOL,) if votes.informed else (),
         headline=True,
     )
 
 
-def _summary_row(arm: Arm, rate: Estimate | None) -> dict[str, Cell]:
-    """The whole arm by how it ended; who voted twice stands in the words ("23 of 300")."""
-    row = _rate_row(arm, rate)
-    del row["voted_twice"]
-    status = [r["status"] for r in arm.rows]
-    return {
-        "condition": row.pop("condition"),
-        "completed": status.count("complete"),
-        "failed": status.count("failed"),
-        "skipped": status.count("skipped"),
-        **row,
-    }
-
-
-def _rate_row(arm: Arm, rate: Estimate | None) -> dict[str, Cell]:
-    return {
-        "condition": arm.name,
-        "voted_twice": arm.n,
-        "changed": arm.changed if arm.n else None,
-        "changed_rate": rate.value if rate else None,
-        "low_rate": rate.low if rate else None,
-        "high_rate": rate.high if rate else None,
-    }
-
-
-def _rates_aloud(votes: Votes, rates: dict[str, Estimate]) -> str:
-    if votes.terminated:
-        return f"The study ended before anybody could change: {votes.terminated}." + (
-            f" {_listed(votes, rates)}" if rates else ""
-        )
-    if not rates:
+def _rates_aloud(votes: Votes, of: Mapping[str, Estimate]) -> str:
+    if not of and not votes.terminated:
         return "Nobody voted twice, so there is no change to report."
-    if not any(a.changed for a in votes.twice):
-        return f"Nobody changed their choice. {_listed(votes, rates)}"
-    return _listed(votes, rates)
-
-
-def _listed(votes: Votes, rates: dict[str, Estimate]) -> str:
-    parts = [
-        f"{a.name}: {a.changed} of {a.n} changed, {percent(rates[a.condition].value)} "
-        f"({span(rates[a.condition].low, rates[a.condition].high)})"
-        for a in votes.twice
-    ]
-    return "; ".join(parts) + "."
+    said = []
+    if votes.terminated:
+        said.append(f"The study ended before anybody could change: {votes.terminated}.")
+    elif not any(a.changed for a in votes.twice):
+        said.append("Nobody changed their choice.")
+    if of:
+        said.append(
+            listed(
+                f"{a.name}: {a.changed} of {a.n} changed, {share(of[a.condition])}"
+                for a in votes.twice
+            )
+        )
+    return " ".join(said)
 
 
 def differences(votes: Votes) -> Finding | None:
     """All pairs of conditions; None with fewer than two that voted twice."""
-    pairs = all_pairs({a.condition: (a.changed, a.n) for a in votes.twice})
-    if not pairs:
+    counts = {a.condition: (a.changed, a.n) for a in votes.twice}
+    unit = "difference in the share that changed"
+    return pairwise("change_differences", counts, unit, label)
+
+
+def tallies(votes: Votes) -> Finding | None:
+    """Votes per option before and after, by condition; None if nobody voted."""
+    first = votes.counts(r["initial_choice"] for r in votes.people)
+    if not any(first):
         return None
-    clear = [p for p in pairs if p.holm_p < 0.05]
-    if clear:
-        says = "Told apart from chance: " + "; ".join(_pair_aloud(p) for p in clear) + "."
-        rest = len(pairs) - len(clear)
-        if rest:
-            says += (
-                " The other difference may be chance."
-                if rest == 1
-                else f" The other {rest} differences may be chance."
-            )
-    else:
-        says = (
-            "No two conditions differ by more than chance could explain "
-            f"({plural(len(pairs), 'comparison')})."
-        )
-    return Finding(
-        "change_differences",
-        "Differences between conditions",
-        says,
-        Grid.of([_pair_row(p) for p in pairs], "First minus second; 95 % Newcombe intervals."),
-        Intervals(
-            tuple((f"{label(p.first)} − {label(p.second)}", *_triple(p.difference)) for p in pairs),
-            unit="difference in the share that changed",
-            zero=0.0,
-            percent=True,
-        ),
-        notes=(
-            "p: Pearson's χ², or Fisher's exact test with small counts. Holm's adjustment keeps "
-            "the chance of even one false alarm among all these comparisons at 5 %. Intervals are "
-            "not adjusted.",
-        ),
-    )
-
-
-def _pair_aloud(p: Pair) -> str:
-    d = p.difference
-    return (
-        f"{label(p.first)} against {label(p.second)} {points(d.value)} "
-        f"({points_span(d.low, d.high)}, adjusted {p_value(p.holm_p)})"
-    )
-
-
-def _pair_row(p: Pair) -> dict[str, Cell]:
-    return {
-        "first": label(p.first),
-        "second": label(p.second),
-        "difference_rate": p.difference.value,
-        "low_rate": p.difference.low,
-        "high_rate": p.difference.high,
-        "p": _number(p.difference.p),
-        "holm_p": _number(p.holm_p),
-    }
-
-
-def persuasion(votes: Votes) -> Finding | None:
-    """Each rate raw and above the rate at which people change when merely asked again.
-
-    None if nobody voted twice.
-    """
-    if not votes.twice:
-        return None
-    floor = votes.floor
-    others = [a for a in votes.twice if a is not floor]
-    if floor is None or not others:
-        return Finding(
-            "persuasion",
-            "Persuasion apart from noise",
-            "This run cannot tell persuasion from noise: nobody was asked again without being told "
-            "anything. Set `revote: true` to give simple voting a second vote."
-            if floor is None
-            else "Only the condition that measures noise voted twice; nothing to set against it.",
-            Grid.of([_rate_row(a, wilson(a.changed, a.n)) for a in votes.twice]),
-            section="Noise",
-        )
-    found = {a: above_floor(a.changed, a.n, floor.changed, floor.n) for a in others}
-    rows: list[dict[str, Cell]] = [
+    before = {a: votes.counts(r["initial_choice"] for r in a.rows) for a in votes.arms}
+    after = {a: votes.counts(r["final_choice"] for r in a.rows) for a in votes.arms}
+    rows = [
         {
-            "condition": a.name,
-            "changed_rate": f.raw.value,
-            "floor_rate": f.floor.value,
-            "above_floor_rate": f.above.value,
-            "low_rate": f.above.low,
-            "high_rate": f.above.high,
-            "p": _number(f.above.p),
+            "option": option,
+            **{
+                a.name: f"{before[a][i]} → {after[a][i]}" if a.n else str(before[a][i])
+                for a in votes.arms
+            },
         }
-        for a, f in found.items()
+        for i, option in enumerate(votes.options)
     ]
-    base = wilson(floor.changed, floor.n)
-    says = (
-        f"Merely asked again, {percent(base.value)} choose differently "
-        f"({span(base.low, base.high)}): that is noise. Above it: "
-        + "; ".join(
-            f"{a.name} {points(f.above.value)} ({points_span(f.above.low, f.above.high)})"
-            for a, f in found.items()
-        )
-        + "."
-    )
-    says += _placebos_aloud(found)
+    top = max(range(len(first)), key=first.__getitem__)
     return Finding(
-        "persuasion",
-        "Persuasion apart from noise",
-        says,
-        Grid.of(rows, "The floor is simple voting asked a second time; 95 % Newcombe intervals."),
-        Intervals(
-            tuple((a.name, *_triple(f.above)) for a, f in found.items()),
-            unit="changed, above the floor of noise",
-            zero=0.0,
-            percent=True,
-        ),
-        notes=("The floor is estimated from its own participants; its uncertainty is included.",),
-        section="Noise",
+        "votes",
+        "Votes before and after",
+        f"Most voted at first: “{votes.options[top]}”, {first[top]} of {sum(first)} "
+        f"({percent(first[top] / sum(first))}).",
+        Grid.of(rows, "First → final votes; a single number where there was no final vote."),
         headline=True,
     )
 
 
-def _placebos_aloud(found: Iterable[Arm]) -> str:
-    named = [a.name.lower() for a in found if a.condition in PLACEBOS]
-    if not named:
-        return ""
-    return (
-        f" {' and '.join(named).capitalize()} hold no argument: what they move is attention "
-        "or giving in, not reasons."
+def transitions(votes: Votes) -> Finding | None:
+    """The flow of votes per condition; None if nobody voted twice."""
+    links = [
+        (arm.name, a, b, int(n))
+        for arm in votes.twice
+        for a, row in zip(votes.options, _table(votes, arm), strict=True)
+        for b, n in zip(votes.options, row, strict=True)
+        if n
+    ]
+    if not links:
+        return None
+    says = "No vote moved."
+    if moved := [link for link in links if link[1] != link[2]]:
+        panel, a, b, n = max(moved, key=lambda link: link[3])
+        says = (
+            f"{plural(sum(m[3] for m in moved), 'vote')} moved. The largest single move: "
+            f"{n} from “{a}” to “{b}” ({panel})."
+        )
+    return Finding(
+        "transitions",
+        "From first to final vote",
+        says,
+        Grid(
+            ("condition", "first_vote", "final_vote", "participants"),
+            tuple(links),
+            "How many went from which option to which.",
+        ),
+        Flow(tuple(links)),
     )
 
 
-def _triple(e: Estimate) -> tuple[float, float, float]:
-    return e.value, e.low, e.high
+def marginal_homogeneity(votes: Votes) -> Finding | None:
+    """Did moves cancel out, or did they shift the outcome? Per condition."""
+    rows = []
+    lopsided = []
+    for arm in votes.twice:
+        table = _table(votes, arm)
+        symmetry, margins = bowker(table), stuart_maxwell(table)
+        rows.append(
+            {
+                "condition": arm.name,
+                "n": arm.n,
+                "bowker": symmetry.statistic,
+                "bowker_df": symmetry.df,
+                "bowker_p": symmetry.p,
+                "stuart_maxwell": margins.statistic,
+                "stuart_maxwell_df": margins.df,
+                "stuart_maxwell_p": margins.p,
+                "reliable": symmetry.df > 0 and arm.changed >= 5 * symmetry.df,
+            }
+        )
+        if margins.df and margins.p < 0.05:
+            lopsided.append(f"{arm.name} ({p_value(margins.p)})")
+    if not rows:
+        return None
+    return Finding(
+        "marginal_homogeneity",
+        "Did the outcome shift?",
+        f"The totals per option shifted beyond chance in: {', '.join(lopsided)}. Elsewhere moves "
+        "to and from each option cancel out."
+        if lopsided
+        else "In no condition did the totals per option shift beyond chance: as many moved away "
+        "from an option as to it.",
+        Grid.of(rows, "Bowker's test of symmetry and Stuart and Maxwell's of equal totals."),
+        notes=(
+            "Noise makes people change without favouring an option; persuasion that draws one way "
+            "shows here. Not adjusted for the number of conditions. “reliable” is false where "
+            "there are fewer than five moves per degree of freedom.",
+        ),
+    )
 
 
-def _number(x: float) -> float | None:
-    return x if math.isfinite(x) else None
+def option_shifts(votes: Votes) -> Finding | None:
+    """Option by option: gained, lost, and McNemar's test."""
+    rows: list[dict[str, Any]] = []
+    for arm in votes.twice:
+        table = _table(votes, arm)
+        for i, option in enumerate(votes.options):
+            first, final, kept = int(table[i].sum()), int(table[:, i].sum()), int(table[i, i])
+            rows.append(
+                {
+                    "condition": arm.name,
+                    "option": option,
+                    "first_share": first / arm.n,
+                    "final_share": final / arm.n,
+                    "gained": final - kept,
+                    "lost": first - kept,
+                    "p": mcnemar(final - kept, first - kept).p,
+                }
+            )
+    if not rows:
+        return None
+    top = max(rows, key=lambda r: abs(r["gained"] - r["lost"]))
+    net = top["gained"] - top["lost"]
+    n = {a.name: a.n for a in votes.twice}
+    bars = (
+        (r["condition"], r["option"], (r["gained"] - r["lost"]) / n[r["condition"]]) for r in rows
+    )
+    return Finding(
+        "option_shifts",
+        "What each option gained and lost",
+        f"Largest net shift: “{top['option']}” {net:+d} in {top['condition']} "
+        f"({top['gained']} gained, {top['lost']} lost, {p_value(top['p'])})."
+        if net
+        else "No option gained or lost on balance.",
+        Grid.of(rows, "p: McNemar's test per option (exact below 25 moves), not adjusted."),
+        Bars(tuple(bars), unit="net change in share", percent=True),
+    )
+
+
+def towards_opposition(votes: Votes) -> Finding | None:
+    """Of the adversarial condition: who moved to the view that was argued against them."""
+    facing = votes.facing
+    if not facing:
+        return None
+    found = moves_towards(
+        [r["initial_choice"] for r in facing],
+        [r["final_choice"] for r in facing],
+        [r["opposition_view"] for r in facing],
+        len(votes.options),
+    )
+    says = (
+        f"Of {plural(found.n, 'participant')} who faced an opposing view, {found.to_target} "
+        f"moved to it, {found.elsewhere} to another option, {found.stayed} stayed."
+    )
+    if excess := towards_target(found.moved, found.to_target, len(votes.options)):
+        says += (
+            f" Of those who moved that is {share(excess.share)}; moving at random would give "
+            f"{percent(excess.expected)} ({p_value(excess.p)})."
+        )
+    if agreeing := agreeing_share(votes.rebuttals):
+        says += f" {percent(agreeing.value)} of their replies open by agreeing."
+    counts = {
+        "to the opposing view": found.to_target,
+        "to another option": found.elsewhere,
+        "stayed": found.stayed,
+    }
+    parts = shares(counts)
+    return Finding(
+        "towards_opposition",
+        "Moved towards the opposing view",
+        says,
+        Grid.of(
+            [
+                {"move": move, "participants": n, "participants_share": parts[move]}
+                for move, n in counts.items()
+            ],
+            "Adversarial condition, by what they did with their vote.",
+        ),
+        Bars(
+            tuple((label(ACP), move, n / found.n) for move, n in counts.items()),
+            unit="share of those who faced an opposing view",
+            percent=True,
+        ),
+        notes=(
+            "Above chance may be persuasion or giving in; the condition `empty_argument` tells the "
+            "two apart. The share that opens by agreeing is a rough count of English phrases.",
+        ),
+    )
+
+
+def _table(votes: Votes, arm: Arm) -> IntArray:
+    return transition_table(arm.column("initial_choice"), arm.column("final_choice"), votes.options)
+
+
+def regression(votes: Votes) -> Finding | None:
+    """Odds of changing by condition and first choice, with demographics if the data bear them."""
+    if len(votes.twice) < 2:
+        return None
+    title = "Change by condition, all else equal"
+    rows = [r for a in votes.twice for r in a.moved]
+    order = [a.condition for a in votes.twice]
+    fitted, with_people = _fit(rows, order[0], votes)
+    if not fitted.terms:
+        return Finding("regression", title, _why_not(fitted), Grid((), ()))
+    base = label(order[0]).lower()
+    arms = [t for t in fitted.terms if t.variable == "condition"]
+    arms.sort(key=lambda t: order.index(t.level))
+    others = [t for t in fitted.terms if t.variable != "condition"]
+    logs = {
+        label(t.level): Estimate(math.log(t.odds_ratio), math.log(t.low), math.log(t.high), 0)
+        for t in arms
+    }
+    return Finding(
+        "regression",
+        title,
+        f"Against {base}, with first choice{' and demographics' if with_people else ''} held "
+        f"equal, the odds of changing are: {listed(_aloud(t) for t in arms)}"
+        if arms
+        else "The conditions cannot be told apart by this model.",
+        Grid.of(
+            [_row(t) for t in (*arms, *others)],
+            f"Logistic regression, {fitted.estimator}, errors {fitted.errors}.",
+        ),
+        intervals(logs, f"log odds of changing, against {base}", zero=0.0),
+        notes=tuple(_notes(fitted, with_people)),
+    )
+
+
+def _fit(rows: list[Mapping[str, Any]], base: str, votes: Votes) -> tuple[Logit, bool]:
+    """The fit, and whether demographics are in it."""
+    outcome = [bool(r["position_changed"]) for r in rows]
+    columns: dict[str, Column] = {
+        "condition": [str(r["condition"]) for r in rows],
+        "first choice": [r["initial_choice"] for r in rows],
+    }
+    demographics = {
+        d.replace("_", " "): [r.get(f"demographic_{d}") for r in rows] for d in DEMOGRAPHICS
+    }
+    people = columns | {
+        d: values for d, values in demographics.items() if len(set(values) - {None}) > 1
+    }
+    reference = {"condition": base, "first choice": votes.options[0]}
+    rarer = min(sum(outcome), len(outcome) - sum(outcome))
+    terms = sum(_width(c) for c in people.values())
+    if len(people) > len(columns) and rarer >= EVENTS_PER_TERM * terms:
+        full = logistic(outcome, people, reference=reference)
+        if full.terms and full.incomplete <= 0.2 * len(rows):
+            return full, True
+    return logistic(outcome, columns, reference=reference), False
+
+
+def _width(values: Column) -> int:
+    """How many coefficients a column needs."""
+    kinds = {v for v in values if v is not None}
+    numbers = all(isinstance(v, (int, float)) for v in kinds)
+    return 1 if numbers else max(0, len(kinds) - 1)
+
+
+def _why_not(fitted: Logit) -> str:
+    if fitted.events == 0:
+        return "Nobody changed, so no regression can be fitted."
+    if fitted.events == fitted.n:
+        return "Everybody changed, so no regression can be fitted."
+    return f"Too few participants ({fitted.n}) for a regression."
+
+
+def _aloud(t: Term) -> str:
+    span = f"{t.low:.2g} to {t.high:.2g}"
+    return f"{label(t.level)} × {t.odds_ratio:.2g} ({span}, {p_value(t.p)})"
+
+
+def _row(t: Term) -> Row:
+    return {
+        "variable": t.variable,
+        "level": label(t.level) if t.variable == "condition" else t.level,
+        "odds_ratio": t.odds_ratio,
+        "low": t.low,
+        "high": t.high,
+        "p": known(t.p),
+    }
+
+
+def _notes(fitted: Logit, with_people: bool) -> list[str]:
+    against = ", ".join(
+        f"{name}: {label(level) if name == 'condition' else level}"
+        for name, level in fitted.reference.items()
+    )
+    notes = [f"Odds ratios against — {against}. {fitted.n} participants, {fitted.events} changed."]
+    if fitted.estimator.startswith("Firth"):
+        notes.append(
+            "Some group changed never or always, where plain odds ratios run to infinity; Firth's "
+            "penalised likelihood keeps them finite."
+        )
+    if not with_people:
+        notes.append(
+            "Demographics are left out: unknown, or too few changes for so many coefficients."
+        )
+    if fitted.incomplete:
+        notes.append(f"{fitted.incomplete} participants lack a value and are left out.")
+    if fitted.left_out:
+        notes.append(f"Left out for lack of information: {', '.join(fitted.left_out)}.")
+    return notes

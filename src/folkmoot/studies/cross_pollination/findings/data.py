@@ -97,6 +97,23 @@ class Votes:
         return self.arm(SIMPLE_VOTING)
 
     @property
+    def facing(self) -> list[Mapping[str, Any]]:
+        """Those of the adversarial arm who faced an opposing view and voted again."""
+        arm = self.arm(ACP)
+        return [r for r in arm.moved if r["opposition_view"] is not None] if arm else []
+
+    @property
+    def rebuttals(self) -> list[str]:
+        """What participants of the adversarial arm replied to whoever contradicted them."""
+        return [
+            u["text"]
+            for u in self.utterances
+            if u.get("stage") == "adversarial_dialogue"
+            and u.get("speaker_role") == "participant"
+            and u.get("text")
+        ]
+
+    @property
     def people(self) -> list[Mapping[str, Any]]:
         return [r for a in self.arms for r in a.rows]
 
