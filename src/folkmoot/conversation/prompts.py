@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Template, TemplateError, TemplateSyntaxError, meta
-from rapidfuzz import fuzz, process
 
 from folkmoot.conversation.answers import listed
 from folkmoot.conversation.sandbox import FAILURES, MAX_TEMPLATE, PROMPTS, WORK, Sandbox, Work
 from folkmoot.errors import InputError, Problem, ProtocolError
+from folkmoot.hints import did_you_mean
 
 SUFFIX = ".md"
 MAX_CHARACTERS = 2_000_000
@@ -87,7 +87,7 @@ class PromptLibrary:
             if name in self.shipped:
                 problems.extend(self._check_file(name, path))
             else:
-                mend = likely(name, self.shipped) or "prompts are: " + ", ".join(self.shipped)
+                mend = did_you_mean(name, self.shipped) or "prompts are: " + ", ".join(self.shipped)
                 problems.append(
                     Problem(f"no prompt is called {name}", str(path), key="prompts", mend=mend)
                 )
@@ -108,7 +108,7 @@ class PromptLibrary:
                 f"unknown variable {variable}",
                 str(path),
                 where=str(_line_of(variable, path)),
-                mend=likely(variable, known) or "known are: " + ", ".join(sorted(known)),
+                mend=did_you_mean(variable, known) or "known are: " + ", ".join(sorted(known)),
             )
             for variable in sorted(used - known)
         ]
@@ -124,7 +124,7 @@ class PromptLibrary:
             elif not self.folder.is_dir():
                 mend = f"there is no folder {self.folder}"
             else:
-                mend = likely(name, self.files) or f"{self.folder} holds " + (
+                mend = did_you_mean(name, self.files) or f"{self.folder} holds " + (
                     ", ".join(self.files) or f"no file that ends with {SUFFIX}"
                 )
             raise ProtocolError(f"no prompt is called {name} ({mend})")
@@ -157,12 +157,6 @@ def environment(*, guarded: bool = False) -> Sandbox:
     env.only((*FILTERS, "json", "tojson", "listed"))
     env.globals = {"range": env.globals["range"]}
     return env
-
-
-def likely(name: str, known: Any) -> str:
-    """`did you mean …?`, or nothing when no known name is near."""
-    guess = process.extractOne(name, list(known), scorer=fuzz.ratio, score_cutoff=60)
-    return f"did you mean {guess[0]}?" if guess else ""
 
 
 def _capped(pieces: Iterator[str]) -> Iterator[str]:

@@ -10,15 +10,15 @@ import re
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
 from pydantic import BaseModel
-from rapidfuzz import process
 
 from folkmoot.errors import FolkmootError, Problem, ProtocolError
+from folkmoot.hints import did_you_mean
 from folkmoot.plugins import STUDIES, installed
 
 OWN_FILE = "folkmoot_study_"  # what the modules of single files are called
@@ -131,10 +131,12 @@ def _mend(error: BaseException) -> str:
     if "coroutine" in text and not isinstance(error, ProtocolError):
         return _AWAIT
     if isinstance(error, AttributeError) and error.name:
-        return _likely(error.name, _names(error.obj))
+        return did_you_mean(error.name, _names(error.obj))
     if isinstance(error, NameError) and error.name:
         frames = [f for f, _ in traceback.walk_tb(error.__traceback__)]
-        return _likely(error.name, [*frames[-1].f_locals, *frames[-1].f_globals] if frames else [])
+        return did_you_mean(
+            error.name, [*frames[-1].f_locals, *frames[-1].f_globals] if frames else []
+        )
     return ""
 
 
@@ -142,8 +144,3 @@ def _names(thing: object) -> list[str]:
     if isinstance(thing, BaseModel):
         return list(type(thing).model_fields)
     return [name for name in dir(thing) if not name.startswith("_")]
-
-
-def _likely(name: str, known: Iterable[str]) -> str:
-    guess = process.extractOne(name, list(known), score_cutoff=60)
-    return f"did you mean {guess[0]}?" if guess else ""

@@ -9,11 +9,11 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
-from rapidfuzz import fuzz, process
 
 from folkmoot.engine.yaml_tree import MOST_DIGITS, Path_, Tree, dotted, find_path
 from folkmoot.errors import Problem
 from folkmoot.hidden_characters import hidden_in
+from folkmoot.hints import did_you_mean
 
 SECRET_KEYS = ("key", "api_key", "apikey", "openai_api_key", "anthropic_api_key", "token")
 SECRET_MEND = "keys belong in the environment (OPENAI_API_KEY, …) or in .env, never in a study file"
@@ -130,16 +130,6 @@ def in_order(problems: Iterable[Problem]) -> list[Problem]:
     return sorted(told, key=lambda p: int(p.where) if p.where.isdigit() else sys.maxsize)
 
 
-def likely_name(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was likely meant: a slip of the pen, else one that holds the other."""
-    said, names = name.lower().replace("-", "_"), list(known)
-    for scorer, cutoff in ((fuzz.ratio, 70), (fuzz.WRatio, 75)):
-        guess = process.extractOne(said, names, scorer=scorer, score_cutoff=cutoff)
-        if guess is not None:
-            return str(guess[0])
-    return None
-
-
 def fields_at(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
     """Names of the keys that may stand in the group at this path."""
     kinds: list[Any] = [model]
@@ -189,8 +179,7 @@ def _one_of(detail: ErrorDetails) -> tuple[str, str]:
     expected = str(detail.get("ctx", {}).get("expected", ""))
     options = [o.strip(" '") for o in expected.replace(" or ", ", ").split(",") if o.strip(" '")]
     value = detail["input"]
-    guess = likely_name(value, options) if isinstance(value, str) else None
-    mend = f"did you mean {guess}?" if guess else ""
+    mend = did_you_mean(value, options) if isinstance(value, str) else ""
     return f"must be one of {', '.join(options)}, is {_shown(value)}", mend
 
 
@@ -200,9 +189,8 @@ def _mend_unknown(path: Path_, model: type[BaseModel], missing: set[Path_]) -> s
         return SECRET_MEND
     wanted = [str(p[-1]) for p in missing if p[:-1] == path[:-1]]
     known = fields_at(model, path[:-1])
-    guess = likely_name(name, wanted) or likely_name(name, known)
-    if guess:
-        return f"did you mean {guess}?"
+    if hint := did_you_mean(name, wanted) or did_you_mean(name, known):
+        return hint
     if path[:-1] and known:
         return f"known here are {', '.join(known)}"
     return "`folkmoot new` writes a study file with all keys"

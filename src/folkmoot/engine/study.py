@@ -17,12 +17,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic
 
-from rapidfuzz import process
-
 from folkmoot.engine.authors import OWN_FILE, place_of_syntax
 from folkmoot.engine.config import Config, StudyConfig
 from folkmoot.engine.consent import TRUST_ALL, Consent
 from folkmoot.errors import InputError, Problem
+from folkmoot.hints import did_you_mean
 from folkmoot.plugins import STUDIES, installed
 from folkmoot.records.findings import Finding, Grid
 from folkmoot.records.rows import Row, declared, meanings
@@ -345,6 +344,5 @@ def _takes_one(protocol: Callable[..., Any]) -> bool:
 
 
 def _unknown(name: str, known: list[str]) -> Problem:
-    guess = process.extractOne(name, known, score_cutoff=60)
-    mend = f"did you mean {guess[0]}?" if guess else "known are: " + ", ".join(known)
+    mend = did_you_mean(name, known, "known are: " + ", ".join(known))
     return Problem(f"there is no study type {name!r}", key="study", mend=mend)

@@ -22,7 +22,6 @@ from folkmoot.engine.consent import Consent
 from folkmoot.engine.mistakes import (
     hidden_characters,
     in_order,
-    likely_name,
     located_problem,
     problems_of,
     standing_at,
@@ -33,6 +32,7 @@ from folkmoot.engine.study import Study, installed_studies
 from folkmoot.engine.yaml_tree import Path_, Place, Tree, find_path, fitting, read_tree
 from folkmoot.errors import InputError, Problem
 from folkmoot.hidden_characters import without_hidden
+from folkmoot.hints import nearest
 from folkmoot.models.catalog import resolve
 
 NOBODY = Consent()
@@ -129,7 +129,7 @@ def _must_be_file(path: Path) -> None:
     if path.exists():
         return
     near = [p.name for p in path.parent.glob("*")] if path.parent.is_dir() else []
-    guess = likely_name(path.name, near)
+    guess = nearest(path.name, near)
     mend = f"did you mean {path.with_name(guess)}?" if guess else ""
     raise InputError(Problem("there is no such file", str(path), mend=mend))
 

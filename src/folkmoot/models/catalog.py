@@ -10,9 +10,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rapidfuzz import fuzz, process
-
 from folkmoot.errors import InputError, Problem
+from folkmoot.hints import did_you_mean
 from folkmoot.models.base_urls import with_version
 from folkmoot.models.keys import environment
 from folkmoot.models.request import Provider, ProviderSettings
@@ -234,12 +233,10 @@ def _split(name: str) -> tuple[str, str]:
         )
     if vendor in installed(PROVIDERS):
         return vendor, rest
+    hint = did_you_mean(vendor, [*VENDORS, *installed(PROVIDERS)], most=3)
+    mend = f"for any OpenAI-compatible server write openai/{rest} and give its URL under endpoints:"
     raise InputError(
-        Problem(
-            f"unknown model provider {vendor!r} in {name!r}",
-            mend=f"{_likely(vendor, [*VENDORS, *installed(PROVIDERS)])}for any OpenAI-compatible "
-            f"server write openai/{rest} and give its base URL under endpoints:",
-        )
+        Problem(f"unknown model provider {vendor!r} in {name!r}", mend=f"{hint} {mend}".lstrip())
     )
 
 
@@ -252,13 +249,9 @@ def _known(name: str) -> tuple[str, str]:
     for candidate in (name, dashed):
         if candidate in listed:
             return listed[candidate], candidate
-    raise InputError(
-        Problem(
-            f"unknown model {name!r}",
-            mend=f"{_likely(name, [*KNOWN, LOCAL, HOSTED])}a model that is newer than this list "
-            f"is written provider/model, e.g. openai/{name}",
-        )
-    )
+    hint = did_you_mean(name, [*KNOWN, LOCAL, HOSTED], most=3)
+    mend = f"write a model that is newer than this list as provider/model, e.g. openai/{name}"
+    raise InputError(Problem(f"unknown model {name!r}", mend=f"{hint} {mend}".lstrip()))
 
 
 def _priced_names() -> dict[str, str]:
@@ -273,13 +266,6 @@ def _priced_names() -> dict[str, str]:
         for model in provider.models
         if provider.id != "google" or model.id.startswith("gemini")
     }
-
-
-def _likely(name: str, names: list[str]) -> str:
-    guesses = process.extract(
-        name, sorted(set(names)), scorer=fuzz.WRatio, limit=3, score_cutoff=60
-    )
-    return f"did you mean {', '.join(g[0] for g in guesses)}? " if guesses else ""
 
 
 def _moved(

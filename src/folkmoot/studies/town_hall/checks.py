@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rapidfuzz import process
-
 from folkmoot.errors import Problem
+from folkmoot.hints import did_you_mean
 from folkmoot.studies.town_hall.config import Ratios, ResidentSettings, TownHallConfig
 from folkmoot.studies.town_hall.levels import BUILT_IN, level_problems, levels_of
 from folkmoot.studies.town_hall.occupations import OCCUPATIONS
@@ -90,8 +89,7 @@ def _known(shares: Mapping[str, Any], options: Sequence[str], key: str) -> list[
     found = []
     for name in shares:
         if name not in options:
-            guess = process.extractOne(name, options, score_cutoff=60)
-            mend = f"did you mean {guess[0]}?" if guess else f"known are {', '.join(options)}"
+            mend = did_you_mean(name, options, f"known are {', '.join(options)}")
             found.append(Problem("there is no such category", key=f"{key}.{name}", mend=mend))
     return found
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from rapidfuzz import fuzz, process
-
 from folkmoot.errors import Problem, ProtocolError
+from folkmoot.hints import did_you_mean
 from folkmoot.randomness import generator
 from folkmoot.studies.town_hall.config import LevelSettings, TownHallConfig
 
@@ -113,13 +112,9 @@ def _level_problems(level: Level, vulnerable: int, own: bool) -> list[Problem]:
 
 
 def _unknown(name: str, known: list[str]) -> Problem:
-    guess = process.extractOne(name, known, scorer=fuzz.ratio, score_cutoff=60)
-    mend = f"did you mean {guess[0]}? " if guess else ""
-    return Problem(
-        f"there is no level {name!r}",
-        key="levels",
-        mend=f"{mend}known are {', '.join(known)}; new ones are defined under level_settings",
-    )
+    listed = f"known are {', '.join(known)}; new ones are defined under level_settings"
+    mend = f"{did_you_mean(name, known)} {listed}".lstrip()
+    return Problem(f"there is no level {name!r}", key="levels", mend=mend)
 
 
 def deal(

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from rapidfuzz import process
 
 from folkmoot.errors import InputError, Problem
+from folkmoot.hints import did_you_mean
 from folkmoot.studies.town_hall.residents import (
     CATEGORIES,
     TRAITS,
@@ -160,8 +160,7 @@ def _unknown(file: Path, matter: _FrontMatter) -> list[Problem]:
     problems = []
     for name in matter.values:
         if name not in NEEDED:
-            guess = process.extractOne(name, NEEDED, score_cutoff=70)
-            mend = f"did you mean {guess[0]}?" if guess else "take it out"
+            mend = did_you_mean(name, NEEDED, "take it out")
             where = str(matter.lines.get(name, ""))
             problems.append(Problem("there is no such field", str(file), where, name, mend))
     return problems

@@ -1,0 +1,36 @@
+"""Which known name was meant by one that is not known; every message that guesses asks here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rapidfuzz import fuzz, process
+
+# A slip of the pen first, else a name that holds the other; nearness in percent.
+_SCORERS = ((fuzz.ratio, 65), (fuzz.WRatio, 75))
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that was likely meant, or None. Case, spaces and hyphens count for nothing."""
+    return next(iter(_near(name, known, 1)), None)
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str = "", *, most: int = 1) -> str:
+    """`did you mean …?` with the `most` nearest known names, or `otherwise` where none is near."""
+    guesses = _near(name, known, most)
+    return f"did you mean {', '.join(guesses)}?" if guesses else otherwise
+
+
+def _near(name: str, known: Iterable[str], most: int) -> list[str]:
+    names = list(dict.fromkeys(known))
+    found: list[str] = []
+    for scorer, cutoff in _SCORERS:
+        near = process.extract(
+            name, names, scorer=scorer, processor=_folded, score_cutoff=cutoff, limit=most
+        )
+        found += [guess for guess, _, _ in near]
+    return list(dict.fromkeys(found))[:most]
+
+
+def _folded(name: str) -> str:
+    return name.strip().casefold().replace("-", "_").replace(" ", "_")
