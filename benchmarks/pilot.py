@@ -17,7 +17,7 @@ from pathlib import Path
 import folkmoot
 from benchmarks import quick_server
 from benchmarks.http_cost import plain_run
-from folkmoot.engine.events import CallDone, Event, Progress, StageStarted, silent
+from folkmoot.engine.progress import CallDone, Event, Progress, StageStarted, silent
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 PILOT = EXAMPLES / "cross_pollination.yaml"

@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from folkmoot.engine.events import (
+from folkmoot.engine.progress import (
     CallDone,
     CallRetried,
     ItemDone,
     Notice,
     RunEnded,
+    RunLog,
     StageDone,
     StageStarted,
+    Tally,
     broadcast,
     describe,
+    duration,
+    pace,
 )
-from folkmoot.engine.run_log import RunLog
-from folkmoot.engine.tally import Tally, duration, pace
 
 
 class Clock:

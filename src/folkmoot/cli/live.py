@@ -16,8 +16,18 @@ from rich.table import Table
 from rich.text import Text
 
 from folkmoot.cli.console import clean, safe
-from folkmoot.engine.events import CallRetried, Event, Notice, RunEnded, RunStarted, describe
-from folkmoot.engine.tally import StageTally, Tally, duration, pace
+from folkmoot.engine.progress import (
+    CallRetried,
+    Event,
+    Notice,
+    RunEnded,
+    RunStarted,
+    StageTally,
+    Tally,
+    describe,
+    duration,
+    pace,
+)
 
 SHOWN_STAGES = 12
 BAR_WIDTH = 28

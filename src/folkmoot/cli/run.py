@@ -15,8 +15,8 @@ from folkmoot.cli.console import clean, end_now, err, out, warn
 from folkmoot.cli.live import TerminalProgress
 from folkmoot.cli.tables import finding_view, synthetic_panel
 from folkmoot.engine.event_loop import Stopper
+from folkmoot.engine.progress import duration
 from folkmoot.engine.runner import Run, RunOptions, load, run_study
-from folkmoot.engine.tally import duration
 from folkmoot.errors import InputError, NothingUsable, Problem
 from folkmoot.measures.estimates import plural
 from folkmoot.records.run_folder import (

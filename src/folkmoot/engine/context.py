@@ -17,11 +17,10 @@ import polars as pl
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.authors import caller
 from folkmoot.engine.config import StudyConfig
-from folkmoot.engine.events import ItemDone, Notice, Progress, StageStarted
 from folkmoot.engine.gateway import Gateway
 from folkmoot.engine.journal import Journal, Replay
-from folkmoot.engine.model_use import ModelUse
 from folkmoot.engine.plan import Plan
+from folkmoot.engine.progress import ItemDone, ModelUse, Notice, Progress, StageStarted
 from folkmoot.errors import FolkmootError, InputError, Problem, ProtocolError
 from folkmoot.models.catalog import is_local
 from folkmoot.models.request import FloatArray, Reply, Request

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from folkmoot.engine.context import Halted, RunContext
-from folkmoot.engine.events import Notice
+from folkmoot.engine.progress import Notice
 from folkmoot.errors import RunInterrupted
 
 PATIENCE = 0.7  # seconds for a run that was told twice to stop, before `abandon` is called

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from folkmoot.engine.consent import Consent
-from folkmoot.engine.events import Progress, silent
+from folkmoot.engine.progress import Progress, silent
 from folkmoot.models.request import Provider
 
 

@@ -21,7 +21,12 @@ import polars as pl
 from folkmoot.engine.authors import watching_awaits
 from folkmoot.engine.context import Halted, RunContext, time_of_day
 from folkmoot.engine.event_loop import Stopper, interruptible
-from folkmoot.engine.events import (
+from folkmoot.engine.folder import open_journal, write_settings
+from folkmoot.engine.gateway import Gateway, GatewayEvent, GatewaySettings, uncountable
+from folkmoot.engine.journal import Entry, Journal, Replay
+from folkmoot.engine.options import RunOptions
+from folkmoot.engine.plan import Plan
+from folkmoot.engine.progress import (
     CallDone,
     CallRetried,
     Event,
@@ -29,16 +34,11 @@ from folkmoot.engine.events import (
     Outcome,
     Progress,
     RunEnded,
+    RunLog,
     RunStarted,
     broadcast,
 )
-from folkmoot.engine.folder import open_journal, write_settings
-from folkmoot.engine.gateway import Gateway, GatewayEvent, GatewaySettings, uncountable
-from folkmoot.engine.journal import Entry, Journal, Replay
-from folkmoot.engine.options import RunOptions
-from folkmoot.engine.plan import Plan
 from folkmoot.engine.providers import Providers
-from folkmoot.engine.run_log import RunLog
 from folkmoot.engine.session import Session
 from folkmoot.engine.study_file import StudyFile
 from folkmoot.errors import InputError, Problem, RunInterrupted, RunPaused

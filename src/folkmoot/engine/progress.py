@@ -1,0 +1,410 @@
+"""Progress of a run: events given to callbacks, what they add up to, and the log made from them.
+
+The runner and the gateway emit events; the command line draws them, `RunLog` writes them down.
+Nothing here reaches a study: its results never depend on progress.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, NamedTuple, TextIO
+
+from folkmoot.records.run_folder import LOG, LOG_LINES
+
+Level = Literal["info", "warning", "error"]
+Outcome = Literal["done", "paused", "interrupted", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """The run folder is open and the plan sealed."""
+
+    run_id: str
+    folder: str
+    study: str
+    model: str
+    seed: int
+    resumed: bool = False
+    synthetic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StageStarted:
+    """A stage begins. `total`: items (participants, sessions) it will go through, if known."""
+
+    stage: str
+    total: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ItemDone:
+    """One item of a stage is through. `failed`: why, when it could not be finished."""
+
+    stage: str
+    item: str = ""
+    failed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StageDone:
+    """A stage is over. `note`: a few words on how it came out."""
+
+    stage: str
+    note: str = ""
+
+
+class CallDone(NamedTuple):
+    """One effect is in the journal. None for cost or tokens means that they are unknown."""
+
+    model: str
+    replayed: bool = False
+    cost_usd: float | None = None
+    input_tokens: int | None = 0
+    output_tokens: int | None = 0
+    kind: str = "ask"
+
+
+@dataclass(frozen=True, slots=True)
+class CallRetried:
+    """A passing failure: the call is tried again after a wait."""
+
+    model: str
+    reason: str
+    wait_seconds: float
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that the user should read: a skipped line, a waiting quota, a budget at 80 %."""
+
+    message: str
+    level: Level = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """The run is over, for good or for now. `message` of one that is done: why nothing in it is of
+    use."""
+
+    outcome: Outcome
+    message: str = ""
+
+
+Event = (
+    RunStarted | StageStarted | ItemDone | StageDone | CallDone | CallRetried | Notice | RunEnded
+)
+Progress = Callable[[Event], None]
+
+
+def silent(_event: Event) -> None:
+    """The Progress of those who want none."""
+
+
+def broadcast(*listeners: Progress) -> Progress:
+    """One Progress that tells several."""
+
+    def tell(event: Event) -> None:
+        for listener in listeners:
+            listener(event)
+
+    return tell
+
+
+def describe(event: Event) -> tuple[str, Level]:
+    """An event as a line of plain text and its level; empty for the small and frequent ones."""
+    match event:
+        case CallDone():  # by far the most frequent
+            return "", "info"
+        case RunStarted(run_id, folder, study, model, seed, resumed, synthetic):
+            verb = "resumed" if resumed else "started"
+            mark = " (SYNTHETIC: no evidence about people)" if synthetic else ""
+            return f"{verb} {run_id}: {study}, model {model}{mark}, seed {seed}, {folder}", "info"
+        case StageStarted(stage, total):
+            return f"{stage}: begins" + (f", {total:,} to do" if total is not None else ""), "info"
+        case StageDone(stage, note):
+            return f"{stage}: done" + (f", {note}" if note else ""), "info"
+        case ItemDone(stage, item, failed) if failed:
+            return f"{stage}: {item or 'one'} failed: {failed}", "warning"
+        case CallRetried(model, reason, wait, attempt):
+            return f"{model}: {reason}; try {attempt + 1} in {wait:.1f} s", "warning"
+        case Notice(message, level):
+            return message, level
+        case RunEnded(outcome, message):
+            level = "info" if outcome == "done" and not message else "warning"
+            return f"{outcome}" + (f": {message}" if message else ""), level
+        case _:
+            return "", "info"
+
+
+@dataclass(slots=True)
+class ModelUse:
+    """Calls, tokens and money of one model in this process; replayed calls are none of it."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+    unpriced: int = 0
+    uncounted: int = 0
+
+    def add(
+        self, input_tokens: int | None, output_tokens: int | None, cost_usd: float | None
+    ) -> None:
+        """One more call; None is unknown and never counts as zero."""
+        self.calls += 1
+        self.input_tokens += input_tokens or 0
+        self.output_tokens += output_tokens or 0
+        self.uncounted += input_tokens is None or output_tokens is None
+        self.cost_usd += cost_usd or 0.0
+        self.unpriced += cost_usd is None
+
+    @property
+    def cost(self) -> str:
+        """The money in words, with what is unknown."""
+        if self.unpriced and not self.cost_usd:
+            return "cost unknown"
+        known = f"${self.cost_usd:,.2f}" if self.cost_usd >= 0.01 else f"${self.cost_usd:.4f}"
+        return ("$0" if not self.cost_usd else known) + (
+            f" + {self.unpriced:,} calls of unknown cost" if self.unpriced else ""
+        )
+
+    def line(self) -> str:
+        """The use in one line of plain text."""
+        tokens = f"{self.input_tokens:,} tokens in, {self.output_tokens:,} out"
+        if self.uncounted:
+            tokens += f" + {self.uncounted:,} calls of unknown tokens"
+        return f"{self.calls:,} calls · {tokens} · {self.cost}"
+
+    def to_json(self) -> dict[str, int | float | None]:
+        """For `log.jsonl`; what is unknown of a call makes the sum null."""
+        return {
+            "calls": self.calls,
+            "input_tokens": None if self.uncounted else self.input_tokens,
+            "output_tokens": None if self.uncounted else self.output_tokens,
+            "cost_usd": None if self.unpriced else round(self.cost_usd, 6),
+        }
+
+
+@dataclass(slots=True)
+class StageTally:
+    """How far a stage is."""
+
+    name: str
+    total: int | None
+    started: float
+    done: int = 0
+    failed: int = 0
+    ended: float | None = None
+    moved: float = 0.0  # when an item was done last
+
+    @property
+    def over(self) -> bool:
+        return self.ended is not None or (self.total is not None and self.done >= self.total)
+
+    def eta_seconds(self, now: float) -> float | None:
+        """Seconds until the stage is through at the pace so far; None when that is unknown."""
+        if self.total is None or not self.done or self.over:
+            return None
+        return (now - self.started) / self.done * (self.total - self.done)
+
+
+@dataclass(slots=True)
+class Tally:
+    """Events added up. `clock` is injectable, so that tests need not wait."""
+
+    clock: Callable[[], float] = time.monotonic
+    stages: dict[str, StageTally] = field(default_factory=dict)
+    models: dict[str, ModelUse] = field(default_factory=dict)
+    all: ModelUse = field(default_factory=ModelUse)
+    replayed: int = 0
+    retries: int = 0
+    failed: int = 0
+    started: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.started = self.clock()
+
+    def __call__(self, event: Event) -> None:
+        """Take one event in."""
+        match event:
+            case CallDone():  # by far the most frequent
+                self._call(event)
+            case StageStarted(stage, total):
+                self._begin(stage, total)
+            case ItemDone(stage, _, failed):
+                self._item(stage, bool(failed))
+            case StageDone(stage, _):
+                if stage in self.stages:
+                    self.stages[stage].ended = self.clock()
+            case CallRetried():
+                self.retries += 1
+            case _:
+                pass
+
+    @property
+    def calls(self) -> int:
+        return self.all.calls
+
+    @property
+    def cost_usd(self) -> float:
+        return self.all.cost_usd
+
+    @property
+    def input_tokens(self) -> int:
+        return self.all.input_tokens
+
+    @property
+    def output_tokens(self) -> int:
+        return self.all.output_tokens
+
+    @property
+    def current(self) -> StageTally | None:
+        """Of the stages that are not over the one that moved last; when all are, the last begun."""
+        begun = list(self.stages.values())
+        under_way = [s for s in begun if not s.over]
+        return max(under_way, key=lambda s: s.moved, default=begun[-1] if begun else None)
+
+    @property
+    def rate(self) -> float:
+        """Live calls per second since the start."""
+        elapsed = self.clock() - self.started
+        return self.calls / elapsed if elapsed > 0 else 0.0
+
+    def line(self) -> str:
+        """The tally in one line of plain text."""
+        parts = []
+        stage = self.current
+        if stage is not None:
+            of = f" of {stage.total:,}" if stage.total is not None else ""
+            parts.append(f"{stage.name}: {stage.done:,}{of}")
+            eta = stage.eta_seconds(self.clock())
+            if eta is not None:
+                parts.append(f"{duration(eta)} left")
+        parts.append(f"{self.calls:,} calls" + (f" ({pace(self.rate)})" if self.calls else ""))
+        if self.replayed:
+            parts.append(f"{self.replayed:,} replayed")
+        parts.append(self.cost())
+        if self.retries:
+            parts.append(f"{self.retries:,} retries")
+        if self.failed:
+            parts.append(f"{self.failed:,} failed")
+        return " · ".join(parts)
+
+    def cost(self) -> str:
+        """The money spent in this process; says so where a price is unknown."""
+        return self.all.cost
+
+    def _begin(self, stage: str, total: int | None) -> None:
+        tally = self.stages.setdefault(stage, StageTally(stage, 0, self.clock()))
+        # A stage may fork several times: its totals add up.
+        known = total is not None and tally.total is not None
+        tally.total = (tally.total or 0) + (total or 0) if known else None
+        tally.ended = None
+
+    def _item(self, stage: str, failed: bool) -> None:
+        self.failed += failed
+        if stage in self.stages:
+            self.stages[stage].done += 1
+            self.stages[stage].failed += failed
+            self.stages[stage].moved = self.clock()
+
+    def _call(self, call: CallDone) -> None:
+        if call.replayed:
+            self.replayed += 1
+            return
+        for use in (self.all, self.models.setdefault(call.model, ModelUse())):
+            use.add(call.input_tokens, call.output_tokens, call.cost_usd)
+
+
+def pace(per_second: float) -> str:
+    """A rate in the unit that shows it: `31/s`, `1.4/s`, `24/min`."""
+    if per_second >= 1:
+        digits = 0 if per_second >= 9.95 else 1
+        return f"{per_second:,.{digits}f}".removesuffix(".0") + "/s"
+    return f"{per_second * 60:.0f}/min"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: `42 s`, `3 min 05 s`, `2 h 10 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+
+
+class RunLog:
+    """Writes `run.log` (for people) and `log.jsonl` (for programs); a Progress.
+
+    Single calls are not logged (the journal has them): each tenth of a stage's items gets a line,
+    and every `every` seconds one says how far the run is. Lines are appended, so a resumed run
+    goes on in the same files.
+    `scrub` takes secrets out of every text before it is written.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        scrub: Callable[[str], str] = lambda text: text,
+        every: float = 10.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._scrub = scrub
+        self._every = every
+        self._clock = clock
+        self._last = clock()
+        self.tally = Tally(clock)
+        self.path = folder / LOG
+        self._text: TextIO = self.path.open("a", encoding="utf-8", buffering=1)
+        self._json: TextIO = (folder / LOG_LINES).open("a", encoding="utf-8", buffering=1)
+
+    def __call__(self, event: Event) -> None:
+        self.tally(event)
+        text, level = describe(event)
+        if text:
+            self._write(text, level, event)
+        elif step := self._step(event):
+            self._write(step, "info", event)
+        elif self._clock() - self._last >= self._every:
+            self._write(self.tally.line(), "info", None)
+
+    def _step(self, event: Event) -> str:
+        """How far a stage is, when another tenth of its items is through; else empty."""
+        stage = self.tally.stages.get(event.stage) if isinstance(event, ItemDone) else None
+        if stage is None or not stage.total:
+            return ""
+        if 10 * stage.done // stage.total == 10 * (stage.done - 1) // stage.total:
+            return ""
+        return f"{stage.name}: {stage.done:,} of {stage.total:,} done"
+
+    def close(self) -> None:
+        self._text.close()
+        self._json.close()
+
+    def _write(self, text: str, level: Level, event: Event | None) -> None:
+        self._last = self._clock()
+        now = datetime.now(UTC)
+        stamp = now.strftime("%Y-%m-%d %H:%M:%S")
+        self._text.write(f"{stamp} {level.upper():7} {self._scrub(text)}\n")
+        data = {
+            "time": now.isoformat(timespec="milliseconds"),
+            "level": level,
+            "event": type(event).__name__ if event is not None else "Progress",
+            "message": text,
+            "calls": self.tally.calls,
+            "replayed": self.tally.replayed,
+            "cost_usd": None if self.tally.all.unpriced else round(self.tally.cost_usd, 6),
+            "failed": self.tally.failed,
+            **({} if event is None or isinstance(event, CallDone) else asdict(event)),
+        }
+        if event is None or isinstance(event, (Notice, RunEnded)):
+            data["models"] = {name: use.to_json() for name, use in self.tally.models.items()}
+        self._json.write(self._scrub(json.dumps(data, ensure_ascii=False)) + "\n")
