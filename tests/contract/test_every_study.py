@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 import folkmoot
+from folkmoot.engine.estimate import rehearsed
 from folkmoot.engine.journal import JournalReader
-from folkmoot.engine.rehearsal import rehearsed
 from folkmoot.engine.study import registered
 from folkmoot.engine.study_file import load_study_file
 from folkmoot.errors import BudgetReached

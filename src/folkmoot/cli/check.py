@@ -12,10 +12,9 @@ from folkmoot.cli.consent import consent
 from folkmoot.cli.console import clean, out, warn
 from folkmoot.cli.tables import grid_view
 from folkmoot.engine.consent import sending
-from folkmoot.engine.estimate import ASSUMED_LATENCY, SYNTHETIC_LATENCY, Estimate
+from folkmoot.engine.estimate import ASSUMED_LATENCY, SYNTHETIC_LATENCY, Estimate, rehearsed
 from folkmoot.engine.progress import duration
 from folkmoot.engine.providers import unpriced
-from folkmoot.engine.rehearsal import rehearsed
 from folkmoot.engine.runner import RunOptions, providers_of
 from folkmoot.engine.study_file import StudyFile, load_study_file
 from folkmoot.errors import InputError

@@ -1,11 +1,37 @@
-"""What a run will take before it is run: calls, tokens and time."""
+"""What a run will take, found by rehearsing it: the study runs in a folder that is thrown away,
+answered by the embedded respondent, and every prompt that it would send is counted.
+
+So prompts are counted as they are rendered, each for the model that is dealt to its seat, whatever
+the study type. A large study is rehearsed in part (`Study.limit`) and scaled up. Used by
+`folkmoot check`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import asyncio
+import json
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
+from folkmoot.engine.options import RunOptions
+from folkmoot.engine.runner import limited, run_study
 from folkmoot.engine.study import StageEstimate
+from folkmoot.engine.study_file import StudyFile
+from folkmoot.models.catalog import LOCAL, open_provider, resolve
+from folkmoot.models.request import (
+    NOTHING,
+    FloatArray,
+    Provider,
+    ProviderSettings,
+    Reply,
+    Request,
+    Usage,
+    estimated_tokens,
+)
 
 ASSUMED_LATENCY = 2.0  # seconds for one reply of a hosted model
 SYNTHETIC_LATENCY = 0.001  # of processor time; it answers in this process
@@ -39,3 +65,193 @@ class Estimate:
         calls at the minimum spacing, whichever is longest. All in seconds a call."""
         calls = self.calls
         return max(calls / concurrency * latency, self.chain * latency, calls * spacing)
+
+
+# What people say freely is taken to be at least so long, in words: replies of hosted models to
+# prompts like the shipped ones are near it, the embedded respondent is often briefer.
+SAID_WORDS = 60
+FREE_WORDS = 6  # a reply of fewer words is a vote, a number or a signal, and stays as it is
+ENOUGH_CALLS = 1_000  # a rehearsal of so many scales up well
+QUIET_TURNS = 30  # of the loop without a new call: then all wait that can
+MOST_STAGES = 8  # lines of a table; stages beyond it that differ in a number are one
+
+
+@dataclass(slots=True)
+class Tokens:
+    """Calls of one kind, and their tokens."""
+
+    calls: int = 0
+    input: int = 0
+    output: int = 0
+
+    def add(self, usage: Usage) -> None:
+        self.calls += 1
+        self.input += usage.input_tokens or 0
+        self.output += usage.output_tokens or 0
+
+
+class Counting:
+    """The embedded respondent as a provider that counts what every model would have been sent.
+
+    Calls are answered in volleys, each when nobody is left who could still ask: their number,
+    `volleys`, is the longest chain of calls that wait for each other.
+    """
+
+    def __init__(self, settings: ProviderSettings, embedding: str) -> None:
+        self.stages: dict[str, Tokens] = {}
+        self.models: dict[str, Tokens] = {}
+        self.volleys = 0
+        self._embedding = embedding
+        self._inner: Provider = open_provider(resolve(LOCAL), settings)
+        self._waiting: list[asyncio.Future[None]] = []
+        self._driver: asyncio.Task[None] | None = None
+
+    async def complete(self, request: Request, *, address: str) -> Reply:
+        await self._turn()
+        reply = await self._inner.complete(request, address=address)
+        asked = [m.content for m in request.messages]
+        text = _at_length(reply.text, "\n".join(asked), request)
+        schema = [json.dumps(request.schema)] if request.schema is not None else []
+        self._count(
+            address, request.model, Usage(estimated_tokens(*asked, *schema), estimated_tokens(text))
+        )
+        return reply._replace(text=text, usage=NOTHING)
+
+    async def embed(
+        self, model: str, texts: Sequence[str], *, address: str
+    ) -> tuple[FloatArray, Usage]:
+        await self._turn()
+        self._count(address, self._embedding, Usage(estimated_tokens(*texts), 0))
+        return (await self._inner.embed(LOCAL, texts, address=address))[0], NOTHING
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+    def _count(self, address: str, model: str, usage: Usage) -> None:
+        stage = address.partition("/")[0] if "/" in address else "run"
+        self.stages.setdefault(stage, Tokens()).add(usage)
+        self.models.setdefault(model, Tokens()).add(usage)
+
+    async def _turn(self) -> None:
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        if self._driver is None or self._driver.done():
+            self._driver = asyncio.ensure_future(self._drive())
+        await waiting
+
+    async def _drive(self) -> None:
+        while self._waiting:
+            seen, quiet = 0, 0
+            while quiet < QUIET_TURNS:
+                quiet = quiet + 1 if len(self._waiting) == seen else 0
+                seen = len(self._waiting)
+                await asyncio.sleep(0)
+            self.volleys += 1
+            now, self._waiting = self._waiting, []
+            for each in now:
+                if not each.done():
+                    each.set_result(None)
+
+
+def rehearsed(found: StudyFile, model: str | None, embedding: str = LOCAL) -> Estimate:
+    """Calls, tokens and the longest chain of a run of this study, `model` in every seat if given;
+    `embedding` is the model of its embeddings.
+
+    Raises what the protocol raises.
+    """
+    config = found.config.model_copy(update={"budget_usd": None, "budget_calls": None})
+    whole = replace(found, config=config)
+    size = _size(whole)
+    part, share = whole, 1.0
+    if size > 2:
+        part = limited(whole, 2)
+        taken = _size(part)
+        calls = sum(t.calls for t in _play(part, model, embedding).stages.values())
+        most = max(taken, ENOUGH_CALLS * taken // max(1, calls))
+        part = limited(whole, most) if most < size else whole
+        share = size / _size(part) if most < size else 1.0
+    counted = _play(part, model, embedding)
+    return Estimate(
+        tuple(_stages(counted, share)),
+        chain=counted.volleys,
+        models={
+            name: (round(t.input * share), round(t.output * share))
+            for name, t in counted.models.items()
+        },
+    )
+
+
+def _play(found: StudyFile, model: str | None, embedding: str) -> Counting:
+    config = found.config
+    settings = ProviderSettings(seed=config.random_seed, options=config.respondent)
+    counting = Counting(settings, embedding)
+    with tempfile.TemporaryDirectory(prefix="folkmoot-rehearsal-") as folder:
+        config = found.study.rehearsal(config, Path(folder))
+        options = RunOptions(model=model, out=Path(folder) / "run", provider=counting)
+        run_study(replace(found, config=config), options)
+    return counting
+
+
+def _size(found: StudyFile) -> int:
+    """How many participants or sessions the study has, as `--limit` counts them; 1 if it does not.
+
+    The least limit that changes nothing.
+    """
+    if found.study.limit is None:
+        return 1
+    cut, whole = found.study.limit, found.config
+    high = 1
+    while cut(whole, high) != whole:
+        high *= 2
+        if high > 2**24:
+            return 1
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if cut(whole, middle) == whole else (middle, high)
+    return high
+
+
+def _stages(counted: Counting, share: float) -> list[StageEstimate]:
+    """One row a stage; where discussions are stages of their own, one row for those alike."""
+    merged: dict[str, Tokens] = {}
+    many = len(counted.stages) > MOST_STAGES
+    for name, tokens in counted.stages.items():
+        of = merged.setdefault(re.sub(r"\d+", "*", name, count=1) if many else name, Tokens())
+        of.calls += tokens.calls
+        of.input += tokens.input
+        of.output += tokens.output
+    return [
+        StageEstimate(n, round(t.calls * share), round(t.input * share), round(t.output * share))
+        for n, t in merged.items()
+    ]
+
+
+def _at_length(text: str, asked: str, request: Request) -> str:
+    """A reply with its free text at the length that is expected of a model."""
+    if request.schema is None:
+        return _longer(text, asked, request.max_tokens)
+    schema = json.dumps(request.schema)
+    try:
+        data = json.loads(text)
+    except ValueError:
+        return text
+    if "maxLength" in schema or "pattern" in schema:
+        return text
+    return json.dumps(_longer_in(data, asked + schema, request.max_tokens), ensure_ascii=False)
+
+
+def _longer_in(data: Any, asked: str, limit: int | None) -> Any:
+    if isinstance(data, dict):
+        return {k: _longer_in(v, asked, limit) for k, v in data.items()}
+    if isinstance(data, list):
+        return [_longer_in(v, asked, limit) for v in data]
+    return _longer(data, asked, limit) if isinstance(data, str) else data
+
+
+def _longer(text: str, asked: str, limit: int | None) -> str:
+    words = text.split()
+    if not FREE_WORDS <= len(words) < SAID_WORDS or text.strip() in asked:
+        return text
+    longer = " ".join([text, *(words * SAID_WORDS)[: SAID_WORDS - len(words)]])
+    return text if limit is not None and estimated_tokens(longer) > limit else longer

@@ -118,7 +118,7 @@ class Study(Generic[Config]):
                 `key` of each problem is dotted, the loader adds file and line
     notes       what the user should know before a run that is no mistake
     estimate    calls and tokens per stage, for `folkmoot check`; left out, the study is rehearsed
-                (`engine/rehearsal.py`), which is nearer to the truth
+                (`engine/estimate.py`), which is nearer to the truth
     rehearsal   the config for a rehearsal, from the config and a folder that is thrown away: what
                 the study keeps outside of its run folder must stay untouched, nothing is fetched
     findings    results from the tables of a finished run
