@@ -27,9 +27,19 @@ from folkmoot.engine.mistakes import (
     problems_of,
     standing_at,
 )
-from folkmoot.engine.overrides import apply_overrides, existing, get_at, put_at
 from folkmoot.engine.study import Study, code_of, find_study, installed_studies, registered
-from folkmoot.engine.yaml_tree import Path_, Place, Tree, find_path, fitting, read_tree
+from folkmoot.engine.yaml_tree import (
+    Path_,
+    Place,
+    Tree,
+    apply_overrides,
+    existing,
+    find_path,
+    fitting,
+    get_at,
+    put_at,
+    read_tree,
+)
 from folkmoot.errors import InputError, Problem
 from folkmoot.hidden_characters import without_hidden
 from folkmoot.hints import nearest
