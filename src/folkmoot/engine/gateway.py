@@ -13,8 +13,7 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from folkmoot.engine.accounts import GatewayEvent, GatewaySettings, ModelStats
-from folkmoot.engine.attempts import Attempts, Call, Line
+from folkmoot.engine.attempts import Attempts, Call, GatewayEvent, GatewaySettings, Line, ModelStats
 from folkmoot.engine.budget import Budget
 from folkmoot.engine.journal import Entry, Journal, Replay
 from folkmoot.engine.limits import Limiter
