@@ -1,4 +1,5 @@
-"""What all scopes of one run share: the seed, the journal, the gateway, the folder, the rows.
+"""What all scopes of one run share: the seed, the journal, the gateway, the folder, the rows, and the
+sealed plan (`plan.json`).
 
 Made by the runner, used by `session.py`; a study never sees it.
 """
@@ -6,6 +7,7 @@ Made by the runner, used by `session.py`; a study never sees it.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -19,13 +21,93 @@ from folkmoot.engine.authors import caller
 from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.gateway import Gateway
 from folkmoot.engine.journal import Journal, Replay
-from folkmoot.engine.plan import Plan
 from folkmoot.engine.progress import ItemDone, ModelUse, Notice, Progress, StageStarted
-from folkmoot.errors import FolkmootError, InputError, Problem, ProtocolError
+from folkmoot.errors import (
+    DriftError,
+    FolkmootError,
+    ForeignJournal,
+    InputError,
+    Problem,
+    ProtocolError,
+)
 from folkmoot.models.catalog import is_local
 from folkmoot.models.request import FloatArray, Reply, Request
-from folkmoot.records.files import write_json, write_text
+from folkmoot.randomness import digest
+from folkmoot.records.files import dumps, write_json, write_text
 from folkmoot.records.tables import Recording, typed
+
+
+class Plan:
+    """The plan of one run folder. `write` puts it on the disk; the engine calls it before every
+    effect, so that all seals are there before the calls that they govern.
+    """
+
+    def __init__(self, path: Path, *, started_at: str, accept_changes: bool = False) -> None:
+        self._path = path
+        self._accept = accept_changes
+        self._unwritten = False
+        if path.exists():
+            try:
+                self._data = json.loads(path.read_text("utf-8"))
+                self.started_at = str(self._data["started_at"])
+            except (ValueError, KeyError, TypeError) as error:
+                raise ForeignJournal(f"{path}: not a plan of a run; left as it is.") from error
+        else:
+            self.started_at = started_at
+            self._data = {"started_at": started_at, "sealed": {}, "changes": []}
+
+    def seal(self, name: str, data: Any) -> None:
+        """Fix one part of the design. Raises DriftError if it was sealed otherwise before."""
+        data = json.loads(dumps(data))
+        entry = {"hash": digest(json.dumps(data, sort_keys=True)).hex(), "data": data}
+        old = self._data["sealed"].get(name)
+        if old is not None and old["hash"] == entry["hash"]:
+            return
+        if old is not None:
+            if not self._accept:
+                what = first_difference(old, entry)
+                raise DriftError(
+                    f"the {name} differs from plan.json: {what}. {_mend(what)}, start a new run, "
+                    "or accept with --accept-changes."
+                )
+            self._data["changes"].append({"name": name, "was": old})
+        self._data["sealed"][name] = entry
+        self._unwritten = True
+
+    def write(self) -> None:
+        """Put what was sealed since the last time on the disk. Raises StorageError."""
+        if self._unwritten:
+            write_text(self._path, dumps(self._data))
+            self._unwritten = False
+
+
+def _mend(what: str) -> str:
+    if not what.startswith("prompts."):
+        return "Restore the study file as it was"
+    prompt = what.removeprefix("prompts.").split(" was ")[0]
+    return (
+        "The wording is no longer that of the run. To keep the old one, install the version of "
+        "Folkmoot that began the run (manifest.json names it), or put its prompt "
+        f"{prompt}.md into a folder and name that under `prompts:`. Otherwise restore the prompt"
+    )
+
+
+def first_difference(old: dict[str, Any], new: dict[str, Any]) -> str:
+    """Where two sealed parts differ first, and in what."""
+    a, b = old["data"], new["data"]
+    path = ""
+    while isinstance(a, dict) and isinstance(b, dict):
+        key = next((k for k in [*a, *b] if a.get(k) != b.get(k) or (k in a) != (k in b)), None)
+        if key is None:
+            break
+        path, a, b = f"{path}.{key}" if path else key, a.get(key), b.get(key)
+    return f"{path or 'value'} was {_short(a)}, is now {_short(b)}"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else text[:77] + "…"
+
 
 # Tables and numbers of recorded rows, nested as the scopes are: flat, they give the protocol's own
 # order.

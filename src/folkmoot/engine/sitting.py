@@ -19,13 +19,12 @@ from typing import Any
 import polars as pl
 
 from folkmoot.engine.authors import watching_awaits
-from folkmoot.engine.context import Halted, RunContext, time_of_day
+from folkmoot.engine.context import Halted, Plan, RunContext, time_of_day
 from folkmoot.engine.event_loop import Stopper, interruptible
 from folkmoot.engine.folder import open_journal, write_settings
 from folkmoot.engine.gateway import Gateway, GatewayEvent, GatewaySettings, uncountable
 from folkmoot.engine.journal import Entry, Journal, Replay
 from folkmoot.engine.options import RunOptions
-from folkmoot.engine.plan import Plan
 from folkmoot.engine.progress import (
     CallDone,
     CallRetried,

@@ -20,11 +20,11 @@ from typing import Any
 import polars as pl
 
 from folkmoot.engine.config import StudyConfig
+from folkmoot.engine.context import first_difference
 from folkmoot.engine.event_loop import run_to_end
 from folkmoot.engine.folder import write_settings
 from folkmoot.engine.journal import Entry, JournalReader, Replay
 from folkmoot.engine.options import RunOptions
-from folkmoot.engine.plan import first_difference
 from folkmoot.engine.providers import Providers
 from folkmoot.engine.sitting import SOME_TIME, Sitting, sit
 from folkmoot.engine.study import Study, study_of_run
