@@ -1,6 +1,7 @@
-"""The effects of a scope that are no questions: embeddings, and computations that are dear.
+"""The effects of a scope: a question, asked and read and asked again when unreadable; embeddings; and
+computations that are dear.
 
-Used by `session.py` alone.
+Used by `session.py` alone. Every ask leaves a row of the `answers` table.
 """
 
 from __future__ import annotations
@@ -8,16 +9,163 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
-from typing import Any, cast
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 
+from folkmoot.conversation.answers import Answer, Missing, Parsed, Repair, Unreadable
+from folkmoot.conversation.spoken import looks_like_refusal
+from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.context import RunContext
 from folkmoot.engine.journal import Entry
 from folkmoot.errors import ProtocolError
-from folkmoot.models.request import FloatArray
+from folkmoot.models.request import CUT, FloatArray, Message, Reply, Request
 from folkmoot.one_thread import one_thread
 from folkmoot.randomness import digest
+
+T = TypeVar("T")
+
+
+SHORT = ("choice", "number")  # kinds of answers whose beginning may be another answer
+EMPTY_TRIES = 2  # times that an empty reply is asked for again, whatever the answer's own re-asks
+
+
+class Exchange(NamedTuple, Generic[T]):
+    """One answer with how it was had. `text` is the last raw reply, `rung` where it parsed.
+
+    `messages` is what was sent last, `reply` what came back with its finish reason, tokens, latency
+    and cost as the journal holds them (the same after a replay). `repairs`: what a JSON answer's
+    validators put right or dropped.
+    """
+
+    value: T | Missing
+    text: str
+    rung: str
+    reasks: int
+    model_served: str
+    messages: tuple[Message, ...]
+    reply: Reply
+    repairs: tuple[Repair, ...] = ()
+
+
+async def converse(
+    run: RunContext,
+    address: str,
+    first: Request,
+    wanted: Answer[T],
+    reasks: int,
+    patience: int = 0,
+) -> Exchange[T]:
+    """Ask until the answer can be read, at most `reasks` times more.
+
+    Each further try is an effect of its own (`<address>.r1`, …): the conversation so far, the
+    unreadable reply, and what was wrong with it. After an empty reply it is the question again. A
+    reply cut by the token limit is asked for once more with twice the limit (`<address>.long`),
+    which then holds for further tries; what is cut again is kept, and its finish reason says so.
+    A choice has one try more, constrained to its options by a schema, but not for a speaker who
+    declined: a vote is not forced.
+    """
+    constrained: Any = getattr(wanted, "constrained", None) if reasks else None
+    if getattr(wanted, "unclear", ""):
+        raise ProtocolError(f"{address}: {wanted.unclear}")  # type: ignore[attr-defined]
+    request, step, longer, declined = first, 0, False, False
+    while True:
+        at = f"{address}.r{step}" if step else address
+        reply = await run.complete(at, request, patience)
+        limit = max(request.max_tokens or 0, reply.usage.output_tokens or 0)
+        if reply.finish == CUT and limit and not longer:
+            longer, request = True, replace(request, max_tokens=2 * limit)
+            again = await run.complete(f"{at}.long", request, patience, spare=True)
+            run.longer.add(again.usage.input_tokens, again.usage.output_tokens, again.cost_usd)
+            if again.text.strip() and not again.finish.startswith("refused:"):
+                reply = again
+        if reply.finish.startswith("refused:"):
+            reason = reply.finish.removeprefix("refused:")
+            return _exchange(
+                Missing(reason, f"asked at {at}", reply.text), "missing", step, request, reply
+            )
+        read = wanted.parse(reply.text)
+        # "Park" may be cut from "Park and ride", 1 from 15; but not where white space follows.
+        short = getattr(wanted, "short", wanted.kind in SHORT)
+        if reply.finish == CUT and short and not reply.text[-1:].isspace():
+            read = Unreadable("The reply was cut off. Reply with the answer alone, nothing else.")
+        if isinstance(read, Parsed):
+            got = _exchange(read.value, read.rung, step, request, reply)
+            return got._replace(repairs=read.repairs)
+        said = bool(reply.text.strip())
+        # A limit used up before the first word was doubled already: more of the same only costs.
+        used_up = longer and not said and reply.finish == CUT
+        declined = declined or looks_like_refusal(reply.text)
+        problem = read.problem
+        if used_up or step >= (reasks if said else max(reasks, EMPTY_TRIES)):
+            if declined or not said or constrained is None:
+                break
+            problem, wanted, constrained = constrained.prompt, constrained, None
+        step += 1
+        messages = _again(request.messages, reply.text, problem)
+        request = replace(request, messages=messages, schema=wanted.schema)
+    fallback = getattr(wanted, "fallback", None)
+    if fallback is not None:
+        return _exchange(cast("T", fallback), "minimal", step, request, reply)
+    reason = "refused" if declined else "unparsed" if said else "empty"
+    # What to reply with is said to the speaker, not to whoever reads the tables.
+    missing = Missing(reason, read.problem.partition(" Reply with")[0], raw=reply.text)
+    return _exchange(missing, "missing", step, request, reply)
+
+
+def _again(sent: tuple[Message, ...], said: str, problem: str) -> tuple[Message, ...]:
+    """The conversation with an unreadable reply and what was wrong with it. Nobody said an empty
+    one, so only the problem is added, to the last question."""
+    if said.strip():
+        return (*sent, Message("assistant", said), Message("user", problem))
+    *earlier, last = sent
+    return (*earlier, Message("user", f"{last.content}\n\n{problem}"))
+
+
+def _exchange(
+    value: T | Missing, rung: str, reasks: int, request: Request, reply: Reply
+) -> Exchange[T]:
+    return Exchange(value, reply.text, rung, reasks, reply.model_served, request.messages, reply)
+
+
+def answer_row(
+    path: tuple[str, ...],
+    address: str,
+    who: Speaker,
+    wanted: Answer[T],
+    got: Exchange[T],
+    model: str,
+) -> dict[str, Any]:
+    """The row of the `answers` table that every ask leaves."""
+    options = getattr(wanted, "options", None)
+    value = got.value
+    scored = wanted.kind in ("choice", "number") and not isinstance(value, Missing)
+    return {
+        "address": address,
+        "stage": path[0] if path else "",
+        "scope": "/".join(path),
+        "speaker_id": who.id,
+        "role": who.role,
+        "kind": wanted.kind,
+        "value": str(value) if scored else None,
+        "rung": got.rung,
+        "missing": value.reason if isinstance(value, Missing) else None,
+        "reasks": got.reasks,
+        "options": _listed(tuple(options)) if options else None,
+        "position": options.index(value) + 1 if options and value in options else None,
+        "finish": got.reply.finish,
+        "words": len(got.text.split()),
+        "model_asked": model,
+    }
+
+
+@lru_cache(maxsize=10_000)
+def _listed(options: tuple[str, ...]) -> str:
+    """Options as one cell; the same string object for the same options."""
+    return json.dumps(options, ensure_ascii=False)
+
 
 EMBED_BATCH = 100
 

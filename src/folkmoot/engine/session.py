@@ -24,10 +24,9 @@ import numpy as np
 
 from folkmoot.conversation.answers import Answer, Missing, Text
 from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance, messages_for
-from folkmoot.engine.asking import Exchange, answer_row, converse
 from folkmoot.engine.config import Config
 from folkmoot.engine.context import Rows, RunContext
-from folkmoot.engine.effects import computed, embedded
+from folkmoot.engine.effects import Exchange, answer_row, computed, converse, embedded
 from folkmoot.engine.forking import fan_out
 from folkmoot.engine.promises import Promise
 from folkmoot.errors import ProtocolError

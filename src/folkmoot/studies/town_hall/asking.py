@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from folkmoot.conversation.answers import Missing
 from folkmoot.conversation.transcript import Speaker
-from folkmoot.engine.asking import Exchange
+from folkmoot.engine.effects import Exchange
 from folkmoot.engine.session import Scope
 from folkmoot.studies.town_hall.records import Call
 from folkmoot.studies.town_hall.references import Mend
