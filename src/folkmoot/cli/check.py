@@ -11,12 +11,12 @@ from rich.padding import Padding
 from folkmoot.cli.consent import consent
 from folkmoot.cli.console import clean, out, warn
 from folkmoot.cli.tables import grid_view
-from folkmoot.engine.consent import sending
 from folkmoot.engine.estimate import ASSUMED_LATENCY, SYNTHETIC_LATENCY, Estimate, rehearsed
 from folkmoot.engine.progress import duration
 from folkmoot.engine.providers import unpriced
 from folkmoot.engine.runner import RunOptions, providers_of
 from folkmoot.engine.study_file import StudyFile, load_study_file
+from folkmoot.engine.trust import sending
 from folkmoot.errors import InputError
 from folkmoot.models.catalog import LOCAL, ModelSpec, resolve
 from folkmoot.models.keys import find_key

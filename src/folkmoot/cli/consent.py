@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 
 from folkmoot.cli.console import err, resume_line, safe
-from folkmoot.engine.consent import Consent
+from folkmoot.engine.trust import Consent
 
 
 def consent(path: Path, given: bool = False) -> Consent:

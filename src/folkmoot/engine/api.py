@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from folkmoot.engine import runner
-from folkmoot.engine.consent import Consent
 from folkmoot.engine.event_loop import Stopper
 from folkmoot.engine.runner import Run, RunOptions, from_python, run_study
 from folkmoot.engine.study import Study, find_study
+from folkmoot.engine.trust import Consent
 from folkmoot.engine.verify import changed_since
 from folkmoot.models.request import Provider
 from folkmoot.records.run_folder import RunFolder

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from folkmoot.engine.consent import Consent
 from folkmoot.engine.progress import Progress, silent
+from folkmoot.engine.trust import Consent
 from folkmoot.models.request import Provider
 
 

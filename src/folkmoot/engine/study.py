@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from folkmoot.engine.authors import OWN_FILE, place_of_syntax
 from folkmoot.engine.config import Config, StudyConfig
-from folkmoot.engine.consent import TRUST_ALL, Consent
+from folkmoot.engine.trust import TRUST_ALL, Consent
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
 from folkmoot.plugins import STUDIES, installed

@@ -19,7 +19,6 @@ from pydantic import ValidationError
 
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.config import StudyConfig
-from folkmoot.engine.consent import Consent
 from folkmoot.engine.mistakes import (
     hidden_characters,
     in_order,
@@ -28,6 +27,7 @@ from folkmoot.engine.mistakes import (
     standing_at,
 )
 from folkmoot.engine.study import Study, code_of, find_study, installed_studies, registered
+from folkmoot.engine.trust import Consent
 from folkmoot.engine.yaml_tree import (
     Path_,
     Place,
