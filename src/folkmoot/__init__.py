@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from folkmoot.conversation.answers import Choice, Json, JsonList, Missing, Number, Text
     from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance
-    from folkmoot.engine.api import arun, load, run
     from folkmoot.engine.config import StudyConfig
-    from folkmoot.engine.runner import Run, RunOptions
+    from folkmoot.engine.execution import RunOptions
+    from folkmoot.engine.runner import Run, arun, run
     from folkmoot.engine.session import Exchange, Scope, Session
     from folkmoot.engine.study import StageEstimate, Study
+    from folkmoot.engine.verify import load
     from folkmoot.models.simple_call import call_llm
     from folkmoot.people.makers import find_maker
     from folkmoot.people.persona import Persona
@@ -66,11 +67,12 @@ __all__ = [
 _HOME = {
     "conversation.answers": ("Choice", "Json", "JsonList", "Missing", "Number", "Text"),
     "conversation.transcript": ("EMPTY", "Speaker", "Transcript", "Utterance"),
-    "engine.api": ("arun", "load", "run"),
     "engine.config": ("StudyConfig",),
-    "engine.runner": ("Run", "RunOptions"),
+    "engine.execution": ("RunOptions",),
+    "engine.runner": ("Run", "arun", "run"),
     "engine.session": ("Exchange", "Scope", "Session"),
     "engine.study": ("StageEstimate", "Study"),
+    "engine.verify": ("load",),
     "models.simple_call": ("call_llm",),
     "people.makers": ("find_maker",),
     "people.persona": ("Persona",),

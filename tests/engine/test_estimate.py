@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from folkmoot import Choice, Session, Speaker, Study, StudyConfig
 from folkmoot.cli.app import app
 from folkmoot.engine.estimate import SAID_WORDS, Estimate, rehearsed
-from folkmoot.engine.options import RunOptions
+from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.runner import from_python
 from folkmoot.engine.study import StageEstimate
 from folkmoot.engine.study_file import load_study_file

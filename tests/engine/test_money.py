@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from folkmoot import Choice, Session, Speaker, Study, StudyConfig, run
+from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.journal import Journal
 from folkmoot.engine.journal_file import COLUMNS
-from folkmoot.engine.options import RunOptions
 from folkmoot.engine.runner import Run, from_python, run_study
 from folkmoot.errors import BudgetReached, FatalModelError, InputError
 from folkmoot.report.methods import methods

@@ -12,9 +12,10 @@ from folkmoot.cli.consent import consent
 from folkmoot.cli.console import clean, out, warn
 from folkmoot.cli.tables import grid_view
 from folkmoot.engine.estimate import ASSUMED_LATENCY, SYNTHETIC_LATENCY, Estimate, rehearsed
+from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.progress import duration
 from folkmoot.engine.providers import unpriced
-from folkmoot.engine.runner import RunOptions, providers_of
+from folkmoot.engine.runner import providers_of
 from folkmoot.engine.study_file import StudyFile, load_study_file
 from folkmoot.engine.trust import sending
 from folkmoot.errors import InputError

@@ -15,7 +15,8 @@ from folkmoot.cli.console import clean, err, out, warn
 from folkmoot.cli.live import TerminalProgress
 from folkmoot.cli.run import KEY_WARNING
 from folkmoot.cli.tables import grid_view
-from folkmoot.engine.runner import RunOptions, from_python, run_study
+from folkmoot.engine.execution import RunOptions
+from folkmoot.engine.runner import from_python, run_study
 from folkmoot.errors import InputError
 from folkmoot.people.makers import find_maker, makers
 from folkmoot.people.persona import Persona

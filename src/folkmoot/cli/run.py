@@ -15,8 +15,9 @@ from folkmoot.cli.console import clean, end_now, err, out, warn
 from folkmoot.cli.live import TerminalProgress
 from folkmoot.cli.tables import finding_view, synthetic_panel
 from folkmoot.engine.event_loop import Stopper
+from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.progress import duration
-from folkmoot.engine.runner import Run, RunOptions, load, run_study
+from folkmoot.engine.runner import Run, load, run_study
 from folkmoot.errors import InputError, NothingUsable, Problem
 from folkmoot.measures.estimates import plural
 from folkmoot.records.run_folder import (

@@ -47,7 +47,7 @@ class GatewaySettings:
     quota_wait_seconds: float = 60.0
     budget_usd: float | None = None
     budget_calls: int | None = None
-    spent_usd: float = 0.0  # by earlier sittings of this run
+    spent_usd: float = 0.0  # by earlier processes of this run
     spent_calls: int = 0
 
 

@@ -1,6 +1,6 @@
 """The user's budget in money and in calls: who may be asked, who waits, and when to say stop.
 
-It covers the whole run over all its resumptions: what earlier sittings spent counts, replayed
+It covers the whole run over all its resumptions: what earlier processes spent counts, replayed
 calls cost nothing again. Every call is reserved at its dearest before it may start, so a budget is
 not passed by calls that are already in flight. Used by the gateway.
 """
@@ -43,7 +43,7 @@ class Budget:
     """Counts what is spent and what is in flight; lets a call wait that would go over.
 
     `usd` and `calls` are the limits (None: none); `spent_usd` and `spent_calls` what earlier
-    sittings of this run took; `warn` is told once, at 80 %. `reserve` raises BudgetReached only
+    processes of this run took; `warn` is told once, at 80 %. `reserve` raises BudgetReached only
     when nothing is in flight that could give money back, and no call that waits would fit.
     """
 

@@ -1,5 +1,5 @@
-"""What all scopes of one run share: the seed, the journal, the gateway, the folder, the rows, and the
-sealed plan (`plan.json`).
+"""What all scopes of one run share: seed, journal, gateway, folder, rows, and the sealed plan
+(`plan.json`).
 
 Made by the runner, used by `session.py`; a study never sees it.
 """

@@ -1,4 +1,4 @@
-"""The effects of a scope: a question, asked and read and asked again when unreadable; embeddings; and
+"""The effects of a scope: a question, asked again while its answer is unreadable; embeddings;
 computations that are dear.
 
 Used by `session.py` alone. Every ask leaves a row of the `answers` table.

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from folkmoot.engine.options import RunOptions
+from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.runner import limited, run_study
 from folkmoot.engine.study import StageEstimate
 from folkmoot.engine.study_file import StudyFile

@@ -1,27 +1,32 @@
 """The runner: a study file and the caller's options in, a finished run out.
 
-The command line and `folkmoot.run` are its users; `sitting.py` does the work.
+The command line and `folkmoot.run` are its users; `execution.py` does the work.
 """
 
 from __future__ import annotations
 
+import asyncio
+import sys
+import warnings
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from folkmoot.engine.event_loop import Stopper, run_to_end
+from folkmoot.engine.execution import Execution, RunOptions, execute
 from folkmoot.engine.folder import discard_unasked, held_folder, open_folder, settle
-from folkmoot.engine.options import RunOptions
 from folkmoot.engine.providers import Providers
-from folkmoot.engine.sitting import Sitting, sit
-from folkmoot.engine.study import Study, check_study, findings_of
+from folkmoot.engine.study import Study, check_study, find_study, findings_of
 from folkmoot.engine.study_file import StudyFile, load_study_file, validate
+from folkmoot.engine.trust import Consent
 from folkmoot.errors import InputError
+from folkmoot.models.request import Provider
 from folkmoot.records.findings import Finding
 from folkmoot.records.run_folder import RunFolder
-
-__all__ = ["Run", "RunOptions", "from_python", "limited", "load", "run_study"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -114,7 +119,7 @@ def run_study(found: StudyFile, options: RunOptions, stopper: Stopper | None = N
     try:
         with held_folder(folder):
             settle(folder, found.config, resume=options.resume)
-            run_to_end(lambda s: sit(Sitting(found, options, providers, folder, s)), stopper)
+            run_to_end(lambda s: execute(Execution(found, options, providers, folder, s)), stopper)
     except InputError:
         if new:
             discard_unasked(folder)
@@ -130,3 +135,81 @@ def providers_of(found: StudyFile, options: RunOptions) -> Providers:
 
 def _folder_of(found: StudyFile, options: RunOptions) -> Path:
     return options.out if options.out is not None else Path("outputs") / found.run_id
+
+
+def run(
+    study: str | Path | Study,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    model: str | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    seed: int | None = None,
+    limit: int | None = None,
+    concurrency: int | None = None,
+    budget: float | None = None,
+    provider: Provider | None = None,
+    trust: bool = False,
+    stopper: Stopper | None = None,
+    **more: Any,
+) -> Run:
+    """Run a study to its end and return it.
+
+    `study` is the path of a study file, or a `Study` (or the name of one) with its `settings`.
+    `provider` answers every call instead of a model (for tests). `trust`: the study file may run
+    the Python code and send data to the addresses that it names. `stopper`, called from any thread,
+    stops the run as Ctrl-C does. Further keywords are fields of
+    `RunOptions`. Raises the errors of `folkmoot.errors`; a run that paused goes on with
+    `resume=True`.
+    """
+    if _loop_is_running() and "ipykernel" not in sys.modules:  # a notebook has nothing else to do
+        warnings.warn(
+            "folkmoot.run blocks the event loop that is running here; write "
+            "`await folkmoot.arun(…)` with the same arguments",
+            stacklevel=2,
+        )
+    options = RunOptions(
+        model=model,
+        out=None if out is None else Path(out),
+        resume=resume,
+        seed=seed,
+        limit=limit,
+        concurrency=concurrency,
+        budget=budget,
+        provider=provider,
+        consent=Consent(trust),
+        **more,
+    )
+    if settings is None and not isinstance(study, Study):
+        return run_study(load(study, options), options, stopper)
+    kind = study if isinstance(study, Study) else find_study(str(study))
+    return run_study(from_python(kind, settings or {}, options), options, stopper)
+
+
+async def arun(
+    study: str | Path | Study, settings: Mapping[str, Any] | None = None, **options: Any
+) -> Run:
+    """`run` for async code: the same arguments, and the caller's event loop goes on.
+
+    When it is cancelled, replies in flight are awaited and kept; `resume=True` goes on.
+    """
+    stopper = Stopper()
+    with ThreadPoolExecutor(1, "folkmoot") as pool:
+        call = partial(run, study, settings, stopper=stopper, **options)
+        done = asyncio.get_running_loop().run_in_executor(pool, call)
+        try:
+            return await asyncio.shield(done)
+        except asyncio.CancelledError:
+            stopper()
+            await asyncio.wait([done])
+            with suppress(BaseException):  # what came of it is no longer wanted
+                done.result()
+            raise
+
+
+def _loop_is_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

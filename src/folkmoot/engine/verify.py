@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -22,11 +23,10 @@ import polars as pl
 from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.context import first_difference
 from folkmoot.engine.event_loop import run_to_end
+from folkmoot.engine.execution import SOME_TIME, Execution, RunOptions, execute
 from folkmoot.engine.folder import write_settings
 from folkmoot.engine.journal import Entry, JournalReader, Replay
-from folkmoot.engine.options import RunOptions
 from folkmoot.engine.providers import Providers
-from folkmoot.engine.sitting import SOME_TIME, Sitting, sit
 from folkmoot.engine.study import Study, study_of_run
 from folkmoot.engine.study_file import StudyFile, validate
 from folkmoot.errors import FolkmootError, NotJournaled, StorageError
@@ -96,12 +96,23 @@ def changed_since(run: RunFolder) -> list[str]:
         return [*_changed_files(run), f"{why}: requests and replies cannot be looked up."]
     was = run.manifest.get("journal_digest")
     if kept == found != was and not run.finished:
-        return []  # a later sitting was killed: the manifest is of an earlier state
+        return []  # a later process was killed: the manifest is of an earlier state
     return _changed_files(run) + [
         f"{JOURNAL} was changed after the run: its digest is {found}, recorded was {recorded}."
         for recorded in dict.fromkeys((kept, was))
         if recorded and recorded != found
     ]
+
+
+def load(folder: str | Path) -> RunFolder:
+    """The folder of a run that has finished: `.table(name)`, `.json(name)`, `.manifest`.
+
+    Warns of files that were changed since the run; `folkmoot verify` compares everything.
+    """
+    run = RunFolder(folder)
+    for change in changed_since(run):
+        warnings.warn(f"{run.path}: {change}", stacklevel=2)
+    return run
 
 
 def verify_run(run: RunFolder, study: Study | None = None) -> Verification:
@@ -202,8 +213,8 @@ def _replay(run: RunFolder, study: Study | None, scratch: Path) -> list[str]:
     replay = Replay(run.path / JOURNAL)
     try:
         run_to_end(
-            lambda stopper: sit(
-                Sitting(found, RunOptions(), providers, scratch, stopper, replay=replay)
+            lambda stopper: execute(
+                Execution(found, RunOptions(), providers, scratch, stopper, replay=replay)
             )
         )
     except NotJournaled:

@@ -21,7 +21,7 @@ JOURNAL = "journal.sqlite"
 LOG = "run.log"
 LOG_LINES = "log.jsonl"
 TABLES = "tables"
-PERSONAS = "personas.json"  # drawn once; later sittings read it back
+PERSONAS = "personas.json"  # drawn once; later processes read it back
 
 
 class RunFolder:

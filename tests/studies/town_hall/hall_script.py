@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from folkmoot.engine.api import run as run_study
 from folkmoot.engine.runner import Run
+from folkmoot.engine.runner import run as run_study
 from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.studies.town_hall import STUDY

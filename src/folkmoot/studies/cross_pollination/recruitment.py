@@ -51,7 +51,7 @@ async def recruit(session: Session, config: CrossPollinationConfig) -> State:
 
 
 async def _people(session: Session, config: CrossPollinationConfig) -> list[Persona]:
-    """The personas of this run: those of an earlier sitting, or newly drawn and written down."""
+    """The personas of this run: those of an earlier process, or newly drawn and written down."""
     saved = session.run_dir / PERSONAS
     if saved.exists():
         rows = json.loads(saved.read_text("utf-8"))["personas"]

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from folkmoot.engine import api
+from folkmoot.engine.runner import run
 from folkmoot.engine.session import Session
 from folkmoot.engine.study import Study
 from folkmoot.errors import InputError
@@ -50,7 +50,7 @@ async def played(
 
     def play() -> None:
         with tempfile.TemporaryDirectory() as folder:
-            api.run(study, settings, out=Path(folder) / "run", provider=provider)
+            run(study, settings, out=Path(folder) / "run", provider=provider)
 
     await asyncio.to_thread(play)
     return kept[0]

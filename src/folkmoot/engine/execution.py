@@ -1,7 +1,7 @@
-"""One sitting of a run: from the open folder to the manifest, however it ends.
+"""One process of a run: from the open folder to the manifest, however it ends.
 
 Seals the design, runs the protocol, keeps every reply, writes tables and manifest. The runner is
-its only user; a run that was resumed twice had three sittings.
+its only user; a run that was resumed twice took three processes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import time
 from asyncio import CancelledError
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ from folkmoot.engine.event_loop import Stopper, interruptible
 from folkmoot.engine.folder import open_journal, write_settings
 from folkmoot.engine.gateway import Gateway, GatewayEvent, GatewaySettings, uncountable
 from folkmoot.engine.journal import Entry, Journal, Replay
-from folkmoot.engine.options import RunOptions
 from folkmoot.engine.progress import (
     CallDone,
     CallRetried,
@@ -36,12 +35,15 @@ from folkmoot.engine.progress import (
     RunLog,
     RunStarted,
     broadcast,
+    silent,
 )
 from folkmoot.engine.providers import Providers
 from folkmoot.engine.session import Session
 from folkmoot.engine.study_file import StudyFile
+from folkmoot.engine.trust import Consent
 from folkmoot.errors import InputError, Problem, RunInterrupted, RunPaused
 from folkmoot.models.keys import scrub
+from folkmoot.models.request import Provider
 from folkmoot.records.codebook import codebook
 from folkmoot.records.files import write_json
 from folkmoot.records.manifest import ModelUse, RunFacts, file_hashes, manifest
@@ -56,9 +58,38 @@ from folkmoot.records.run_folder import (
 )
 from folkmoot.records.tables import write_table
 
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What the command line adds to a study file. `provider` answers everything (tests)."""
+
+    model: str | None = None
+    out: Path | None = None
+    resume: bool = False
+    overrides: tuple[str, ...] = ()
+    limit: int | None = None
+    concurrency: int | None = None
+    budget: float | None = None
+    seed: int | None = None
+    key: str | None = field(default=None, repr=False)
+    accept_changes: bool = False
+    provider: Provider | None = None
+    progress: Progress = silent
+    consent: Consent = field(default=Consent())
+
+    def as_overrides(self) -> tuple[str, ...]:
+        """The flags that stand for keys of the study file."""
+        flags = {
+            "concurrency": self.concurrency,
+            "budget_usd": self.budget,
+            "random_seed": self.seed,
+        }
+        return (*self.overrides, *(f"{k}={v}" for k, v in flags.items() if v is not None))
+
+
 SOME_TIME = "at some time"  # stands for the time of day in the files of a replay
 
-# Keys that say how to call and not what to study: they may change between sittings.
+# Keys that say how to call and not what to study: they may change on a resume.
 OPERATIONAL = frozenset(
     {
         *("concurrency", "max_api_retries", "api_retry_base_seconds", "api_sleep_seconds"),
@@ -72,8 +103,8 @@ UNREAD = ("missing", "minimal")
 
 
 @dataclass(frozen=True)
-class Sitting:
-    """What a sitting needs to know."""
+class Execution:
+    """What one process of a run needs to know."""
 
     found: StudyFile
     options: RunOptions
@@ -83,25 +114,25 @@ class Sitting:
     replay: Replay | None = None  # a journal that gives all answers; then no model is asked
 
 
-async def sit(sitting: Sitting) -> None:
+async def execute(execution: Execution) -> None:
     """Run the study from where it stands to its end, or until something stops it.
 
     Whatever is raised, replies in flight are awaited, all replies are on the disk, and the log and
     the manifest say how it ended.
     """
-    secrets = sitting.providers.secrets
-    log = RunLog(sitting.folder, scrub=lambda text: scrub(text, secrets))
-    progress = broadcast(sitting.options.progress, log)
+    secrets = execution.providers.secrets
+    log = RunLog(execution.folder, scrub=lambda text: scrub(text, secrets))
+    progress = broadcast(execution.options.progress, log)
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
         stack.callback(log.close)
-        journal = _journal(sitting)
+        journal = _journal(execution)
         stack.callback(journal.close)
-        context = _context(sitting, journal, progress)
+        context = _context(execution, journal, progress)
         outcome: Outcome = "failed"
         message = ""
         try:
-            await _protocol(sitting, context)
+            await _protocol(execution, context)
             outcome = "done"
         except BaseException as error:
             outcome, message = _ended_by(error)
@@ -110,22 +141,22 @@ async def sit(sitting: Sitting) -> None:
             raise
         finally:
             try:
-                unusable = await _finish(sitting, context, outcome, time.monotonic() - began)
+                unusable = await _finish(execution, context, outcome, time.monotonic() - began)
                 message = message or unusable
             except BaseException as error:
                 outcome, message = _ended_by(error)
                 if isinstance(error, Exception):  # what is left to do: to say so
-                    await _finish(sitting, context, outcome, time.monotonic() - began)
+                    await _finish(execution, context, outcome, time.monotonic() - began)
                 raise
             finally:
                 await context.gateway.close()
                 progress(RunEnded(outcome, scrub(message, secrets)))
 
 
-def _journal(sitting: Sitting) -> Journal | Replay:
-    if sitting.replay is not None:
-        return sitting.replay
-    return open_journal(sitting.folder, accept_changes=sitting.options.accept_changes)
+def _journal(execution: Execution) -> Journal | Replay:
+    if execution.replay is not None:
+        return execution.replay
+    return open_journal(execution.folder, accept_changes=execution.options.accept_changes)
 
 
 def _ended_by(error: BaseException) -> tuple[Outcome, str]:
@@ -136,11 +167,11 @@ def _ended_by(error: BaseException) -> tuple[Outcome, str]:
     return "failed", str(error) or type(error).__name__
 
 
-def _context(sitting: Sitting, journal: Journal | Replay, progress: Progress) -> RunContext:
-    found, providers, folder = sitting.found, sitting.providers, sitting.folder
+def _context(execution: Execution, journal: Journal | Replay, progress: Progress) -> RunContext:
+    found, providers, folder = execution.found, execution.providers, execution.folder
     config = found.config
     calls, usd, unpriced = journal.spent()
-    if config.budget_usd is not None and unpriced and sitting.replay is None:
+    if config.budget_usd is not None and unpriced and execution.replay is None:
         raise InputError(
             uncountable(f"what {', '.join(unpriced)} was asked earlier has an unknown cost")
         )
@@ -166,7 +197,7 @@ def _context(sitting: Sitting, journal: Journal | Replay, progress: Progress) ->
     plan = Plan(
         folder / PLAN,
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        accept_changes=sitting.options.accept_changes,
+        accept_changes=execution.options.accept_changes,
     )
     return RunContext(
         config=config,
@@ -182,17 +213,17 @@ def _context(sitting: Sitting, journal: Journal | Replay, progress: Progress) ->
         override=providers.override,
         embedding_model=providers.embedding,
         scripted=providers.scripted,
-        now=time_of_day if sitting.replay is None else lambda: SOME_TIME,
+        now=time_of_day if execution.replay is None else lambda: SOME_TIME,
         columns=found.study.declared(),
     )
 
 
-async def _protocol(sitting: Sitting, context: RunContext) -> None:
+async def _protocol(execution: Execution, context: RunContext) -> None:
     """Seal the design, then the study itself, stoppable by Ctrl-C."""
-    found, providers = sitting.found, sitting.providers
+    found, providers = execution.found, execution.providers
     context.plan.seal("design", _design(found, context))
-    if sitting.options.accept_changes:
-        write_settings(sitting.folder, found.config)
+    if execution.options.accept_changes:
+        write_settings(execution.folder, found.config)
     context.progress(
         RunStarted(
             found.run_id,
@@ -200,12 +231,12 @@ async def _protocol(sitting: Sitting, context: RunContext) -> None:
             found.study.name,
             providers.who,
             context.seed,
-            sitting.options.resume,
+            execution.options.resume,
             providers.synthetic,
         )
     )
     own = not str(getattr(found.study.protocol, "__module__", "")).startswith("folkmoot.")
-    with interruptible(context, sitting.stopper):
+    with interruptible(context, execution.stopper):
         with watching_awaits(context.forgotten.append) if own else contextlib.nullcontext():
             await found.study.protocol(Session(context))
         context.check_awaited()
@@ -226,7 +257,9 @@ def _design(found: StudyFile, context: RunContext) -> dict[str, Any]:
     }
 
 
-async def _finish(sitting: Sitting, context: RunContext, outcome: Outcome, seconds: float) -> str:
+async def _finish(
+    execution: Execution, context: RunContext, outcome: Outcome, seconds: float
+) -> str:
     """Keep every reply; write tables of what is done or paused, and the manifest in any case.
 
     The tables of a paused run hold what there is; the manifest says `paused`, and so does whatever
@@ -244,9 +277,9 @@ async def _finish(sitting: Sitting, context: RunContext, outcome: Outcome, secon
             for name, table in context.frames():
                 tables[name] = table
                 write_table(context.folder / TABLES, name, table)
-            _write_codebook(sitting, tables)
-        unusable = _unusable(sitting, tables) if outcome == "done" else ""
-        facts = _facts(sitting, context, outcome, seconds, unusable)
+            _write_codebook(execution, tables)
+        unusable = _unusable(execution, tables) if outcome == "done" else ""
+        facts = _facts(execution, context, outcome, seconds, unusable)
         write_json(context.folder / MANIFEST, manifest(facts, tables))
     except Exception:
         # What stopped the run matters more than what stopped the tidying up.
@@ -256,27 +289,27 @@ async def _finish(sitting: Sitting, context: RunContext, outcome: Outcome, secon
     return unusable
 
 
-def _unusable(sitting: Sitting, tables: Mapping[str, pl.DataFrame]) -> str:
+def _unusable(execution: Execution, tables: Mapping[str, pl.DataFrame]) -> str:
     """Why nothing in the run is of use: the study's own reason, or no answer could be read."""
-    own = sitting.found.study.unusable(RunFolder(sitting.folder))
+    own = execution.found.study.unusable(RunFolder(execution.folder))
     answers = tables.get("answers")
     if not own and answers is not None and answers.height and answers["rung"].is_in(UNREAD).all():
         return f"none of the {answers.height:,} answers could be read"
     return own
 
 
-def _write_codebook(sitting: Sitting, tables: Mapping[str, pl.DataFrame]) -> None:
-    write_json(sitting.folder / CODEBOOK, codebook(tables, sitting.found.study.described()))
+def _write_codebook(execution: Execution, tables: Mapping[str, pl.DataFrame]) -> None:
+    write_json(execution.folder / CODEBOOK, codebook(tables, execution.found.study.described()))
 
 
 def _facts(
-    sitting: Sitting,
+    execution: Execution,
     context: RunContext,
     outcome: Outcome,
     seconds: float,
     unusable: str,
 ) -> RunFacts:
-    found, stats, roles = sitting.found, context.gateway.stats, context.roles()
+    found, stats, roles = execution.found, context.gateway.stats, context.roles()
     earlier, longer = RunFolder(context.folder).manifest, context.longer
     uses = [
         ModelUse(
