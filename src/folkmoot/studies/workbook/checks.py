@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
-from rapidfuzz import fuzz, process
-
 from folkmoot.errors import Problem
+from folkmoot.hints import did_you_mean
 from folkmoot.studies.workbook.answers import Listed, Options, Range
 from folkmoot.studies.workbook.config import (
     SPECIAL_ROLES,
@@ -255,8 +254,7 @@ def _roles(
     for label in labels:
         if label in known:
             continue
-        guess = process.extractOne(label, known, scorer=fuzz.WRatio, score_cutoff=70)
-        mend = f"did you mean {guess[0]!r}?" if guess else f"roles are {', '.join(known)}"
+        mend = did_you_mean(label, known, f"roles are {', '.join(known)}")
         yield Problem(f"there is no role {label!r}", where=where, mend=mend)
 
 
@@ -413,8 +411,7 @@ def _computed(workbook: Workbook) -> Iterator[Problem]:
             continue
         for name in sorted(names_used(tree) - names):
             sound = False
-            guess = process.extractOne(name, sorted(names), scorer=fuzz.WRatio, score_cutoff=60)
-            mend = f"did you mean {guess[0]}?" if guess else "name a variable or a constant"
+            mend = did_you_mean(name, sorted(names), "name a variable or a constant")
             yield Problem(f"nothing is called {name}", where=where, mend=mend)
         yield from _alone(item, names_used(tree, outside_only=True) - shared & names, where)
     if sound:

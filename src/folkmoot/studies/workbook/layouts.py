@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from rapidfuzz import fuzz, process
-
 from folkmoot.errors import Problem
 from folkmoot.hidden_characters import hidden_in
+from folkmoot.hints import did_you_mean, nearest
 from folkmoot.studies.workbook.sheets import Cell, Sheet, rows_in_words
 
 SHEETS = ("settings", "treatments", "roles", "tasks", "profiles", "constants")
@@ -207,12 +206,10 @@ def sheet_problems(
         if ours in found:
             continue
         wanted = layout.sheet(ours)
-        guess = process.extractOne(
-            wanted, extra, scorer=fuzz.WRatio, processor=str.casefold, score_cutoff=80
-        )
-        mend = f"rename {guess[0]!r} to {wanted!r}" if guess else f"add a sheet named {wanted!r}"
+        guess = nearest(wanted, extra)
+        mend = f"rename {guess!r} to {wanted!r}" if guess else f"add a sheet named {wanted!r}"
         if guess:
-            extra.remove(guess[0])
+            extra.remove(guess)
         problems.append(Problem(f"the sheet {wanted} is missing", mend=mend))
     known = ", ".join(layout.sheets.values())
     wanted = f"sheets are {known} and, if wanted, {COMPUTED} and {NOTES_SHEET}"
@@ -394,13 +391,12 @@ def _report_columns(
     for ours, title in columns.items():
         if ours in found:
             continue
-        guess = process.extractOne(
-            title, extra, scorer=fuzz.ratio, processor=str.casefold, score_cutoff=75
-        )
+        guess = nearest(title, extra.values())
         mend = f"add a column named {title}"
         if guess:
-            mend = f"rename {guess[0]!r} in {sheet.at(top, guess[2])} to {title}"
-            del extra[guess[2]]
+            number = next(n for n, text in extra.items() if text == guess)
+            mend = f"rename {guess!r} in {sheet.at(top, number)} to {title}"
+            del extra[number]
         problems.add(f"the column {title} is missing", sheet.name, mend=mend)
         problems.structural = True
     for number, text in extra.items():
@@ -456,8 +452,7 @@ def one_of(
     folded = text.strip().casefold().replace(" ", "_").replace("-", "_")
     match = next((c for c in choices if c.casefold() == folded), None)
     if match is None:
-        guess = process.extractOne(folded, choices, scorer=fuzz.WRatio, score_cutoff=70)
-        mend = f"did you mean {guess[0]}?" if guess else f"write one of {', '.join(choices)}"
+        mend = did_you_mean(text, choices, f"write one of {', '.join(choices)}")
         problems.add(f"{title} is {text!r}", where, mend=mend)
     return match
 

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from rapidfuzz import fuzz, process
 
 from folkmoot.errors import Problem
+from folkmoot.hints import did_you_mean
 from folkmoot.randomness import generator
 from folkmoot.studies.workbook.config import Profiles, Settings
 from folkmoot.studies.workbook.experiments import Experiment
@@ -105,8 +105,7 @@ def manual_columns(settings: Settings, profiles: Profiles, report: _Report) -> M
             continue
         index = profiles.column(name)
         if index is None:
-            guess = process.extractOne(name, profiles.names, scorer=fuzz.WRatio, score_cutoff=60)
-            mend = f"did you mean {guess[0]}?" if guess else "give the name in row 1 or row 2"
+            mend = did_you_mean(name, profiles.names, "give the name in row 1 or row 2")
             report.add("column", f"the profiles have no column {name!r}", where, mend)
             continue
         if name not in profiles.names and profiles.questions.count(name) > 1:
@@ -248,8 +247,7 @@ def _report_label(
     row: int,
     column: int,
 ) -> None:
-    guess = process.extractOne(label, list(known), scorer=fuzz.WRatio, score_cutoff=70)
-    mend = f"did you mean {guess[0]!r}?" if guess and label else f"one of {', '.join(known)}"
+    mend = did_you_mean(label, known, f"one of {', '.join(known)}")
     message = f"there is no {what} {label!r}" if label else f"the {what} is blank"
     report.add(f"{what} labels", message, profiles.cell(row, column), mend)
 

@@ -17,11 +17,11 @@ from typing import Any
 
 from jinja2 import Environment, Template, TemplateError, nodes
 from jinja2.exceptions import SecurityError
-from rapidfuzz import fuzz, process
 from simpleeval import DEFAULT_OPERATORS, InvalidExpression, SimpleEval
 
 from folkmoot.conversation.answers import Missing
 from folkmoot.conversation.sandbox import EXPRESSIONS, FAILURES, WORK, Sandbox, Work
+from folkmoot.hints import did_you_mean, nearest
 from folkmoot.studies.workbook.config import Computed, Scalar
 from folkmoot.studies.workbook.literals import BROKEN
 
@@ -213,18 +213,18 @@ def check_names(
             found.append(
                 TemplateProblem(f"{{{name}}} stands in single braces", f"write {{{{{name}}}}}")
             )
-        elif fuzz.ratio(name.lower(), OPTIONS) >= 70:
+        elif nearest(name, [OPTIONS]):
             found.append(TemplateProblem(f"there is no {{{name}}}", f"did you mean {{{OPTIONS}}}?"))
     return found
 
 
 def _unknown(name: str, known: Collection[str], prefix: str = "") -> TemplateProblem:
     pool = sorted(known)
-    guess = process.extractOne(name.removeprefix(prefix), pool, scorer=fuzz.WRatio, score_cutoff=65)
-    if guess and guess[0] == OPTIONS:
+    guess = nearest(name.removeprefix(prefix), pool)
+    if guess == OPTIONS:
         mend = f"did you mean {{{OPTIONS}}}?"
     elif guess:
-        mend = f"did you mean {{{{{prefix}{guess[0]}}}}}?"
+        mend = f"did you mean {{{{{prefix}{guess}}}}}?"
     else:
         listed = ", ".join(pool[:8]) + (", …" if len(pool) > 8 else "")
         mend = f"define it in the constants sheet; known here: {listed or 'nothing'}"
@@ -363,8 +363,7 @@ def _check_call(node: ast.Call) -> None:
     name = node.func.id if isinstance(node.func, ast.Name) else ""
     known = sorted({*AGGREGATES, *PLAIN, "own", "others"})
     if name not in known:
-        guess = process.extractOne(name, known, scorer=fuzz.WRatio, score_cutoff=60)
-        mend = f"did you mean {guess[0]}?" if guess else f"there are {', '.join(known)}"
+        mend = did_you_mean(name, known, f"there are {', '.join(known)}")
         raise BadExpression(f"there is no function {name or 'of that kind'}", mend)
     if node.keywords or not node.args or any(isinstance(a, ast.Starred) for a in node.args):
         raise BadExpression(f"{name} needs plain arguments", f"e.g. {name}(give)")

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from openpyxl.utils import get_column_letter
-from rapidfuzz import fuzz, process
 
 from folkmoot.errors import Problem
 from folkmoot.hidden_characters import without_hidden
+from folkmoot.hints import nearest
 from folkmoot.studies.workbook.config import (
     FACILITATOR,
     Computed,
@@ -396,13 +396,12 @@ def _report_keys(
         if key in rows or key in layout.optional:
             continue
         title = layout.setting(key)
-        guess = process.extractOne(
-            title, unknown, scorer=fuzz.ratio, processor=str.casefold, score_cutoff=80
-        )
+        guess = nearest(title, unknown.values())
         mend = f"add a row {title}"
         if guess:
-            mend = f"rename {guess[0]!r} in {sheet.at(guess[2], left)} to {title}"
-            del unknown[guess[2]]
+            row = next(number for number, name in unknown.items() if name == guess)
+            mend = f"rename {guess!r} in {sheet.at(row, left)} to {title}"
+            del unknown[row]
         problems.add(f"the setting {title} is missing", sheet.name, mend=mend)
     for number, name in unknown.items():
         message = f"there is no setting {name!r}" if name else "the value has no key"
