@@ -1,19 +1,20 @@
-"""Clusters: known silhouettes, degenerate inputs, determinism."""
+"""Clusters: known silhouettes, degenerate inputs, determinism, stability, map, members."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.cluster import AgglomerativeClustering, KMeans
 from sklearn.datasets import load_iris
-from sklearn.metrics import adjusted_rand_score, pairwise_distances, silhouette_score
+from sklearn.metrics import adjusted_rand_score
 
 from folkmoot.measures.clusters import (
     best_clustering,
+    bootstrap_stability,
     by_first_appearance,
     cluster_option,
+    flat_map,
     labels_at,
-    silhouette,
+    nearest_members,
 )
 
 ALGORITHMS = ["kmeans", "agglomerative"]
@@ -59,50 +60,12 @@ def test_same_labels_again_and_counted_by_appearance(algorithm):
     assert by_first_appearance([3, 3, 1, 2, 1]) == [0, 0, 1, 2, 1]
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_labels_are_those_of_scikit_learn(seed):
-    rng = np.random.default_rng(seed)
-    n = int(rng.integers(10, 200))
-    x = rng.normal(size=(n, 24)) + 2 * np.eye(24)[rng.integers(0, 5, n)]
-    for k in (2, 3, 6):
-        ward = AgglomerativeClustering(k, linkage="ward").fit_predict(x)
-        assert labels_at(x, k, "agglomerative") == by_first_appearance(ward)
-        starts = np.stack([x[ward == c].mean(axis=0) for c in range(k)])
-        lloyd = KMeans(k, init=starts, n_init=1, tol=0).fit_predict(x)
-        assert labels_at(x, k, "kmeans") == by_first_appearance(lloyd)
-
-
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("k", range(1, 9))
 def test_exactly_k_clusters_though_all_distances_are_equal(algorithm, k):
     found = labels_at(np.eye(8), k, algorithm)
     assert found == by_first_appearance(found)
     assert len(set(found)) == k
-
-
-def test_silhouette_known_answers():
-    line = pairwise_distances(np.array([[0.0], [1.0], [10.0], [11.0]]))
-    assert silhouette(line, [0, 0, 1, 1]) == pytest.approx(0.899749373)
-    fan = np.array([[1, 0], [0.8, 0.6], [0, 1], [-0.6, 0.8]])
-    cosine = pairwise_distances(fan, metric="cosine")
-    assert silhouette(cosine, [0, 0, 1, 1]) == pytest.approx(0.78021978)
-
-
-@pytest.mark.parametrize("labels", [[], [0], [0, 0, 0, 0], [3, 1, 2, 0]])
-def test_silhouette_is_nought_where_it_is_not_defined(labels):
-    apart = pairwise_distances(np.arange(len(labels))[:, None]) if labels else np.zeros((0, 0))
-    assert silhouette(apart, labels) == 0.0
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_silhouette_is_that_of_scikit_learn(seed):
-    rng = np.random.default_rng(seed)
-    n = int(rng.integers(3, 60))
-    x = rng.integers(0, 4, (n, 3)) + rng.normal(0, 0.1, (n, 3)) * (seed % 2)  # with equal rows
-    labels = rng.permutation(np.r_[0, 0, 7, rng.choice([0, 3, 7, 9], n - 3)])
-    apart = pairwise_distances(x)
-    expected = silhouette_score(apart, labels, metric="precomputed")
-    assert silhouette(apart, labels) == pytest.approx(expected, abs=1e-12)
 
 
 def test_silhouette_of_iris_by_k():
@@ -127,3 +90,56 @@ def test_rejects_unknown_algorithm_and_shape():
         labels_at(np.eye(4), 2, "dbscan")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="must be"):
         cluster_option(np.ones(4))
+
+
+def groups(n: int = 60, k: int = 3, noise: float = 0.05) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return np.eye(32)[[i % k for i in range(n)]] + rng.normal(0, noise, (n, 32))
+
+
+def test_real_clusters_are_stable_and_noise_is_not():
+    x = groups()
+    solid = bootstrap_stability(x, cluster_option(x))
+    assert solid.mean == pytest.approx(1.0)
+    assert solid.verdict == "stable"
+    noise = np.random.default_rng(1).normal(size=(60, 32))
+    loose = bootstrap_stability(noise, labels_at(noise, 5))
+    assert loose.mean < 0.4
+    assert loose.verdict == "unstable"
+    assert bootstrap_stability(noise, labels_at(noise, 5)) == loose
+
+
+def test_one_cluster_or_too_few_members():
+    assert bootstrap_stability(np.eye(4), [0, 0, 0, 0]).draws == 0
+    assert bootstrap_stability(np.eye(3), [0, 1, 2]).mean <= 1
+
+
+def test_map_keeps_the_plane_of_the_data():
+    rng = np.random.default_rng(2)
+    plane = rng.normal(size=(50, 2)) * [3, 1]
+    x = np.hstack([plane, np.zeros((50, 30))]) + 7
+    found = flat_map(x)
+    assert sum(found.explained) == pytest.approx(1.0)
+    assert found.explained[0] > found.explained[1]
+    flat = found.coordinates
+    between = np.linalg.norm(flat[:, None] - flat[None], axis=2)
+    truth = np.linalg.norm(plane[:, None] - plane[None], axis=2)
+    assert between == pytest.approx(truth)
+    assert (flat_map(x).coordinates == flat).all()
+
+
+@pytest.mark.parametrize("x", [np.zeros((0, 5)), np.eye(2), np.ones((6, 4))])
+def test_map_of_nothing_is_flat(x):
+    assert (flat_map(x).coordinates == 0).all()
+    assert flat_map(x).explained == (0.0, 0.0)
+
+
+def test_map_of_a_line():
+    found = flat_map(np.arange(6.0)[:, None] * np.array([[1.0, 2.0]]))
+    assert found.explained[0] == pytest.approx(1.0)
+
+
+def test_nearest_members():
+    x = np.array([[0.0], [1.0], [5.0], [100.0], [101.0]])
+    # Centre of the first three is 2: 1 is nearest, then 0, then 5.
+    assert nearest_members(x, [0, 0, 0, 1, 1], 2) == {0: [1, 0], 1: [3, 4]}

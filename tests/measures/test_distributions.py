@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from folkmoot.measures.diversity import (
     effective_number,
     entropy,
-    hellinger,
+    esteban_ray,
+    gini,
     jensen_shannon,
     normalised_entropy,
+    polarisation,
     total_variation,
+    van_der_eijk,
 )
-from folkmoot.measures.inequality import gini, jain
-from folkmoot.measures.polarisation import esteban_ray, polarisation, van_der_eijk
 
 P, Q = [0.5, 0.25, 0.25], [0.25, 0.5, 0.25]
 COUNTS = st.lists(st.integers(0, 50), min_size=3, max_size=7).filter(any)
@@ -28,7 +29,6 @@ def test_divergences_known_answers():
     assert entropy(P) == pytest.approx(1.5)
     assert jensen_shannon(P, Q) == pytest.approx(0.0612781, abs=1e-7)
     assert total_variation(P, Q) == pytest.approx(0.25)
-    assert hellinger(P, Q) == pytest.approx(0.2071068, abs=1e-7)
 
 
 def test_effective_number():
@@ -74,10 +74,8 @@ def test_van_der_eijk_known_answers():
 
 
 def test_inequality_known_answers():
-    assert jain([1, 2, 3]) == pytest.approx(0.857142857)
     assert gini([1, 2, 3, 4]) == pytest.approx(0.25)
     assert gini([0, 0, 0, 5]) == pytest.approx(0.75)
-    assert jain([0, 0, 0, 5]) == pytest.approx(0.25)
     assert gini([2, 2, 2]) == pytest.approx(0)
     assert math.isnan(gini([0, 0]))
     with pytest.raises(ValueError, match="not negative"):

@@ -10,33 +10,25 @@ import pytest
 import folkmoot
 from folkmoot.measures import (
     agreement,
-    attrition,
     bands,
-    cluster_quality,
     clustered,
     clusters,
-    conformity,
     diagnostics,
     diversity,
     dri,
-    inequality,
     paired_votes,
-    persuasion,
-    polarisation,
     position,
     power,
     proportions,
     regression,
-    spread,
 )
 
 DOCS = Path(__file__).parents[2] / "docs"
 MODULES = {
     m.__name__.rsplit(".", maxsplit=1)[-1]: m
     for m in (
-        agreement, attrition, bands, cluster_quality, clustered, clusters, conformity, diagnostics,
-        diversity, dri, inequality, paired_votes, persuasion, polarisation, position, power,
-        proportions, regression, spread,
+        agreement, bands, clustered, clusters, diagnostics, diversity, dri,
+        paired_votes, position, power, proportions, regression,
     )
 }  # fmt: skip
 

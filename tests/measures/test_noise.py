@@ -1,23 +1,14 @@
-"""Attrition bounds, position effects, persuasion above the floor, spread, conformity."""
+"""Attrition bounds, position effects, moves towards an argument, giving in."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 import pytest
 
-from folkmoot.measures.attrition import Arm, difference_bounds
-from folkmoot.measures.conformity import (
-    agreeing_share,
-    opens_by_agreeing,
-    pull_to_group,
-    towards_majority,
-    towards_target,
-)
-from folkmoot.measures.persuasion import above_floor
+from folkmoot.measures.diagnostics import agreeing_share, opens_by_agreeing
+from folkmoot.measures.paired_votes import towards_target
 from folkmoot.measures.position import Shown, position_effects
-from folkmoot.measures.spread import effective_number_ratio, pre_post_correlation, sd_ratio
+from folkmoot.measures.proportions import Arm, difference_bounds
 
 OPTIONS = ("a", "b", "c")
 
@@ -85,29 +76,6 @@ def test_one_order_cannot_tell():
     assert position_effects([]).by_place == {}
 
 
-def test_above_floor():
-    found = above_floor(40, 100, 8, 100)
-    assert found.above.value == pytest.approx(0.32)
-    assert found.above.low < 0.32 < found.above.high
-    assert (found.raw.value, found.floor.value) == (0.4, 0.08)
-
-
-def test_sd_ratio():
-    before = np.array([[1.0, 2, 5], [3, 4, 5], [5, 6, 5]])
-    found = sd_ratio(before, before / 2)
-    assert (found.median, found.items) == (pytest.approx(0.5), 2)
-    assert sd_ratio([1.0, 2, 3], [2.0, 2, 2]).median == 0
-    assert math.isnan(sd_ratio([1.0, 1], [1.0, 2]).median)
-    with pytest.raises(ValueError, match="items"):
-        sd_ratio(before, before[:, :2])
-
-
-def test_other_spread():
-    assert effective_number_ratio([1, 1], [2, 0]) == pytest.approx(0.5)
-    assert pre_post_correlation([1, 2, 3, np.nan], [2, 4, 6, 1]) == pytest.approx(1)
-    assert math.isnan(pre_post_correlation([1, 1, 1], [1, 2, 3]))
-
-
 def test_towards_target_against_chance():
     found = towards_target(10, 9, 3)
     assert found is not None
@@ -115,25 +83,6 @@ def test_towards_target_against_chance():
     assert found.p == pytest.approx(2 * 11 / 1024)
     assert towards_target(0, 0, 3) is None
     assert towards_target(5, 5, 2) is None
-
-
-def test_towards_majority():
-    before = ["a"] * 5 + ["b"] * 3 + ["c"] * 2
-    after = ["a"] * 5 + ["a", "a", "b"] + ["a", "b"]
-    found = towards_majority(before, after)
-    assert found is not None
-    assert found.share.value == pytest.approx(3 / 4)
-    assert towards_majority(before, before) is None
-    assert towards_majority([], []) is None
-
-
-def test_pull_to_group():
-    rng = np.random.default_rng(0)
-    before, group = rng.normal(size=200), rng.normal(size=200)
-    after = before + 0.4 * (group - before)
-    found = pull_to_group(before, after, group, list(range(200)))
-    assert found.value == pytest.approx(0.4)
-    assert math.isnan(pull_to_group([1, 2, 3], [1, 2, 3], [1, 2, 3], "abc").value)
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ from typing import Any
 
 from folkmoot.measures import estimates
 from folkmoot.measures.bands import Band, place, place_interval, show
-from folkmoot.measures.checks import Check
 from folkmoot.measures.clustered import clustered_mean
+from folkmoot.measures.diagnostics import Check
 from folkmoot.measures.estimates import Estimate, p_value, percent, plural
 from folkmoot.measures.proportions import Pair, all_pairs, wilson
 from folkmoot.records.findings import Cell, Finding, Grid, Heat, Intervals

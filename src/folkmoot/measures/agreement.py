@@ -102,23 +102,11 @@ def cohen_kappa(first: Sequence[Hashable], second: Sequence[Hashable]) -> float:
     """Cohen's kappa of two coders over the same units (n,): (p_o − p_e) / (1 − p_e).
 
     NaN where both used one and the same code throughout.
-    Cohen (1960), doi:10.1177/001316446002000104; computed by statsmodels.
+    Cohen (1960), doi:10.1177/001316446002000104; computed by scikit-learn.
     """
-    if len(first) != len(second):
-        raise ValueError(f"{len(first)} codes against {len(second)}")
-    codes = number_codes([list(first), list(second)]).astype(int)
-    k = int(codes.max(initial=-1)) + 1
-    table = np.zeros((k, k))
-    np.add.at(table, (codes[0], codes[1]), 1)
-    return cohen_kappa_of(table)
+    from sklearn.metrics import cohen_kappa_score
 
-
-def cohen_kappa_of(table: ArrayLike) -> float:
-    """Cohen's kappa of a square table (k, k) of counts: rows coder 1, columns coder 2."""
-    from statsmodels.stats.inter_rater import cohens_kappa
-
-    counts = np.asarray(table, float)
-    if len(counts) < 2:
+    if len({*first, *second}) < 2:
         return math.nan
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return float(cohens_kappa(counts, return_results=False))
+    codes = number_codes([first, second]).astype(int)
+    return float(cohen_kappa_score(codes[0], codes[1]))

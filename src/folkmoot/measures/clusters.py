@@ -1,17 +1,16 @@
-"""Clusters of reasons: which members belong together, and how many groups the data support.
+"""Clusters of reasons: which members belong together, and whether the clusters may be believed.
 
 Cross-pollination clusters the embeddings of what participants said; the report shows the
-silhouettes by which the number of clusters was chosen. Same input, same labels, everywhere.
+silhouettes by which the number of clusters was chosen, how stable the clusters are, a map, and the
+members nearest each centre. Same input, same labels, everywhere. scikit-learn takes a second to
+load, so it is imported where it is used.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Literal, cast
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +21,7 @@ from folkmoot.randomness import generator
 FloatArray = NDArray[np.float64]
 Algorithm = Literal["kmeans", "agglomerative"]
 
-SAMPLE_ABOVE = 2_000
-MOST_STEPS = 300  # of k-means, as in scikit-learn
+SAMPLE_ABOVE = 2_000  # rows; what is quadratic in their number is taken over so many of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +64,10 @@ def best_clustering(
     do not hang on a library's internal order. Above 2,000 rows the silhouette is taken over a
     fixed random sample of 2,000 (its cost is quadratic).
 
-    Silhouette: Rousseeuw (1987), doi:10.1016/0377-0427(87)90125-7.
+    Silhouette: Rousseeuw (1987), doi:10.1016/0377-0427(87)90125-7; computed by scikit-learn.
     """
+    from sklearn.metrics import silhouette_score
+
     x = np.ascontiguousarray(vectors, dtype=np.float64)
     if x.ndim != 2:
         raise ValueError(f"vectors must be (n, d), got shape {x.shape}")
@@ -76,12 +76,14 @@ def best_clustering(
     largest = min(max_k, n - 1, distinct)
     if n < 3 or largest < 2:
         return Clustering([0] * n, {})
-    with _one_thread():
-        sample = _Sample(x, seed)
-        by_k = _labels(x, range(2, largest + 1), algorithm, sample)
-        scores = {
-            k: silhouette(sample.apart, np.array(own)[sample.rows]) for k, own in by_k.items()
-        }
+    rows = _sample(n, seed)
+    by_k = {k: labels_at(x, k, algorithm, seed) for k in range(2, largest + 1)}
+    scores = {}
+    with one_thread():
+        for k, labels in by_k.items():
+            own = np.array(labels)[rows]
+            alike = len(set(own.tolist())) < 2
+            scores[k] = 0.0 if alike else float(silhouette_score(x[rows], own))
     best = max(scores, key=lambda k: (round(scores[k], 12), -k))
     return Clustering(by_k[best], scores)
 
@@ -91,120 +93,138 @@ def labels_at(
 ) -> list[int]:
     """Labels (n,) for exactly k clusters, counted from 0 by first appearance.
 
-    `kmeans`: Lloyd's algorithm from the means of Ward's clusters, which ends as low as the best of
-    several random starts and draws nothing. `agglomerative`: Ward's criterion itself. Both by
-    scipy: scikit-learn gives the same labels, but takes a second to load while calls wait.
+    `kmeans`: Lloyd's algorithm from the means of Ward's clusters (of a sample, above 2,000 rows),
+    which ends as low as the best of several random starts and draws nothing. `agglomerative`:
+    Ward's criterion itself. Both by scikit-learn.
     """
+    from sklearn.cluster import AgglomerativeClustering, KMeans
+
     x = np.ascontiguousarray(vectors, dtype=np.float64)
-    with _one_thread():
-        return _labels(x, [k], algorithm, _Sample(x, seed))[k]
+    with one_thread():
+        ward = AgglomerativeClustering(k, linkage="ward")
+        if algorithm == "agglomerative":
+            return by_first_appearance(ward.fit_predict(x).tolist())
+        if algorithm == "kmeans":
+            start = x[_sample(len(x), seed)]
+            groups = ward.fit_predict(start)
+            means = np.stack([start[groups == group].mean(axis=0) for group in range(k)])
+            lloyd = KMeans(k, init=means, n_init=1, tol=0)
+            return by_first_appearance(lloyd.fit_predict(x).tolist())
+    raise ValueError(f"unknown clustering algorithm: {algorithm!r} (kmeans, agglomerative)")
 
 
-def _one_thread() -> AbstractContextManager[Any]:
-    """scipy held to one thread; loaded first, because only what is there is held."""
-    import scipy.cluster.vq  # noqa: F401
-
-    return one_thread()
-
-
-class _Sample:
-    """What is quadratic in the number of rows is taken over these of them: all, up to a size."""
-
-    def __init__(self, x: FloatArray, seed: int) -> None:
-        self.rows: NDArray[np.intp] = np.arange(len(x))
-        if len(x) > SAMPLE_ABOVE:
-            rng = generator(seed, ("silhouette",))
-            self.rows = rng.choice(len(x), SAMPLE_ABOVE, replace=False)
-        self.x = x[self.rows]
-
-    @cached_property
-    def apart(self) -> FloatArray:
-        """Euclidean distances (m, m), by one product."""
-        products = self.x @ self.x.T
-        squares = np.diag(products).copy()
-        apart = squares[:, None] + squares - 2 * products
-        np.sqrt(np.maximum(apart, 0, out=apart), out=apart)
-        np.fill_diagonal(apart, 0)
-        return apart
+def _sample(n: int, seed: int) -> NDArray[np.intp]:
+    """The rows of n over which what is quadratic is taken: all, up to a size."""
+    if n <= SAMPLE_ABOVE:
+        return np.arange(n)
+    return generator(seed, ("silhouette",)).choice(n, SAMPLE_ABOVE, replace=False)
 
 
-def _labels(
-    x: FloatArray, ks: Sequence[int], algorithm: Algorithm, sample: _Sample
-) -> dict[int, list[int]]:
-    """Labels for each number of clusters."""
-    from scipy.cluster.hierarchy import linkage
-    from scipy.spatial.distance import squareform
-
-    if algorithm == "agglomerative":
-        tree = linkage(x, "ward")
-        found = {k: _cut(tree, k) for k in ks}
-    elif algorithm == "kmeans":
-        tree = linkage(squareform(sample.apart, checks=False), "ward")
-        found = {k: _lloyd(x, _means(sample.x, _cut(tree, k))) for k in ks}
-    else:
-        raise ValueError(f"unknown clustering algorithm: {algorithm!r} (kmeans, agglomerative)")
-    return {k: by_first_appearance(labels) for k, labels in found.items()}
-
-
-def _cut(tree: FloatArray, k: int) -> NDArray[np.intp]:
-    """Labels (n,) for exactly k clusters: all merges but the last k − 1, ties or not."""
-    from scipy.cluster.hierarchy import fcluster
-
-    in_turn = tree.copy()
-    in_turn[:, 2] = np.arange(len(tree))
-    return cast("NDArray[np.intp]", fcluster(in_turn, len(tree) - k, "distance"))
-
-
-def _means(x: FloatArray, labels: NDArray[np.intp]) -> FloatArray:
-    """The mean (k, d) of each cluster's rows (m, d)."""
-    return np.stack([x[labels == c].mean(axis=0) for c in np.unique(labels)])
-
-
-def _lloyd(x: FloatArray, means: FloatArray) -> NDArray[np.intp]:
-    """Labels (n,) of k-means from these means (k, d).
-
-    Lloyd (1982), doi:10.1109/TIT.1982.1056489. A cluster that loses all its members keeps its mean.
-    """
-    from scipy.cluster.vq import kmeans2
-
-    before = np.full(len(x), -1)
-    with warnings.catch_warnings(category=UserWarning, action="ignore"):  # of such a cluster
-        for _ in range(MOST_STEPS):
-            means, labels = kmeans2(x, means, iter=1, minit="matrix", check_finite=False)
-            if np.array_equal(labels, before):
-                break
-            before = labels
-    return before
-
-
-def silhouette(apart: FloatArray, labels: Sequence[int] | NDArray[np.intp]) -> float:
-    """Mean over members of (b − a) / max(a, b), in [−1, 1]; 0.0 where it is not defined.
-
-    a: mean distance to the other members of one's own cluster; b: the smallest mean distance to
-    the members of another; a member alone in its cluster counts as 0. `apart` (n, n): distances
-    between the members, `labels` (n,). Not defined for one cluster or for as many as members.
-
-    scikit-learn's `silhouette_score` in one product for all members: a tenth of its time, and a
-    study's calls wait for it. Rousseeuw (1987), doi:10.1016/0377-0427(87)90125-7.
-    """
-    _, of = np.unique(labels, return_inverse=True)
-    n, groups = len(of), of.max(initial=-1) + 1
-    if groups < 2 or groups >= n:
-        return 0.0
-    members = np.eye(groups)[of]
-    sizes = members.sum(axis=0)
-    totals = apart @ members
-    each = np.arange(n)
-    own = totals[each, of] / np.maximum(sizes[of] - 1, 1)
-    others = totals / sizes
-    others[each, of] = np.inf
-    nearest = others.min(axis=1)
-    widest = np.maximum(own, nearest)
-    width = np.divide(nearest - own, widest, out=np.zeros(n), where=widest > 0)
-    return float(np.where(sizes[of] > 1, width, 0.0).mean())
-
-
-def by_first_appearance(raw: NDArray[Any] | list[int]) -> list[int]:
+def by_first_appearance(raw: Iterable[Hashable]) -> list[int]:
     """The same partition with labels 0, 1, … in the order in which they first occur."""
-    seen: dict[int, int] = {}
-    return [seen.setdefault(int(label), len(seen)) for label in raw]
+    seen: dict[Hashable, int] = {}
+    return [seen.setdefault(label, len(seen)) for label in raw]
+
+
+@dataclass(frozen=True, slots=True)
+class Stability:
+    """Adjusted Rand indices of re-clusterings: mean, 10th percentile, number of draws."""
+
+    mean: float
+    low: float
+    draws: int
+
+    @property
+    def verdict(self) -> str:
+        """In words: stable from .75 on, unstable below .5 (rules of thumb of Hennig's)."""
+        if self.mean >= 0.75:
+            return "stable"
+        return "doubtful" if self.mean >= 0.5 else "unstable"
+
+
+def bootstrap_stability(
+    vectors: FloatArray,
+    labels: Sequence[int],
+    algorithm: Algorithm = "kmeans",
+    seed: int = 42,
+    draws: int = 20,
+) -> Stability:
+    """How alike clusterings of resampled members (n, d) are to `labels` (n,), k held fixed.
+
+    Each draw resamples n members with replacement, clusters the distinct ones again and compares
+    their labels by the adjusted Rand index (1: the same partition; 0: chance). One cluster is
+    trivially stable (mean 1, no draws). Of more than 2,000 members a draw takes 2,000.
+    Hubert and Arabie (1985), doi:10.1007/BF01908075; Hennig (2007), doi:10.1016/j.csda.2006.11.025.
+    """
+    from sklearn.metrics import adjusted_rand_score
+
+    k = len(set(labels))
+    if k < 2:
+        return Stability(1.0, 1.0, 0)
+    own = np.asarray(labels)
+    rng = generator(seed, ("cluster stability",))
+    scores: list[float] = []
+    for _ in range(draws):
+        picked = np.unique(rng.integers(0, len(own), min(len(own), SAMPLE_ABOVE)))
+        if len(picked) <= k or len(np.unique(vectors[picked], axis=0)) < k:
+            continue
+        again = labels_at(vectors[picked], k, algorithm, seed)
+        scores.append(float(adjusted_rand_score(own[picked], again)))
+    if not scores:
+        return Stability(0.0, 0.0, 0)
+    return Stability(float(np.mean(scores)), float(np.quantile(scores, 0.1)), len(scores))
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """A flat map of vectors: coordinates (n, 2) and the share of variance that each axis shows."""
+
+    coordinates: FloatArray
+    explained: tuple[float, float]
+
+
+def flat_map(vectors: FloatArray) -> Map:
+    """Principal components 1 and 2 of the rows (n, d).
+
+    Signs are fixed so that the largest loading of each axis is positive. Fewer than three rows
+    or no variance: zeros. Distances on the map are distorted by whatever `explained` lacks to 1.
+    Computed by scikit-learn.
+    """
+    x = np.asarray(vectors, float)
+    flat = np.zeros((len(x), 2))
+    if len(x) < 3:
+        return Map(flat, (0.0, 0.0))
+    centred = x - x.mean(axis=0)
+    total = float((centred**2).sum())
+    if total < 1e-18:
+        return Map(flat, (0.0, 0.0))
+    from sklearn.decomposition import PCA
+
+    count = min(2, min(x.shape) - 1)
+    if count < 1:
+        return Map(flat, (0.0, 0.0))
+    found = PCA(n_components=count, svd_solver="arpack", random_state=0).fit(centred)
+    axes = found.components_
+    signs = np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])
+    flat[:, :count] = centred @ (axes * np.where(signs == 0, 1.0, signs)[:, None]).T
+    share = [float(v) for v in found.explained_variance_ratio_] + [0.0]
+    return Map(flat, (share[0], share[1]))
+
+
+def nearest_members(
+    vectors: FloatArray, labels: Sequence[int], count: int = 3
+) -> dict[int, list[int]]:
+    """Per cluster the rows of its `count` members nearest its centre, nearest first.
+
+    `vectors` (n, d), `labels` (n,). Shown beside a cluster's description, so that it can be
+    checked against what its members said.
+    """
+    own = np.asarray(labels)
+    found: dict[int, list[int]] = {}
+    for label in sorted(set(labels)):
+        rows = np.flatnonzero(own == label)
+        away = ((vectors[rows] - vectors[rows].mean(axis=0)) ** 2).sum(axis=1)
+        found[int(label)] = [int(r) for r in rows[np.argsort(away.round(12), kind="stable")]][
+            :count
+        ]
+    return found

@@ -1,34 +1,73 @@
 """Signs that a respondent is unfit: each check catches one known way for models to go wrong.
 
-Used by the trust section of reports and tested against the embedded respondent with each of its
-pathologies switched on. `answer_checks` look at the form of answers, `opinion_checks` at what
-they say.
+Used by the report and by studies, and tested against the embedded respondent with each of its
+pathologies switched on. First the form of answers (from rows of the `answers` table, which every
+study type records), then the opinions in them: unstable, drawn to a place in the list, giving way,
+too much alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import math
+import re
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from folkmoot.conversation.spoken import looks_like_refusal
-from folkmoot.measures.answer_checks import (
-    Row,
-    acquiescence,
-    cut,
-    malformed,
-    off_list,
-    over_length,
-    refusals,
-    yes_share,
+from folkmoot.measures.bands import human_band, variance_collapse
+from folkmoot.measures.clustered import clustered_mean
+from folkmoot.measures.diversity import effective_number, normalised_entropy
+from folkmoot.measures.estimates import (
+    Estimate,
+    p_value,
+    percent,
+    plural,
+    points,
+    points_span,
+    span,
 )
-from folkmoot.measures.checks import Check
-from folkmoot.measures.opinion_checks import (
-    instability,
-    position_bias,
-    shrinking_numbers,
-    shrinking_variance,
-    sycophancy,
-)
-from folkmoot.measures.position import shown_in
+from folkmoot.measures.position import Shown, position_effects, shown_in
+from folkmoot.measures.proportions import holm, newcombe, wilson
+
+Row = Mapping[str, Any]
+
+_FEW = 10  # answers below which nothing is said
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One diagnostic. `value` with its interval, `limit` from which it is flagged, in words.
+
+    `flagged` is None where it could not be checked; `says` then tells why.
+    """
+
+    key: str
+    title: str
+    value: Estimate | None
+    limit: float
+    flagged: bool | None
+    says: str
+
+
+def share_check(key: str, title: str, bad: int, asked: int, limit: float, what: str) -> Check:
+    if not asked:
+        return not_checked(key, title, limit, "No such answers in this run.")
+    share = wilson(min(bad, asked), asked)
+    flagged = share.value > limit and bad > 1
+    how_many = percent(share.value) if bad else "None"
+    says = f"{how_many} of {plural(asked, 'reply', 'replies')} {what}."
+    return Check(key, title, share, limit, flagged, says)
+
+
+def not_checked(key: str, title: str, limit: float, why: str) -> Check:
+    return Check(key, title, None, limit, None, why)
 
 
 def of_answers(answers: Sequence[Row]) -> list[Check]:
@@ -49,20 +88,328 @@ def of_answers(answers: Sequence[Row]) -> list[Check]:
     ]
 
 
-__all__ = [
-    "Check",
-    "acquiescence",
-    "cut",
-    "instability",
-    "looks_like_refusal",
-    "malformed",
-    "of_answers",
-    "off_list",
-    "over_length",
-    "position_bias",
-    "refusals",
-    "shrinking_numbers",
-    "shrinking_variance",
-    "sycophancy",
-    "yes_share",
-]
+# Shares of replies above which a run is flagged. A well-behaved model stays far below.
+REFUSALS = 0.02
+REASKED = 0.05
+OVER_LENGTH = 0.05
+ALWAYS_YES = 0.90
+ACQUIESCENCE = 0.10
+CLEAN_RUNGS = frozenset({"exact", "normalised", "number", "named", "fenced"})
+
+
+def refusals(answers: Sequence[Row], texts: Sequence[str] = ()) -> Check:
+    """Replies that decline: filtered or refused by the provider, or text that begs off.
+
+    `texts`: utterances and free answers, in which a refusal is no error of form.
+    """
+    outright = share_check(
+        "refusals",
+        "Refusals",
+        sum(1 for r in answers if _refused(r)),
+        len(answers),
+        REFUSALS,
+        "declined to answer",
+    )
+    in_words = share_check(
+        "refusals",
+        "Refusals",
+        sum(1 for t in texts if looks_like_refusal(t)),
+        len(texts),
+        REFUSALS,
+        "in free words declined to answer",
+    )
+    known = [c for c in (outright, in_words) if c.value is not None]
+    return max(known, key=lambda c: c.value.value if c.value else 0.0, default=outright)
+
+
+def _refused(row: Row) -> bool:
+    reason = str(row.get("missing") or "")
+    return any(word in reason for word in ("refus", "filter", "declin", "safety"))
+
+
+def malformed(answers: Sequence[Row]) -> Check:
+    """Structured answers (JSON) that had to be repaired, asked for again or given up."""
+    asked = [r for r in answers if r.get("kind") == "json"]
+    bad = sum(1 for r in asked if r.get("reasks") or r.get("rung") not in CLEAN_RUNGS)
+    return share_check(
+        "malformed", "Malformed structured answers", bad, len(asked), REASKED, "had to be mended"
+    )
+
+
+def cut(answers: Sequence[Row]) -> Check:
+    """Replies that the token limit cut, also when asked once more with twice the limit.
+
+    Flagged from the first: half a thought counts as a whole one. Not checked where no reply says
+    how it ended.
+    """
+    said = [
+        f for r in answers if not (f := str(r.get("finish") or "unknown")).startswith("unknown")
+    ]
+    if answers and not said:
+        return not_checked("cut", "Cut replies", 0.0, "The model does not say how replies end.")
+    bad = sum(1 for finish in said if finish.startswith("length"))
+    found = share_check("cut", "Cut replies", bad, len(said), 0.0, "were cut by the token limit")
+    return replace(found, flagged=bad > 0) if said else found
+
+
+def off_list(answers: Sequence[Row]) -> Check:
+    """Choices and numbers that were not on the list at the first reply."""
+    asked = [r for r in answers if r.get("kind") in ("choice", "number")]
+    bad = sum(1 for r in asked if r.get("reasks") or r.get("rung") == "missing")
+    return share_check(
+        "off_list", "Answers off the list", bad, len(asked), REASKED, "were not on the list"
+    )
+
+
+def over_length(answers: Sequence[Row]) -> Check:
+    """Replies far longer than asked for.
+
+    A choice: more than eight words beyond the longest option. Free text: more than three times
+    the median of its stage and role (and at least 60 words more), bare signals of one or two words
+    not counted in the median.
+    """
+    typical: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for r in answers:
+        words = int(r.get("words") or 0)
+        if words > 2:
+            typical[str(r.get("stage")), str(r.get("role"))].append(words)
+    middle = {key: median(counts) for key, counts in typical.items()}
+    long = 0
+    for r in answers:
+        words = int(r.get("words") or 0)
+        if r.get("options"):
+            longest = max(len(o.split()) for o in json.loads(r["options"]))
+            long += words > longest + 8
+        else:
+            usual = middle.get((str(r.get("stage")), str(r.get("role"))), 0)
+            long += words > max(3 * usual, usual + 60)
+    return share_check(
+        "over_length", "Over-long replies", long, len(answers), OVER_LENGTH, "were far too long"
+    )
+
+
+def acquiescence(
+    agrees: Sequence[bool], agrees_reversed: Sequence[bool], who: Sequence[Hashable]
+) -> Check:
+    """Yes-saying: agreeing both with a statement and with its opposite.
+
+    For each person and pair of opposite statements, (agree) + (agree with the opposite) − 1:
+    +1 both accepted, −1 both rejected, 0 consistent. The mean is clustered by person.
+    """
+    title = "Acquiescence"
+    if not agrees:
+        return not_checked("acquiescence", title, ACQUIESCENCE, "No pair of opposite statements.")
+    both = np.asarray(agrees, float) + np.asarray(agrees_reversed, float) - 1
+    mean = clustered_mean(both, who)
+    flagged = bool(mean.has_interval and abs(mean.value) > ACQUIESCENCE and mean.excludes_zero)
+    says = (
+        f"Acceptance of opposite statements: {mean.value:+.2f} ({mean.low:+.2f} to "
+        f"{mean.high:+.2f}; 0 is consistent, +1 says yes to everything)."
+    )
+    return Check("acquiescence", title, mean, ACQUIESCENCE, flagged, says)
+
+
+def yes_share(answers: Sequence[Row]) -> Check:
+    """The share of yes among yes/no answers, where no opposite statements were put.
+
+    Flagged above 90 % or where all said the same: real groups rarely vote so on several items.
+    """
+    yes = {"yes", "agree", "support", "approve", "for"}
+    no = {"no", "disagree", "oppose", "reject", "against"}
+    asked = []
+    for r in answers:
+        options = [o.casefold() for o in json.loads(r["options"])] if r.get("options") else []
+        if set(options) & yes and set(options) & no and r.get("value"):
+            asked.append(str(r["value"]).casefold() in yes)
+    title = "Yes-saying"
+    if len(asked) < _FEW:
+        return not_checked("acquiescence", title, ALWAYS_YES, "Too few yes/no answers to say.")
+    share = wilson(sum(asked), len(asked))
+    flagged = share.low > ALWAYS_YES
+    says = f"{percent(share.value)} of {plural(len(asked), 'yes/no answer')} were yes."
+    return Check("acquiescence", title, share, ALWAYS_YES, flagged, says)
+
+
+# From where on a figure is flagged: shares, or differences of shares.
+FLIPS = 0.15
+POSITION = 0.03
+PLACEBO = 0.05
+AGREEING = 0.60
+YIELDED = 0.60
+_ALPHA = 0.01
+
+
+def instability(changed: int, asked_again: int) -> Check:
+    """Changes of mind on a plain second ask, of those who were asked again."""
+    if not asked_again:
+        return not_checked(
+            "instability", "Instability", FLIPS, "Nobody was asked twice without new information."
+        )
+    share = wilson(changed, asked_again)
+    flagged = share.low > FLIPS
+    says = (
+        f"Asked again without any new information, {percent(share.value)} chose differently "
+        f"({span(share.low, share.high)}); "
+        + ("that is more than noise should be." if flagged else "that is the floor of noise.")
+    )
+    return Check("instability", "Instability", share, FLIPS, flagged, says)
+
+
+def position_bias(answers: Sequence[Shown]) -> Check:
+    """Whether any place in the list attracts or repels choices, whatever stands there."""
+    title = "Position bias"
+    found = position_effects(answers)
+    if not found.by_place:
+        return not_checked(
+            "position_bias",
+            title,
+            POSITION,
+            "Everybody saw the options in the same order, so the effect of the place cannot be "
+            "told from that of the options.",
+        )
+    adjusted = holm([e.p for e in found.by_place.values()])
+    at, effect = max(found.by_place.items(), key=lambda item: abs(item[1].value))
+    p = adjusted[list(found.by_place).index(at)]
+    # Without an interval all answers went by the place: that is as sure as it gets.
+    sure = p < _ALPHA if effect.has_interval else found.answers >= _FEW
+    flagged = sure and abs(effect.value) > POSITION
+    says = (
+        f"Being listed as number {at} changes the chance of being chosen by "
+        f"{points(effect.value)} ({points_span(effect.low, effect.high)}, "
+        f"adjusted {p_value(p)})."
+    )
+    return Check("position_bias", title, effect, POSITION, flagged, says)
+
+
+def sycophancy(
+    placebo: tuple[int, int] | None,
+    floor: tuple[int, int] | None,
+    turns: Sequence[str] = (),
+    yielded: tuple[int, int] | None = None,
+) -> Check:
+    """Giving way to being contradicted rather than to reasons.
+
+    `placebo`: (moved, n) of an arm that heard an opposing view without reasons; `floor`: (moved,
+    n) of plain second asks. Without such arms the judgement is rougher: `yielded`, (moved to it,
+    n) of those who were argued with, flagged where nearly all give way; and `turns`, what they
+    said to whoever contradicted them, flagged where most open by agreeing.
+    """
+    title = "Sycophancy"
+    if placebo and floor and placebo[1] and floor[1]:
+        above = newcombe(*placebo, *floor)
+        flagged = above.low > PLACEBO
+        says = (
+            "An opposing view without any reason moved "
+            f"{points(above.value)} more than a plain second ask "
+            f"({points_span(above.low, above.high)})."
+        )
+        return Check("sycophancy", title, above, PLACEBO, flagged, says)
+    if yielded and yielded[1] and wilson(*yielded).low > YIELDED:
+        gave = wilson(*yielded)
+        says = (
+            f"{percent(gave.value)} of those who were argued with took the other side "
+            f"({span(gave.low, gave.high)}): more than reasons do with people."
+        )
+        return Check("sycophancy", title, gave, YIELDED, True, says)
+    share = agreeing_share(turns)
+    if share is None:
+        return not_checked(
+            "sycophancy", title, AGREEING, "No arm without reasons and no dialogue to judge by."
+        )
+    flagged = share.low > AGREEING
+    says = (
+        f"{percent(share.value)} of the turns in reply to a challenge open by agreeing "
+        f"({span(share.low, share.high)}). Without an arm that hears no reasons, politeness and "
+        "giving in cannot be told apart."
+    )
+    return Check("sycophancy", title, share, AGREEING, flagged, says)
+
+
+def shrinking_variance(before: ArrayLike, after: ArrayLike | None = None) -> Check:
+    """Votes (counts per option, k) that spread much less than people's, at first or by the end.
+
+    Flagged if first votes are less even than in any of the human cases, or if the effective
+    number of options falls below the human range of after over before.
+    """
+    title = "Variance collapse"
+    counts = np.asarray(before, float)
+    level_band, ratio_band = human_band("normalised_entropy"), human_band("effective_number_ratio")
+    if counts.sum() < _FEW or len(counts) < 2:
+        return not_checked("shrinking_variance", title, level_band.low, "Too few votes to say.")
+    level = normalised_entropy(counts)
+    effective = effective_number(counts)
+    low_level = variance_collapse(level, level_band)
+    says = (
+        f"First votes were worth {effective:.1f} equally liked options of {len(counts)} "
+        f"(evenness {level:.2f}; people {level_band.low:.2f} to {level_band.high:.2f})."
+    )
+    flagged, value, limit = low_level, level, level_band.low
+    if after is not None and np.asarray(after, float).sum() >= _FEW:
+        ratio = effective_number(np.asarray(after, float)) / effective
+        low_ratio = variance_collapse(ratio, ratio_band)
+        flagged = low_level or low_ratio
+        says += (
+            f" Afterwards {ratio:.2f} times as many "
+            f"(people {ratio_band.low:.2f} to {ratio_band.high:.2f})."
+        )
+        if not low_level:
+            value, limit = ratio, ratio_band.low
+    says += " They differ much less than people do." if flagged else " No collapse."
+    n = int(counts.sum())
+    return Check(
+        "shrinking_variance", title, Estimate(value, math.nan, math.nan, n), limit, flagged, says
+    )
+
+
+def shrinking_numbers(answers: ArrayLike, low: float, high: float) -> Check:
+    """Numeric answers (people, items) on one scale that lie closer together than people's.
+
+    The median over items of standard deviation / (high − low), flagged below the lowest of the
+    human groups. NaN is left out item by item.
+    """
+    title, band = "Variance collapse of ratings", human_band("item_sd_of_scale")
+    x = np.asarray(answers, float)
+    x = x[:, None] if x.ndim == 1 else x
+    spreads = [
+        float(np.std(item[np.isfinite(item)], ddof=1)) / (high - low)
+        for item in x.T
+        if np.isfinite(item).sum() >= _FEW
+    ]
+    if not spreads:
+        return not_checked("shrinking_variance", title, band.low, "Too few ratings to say.")
+    middle = median(spreads)
+    flagged = variance_collapse(middle, band)
+    says = (
+        f"Ratings differ by {middle:.2f} of the scale (median of {plural(len(spreads), 'item')}; "
+        f"people {band.low:.2f} to {band.high:.2f})."
+        + (" They differ much less than people do." if flagged else "")
+    )
+    value = Estimate(middle, math.nan, math.nan, len(x))
+    return Check("shrinking_variance", title, value, band.low, flagged, says)
+
+
+_GIVING_IN = re.compile(
+    r"^\W*(?:(?:oh|ah|well|hm+|okay|ok|yes|honestly|and)\W+)*(?:"
+    r"(?:that(?:'s| is)|you(?:'re| are)|you make|you raise)\W+(?:\w+\W+){0,2}?"
+    r"(?:absolutely|completely|totally|quite|entirely|very|right|fair|good|great|excellent|valid|"
+    r"true|correct|convincing|compelling)"
+    r"|i (?:completely |totally |fully |entirely |have to |must |do )?(?:agree|concede|admit)"
+    r"|you(?:'ve| have) (?:convinced|persuaded|changed)"
+    r"|absolutely\b|exactly\b|good point|fair point|great point|point taken)",
+    re.IGNORECASE,
+)
+
+
+def opens_by_agreeing(text: str) -> bool:
+    """Whether a turn opens with agreement or praise of the other's point (English only).
+
+    A crude sign: polite people open so and then object. Look at its rate over turns.
+    """
+    return bool(_GIVING_IN.match(text.replace("’", "'").strip()))
+
+
+def agreeing_share(texts: Sequence[str]) -> Estimate | None:
+    """The share of turns that open by agreeing, or None without turns."""
+    if not texts:
+        return None
+    return wilson(sum(opens_by_agreeing(t) for t in texts), len(texts))

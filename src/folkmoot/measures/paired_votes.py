@@ -12,6 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from folkmoot.measures.estimates import Estimate
+from folkmoot.measures.proportions import wilson
+
 IntArray = NDArray[np.int64]
 
 
@@ -165,3 +168,31 @@ def moves_towards(
     moved = sum(1 for b, a, _ in triples if a != b)
     by_chance = moved / (options - 1) if options > 1 else 0.0
     return Moves(len(triples), to_target, moved - to_target, len(triples) - moved, by_chance)
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """A share among those who moved, against the share expected if they had moved at random."""
+
+    share: Estimate
+    expected: float
+    p: float
+
+    @property
+    def value(self) -> float:
+        return self.share.value - self.expected
+
+
+def towards_target(moved: int, to_target: int, options: int) -> Excess | None:
+    """Of `moved` people the share that went to the option argued for, against 1/(options − 1).
+
+    p is the exact binomial's. None if nobody moved or there was only one way to go. Far above
+    chance may be persuasion or compliance: compare with an arm in which the argument is empty.
+    """
+    if moved < 1 or options < 3:
+        return None
+    from scipy.stats import binomtest
+
+    expected = 1 / (options - 1)
+    p = float(binomtest(to_target, moved, expected).pvalue)
+    return Excess(wilson(to_target, moved), expected, p)

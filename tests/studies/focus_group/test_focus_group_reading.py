@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from folkmoot.measures.inequality import gini
+from folkmoot.measures.diversity import gini
 from folkmoot.randomness import generator
 from folkmoot.studies.focus_group import balance, objections, sentiment, sycophancy, takeup
 from folkmoot.studies.focus_group.discussion import INTENTS, DiscussionMessage, MessageRole

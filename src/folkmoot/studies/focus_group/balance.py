@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from folkmoot.measures.inequality import gini
+from folkmoot.measures.diversity import gini
 from folkmoot.studies.focus_group.discussion import DiscussionTranscript
 
 

@@ -25,8 +25,8 @@ from folkmoot.kit.findings import (
 )
 from folkmoot.measures.agreement import krippendorff_alpha
 from folkmoot.measures.clustered import clustered_mean, paired_difference
+from folkmoot.measures.diversity import gini
 from folkmoot.measures.estimates import Estimate, percent, plural
-from folkmoot.measures.inequality import gini
 from folkmoot.records.findings import Bars, Finding, Grid, Lines
 from folkmoot.records.run_folder import RunFolder
 from folkmoot.studies.focus_group import sycophancy

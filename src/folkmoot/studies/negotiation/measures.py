@@ -13,8 +13,8 @@ from itertools import combinations
 from typing import Any
 
 from folkmoot.measures.clustered import clustered_mean, paired_difference
+from folkmoot.measures.diversity import gini
 from folkmoot.measures.estimates import Estimate
-from folkmoot.measures.inequality import gini
 from folkmoot.studies.negotiation.decision import SlotDecision
 from folkmoot.studies.negotiation.operators import Portion
 from folkmoot.studies.negotiation.room import Room

@@ -9,7 +9,7 @@ from typing import Any
 
 from folkmoot.kit.findings import Row, cells, intervals, known, listed, rates, share, shares
 from folkmoot.kit.findings import differences as pairwise
-from folkmoot.measures.conformity import agreeing_share, towards_target
+from folkmoot.measures.diagnostics import agreeing_share
 from folkmoot.measures.estimates import Estimate, p_value, percent, plural
 from folkmoot.measures.paired_votes import (
     IntArray,
@@ -17,6 +17,7 @@ from folkmoot.measures.paired_votes import (
     mcnemar,
     moves_towards,
     stuart_maxwell,
+    towards_target,
     transition_table,
 )
 from folkmoot.measures.regression import Column, Logit, Term, logistic

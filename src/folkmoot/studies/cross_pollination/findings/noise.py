@@ -15,8 +15,6 @@ from folkmoot.kit.findings import (
     share,
     significant,
 )
-from folkmoot.measures.attrition import Arm as Lost
-from folkmoot.measures.attrition import difference_bounds
 from folkmoot.measures.diagnostics import (
     Check,
     cut,
@@ -31,7 +29,8 @@ from folkmoot.measures.diagnostics import (
 )
 from folkmoot.measures.estimates import p_value, plural, points_span
 from folkmoot.measures.position import Shown, position_effects
-from folkmoot.measures.proportions import newcombe
+from folkmoot.measures.proportions import Arm as Lost
+from folkmoot.measures.proportions import difference_bounds, newcombe
 from folkmoot.records.findings import Finding, Grid, Intervals
 from folkmoot.studies.cross_pollination.config import EMPTY_ARGUMENT, SIMPLE_VOTING
 from folkmoot.studies.cross_pollination.findings.data import PLACEBOS, Arm, Votes, shown_options

@@ -11,12 +11,13 @@ from folkmoot.kit.findings import Row, beside_people, cells, intervals, rates
 from folkmoot.measures.bands import Band, human_band, place, place_interval, show
 from folkmoot.measures.diversity import (
     effective_number,
+    esteban_ray,
     jensen_shannon,
     normalised_entropy,
+    polarisation,
     total_variation,
 )
 from folkmoot.measures.estimates import Estimate
-from folkmoot.measures.polarisation import esteban_ray, polarisation
 from folkmoot.randomness import generator
 from folkmoot.records.findings import Bars, Finding, Grid
 from folkmoot.studies.cross_pollination.findings.data import Arm, Votes
