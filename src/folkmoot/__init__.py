@@ -14,6 +14,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from folkmoot.conversation.answers import Choice, Json, JsonList, Missing, Number, Text
     from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance
     from folkmoot.engine.config import StudyConfig
@@ -33,6 +35,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "EMPTY",
+    "BaseModel",
     "Choice",
     "Exchange",
     "Finding",
@@ -67,7 +70,7 @@ __all__ = [
 _HOME = {
     "conversation.answers": ("Choice", "Json", "JsonList", "Missing", "Number", "Text"),
     "conversation.transcript": ("EMPTY", "Speaker", "Transcript", "Utterance"),
-    "engine.config": ("StudyConfig",),
+    "engine.config": ("BaseModel", "StudyConfig"),
     "engine.execution": ("RunOptions",),
     "engine.runner": ("Run", "arun", "run"),
     "engine.session": ("Exchange", "Scope", "Session"),

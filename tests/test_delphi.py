@@ -1,0 +1,56 @@
+"""The study type of one file in `examples/`: it needs nothing but the package's own names."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import folkmoot
+from folkmoot.models.request import Request
+from folkmoot.models.scripted import Scripted
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def test_a_new_study_type_is_one_short_file_over_the_packages_names() -> None:
+    code = (EXAMPLES / "delphi.py").read_text("utf-8")
+    imported = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.ImportFrom)]
+    others = {node.module for node in imported if node.module not in sys.stdlib_module_names}
+    assert others == {"folkmoot"}
+    assert len(code.splitlines()) < 80
+
+
+def test_the_panel_reads_itself_and_estimates_again(tmp_path: Path) -> None:
+    run = folkmoot.run(
+        EXAMPLES / "delphi.yaml", model="synthetic", out=tmp_path / "run", trust=True
+    )
+    estimates = run.table("estimates")
+    assert estimates["round"].value_counts().sort("round")["count"].to_list() == [12, 12]
+    assert estimates["estimate"].is_between(0, 100).all()
+    assert estimates.filter(round=1)["main_reason"].null_count() == 0
+    assert run.folder.codebook()["estimates"]["columns"]["main_doubt"]["meaning"]
+    (finding,) = run.findings()
+    assert "Round 2: median" in finding.says
+
+
+def test_the_second_round_shows_the_median_and_every_reason(tmp_path: Path) -> None:
+    seen: dict[str, str] = {}
+
+    def answer(request: Request, address: str) -> str:
+        if address.startswith("round2/"):
+            seen.setdefault(address.split("/")[1], request.messages[-1].content)
+        if request.schema is not None:
+            return f'{{"main_reason": "Because of {address.split("/")[1]}", "main_doubt": "None"}}'
+        return "I cannot say" if "q_00001/" in address else "30"
+
+    run = folkmoot.run(
+        EXAMPLES / "delphi.yaml", out=tmp_path / "run", trust=True, provider=Scripted(answer)
+    )
+    assert run.table("estimates")["estimate"].null_count() == 2
+    reasons = [f"- Because of q_{n:05}" for n in range(1, 13)]
+    assert len(seen) == 12 and all(
+        reason in prompt for prompt in seen.values() for reason in reasons
+    )
+    assert all("median is 30." in prompt for prompt in seen.values())
+    assert "You estimated" not in seen["q_00001"] and "You estimated 30.0." in seen["q_00002"]
