@@ -30,7 +30,7 @@ from folkmoot.models.catalog import (
 )
 from folkmoot.models.keys import environment, find_key, key_for, refuse_unencrypted
 from folkmoot.models.request import CUT, Message, ProviderSettings, Reply, Request
-from folkmoot.randomness import uniform
+from folkmoot.randomness import digest, uniform
 
 T = TypeVar("T")
 
@@ -167,11 +167,13 @@ def _tried(one: ModelListing, endpoints: Mapping[str, str] | None, timeout: floa
 async def _ask(spec: ModelSpec, settings: ProviderSettings, request: Request) -> Reply:
     """One call with its retries, on a provider of its own."""
     provider = open_provider(spec, settings)
+    # Different questions are different draws of the embedded respondent.
+    asked = digest(*(part for m in request.messages for part in (m.role, m.content))).hex()
     try:
         for attempt in range(RETRIES + 1):
             began = time.perf_counter()
             try:
-                reply = await provider.complete(request, address=f"call_llm/{attempt}")
+                reply = await provider.complete(request, address=f"call_llm/{asked}/{attempt}")
                 if not reply.text.strip() and not reply.finish.startswith("refused:"):
                     raise TransientError(f"the reply was empty (it ended by {reply.finish!r})")
             except TransientError as error:
