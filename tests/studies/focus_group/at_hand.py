@@ -15,7 +15,7 @@ from folkmoot.randomness import generator, uniform
 from folkmoot.studies.focus_group import STUDY
 from folkmoot.studies.focus_group.config import DiscussionConfig
 from folkmoot.studies.focus_group.discussion import DiscussionTranscript
-from folkmoot.studies.focus_group.simulator import DiscussionSimulator
+from folkmoot.studies.focus_group.protocol import discussion
 
 Says = Callable[["Asked"], str | Missing]
 PROMPTS = PromptLibrary(STUDY.prompts)
@@ -119,5 +119,6 @@ async def discuss(
 ) -> DiscussionTranscript:
     """One discussion in memory."""
     config = config or settings()
-    simulator = DiscussionSimulator(config, personas=people(seed, config.num_personas))
-    return await simulator.run(MemoryScope(seed, says))  # type: ignore[arg-type]
+    scope: Any = MemoryScope(seed, says)
+    at_table = people(seed, config.num_personas)
+    return await discussion(scope, config, at_table, "group_001", "concept")

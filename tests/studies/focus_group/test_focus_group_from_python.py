@@ -13,13 +13,11 @@ from folkmoot.engine.study import Study
 from folkmoot.errors import FatalModelError, InputError, RefusedError
 from folkmoot.models.request import Message, Reply, Request
 from folkmoot.models.scripted import Scripted
-from folkmoot.studies.focus_group.llm_client import (
+from folkmoot.studies.focus_group.simulator import (
+    DiscussionSimulator,
     LLMClient,
     MockLLMClient,
-    joined,
-    parted,
 )
-from folkmoot.studies.focus_group.simulator import DiscussionSimulator
 from tests.studies.focus_group.at_hand import people, settings
 
 SYSTEM = "You are Ann, a 40-year-old nurse. You like to save money."
@@ -126,12 +124,3 @@ def test_the_client_of_a_scope_asks_through_the_engine(tmp_path: Path) -> None:
     assert first.messages == (Message("system", "You are Ann."), Message("user", "Would you?"))
     assert (first.temperature, first.max_tokens) == (0.2, 50)
     assert run.table("answers").height == 2
-
-
-def test_a_conversation_in_one_text_is_read_back() -> None:
-    talk = (
-        Message("user", "Ben: I like it.\n\nModerator: And you?"),
-        Message("assistant", "I don't."),
-        Message("user", "Ben: Why?\n\nThe moderator asks: so?"),
-    )
-    assert parted(joined(talk)) == talk

@@ -6,9 +6,12 @@ import re
 
 from folkmoot.people.sources.grounded import TRAITS, PersonaGenerator, Traits
 from folkmoot.randomness import generator
-from folkmoot.studies.focus_group import personality
 from folkmoot.studies.focus_group.config import DiscussionPhase
-from folkmoot.studies.focus_group.participant import Participant
+from folkmoot.studies.focus_group.participants import (
+    Participant,
+    company_advice,
+    length_advice,
+)
 from tests.studies.focus_group.at_hand import Asked, MemoryScope, discuss, people, plain, settings
 
 SCOPE = MemoryScope(1, plain)
@@ -47,7 +50,7 @@ def test_length_and_company_follow_extraversion_and_agreeableness() -> None:
     def advice(**scores: int) -> tuple[str, str]:
         traits = Traits(**{**base.traits.model_dump(), **scores})
         p = base.model_copy(update={"traits": traits})
-        return personality.length_advice(p), personality.company_advice(p)
+        return length_advice(p), company_advice(p)
 
     assert "one short sentence" in advice(extraversion=5)[0]
     assert "three or four sentences" in advice(extraversion=95)[0]

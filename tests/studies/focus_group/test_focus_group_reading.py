@@ -11,12 +11,12 @@ import pytest
 
 from folkmoot.measures.diversity import gini
 from folkmoot.randomness import generator
-from folkmoot.studies.focus_group import balance, objections, sentiment, sycophancy, takeup
+from folkmoot.studies.focus_group import reading, sycophancy
 from folkmoot.studies.focus_group.discussion import INTENTS, DiscussionMessage, MessageRole
+from folkmoot.studies.focus_group.files import TranscriptFormatter, balance
+from folkmoot.studies.focus_group.participants import title_of
 from folkmoot.studies.focus_group.sycophancy import Answered
-from folkmoot.studies.focus_group.topline import topline
-from folkmoot.studies.focus_group.topline_page import to_markdown
-from folkmoot.studies.focus_group.transcript import TranscriptFormatter, title_of
+from folkmoot.studies.focus_group.topline import to_markdown, topline
 from tests.studies.focus_group.at_hand import discuss
 
 
@@ -32,7 +32,7 @@ from tests.studies.focus_group.at_hand import discuss
     ],
 )
 def test_stance(text: str, stance: str | None) -> None:
-    assert takeup.stance(text) == stance
+    assert reading.stance(text) == stance
 
 
 def message(turn: int, who: str, text: str) -> DiscussionMessage:
@@ -52,7 +52,7 @@ def test_reply_targets() -> None:
     ]
 
     def to(text: str, before: list[DiscussionMessage] = talk) -> int | None:
-        found = takeup.reply_target(text, "c", before, names)
+        found = reading.reply_target(text, "c", before, names)
         return found.turn_number if found else None
 
     assert to("What Ann said.") == 2
@@ -64,9 +64,9 @@ def test_reply_targets() -> None:
 
 
 def test_sentiment_has_the_sign_of_the_words() -> None:
-    assert sentiment.rate("I love it, it is wonderful.") > 0.5
-    assert sentiment.rate("I hate it, it is terrible.") < -0.5
-    assert sentiment.rate("It is a box.") == 0
+    assert reading.tone("I love it, it is wonderful.") > 0.5
+    assert reading.tone("I hate it, it is terrible.") < -0.5
+    assert reading.tone("It is a box.") == 0
 
 
 @pytest.mark.parametrize(
@@ -82,12 +82,12 @@ def test_sentiment_has_the_sign_of_the_words() -> None:
     ],
 )
 def test_objections(sentence: str, against: bool, theme: str) -> None:
-    assert objections.theme_of(sentence, against) == theme
+    assert reading.theme_of(sentence, against) == theme
 
 
 async def test_balance_counts_every_word_and_reply() -> None:
     t = await discuss(3)
-    shares = balance.of(t)
+    shares = balance(t)
     assert sum(shares.words.values()) == sum(m.words for m in t.by_participants())
     assert shares.gini_words == pytest.approx(gini(list(shares.words.values())))
     total = sum(m.words for m in t.messages)

@@ -18,7 +18,7 @@ from folkmoot.people.sources.grounded import Profile
 from folkmoot.randomness import uniform
 from folkmoot.records.run_folder import RunFolder
 from folkmoot.studies.focus_group import STUDY
-from folkmoot.studies.focus_group.transcript import TranscriptFormatter
+from folkmoot.studies.focus_group.files import TranscriptFormatter
 from tests.studies.focus_group.at_hand import LINES
 
 STUDY_FILE = """

@@ -12,10 +12,20 @@ from hypothesis import strategies as st
 
 from folkmoot.conversation.answers import Missing
 from folkmoot.randomness import generator
-from folkmoot.studies.focus_group import speaking
 from folkmoot.studies.focus_group.config import DiscussionPhase
-from folkmoot.studies.focus_group.moderator import Moderator, unnumbered
-from folkmoot.studies.focus_group.participant import Participant, spoken
+from folkmoot.studies.focus_group.moderator import (
+    Floor,
+    Moderator,
+    addressed,
+    choose,
+    room,
+    unnumbered,
+)
+from folkmoot.studies.focus_group.participants import (
+    Participant,
+    speaking_probability,
+    spoken,
+)
 from tests.studies.focus_group.at_hand import MemoryScope, discuss, people, settings
 
 NAMES = {"a": "Ann", "b": "Bo", "c": "Cy"}
@@ -38,11 +48,11 @@ NAMES = {"a": "Ann", "b": "Bo", "c": "Cy"}
     ],
 )
 def test_asked_by_name_is_not_thanked_or_spoken_of(text: str, called: list[str]) -> None:
-    assert speaking.addressed(text, NAMES) == called
+    assert addressed(text, NAMES) == called
 
 
 def test_probability_and_its_levels() -> None:
-    assert [speaking.probability(e) for e in (0, 33, 34, 66, 67, 100)] == [
+    assert [speaking_probability(e) for e in (0, 33, 34, 66, 67, 100)] == [
         0.35, 0.35, 0.60, 0.60, 0.85, 0.85,
     ]  # fmt: skip
 
@@ -75,11 +85,11 @@ def test_being_named_shifts_nobody_elses_draw() -> None:
 
 
 def test_room_scales_with_the_table() -> None:
-    assert speaking.room(8, 6) == (3, 6)
-    assert speaking.room(8, 5) == (3, 5)
-    assert speaking.room(8, 2) == (2, 2)
-    assert speaking.room(1, 1) == (1, 1)
-    assert speaking.room(16, 16) == (6, 12)
+    assert room(8, 6) == (3, 6)
+    assert room(8, 5) == (3, 5)
+    assert room(8, 2) == (2, 2)
+    assert room(1, 1) == (1, 1)
+    assert room(16, 16) == (6, 12)
 
 
 @given(
@@ -94,9 +104,9 @@ def test_choice_of_respondents(n: int, cap: int, seed: int, data: st.DataObject)
     willing = data.draw(st.lists(st.sampled_from(ids), unique=True))
     called = data.draw(st.lists(st.sampled_from(ids), unique=True, max_size=3))
     left = data.draw(st.integers(0, 9))
-    floor = speaking.Floor(dict(zip(ids, counts, strict=True)), dict.fromkeys(ids, 0), left)
-    fewest, most = speaking.room(n, min(cap, n))
-    chosen = speaking.choose(willing, called, floor, (fewest, most), np.random.default_rng(seed))
+    floor = Floor(dict(zip(ids, counts, strict=True)), dict.fromkeys(ids, 0), left)
+    fewest, most = room(n, min(cap, n))
+    chosen = choose(willing, called, floor, (fewest, most), np.random.default_rng(seed))
     assert fewest <= len(chosen) <= most
     assert len(set(chosen)) == len(chosen)
     assert chosen[: len(called[:most])] == called[:most]

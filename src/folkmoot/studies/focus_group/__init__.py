@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from folkmoot.engine.study import Planned, Study
-from folkmoot.studies.focus_group.config import DiscussionConfig, check
+from folkmoot.engine.study import Study
+from folkmoot.studies.focus_group.config import DiscussionConfig
+from folkmoot.studies.focus_group.estimate import check, cut, notes, planned, template
 from folkmoot.studies.focus_group.findings import findings
-from folkmoot.studies.focus_group.planning import cut, notes, template
 from folkmoot.studies.focus_group.protocol import protocol
 from folkmoot.studies.focus_group.show import show
 from folkmoot.studies.focus_group.tables import TABLES, unusable
@@ -17,15 +17,6 @@ from folkmoot.studies.focus_group.tables import TABLES, unusable
 
 def _recognises(raw: Mapping[str, Any]) -> bool:
     return "product_concept" in raw or ("stimuli" in raw and "category" in raw)
-
-
-def _planned(sealed: Mapping[str, Any]) -> list[Planned]:
-    rows = tuple(
-        {"group": group, "persona_id": person["id"], "name": person["name"]}
-        for group, people in sealed.get("recruits", {}).items()
-        for person in people
-    )
-    return [Planned("personas", ("group", "persona_id"), rows)]
 
 
 STUDY = Study(
@@ -38,7 +29,7 @@ STUDY = Study(
     check=check,
     notes=notes,
     findings=findings,
-    planned=_planned,
+    planned=planned,
     show=show,
     limit=cut,
     tables=TABLES,

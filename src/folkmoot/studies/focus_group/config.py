@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from folkmoot.engine.config import Positive, StudyConfig
-from folkmoot.errors import InputError, Problem
-from folkmoot.people.sources import table
-from folkmoot.people.sources.grounded.generator import check_profile, check_quotas
 
 
 class DiscussionPhase(StrEnum):
@@ -140,97 +136,3 @@ class DiscussionConfig(StudyConfig):
                 "stimuli": (),
             }
         )
-
-
-def profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, Any]]:
-    """The rows of a file of real profiles; empty for `grounded`. Raises InputError."""
-    if config.personas == "grounded":
-        return []
-    path = folder / Path(config.personas).expanduser()
-    rows = []
-    for persona in table.read(path):
-        row: dict[str, Any] = {"id": persona.id, **persona.demographics, **persona.extra}
-        if persona.name:
-            row["name"] = persona.name
-        if persona.extra.get("background") is None and persona.base != persona.text:
-            row["background"] = persona.text
-        rows.append({k: v for k, v in row.items() if v not in (None, "")})
-    return rows
-
-
-def check(config: DiscussionConfig, folder: Path) -> list[Problem]:
-    """What single keys cannot show: whether they fit together, quotas on the scales, profiles."""
-    problems = [*_fitting(config), *check_quotas(config.quotas)]
-    if config.personas == "grounded":
-        return problems
-    if config.quotas:
-        problems.append(Problem("quotas cannot be kept with a file of real profiles", key="quotas"))
-    try:
-        rows = profiles(config, folder)
-    except InputError as error:
-        return [*problems, *(_at_personas(p) for p in error.problems)]
-    wrong = [p for i, row in enumerate(rows, 1) for p in check_profile(row, i)]
-    problems.extend(wrong)
-    if len(rows) < config.num_personas:
-        problems.append(
-            Problem(
-                f"{config.num_personas} people are wanted, the file has {len(rows)}",
-                key="num_personas",
-                mend=f"num_personas: {len(rows)}",
-            )
-        )
-    elif (different := different_names(rows)) < config.num_personas:
-        problems.append(
-            Problem(
-                f"{config.num_personas} people are wanted, and only {different} have different "
-                "first names, by which they are addressed",
-                key="personas",
-                mend=f"give them other names, or num_personas: {different}",
-            )
-        )
-    return problems
-
-
-def first_name(row: Mapping[str, Any]) -> str:
-    """The first name in a row of a file of profiles, empty where it has none."""
-    return str(row.get("name", "")).split(" ", 1)[0]
-
-
-def different_names(rows: Sequence[Mapping[str, Any]]) -> int:
-    """How many of these can sit at one table; who has no name gets one of their own."""
-    names = [first_name(row) for row in rows]
-    return len({name for name in names if name}) + names.count("")
-
-
-def _fitting(config: DiscussionConfig) -> list[Problem]:
-    """Keys that contradict each other."""
-    problems: list[Problem] = []
-
-    def wrong(key: str, what: str, mend: str = "") -> None:
-        problems.append(Problem(what, key=key, mend=mend))
-
-    if not config.product_concept and not config.stimuli:
-        wrong("product_concept", "no concept is given", "say what is discussed, or list `stimuli`")
-    if len(set(config.phases)) != len(config.phases):
-        wrong("phases", "each phase can be named once")
-    ids = [s.id for s in config.concepts]
-    if len(set(ids)) != len(ids):
-        wrong("stimuli", "two have the same name")
-    wanted, people = config.max_responses_per_question, config.num_personas
-    if "max_responses_per_question" in config.model_fields_set and wanted > people:
-        wrong("max_responses_per_question", f"{wanted} answers are wanted of {people} people")
-    questions = len(config.phases) * config.questions_per_phase
-    if questions * config.responses_cap < people:
-        wrong(
-            "num_personas",
-            f"{questions} questions of at most {config.responses_cap} answers cannot let {people} "
-            "people speak",
-        )
-    return problems
-
-
-def _at_personas(problem: Problem) -> Problem:
-    where = f" (line {problem.where})" if problem.where else ""
-    return Problem(
-        f"{problem.message}{where}", file=problem.file, key="personas", mend=problem.mend
-    )

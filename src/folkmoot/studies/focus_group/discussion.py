@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from functools import cached_property
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -64,7 +63,7 @@ class DiscussionMessage(BaseModel):
     def by_participant(self) -> bool:
         return self.role is MessageRole.PARTICIPANT
 
-    @cached_property
+    @property
     def utterance(self) -> Utterance:
         """The message as the engine's conversations know it."""
         return Utterance(
@@ -112,18 +111,20 @@ class DiscussionTranscript(BaseModel):
         (), description="(question, persona id, reason) where an answer could not be had"
     )
 
-    def persona(self, persona_id: str) -> Profile:
-        """Somebody at the table, by id. Raises KeyError."""
-        for persona in self.personas:
-            if persona.id == persona_id:
-                return persona
-        raise KeyError(persona_id)
+    def first_positions(self) -> dict[str, float]:
+        """Where each person stood before anybody spoke, by id."""
+        return {p.id: p.opinion.valence if p.opinion else 0.0 for p in self.personas}
+
+    def final_positions(self) -> dict[str, float]:
+        """Where each person stood at the end, by id."""
+        said = {m.speaker_id: m.valence for m in self.by_participants() if m.valence is not None}
+        return self.first_positions() | said
 
     def by_participants(self) -> Iterator[DiscussionMessage]:
         """The messages of participants, in order."""
         return (m for m in self.messages if m.by_participant)
 
 
-def heard(messages: tuple[DiscussionMessage, ...], last: int) -> Transcript:
+def heard(messages: Sequence[DiscussionMessage], last: int) -> Transcript:
     """The latest messages as a transcript to be heard."""
     return Transcript(tuple(m.utterance for m in messages[-last:]))

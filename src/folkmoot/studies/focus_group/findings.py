@@ -31,7 +31,7 @@ from folkmoot.records.findings import Bars, Finding, Grid, Lines
 from folkmoot.records.run_folder import RunFolder
 from folkmoot.studies.focus_group import sycophancy
 from folkmoot.studies.focus_group.discussion import INTENTS
-from folkmoot.studies.focus_group.sentiment import MODEL
+from folkmoot.studies.focus_group.reading import MODEL
 
 TALK = ["group", "stimulus"]
 PERSON = [*TALK, "persona_id"]

@@ -2,37 +2,242 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from folkmoot.conversation.answers import Missing
+from folkmoot.conversation.transcript import how_ended
 from folkmoot.engine.session import Scope, Session
-from folkmoot.studies.focus_group import outputs, tables
-from folkmoot.studies.focus_group.config import DiscussionConfig, Stimulus
-from folkmoot.studies.focus_group.discussion import DiscussionTranscript
-from folkmoot.studies.focus_group.recruits import facing, recruit
-from folkmoot.studies.focus_group.simulator import DiscussionSimulator
+from folkmoot.people.sources.grounded import Profile
+from folkmoot.studies.focus_group import files, reading
+from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase, Stimulus
+from folkmoot.studies.focus_group.discussion import (
+    MODERATOR,
+    DiscussionMessage,
+    DiscussionTranscript,
+    MessageRole,
+    PurchaseIntent,
+)
+from folkmoot.studies.focus_group.moderator import Moderator, addressed, room
+from folkmoot.studies.focus_group.participants import Participant, facing, recruit
+from folkmoot.studies.focus_group.tables import record_discussion, record_personas
 
 
-async def protocol(session: Session) -> None:
-    """All groups side by side; within a group the concepts too, each from a fresh start."""
-    config: DiscussionConfig = session.config
-    recruits = recruit(session)
+async def protocol(session: Session[DiscussionConfig], invited: Sequence[Profile] = ()) -> None:
+    """All groups side by side, and within a group its concepts, each from a fresh start.
+
+    Those `invited` sit in every group; by default each group has recruits of its own.
+    """
+    config = session.config
+    groups = {group: list(invited) for group in config.groups} if invited else recruit(session)
     await session.seal(
         "recruits",
-        {g: [p.model_dump(mode="json") for p in people] for g, people in recruits.items()},
+        {group: [p.model_dump(mode="json") for p in people] for group, people in groups.items()},
     )
-    for group, people in recruits.items():
-        tables.record_personas(session, group, people)
+    for group, people in groups.items():
+        record_personas(session, group, people)
 
     async def discuss(scope: Scope, group: str) -> list[DiscussionTranscript]:
         async def on_concept(scope: Scope, stimulus: Stimulus) -> DiscussionTranscript:
-            people = facing(session, group, recruits[group], stimulus)
-            simulator = DiscussionSimulator(
-                config.on(stimulus), personas=tuple(people), group=group, stimulus=stimulus.id
-            )
-            transcript = await simulator.run(scope)
-            tables.record_discussion(scope, transcript)
-            outputs.write_discussion(session, config, transcript)
-            return transcript
+            people = facing(session, group, groups[group], stimulus)
+            said = await discussion(scope, config.on(stimulus), people, group, stimulus.id)
+            record_discussion(scope, said)
+            files.write_discussion(session, said)
+            return said
 
         return list((await scope.each(config.concepts, on_concept)).values())
 
-    by_group = await session.at("discussion").each(config.groups, discuss, sets=str)
-    outputs.write_topline(session, config, [t for group in by_group.values() for t in group])
+    talks = await session.at("discussion").each(config.groups, discuss, sets=str)
+    files.write_topline(session, [talk for group in talks.values() for talk in group])
+
+
+async def discussion(
+    scope: Scope, config: DiscussionConfig, people: Sequence[Profile], group: str, stimulus: str
+) -> DiscussionTranscript:
+    """One group on one concept (`config` is that of the concept, see `DiscussionConfig.on`).
+
+    The moderator plans the guide; the phases follow one another, question by question, each
+    speaker having heard those before; at the end everybody says in private what they would buy.
+    """
+    moderator = Moderator(config, {p.id: p.first_name for p in people})
+    await moderator.generate_discussion_guide(scope.at("guide"))
+    talk = Talk(config, moderator, [Participant(p, config) for p in people])
+    for phase in config.phases:
+        for index in range(config.questions_per_phase):
+            await talk.question(scope.at(phase.value), phase, index)
+
+    async def in_private(scope: Scope, who: Participant) -> PurchaseIntent:
+        return await who.would_buy(scope, talk.messages)
+
+    intents = await scope.at("intent").each(talk.participants, in_private)
+    return DiscussionTranscript(
+        group=group,
+        stimulus=stimulus,
+        config=config,
+        messages=tuple(talk.messages),
+        personas=tuple(people),
+        guide=moderator.discussion_guide,
+        intents=tuple(intents.values()),
+        silences=tuple(talk.silences),
+    )
+
+
+@dataclass
+class Talk:
+    """What has happened at one table so far, and the rules of a question."""
+
+    config: DiscussionConfig
+    moderator: Moderator
+    participants: Sequence[Participant]
+    messages: list[DiscussionMessage] = field(default_factory=list)
+    silences: list[tuple[int, str, str]] = field(default_factory=list)
+    questions: int = 0
+    probes: int = 0
+
+    async def question(self, scope: Scope, phase: DiscussionPhase, index: int) -> None:
+        """The moderator asks; those who are chosen answer in turn; at most one is probed.
+
+        A probe and its answer keep to the limits of the question: the last who can wait drops
+        out. At most every other question has a probe, which keeps a discussion in its length.
+        """
+        self.questions += 1
+        scope = scope.at(f"q{self.questions:02d}")
+        moderator, all_questions = (
+            self.moderator,
+            len(self.config.phases) * self.config.questions_per_phase,
+        )
+        asking = scope.at("moderator")
+        question = await moderator.generate_question(asking, phase, index, self.messages)
+        respondents = moderator.select_respondents(
+            self.participants,
+            question,
+            self.messages,
+            all_questions - self.questions,
+            scope.at("floor").rng,
+        )
+        by_guide = question == moderator.discussion_guide[phase][index]
+        self._asked(phase, question, None if by_guide else how_ended(asking))
+        waiting, answers, probed = list(respondents), 0, False
+        while waiting:
+            speaker = waiting.pop(0)
+            message = await self._answer(scope, phase, speaker, question, answers + 1)
+            if message is None:
+                continue
+            answers += 1
+            if probed or self.probes >= all_questions // 2:
+                continue
+            after = self._waiting_after_a_probe(question, waiting, answers, len(respondents))
+            if after is None:
+                continue
+            asking = scope.at(speaker.id, "probe")
+            probe = await moderator.generate_followup(asking, message, self.messages)
+            if probe is None:
+                continue
+            probed, waiting = True, after
+            self.probes += 1
+            self._asked(phase, probe, how_ended(asking), to=message)
+            again = await self._answer(
+                scope.at(speaker.id, "again"), phase, speaker, probe, answers + 1, probe=True
+            )
+            answers += again is not None
+
+    def _waiting_after_a_probe(
+        self, question: str, waiting: list[Participant], answers: int, respondents: int
+    ) -> list[Participant] | None:
+        """Who still answers a question if somebody is probed; None where a probe has no room.
+
+        Neither those asked by name nor those who have not spoken yet drop out.
+        """
+        fewest, most = room(len(self.participants), self.config.responses_cap)
+        if answers + len(waiting) < most:
+            return waiting
+        must = set(addressed(question, self.moderator.names))
+        spoken = {m.speaker_id for m in self.messages}
+        free = [p for p in waiting if p.id in spoken and p.id not in must]
+        if respondents <= fewest or not free:
+            return None
+        return [p for p in waiting if p is not free[-1]]
+
+    async def _answer(
+        self,
+        scope: Scope,
+        phase: DiscussionPhase,
+        speaker: Participant,
+        question: str,
+        position: int,
+        *,
+        probe: bool = False,
+    ) -> DiscussionMessage | None:
+        """One answer with all that is read from it; None (and a note) when there is none."""
+        names = self.moderator.names
+        called = probe or speaker.id in addressed(question, names)
+        at = scope.at(speaker.id, "says")
+        said = await speaker.respond(
+            at, question, self.messages, phase, addressed=called, probe=probe
+        )
+        if isinstance(said, Missing):
+            self.silences.append((self.questions, speaker.id, said.reason))
+            return None
+        last = self._position(speaker)
+        now = await reading.read_position(
+            scope.at(speaker.id, "position"), self.config, speaker.persona, last, question, said
+        )
+        stance = reading.stance(said)
+        to = reading.reply_target(said, speaker.id, self.messages, names)
+        if to is None and probe:
+            to = self.messages[-1]
+        by_model = self.config.sentiment == reading.MODEL and now.sentiment is not None
+        tone = now.sentiment if by_model else reading.tone(said)
+        return self._add(
+            role=MessageRole.PARTICIPANT,
+            speaker_id=speaker.id,
+            speaker_name=speaker.name,
+            content=said,
+            phase=phase,
+            replied_to=to.speaker_id if to else None,
+            replied_to_turn=to.turn_number if to else None,
+            sentiment=tone,
+            sentiment_source=reading.MODEL if by_model else reading.lexicon(),
+            changed_mind=now.changed,
+            valence=now.valence,
+            position=position,
+            addressed=called,
+            probe=probe,
+            stance=stance,
+            surprising=reading.surprising(stance, tone, last, now.changed),
+            finish=how_ended(at),
+        )
+
+    def _position(self, who: Participant) -> float:
+        """Where somebody stands: after their last answer, else in their private opinion."""
+        own = [m.valence for m in self.messages if m.speaker_id == who.id and m.valence is not None]
+        opinion = who.persona.opinion
+        return own[-1] if own else (opinion.valence if opinion else 0.0)
+
+    def _asked(
+        self,
+        phase: DiscussionPhase,
+        text: str,
+        finish: str | None,
+        to: DiscussionMessage | None = None,
+    ) -> None:
+        self._add(
+            role=MessageRole.MODERATOR,
+            speaker_id=MODERATOR,
+            speaker_name="Moderator",
+            content=text,
+            phase=phase,
+            replied_to=to.speaker_id if to else None,
+            replied_to_turn=to.turn_number if to else None,
+            sentiment=reading.tone(text),
+            sentiment_source=reading.lexicon(),
+            probe=to is not None,
+            finish=finish,
+        )
+
+    def _add(self, **fields: Any) -> DiscussionMessage:
+        turn = len(self.messages) + 1
+        message = DiscussionMessage(turn_number=turn, question=self.questions, **fields)
+        self.messages.append(message)
+        return message

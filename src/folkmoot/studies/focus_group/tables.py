@@ -9,8 +9,8 @@ from folkmoot.engine.session import Scope
 from folkmoot.people.sources.grounded import Profile
 from folkmoot.records.rows import Row, column
 from folkmoot.records.run_folder import RunFolder
-from folkmoot.studies.focus_group import objections
 from folkmoot.studies.focus_group.discussion import INTENTS, DiscussionTranscript
+from folkmoot.studies.focus_group.reading import objections
 
 GROUP = "group of recruits (replication)"
 PERSON = "person within the group"
@@ -167,8 +167,8 @@ def record_discussion(scope: Scope, t: DiscussionTranscript) -> None:
             )
         )  # fmt: skip
 
-    for p in t.personas:
-        opinion(p.id, 0, 0, "", valence=p.opinion.valence if p.opinion else 0.0, changed=False)
+    for who, valence in t.first_positions().items():
+        opinion(who, 0, 0, "", valence=valence, changed=False)
     for m in t.messages:
         said = m.model_dump(mode="json", exclude={"turn_number", "speaker_name", "content"})
         scope.record(
@@ -191,7 +191,7 @@ def record_discussion(scope: Scope, t: DiscussionTranscript) -> None:
                 missing=intent.missing,
             )
         )  # fmt: skip
-    for o in objections.in_transcript(t):
+    for o in objections(t):
         scope.record(
             ObjectionRow(
                 **where, theme=o.theme, persona_id=o.persona_id, name=names[o.persona_id],

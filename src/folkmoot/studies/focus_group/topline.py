@@ -1,4 +1,5 @@
-"""The topline as data: intent, what moved, objections with quotes, what holds across groups."""
+"""The topline, as data and for readers: intent, what moved, objections with quotes, what holds
+across groups."""
 
 from __future__ import annotations
 
@@ -9,17 +10,19 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
-from folkmoot.measures.clustered import clustered_mean
-from folkmoot.measures.proportions import wilson
-from folkmoot.studies.focus_group import balance, objections, personality, sycophancy
+from folkmoot.kit.findings import clustered_share
+from folkmoot.studies.focus_group import sycophancy
+from folkmoot.studies.focus_group.config import DiscussionPhase
 from folkmoot.studies.focus_group.discussion import (
     INTENTS,
     DiscussionMessage,
     DiscussionTranscript,
 )
-from folkmoot.studies.focus_group.transcript import final_positions, title_of
+from folkmoot.studies.focus_group.participants import leaning, title_of
+from folkmoot.studies.focus_group.reading import SMALLEST_SHIFT, objections
 
 QUOTES = 3
+WOULD_BUY = INTENTS[3:]
 
 
 def topline(transcripts: Sequence[DiscussionTranscript], pages: dict[str, str]) -> dict[str, Any]:
@@ -51,45 +54,22 @@ def _concept(group: Sequence[DiscussionTranscript], pages: dict[str, str]) -> di
 
 def _intent(group: Sequence[DiscussionTranscript]) -> dict[str, Any]:
     given = [(t.group, i.answer) for t in group for i in t.intents if i.answer is not None]
-    answers = [answer for _, answer in given]
-    counts = Counter(answers)
-    likely = sum(counts[o] for o in INTENTS[3:])
-    out: dict[str, Any] = {"counts": {o: counts[o] for o in INTENTS}, "answered": len(answers)}
-    if answers:
-        share = wilson(likely, len(answers))
-        if len(group) > 1:  # people of one group heard each other: groups are the units
-            buys = [float(answer in INTENTS[3:]) for answer in answers]
-            share = clustered_mean(buys, [g for g, _ in given])
-        ends = (max(0.0, share.low), min(1.0, share.high))
+    counts = Counter(answer for _, answer in given)
+    out: dict[str, Any] = {"counts": {o: counts[o] for o in INTENTS}, "answered": len(given)}
+    if given:
+        # People of one group heard each other, so groups are the units.
+        share = clustered_share([a in WOULD_BUY for _, a in given], [g for g, _ in given])
         out |= {
             "would_buy_share": round(share.value, 4),
-            "interval": [round(x, 4) for x in ends] if math.isfinite(share.low) else None,
+            "interval": [round(share.low, 4), round(share.high, 4)] if share.has_interval else None,
         }
     return out
 
 
 def _positions(group: Sequence[DiscussionTranscript]) -> dict[str, Any]:
-    moved, start, end = [], [], []
-    for t in group:
-        last = final_positions(t)
-        for p in t.personas:
-            before = p.opinion.valence if p.opinion else 0.0
-            start.append(before)
-            end.append(last[p.id])
-            if abs(last[p.id] - before) >= 0.1:
-                moved.append(
-                    {
-                        "group": t.group,
-                        "name": title_of(p),
-                        "from": before,
-                        "to": last[p.id],
-                        "turns": [
-                            m.turn_number
-                            for m in t.by_participants()
-                            if m.speaker_id == p.id and m.changed_mind
-                        ],
-                    }
-                )
+    start = [v for t in group for v in t.first_positions().values()]
+    end = [v for t in group for v in t.final_positions().values()]
+    moved = [m for t in group for m in _moved(t)]
     return {
         "mean_before": round(fmean(start), 3),
         "mean_after": round(fmean(end), 3),
@@ -99,61 +79,79 @@ def _positions(group: Sequence[DiscussionTranscript]) -> dict[str, Any]:
     }
 
 
+def _moved(t: DiscussionTranscript) -> list[dict[str, Any]]:
+    """Those who ended somewhere else than they started, and the turns that moved them."""
+    first, last = t.first_positions(), t.final_positions()
+    return [
+        {
+            "group": t.group,
+            "name": title_of(p),
+            "from": first[p.id],
+            "to": last[p.id],
+            "turns": [
+                m.turn_number
+                for m in t.by_participants()
+                if m.speaker_id == p.id and m.changed_mind
+            ],
+        }
+        for p in t.personas
+        if abs(last[p.id] - first[p.id]) >= SMALLEST_SHIFT
+    ]
+
+
 def _objections(
     group: Sequence[DiscussionTranscript], pages: dict[str, str]
 ) -> list[dict[str, Any]]:
-    """Themes by the number of people who raised them, with quotes and where they stand."""
+    """Themes by the number of people who raised them, with quotes and where they stand.
+
+    Of one group each quote is another person's, of several groups another group's.
+    """
     people: dict[str, set[tuple[str, str]]] = {}
-    groups: dict[str, set[str]] = {}
-    quotes: dict[str, list[dict[str, Any]]] = {}
+    quotes: dict[str, dict[str, dict[str, Any]]] = {}
     for t in group:
         names = {p.id: title_of(p) for p in t.personas}
         page = pages[f"{t.group}/{t.stimulus}"]
-        for o in objections.in_transcript(t):
-            key = (t.group, o.persona_id)
-            seen = people.get(o.theme, set())
-            fresh = key not in seen and (len(group) == 1 or t.group not in {g for g, _ in seen})
-            people.setdefault(o.theme, set()).add(key)
-            groups.setdefault(o.theme, set()).add(t.group)
-            kept = quotes.setdefault(o.theme, [])
-            if fresh and len(kept) < QUOTES and o.quote not in {q["quote"] for q in kept}:
-                kept.append(
-                    {
-                        "quote": o.quote,
-                        "who": names[o.persona_id],
-                        "group": t.group,
-                        "turn": o.turn,
-                        "link": f"{page}#turn-{o.turn}",
-                    }
-                )
-    ranked = sorted(people, key=lambda theme: (-len(people[theme]), theme))
+        for o in objections(t):
+            seen, kept = people.setdefault(o.theme, set()), quotes.setdefault(o.theme, {})
+            heard = {who for g, who in seen if g == t.group}
+            fresh = o.persona_id not in heard if len(group) == 1 else not heard
+            seen.add((t.group, o.persona_id))
+            if fresh and len(kept) < QUOTES and o.quote not in kept:
+                kept[o.quote] = {
+                    "quote": o.quote,
+                    "who": names[o.persona_id],
+                    "group": t.group,
+                    "turn": o.turn,
+                    "link": f"{page}#turn-{o.turn}",
+                }
     return [
         {
             "theme": theme,
             "people": len(people[theme]),
-            "groups": len(groups[theme]),
-            "quotes": quotes[theme],
+            "groups": len({g for g, _ in people[theme]}),
+            "quotes": list(quotes[theme].values()),
         }
-        for theme in ranked
+        for theme in sorted(people, key=lambda theme: (-len(people[theme]), theme))
     ]
 
 
 def _voices(t: DiscussionTranscript, pages: dict[str, str]) -> list[dict[str, Any]]:
     """For each person: position at start and end, share of the words, and a line that sums up."""
-    shares, last = balance.of(t), final_positions(t)
-    total = sum(shares.words.values()) or 1
+    first, last = t.first_positions(), t.final_positions()
     intents = {i.persona_id: i.answer for i in t.intents}
     page = pages[f"{t.group}/{t.stimulus}"]
+    total = sum(m.words for m in t.by_participants()) or 1
     out = []
     for p in t.personas:
-        own = [m for m in t.by_participants() if m.speaker_id == p.id and m.phase.value != "warmup"]
-        telling = max(own, key=partial(_telling, last[p.id]), default=None)
+        own = [m for m in t.by_participants() if m.speaker_id == p.id]
+        later = [m for m in own if m.phase is not DiscussionPhase.WARMUP]
+        telling = max(later, key=partial(_telling, last[p.id]), default=None)
         out.append(
             {
                 "name": title_of(p),
-                "began": personality.leaning(p.opinion.valence if p.opinion else 0.0),
-                "ended": personality.leaning(last[p.id]),
-                "share_of_words": round(shares.words[p.id] / total, 3),
+                "began": leaning(first[p.id]),
+                "ended": leaning(last[p.id]),
+                "share_of_words": round(sum(m.words for m in own) / total, 3),
                 "purchase_intent": intents.get(p.id),
                 "quote": telling.content if telling else None,
                 "turn": telling.turn_number if telling else None,
@@ -171,14 +169,11 @@ def _telling(position: float, message: DiscussionMessage) -> float:
 
 def _across(group: Sequence[DiscussionTranscript]) -> dict[str, Any]:
     """What holds across groups: in how many of them each thing came out the same way."""
-    drift = []
-    majority = 0
+    drift, majority = [], 0
     for t in group:
-        last = final_positions(t)
-        start = fmean(p.opinion.valence if p.opinion else 0.0 for p in t.personas)
-        drift.append(fmean(last.values()) - start)
-        scores = [INTENTS.index(i.answer) for i in t.intents if i.answer is not None]
-        majority += bool(scores) and sum(s >= 3 for s in scores) > len(scores) / 2
+        drift.append(fmean(t.final_positions().values()) - fmean(t.first_positions().values()))
+        answers = [i.answer for i in t.intents if i.answer is not None]
+        majority += 2 * sum(answer in WOULD_BUY for answer in answers) > len(answers)
     return {
         "groups": len(group),
         "mean_shift_per_group": [round(d, 3) for d in drift],
@@ -186,3 +181,133 @@ def _across(group: Sequence[DiscussionTranscript]) -> dict[str, Any]:
         "groups_that_cooled": sum(d < -0.02 for d in drift),
         "groups_where_most_would_buy": majority,
     }
+
+
+# --- for readers -------------------------------------------------------------------------------
+
+
+def to_markdown(data: dict[str, Any], mark: str = "") -> str:
+    """The topline for readers."""
+    lines = ["# Topline", ""]
+    lines += [f"*{mark}*", ""] if mark else []
+    lines += _side_by_side(data["concepts"])
+    for concept in data["concepts"]:
+        lines += _concept_markdown(concept)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _side_by_side(concepts: Sequence[dict[str, Any]]) -> list[str]:
+    """The concepts of a concept test against each other; nothing for a single one."""
+    if len(concepts) < 2:
+        return []
+    lines = [
+        "## The concepts side by side",
+        "",
+        "The same people discussed each of them, each time from a fresh start.",
+        "",
+        "| Concept | Would buy | Position at the end | Most frequent objection |",
+        "|---|---:|---:|---|",
+    ]
+    for c in concepts:
+        share = c["purchase_intent"].get("would_buy_share")
+        theme = c["objections"][0]["theme"] if c["objections"] else "none"
+        name = c["product_concept"].replace("|", "\\|")
+        lines.append(
+            f"| {name} | {'no answers' if share is None else f'{share:.0%}'} | "
+            f"{_signed(c['positions']['mean_after'])} | {theme} |"
+        )
+    return [*lines, ""]
+
+
+def _concept_markdown(c: dict[str, Any]) -> list[str]:
+    where = f"{c['participants']} people" + (
+        f" in {c['groups']} groups" if c["groups"] > 1 else " in one group"
+    )
+    lines = [f"## {c['product_concept']}", "", f"{where}.", "", "### Would they buy it?", ""]
+    intent = c["purchase_intent"]
+    if intent["answered"]:
+        spread = "{:.0%}–{:.0%}, ".format(*intent["interval"]) if intent["interval"] else ""
+        units = ", groups as units" if c["groups"] > 1 else ""
+        lines += [
+            f"**{intent['would_buy_share']:.0%}** would definitely or probably buy it "
+            f"({spread}n = {intent['answered']}{units}, asked in private at the end).",
+            "",
+            "| Answer | People |",
+            "|---|---:|",
+            *(f"| {o} | {n} |" for o, n in intent["counts"].items()),
+            "",
+        ]
+    lines += _moved_markdown(c) + _objections_markdown(c) + _across_markdown(c)
+    lines += ["### Did they only please each other?", "", c["sycophancy"], ""]
+    return lines + _voices_markdown(c)
+
+
+def _signed(value: float) -> str:
+    """With its sign, minus as minus; what rounds to nothing has none."""
+    shown = f"{value:+.2f}".replace("-", "−")
+    return "0.00" if shown[1:] == "0.00" else shown
+
+
+def _moved_markdown(c: dict[str, Any]) -> list[str]:
+    p = c["positions"]
+    lines = [
+        "### What moved?",
+        "",
+        f"The mean position went from {_signed(p['mean_before'])} to {_signed(p['mean_after'])} "
+        f"on a scale from −1 to +1; {p['people_who_moved']} of {p['people']} people ended "
+        "somewhere else than they started.",
+        "",
+    ]
+    for m in p["moved"]:
+        turns = f"turn{'s' if len(m['turns']) > 1 else ''} {', '.join(map(str, m['turns']))}"
+        lines.append(f"- {m['name']}: {_signed(m['from'])} → {_signed(m['to'])} ({turns})")
+    return [*lines, ""] if p["moved"] else lines
+
+
+def _objections_markdown(c: dict[str, Any]) -> list[str]:
+    if not c["objections"]:
+        return ["### Objections", "", "None were found.", ""]
+    lines = ["### Objections", ""]
+    for o in c["objections"]:
+        people = f"{o['people']} {'person' if o['people'] == 1 else 'people'}"
+        in_groups = f" in {o['groups']} of {c['groups']} groups" if c["groups"] > 1 else ""
+        lines += [f"**{o['theme'].capitalize()}** ({people}{in_groups})", ""]
+        lines += [
+            f"- “{q['quote']}” ({q['who']}, [turn {q['turn']}]({q['link']}))" for q in o["quotes"]
+        ]
+        lines.append("")
+    return lines
+
+
+def _across_markdown(c: dict[str, Any]) -> list[str]:
+    a = c.get("across_groups")
+    if not a:
+        return []
+    n = a["groups"]
+    return [
+        "### What holds across groups?",
+        "",
+        f"- In {a['groups_where_most_would_buy']} of {n} groups most would buy it.",
+        f"- {a['groups_that_warmed']} groups warmed to it in the course of the talk, "
+        f"{a['groups_that_cooled']} cooled.",
+        *(
+            f"- Objections about {o['theme']} came up in {o['groups']} of {n} groups."
+            for o in c["objections"][:4]
+        ),
+        "",
+    ]
+
+
+def _voices_markdown(c: dict[str, Any]) -> list[str]:
+    voices = c.get("who_said_what")
+    if not voices:
+        return []
+    lines = ["### Who said what?", ""]
+    for v in voices:
+        path = v["began"] if v["began"] == v["ended"] else f"{v['began']} → {v['ended']}"
+        said = f" “{v['quote']}” ([turn {v['turn']}]({v['link']}))" if v["quote"] else ""
+        lines.append(
+            f"- **{v['name']}**, {path}; {v['share_of_words']:.0%} of the words; "
+            f"{(v['purchase_intent'] or 'no answer').lower()}.{said}"
+        )
+    return [*lines, ""]

@@ -1,27 +1,59 @@
-"""The transcript for readers: Markdown, JSON, HTML, and its statistics."""
+"""The files of a focus group: transcript and statistics of each discussion, one topline.
+
+A single discussion stands in the run folder itself; several stand under `groups/`.
+"""
 
 from __future__ import annotations
 
 import html
 import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from folkmoot.engine.session import Session
+from folkmoot.measures.diversity import gini
 from folkmoot.people.sources.grounded import Profile
-from folkmoot.studies.focus_group import balance, sycophancy
-from folkmoot.studies.focus_group.config import DiscussionPhase
-from folkmoot.studies.focus_group.discussion import DiscussionMessage, DiscussionTranscript
+from folkmoot.studies.focus_group import sycophancy, topline
+from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase
+from folkmoot.studies.focus_group.discussion import (
+    DiscussionMessage,
+    DiscussionTranscript,
+)
+from folkmoot.studies.focus_group.participants import title_of
 
 
-def title_of(profile: Profile) -> str:
-    """`Emma (27, Marketing Coordinator)`."""
-    return f"{profile.first_name} ({profile.age}, {_titled(profile.occupation)})"
+def folder_of(config: DiscussionConfig, transcript: DiscussionTranscript) -> str:
+    """Where the files of one discussion stand, with a slash at the end; empty for the root."""
+    if len(config.concepts) > 1:
+        return f"groups/{transcript.group}/{transcript.stimulus}/"
+    return f"groups/{transcript.group}/" if config.replications > 1 else ""
 
 
-def _titled(text: str) -> str:
-    small = {"of", "and", "the", "in", "for", "at", "between"}
-    words = [w if w in small else w[:1].upper() + w[1:] for w in text.split()]
-    return " ".join(words)
+def write_discussion(session: Session[DiscussionConfig], transcript: DiscussionTranscript) -> None:
+    """transcript.md, .json, .html and statistics.json of one discussion."""
+    at = folder_of(session.config, transcript)
+    mark = session.synthetic_mark
+    session.write_text(f"{at}transcript.md", TranscriptFormatter.to_markdown(transcript, mark))
+    session.write_text(f"{at}transcript.json", TranscriptFormatter.to_json(transcript))
+    session.write_text(f"{at}transcript.html", TranscriptFormatter.to_html(transcript, mark))
+    session.write_json(f"{at}statistics.json", TranscriptFormatter.summary_stats(transcript))
+
+
+def write_topline(
+    session: Session[DiscussionConfig], transcripts: Sequence[DiscussionTranscript]
+) -> None:
+    """topline.md and topline.json over all groups and concepts."""
+    mark = session.synthetic_mark
+    pages = {
+        f"{t.group}/{t.stimulus}": f"{folder_of(session.config, t)}transcript.html"
+        for t in transcripts
+    }
+    data = topline.topline(transcripts, pages)
+    session.write_json("topline.json", {"mark": mark, **data} if mark else data)
+    session.write_text("topline.md", topline.to_markdown(data, mark))
 
 
 class TranscriptFormatter:
@@ -62,10 +94,9 @@ class TranscriptFormatter:
     @staticmethod
     def to_html(transcript: DiscussionTranscript, mark: str = "") -> str:
         """One self-contained page; each turn has an anchor (`#turn-12`), replies link to theirs."""
-        names = {p.id: title_of(p) for p in transcript.personas}
-        colors = {
-            p.id: f"hsl({i * 360 // len(names)} 45% 40%)" for i, p in enumerate(transcript.personas)
-        }
+        people = transcript.personas
+        names = {p.id: title_of(p) for p in people}
+        colors = {p.id: f"hsl({i * 360 // len(people)} 45% 40%)" for i, p in enumerate(people)}
         concept = html.escape(str(transcript.config.product_concept))
         parts = [
             "<!doctype html><html lang=en><meta charset=utf-8>",
@@ -77,7 +108,7 @@ class TranscriptFormatter:
             *(
                 f"<li style='--c:{colors[p.id]}'><b>{html.escape(p.name)}</b> "
                 f"{html.escape(_about(p))}</li>"
-                for p in transcript.personas
+                for p in people
             ),
             "</ul>",
         ]
@@ -98,27 +129,24 @@ class TranscriptFormatter:
         active; balance of the talk; the sycophancy check.
         """
         names = {p.id: p.name for p in transcript.personas}
-        shares = balance.of(transcript)
+        shares = balance(transcript)
         check = sycophancy.of([transcript])
-        turns = shares.turns
-        ranked = sorted(turns, key=lambda who: -turns[who])
-        shifts = [m for m in transcript.by_participants() if m.changed_mind]
+        ranked = sorted(shares.turns, key=lambda who: -shares.turns[who])
+        said = list(transcript.by_participants())
+        shifts = [m for m in said if m.changed_mind]
         by_phase: dict[str, list[DiscussionMessage]] = {}
         for m in transcript.messages:
             by_phase.setdefault(m.phase.value, []).append(m)
         return {
             "messages": len(transcript.messages),
-            "messages_by_role": _counts(m.role.value for m in transcript.messages),
+            "messages_by_role": dict(Counter(m.role.value for m in transcript.messages)),
             "messages_per_phase": {p: len(ms) for p, ms in by_phase.items()},
-            "messages_per_participant": {names[who]: n for who, n in turns.items()},
+            "messages_per_participant": {names[who]: n for who, n in shares.turns.items()},
             "words_per_participant": {names[who]: n for who, n in shares.words.items()},
             "average_sentiment_by_phase": {
-                p: _mean([m.sentiment for m in ms if m.by_participant])
-                for p, ms in by_phase.items()
+                p: _mean(m.sentiment for m in ms if m.by_participant) for p, ms in by_phase.items()
             },
-            "sentiment_source": next(
-                (m.sentiment_source for m in transcript.by_participants()), None
-            ),
+            "sentiment_source": said[0].sentiment_source if said else None,
             "opinion_shifts": len(shifts),
             "people_who_shifted": len({m.speaker_id for m in shifts}),
             "most_active": names[ranked[0]] if ranked else None,
@@ -131,9 +159,9 @@ class TranscriptFormatter:
                 for (a, b), n in shares.replies.items()
             ],
             "mean_valence_before": _mean(
-                [p.opinion.valence for p in transcript.personas if p.opinion]
+                p.opinion.valence for p in transcript.personas if p.opinion
             ),
-            "mean_valence_after": _mean(list(final_positions(transcript).values())),
+            "mean_valence_after": _mean(transcript.final_positions().values()),
             "sycophancy": {
                 "agree_share": _plain(check.agree),
                 "disagree_share": _plain(check.disagree),
@@ -147,13 +175,31 @@ class TranscriptFormatter:
         }
 
 
-def final_positions(transcript: DiscussionTranscript) -> dict[str, float]:
-    """Where each person stood at the end, by id."""
-    last = {p.id: p.opinion.valence if p.opinion else 0.0 for p in transcript.personas}
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """Shares of the talk in one discussion. `words` and `turns` by persona id, `replies` by
+    (who, to whom)."""
+
+    words: dict[str, int]
+    turns: dict[str, int]
+    gini_words: float
+    moderator_share: float
+    replies: Counter[tuple[str, str]]
+
+
+def balance(transcript: DiscussionTranscript) -> Balance:
+    """How the talk of a discussion was shared out."""
+    words = dict.fromkeys((p.id for p in transcript.personas), 0)
+    turns = dict.fromkeys(words, 0)
+    replies: Counter[tuple[str, str]] = Counter()
     for m in transcript.by_participants():
-        if m.valence is not None:
-            last[m.speaker_id] = m.valence
-    return last
+        words[m.speaker_id] += m.words
+        turns[m.speaker_id] += 1
+        if m.replied_to:
+            replies[m.speaker_id, m.replied_to] += 1
+    total, by_people = sum(m.words for m in transcript.messages), sum(words.values())
+    moderator = (total - by_people) / total if total else 0.0
+    return Balance(words, turns, gini(list(words.values())), moderator, replies)
 
 
 def _about(p: Profile) -> str:
@@ -170,7 +216,7 @@ def _escape(text: str) -> str:
 def _turn_html(m: DiscussionMessage, names: dict[str, str], colors: dict[str, str]) -> str:
     who = html.escape(names.get(m.speaker_id, "Moderator"))
     color = colors.get(m.speaker_id, "#555")
-    role = "mod" if not m.by_participant else "say"
+    role = "say" if m.by_participant else "mod"
     notes = []
     if m.replied_to_turn:
         to = html.escape(names.get(m.replied_to or "", "the moderator").split(" (")[0])
@@ -185,14 +231,7 @@ def _turn_html(m: DiscussionMessage, names: dict[str, str], colors: dict[str, st
     )
 
 
-def _counts(items: Any) -> dict[str, int]:
-    out: dict[str, int] = {}
-    for item in items:
-        out[item] = out.get(item, 0) + 1
-    return out
-
-
-def _mean(values: list[float | None]) -> float | None:
+def _mean(values: Iterable[float | None]) -> float | None:
     known = [v for v in values if v is not None]
     return round(fmean(known), 3) if known else None
 

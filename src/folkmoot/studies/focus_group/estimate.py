@@ -1,0 +1,134 @@
+"""Before a run: what does not fit together, what a user should know, `--limit`, a first file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from folkmoot.engine.study import Planned
+from folkmoot.errors import InputError, Problem
+from folkmoot.people.sources.grounded.generator import check_profile, check_quotas
+from folkmoot.studies.focus_group.config import DiscussionConfig
+from folkmoot.studies.focus_group.participants import different_names, profiles
+
+
+def check(config: DiscussionConfig, folder: Path) -> list[Problem]:
+    """What single keys cannot show: whether they fit together, quotas on the scales, profiles."""
+    problems = [*_fitting(config), *check_quotas(config.quotas)]
+    if config.personas == "grounded":
+        return problems
+    if config.quotas:
+        problems.append(Problem("quotas cannot be kept with a file of real profiles", key="quotas"))
+    try:
+        rows = profiles(config, folder)
+    except InputError as error:
+        return [*problems, *(_at_personas(p) for p in error.problems)]
+    wrong = [p for i, row in enumerate(rows, 1) for p in check_profile(row, i)]
+    problems.extend(wrong)
+    if len(rows) < config.num_personas:
+        problems.append(
+            Problem(
+                f"{config.num_personas} people are wanted, the file has {len(rows)}",
+                key="num_personas",
+                mend=f"num_personas: {len(rows)}",
+            )
+        )
+    elif (different := different_names(rows)) < config.num_personas:
+        problems.append(
+            Problem(
+                f"{config.num_personas} people are wanted, and only {different} have different "
+                "first names, by which they are addressed",
+                key="personas",
+                mend=f"give them other names, or num_personas: {different}",
+            )
+        )
+    return problems
+
+
+def _fitting(config: DiscussionConfig) -> list[Problem]:
+    """Keys that contradict each other."""
+    problems: list[Problem] = []
+
+    def wrong(key: str, what: str, mend: str = "") -> None:
+        problems.append(Problem(what, key=key, mend=mend))
+
+    if not config.product_concept and not config.stimuli:
+        wrong("product_concept", "no concept is given", "say what is discussed, or list `stimuli`")
+    if len(set(config.phases)) != len(config.phases):
+        wrong("phases", "each phase can be named once")
+    ids = [s.id for s in config.concepts]
+    if len(set(ids)) != len(ids):
+        wrong("stimuli", "two have the same name")
+    wanted, people = config.max_responses_per_question, config.num_personas
+    if "max_responses_per_question" in config.model_fields_set and wanted > people:
+        wrong("max_responses_per_question", f"{wanted} answers are wanted of {people} people")
+    questions = len(config.phases) * config.questions_per_phase
+    if questions * config.responses_cap < people:
+        wrong(
+            "num_personas",
+            f"{questions} questions of at most {config.responses_cap} answers cannot let {people} "
+            "people speak",
+        )
+    return problems
+
+
+def _at_personas(problem: Problem) -> Problem:
+    where = f" (line {problem.where})" if problem.where else ""
+    return Problem(
+        f"{problem.message}{where}", file=problem.file, key="personas", mend=problem.mend
+    )
+
+
+def cut(config: DiscussionConfig, groups: int) -> DiscussionConfig:
+    """The same study with at most so many groups."""
+    return config.model_copy(update={"replications": min(config.replications, max(1, groups))})
+
+
+def notes(config: DiscussionConfig) -> list[str]:
+    """What a user should know before a run."""
+    if config.max_responses_per_question <= config.num_personas:
+        return []
+    return [f"at most {config.num_personas} answers to a question: there are no more people"]
+
+
+def template() -> dict[str, str | bytes]:
+    """`folkmoot new focus_group`."""
+    return {"focus_group.yaml": TEMPLATE}
+
+
+def planned(sealed: Mapping[str, Any]) -> list[Planned]:
+    """The rows of `personas` that the sealed recruits foresee."""
+    rows = tuple(
+        {"group": group, "persona_id": person["id"], "name": person["name"]}
+        for group, people in sealed.get("recruits", {}).items()
+        for person in people
+    )
+    return [Planned("personas", ("group", "persona_id"), rows)]
+
+
+TEMPLATE = """# A focus group on one product concept. Run it with:  folkmoot run focus_group.yaml
+study: focus_group
+
+product_concept: A countertop oven that scans the barcode of a ready meal and cooks it by itself
+category: kitchen appliances
+stimulus_material: |
+  Meet the oven that reads. Hold the package to the window, close the door, and dinner is ready in
+  twelve minutes, crisp on the outside, hot in the middle. 299 dollars.
+
+num_personas: 8
+phases: [warmup, exploration, deep_dive, reaction, synthesis]
+questions_per_phase: 2
+max_responses_per_question: 5
+temperature: 0.9
+# model: anthropic/claude-sonnet-4-20250514
+
+# replications: 20            # independent groups, each with its own recruits
+# quotas:                     # shares or numbers of people
+#   sex: {F: 1, M: 1}
+#   age: {18-34: 3, 35-64: 4, 65+: 1}
+# personas: my_profiles.csv   # real profiles instead of drawn ones
+# stimuli:                    # a concept test: the same people on two concepts
+#   - {name: oven, product_concept: "…"}
+#   - {name: box, product_concept: "…"}
+"""

@@ -1,0 +1,282 @@
+"""Who takes part: the recruits of each group, and a participant, a persona that can be asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from folkmoot.conversation.answers import Choice, Missing
+from folkmoot.conversation.transcript import Speaker
+from folkmoot.engine.session import Scope, Session
+from folkmoot.errors import InputError, Problem
+from folkmoot.people.sources import table
+from folkmoot.people.sources.grounded import PersonaGenerator, Profile, character
+from folkmoot.people.sources.grounded.opinion import label
+from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase, Stimulus
+from folkmoot.studies.focus_group.discussion import (
+    INTENTS,
+    DiscussionMessage,
+    PurchaseIntent,
+    heard,
+)
+
+ANSWER_TOKENS = 300
+# The source's chances of taking up a question unasked, by extraversion.
+HIGH, MEDIUM, LOW = 0.85, 0.60, 0.35
+
+# By extraversion, in five bands.
+_LENGTH = (
+    "Keep it to one short sentence, two at most; you leave most of the talking to others.",
+    "Keep it short: one or two sentences.",
+    "Say it in two or three sentences.",
+    "Say it in two to four sentences; you do not mind having the floor.",
+    "Take three or four sentences; you enjoy having the floor and you are sure of yourself.",
+)
+# By agreeableness, in five bands.
+_COMPANY = (
+    "You tend to find the weak spot in what others said, and you say so; you do not agree in order "
+    "to be nice.",
+    "You take issue readily where you see things differently, even if you are the only one.",
+    "You agree where you agree, and you object where you do not.",
+    "You like to pick up what was good in what others said before you add your own; you still say "
+    "it when you cannot go along.",
+    "You look for common ground first and disagree gently and seldom; you do not give up what you "
+    "really think for the sake of peace.",
+)
+_LEANINGS = {
+    "very negative": "strongly against it",
+    "negative": "rather against it",
+    "neutral": "undecided",
+    "positive": "rather in favor of it",
+    "very positive": "strongly in favor of it",
+}
+
+
+# --- recruits ----------------------------------------------------------------------------------
+
+
+def recruit(session: Session[DiscussionConfig]) -> dict[str, list[Profile]]:
+    """The people of each group. Every group has its own draws."""
+    config = session.config
+    rows = profiles(config, session.study_dir)
+    generator = PersonaGenerator(appeal=config.appeal)
+    groups: dict[str, list[Profile]] = {}
+    for group in config.groups:
+        rng = session.at("recruits", group).rng
+        if rows:
+            chosen = with_different_names(rows, config.num_personas, rng)
+            groups[group] = generator.from_profiles(chosen, rng)
+        else:
+            groups[group] = generator.generate(config.num_personas, rng, config.quotas or None)
+    return groups
+
+
+def profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, Any]]:
+    """The rows of a file of real profiles; empty for `grounded`. Raises InputError."""
+    if config.personas == "grounded":
+        return []
+    path = folder / Path(config.personas).expanduser()
+    rows = []
+    for persona in table.read(path):
+        row: dict[str, Any] = {"id": persona.id, **persona.demographics, **persona.extra}
+        if persona.name:
+            row["name"] = persona.name
+        if persona.extra.get("background") is None and persona.base != persona.text:
+            row["background"] = persona.text
+        rows.append({k: v for k, v in row.items() if v not in (None, "")})
+    return rows
+
+
+def with_different_names(
+    rows: Sequence[Mapping[str, Any]], wanted: int, rng: np.random.Generator
+) -> list[Mapping[str, Any]]:
+    """Rows drawn at random, no two with the same first name (people are addressed by it)."""
+    chosen: list[Mapping[str, Any]] = []
+    taken: set[str] = set()
+    for i in rng.permutation(len(rows)):
+        row = rows[int(i)]
+        first = first_name(row)
+        if first and first in taken:
+            continue
+        taken.add(first)
+        chosen.append(row)
+        if len(chosen) == wanted:
+            return chosen
+    raise InputError(
+        Problem(
+            f"{wanted} people are wanted, but only {len(chosen)} have different first names",
+            key="personas",
+        )
+    )
+
+
+def different_names(rows: Sequence[Mapping[str, Any]]) -> int:
+    """How many of these can sit at one table; whoever has no name is given one."""
+    names = [first_name(row) for row in rows]
+    return len({name for name in names if name}) + names.count("")
+
+
+def first_name(row: Mapping[str, Any]) -> str:
+    """The first name in a row of a file of profiles, empty where it has none."""
+    return str(row.get("name", "")).split(" ", 1)[0]
+
+
+def facing(
+    session: Session[DiscussionConfig], group: str, people: Sequence[Profile], stimulus: Stimulus
+) -> list[Profile]:
+    """The same people with a first opinion on this concept (with one concept: as recruited).
+
+    What they are like pulls each opinion the same way; the rest is drawn for each concept.
+    """
+    config = session.config
+    if len(config.concepts) == 1:
+        return list(people)
+    generator = PersonaGenerator(appeal=config.appeal)
+    return [
+        generator.facing_another_concept(
+            person, session.at("recruits", group, "opinions", stimulus.id, person.id).rng
+        )
+        for person in people
+    ]
+
+
+# --- a participant -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Participant:
+    """One persona in one discussion."""
+
+    persona: Profile
+    config: DiscussionConfig
+
+    @property
+    def id(self) -> str:
+        return self.persona.id
+
+    @property
+    def name(self) -> str:
+        return self.persona.first_name
+
+    def build_system_prompt(self, scope: Scope) -> str:
+        """Who this is, in natural language: no score, no trait with a number."""
+        persona, config = self.persona, self.config
+        return scope.prompt(
+            "persona_system",
+            introduction=character.introduction(persona),
+            background=persona.background,
+            personality=character.temperament(persona.traits),
+            voice=character.manner(persona.voice),
+            buying=character.buying(persona),
+            engagement=character.category_engagement(persona, config.category),
+            who=persona.first_name,
+            category=config.category,
+            concept=config.product_concept,
+            leaning=leaning(persona.opinion.valence if persona.opinion else 0.0),
+            opinion=persona.opinion.sentence if persona.opinion else "",
+        )
+
+    def speaker(self, scope: Scope) -> Speaker:
+        """This participant as the engine's conversations know them."""
+        return Speaker(
+            self.id,
+            self.name,
+            system=self.build_system_prompt(scope),
+            temperature=self.config.temperature,
+            max_tokens=self.config.max_tokens or ANSWER_TOKENS,
+        )
+
+    def should_speak(self, rng: np.random.Generator, *, addressed: bool = False) -> bool:
+        """Whether this participant takes up a question: by extraversion and chance, and always
+        when addressed by name. One draw in any case, so that being named shifts nobody else's.
+        """
+        drawn = rng.random() < speaking_probability(self.persona.traits.extraversion)
+        return addressed or bool(drawn)
+
+    async def respond(
+        self,
+        scope: Scope,
+        question: str,
+        context: Sequence[DiscussionMessage],
+        phase: DiscussionPhase,
+        *,
+        addressed: bool = False,
+        probe: bool = False,
+    ) -> str | Missing:
+        """What this participant says to the moderator's question, having heard `context`."""
+        shown = phase in (DiscussionPhase.REACTION, DiscussionPhase.SYNTHESIS)
+        prompt = scope.prompt(
+            "participant_response",
+            question=question,
+            phase=phase.value,
+            addressed=addressed,
+            probe=probe,
+            others=any(m.by_participant and m.speaker_id != self.id for m in context),
+            stimulus=self.config.stimulus_material if shown else None,
+            length=length_advice(self.persona),
+            company=company_advice(self.persona),
+            max_words=self.config.max_words_per_response,
+        )
+        latest = heard(context, self.config.context_messages)
+        said = await scope.ask(self.speaker(scope), prompt, heard=latest)
+        if isinstance(said, Missing):
+            return said
+        words = spoken(said, self.persona)
+        return words or Missing("empty", "a name and nothing said", raw=said)
+
+    async def would_buy(self, scope: Scope, context: Sequence[DiscussionMessage]) -> PurchaseIntent:
+        """Whether this participant would buy it, asked in private."""
+        prompt = scope.prompt(
+            "purchase_intent", options=INTENTS, concept=self.config.product_concept
+        )
+        latest = heard(context, self.config.context_messages)
+        got = await scope.ask(self.speaker(scope), prompt, heard=latest, answer=Choice(INTENTS))
+        if isinstance(got, Missing):
+            return PurchaseIntent(persona_id=self.id, answer=None, missing=got.reason)
+        return PurchaseIntent(persona_id=self.id, answer=got)
+
+
+def speaking_probability(extraversion: int) -> float:
+    """The chance that somebody of this extraversion (0–100) takes up a question unasked.
+
+    "High" is from 67, "low" below 34: the outer thirds of the scale.
+    """
+    if extraversion >= 67:
+        return HIGH
+    return LOW if extraversion < 34 else MEDIUM
+
+
+def leaning(valence: float) -> str:
+    """A position in words: `rather in favor of it`."""
+    return _LEANINGS[label(valence)]
+
+
+def length_advice(profile: Profile) -> str:
+    """How long somebody's answers are, by extraversion."""
+    return _LENGTH[character.band(profile.traits.extraversion)]
+
+
+def company_advice(profile: Profile) -> str:
+    """How somebody takes up what others say, by agreeableness."""
+    return _COMPANY[character.band(profile.traits.agreeableness)]
+
+
+def spoken(text: str, persona: Profile) -> str:
+    """The words alone: no "Name:" before them, no quotation marks around them."""
+    names = "|".join(re.escape(n) for n in (persona.name, persona.first_name))
+    text = re.sub(rf"^\s*\**(?:{names})\**\s*(?:\([^)\n]*\))?\s*:\**\s*", "", text.strip())
+    if len(text) > 1 and (text[0], text[-1]) in {('"', '"'), ("“", "”")} and '"' not in text[1:-1]:
+        text = text[1:-1]
+    return " ".join(text.split())
+
+
+def title_of(profile: Profile) -> str:
+    """`Emma (27, Marketing Coordinator)`."""
+    small = {"of", "and", "the", "in", "for", "at", "between"}
+    words = [w if w in small else w[:1].upper() + w[1:] for w in profile.occupation.split()]
+    return f"{profile.first_name} ({profile.age}, {' '.join(words)})"
