@@ -1,15 +1,22 @@
 """Randomness that depends on a seed and a path and on nothing else.
 
 No stream is shared: the generator of a path is made from a hash of (seed, path), so a new stage
-or one more draw shifts nobody else's draws, whatever the scheduling.
+or one more draw shifts nobody else's draws, whatever the scheduling. Numeric libraries are held to
+one thread where the same result is wanted on every machine: sums in another order give other last
+bits.
 """
 
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from functools import lru_cache
+from typing import Any, cast
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 Seed = int
 
@@ -32,3 +39,14 @@ def generator(seed: Seed, path: Sequence[str]) -> np.random.Generator:
 def uniform(seed: Seed, *parts: str | int) -> float:
     """One counter-based draw in (0, 1), without the cost of building a generator."""
     return (int.from_bytes(digest(seed, *parts, size=8), "big") + 0.5) / 2.0**64
+
+
+def one_thread() -> AbstractContextManager[Any]:
+    """A context in which the libraries loaded so far compute in one thread; import them before."""
+    return cast("AbstractContextManager[Any]", _thread_pools(len(sys.modules)).limit(limits=1))
+
+
+@lru_cache(maxsize=1)
+def _thread_pools(_modules: int) -> ThreadpoolController:
+    """Looked for again once there are more modules; to look takes as long as to cluster."""
+    return ThreadpoolController()

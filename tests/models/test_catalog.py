@@ -12,7 +12,7 @@ from folkmoot.models import catalog
 from folkmoot.models.catalog import CALL_LLM_MODELS, KNOWN, open_provider, resolve
 from folkmoot.models.request import ProviderSettings
 from folkmoot.models.scripted import Scripted
-from folkmoot.plugins import PROVIDERS
+from folkmoot.registry import PROVIDERS
 
 WORKBOOK_MODELS = (
     "gpt-4.5-preview o3 o4-mini o1-pro o1 gpt-4.1 gpt-4.1-mini gpt-4.1-nano gpt-4o gpt-4o-mini "

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot import whole_files
+from folkmoot import files
 from folkmoot.errors import StorageError
 from folkmoot.records.files import (
     dumps,
@@ -78,7 +78,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path) -> None
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        whole_files.write_with(target, half)
+        files.write_with(target, half)
     assert read_json(target) == {"old": True}
     assert [p.name for p in target.parent.iterdir()] == ["a.json"]
 
@@ -97,7 +97,7 @@ def test_the_disk_is_heard(tmp_path: Path, number: int, said: str) -> None:
         raise OSError(number, os.strerror(number))
 
     with pytest.raises(StorageError, match=said) as caught:
-        whole_files.write_with(tmp_path / "a.txt", fail)
+        files.write_with(tmp_path / "a.txt", fail)
     assert "a.txt" in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 

@@ -11,7 +11,7 @@ from folkmoot.cli.console import clean, out, warn
 from folkmoot.engine.study import Study, find_study, installed_studies
 from folkmoot.engine.study_file import load_study_file
 from folkmoot.errors import InputError, Problem
-from folkmoot.whole_files import write_bytes
+from folkmoot.files import write_bytes
 
 
 def new_command(kind: str | None, folder: Path | None, old: Path | None = None) -> None:

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from folkmoot.errors import FolkmootError, Problem, ProtocolError
 from folkmoot.hints import did_you_mean
-from folkmoot.plugins import STUDIES, installed
+from folkmoot.registry import STUDIES, installed
 
 OWN_FILE = "folkmoot_study_"  # what the modules of single files are called
 HOUSE = Path(__file__).parents[1]

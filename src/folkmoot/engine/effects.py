@@ -22,8 +22,7 @@ from folkmoot.engine.context import RunContext
 from folkmoot.engine.journal import Entry
 from folkmoot.errors import ProtocolError
 from folkmoot.models.request import CUT, FloatArray, Message, Reply, Request
-from folkmoot.one_thread import one_thread
-from folkmoot.randomness import digest
+from folkmoot.randomness import digest, one_thread
 
 T = TypeVar("T")
 

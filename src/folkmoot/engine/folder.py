@@ -17,6 +17,7 @@ from filelock import FileLock, Timeout
 from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.journal import Journal, JournalReader
 from folkmoot.errors import RunExists, RunLocked, StorageError
+from folkmoot.files import storage_errors
 from folkmoot.records.files import write_text
 from folkmoot.records.run_folder import (
     JOURNAL,
@@ -27,7 +28,6 @@ from folkmoot.records.run_folder import (
     STUDY_FILE,
     RunFolder,
 )
-from folkmoot.whole_files import storage_errors
 
 LOCK = ".lock"
 HOLDER = ".holder.json"

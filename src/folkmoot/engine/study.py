@@ -22,9 +22,9 @@ from folkmoot.engine.config import Config, StudyConfig
 from folkmoot.engine.trust import TRUST_ALL, Consent
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
-from folkmoot.plugins import STUDIES, installed
 from folkmoot.records.findings import Finding, Grid
 from folkmoot.records.rows import Row, declared, meanings
+from folkmoot.registry import STUDIES, installed
 
 if TYPE_CHECKING:
     from folkmoot.engine.session import Session

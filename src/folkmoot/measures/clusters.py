@@ -15,8 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from folkmoot.one_thread import one_thread
-from folkmoot.randomness import generator
+from folkmoot.randomness import generator, one_thread
 
 FloatArray = NDArray[np.float64]
 Algorithm = Literal["kmeans", "agglomerative"]

@@ -15,7 +15,7 @@ from folkmoot.hints import did_you_mean
 from folkmoot.models.base_urls import with_version
 from folkmoot.models.keys import environment
 from folkmoot.models.request import Provider, ProviderSettings
-from folkmoot.plugins import PROVIDERS, installed
+from folkmoot.registry import PROVIDERS, installed
 
 LOCAL = "synthetic"
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from folkmoot.errors import InputError
 from folkmoot.people.persona import Persona
-from folkmoot.plugins import PERSONAS, installed
+from folkmoot.registry import PERSONAS, installed
 
 Maker = Callable[[int, np.random.Generator], list[Persona]]
 

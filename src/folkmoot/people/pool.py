@@ -19,8 +19,8 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from folkmoot.errors import InputError, Problem, StorageError
+from folkmoot.files import write_bytes
 from folkmoot.people.persona import Persona, persona_key
-from folkmoot.whole_files import write_bytes
 
 DEFAULT_POOL = Path("data/personas.json")
 LOCK_SECONDS = 60.0

@@ -13,7 +13,7 @@ import orjson
 from numpy.typing import NDArray
 
 from folkmoot.errors import StorageError
-from folkmoot.whole_files import write_bytes
+from folkmoot.files import write_bytes
 
 _ON_ONE_LINE = (float, int, bool, np.number, np.bool_, type(None))
 

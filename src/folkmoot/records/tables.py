@@ -18,7 +18,7 @@ import polars as pl
 import polars.selectors as cs
 
 from folkmoot.errors import ProtocolError
-from folkmoot.whole_files import write_bytes, write_with
+from folkmoot.files import write_bytes, write_with
 
 Row = Mapping[str, Any]
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import typst
 
+from folkmoot.files import write_bytes
 from folkmoot.records.display import cell_text, heading, numeric_columns
 from folkmoot.records.findings import Grid
 from folkmoot.report.document import Document, Figure
-from folkmoot.whole_files import write_bytes
 
 TEMPLATE = Path(__file__).parent / "templates" / "report.typ"
 MOST_ROWS = 40

@@ -13,8 +13,8 @@ from pathlib import Path
 import polars as pl
 
 from folkmoot.errors import InputError
+from folkmoot.files import write_with
 from folkmoot.records.run_folder import RunFolder
-from folkmoot.whole_files import write_with
 
 AGREE, DISAGREE = 1, -1
 _VOTES = {"yes": AGREE, "no": DISAGREE}

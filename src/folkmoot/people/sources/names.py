@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from folkmoot.errors import InputError
+from folkmoot.files import packaged_yaml
 
 # The year whose population the packaged figures describe; ages are counted back from it.
 REFERENCE_YEAR = 2022
@@ -37,10 +36,9 @@ class NameBook:
 @lru_cache(maxsize=8)
 def name_book(country: str = "us") -> NameBook:
     """The packaged names of a country. Raises InputError for one that is not packaged."""
-    path = Path(__file__).parent / f"names_{country}.yaml"
-    if not path.is_file():
+    if country != "us":
         raise InputError(f"no names are packaged for the country {country!r}; there is: us")
-    data: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    data: dict[str, Any] = packaged_yaml(__file__, f"names_{country}.yaml")
     given = {
         sex: tuple((int(c["from"]), tuple(c["names"])) for c in cohorts)
         for sex, cohorts in data["given"].items()

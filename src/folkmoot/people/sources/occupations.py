@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from pathlib import Path
-from typing import Any
 
-import yaml
+from folkmoot.files import packaged_yaml
 
 
 @lru_cache(maxsize=4)
 def occupations(country: str = "us") -> dict[str, list[str]]:
     """Education → occupations, from `occupations_<country>.yaml`."""
-    path = Path(__file__).parent / f"occupations_{country}.yaml"
-    data: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    jobs: dict[str, list[str]] = data["occupations"]
+    jobs: dict[str, list[str]] = packaged_yaml(__file__, f"occupations_{country}.yaml")[
+        "occupations"
+    ]
     return jobs

@@ -21,9 +21,9 @@ import numpy as np
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from folkmoot.errors import InputError, Problem
+from folkmoot.files import whole_file
 from folkmoot.hidden_characters import without_hidden
 from folkmoot.people.persona import persona_key
-from folkmoot.whole_files import whole_file
 
 URL = (
     "https://raw.githubusercontent.com/tencent-ailab/persona-hub/refs/heads/main/data/persona.jsonl"

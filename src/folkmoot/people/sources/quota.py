@@ -10,13 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from folkmoot.errors import InputError, Problem
+from folkmoot.files import packaged_yaml
 from folkmoot.people.enrichment import SCALES
 from folkmoot.people.persona import Persona
 from folkmoot.people.sources.names import draw_names
@@ -220,6 +219,5 @@ def _several(items: list[str], k: int, draw: Draw) -> list[str]:
 
 @lru_cache(maxsize=1)
 def _words() -> dict[str, Any]:
-    path = Path(__file__).parent / "quota_us.yaml"
-    data: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    data: dict[str, Any] = packaged_yaml(__file__, "quota_us.yaml")
     return data

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from folkmoot.errors import InputError, Problem
+from folkmoot.files import packaged_yaml
 from folkmoot.people.sources import table as persona_table
 from folkmoot.randomness import generator
 from folkmoot.studies.negotiation.config import NegotiationConfig, path_in
@@ -81,8 +80,7 @@ def _travellers(roles: Sequence[str], rng: np.random.Generator) -> list[str]:
 
 @cache
 def _words() -> dict[str, Any]:
-    text = files(__package__).joinpath("travellers.yaml").read_text(encoding="utf-8")
-    data: dict[str, Any] = yaml.safe_load(text)
+    data: dict[str, Any] = packaged_yaml(__file__, "travellers.yaml")
     return data
 
 

@@ -6,8 +6,6 @@ one row a member. Every mistake is found at once, with its line.
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +14,7 @@ from typing import Any
 
 from folkmoot.engine.yaml_tree import read_tree
 from folkmoot.errors import InputError, Problem
+from folkmoot.files import read_csv
 from folkmoot.studies.negotiation.groups import (
     TYPE_IDS,
     Draft,
@@ -226,8 +225,7 @@ def _entries(data: Sequence[Any], lines: Mapping[tuple[int, ...], str]) -> list[
 
 
 def _from_csv(text: str, name: str) -> list[_Raw]:
-    reader = csv.DictReader(io.StringIO(text))
-    columns = [c.strip() for c in reader.fieldnames or ()]
+    columns, rows = read_csv(text)
     lacking = [c for c in ("group_id", "group_type", "role") if c not in columns]
     unknown = [c for c in columns if c not in _CSV_KEYS]
     known = f"columns are {', '.join(_CSV_KEYS)}"
@@ -238,11 +236,8 @@ def _from_csv(text: str, name: str) -> list[_Raw]:
     if problems:
         raise InputError(problems)
     groups: dict[str, _Raw] = {}
-    for row in reader:
-        where = str(reader.line_num)
-        cells = {k.strip(): (v or "").strip() for k, v in row.items() if isinstance(k, str)}
-        if not any(cells.values()):
-            continue
+    for line, cells in rows:
+        where = str(line)
         group = groups.setdefault(
             cells["group_id"], _Raw(cells["group_id"], cells["group_type"], [], where)
         )

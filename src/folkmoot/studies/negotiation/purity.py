@@ -7,11 +7,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
-import yaml
-
+from folkmoot.files import packaged_yaml
 from folkmoot.studies.negotiation.strategies import table
 
 
@@ -21,8 +19,7 @@ def lexicon() -> Mapping[str, str]:
 
     Raises ValueError for one that is not, and for plain words that hold a term themselves.
     """
-    text = files(__package__).joinpath("lexicon.yaml").read_text(encoding="utf-8")
-    terms: dict[str, str] = {str(k): str(v) for k, v in yaml.safe_load(text).items()}
+    terms = {str(k): str(v) for k, v in packaged_yaml(__file__, "lexicon.yaml").items()}
     pattern = _pattern(tuple(terms))
     labels = sorted(
         {s.strategy_id for s in table().values()} | {s.operator for s in table().values()}

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
-import yaml
+from folkmoot.files import packaged_yaml
 
 SLOTS = (
     "traveler_type",
@@ -57,8 +56,7 @@ def topics(overrides: Mapping[str, Sequence[str]] | None = None) -> tuple[Topic,
 
 @cache
 def _catalogue() -> tuple[Topic, ...]:
-    text = files(__package__).joinpath("options.yaml").read_text(encoding="utf-8")
-    data = yaml.safe_load(text)
+    data = packaged_yaml(__file__, "options.yaml")
     if tuple(data) != TOPICS:
         raise ValueError(f"options.yaml must hold exactly {', '.join(TOPICS)}, in this order")
     return tuple(

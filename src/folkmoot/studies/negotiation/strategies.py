@@ -5,13 +5,12 @@ The table is data (strategies.csv, 5 x 8 rows); it is checked whole when it is l
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+from folkmoot.files import read_csv
 from folkmoot.studies.negotiation.groups import GROUP_TYPES, TYPE_IDS
 from folkmoot.studies.negotiation.polarity import words_of
 from folkmoot.studies.negotiation.slots import TOPICS
@@ -74,13 +73,13 @@ def read_table(text: str) -> Table:
     It must hold each of the 5 x 8 pairs once, known operators, and binding roles that the group
     type has; `parent_vote_lower_misery` must name who votes.
     """
-    reader = csv.DictReader(io.StringIO(text))
-    if tuple(reader.fieldnames or ()) != _COLUMNS:
+    columns, rows = read_csv(text)
+    if columns != _COLUMNS:
         raise ValueError(f"strategy table: columns must be {', '.join(_COLUMNS)}")
     found: dict[tuple[str, str], Strategy] = {}
     faults: list[str] = []
-    for line, row in enumerate(reader, start=2):
-        strategy = Strategy(**{c: (row[c] or "").strip() for c in _COLUMNS})
+    for line, row in rows:
+        strategy = Strategy(**row)
         key = (strategy.group_type, strategy.topic)
         faults += [f"line {line}: {fault}" for fault in _faults(strategy)]
         if key in found:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from folkmoot.errors import InputError, Problem
+from folkmoot.files import read_csv
 from folkmoot.studies.negotiation.config import NegotiationConfig, path_in
 from folkmoot.studies.negotiation.decision import SlotDecision
 from folkmoot.studies.negotiation.polarity import words_of
@@ -66,13 +67,13 @@ def read_trips(config: NegotiationConfig, folder: Path) -> Trips:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(Problem("is not UTF-8", file=str(path), key="trip.file")) from error
-    rows = list(csv.DictReader(io.StringIO(text)))
-    unknown = [c for c in (rows[0] if rows else ()) if not _is_column(str(c))]
+    columns, rows = read_csv(text)
+    unknown = [c for c in columns if not _is_column(c)]
     if not rows or unknown:
         what = f"unknown column `{unknown[0]}`" if unknown else "holds no row"
         known = ", ".join(("group_id", *COLUMNS, f"{REFERENCE}[_N]"))
         raise InputError(Problem(what, file=str(path), key="trip.file", mend=f"columns: {known}"))
-    return rows
+    return [row for _, row in rows]
 
 
 def _is_column(name: str) -> bool:

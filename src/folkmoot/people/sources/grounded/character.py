@@ -6,11 +6,9 @@ Used for the description of a grounded persona and by the focus group's system p
 from __future__ import annotations
 
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-import yaml
-
+from folkmoot.files import packaged_yaml
 from folkmoot.people.sources.grounded.profile import TRAITS, Profile, Traits, VoiceProfile
 
 BANDS = ("very low", "low", "middle", "high", "very high")
@@ -24,8 +22,7 @@ def band(score: int) -> int:
 @lru_cache(maxsize=1)
 def words() -> dict[str, Any]:
     """The wordings, from `character.yaml`."""
-    path = Path(__file__).parent / "character.yaml"
-    data: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    data: dict[str, Any] = packaged_yaml(__file__, "character.yaml")
     return data
 
 

@@ -10,13 +10,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from folkmoot.errors import InputError
+from folkmoot.files import packaged_yaml
 from folkmoot.people.enrichment import SCALES
 from folkmoot.people.sources.occupations import occupations
 
@@ -27,10 +26,9 @@ Fixed = Mapping[str, Any]
 @lru_cache(maxsize=4)
 def figures(country: str = "us") -> dict[str, Any]:
     """Every figure of a country. Raises InputError for one that is not packaged."""
-    path = Path(__file__).parent / f"{country}.yaml"
-    if not path.is_file():
+    if country != "us":
         raise InputError(f"no population is packaged for {country!r}; there is: us")
-    data: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    data: dict[str, Any] = packaged_yaml(__file__, f"{country}.yaml")
     return data
 
 

@@ -1,14 +1,18 @@
-"""Files written whole or not at all: all of a run folder, and what is kept between runs."""
+"""Files: written whole or not at all, CSV read with its lines, data that ships with the code."""
 
 from __future__ import annotations
 
+import csv
 import errno
+import io
 import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
+
+import yaml
 
 from folkmoot.errors import StorageError
 
@@ -28,6 +32,31 @@ def write_with(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
     """Replace a file by what `write` writes, or leave it as it was. Raises StorageError."""
     with storage_errors(path), whole_file(path) as file:
         write(file)
+
+
+class CsvTable(NamedTuple):
+    """A CSV file as text: its columns, and each row that is not blank with its line."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[int, dict[str, str]]]
+
+
+def read_csv(text: str) -> CsvTable:
+    """A CSV text with a header, all cells stripped; a cell that is not there is empty."""
+    reader = csv.DictReader(io.StringIO(text))
+    columns = tuple(c.strip() for c in reader.fieldnames or ())
+    reader.fieldnames = columns
+    table = CsvTable(columns, [])
+    for row in reader:
+        cells = {column: (row[column] or "").strip() for column in columns}
+        if any(cells.values()):
+            table.rows.append((reader.line_num, cells))
+    return table
+
+
+def packaged_yaml(beside: str, name: str) -> Any:
+    """Data that ships with the code: `packaged_yaml(__file__, "names_us.yaml")`."""
+    return yaml.safe_load(Path(beside).with_name(name).read_text(encoding="utf-8"))
 
 
 @contextmanager
