@@ -26,9 +26,9 @@ MODEL = "openai/test-model"
 # Stages of the pilot that call the server; those of one step run side by side.
 STEPS = (
     ("initial_vote",),
-    ("clarification", "second_vote"),
+    ("clarification",),
     ("summaries",),
-    ("cross_pollination", "adversarial_dialogue"),
+    ("adversarial_dialogue", "cross_pollination", "second_vote"),
 )
 
 

@@ -15,11 +15,11 @@ from statsmodels.stats.proportion import proportion_confint, proportions_ztest
 import folkmoot
 from folkmoot.engine.session import Scope
 from folkmoot.records.run_folder import RunFolder
-from folkmoot.studies.cross_pollination import clarification, exposure
-from folkmoot.studies.cross_pollination.state import Participant
+from folkmoot.studies.cross_pollination import exposure, files, interviews, opposition
+from folkmoot.studies.cross_pollination.participants import Participant
 from tests.planted.audit import KIND, Audit
 
-PROMPTS = Path(clarification.__file__).parent / "prompts"
+PROMPTS = Path(interviews.__file__).parent / "prompts"
 
 
 def pilot(folder: Path, per: int, seed: int = 42, **changes: Any) -> RunFolder:
@@ -127,7 +127,7 @@ def wrong_cluster_shown(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, A
 
 def summaries_swapped(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, Any]:
     """Everybody's summary is that of whoever's interview ended before."""
-    right = clarification.summarised
+    right = interviews.summarised
     before: list[Any] = []
 
     async def wrong(scope: Any, p: Participant) -> Participant:
@@ -136,16 +136,13 @@ def summaries_swapped(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, Any
         done = await right(scope, p.with_(clarification=other))
         return done.with_(clarification=p.clarification)
 
-    patch.setattr(clarification, "summarised", wrong)
+    patch.setattr(interviews, "summarised", wrong)
     return {}
 
 
 def arms_swapped(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, Any]:
     """Records of the adversarial arm are filed under simple voting and the other way round."""
-    right = Participant.to_json
-    from folkmoot.studies.cross_pollination import outputs
-
-    summary = outputs.summary
+    right, summary = files.participant_json, files.summary
     swap = {"acp": "simple_voting", "simple_voting": "acp"}
 
     def filed(p: Participant) -> dict[str, Any]:
@@ -156,8 +153,8 @@ def arms_swapped(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, Any]:
         rows = found["by_condition"]
         return {**found, "by_condition": {c: rows[swap.get(c, c)] for c in rows}}
 
-    patch.setattr(Participant, "to_json", filed)
-    patch.setattr(outputs, "summary", counted)
+    patch.setattr(files, "participant_json", filed)
+    patch.setattr(files, "summary", counted)
     return {}
 
 
@@ -179,13 +176,12 @@ def interview_forgotten(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, A
 
 def assignment_ignored(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, Any]:
     """Opposition is the participant's own choice."""
-    from folkmoot.studies.cross_pollination import opposition
 
-    def own(p: Participant, _field: Any) -> str | None:
+    async def own(_scope: Scope, p: Participant, _views: Any) -> str | None:
         return p.initial_choice
 
     patch.setitem(opposition.METHODS, "cluster_embedding", own)
-    patch.setattr(opposition, "most_voted_other", lambda p, field: p.initial_choice)
+    patch.setattr(opposition, "most_voted_other", own)
     return {}
 
 

@@ -179,27 +179,42 @@ def test_the_manifest_says_which_roles_a_model_played(tmp_path: Path) -> None:
     assert roles["openai/gpt-4o"] == ["moderator"]
 
 
-def test_the_checkpoint_says_before_which_phase_all_is_done(tmp_path: Path) -> None:
-    seen: dict[str, set[int]] = {}
+def slow_last(address: str) -> float:
+    """Whoever comes last in a stage takes their time."""
+    return 0.05 if number(address) > 20 else 0.0
+
+
+def test_no_phase_starts_before_the_one_it_rests_on_has_ended(tmp_path: Path) -> None:
     checkpoint = tmp_path / "run" / "checkpoint.json"
+    seen: dict[str, set[int]] = {}
 
-    def last_completed() -> int:
-        read = json.loads(checkpoint.read_text()) if checkpoint.exists() else {}
-        return int(read.get("last_completed_phase", 0))
+    def watched(request: Request, address: str) -> str:
+        stands = json.loads(checkpoint.read_text()) if checkpoint.exists() else {}
+        phase = int(stands.get("last_completed_phase", 0))
+        seen.setdefault(address.split("/")[0], set()).add(phase)
+        return Cast().usual(request, address)
 
-    def watched(stage: str) -> Callable[[Request, str], str]:
-        def answer(request: Request, address: str) -> str:
-            seen.setdefault(stage, set()).add(last_completed())
-            return Cast().usual(request, address)
-
-        return answer
-
-    stages = ("clarification", "summaries", "cross_pollination", "adversarial_dialogue")
-    run(tmp_path, Cast(**{stage: watched(stage) for stage in stages}))
-    # Interviews need not wait for the last first vote, and clusters only for the last interview.
-    assert max(seen["clarification"]) <= 2 and max(seen["summaries"]) <= 3
-    assert seen["cross_pollination"] == {5} and seen["adversarial_dialogue"] <= {5, 6}
+    settings = {**SETTINGS, "revote": True}
+    model = Scripted(watched, latency=slow_last)
+    folkmoot.run("cross_pollination", settings, out=tmp_path / "run", provider=model)
+    # Final votes rest on the same five phases, whether those who cast them read, argue or neither.
+    assert seen == {
+        "initial_vote": {0},
+        "clarification": {2},
+        "summaries": {3},
+        "adversarial_dialogue": {5},
+        "cross_pollination": {5},
+        "second_vote": {5},
+    }
     assert json.loads(checkpoint.read_text())["last_completed_phase"] == 9
+
+
+def test_dialogues_the_longest_chains_start_before_the_other_final_votes(tmp_path: Path) -> None:
+    cast = Cast()
+    run(tmp_path, cast, revote=True, concurrency=1)
+    stages = [a.split("/")[0] for a in cast.requests]
+    first = [stages.index(s) for s in ("adversarial_dialogue", "cross_pollination", "second_vote")]
+    assert first == sorted(first)
 
 
 def test_a_second_vote_is_only_a_stage_where_somebody_votes_again(tmp_path: Path) -> None:
@@ -319,6 +334,26 @@ def test_agreement_above_the_threshold_ends_the_study_with_all_files(tmp_path: P
     for name in ("cluster_embeddings", "individual_embeddings", "participants", "checkpoint"):
         assert done.folder.has(f"{name}.json")
     assert {a.split("/")[0] for a in cast.requests} == {"initial_vote"}
+
+
+def test_a_cluster_that_nobody_described_stays_and_is_shown_to_nobody(tmp_path: Path) -> None:
+    def declining(request: Request, address: str) -> str:
+        if f"/{PARKS}_cluster_0/" in address:
+            raise RefusedError("no", reason="content_filter")
+        return Cast().usual(request, address)
+
+    cast = Cast(summaries=declining)
+    done = run(tmp_path, cast)
+    kept = {c["cluster_id"]: c for c in done.table("clusters").to_dicts()}
+    lost = kept[f"{PARKS}_cluster_0"]
+    assert lost["description"] == "" and lost["member_count"] == len(json.loads(lost["member_ids"]))
+    filed = done.folder.json("cluster_embeddings.json")["clusters"]
+    assert [c["embedding"] is None for c in filed] == [c["description"] == "" for c in filed]
+    for p in people(done):
+        assert (p["cluster_id"] in kept) == (p["individual_summary"] is not None)
+    assert f"no description of {PARKS}_cluster_0" in done.folder.text("run.log")
+    for content in {p["cross_pollination_content"] for p in people(done)} - {None}:
+        assert content.count("Position ") == sum(c["description"] != "" for c in filed)
 
 
 def test_below_the_minimum_of_responses_nothing_ends(tmp_path: Path) -> None:

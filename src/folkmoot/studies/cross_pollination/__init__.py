@@ -8,18 +8,11 @@ from typing import Any
 
 from folkmoot.engine.study import Planned, Study
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
+from folkmoot.studies.cross_pollination.estimate import check, cut, rehearsal, template, unusable
 from folkmoot.studies.cross_pollination.findings import findings
-from folkmoot.studies.cross_pollination.planning import (
-    CODEBOOK,
-    TABLES,
-    check,
-    cut,
-    rehearsal,
-    template,
-    unusable,
-)
 from folkmoot.studies.cross_pollination.protocol import protocol
 from folkmoot.studies.cross_pollination.show import show
+from folkmoot.studies.cross_pollination.tables import DEMOGRAPHICS, TABLES
 
 
 def _recognises(raw: Mapping[str, Any]) -> bool:
@@ -50,6 +43,6 @@ STUDY = Study(
     limit=cut,
     tables=TABLES,
     unusable=unusable,
-    codebook=CODEBOOK,
+    codebook=DEMOGRAPHICS,
     template=template,
 )

@@ -1,11 +1,14 @@
-"""Phase 6: all viewpoints are shown; reading conditions vote, the adversarial one goes on to 7."""
+"""Phases 6 and 7: what everybody is shown, and the final votes after reading, after an adversarial
+dialogue, or after nothing at all (`second_vote`, our floor of noise)."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable
 from typing import Any
 
-from folkmoot.conversation.transcript import EMPTY
+from folkmoot.conversation.answers import Missing
+from folkmoot.conversation.dialogue import question_and_answer
+from folkmoot.conversation.transcript import EMPTY, Speaker
 from folkmoot.engine.session import Scope
 from folkmoot.studies.cross_pollination.config import (
     ACP,
@@ -14,69 +17,92 @@ from folkmoot.studies.cross_pollination.config import (
     READING,
     CrossPollinationConfig,
 )
-from folkmoot.studies.cross_pollination.outputs import Records
-from folkmoot.studies.cross_pollination.state import Participant, State
-from folkmoot.studies.cross_pollination.voting import LATE, Ballots, final_vote
+from folkmoot.studies.cross_pollination.interviews import SATISFIED
+from folkmoot.studies.cross_pollination.participants import Participant, State
+from folkmoot.studies.cross_pollination.voting import final_vote
 
 
-async def show_summaries(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
+def show_summaries(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
     """Phase 6, first part: what everybody who reads is shown, which is the same for all."""
     content = format_cross_pollination_content(scope, config, state)
+    readers = state.chosen(*READING, ACP)
     if not content:
-        readers = state.chosen(*READING, ACP)
         return state.updated(p.skipped("there are no positions to show") for p in readers)
-    return replace(state, content=content)
-
-
-async def cross_pollination(
-    scope: Scope, config: CrossPollinationConfig, state: State, records: Records
-) -> State:
-    """Phase 6, second part: those who only read vote on what they have read."""
-
-    scope.patience = LATE  # dialogues are longer and go first
-
-    async def one(scope: Scope, p: Participant) -> Participant:
-        prompt = scope.prompt("final_vote_after_summary", cross_pollination_content=state.content)
-        heard = (p.clarification or EMPTY) if config.remember_clarification else EMPTY
-        system = _system(scope, config, p, "summary_reader")
-        p = p.with_(cross_pollination_content=state.content)
-        return records.over(await final_vote(scope, p, system, prompt, heard))
-
-    return state.updated((await scope.each(state.chosen(*READING), one)).values())
+    return state.updated(p.with_(cross_pollination_content=content) for p in readers)
 
 
 def format_cross_pollination_content(
     scope: Scope, config: CrossPollinationConfig, state: State
 ) -> str:
-    """The viewpoints of all options as markdown; empty when there are no clusters."""
+    """The viewpoints of all options as markdown; empty when there are no described clusters."""
     votes = state.votes()
-    total = sum(votes.values())
     sections: list[dict[str, Any]] = []
     for option in config.topic.options:
-        descriptions = [c.description for c in state.clusters_of(option)]
+        descriptions = [c.description for c in state.clusters_of(option) if c.description]
         if descriptions:
-            count = votes.get(option, 0)
-            share = round(100 * count / total) if config.include_vote_distribution else None
+            count = votes[option]
+            share = round(100 * count / votes.total()) if config.include_vote_distribution else None
             sections.append(
                 {"option": option, "descriptions": descriptions, "votes": count, "share": share}
             )
     return scope.prompt("cross_pollination_content", sections=sections) if sections else ""
 
 
+async def adversarial_dialogue(
+    scope: Scope, config: CrossPollinationConfig, state: State
+) -> Iterable[Participant]:
+    """Phase 7: Socratic questions from the opposing view, then the final vote of `acp`."""
+
+    async def one(scope: Scope, p: Participant) -> Participant:
+        told = {"base_system_prompt": p.system, "initial_choice": p.initial_choice}
+        challenges = scope.prompt(
+            "adversarial_moderator",
+            topic=config.topic,
+            options=p.options,
+            initial_choice=p.initial_choice,
+            cross_pollination_content=p.cross_pollination_content,
+            opposition_view=p.opposition_view,
+        )
+        talk = await question_and_answer(
+            scope,
+            Speaker("moderator", "Moderator", "moderator", challenges),
+            p.speaker(scope.prompt("adversarial_participant", **told)),
+            opening=scope.prompt("adversarial_opening"),
+            signal=SATISFIED,
+            max_exchanges=config.max_socratic_exchanges,
+        )
+        p = p.with_(adversarial=talk.transcript)
+        if talk.missing is not None:
+            return p.failed(f"adversarial dialogue ({talk.silent})", talk.missing)
+        if not talk.transcript:
+            return p.failed("adversarial dialogue", Missing("moderator said nothing"))
+        prompt = scope.prompt("final_vote_after_dialogue", dialogue=talk.transcript)
+        return await final_vote(scope, p, scope.prompt("dialogue_voter", **told), prompt)
+
+    return (await scope.each(state.chosen(ACP), one)).values()
+
+
+async def cross_pollination(
+    scope: Scope, config: CrossPollinationConfig, state: State
+) -> Iterable[Participant]:
+    """Phase 6, second part: those who only read vote on what they have read."""
+
+    async def one(scope: Scope, p: Participant) -> Participant:
+        prompt = scope.prompt(
+            "final_vote_after_summary", cross_pollination_content=p.cross_pollination_content
+        )
+        heard = (p.clarification or EMPTY) if config.remember_clarification else EMPTY
+        return await final_vote(scope, p, _system(scope, p, "summary_reader"), prompt, heard)
+
+    return (await scope.each(state.chosen(*READING), one)).values()
+
+
 async def second_vote(
-    scope: Scope,
-    config: CrossPollinationConfig,
-    state: State,
-    ballots: Ballots,
-    records: Records,
-) -> State:
+    scope: Scope, config: CrossPollinationConfig, state: State
+) -> Iterable[Participant]:
     """Votes that nothing was said before: the floor of noise, and the placebo arms."""
 
-    async def again(scope: Scope, p: Participant) -> Participant:
-        p, goes_on = await ballots.voted(p)
-        if not goes_on:
-            return p
-        system = _system(scope, config, p, "returning_voter")
+    async def one(scope: Scope, p: Participant) -> Participant:
         if p.condition == NAMES_ONLY:
             prompt = scope.prompt("names_only_vote", options=p.options)
         elif p.condition == EMPTY_ARGUMENT:
@@ -85,16 +111,10 @@ async def second_vote(
             prompt = scope.prompt("empty_argument_vote", other_option=other)
         else:
             prompt = scope.prompt("second_vote", options=p.options)
-        return records.over(await final_vote(scope, p, system, prompt))
+        return await final_vote(scope, p, _system(scope, p, "returning_voter"), prompt)
 
-    scope.patience = LATE
-    again_voters = state.chosen(*config.voting_again)
-    return state.updated((await scope.each(again_voters, again)).values())
+    return (await scope.each(state.chosen(*config.voting_again), one)).values()
 
 
-def _system(scope: Scope, config: CrossPollinationConfig, p: Participant, name: str) -> str:
-    return scope.prompt(
-        name,
-        base_system_prompt=p.system,
-        initial_choice=p.initial_choice,
-    )
+def _system(scope: Scope, p: Participant, name: str) -> str:
+    return scope.prompt(name, base_system_prompt=p.system, initial_choice=p.initial_choice)

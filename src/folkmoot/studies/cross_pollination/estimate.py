@@ -1,4 +1,4 @@
-"""Before a run: deeper checks, a smaller version, a study file to begin with."""
+"""Before and after a run: deeper checks, a rehearsal, a smaller version, a template, its use."""
 
 from __future__ import annotations
 
@@ -11,51 +11,7 @@ from folkmoot.errors import Problem
 from folkmoot.people.sources import quota
 from folkmoot.randomness import generator
 from folkmoot.records.run_folder import RunFolder
-from folkmoot.studies.cross_pollination.config import (
-    CrossPollinationConfig,
-)
-
-CODEBOOK: dict[str, Any] = {
-    "participants": {
-        "status": "complete, failed (with a reason), skipped (with a reason) or pending",
-        "error_message": "why the participant failed or was skipped",
-        "initial_choice": "first vote (phase 1)",
-        "final_choice": "last vote (phase 6 or 7; for simple_voting the second vote, if asked)",
-        "position_changed": "whether the final choice differs from the first",
-        "opposition_view": "option that the adversarial dialogue argued for (phase 5)",
-        "cluster_id": "cluster of reasons within the first choice (phase 4)",
-        "individual_summary": "the interview in one to three sentences, by a model",
-        "clarification_exchanges": "questions and answers in the interview",
-        "adversarial_exchanges": "challenges and answers in the adversarial dialogue",
-        "options_shown": "options in the order in which this participant saw them",
-        "base_persona": "the raw line that the persona grew from",
-        "persona": "the description that the model was given",
-        "demographic_age": "age in years",
-        "demographic_sex": "F or M",
-        "demographic_education": "highest education",
-        "demographic_income": "income, from low to high",
-        "demographic_location_type": "urban, suburban or rural",
-        "demographic_political_leaning": "from very liberal to very conservative",
-        "demographic_occupation": "occupation",
-    },
-    "clusters": {
-        "cluster_id": "option and number of the cluster",
-        "option": "option that its members chose first",
-        "description": "what they share, in three sentences by a model",
-        "member_count": "participants in the cluster",
-        "member_ids": "their ids",
-    },
-    "utterances": {"turn": "place in the dialogue, from 1"},
-}
-
-TABLES = {
-    "participants": "participant_id condition status error_message initial_choice final_choice "
-    "position_changed:bool opposition_view cluster_id individual_summary "
-    "clarification_exchanges:int adversarial_exchanges:int options_shown base_persona persona",
-    "clusters": "cluster_id option description member_count:int member_ids",
-    "utterances": "participant_id condition turn:int stage round:int speaker_id speaker_name "
-    "speaker_role text missing finish",
-}
+from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 
 
 def unusable(run: RunFolder) -> str:
@@ -66,7 +22,7 @@ def unusable(run: RunFolder) -> str:
         return "no participant gave a valid first vote"
     if _lacks(run, "individual_summary"):
         return "all interviews failed, so that there was nothing to show to anybody"
-    if run.table("clusters").is_empty():
+    if not any(run.table("clusters")["description"]):
         return "no group of reasons could be described, so that there was nothing to show"
     return "nobody gave a valid final vote" if _lacks(run, "final_choice") else ""
 

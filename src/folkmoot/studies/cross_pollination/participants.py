@@ -1,0 +1,248 @@
+"""Who takes part: participants and their clusters with the source's fields, and their recruitment.
+
+The people of a run are written to `personas.json` in its folder and sealed; a resume reads them
+there, so that a pool that has grown since cannot change a run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from folkmoot.conversation.answers import Answer, Missing
+from folkmoot.conversation.transcript import Speaker, Transcript
+from folkmoot.engine.session import Scope, Session
+from folkmoot.errors import InputError
+from folkmoot.models.request import FloatArray
+from folkmoot.people.assignment import assign_conditions
+from folkmoot.people.enrichment import enrich
+from folkmoot.people.makers import find_maker
+from folkmoot.people.persona import Persona
+from folkmoot.people.pool import Pool, pool_target, select
+from folkmoot.people.sources import persona_hub, quota, table
+from folkmoot.randomness import digest
+from folkmoot.records.run_folder import PERSONAS
+from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
+
+T = TypeVar("T")
+
+PENDING, COMPLETE, FAILED, SKIPPED = "pending", "complete", "failed", "skipped"
+RECRUITER = Speaker("recruiter", "Recruiter", "recruiter")
+
+
+@dataclass(frozen=True)
+class Participant:
+    """One participant's record; phases return changed copies."""
+
+    participant_id: str
+    condition: str
+    base_persona: str
+    demographics: Mapping[str, Any]
+    enriched_persona: str
+    # From the first vote on: the options in this participant's order, and the system prompt on
+    # which those of all phases build.
+    options: tuple[str, ...] = ()
+    system: str = ""
+    initial_choice: str | None = None
+    final_choice: str | None = None
+    clarification: Transcript | None = None
+    adversarial: Transcript | None = None
+    opposition_view: str | None = None
+    cross_pollination_content: str | None = None
+    individual_summary: str | None = None
+    embedding: FloatArray | None = None
+    cluster_id: str | None = None
+    status: str = PENDING
+    error_message: str | None = None
+
+    @property
+    def id(self) -> str:
+        return self.participant_id
+
+    @property
+    def position_changed(self) -> bool | None:
+        """Whether the final choice differs from the first; None without a final choice."""
+        if self.final_choice is None or self.initial_choice is None:
+            return None
+        return self.final_choice != self.initial_choice
+
+    @property
+    def active(self) -> bool:
+        """Still in the study."""
+        return self.status in (PENDING, COMPLETE)
+
+    def speaker(self, system: str) -> Speaker:
+        """The participant as the models see it."""
+        return Speaker(self.id, "Participant", "participant", system)
+
+    def with_(self, **changes: Any) -> Participant:
+        return replace(self, **changes)
+
+    def failed(self, where: str, missing: Missing) -> Participant:
+        """Out of the study, with the reason."""
+        detail = f": {missing.detail}" if missing.detail else ""
+        return self.with_(status=FAILED, error_message=f"{where}: {missing.reason}{detail}")
+
+    def skipped(self, reason: str) -> Participant:
+        return self.with_(status=SKIPPED, error_message=reason)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A group of like-minded participants of one option, described by a model."""
+
+    id: str
+    option: str
+    description: str
+    embedding: FloatArray | None
+    member_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class State:
+    """What the phases hand on to each other."""
+
+    people: Mapping[str, Participant]
+    clusters: tuple[Cluster, ...] = ()
+    termination_reason: str | None = None
+
+    @property
+    def terminated_early(self) -> bool:
+        return self.termination_reason is not None
+
+    def chosen(self, *conditions: str) -> list[Participant]:
+        """Active participants of these conditions (of all, if none is named), in order."""
+        return [
+            p
+            for p in self.people.values()
+            if p.active and (not conditions or p.condition in conditions)
+        ]
+
+    def updated(self, changed: Iterable[Participant]) -> State:
+        """The state with these participants' records replaced."""
+        return replace(self, people={**self.people, **{p.id: p for p in changed}})
+
+    def clusters_of(self, option: str) -> list[Cluster]:
+        """The described clusters of an option."""
+        return [c for c in self.clusters if c.option == option]
+
+    def votes(self) -> Counter[str]:
+        """First votes per option."""
+        return Counter(p.initial_choice for p in self.people.values() if p.initial_choice)
+
+
+async def recruit(session: Session[CrossPollinationConfig]) -> State:
+    """Participants `p_0001` … with condition and persona."""
+    config = session.config
+    ids = [f"p_{k:04d}" for k in range(1, config.n + 1)]
+    arms = assign_conditions(ids, config.conditions, session.at("assignment").rng)
+    await session.seal("assignment", arms)
+    personas = await _people(session)
+    await session.seal("personas", {p.id: digest(p.text).hex() for p in personas})
+    return State(
+        {
+            who: Participant(who, arms[who], p.base, p.demographics, p.text)
+            for who, p in zip(ids, personas, strict=True)
+        }
+    )
+
+
+async def _people(session: Session[CrossPollinationConfig]) -> list[Persona]:
+    """The personas of this run: those written down when it started, or newly drawn."""
+    saved = session.run_dir / PERSONAS
+    if saved.exists():
+        rows = json.loads(saved.read_text("utf-8"))["personas"]
+        return [Persona.from_json(row) for row in rows]
+    personas = await _drawn(session)
+    session.write_json(PERSONAS, {"personas": [p.to_json() for p in personas]})
+    return personas
+
+
+async def _drawn(session: Session[CrossPollinationConfig]) -> list[Persona]:
+    named, n = session.config.personas, session.config.n
+    if named.made:
+        return find_maker(named.source)(n, session.at("recruitment").rng)
+    if named.source == "table":
+        return select(table.read(_file(session)), n, session.at("recruitment").rng)
+    try:
+        return await _from_persona_hub(session)
+    except InputError as error:
+        if named.source == "persona_hub" or named.file or not session.synthetic(RECRUITER.role):
+            raise
+        session.warn(f"{error} Personas are made from quotas instead (personas: source: quota).")
+        return quota.make(n, session.at("quota").rng)
+
+
+def _file(session: Session[CrossPollinationConfig]) -> Path:
+    if session.config.personas.file is None:
+        raise InputError("personas.file: the source `table` needs a file of profiles")
+    return session.study_dir / Path(session.config.personas.file).expanduser()
+
+
+async def _from_persona_hub(session: Session[CrossPollinationConfig]) -> list[Persona]:
+    """n personas from the pool, filled up first to 1.5 × n; or n fresh ones without a pool."""
+    scope, n = session.at("recruitment"), session.config.n
+    if not session.config.use_persona_storage:
+        return (await _enriched(session, scope, n, ()))[:n]
+    path = Path(session.config.personas.pool).expanduser()
+    if session.synthetic(RECRUITER.role):  # its portraits get a pool of their own
+        path = path.with_suffix(f".synthetic{path.suffix}")
+    pool = Pool(path)
+    lacking = pool.lacking(n)
+    if lacking:
+        scope.log(f"the pool {pool.path} lacks {lacking} of {pool_target(n)} personas")
+        known = [p.key for p in pool.load()]
+        pool.add(await _enriched(session, scope, lacking, known))
+    return select(pool.load(), n, session.at("selection").rng)
+
+
+async def _enriched(
+    session: Session[CrossPollinationConfig], scope: Scope, n: int, known: Sequence[str]
+) -> list[Persona]:
+    """n raw lines, each with demographics and a portrait by the model."""
+    config = session.config
+    path = (
+        _file(session)
+        if config.personas.file is not None
+        else await persona_hub.fetch(config.personas.url or persona_hub.URL)
+    )
+    lines, reading = persona_hub.sample(path, n, scope.rng, exclude=known)
+    if reading.broken:
+        scope.warn(f"{path}: skipped {reading.broken} broken lines of {reading.lines}")
+    scope.log(f"{reading.not_english} of {reading.examined} lines examined are not in English")
+    overrides = session.study_dir / config.prompts if config.prompts else None
+
+    async def one(scope: Scope, line: str) -> Persona | Missing:
+        return await enrich(line, _Asker(scope), prompts=overrides)
+
+    def key(line: str) -> str:
+        return digest(line, size=8).hex()
+
+    found = await scope.each(lines, one, key=key)
+    personas = [p for p in found.values() if isinstance(p, Persona)]
+    if len(personas) < n:
+        lacking = n - len(personas)
+        scope.warn(f"could not enrich {lacking} personas; drawing others in their place")
+        rng = session.at("spare").rng
+        spare, _ = persona_hub.sample(path, lacking, rng, exclude=[*known, *lines])
+        found = await session.at("spare_recruitment").each(spare, one, key=key)
+        personas += [p for p in found.values() if isinstance(p, Persona)]
+    if len(personas) < n:
+        raise InputError(
+            f"personas: {n} are needed, only {len(personas)} could be enriched; see run.log"
+        )
+    return personas
+
+
+class _Asker:
+    """Lets the persona engine put its prompts to the recruiter's model."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+
+    async def ask(self, prompt: str, answer: Answer[T]) -> T | Missing:
+        return await self._scope.ask(RECRUITER, prompt, answer=answer)

@@ -1,0 +1,113 @@
+"""The tables of a pilot: each column with its type and what it means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from folkmoot.conversation.transcript import EMPTY
+from folkmoot.records.rows import Row, column
+from folkmoot.studies.cross_pollination.participants import Cluster, Participant
+
+
+class ParticipantRow(Row, table="participants"):
+    """One participant; demographics follow in columns of their own (`demographic_age` …)."""
+
+    participant_id: str
+    condition: str
+    status: str = column("complete, failed (with a reason), skipped (with a reason) or pending")
+    error_message: str | None = column("why the participant failed or was skipped")
+    initial_choice: str | None = column("first vote (phase 1)")
+    final_choice: str | None = column(
+        "last vote (phase 6 or 7; for simple_voting the second vote, if asked)"
+    )
+    position_changed: bool | None = column("whether the final choice differs from the first")
+    opposition_view: str | None = column(
+        "option that the adversarial dialogue argued for (phase 5)"
+    )
+    cluster_id: str | None = column("cluster of reasons within the first choice (phase 4)")
+    individual_summary: str | None = column("the interview in one to three sentences, by a model")
+    clarification_exchanges: int = column("questions and answers in the interview")
+    adversarial_exchanges: int = column("challenges and answers in the adversarial dialogue")
+    options_shown: list[str] = column("options in the order in which this participant saw them")
+    base_persona: str = column("the raw line that the persona grew from")
+    persona: str = column("the description that the model was given")
+
+
+DEMOGRAPHICS = {
+    "demographic_age": "age in years",
+    "demographic_sex": "F or M",
+    "demographic_education": "highest education",
+    "demographic_income": "income, from low to high",
+    "demographic_location_type": "urban, suburban or rural",
+    "demographic_political_leaning": "from very liberal to very conservative",
+    "demographic_occupation": "occupation",
+}
+
+
+class ClusterRow(Row, table="clusters"):
+    """One cluster of like-minded participants."""
+
+    cluster_id: str = column("option and number of the cluster")
+    option: str = column("option that its members chose first")
+    description: str = column(
+        "what they share, in three sentences by a model; empty if it gave none"
+    )
+    member_count: int = column("participants in the cluster")
+    member_ids: list[str] = column("their ids")
+
+
+class UtteranceRow(Row, table="utterances"):
+    """One turn of an interview or of an adversarial dialogue."""
+
+    participant_id: str
+    condition: str
+    turn: int = column("place in the dialogue, from 1")
+    stage: str
+    round: int | None
+    speaker_id: str
+    speaker_name: str
+    speaker_role: str
+    text: str
+    missing: str | None
+    finish: str | None
+
+
+TABLES = (ParticipantRow, ClusterRow, UtteranceRow)
+
+
+def participant_row(p: Participant) -> ParticipantRow:
+    return ParticipantRow(
+        participant_id=p.id,
+        condition=p.condition,
+        status=p.status,
+        error_message=p.error_message,
+        initial_choice=p.initial_choice,
+        final_choice=p.final_choice,
+        position_changed=p.position_changed,
+        opposition_view=p.opposition_view,
+        cluster_id=p.cluster_id,
+        individual_summary=p.individual_summary,
+        clarification_exchanges=len(p.clarification or ()) // 2,
+        adversarial_exchanges=len(p.adversarial or ()) // 2,
+        options_shown=list(p.options),
+        base_persona=p.base_persona,
+        persona=p.enriched_persona,
+    )
+
+
+def cluster_row(c: Cluster) -> ClusterRow:
+    return ClusterRow(
+        cluster_id=c.id,
+        option=c.option,
+        description=c.description,
+        member_count=len(c.member_ids),
+        member_ids=list(c.member_ids),
+    )
+
+
+def utterance_rows(p: Participant) -> Iterator[UtteranceRow]:
+    """What was said in the participant's two conversations."""
+    talks = {"clarification": p.clarification, "adversarial_dialogue": p.adversarial}
+    for stage, talk in talks.items():
+        for row in (talk or EMPTY).to_rows(stage=stage, participant_id=p.id, condition=p.condition):
+            yield UtteranceRow(**row)
