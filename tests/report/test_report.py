@@ -24,6 +24,13 @@ def test_every_study_type_gets_a_page_that_asks_nothing_of_the_network(
         assert f'id="{finding.key}"' in page
 
 
+def test_whether_the_model_is_fit_is_asked_once(finished: RunFolder) -> None:
+    """Once for every study type: its own finding, or one of the answers that all record."""
+    page = write_report(finished).read_text("utf-8")
+    assert page.count("Is the model fit to answer?") == 1
+    assert page.count('id="respondent_checks"') == 1
+
+
 def test_every_drawing_has_a_description_and_a_table(finished: RunFolder) -> None:
     page = write_report(finished).read_text("utf-8")
     for article in page.split("<article")[1:]:
@@ -49,7 +56,7 @@ def test_the_trust_section_is_filled_in(pilot: RunFolder) -> None:
         "B.1",
         "to be filled in by the authors",
         "We ran a",
-        "None: the run did what was sealed",
+        "None: the run followed the plan sealed",
     ):
         assert expected in page
 

@@ -80,6 +80,14 @@ class JournalReader:
         ).fetchall()
         return int(calls), float(usd), [row[0] for row in unknown]
 
+    def called(self) -> dict[str, tuple[float, float]]:
+        """Model asked → when it was called first and last (seconds since 1970)."""
+        rows = self._reader.execute(
+            "SELECT model_asked, min(started_at), max(started_at) FROM entries "
+            "WHERE kind != 'compute' GROUP BY model_asked"
+        )
+        return {name: (first, last) for name, first, last in rows}
+
     @property
     def format(self) -> int:
         """The version of the file's format."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from folkmoot.engine.study import findings_of, study_of_run
 from folkmoot.errors import InputError
-from folkmoot.records.findings import Board, Finding, Grid
+from folkmoot.kit.findings import FITNESS, fitness
+from folkmoot.measures.diagnostics import of_answers
+from folkmoot.records.findings import Board, Finding
 from folkmoot.records.run_folder import RunFolder
 from folkmoot.report.charts import svgs
-from folkmoot.report.checklist import checklist
-from folkmoot.report.methods import methods
 from folkmoot.report.trust import Trust, trust
 
 
@@ -49,8 +49,6 @@ class Document:
     headlines: tuple[Figure, ...]
     sections: tuple[Section, ...]
     trust: Trust
-    checklist: Grid
-    methods: str
 
 
 def document(run: RunFolder) -> Document:
@@ -61,6 +59,8 @@ def document(run: RunFolder) -> Document:
         )
     study = study_of_run(run)
     findings = findings_of(study, run)
+    if run.has_table("answers") and FITNESS not in {f.key for f in findings}:
+        findings.append(fitness(of_answers(run.table("answers").to_dicts())))
     name = str(run.config.get("pilot_name") or run.config.get("title") or study.title)
     return Document(
         title=name,
@@ -72,8 +72,6 @@ def document(run: RunFolder) -> Document:
         headlines=tuple(_figure(f) for f in findings if f.headline),
         sections=_sections([f for f in findings if not f.headline]),
         trust=trust(run, study),
-        checklist=checklist(run),
-        methods=methods(run, study.title),
     )
 
 

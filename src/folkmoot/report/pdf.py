@@ -17,6 +17,7 @@ from folkmoot.report.document import Document, Figure
 
 TEMPLATE = Path(__file__).parent / "templates" / "report.typ"
 MOST_ROWS = 40
+PROSE = 60  # columns with cells longer than this share what room the others leave
 PAGE = 640.0  # pixels of a drawing that fill the width of the page
 
 
@@ -59,12 +60,11 @@ class _Writer:
             "tables": [
                 {"title": "Models, as asked and as served", "grid": _grid(trust.models)},
                 {"title": "The run", "grid": _grid(trust.run)},
-                {"title": "How the answers were read", "grid": _grid(trust.answers)},
-                {"title": "Is the model fit to answer?", "grid": _grid(trust.checks)},
-                {"title": "GUIDE-LLM checklist (core items)", "grid": _grid(doc.checklist)},
+                {"title": "How answers were read", "grid": _grid(trust.answers)},
+                {"title": "GUIDE-LLM checklist (core items)", "grid": _grid(trust.checklist)},
                 {"title": "Hashes", "grid": _grid(trust.hashes)},
             ],
-            "methods": doc.methods,
+            "methods": trust.methods,
         }
 
     def _figure(self, figure: Figure) -> dict[str, Any]:
@@ -93,13 +93,16 @@ def _width(svg: str) -> float:
 
 def _grid(grid: Grid) -> dict[str, Any]:
     left = len(grid.rows) - MOST_ROWS
+    rows = [
+        [cell_text(value, column) for value, column in zip(row, grid.columns, strict=True)]
+        for row in grid.rows[:MOST_ROWS]
+    ]
     return {
         "columns": [heading(c) for c in grid.columns],
         "numeric": numeric_columns(grid),
-        "rows": [
-            [cell_text(value, column) for value, column in zip(row, grid.columns, strict=True)]
-            for row in grid.rows[:MOST_ROWS]
-        ],
+        "prose": [any(len(cell) > PROSE for cell in cells) for cells in zip(*rows, strict=True)]
+        or [False for _ in grid.columns],
+        "rows": rows,
         "caption": grid.caption
         + (f" … and {left} more rows in the HTML report" if left > 0 else ""),
     }

@@ -1,80 +1,79 @@
 """How far to trust a run: what was asked of whom, at which settings, and what differs from plan.
 
-All of it is read from the run folder; nothing is typed in by anybody.
+All of it is read from the run folder; nothing is typed in by anybody. The checklist is GUIDE-LLM's
+core items after Feuerriegel et al., "GUIDE-LLM: a reporting checklist for LLMs in behavioural
+science" (https://llm-checklist.com/checklist), in our own words.
 """
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from folkmoot.engine.journal import JournalReader
 from folkmoot.engine.study import Study
-from folkmoot.measures.diagnostics import of_answers
+from folkmoot.errors import StorageError
 from folkmoot.records.findings import Grid
 from folkmoot.records.run_folder import JOURNAL, RunFolder
 from folkmoot.report.deviations import deviations, since
 
 ANSWER_RUNGS = {
     "exact": "as asked for",
-    "normalised": "after case, quotes and punctuation",
+    "normalised": "once case, quotes and punctuation were ignored",
     "number": "by its number or letter in the list",
     "named": "alone in a phrase such as “I choose …”",
-    "constrained": "asked for once more as one of an enumeration",
-    "fenced": "JSON taken out of a code block",
+    "constrained": "asked again, constrained to the options",
+    "fenced": "JSON in a code block",
     "repaired": "JSON repaired by a library",
     "minimal": "minimal structure in place of an unreadable reply",
     "missing": "no answer (never scored)",
 }
 
 
+BLANK = "to be filled in by the authors"
+
+
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """The trust section: grids of facts, deviations, and a paragraph for a methods section."""
+    """The trust section: facts, deviations, checklist, and a paragraph for a methods section."""
 
     models: Grid
     run: Grid
     answers: Grid
-    checks: Grid
     software: Grid
     hashes: Grid
     deviations: tuple[str, ...]
     since: tuple[str, ...]
+    checklist: Grid
+    methods: str
 
 
 def trust(run: RunFolder, study: Study) -> Trust:
     """Read the trust section from a run folder."""
     manifest = run.manifest
     return Trust(
-        models=_models(manifest, _dates(run)),
+        models=_models(manifest, _called(run)),
         run=_run(run),
         answers=_answers(manifest),
-        checks=_checks(run),
         software=_software(manifest),
         hashes=_hashes(run),
         deviations=tuple(deviations(run, study)),
         since=tuple(since(run, study)),
+        checklist=_checklist(run),
+        methods=methods(run, study.title),
     )
 
 
-def _dates(run: RunFolder) -> dict[str, tuple[str, str]]:
+def _called(run: RunFolder) -> dict[str, tuple[str, str]]:
     """Model asked → when it was called first and last, by the journal (UTC)."""
-    path = run.path / JOURNAL
-    if not path.exists():
-        return {}
-    db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     try:
-        rows = db.execute(
-            "SELECT model_asked, min(started_at), max(started_at) FROM entries "
-            "WHERE kind != 'compute' GROUP BY model_asked"
-        ).fetchall()
-    except sqlite3.Error:
+        with JournalReader(run.path / JOURNAL) as journal:
+            called = journal.called()
+    except StorageError:  # the deviations say it
         return {}
-    finally:
-        db.close()
-    return {str(name): (_moment(first), _moment(last)) for name, first, last in rows}
+    return {name: (_moment(first), _moment(last)) for name, (first, last) in called.items()}
 
 
 def _moment(seconds: float) -> str:
@@ -112,17 +111,15 @@ def _run(run: RunFolder) -> Grid:
         "finished": manifest.get("finished_at"),
         "wall time (s)": manifest.get("wall_seconds"),
         "calls": manifest.get("calls"),
-        "retries after passing failures": manifest.get("retries"),
-        "tries that failed on the way (the vendor may have billed them)": manifest.get(
-            "lost_tries"
-        ),
+        "retries after transient errors": manifest.get("retries"),
+        "failed attempts (the vendor may have billed them)": manifest.get("lost_tries"),
         "cost (USD)": _known(manifest.get("cost_usd")),
-        "unknown, and not in this cost": unknown or "nothing",
+        "models of unknown cost, not included": unknown or "none",
         "random seed": manifest.get("seed"),
         "temperature": config.get("temperature", "the provider's default"),
         "longest reply (tokens)": config.get("max_tokens", "the provider's default"),
         "embedding model": manifest.get("embedding_model"),
-        "prompts of the user's own": config.get("prompts", "none"),
+        "user's own prompts": config.get("prompts", "none"),
     }
     return Grid(("fact", "value"), tuple((k, _cell(v)) for k, v in facts.items()))
 
@@ -135,18 +132,8 @@ def _answers(manifest: Mapping[str, Any]) -> Grid:
     ]
     count, reasks = answers.get("count", 0), answers.get("reasks", 0)
     why = "; ".join(f"{n} {reason}" for reason, n in answers.get("missing", {}).items())
-    caption = f"{count:,} answers, {reasks:,} asked for again because of their form"
+    caption = f"{count:,} answers; {reasks:,} requests repeated because of the form of the reply"
     return Grid.of(rows, caption + (f"; missing: {why}" if why else ""))
-
-
-def _checks(run: RunFolder) -> Grid:
-    """Signs that the model is unfit to answer, as far as the answers of any study show them."""
-    if not run.has_table("answers"):
-        return Grid((), ())
-    found = of_answers(run.table("answers").to_dicts())
-    verdict = {True: "flagged", False: "clear", None: "not checked"}
-    rows = [{"check": c.title, "verdict": verdict[c.flagged], "says": c.says} for c in found]
-    return Grid.of(rows, "Each check looks for one known way in which models answer unlike people.")
 
 
 def _software(manifest: Mapping[str, Any]) -> Grid:
@@ -169,3 +156,127 @@ def _hashes(run: RunFolder) -> Grid:
 
 def _cell(value: Any) -> Any:
     return value if value is None or isinstance(value, (str, int, float, bool)) else str(value)
+
+
+def methods(run: RunFolder, title: str) -> str:
+    """One paragraph in the past tense; blanks are named where a program cannot know."""
+    manifest = run.manifest
+    served = [m for m in manifest.get("models", []) if m.get("calls") and m.get("roles", True)]
+    names = "; ".join(
+        f"{m['asked']}" + (f" (served as {', '.join(m['served'])})" if m["served"] else "")
+        for m in served
+    )
+    answers = manifest.get("answers", {})
+    rungs = answers.get("rungs", {})
+    exact = 100 * float(rungs.get("exact", 0.0))
+    missing = 100 * float(rungs.get("missing", 0.0))
+    cost = manifest.get("cost_usd")
+    money = "at an unknown price" if cost is None else f"at a cost of {cost:.2f} US dollars"
+    unknown = manifest.get("cost_unknown_for") or []
+    if unknown and cost is not None:
+        money += f" without that of {', '.join(unknown)}, which is unknown"
+    tokens_in, tokens_out = (
+        "an unknown number of" if manifest.get(k) is None else f"{manifest[k]:,}"
+        for k in ("input_tokens", "output_tokens")
+    )
+    sealed = run.plan.get("sealed", {}).get("design", {}).get("hash", "")
+    text = (
+        f"We ran a study of the type “{title}” with Folkmoot "
+        f"{manifest.get('software', {}).get('folkmoot', '')} "
+        f"({str(manifest.get('started_at', ''))[:10]}). Participants were simulated by {names}. "
+        f"Design, assignment, prompts and seeds (random seed {manifest.get('seed')}) were sealed "
+        f"before the first call they govern (design hash {sealed[:12]}). The run took "
+        f"{manifest.get('calls', 0):,} calls ({tokens_in} tokens in, {tokens_out} out) "
+        f"{money}. Of {answers.get('count', 0):,} "
+        f"answers {exact:.1f} % were in the form asked for, {answers.get('reasks', 0):,} requests "
+        f"were repeated because of form, and {missing:.1f} % of answers stayed missing. "
+    )
+    if run.partial:
+        text += "The run did not finish: these figures cover a part of it. "
+    if run.synthetic:
+        text += (
+            "Folkmoot's embedded opinion-dynamics model with planted effects answered"
+            + (f" as {', '.join(roles)}" if (roles := manifest.get("synthetic_roles")) else "")
+            + ": the figures test the pipeline and are no evidence about people. "
+        )
+    return text + "All requests and replies are in the run's journal."
+
+
+def _checklist(run: RunFolder) -> Grid:
+    """Item, what it asks, the answer or that it is blank."""
+    rows = [(item, asks, fill(run) if fill else BLANK) for item, asks, fill in CHECKLIST]
+    return Grid(("item", "asks for", "answer"), tuple(rows))
+
+
+def _use(run: RunFolder) -> str:
+    return f"Simulated participants and other roles of a {run.study.replace('_', ' ')} study."
+
+
+def _versions(run: RunFolder) -> str:
+    used = [
+        f"{m['asked']} (served as {', '.join(m['served']) or 'not said'})"
+        for m in run.manifest.get("models", [])
+    ]
+    return (
+        f"{'; '.join(used)}; accessed from {_day(run, 'started_at')} to {_day(run, 'finished_at')}"
+    )
+
+
+def _parameters(run: RunFolder) -> str:
+    config = run.config
+    return (
+        f"temperature {config.get('temperature', 'provider default')}, longest reply "
+        f"{config.get('max_tokens', 'provider default')}, random seed of the design "
+        f"{run.manifest.get('seed')}, one run"
+    )
+
+
+def _prompts(run: RunFolder) -> str:
+    sealed = run.plan.get("sealed", {}).get("design", {}).get("data", {})
+    count = len(sealed.get("prompts", {}))
+    return (
+        f"{count} prompt files, hashes in plan.json; every request as sent is in journal.sqlite "
+        f"({run.manifest.get('calls', 0):,} calls)"
+    )
+
+
+def _post(run: RunFolder) -> str:
+    reasks = run.manifest.get("answers", {}).get("reasks", 0)
+    return (
+        "Answers are parsed by documented steps; the table of answers gives the share of each; "
+        f"{reasks:,} were asked for again; unreadable ones are missing with a reason, never scored"
+    )
+
+
+def _day(run: RunFolder, key: str) -> str:
+    return str(run.manifest.get(key, "?"))[:10]
+
+
+Fill = Callable[[RunFolder], str]
+CHECKLIST: tuple[tuple[str, str, Fill | None], ...] = (
+    ("A.1", "what the models were used for", _use),
+    ("A.2", "human in the loop, or fully automated", lambda _: "Fully automated."),
+    ("B.1", "model name, provider, version, date of access", _versions),
+    ("B.2", "mode of access", lambda _: "API, one separate request a call."),
+    ("B.3", "parameters", _parameters),
+    ("B.4", "fine-tuning or customisation", None),
+    (
+        "B.5",
+        "whether sessions kept state",
+        lambda _: "No: each request carries all that the speaker has heard.",
+    ),
+    ("C.1", "exact prompts", _prompts),
+    ("C.2", "system-wide instructions", lambda _: "Persona and task; see the system messages."),
+    ("D.1", "handling of personal data", None),
+    ("E.1", "human validation of outputs", None),
+    ("E.2", "filtering and post-processing", _post),
+    (
+        "F.1",
+        "code shared",
+        lambda run: (
+            f"Folkmoot {run.manifest.get('software', {}).get('folkmoot', '?')}, "
+            "Apache-2.0, with study.yaml of this run"
+        ),
+    ),
+    ("G.1", "funding and relationships", None),
+)
