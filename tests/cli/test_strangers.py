@@ -162,6 +162,21 @@ def test_where_profiles_and_keys_go_is_said_by_check(desk: Desk) -> None:
     assert f"this file sends your profiles and the key HF_TOKEN to {FAR}" in said
 
 
+@pytest.mark.parametrize(
+    "url", ["https://h.example/v1?key=q7Zr4", "https://ann:q7Zr4@h.example/v1"]
+)
+@pytest.mark.parametrize("typed", [False, True])
+def test_a_key_in_a_url_is_refused_and_shown_nowhere(desk: Desk, url: str, typed: bool) -> None:
+    text = f"{PILOT}model: hf-inference\nendpoints: {{hf-inference: '{FAR if typed else url}'}}\n"
+    desk.write("far.yaml", text)
+    more = ("--set", f"endpoints.hf-inference={url}") if typed else ()
+    for command in ("check", "run"):
+        status, said = desk.folkmoot(command, "far.yaml", *more)
+        assert status == 2, said
+        assert "holds a key" in said and "environment" in said and "q7Zr4" not in said
+    assert not (desk.folder / "outputs").exists()
+
+
 def test_nothing_is_sent_before_a_yes(desk: Desk) -> None:
     desk.write("far.yaml", f"{PILOT}model: hf-inference\nendpoints: {{hf-inference: {FAR}}}\n")
     status, said = desk.folkmoot("run", "far.yaml", "--seed", "3", "--key", KEY)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from typing_extensions import TypeVar
+
+from folkmoot.models.keys import secrets_in
 
 Positive = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[int, Field(ge=0)]
@@ -80,6 +82,18 @@ class StudyConfig(BaseModel):
     respondent: dict[str, Any] = Field(
         default_factory=dict, description="settings of the embedded respondent"
     )
+
+    @field_validator("endpoints")
+    @classmethod
+    def _without_keys(cls, endpoints: dict[str, str]) -> dict[str, str]:
+        # A run folder keeps a copy of these settings, and errors quote the URL.
+        for model, url in endpoints.items():
+            if secrets_in(url):
+                raise ValueError(
+                    f"the URL of {model} holds a key or a password, which would be written into "
+                    "the run folder; take it out and put the key into the environment or .env"
+                )
+        return endpoints
 
     def model_for(self, role: str) -> str | None:
         """The model that the file names for a role; None where it names none at all."""
