@@ -93,7 +93,7 @@ async def test_what_a_client_raises_ends_the_discussion() -> None:
 
 
 async def test_settings_that_do_not_fit_are_named() -> None:
-    with pytest.raises(InputError, match="6 answers are wanted of 4 people"):
+    with pytest.raises(InputError, match="6 answers, but only 4 people"):
         await DiscussionSimulator(settings(num_personas=4, max_responses_per_question=6)).run()
     with pytest.raises(InputError, match="one discussion"):
         await DiscussionSimulator(settings(replications=2)).run()

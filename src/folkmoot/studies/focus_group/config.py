@@ -1,4 +1,4 @@
-"""Settings of a focus group: the source's keys as they are, and those for several groups."""
+"""Settings of a focus group: the source's keys unchanged, and those for several groups."""
 
 from __future__ import annotations
 
@@ -28,14 +28,16 @@ class DiscussionPhase(StrEnum):
 
 
 class Stimulus(BaseModel):
-    """One concept of a concept test. What it leaves out is taken from the study's own keys."""
+    """One concept of a concept test. Keys left out are taken from the study."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str = Field("", description="short name for files and tables; default: from the concept")
-    product_concept: str = Field(min_length=1, description="the concept that is discussed")
+    name: str = Field(
+        "", description="short name for files and tables; by default from the concept"
+    )
+    product_concept: str = Field(min_length=1, description="the concept to discuss")
     stimulus_material: str | None = Field(None, description="ad copy, product text, …")
-    category: str | None = Field(None, description="category, where it is another one")
+    category: str | None = Field(None, description="category, if it differs from the study's")
 
     @property
     def id(self) -> str:
@@ -48,17 +50,19 @@ class DiscussionConfig(StudyConfig):
     """A focus group on one concept, or on several with the same recruits."""
 
     product_concept: str | None = Field(
-        None, min_length=1, description="the product or concept that is discussed"
+        None, min_length=1, description="the product or concept to discuss"
     )
     category: str = Field(min_length=1, description="product category")
     stimulus_material: str | None = Field(
-        None, description="ad copy or product description that is shown in the reaction phase"
+        None, description="ad copy or product description, shown from the reaction phase on"
     )
     num_personas: Positive = Field(8, description="people in a group")
     phases: tuple[DiscussionPhase, ...] = Field(
-        tuple(DiscussionPhase), min_length=1, description="phases in their order"
+        tuple(DiscussionPhase), min_length=1, description="phases, in order"
     )
-    questions_per_phase: Positive = Field(2, description="questions of the moderator in each phase")
+    questions_per_phase: Positive = Field(
+        2, description="questions the moderator asks in each phase"
+    )
     max_responses_per_question: Positive = Field(5, description="most answers to one question")
     temperature: float | None = Field(
         0.9, ge=0, le=5, allow_inf_nan=False, description="sampling temperature of all calls"
@@ -68,21 +72,23 @@ class DiscussionConfig(StudyConfig):
         (), description="two or more concepts that the same recruits discuss one by one"
     )
     quotas: dict[str, dict[str, float]] = Field(
-        default_factory=dict, description="shares or numbers of people by attribute"
+        default_factory=dict, description="shares or numbers of people, by attribute"
     )
     personas: str = Field(
         "grounded", min_length=1, description="`grounded`, or a file of real profiles"
     )
     appeal: float = Field(
-        0.0, ge=-1, le=1, allow_inf_nan=False, description="shift of everybody's first opinion"
+        0.0, ge=-1, le=1, allow_inf_nan=False, description="shift of everybody's initial opinion"
     )
     sentiment: Literal["lexicon", "model"] = Field(
         "lexicon", description="who rates the sentiment of a message: VADER, or the model"
     )
     context_messages: Positive = Field(
-        24, description="how many of the latest messages a speaker has before them"
+        24, description="how many of the latest messages a speaker sees"
     )
-    max_words_per_response: Positive = Field(90, description="length that answers should keep to")
+    max_words_per_response: Positive = Field(
+        90, description="longest answer in words, as the prompt asks for it"
+    )
 
     @field_validator("product_concept", "category", mode="after")
     @classmethod
@@ -94,7 +100,7 @@ class DiscussionConfig(StudyConfig):
     @field_validator("quotas", mode="before")
     @classmethod
     def _keys_as_text(cls, value: Any) -> Any:
-        # YAML reads `35: 2` as a number; a quota's cell is always text.
+        # YAML reads `35: 2` as a number; a category of a quota is always text.
         if not isinstance(value, Mapping):
             return value
         return {

@@ -1,4 +1,4 @@
-"""Before a run: what does not fit together, what a user should know, `--limit`, a first file."""
+"""Before a run: settings that contradict each other, notes, `--limit`, a first study file."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ from folkmoot.studies.focus_group.participants import different_names, profiles
 
 
 def check(config: DiscussionConfig, folder: Path) -> list[Problem]:
-    """What single keys cannot show: whether they fit together, quotas on the scales, profiles."""
+    """Check what no key shows by itself: contradictions, unknown quotas, the file of profiles."""
     problems = [*_fitting(config), *check_quotas(config.quotas)]
     if config.personas == "grounded":
         return problems
     if config.quotas:
-        problems.append(Problem("quotas cannot be kept with a file of real profiles", key="quotas"))
+        problems.append(
+            Problem(
+                "quotas work only with grounded personas, not with a file of profiles", key="quotas"
+            )
+        )
     try:
         rows = profiles(config, folder)
     except InputError as error:
@@ -29,7 +33,7 @@ def check(config: DiscussionConfig, folder: Path) -> list[Problem]:
     if len(rows) < config.num_personas:
         problems.append(
             Problem(
-                f"{config.num_personas} people are wanted, the file has {len(rows)}",
+                f"{config.num_personas} people are needed; the file has {len(rows)}",
                 key="num_personas",
                 mend=f"num_personas: {len(rows)}",
             )
@@ -37,10 +41,10 @@ def check(config: DiscussionConfig, folder: Path) -> list[Problem]:
     elif (different := different_names(rows)) < config.num_personas:
         problems.append(
             Problem(
-                f"{config.num_personas} people are wanted, and only {different} have different "
+                f"{config.num_personas} people are needed, but only {different} have different "
                 "first names, by which they are addressed",
                 key="personas",
-                mend=f"give them other names, or num_personas: {different}",
+                mend=f"give them different names, or num_personas: {different}",
             )
         )
     return problems
@@ -54,21 +58,21 @@ def _fitting(config: DiscussionConfig) -> list[Problem]:
         problems.append(Problem(what, key=key, mend=mend))
 
     if not config.product_concept and not config.stimuli:
-        wrong("product_concept", "no concept is given", "say what is discussed, or list `stimuli`")
+        wrong("product_concept", "no concept is given", "set it, or list `stimuli`")
     if len(set(config.phases)) != len(config.phases):
-        wrong("phases", "each phase can be named once")
+        wrong("phases", "a phase can be listed only once")
     ids = [s.id for s in config.concepts]
     if len(set(ids)) != len(ids):
-        wrong("stimuli", "two have the same name")
+        wrong("stimuli", "two stimuli have the same name")
     wanted, people = config.max_responses_per_question, config.num_personas
     if "max_responses_per_question" in config.model_fields_set and wanted > people:
-        wrong("max_responses_per_question", f"{wanted} answers are wanted of {people} people")
+        wrong("max_responses_per_question", f"{wanted} answers, but only {people} people")
     questions = len(config.phases) * config.questions_per_phase
     if questions * config.responses_cap < people:
         wrong(
             "num_personas",
-            f"{questions} questions of at most {config.responses_cap} answers cannot let {people} "
-            "people speak",
+            f"{people} people cannot all speak in {questions} questions of at most "
+            f"{config.responses_cap} answers",
         )
     return problems
 
@@ -81,7 +85,7 @@ def _at_personas(problem: Problem) -> Problem:
 
 
 def cut(config: DiscussionConfig, groups: int) -> DiscussionConfig:
-    """The same study with at most so many groups."""
+    """The same study with at most this many groups."""
     return config.model_copy(update={"replications": min(config.replications, max(1, groups))})
 
 

@@ -153,9 +153,8 @@ def positions(c: Concept) -> Finding:
     by = change(moved, "groups as units") if moved.has_interval else signed(moved.value)
     toward = "warmer towards it" if moved.value > 0 else "cooler towards it"
     said = (
-        f"{movers} of {path.height} people ended somewhere else than they started; on average the "
-        f"position moved {by} on a scale from −1 to 1"
-        + (f", {toward}." if abs(moved.value) >= 0.01 else ".")
+        f"{movers} of {path.height} people changed their position; on average it moved {by} on a "
+        "scale from −1 to 1" + (f", {toward}." if abs(moved.value) >= 0.01 else ".")
     )
     if c.single:
         rows = path.select(pl.col("name").alias("person"), "before", "after", "shifts")
@@ -223,9 +222,9 @@ def objections(c: Concept) -> Finding | None:
     return c.finding(
         "objections",
         "What do they object to?",
-        f"Most often {top['objection']}: {top['people']} of {everyone} people, in "
-        f"{top['groups']} of {plural(groups, 'group')}. "
-        "The quotes with their turns are in topline.md.",
+        f"Most often {top['objection']}: {top['people']} of {everyone} people"
+        + (f", in {top['groups']} of {groups} groups" if groups > 1 else "")
+        + ". The quotes with their turns are in topline.md.",
         Grid.of(rows),
         Bars(tuple((r["objection"], "people", float(r["people"])) for r in rows), unit="people"),
         notes=("Found by cue words in English; read the quotes.",),
@@ -411,9 +410,9 @@ def compared(opinions: pl.DataFrame, stimuli: list[str]) -> Finding:
     if opinions["group"].n_unique() == 1:
         certain = "but one group cannot tell a difference from chance: add replications"
     elif all(clear):
-        certain = "which is more than chance between groups"
+        certain = "which is more than chance variation between groups would produce"
     else:
-        certain = "but the differences are within what chance between groups allows"
+        certain = "but chance variation between groups could explain the differences"
     rows = [
         {"concept": s, "mean position": means[s], **cells(gaps.get(s), "difference")}
         for s in stimuli

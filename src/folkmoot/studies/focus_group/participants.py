@@ -109,7 +109,7 @@ def with_different_names(
             return chosen
     raise InputError(
         Problem(
-            f"{wanted} people are wanted, but only {len(chosen)} have different first names",
+            f"{wanted} people are needed, but only {len(chosen)} have different first names",
             key="personas",
         )
     )

@@ -1,10 +1,11 @@
-"""Do they please? Agreement by place in the order, convergence of positions, open disagreement."""
+"""Do they please each other? Agreement by speaking order, convergence of positions, dissent."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,9 +16,8 @@ from folkmoot.studies.focus_group.discussion import DiscussionTranscript
 SHUFFLES = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """An answer as far as pleasing goes: its question, its place in the order, its stance."""
+class Answered(NamedTuple):
+    """An answer: its question, its place in the order, its stance."""
 
     question: str
     position: int
@@ -45,39 +45,33 @@ class Check:
 
     def reading(self) -> str:
         """The check in plain words."""
-        said = [self._order(), self._convergence(), self._dissent()]
-        return " ".join(s for s in said if s)
+        return " ".join(filter(None, (self._order(), self._convergence(), self._dissent())))
 
     def _order(self) -> str:
         if math.isnan(self.agree_slope):
-            return "There are too few answers to tell whether agreement depends on the order."
-        change = f"{abs(100 * self.agree_slope):.0f} points per place"
+            return "There are too few answers to tell whether agreement depends on speaking order."
+        step = f"{abs(100 * self.agree_slope):.0f} points per place"
         if self.agree_p < 0.05 and self.agree_slope > 0:
-            return f"The later somebody speaks, the more often they agree ({change}): a bad sign."
+            return f"The later somebody speaks, the more often they agree ({step}): a bad sign."
         if self.agree_p < 0.05:
-            return f"Later speakers agree less often ({change})."
-        return "Agreement does not rise noticeably with the place in the order."
+            return f"Later speakers agree less often ({step})."
+        return "Agreement does not rise noticeably with speaking order."
 
     def _convergence(self) -> str:
         if math.isnan(self.converge_p) or self.spread_before == 0:
             return ""
         ratio = self.spread_after / self.spread_before
-        if self.converge_p < 0.05 and ratio < 0.8:
-            return (
-                f"Positions moved closer together than shifts of this size would by chance (spread "
-                f"{ratio:.0%} of what it was): people gave in to the group."
-            )
+        spread = f"spread {ratio:.0%} of what it was"
         if self.converge_p < 0.05:
-            return (
-                f"Positions moved a little closer together than shifts of this size would by "
-                f"chance (spread {ratio:.0%} of what it was)."
+            how, end = (
+                ("closer together", ": people gave in to the group.")
+                if ratio < 0.8
+                else ("slightly closer together", ".")
             )
+            return f"Positions moved {how} than shifts of this size would by chance ({spread}){end}"
         if ratio > 1.1:
-            return f"Positions moved apart (spread {ratio:.0%} of what it was)."
-        return (
-            f"Positions did not close up more than chance would have it (spread {ratio:.0%} of "
-            "what it was)."
-        )
+            return f"Positions moved apart ({spread})."
+        return f"Positions did not converge more than chance alone would produce ({spread})."
 
     def _dissent(self) -> str:
         if not self.answers:
@@ -93,21 +87,14 @@ class Check:
 
 def of(transcripts: Sequence[DiscussionTranscript]) -> Check:
     """The check over one or more discussions."""
-    answers: list[Answered] = []
-    before: list[list[float]] = []
-    after: list[list[float]] = []
-    for t in transcripts:
-        where = f"{t.group}/{t.stimulus}"
-        last = {p.id: p.opinion.valence if p.opinion else 0.0 for p in t.personas}
-        first = dict(last)
-        for m in t.by_participants():
-            if not m.probe:
-                answers.append(Answered(f"{where}/{m.question}", m.position, m.stance))
-            if m.valence is not None:
-                last[m.speaker_id] = m.valence
-        before.append([first[p.id] for p in t.personas])
-        after.append([last[p.id] for p in t.personas])
-    return check(answers, before, after)
+    answers = [
+        Answered(f"{t.group}/{t.stimulus}/{m.question}", m.position, m.stance)
+        for t in transcripts
+        for m in t.by_participants()
+        if not m.probe
+    ]
+    before = [list(t.first_positions().values()) for t in transcripts]
+    return check(answers, before, [list(t.final_positions().values()) for t in transcripts])
 
 
 def check(
@@ -116,20 +103,16 @@ def check(
     after: Sequence[Sequence[float]],
 ) -> Check:
     """The check from bare data: answers, and positions before and after by discussion."""
-    # Whoever answers first in a question has nobody to agree with in it.
+    # The first to answer a question has nobody to agree with.
     later = [a for a in answers if a.position > 1]
-    slope, p = _slope(later)
-    start, end, converge_p = _convergence(before, after)
-    n = len(later)
+    stances = [a.stance for a in later]
+    n = len(later) or math.nan
     return Check(
-        answers=n,
-        agree=sum(a.stance == "agree" for a in later) / n if n else math.nan,
-        disagree=sum(a.stance == "disagree" for a in later) / n if n else math.nan,
-        agree_slope=slope,
-        agree_p=p,
-        spread_before=start,
-        spread_after=end,
-        converge_p=converge_p,
+        len(later),
+        stances.count("agree") / n,
+        stances.count("disagree") / n,
+        *_slope(later),
+        *_convergence(before, after),
     )
 
 
@@ -143,8 +126,7 @@ def _slope(answers: Sequence[Answered]) -> tuple[float, float]:
     place = np.array([a.position for a in answers], dtype=float)
     if len(answers) < 6 or np.ptp(place) == 0:
         return math.nan, math.nan
-    names = {q: i for i, q in enumerate(dict.fromkeys(a.question for a in answers))}
-    block = np.array([names[a.question] for a in answers])
+    _, block = np.unique([a.question for a in answers], return_inverse=True)
     x, y = place - _block_means(place, block), agree - _block_means(agree, block)
     scale = float((x**2).sum())
     freedom = np.maximum(np.bincount(block) - 1, 1)

@@ -80,7 +80,7 @@ def _positions(group: Sequence[DiscussionTranscript]) -> dict[str, Any]:
 
 
 def _moved(t: DiscussionTranscript) -> list[dict[str, Any]]:
-    """Those who ended somewhere else than they started, and the turns that moved them."""
+    """Those whose position changed, and the turns that moved them."""
     first, last = t.first_positions(), t.final_positions()
     return [
         {
@@ -254,8 +254,8 @@ def _moved_markdown(c: dict[str, Any]) -> list[str]:
         "### What moved?",
         "",
         f"The mean position went from {_signed(p['mean_before'])} to {_signed(p['mean_after'])} "
-        f"on a scale from −1 to +1; {p['people_who_moved']} of {p['people']} people ended "
-        "somewhere else than they started.",
+        f"on a scale from −1 to +1; {p['people_who_moved']} of {p['people']} people changed their "
+        "position.",
         "",
     ]
     for m in p["moved"]:
