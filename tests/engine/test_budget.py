@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from folkmoot.engine.budget import Budget, Price
-from folkmoot.engine.gateway import Gateway, GatewaySettings
+from folkmoot.engine.config import StudyConfig
+from folkmoot.engine.gateway import Gateway
 from folkmoot.engine.journal import Journal
 from folkmoot.errors import BudgetReached, RunPaused, TransientError
 from folkmoot.models.catalog import ModelSpec
@@ -173,7 +174,7 @@ def test_a_budget_is_never_passed_and_never_left_unused(
         return Reply("x", Usage(len(text.encode()) // 3 + 1, int(part * limit), 0))
 
     async def run(folder: Path) -> tuple[float, list[Price], list[object]]:
-        how = GatewaySettings(
+        how = StudyConfig(
             concurrency=concurrency, budget_usd=usd, api_retry_base_seconds=0.0, max_api_retries=3
         )
         with Journal(folder / "journal.sqlite") as journal:
@@ -206,7 +207,7 @@ async def test_a_budget_in_money_counts_what_was_asked_again(tmp_path: Path) -> 
     model = Scripted(lambda r, a: Reply("x", Usage(1000, 100, 0)))
     for text, accept in (("one", False), ("two", True)):
         with Journal(tmp_path / "journal.sqlite", accept_changes=accept) as journal:
-            opened = Gateway(journal, lambda name: (model, SPEC), GatewaySettings())
+            opened = Gateway(journal, lambda name: (model, SPEC), StudyConfig())
             await opened.complete("a", Request("openai/gpt-4o", (Message("user", text),)))
             await opened.close()
     with Journal(tmp_path / "journal.sqlite") as journal:
@@ -226,7 +227,7 @@ async def test_ctrl_c_reaches_calls_that_wait_for_money(tmp_path: Path) -> None:
         await go.wait()
         return Reply("x", Usage(10, 10, 0))
 
-    how = GatewaySettings(budget_usd=0.0006)
+    how = StudyConfig(budget_usd=0.0006)
     with Journal(tmp_path / "journal.sqlite") as journal:
         opened = Gateway(journal, lambda name: (Scripted(answer), SPEC), how)
         asked = Request("openai/gpt-4o", (Message("user", "Hello"),), max_tokens=40)

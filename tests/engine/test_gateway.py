@@ -11,8 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from folkmoot.engine.gateway import Gateway, GatewayEvent, GatewaySettings
+from folkmoot.engine.config import StudyConfig
+from folkmoot.engine.gateway import Gateway
 from folkmoot.engine.journal import Journal
+from folkmoot.engine.progress import CallRetried, Event, Notice, silent
 from folkmoot.errors import (
     BudgetReached,
     DriftError,
@@ -30,7 +32,7 @@ from folkmoot.models.request import Message, Reply, Request, Usage
 from folkmoot.models.scripted import Scripted
 from tests.turns import turns
 
-FAST = GatewaySettings(api_retry_base_seconds=0.001, quota_wait_seconds=0.01, max_api_retries=3)
+FAST = StudyConfig(api_retry_base_seconds=0.001, quota_wait_seconds=0.01, max_api_retries=3)
 PRICED = ModelSpec(
     "openai/gpt-4o", "openai", "gpt-4o", price_provider="openai", price_model="gpt-4o"
 )
@@ -44,16 +46,20 @@ def ask(text: str = "Hello", model: str = "openai/gpt-4o", **more: Any) -> Reque
 async def gateway(
     folder: Path,
     model: Scripted,
-    settings: GatewaySettings = FAST,
+    settings: StudyConfig = FAST,
     spec: ModelSpec = PRICED,
-    events: list[GatewayEvent] | None = None,
+    events: list[Event] | None = None,
 ) -> AsyncIterator[Gateway]:
     with Journal(folder / "journal.sqlite") as journal:
-        told = events.append if events is not None else lambda event: None
-        opened = Gateway(journal, lambda name: (model, spec), settings, on_event=told)
+        told = events.append if events is not None else silent
+        opened = Gateway(journal, lambda name: (model, spec), settings, told)
         yield opened
         await opened.drain()
         await opened.close()
+
+
+def notices(events: list[Event]) -> list[str]:
+    return [event.message for event in events if isinstance(event, Notice)]
 
 
 def failing(errors: list[FolkmootError], then: str = "fine") -> Callable[[Request, str], str]:
@@ -75,11 +81,11 @@ async def test_an_answer_is_asked_for_once_and_replayed_ever_after(tmp_path: Pat
         live = await first.complete("a/ask0", ask())
     async with gateway(tmp_path, model) as again:
         replayed = await again.complete("a/ask0", ask())
-        stats = again.stats["openai/gpt-4o"]
+        stats = again.uses["openai/gpt-4o"]
     assert model.calls == 1
     assert replayed == live._replace(replayed=True)  # time and cost are the journal's
     assert (live.text, live.finish, live.usage) == ("hi ?", "length", usage)
-    assert (stats.calls, stats.replayed, stats.spent_usd) == (0, 1, 0.0)
+    assert (stats.calls, stats.replayed) == (0, 1)
     assert stats.input_tokens == 1000 and stats.cost_usd == live.cost_usd
 
 
@@ -101,7 +107,7 @@ async def test_with_a_budget_in_money_an_unknown_price_is_refused_before_the_fir
     tmp_path: Path,
 ) -> None:
     model = Scripted(lambda r, a: "x")
-    settings = GatewaySettings(budget_usd=1.0)
+    settings = StudyConfig(budget_usd=1.0)
     async with gateway(tmp_path, model, settings, ModelSpec("x/y", "openai", "y")) as opened:
         for call in (opened.complete("a", ask()), opened.embed("b", "x/y", ["text"])):
             with pytest.raises(FatalModelError, match=r"price .* is unknown.*budget_calls"):
@@ -117,7 +123,7 @@ async def test_a_reply_without_usage_costs_unknown_and_never_nothing(
     async with gateway(tmp_path, model) as opened:
         reply = await opened.complete("a", ask())
         assert (reply.cost_usd, reply.usage) == (None, usage)
-        stats = opened.stats["openai/gpt-4o"]
+        stats = opened.uses["openai/gpt-4o"]
         assert (stats.unpriced, stats.uncounted) == (1, 1)
     async with gateway(tmp_path, model) as opened:  # and so it is replayed
         assert (await opened.complete("a", ask()))[:3] == reply[:3]
@@ -126,7 +132,7 @@ async def test_a_reply_without_usage_costs_unknown_and_never_nothing(
 async def test_what_answers_here_costs_exactly_nothing_counted_or_not(tmp_path: Path) -> None:
     here = ModelSpec("synthetic", "synthetic", "synthetic", local=True)
     model = Scripted(lambda r, a: Reply("x", Usage()))
-    async with gateway(tmp_path, model, GatewaySettings(budget_usd=0.0), here) as opened:
+    async with gateway(tmp_path, model, StudyConfig(budget_usd=0.0), here) as opened:
         assert (await opened.complete("a", ask())).cost_usd == 0.0
 
 
@@ -134,20 +140,20 @@ async def test_with_a_budget_in_money_a_model_that_does_not_count_is_refused_at_
     tmp_path: Path,
 ) -> None:
     model = Scripted(lambda r, a: Reply("x", Usage()))
-    async with gateway(tmp_path, model, GatewaySettings(budget_usd=1.0)) as opened:
+    async with gateway(tmp_path, model, StudyConfig(budget_usd=1.0)) as opened:
         for address in "ab":
             with pytest.raises(
                 FatalModelError, match=r"does not say how many tokens.*budget_calls"
             ):
                 await opened.complete(address, ask())
     assert model.calls == 1
-    async with gateway(tmp_path, model, GatewaySettings(budget_calls=3)) as opened:
+    async with gateway(tmp_path, model, StudyConfig(budget_calls=3)) as opened:
         assert (await opened.complete("a", ask())).replayed  # what was paid for is kept
 
 
 async def test_a_request_that_is_turned_down_costs_nothing(tmp_path: Path) -> None:
     model = Scripted(failing([RefusedError("filtered", reason="filtered")]))
-    async with gateway(tmp_path, model, GatewaySettings(budget_usd=1.0)) as opened:
+    async with gateway(tmp_path, model, StudyConfig(budget_usd=1.0)) as opened:
         assert (await opened.complete("a", ask())).cost_usd == 0.0
 
 
@@ -155,7 +161,7 @@ async def test_tries_that_failed_on_the_way_are_counted_as_perhaps_billed(tmp_pa
     model = Scripted(failing([TransientError("dropped"), RateLimited("slow"), TransientError("?")]))
     async with gateway(tmp_path, model) as opened:
         await opened.complete("a", ask())
-        assert opened.stats["openai/gpt-4o"].lost == 2
+        assert opened.uses["openai/gpt-4o"].lost == 2
 
 
 async def test_the_model_is_asked_by_its_name_on_the_wire(tmp_path: Path) -> None:
@@ -189,13 +195,14 @@ async def test_transient_errors_are_tried_again_and_counted(tmp_path: Path) -> N
         RateLimited("429", retry_after=0.01),
         TransientError("dropped"),
     ]
-    events: list[GatewayEvent] = []
+    events: list[Event] = []
     async with gateway(tmp_path, Scripted(failing(errors)), events=events) as opened:
         reply = await opened.complete("a", ask())
-        stats = opened.stats["openai/gpt-4o"]
+        stats = opened.uses["openai/gpt-4o"]
     assert reply.text == "fine"
-    assert (stats.calls, stats.retries, stats.errors) == (1, 3, 0)
-    assert [e.kind for e in events] == ["retry", "rate_limited", "retry"]
+    assert (stats.calls, stats.retries) == (1, 3)
+    told = [(e.reason, e.attempt) for e in events if isinstance(e, CallRetried)]
+    assert told == [("500", 1), ("429", 2), ("dropped", 3)]
     with Journal(tmp_path / "journal.sqlite") as journal:
         assert [e.attempts for e in journal.entries()] == [4]
 
@@ -254,7 +261,6 @@ async def test_a_refusal_is_an_outcome_and_is_kept(tmp_path: Path) -> None:
         async with gateway(tmp_path, model) as opened:
             reply = await opened.complete("a", ask())
             assert (reply.text, reply.finish) == ("", "refused:too_long")
-            assert opened.stats["openai/gpt-4o"].refused == 1
     assert model.calls == 1
 
 
@@ -273,7 +279,7 @@ async def test_a_wrong_key_stops_everybody_at_once(tmp_path: Path) -> None:
         raise FatalModelError("401")
 
     model = Scripted(wrong)
-    settings = GatewaySettings(concurrency=1)
+    settings = StudyConfig(concurrency=1)
     async with gateway(tmp_path, model, settings) as opened:
         results = await asyncio.gather(
             *(opened.complete(f"a{i}", ask()) for i in range(50)), return_exceptions=True
@@ -284,10 +290,10 @@ async def test_a_wrong_key_stops_everybody_at_once(tmp_path: Path) -> None:
 
 async def test_an_empty_account_gets_one_wait_and_then_the_run_pauses(tmp_path: Path) -> None:
     back = Scripted(failing([QuotaError("empty")]))
-    events: list[GatewayEvent] = []
+    events: list[Event] = []
     async with gateway(tmp_path, back, events=events) as opened:
         assert (await opened.complete("a", ask())).text == "fine"
-    assert [(e.kind, e.seconds) for e in events] == [("quota", 0.01)]
+    assert notices(events) == ["openai/gpt-4o: empty; one wait of 0.01 s"]
     empty = Scripted(failing([QuotaError("empty"), QuotaError("empty")]))
     async with gateway(tmp_path, empty) as opened:
         with pytest.raises(QuotaExhausted):
@@ -305,7 +311,7 @@ async def test_a_stop_lets_calls_in_flight_come_home(tmp_path: Path) -> None:
         return "paid"
 
     model = Scripted(slow)
-    settings = GatewaySettings(concurrency=2)
+    settings = StudyConfig(concurrency=2)
     async with gateway(tmp_path, model, settings) as opened:
         calls = [asyncio.ensure_future(opened.complete(f"a{i}", ask())) for i in range(5)]
         await two_are_out.wait()
@@ -341,14 +347,14 @@ async def test_a_stop_wakes_those_who_wait_to_try_again(tmp_path: Path) -> None:
 
 async def test_the_budget_of_calls_holds_exactly_and_replays_are_free(tmp_path: Path) -> None:
     model = Scripted(lambda r, a: "x", latency=0.001)
-    settings = GatewaySettings(budget_calls=5)
+    settings = StudyConfig(budget_calls=5)
     async with gateway(tmp_path, model, settings) as opened:
         results = await asyncio.gather(
             *(opened.complete(f"a{i}", ask()) for i in range(9)), return_exceptions=True
         )
     assert sum(isinstance(r, Reply) for r in results) == 5 == model.calls
     assert sum(isinstance(r, BudgetReached) for r in results) == 4
-    more = GatewaySettings(budget_calls=7, spent_calls=5)
+    more = StudyConfig(budget_calls=7)
     async with gateway(tmp_path, model, more) as opened:
         for i in range(7):
             await opened.complete(f"a{i}", ask())
@@ -359,14 +365,14 @@ async def test_the_budget_of_calls_holds_exactly_and_replays_are_free(tmp_path: 
 
 async def test_the_budget_of_money_stops_before_it_is_overspent(tmp_path: Path) -> None:
     model = Scripted(lambda r, a: Reply("x", Usage(40_000, 0)), latency=0.001)  # 0.10 USD
-    events: list[GatewayEvent] = []
-    settings = GatewaySettings(concurrency=4, budget_usd=1.0)
+    events: list[Event] = []
+    settings = StudyConfig(concurrency=4, budget_usd=1.0)
     async with gateway(tmp_path, model, settings, events=events) as opened:
         with pytest.raises(BudgetReached):
             for i in range(20):
                 await opened.complete(f"a{i}", ask())
         assert 0.8 <= opened.budget.spent_usd <= 1.0 + 1e-9
-    assert [e.kind for e in events] == ["budget"]
+    assert len(notices(events)) == 1 and "budget_usd" in notices(events)[0]
 
 
 async def test_embeddings_are_journaled_to_the_last_bit(tmp_path: Path) -> None:
@@ -394,7 +400,7 @@ async def test_concurrency_is_bounded(tmp_path: Path) -> None:
         now -= 1
         return "x"
 
-    async with gateway(tmp_path, Scripted(answer), GatewaySettings(concurrency=7)) as opened:
+    async with gateway(tmp_path, Scripted(answer), StudyConfig(concurrency=7)) as opened:
         await asyncio.gather(*(opened.complete(f"a{i}", ask()) for i in range(60)))
     assert most == 7
 
@@ -442,7 +448,7 @@ async def test_several_models_share_the_one_concurrency(tmp_path: Path) -> None:
         now -= 1
         return "x"
 
-    async with gateway(tmp_path, Scripted(answer), GatewaySettings(concurrency=6)) as opened:
+    async with gateway(tmp_path, Scripted(answer), StudyConfig(concurrency=6)) as opened:
         requests = [ask(model=f"openai/m{i % 3}") for i in range(60)]
         await asyncio.gather(*(opened.complete(f"a{i}", r) for i, r in enumerate(requests)))
     assert most == 6
@@ -453,9 +459,9 @@ async def test_what_a_provider_finds_out_is_told_once(tmp_path: Path) -> None:
         notes: ClassVar[list[str]] = []
 
     model = Talkative(lambda r, a: Talkative.notes.append("takes no temperature") or "x")
-    events: list[GatewayEvent] = []
+    events: list[Event] = []
     async with gateway(tmp_path, model, events=events) as opened:
         await opened.complete("a", ask())
-        assert [e.message for e in events] == ["takes no temperature"]
+        assert notices(events) == ["takes no temperature"]
         await opened.complete("b", ask())
-    assert [e.kind for e in events] == ["note", "note"]
+    assert notices(events) == ["takes no temperature"] * 2

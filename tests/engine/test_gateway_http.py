@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from folkmoot import Choice, Json, Missing, Session, Speaker, Study, StudyConfig, run
-from folkmoot.engine.gateway import Gateway, GatewaySettings
+from folkmoot.engine.gateway import Gateway
 from folkmoot.engine.journal import Journal
 from folkmoot.engine.session import Scope
 from folkmoot.models.catalog import ModelSpec, open_provider, resolve
@@ -25,7 +25,7 @@ BAD = FaultPlan(
     malformed=0.05,
     retry_after=0.02,
 )
-SETTINGS = GatewaySettings(
+SETTINGS = StudyConfig(
     concurrency=16, max_api_retries=10, api_retry_base_seconds=0.01, quota_wait_seconds=0.05
 )
 
@@ -50,7 +50,7 @@ async def test_every_request_is_answered_and_journaled_once(model: str, tmp_path
         )
         await gateway.drain()
         await gateway.close()
-        counts, stats = server.model.counts, gateway.stats[model]
+        counts, stats = server.model.counts, gateway.uses[model]
     with Journal(tmp_path / "journal.sqlite") as journal:
         assert len(journal) == 80
     assert len({r.text for r in replies}) == 80

@@ -17,7 +17,7 @@ from folkmoot.records.manifest import (
 )
 
 
-def facts(*models: ModelUse, synthetic: tuple[str, ...] = ()) -> RunFacts:
+def facts(models: dict[str, ModelUse] | None = None, synthetic: tuple[str, ...] = ()) -> RunFacts:
     return RunFacts(
         run_id="r1",
         study="mine",
@@ -27,15 +27,17 @@ def facts(*models: ModelUse, synthetic: tuple[str, ...] = ()) -> RunFacts:
         started_at="2026-01-01T00:00:00+00:00",
         finished_at="2026-01-01T00:01:00+00:00",
         wall_seconds=60.0,
-        models=models,
+        models=models or {},
     )
 
 
 def test_totals_add_up_over_models() -> None:
     data = manifest(
         facts(
-            ModelUse("a", ("a-1",), 3, 30, 6, 0, 0.5),
-            ModelUse("b", (), 2, 20, 4, 0, 0.25),
+            {
+                "a": ModelUse(3, 0, 30, 6, 0, 0.5, served={"a-1"}),
+                "b": ModelUse(2, 0, 20, 4, 0, 0.25),
+            }
         ),
         {},
     )
@@ -47,8 +49,10 @@ def test_totals_add_up_over_models() -> None:
 
 
 def test_an_unknown_price_is_unknown_and_not_zero() -> None:
-    assert manifest(facts(ModelUse("a", calls=1)), {})["cost_usd"] is None
-    mixed = manifest(facts(ModelUse("a", calls=1), ModelUse("b", calls=1, cost_usd=0.5)), {})
+    assert manifest(facts({"a": ModelUse(calls=1, unpriced=1)}), {})["cost_usd"] is None
+    mixed = manifest(
+        facts({"a": ModelUse(calls=1, unpriced=1), "b": ModelUse(calls=1, cost_usd=0.5)}), {}
+    )
     assert (mixed["cost_usd"], mixed["cost_unknown_for"]) == (0.5, ["a"])
 
 

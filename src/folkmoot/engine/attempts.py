@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from folkmoot.engine.budget import Budget, Price
-from folkmoot.engine.journal import Entry
+from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.limits import Limiter
+from folkmoot.engine.progress import CallRetried, Notice, Progress
 from folkmoot.errors import (
     FatalModelError,
     FolkmootError,
@@ -34,80 +35,7 @@ from folkmoot.models.catalog import ModelSpec
 from folkmoot.models.prices import Rate
 from folkmoot.models.request import Provider, Usage
 from folkmoot.randomness import uniform
-
-
-@dataclass(frozen=True, slots=True)
-class GatewaySettings:
-    """How hard to try. Seconds; the names of the study file's keys stand in `engine/config.py`."""
-
-    concurrency: int = 64
-    max_api_retries: int = 5
-    api_retry_base_seconds: float = 2.0
-    api_sleep_seconds: float = 0.0
-    quota_wait_seconds: float = 60.0
-    budget_usd: float | None = None
-    budget_calls: int | None = None
-    spent_usd: float = 0.0  # by earlier processes of this run
-    spent_calls: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class GatewayEvent:
-    """Something worth telling: kind is retry, rate_limited, quota, refused, budget, price or
-    note (what a provider found out about a model)."""
-
-    kind: str
-    model: str
-    message: str
-    address: str = ""
-    seconds: float = 0.0
-
-
-@dataclass(slots=True)
-class ModelStats:
-    """Running totals of one model. Tokens and cost count replayed calls as well, `spent_usd` not.
-
-    `uncounted` are calls of which the server did not say all tokens, `unpriced` those whose cost
-    is unknown: then the sums are only lower bounds. `lost` are tries that failed on the way: the
-    vendor may have billed them, and nobody knows what.
-    """
-
-    calls: int = 0
-    replayed: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-    cost_usd: float = 0.0
-    spent_usd: float = 0.0
-    unpriced: int = 0
-    uncounted: int = 0
-    lost: int = 0
-    retries: int = 0
-    errors: int = 0
-    refused: int = 0
-    latency_s: float = 0.0
-    served: set[str] = field(default_factory=set)
-
-    def add(self, entry: Entry, *, replayed: bool) -> None:
-        self.input_tokens += entry.input_tokens or 0
-        self.output_tokens += entry.output_tokens or 0
-        self.cached_tokens += entry.cached_tokens or 0
-        self.uncounted += entry.input_tokens is None or entry.output_tokens is None
-        if entry.model_served:
-            self.served.add(entry.model_served)
-        if entry.finish.startswith("refused:"):
-            self.refused += 1
-        if entry.cost_usd is None:
-            self.unpriced += 1
-        else:
-            self.cost_usd += entry.cost_usd
-        if replayed:
-            self.replayed += 1
-            return
-        self.calls += 1
-        self.spent_usd += entry.cost_usd or 0.0
-        self.latency_s += entry.latency_s
-
+from folkmoot.records.manifest import ModelUse
 
 R = TypeVar("R")
 
@@ -128,7 +56,7 @@ class Line:
     spec: ModelSpec
     limiter: Limiter
     rate: Rate | None
-    stats: ModelStats
+    use: ModelUse
     # What the provider has to say of the model; it grows, and `told` counts what was passed on.
     notes: Sequence[str] = ()
     told: int = 0
@@ -183,23 +111,21 @@ class Call:
 
 
 class Attempts:
-    """The policy of a run. `tell(kind, model, message, address, seconds)` hears of every wait."""
+    """The policy of a run, with the settings of its study file. `progress` hears of every wait."""
 
     def __init__(
         self,
-        settings: GatewaySettings,
+        config: StudyConfig,
         budget: Budget,
-        seed: int,
-        tell: Callable[[str, str, str, str, float], None],
+        progress: Progress,
     ) -> None:
         self.stopped: FolkmootError | None = None
-        self._settings = settings
+        self._config = config
         self._budget = budget
-        self._seed = seed
-        self._tell = tell
+        self._progress = progress
         self._stop = asyncio.Event()
         # Each model has its own limiter; `concurrency` also bounds all models of a run together.
-        self._all = Limiter(settings.concurrency)
+        self._all = Limiter(config.concurrency)
         self._limiters: list[Limiter] = [self._all]
         self._yielded = 0.0
 
@@ -251,9 +177,8 @@ class Attempts:
             await line.news.wait()
         if self.stopped is not None:
             raise self.stopped.with_traceback(None)
-        ever = line.answers or line.stats.replayed
+        ever = line.answers or line.use.replayed
         if line.answers == answers and (not ever or line.rejected >= IN_A_ROW):
-            line.stats.errors += 1
             fatal = FatalModelError(str(error))
             self.stop(fatal)
             line.tell()
@@ -283,12 +208,11 @@ class Attempts:
                 wait = self._after(line, call, error)
             except TransientError as error:
                 call.failures += 1
-                line.stats.lost += 1
+                line.use.lost += 1
                 wait = self._after(line, call, error) + (error.retry_after or 0.0)
             except QuotaError as error:
                 wait = self._after_quota(line, call, error)
             except FatalModelError as error:
-                line.stats.errors += 1
                 self.stop(error)
                 raise
             else:
@@ -351,39 +275,36 @@ class Attempts:
 
     def _after(self, line: Line, call: Call, error: TransientError) -> float:
         """Seconds to wait, with full jitter, or pause the run when tries are used up."""
-        settings = self._settings
-        line.stats.retries += 1
+        config = self._config
+        line.use.retries += 1
         asked = error.retry_after or 0.0
         if asked > LONGEST_RETRY_AFTER:
             self._pause(line, f"asks to wait {asked:.0f} s", error)
-        if call.failures > settings.max_api_retries:
+        if call.failures > config.max_api_retries:
             why = f"gave no answer in {call.attempts} tries (max_api_retries)"
             self._pause(line, why, error)
-        doubled = settings.api_retry_base_seconds * 2.0 ** min(max(call.failures, 1) - 1, 10)
+        doubled = config.api_retry_base_seconds * 2.0 ** min(max(call.failures, 1) - 1, 10)
         longest = min(LONGEST_BACKOFF, doubled)
-        wait = longest * uniform(self._seed, call.address, "retry", call.attempts)
-        kind = "rate_limited" if isinstance(error, RateLimited) else "retry"
-        self._tell(kind, line.name, str(error), call.address, max(wait, asked))
+        wait = longest * uniform(config.random_seed, call.address, "retry", call.attempts)
+        self._progress(CallRetried(line.name, str(error), max(wait, asked), call.attempts))
         return wait
 
     def _after_quota(self, line: Line, call: Call, error: QuotaError) -> float:
         """The account is empty: the first time hold the model, after that wait pause the run."""
-        seconds = self._settings.quota_wait_seconds
+        seconds = self._config.quota_wait_seconds
         if call.waited_for_quota:
-            line.stats.errors += 1
             empty = QuotaExhausted(
                 f"The quota of {line.name} is used up, also after a wait of {seconds:g} s: {error}"
             )
             self.stop(empty)
             raise empty from error
         call.waited_for_quota = True
-        line.stats.retries += 1
+        line.use.retries += 1
         line.limiter.hold(seconds)
-        self._tell("quota", line.name, str(error), call.address, seconds)
+        self._progress(Notice(f"{line.name}: {error}; one wait of {seconds:g} s", "warning"))
         return 0.0
 
     def _pause(self, line: Line, why: str, error: TransientError) -> None:
-        line.stats.errors += 1
         paused = RunPaused(f"{line.name} {why}; the last error: {error}")
         self.stop(paused)
         raise paused from error

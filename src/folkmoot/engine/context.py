@@ -21,7 +21,7 @@ from folkmoot.engine.authors import caller
 from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.gateway import Gateway
 from folkmoot.engine.journal import Journal, Replay
-from folkmoot.engine.progress import ItemDone, ModelUse, Notice, Progress, StageStarted
+from folkmoot.engine.progress import ItemDone, Notice, Progress, StageStarted
 from folkmoot.errors import (
     DriftError,
     FolkmootError,
@@ -34,6 +34,7 @@ from folkmoot.models.catalog import is_local
 from folkmoot.models.request import FloatArray, Reply, Request
 from folkmoot.randomness import digest
 from folkmoot.records.files import dumps, write_json, write_text
+from folkmoot.records.manifest import ModelUse
 from folkmoot.records.tables import Recording, typed
 
 

@@ -77,6 +77,7 @@ async def converse(
         if reply.finish == CUT and limit and not longer:
             longer, request = True, replace(request, max_tokens=2 * limit)
             again = await run.complete(f"{at}.long", request, patience, spare=True)
+            run.longer.calls += 1
             run.longer.add(again.usage.input_tokens, again.usage.output_tokens, again.cost_usd)
             if again.text.strip() and not again.finish.startswith("refused:"):
                 reply = again

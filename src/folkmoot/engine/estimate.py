@@ -32,6 +32,7 @@ from folkmoot.models.request import (
     Usage,
     estimated_tokens,
 )
+from folkmoot.records.manifest import ModelUse
 
 ASSUMED_LATENCY = 2.0  # seconds for one reply of a hosted model
 SYNTHETIC_LATENCY = 0.001  # of processor time; it answers in this process
@@ -76,20 +77,6 @@ QUIET_TURNS = 30  # of the loop without a new call: then all wait that can
 MOST_STAGES = 8  # lines of a table; stages beyond it that differ in a number are one
 
 
-@dataclass(slots=True)
-class Tokens:
-    """Calls of one kind, and their tokens."""
-
-    calls: int = 0
-    input: int = 0
-    output: int = 0
-
-    def add(self, usage: Usage) -> None:
-        self.calls += 1
-        self.input += usage.input_tokens or 0
-        self.output += usage.output_tokens or 0
-
-
 class Counting:
     """The embedded respondent as a provider that counts what every model would have been sent.
 
@@ -98,8 +85,8 @@ class Counting:
     """
 
     def __init__(self, settings: ProviderSettings, embedding: str) -> None:
-        self.stages: dict[str, Tokens] = {}
-        self.models: dict[str, Tokens] = {}
+        self.stages: dict[str, ModelUse] = {}
+        self.models: dict[str, ModelUse] = {}
         self.volleys = 0
         self._embedding = embedding
         self._inner: Provider = open_provider(resolve(LOCAL), settings)
@@ -129,8 +116,10 @@ class Counting:
 
     def _count(self, address: str, model: str, usage: Usage) -> None:
         stage = address.partition("/")[0] if "/" in address else "run"
-        self.stages.setdefault(stage, Tokens()).add(usage)
-        self.models.setdefault(model, Tokens()).add(usage)
+        for counts, key in ((self.stages, stage), (self.models, model)):
+            use = counts.setdefault(key, ModelUse())
+            use.calls += 1
+            use.add(usage.input_tokens, usage.output_tokens, None)
 
     async def _turn(self) -> None:
         waiting = asyncio.get_running_loop().create_future()
@@ -175,7 +164,7 @@ def rehearsed(found: StudyFile, model: str | None, embedding: str = LOCAL) -> Es
         tuple(_stages(counted, share)),
         chain=counted.volleys,
         models={
-            name: (round(t.input * share), round(t.output * share))
+            name: (round(t.input_tokens * share), round(t.output_tokens * share))
             for name, t in counted.models.items()
         },
     )
@@ -214,15 +203,16 @@ def _size(found: StudyFile) -> int:
 
 def _stages(counted: Counting, share: float) -> list[StageEstimate]:
     """One row a stage; where discussions are stages of their own, one row for those alike."""
-    merged: dict[str, Tokens] = {}
+    merged: dict[str, ModelUse] = {}
     many = len(counted.stages) > MOST_STAGES
     for name, tokens in counted.stages.items():
-        of = merged.setdefault(re.sub(r"\d+", "*", name, count=1) if many else name, Tokens())
+        of = merged.setdefault(re.sub(r"\d+", "*", name, count=1) if many else name, ModelUse())
         of.calls += tokens.calls
-        of.input += tokens.input
-        of.output += tokens.output
+        of.add(tokens.input_tokens, tokens.output_tokens, None)
     return [
-        StageEstimate(n, round(t.calls * share), round(t.input * share), round(t.output * share))
+        StageEstimate(
+            n, round(t.calls * share), round(t.input_tokens * share), round(t.output_tokens * share)
+        )
         for n, t in merged.items()
     ]
 

@@ -22,13 +22,9 @@ from folkmoot.engine.authors import watching_awaits
 from folkmoot.engine.context import Halted, Plan, RunContext, time_of_day
 from folkmoot.engine.event_loop import Stopper, interruptible
 from folkmoot.engine.folder import open_journal, write_settings
-from folkmoot.engine.gateway import Gateway, GatewayEvent, GatewaySettings, uncountable
-from folkmoot.engine.journal import Entry, Journal, Replay
+from folkmoot.engine.gateway import Gateway, uncountable
+from folkmoot.engine.journal import Journal, Replay
 from folkmoot.engine.progress import (
-    CallDone,
-    CallRetried,
-    Event,
-    Notice,
     Outcome,
     Progress,
     RunEnded,
@@ -46,7 +42,7 @@ from folkmoot.models.keys import scrub
 from folkmoot.models.request import Provider
 from folkmoot.records.codebook import codebook
 from folkmoot.records.files import write_json
-from folkmoot.records.manifest import ModelUse, RunFacts, file_hashes, manifest
+from folkmoot.records.manifest import RunFacts, file_hashes, manifest
 from folkmoot.records.run_folder import (
     CODEBOOK,
     MANIFEST,
@@ -170,30 +166,12 @@ def _ended_by(error: BaseException) -> tuple[Outcome, str]:
 def _context(execution: Execution, journal: Journal | Replay, progress: Progress) -> RunContext:
     found, providers, folder = execution.found, execution.providers, execution.folder
     config = found.config
-    calls, usd, unpriced = journal.spent()
+    _, _, unpriced = journal.spent()
     if config.budget_usd is not None and unpriced and execution.replay is None:
         raise InputError(
             uncountable(f"what {', '.join(unpriced)} was asked earlier has an unknown cost")
         )
-    settings = GatewaySettings(
-        config.concurrency,
-        config.max_api_retries,
-        config.api_retry_base_seconds,
-        config.api_sleep_seconds,
-        config.quota_wait_seconds,
-        config.budget_usd,
-        config.budget_calls,
-        usd,
-        calls,
-    )
-    gateway = Gateway(
-        journal,
-        providers.open,
-        settings,
-        seed=config.random_seed,
-        on_event=lambda event: progress(_told(event)),
-        on_call=lambda entry, replayed: progress(_called(entry, replayed)),
-    )
+    gateway = Gateway(journal, providers.open, config, progress)
     plan = Plan(
         folder / PLAN,
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -309,22 +287,7 @@ def _facts(
     seconds: float,
     unusable: str,
 ) -> RunFacts:
-    found, stats, roles = execution.found, context.gateway.stats, context.roles()
-    earlier, longer = RunFolder(context.folder).manifest, context.longer
-    uses = [
-        ModelUse(
-            name,
-            tuple(sorted(s.served)),
-            s.calls + s.replayed,
-            None if s.uncounted else s.input_tokens,
-            None if s.uncounted else s.output_tokens,
-            None if s.uncounted else s.cached_tokens,
-            None if s.unpriced else s.cost_usd,
-            roles.get(name, ()),
-            s.uncounted,
-        )
-        for name, s in stats.items()
-    ]
+    found = execution.found
     written = [PLAN, STUDY_FILE, CODEBOOK, PERSONAS, *context.written]
     tables = (p.relative_to(context.folder).as_posix() for p in _tables(context.folder))
     return RunFacts(
@@ -336,9 +299,10 @@ def _facts(
         synthetic=context.synthetic_roles(),
         started_at=context.plan.started_at,
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        wall_seconds=seconds + float(earlier.get("wall_seconds", 0.0)),
-        sessions=1 + int(earlier.get("processes", 0)),
-        models=uses,
+        wall_seconds=seconds,
+        earlier=RunFolder(context.folder).manifest,
+        models=context.gateway.uses,
+        roles=context.roles(),
         embedding_model=str(context.embedding_model) if context.embedded else "",
         override=context.override,
         scripted=context.scripted,
@@ -346,9 +310,7 @@ def _facts(
         hashes=file_hashes(context.folder, {*written, *tables}),
         journal_digest=context.journal.content_digest(),
         planted=_planted(found) if context.synthetic_roles() else {},
-        asked_longer={"calls": longer.calls, "cost_usd": longer.to_json()["cost_usd"]},
-        retries=sum(s.retries for s in stats.values()) + int(earlier.get("retries", 0)),
-        lost=sum(s.lost for s in stats.values()) + int(earlier.get("lost_tries", 0)),
+        asked_longer=context.longer,
     )
 
 
@@ -367,24 +329,3 @@ def _planted(found: StudyFile) -> dict[str, Any]:
 
 def _tables(folder: Path) -> list[Path]:
     return sorted((folder / TABLES).glob("[!.]*"))
-
-
-def _called(entry: Entry, replayed: bool) -> CallDone:
-    return CallDone(
-        entry.model_asked,
-        replayed,
-        entry.cost_usd,
-        entry.input_tokens,
-        entry.output_tokens,
-        entry.kind,
-    )
-
-
-def _told(event: GatewayEvent) -> Event:
-    """A gateway's event as progress."""
-    if event.kind in ("retry", "rate_limited"):
-        return CallRetried(event.model, event.message, event.seconds)
-    where = f"{event.model}: " if event.model else ""
-    if event.kind == "refused":
-        where = f"{event.address}: {where}"
-    return Notice(f"{where}{event.message}", "warning")

@@ -13,10 +13,12 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from folkmoot.engine.attempts import Attempts, Call, GatewayEvent, GatewaySettings, Line, ModelStats
+from folkmoot.engine.attempts import Attempts, Call, Line
 from folkmoot.engine.budget import Budget
+from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.journal import Entry, Journal, Replay
 from folkmoot.engine.limits import Limiter
+from folkmoot.engine.progress import CallDone, Notice, Progress, silent
 from folkmoot.errors import (
     FatalModelError,
     FolkmootError,
@@ -36,8 +38,7 @@ from folkmoot.models.request import (
     byte_count,
 )
 from folkmoot.randomness import digest
-
-__all__ = ["Gateway", "GatewayEvent", "GatewaySettings", "ModelStats"]
+from folkmoot.records.manifest import ModelUse
 
 R = TypeVar("R")
 
@@ -50,9 +51,8 @@ class Gateway:
     """Answers requests at addresses. One per run; belongs to one event loop.
 
     `provider_for(model)` gives the provider and what the catalog knows of the model; it is asked
-    once a model, and not at all where everything is replayed. `on_event` is told of retries,
-    waits, refusals and warnings, `on_call` of every answer (its entry, and whether it was
-    replayed).
+    once a model, and not at all where everything is replayed. `config` says how hard to try and
+    what may be spent. `progress` hears of answers, retries, waits, refusals and warnings.
 
     Raises: DriftError (the journal knows another request), RunPaused and its kinds (retries,
     quota or budget used up), FatalModelError (wrong key, unknown model), StorageError.
@@ -62,27 +62,24 @@ class Gateway:
         self,
         journal: Journal | Replay,
         provider_for: Callable[[str], tuple[Provider, ModelSpec]],
-        settings: GatewaySettings,
-        *,
-        seed: int = 0,
-        on_event: Callable[[GatewayEvent], None] = lambda _: None,
-        on_call: Callable[[Entry, bool], None] | None = None,
+        config: StudyConfig,
+        progress: Progress = silent,
     ) -> None:
-        self.stats: dict[str, ModelStats] = {}
+        self.uses: dict[str, ModelUse] = {}
         self.in_flight = 0
+        calls, usd, _ = journal.spent()
         self.budget = Budget(
-            settings.budget_usd,
-            settings.budget_calls,
-            spent_usd=settings.spent_usd,
-            spent_calls=settings.spent_calls,
-            warn=lambda message: self._tell("budget", "", message),
+            config.budget_usd,
+            config.budget_calls,
+            spent_usd=usd,
+            spent_calls=calls,
+            warn=self._warn,
         )
-        self._attempts = Attempts(settings, self.budget, seed, self._tell)
+        self._attempts = Attempts(config, self.budget, progress)
         self._journal = journal
         self._provider_for = provider_for
-        self._settings = settings
-        self._on_event = on_event
-        self._on_call = on_call
+        self._config = config
+        self._progress = progress
         self._lines: dict[str, Line] = {}
         self._idle: asyncio.Event | None = None
 
@@ -135,8 +132,8 @@ class Gateway:
 
     def taken(self) -> tuple[float, int]:
         """Money (USD) and calls of all replies so far, those that were replayed included."""
-        stats = self.stats.values()
-        return sum(s.cost_usd for s in stats), sum(s.calls + s.replayed for s in stats)
+        uses = self.uses.values()
+        return sum(u.cost_usd for u in uses), sum(u.calls + u.replayed for u in uses)
 
     def stop(self, error: FolkmootError) -> None:
         """Begin no more calls: whoever would, or waits to, gets the error. The first one counts.
@@ -180,7 +177,7 @@ class Gateway:
         )
 
         def refused(error: RefusedError) -> Reply:
-            self._tell("refused", line.name, str(error), address)
+            self._warn(f"{address}: {line.name}: {error}")
             # An error status in place of a reply: no model answered, nothing is billed.
             return Reply("", NOTHING, finish=f"refused:{error.reason}")
 
@@ -286,7 +283,7 @@ class Gateway:
         if self.budget.usd is not None and entry.cost_usd is None:  # kept, and the last of them
             self._refuse(f"{line.name} does not say how many tokens its replies used")
         while line.told < len(line.notes):
-            self._tell("note", "", line.notes[line.told])
+            self._warn(line.notes[line.told])
             line.told += 1
         return entry
 
@@ -297,35 +294,36 @@ class Gateway:
         raise error
 
     def _count(self, model: str, entry: Entry, *, replayed: bool) -> None:
-        stats = self.stats.get(model)
-        if stats is None:
-            stats = self.stats[model] = ModelStats()
-        stats.add(entry, replayed=replayed)
-        if self._on_call is not None:
-            self._on_call(entry, replayed)
+        use = self.uses.setdefault(model, ModelUse())
+        use.calls += not replayed
+        use.replayed += replayed
+        use.add(entry.input_tokens, entry.output_tokens, entry.cost_usd)
+        use.cached_tokens += entry.cached_tokens or 0
+        if entry.model_served:
+            use.served.add(entry.model_served)
+        tokens = (entry.input_tokens, entry.output_tokens)
+        self._progress(CallDone(entry.model_asked, replayed, entry.cost_usd, *tokens, entry.kind))
 
     def _open_line(self, model: str) -> Line:
         provider, spec = self._provider_for(model)
-        settings = self._settings
+        config = self._config
         limiter = (
             Limiter(UNBOUNDED)
             if spec.local
-            else Limiter(settings.concurrency, settings.api_sleep_seconds)
+            else Limiter(config.concurrency, config.api_sleep_seconds)
         )
         self._attempts.watch(limiter)
         rate = rate_for(spec)
         if rate is None and self.budget.usd is not None:
             self._refuse(f"the price of {model} is unknown")
-        stats = self.stats.setdefault(model, ModelStats())
+        use = self.uses.setdefault(model, ModelUse())
         notes = getattr(provider, "notes", ())
-        line = Line(model, provider, spec, limiter, rate, stats, notes, len(notes))
+        line = Line(model, provider, spec, limiter, rate, use, notes, len(notes))
         self._lines[model] = line
         return line
 
-    def _tell(
-        self, kind: str, model: str, message: str, address: str = "", seconds: float = 0.0
-    ) -> None:
-        self._on_event(GatewayEvent(kind, model, message, address, seconds))
+    def _warn(self, message: str) -> None:
+        self._progress(Notice(message, "warning"))
 
 
 def uncountable(why: str) -> str:

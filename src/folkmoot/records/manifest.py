@@ -28,20 +28,62 @@ SYNTHETIC_NOTE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ModelUse:
-    """What one model did in a run. None: unknown, never zero. `uncounted` calls came back without
-    the number of their tokens."""
+    """What a model was asked and what it cost; the one account, for gateway, progress and manifest.
 
-    asked: str
-    served: tuple[str, ...] = ()
+    `calls` went to the model, `replayed` came from the journal. `uncounted` replies came without
+    the number of their tokens, `unpriced` ones have an unknown cost: sums over them are lower
+    bounds, and unknown as JSON. `lost` attempts failed on the way: the vendor may have billed them.
+    """
+
     calls: int = 0
-    input_tokens: int | None = 0
-    output_tokens: int | None = 0
-    cached_tokens: int | None = 0
-    cost_usd: float | None = None
-    roles: tuple[str, ...] = ()
+    replayed: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cost_usd: float = 0.0
     uncounted: int = 0
+    unpriced: int = 0
+    retries: int = 0
+    lost: int = 0
+    served: set[str] = field(default_factory=set)
+
+    def add(
+        self, input_tokens: int | None, output_tokens: int | None, cost_usd: float | None
+    ) -> None:
+        """Add the tokens and the cost of a reply; None is unknown and never counts as zero."""
+        self.input_tokens += input_tokens or 0
+        self.output_tokens += output_tokens or 0
+        self.uncounted += input_tokens is None or output_tokens is None
+        self.cost_usd += cost_usd or 0.0
+        self.unpriced += cost_usd is None
+
+    @property
+    def cost(self) -> str:
+        """The money in words, with what is unknown."""
+        if self.unpriced and not self.cost_usd:
+            return "cost unknown"
+        known = f"${self.cost_usd:,.2f}" if self.cost_usd >= 0.01 else f"${self.cost_usd:.4f}"
+        return ("$0" if not self.cost_usd else known) + (
+            f" + {self.unpriced:,} calls of unknown cost" if self.unpriced else ""
+        )
+
+    def line(self) -> str:
+        """The use in one line of plain text."""
+        tokens = f"{self.input_tokens:,} tokens in, {self.output_tokens:,} out"
+        if self.uncounted:
+            tokens += f" + {self.uncounted:,} calls of unknown tokens"
+        return f"{self.calls:,} calls · {tokens} · {self.cost}"
+
+    def to_json(self) -> dict[str, int | float | None]:
+        """For `log.jsonl`; what is unknown of a call makes the sum null."""
+        return {
+            "calls": self.calls,
+            "input_tokens": None if self.uncounted else self.input_tokens,
+            "output_tokens": None if self.uncounted else self.output_tokens,
+            "cost_usd": None if self.unpriced else round(self.cost_usd, 6),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,26 +102,27 @@ class RunFacts:
     started_at: str
     finished_at: str
     wall_seconds: float
-    sessions: int = 1
-    models: Sequence[ModelUse] = ()
+    models: Mapping[str, ModelUse] = field(default_factory=dict)
+    roles: Mapping[str, Sequence[str]] = field(default_factory=dict)  # of each model
     embedding_model: str = ""
     override: str | None = None  # the model that took every seat (--model)
     scripted: bool = False  # the caller's own provider answered
     study_file: str = ""  # as seen from the run folder
     hashes: Mapping[str, str] = field(default_factory=dict)
     journal_digest: str = ""
-    retries: int = 0
-    lost: int = 0  # tries that failed on the way, which the vendor may have billed
-    # Calls that asked once more for a cut reply, with twice the limit, and what they cost.
-    asked_longer: Mapping[str, Any] = field(default_factory=dict)
+    earlier: Mapping[str, Any] = field(default_factory=dict)  # the manifest of the process before
+    # Calls that asked once more for a cut reply, with twice the limit.
+    asked_longer: ModelUse = field(default_factory=ModelUse)
     unusable: str = ""
     planted: Mapping[str, Any] = field(default_factory=dict)
 
 
 def manifest(facts: RunFacts, tables: Mapping[str, pl.DataFrame]) -> dict[str, Any]:
     """The manifest as JSON data."""
-    known = [m.cost_usd for m in facts.models if m.cost_usd is not None]
-    unknown = [m.asked for m in facts.models if m.cost_usd is None and m.calls]
+    uses, earlier = facts.models.values(), facts.earlier
+    unknown = [name for name, use in facts.models.items() if use.unpriced]
+    known = [use.cost_usd for use in uses if not use.unpriced]
+    uncounted = any(use.uncounted for use in uses)
     return {
         "run_id": facts.run_id,
         "study": facts.study,
@@ -90,22 +133,28 @@ def manifest(facts: RunFacts, tables: Mapping[str, pl.DataFrame]) -> dict[str, A
         "seed": facts.seed,
         "started_at": facts.started_at,
         "finished_at": facts.finished_at,
-        "wall_seconds": round(facts.wall_seconds, 3),
-        "processes": facts.sessions,
-        "calls": sum(m.calls for m in facts.models),
-        "retries": facts.retries,
-        "lost_tries": facts.lost,
-        "input_tokens": _total(m.input_tokens for m in facts.models),
-        "output_tokens": _total(m.output_tokens for m in facts.models),
+        "wall_seconds": round(facts.wall_seconds + earlier.get("wall_seconds", 0.0), 3),
+        "processes": 1 + earlier.get("processes", 0),
+        "calls": sum(use.calls + use.replayed for use in uses),
+        "retries": sum(use.retries for use in uses) + earlier.get("retries", 0),
+        "lost_tries": sum(use.lost for use in uses) + earlier.get("lost_tries", 0),
+        "input_tokens": None if uncounted else sum(use.input_tokens for use in uses),
+        "output_tokens": None if uncounted else sum(use.output_tokens for use in uses),
         "cost_usd": round(sum(known), 6) if known or not unknown else None,
         "cost_unknown_for": unknown,
-        "models": [_model(m) for m in facts.models],
+        "models": [
+            _model(name, use, facts.roles.get(name, ())) for name, use in facts.models.items()
+        ],
         "embedding_model": facts.embedding_model,
         "override": facts.override,
         "scripted": facts.scripted,
         "study_file": facts.study_file,
         "answers": rung_shares(tables["answers"]) if "answers" in tables else {},
-        "cut_replies": {**facts.asked_longer, "kept": cut_replies(tables)},
+        "cut_replies": {
+            "calls": facts.asked_longer.calls,
+            "cost_usd": facts.asked_longer.to_json()["cost_usd"],
+            "kept": cut_replies(tables),
+        },
         "hashes": dict(facts.hashes),
         "journal_digest": facts.journal_digest,
         "software": software(),
@@ -116,10 +165,10 @@ def _synthetic(facts: RunFacts) -> dict[str, Any]:
     """The mark of a synthetic run, with the effects that were planted in it."""
     if not facts.synthetic:
         return {}
-    real = [m for m in facts.models if m.roles and not is_local(m.asked)]
+    real = {m: r for m in facts.models if (r := facts.roles.get(m)) and not is_local(m)}
     note = SYNTHETIC_NOTE
     if real:
-        others = "; ".join(f"{m.asked} as {', '.join(m.roles)}" for m in real)
+        others = "; ".join(f"{model} as {', '.join(roles)}" for model, roles in real.items())
         note = f"{note} It answered as {', '.join(facts.synthetic)}; {others}."
     return {
         "mark": SYNTHETIC_MARK,
@@ -195,24 +244,18 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _total(counts: Iterable[int | None]) -> int | None:
-    """A sum with an unknown in it is unknown."""
-    listed = list(counts)
-    known = [n for n in listed if n is not None]
-    return sum(known) if len(known) == len(listed) else None
-
-
-def _model(use: ModelUse) -> dict[str, Any]:
+def _model(name: str, use: ModelUse, roles: Sequence[str]) -> dict[str, Any]:
+    known = use.to_json()
     return {
-        "asked": use.asked,
-        "served": list(use.served),
-        "roles": list(use.roles),
-        "calls": use.calls,
-        "input_tokens": use.input_tokens,
-        "output_tokens": use.output_tokens,
-        "cached_tokens": use.cached_tokens,
+        "asked": name,
+        "served": sorted(use.served),
+        "roles": list(roles),
+        "calls": use.calls + use.replayed,
+        "input_tokens": known["input_tokens"],
+        "output_tokens": known["output_tokens"],
+        "cached_tokens": None if use.uncounted else use.cached_tokens,
         "calls_without_usage": use.uncounted,
-        "cost_usd": None if use.cost_usd is None else round(use.cost_usd, 6),
+        "cost_usd": known["cost_usd"],
     }
 
 
