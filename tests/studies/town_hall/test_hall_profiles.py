@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from folkmoot.errors import InputError
-from folkmoot.studies.town_hall.profiles import load_profiles, read_profiles
+from folkmoot.studies.town_hall.participants import load_profiles, read_profiles
 from folkmoot.studies.town_hall.template import template
 
 from .hall_script import PROFILE

@@ -10,9 +10,9 @@ import pytest
 from folkmoot.errors import ProtocolError
 from folkmoot.studies.town_hall.checks import notes, seat_models
 from folkmoot.studies.town_hall.config import TownHallConfig
+from folkmoot.studies.town_hall.discussion import make_meeting
 from folkmoot.studies.town_hall.levels import FIVE_MODELS, deal, level_problems, levels_of
-from folkmoot.studies.town_hall.residents import ids
-from folkmoot.studies.town_hall.room import make_room, make_set
+from folkmoot.studies.town_hall.participants import ids, make_set
 
 GENERAL, VULNERABLE = ids(16, 4)
 
@@ -75,7 +75,7 @@ def test_levels_3_and_4_have_the_same_seats_residents_and_orders() -> None:
     study = config(levels=[3, 4], sets=3)
     for number in (1, 2, 3):
         of = make_set(study, (), 42, number)
-        three, four = (make_room(study, of, level, 42) for level in levels_of(study))
+        three, four = (make_meeting(study, of, level, 42) for level in levels_of(study))
         assert three.seats == four.seats
         assert three.set is four.set
     assert make_set(study, (), 42, 1).orders != make_set(study, (), 42, 2).orders

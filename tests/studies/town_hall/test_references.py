@@ -10,10 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folkmoot.conversation.answers import Parsed
-from folkmoot.studies.town_hall import readers
-from folkmoot.studies.town_hall.cognition import STANCES, change_between
-from folkmoot.studies.town_hall.references import Mender
-from folkmoot.studies.town_hall.spelling import resolve, spelled, whole
+from folkmoot.studies.town_hall.answers import (
+    STANCES,
+    Reaction,
+    Reflection,
+    Speaking,
+    Thinking,
+    change_between,
+    reflection,
+    speaking,
+    thinking,
+)
+from folkmoot.studies.town_hall.mending import Mender, resolve, spelled, whole
 
 IDS = tuple(f"A{i:02d}" for i in range(1, 21))
 
@@ -52,7 +60,9 @@ def test_ids_are_found_where_the_meaning_is_plain(raw: Any, meant: str) -> None:
 )  # fmt: skip
 def test_levels_out_of_range_are_dropped_and_never_moved(raw: Any, level: int | None) -> None:
     mender = Mender(IDS, "A01")
-    assert mender.level(raw) == level
+    entry = {"target_agent": "A02", "my_feeling": "angry", "want_to_respond": True}
+    found = Reaction.model_validate({**entry, "agree_level": raw}, context=mender)
+    assert found.agree_level == level
     as_it_should_be = isinstance(raw, int) and not isinstance(raw, bool) and level is not None
     assert bool(mender.mends) != as_it_should_be
 
@@ -63,18 +73,19 @@ def test_the_first_of_repeated_reactions_counts() -> None:
     mender = Mender(IDS, "A01")
     raw = {"reactions": [entry, {**entry, "agree_level": 5}], "overall_stance": "Strongly oppose",
            "key_concerns": "rent", "strategic_notes": ["wait", "see"]}  # fmt: skip
-    out = mender.thinking(raw)
-    assert [r["agree_level"] for r in out["reactions"]] == [1]
-    assert out["reactions"][0]["want_to_respond"] is True
-    assert out["overall_stance"] == "strong_oppose"
-    assert out["key_concerns"] == ["rent"] and out["strategic_notes"] == "wait; see"
+    out = Thinking.model_validate(raw, context=mender)
+    assert [r.agree_level for r in out.reactions] == [1]
+    assert out.reactions[0].want_to_respond is True
+    assert out.overall_stance == "strong_oppose"
+    assert out.key_concerns == ("rent",) and out.strategic_notes == "wait; see"
     assert [m.kind for m in mender.mends] == [*("spelling", "repeated", "spelling", "wrong_shape")]
 
 
 def test_questions_may_go_to_all_but_not_to_nobody() -> None:
-    raw = {"questions": [{"target": t, "content": "?"} for t in ("all", "Planner", "A3", "God")]}
-    out = Mender(IDS, "A01").speaking(raw)
-    assert [q["target"] for q in out["questions"]] == ["all", "planner", "A03"]
+    questions = [{"target": t, "content": "?"} for t in ("all", "Planner", "A3", "God")]
+    raw = {"questions": questions, "new_points": [], "full_statement": ""}
+    out = Speaking.model_validate(raw, context=Mender(IDS, "A01"))
+    assert [q.target for q in out.questions] == ["all", "planner", "A03"]
 
 
 @pytest.mark.parametrize(
@@ -94,8 +105,8 @@ def test_a_change_must_fit_its_stances(
     mender = Mender(IDS, "A01", stance=before)
     raw = {"stance_evolution": {"previous_stance": before, "current_stance": after,
                                 "change_type": said, "change_reason": ""}}  # fmt: skip
-    out = mender.reflection(raw)
-    assert out["stance_evolution"]["change_type"] == stands
+    out = Reflection.model_validate(raw, context=mender)
+    assert out.stance_evolution and out.stance_evolution.change_type == stands
     assert len(mender.mends) == mends
 
 
@@ -103,8 +114,8 @@ def test_the_stance_before_is_that_of_the_record() -> None:
     mender = Mender(IDS, "A01", stance="support")
     raw = {"stance_evolution": {"previous_stance": "oppose", "current_stance": "support",
                                 "change_type": "flip", "change_reason": ""}}  # fmt: skip
-    out = mender.reflection(raw)["stance_evolution"]
-    assert (out["previous_stance"], out["change_type"]) == ("support", "maintain")
+    out = Reflection.model_validate(raw, context=mender).stance_evolution
+    assert out and (out.previous_stance, out.change_type) == ("support", "maintain")
 
 
 def test_changes_between_stances() -> None:
@@ -147,9 +158,9 @@ FIELDS = ["reactions", "references", "questions", "new_points", "key_concerns", 
 @given(st.dictionaries(st.sampled_from(FIELDS), json_values), st.integers(1, 3))
 def test_whatever_is_written_nothing_invalid_gets_through(raw: dict[str, Any], number: int) -> None:
     reply = json.dumps(raw)
-    said = readers.speaking(IDS, "A01", number).parse(reply)
-    thought = readers.thinking(IDS, "A01", number).parse(reply)
-    noted = readers.reflection(IDS, "A01", "support").parse(reply)
+    said = speaking(IDS, "A01", number).parse(reply)
+    thought = thinking(IDS, "A01", number).parse(reply)
+    noted = reflection(IDS, "A01", "support").parse(reply)
     if isinstance(said, Parsed):
         targets = [r.target_agent for r in said.value.value.references]
         assert set(targets) <= set(IDS) - {"A01"} and (number > 1 or not targets)

@@ -13,9 +13,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from folkmoot.studies.town_hall.config import Ratios, ResidentSettings
-from folkmoot.studies.town_hall.occupations import OCCUPATIONS
-from folkmoot.studies.town_hall.residents import (
+from folkmoot.studies.town_hall.participants import (
     INCOMES,
+    OCCUPATIONS,
     PRESSURES,
     TRAITS,
     Resident,

@@ -12,7 +12,7 @@ import folkmoot
 from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.runner import Run
 from folkmoot.studies.town_hall.config import TownHallConfig
-from folkmoot.studies.town_hall.outputs import FILES
+from folkmoot.studies.town_hall.files import FILES
 from folkmoot.studies.town_hall.show import show
 
 ROOT = Path(__file__).parents[3]

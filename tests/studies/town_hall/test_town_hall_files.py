@@ -14,7 +14,7 @@ from folkmoot.engine.runner import Run
 from folkmoot.errors import InputError
 from folkmoot.models.request import Request
 from folkmoot.records.findings import Heat
-from folkmoot.studies.town_hall.outputs import FILES
+from folkmoot.studies.town_hall.files import FILES
 from folkmoot.studies.town_hall.show import show
 
 from .hall_script import Key, hold, plain, scripted, small_hall, together

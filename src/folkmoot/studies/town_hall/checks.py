@@ -10,9 +10,13 @@ from folkmoot.errors import Problem
 from folkmoot.hints import did_you_mean
 from folkmoot.studies.town_hall.config import Ratios, ResidentSettings, TownHallConfig
 from folkmoot.studies.town_hall.levels import BUILT_IN, level_problems, levels_of
-from folkmoot.studies.town_hall.occupations import OCCUPATIONS
-from folkmoot.studies.town_hall.profiles import read_profiles
-from folkmoot.studies.town_hall.residents import CATEGORIES, INCOMES, joint_problem
+from folkmoot.studies.town_hall.participants import (
+    CATEGORIES,
+    INCOMES,
+    OCCUPATIONS,
+    joint_problem,
+    read_profiles,
+)
 
 TOLERANCE = 1e-6
 # Age groups may be any that have occupations; the other attributes are what prompts can word.

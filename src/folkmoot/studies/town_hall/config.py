@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from folkmoot.engine.config import NonNegative, Positive, Share, StudyConfig
-from folkmoot.studies.town_hall.cognition import InteractionType
+from folkmoot.studies.town_hall.answers import InteractionType
 
 DEFAULT_MODEL = "gemini-3-flash"
 MAIN_LEVELS = ("1", "2-1", "3", "4")

@@ -1,109 +1,211 @@
-"""One discussion from the first survey to the last, at whatever level: the flow of the source's
-section 5.1 with the level's switches.
-"""
+"""One discussion as immutable data: what is fixed before its first call and what happened."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
-from folkmoot.conversation.transcript import Speaker
-from folkmoot.engine.session import Scope
-from folkmoot.studies.town_hall import moderator, planner, separate_sessions, single_session, voting
-from folkmoot.studies.town_hall.consensus import write_consensus
-from folkmoot.studies.town_hall.records import (
+from folkmoot.studies.town_hall.answers import (
+    MINIMAL_CLOSING,
     Ballot,
-    Call,
-    Discussion,
+    Closing,
     Item,
-    Round,
+    Moderation,
+    Reflection,
     Satisfaction,
+    Speaking,
+    Thinking,
 )
-from folkmoot.studies.town_hall.room import Room, session_speaker, speakers
-from folkmoot.studies.town_hall.satisfaction import Ending, shared_survey, survey
-
-Rounds = tuple[Round, ...]
+from folkmoot.studies.town_hall.config import TownHallConfig
+from folkmoot.studies.town_hall.levels import Level, deal
+from folkmoot.studies.town_hall.mending import Mend
+from folkmoot.studies.town_hall.participants import Resident, ResidentSet
 
 
 @dataclass(frozen=True)
-class Hall:
-    """Who can be asked: residents with seats of their own, or the one shared session."""
+class Meeting:
+    """One discussion before it starts. `seats`: resident id → model, None for the run's own."""
 
-    room: Room
-    seats: Mapping[str, Speaker]
-    session: Speaker | None
+    id: str
+    set: ResidentSet
+    level: Level
+    seats: Mapping[str, str | None]
+    config: TownHallConfig
 
-    async def survey(
-        self, scope: Scope, ending: Ending | None
-    ) -> tuple[dict[str, Satisfaction], list[Call]]:
-        if self.session is not None:
-            return await shared_survey(scope, self.room, self.session, ending)
-        return await survey(scope, self.room, self.seats, ending)
+    @property
+    def residents(self) -> tuple[Resident, ...]:
+        return self.set.residents
 
-    async def vote(
-        self, scope: Scope, rounds: Rounds, items: tuple[Item, ...]
-    ) -> tuple[dict[str, Ballot], list[Call]]:
-        if self.session is not None:
-            return await voting.shared_vote(scope, self.room, self.session, rounds, items)
-        return await voting.vote(scope, self.room, self.seats, rounds, items)
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(r.id for r in self.residents)
 
+    @cached_property
+    def vulnerable(self) -> tuple[str, ...]:
+        return tuple(r.id for r in self.residents if r.is_vulnerable)
 
-async def hold_discussion(scope: Scope, room: Room) -> Discussion:
-    """All rounds, the ballot, the vote, the closing text and both surveys."""
-    shared = session_speaker(scope, room) if room.shared else None
-    hall = Hall(room, {} if room.shared else speakers(scope, room), shared)
-    before, calls = await hall.survey(scope.at("before"), None)
-    rounds: Rounds = ()
-    for number in range(1, room.rounds + 1):
-        round_, made = await hold_round(scope.at(f"round{number}"), hall, rounds)
-        rounds, calls = (*rounds, round_), [*calls, *made]
-    author = planner.speaker(scope, room)
-    items, call = await planner.plan_items(scope.at("plan"), room, author, rounds)
-    ballots, votes = await hall.vote(scope.at("vote"), rounds, items)
-    outcomes = voting.outcomes(items, ballots)
-    consensus, closing = await write_consensus(
-        scope.at("consensus"), room, author, rounds, items, outcomes
-    )
-    ending = Ending(rounds, items, outcomes, ballots, consensus)
-    after, last = await hall.survey(scope.at("after"), ending)
-    return Discussion(
-        id=room.id,
-        set_no=room.set.number,
-        level=room.level,
-        residents=room.residents,
-        seats=room.seats,
-        rounds=rounds,
-        items=items,
-        ballots=ballots,
-        outcomes=outcomes,
-        consensus=consensus,
-        before=before,
-        after=after,
-        calls=(*calls, call, *votes, closing, *last),
-    )
+    @cached_property
+    def general(self) -> tuple[str, ...]:
+        return tuple(r.id for r in self.residents if not r.is_vulnerable)
+
+    @property
+    def topic(self) -> dict[str, str]:
+        return {k: v.strip() for k, v in self.config.topic.model_dump().items()}
+
+    @property
+    def rounds(self) -> int:
+        return self.config.rounds
 
 
-async def hold_round(scope: Scope, hall: Hall, earlier: Rounds) -> tuple[Round, list[Call]]:
-    """THINK and SPEAK, then the moderator if there is one, then REFLECT but in the last round."""
-    room, last = hall.room, len(earlier) + 1 == hall.room.rounds
-    reflects = room.level.reflect and not last
-    if hall.session is not None:
-        # The one reply of a shared session holds the reflections as well.
-        round_, calls = await single_session.run_round(
-            scope.at("session"), room, hall.session, earlier, reflects=reflects
-        )
-    else:
-        round_, calls = await separate_sessions.run_round(
-            scope.at("turns"), room, hall.seats, earlier
-        )
-    if room.level.moderated:
-        said, call = await moderator.moderate(
-            scope.at("moderator"), room, moderator.speaker(scope, room), round_
-        )
-        round_, calls = replace(round_, moderation=said), [*calls, call]
-    if reflects and hall.session is None:
-        round_, made = await separate_sessions.reflect(
-            scope.at("reflect"), room, hall.seats, round_
-        )
-        calls = [*calls, *made]
-    return round_, calls
+def make_meeting(config: TownHallConfig, of: ResidentSet, level: Level, seed: int) -> Meeting:
+    """The meeting of one set at one level."""
+    general = [r.id for r in of.residents if not r.is_vulnerable]
+    vulnerable = [r.id for r in of.residents if r.is_vulnerable]
+    seats = deal(level.models, general, vulnerable, seed, of.number)
+    return Meeting(f"set{of.number:02d}_lv{level.name}", of, level, seats, config)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One answer of one seat, or of the shared session: for quality counts and logs.
+
+    `residents` are those whose words it holds. `rung` is the step of the ladder at which it was
+    read, `minimal` counts the residents for whom the minimal structure stands. `at` is seconds
+    since the epoch; times, tokens and cost are as journaled, so a replay gives the same.
+    """
+
+    stage: str
+    round: int | None
+    agent: str
+    residents: tuple[str, ...]
+    question: str
+    response: str
+    rung: str
+    reasks: int = 0
+    missing: str = ""
+    minimal: int = 0
+    mends: tuple[Mend, ...] = ()
+    memory_length: int = 0
+    model: str = ""
+    at: float | None = None
+    latency_s: float | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost_usd: float | None = None
+    finish: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What one resident thought (None where thinking is off) and said in one round."""
+
+    resident: str
+    thinking: Thinking | None
+    speaking: Speaking
+
+    @property
+    def heard(self) -> bool:
+        """Was there a statement that could be read (silence included)?"""
+        return not self.speaking.parse_error
+
+    @property
+    def silent(self) -> bool:
+        return self.heard and not self.speaking.full_statement
+
+    @property
+    def stance(self) -> str:
+        """Where the resident stood as they went into the round, or nothing."""
+        return (self.thinking.overall_stance if self.thinking else None) or ""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round. `order` is the order in which statements are listed to those who hear them."""
+
+    number: int
+    order: tuple[str, ...]
+    turns: Mapping[str, Turn]
+    moderation: Moderation | None = None
+    reflections: Mapping[str, Reflection] = field(default_factory=dict)
+    parts: int = 0  # calls that a shared session took for this round; 0 for separate ones
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an item came out. A tie fails; votes that could not be read are counted apart."""
+
+    item: str
+    yes: int
+    no: int
+    uncast: int
+
+    @property
+    def passed(self) -> bool:
+        return self.yes > self.no
+
+    @property
+    def tie(self) -> bool:
+        return self.yes == self.no
+
+
+@dataclass(frozen=True)
+class Discussion:
+    """A meeting as far as it has come, from the first survey to the last."""
+
+    meeting: Meeting
+    rounds: tuple[Round, ...] = ()
+    items: tuple[Item, ...] = ()
+    ballots: Mapping[str, Ballot] = field(default_factory=dict)
+    closing: Closing = MINIMAL_CLOSING
+    before: Mapping[str, Satisfaction] = field(default_factory=dict)
+    after: Mapping[str, Satisfaction] = field(default_factory=dict)
+    calls: tuple[Call, ...] = ()
+
+    def plus(self, calls: Sequence[Call], **stage: Any) -> Discussion:
+        """The same with one stage more."""
+        return replace(self, calls=(*self.calls, *calls), **stage)
+
+    @cached_property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """How each item came out: the majority decides, a tie fails."""
+        found = []
+        for item in self.items:
+            votes = [b.votes.get(item.id) for b in self.ballots.values()]
+            outcome = Outcome(item.id, votes.count("yes"), votes.count("no"), votes.count(None))
+            found.append(outcome)
+        return tuple(found)
+
+    @cached_property
+    def passed(self) -> frozenset[str]:
+        return frozenset(o.item for o in self.outcomes if o.passed)
+
+
+def statements(round_: Round | None, *, but: str = "") -> list[dict[str, str]]:
+    """What was said in a round, in its order of speaking, without one resident's and the silent."""
+    if round_ is None:
+        return []
+    said = {i: one_line(round_.turns[i].speaking.full_statement) for i in round_.order if i != but}
+    return [{"id": i, "text": words} for i, words in said.items() if words]
+
+
+def history(rounds: Sequence[Round]) -> list[dict[str, Any]]:
+    """All that was said in public, round by round."""
+    return [{"round": r.number, "statements": statements(r)} for r in rounds]
+
+
+def own_statements(rounds: Sequence[Round], resident: str) -> list[dict[str, Any]]:
+    """What one resident has said so far."""
+    said = {r.number: one_line(r.turns[resident].speaking.full_statement) for r in rounds}
+    return [{"round": number, "text": words} for number, words in said.items() if words]
+
+
+def moderator_words(round_: Round | None) -> str:
+    """What the moderator said after a round, or nothing."""
+    return round_.moderation.spoken if round_ is not None and round_.moderation else ""
+
+
+def one_line(text: str) -> str:
+    """A statement without line breaks, so that nobody's words can pass for another's line."""
+    return " ".join(text.split())

@@ -1,18 +1,34 @@
-"""The measures of a discussion (source, section 7) for the vulnerable and for the general
-residents, and the inclusion gap, vulnerable minus general, for each of them.
+"""The measures of a discussion (source, section 7): how each resident was reacted to, round by
+round, and what that comes to for the vulnerable, for the general residents, and as the inclusion
+gap, vulnerable minus general.
 
+A reaction is possible from round 2 on, from every other resident whose statement could be read to
+every resident whose statement of the round before could be read; no reference is level 0, ignore.
 Ratios are pooled within a group (the sum of parts over the sum of wholes); counts are given as the
 source's totals and per resident, because four are compared with sixteen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from folkmoot.studies.town_hall.cognition import INTERACTIONS
-from folkmoot.studies.town_hall.records import Discussion
-from folkmoot.studies.town_hall.tracking import SPECTRUM, Scale, Tracking, mean, ratio, tracking
+from folkmoot.studies.town_hall.answers import INTERACTIONS, Reaction
+from folkmoot.studies.town_hall.config import TownHallConfig
+from folkmoot.studies.town_hall.discussion import Discussion, Round
+
+SPECTRUM = ("ignore", "refute", "question", "cite", "agree")
+GROUPS = ("vulnerable", "general", "gap")
+DEFAULT_LEVELS: Mapping[str, int] = {
+    "disagree": 1,
+    "question": 2,
+    "cite": 3,
+    "agree": 4,
+    # Support with reservations is support; a study file may say otherwise.
+    "partial_agree": 4,
+}
 
 # Figures that compare between groups of different sizes, and what each says.
 FIGURES: Mapping[str, str] = {
@@ -37,19 +53,170 @@ FIGURES: Mapping[str, str] = {
 }
 
 
-def measures(discussion: Discussion, scale: Scale) -> dict[str, Any]:
-    """All measures of one discussion: `vulnerable`, `general`, `gap`, `final_consensus`."""
-    rows = tracking(discussion, scale)
-    groups = {
-        "vulnerable": group_measures(discussion, rows, discussion.vulnerable),
-        "general": group_measures(discussion, rows, discussion.general),
-    }
-    return {
-        **groups,
-        "gap": {
-            name: difference(groups["vulnerable"][name], groups["general"][name])
-            for name in FIGURES
+def interaction_levels(config: TownHallConfig) -> dict[str, int]:
+    """Level of each interaction type."""
+    own = {str(kind): level for kind, level in config.reaction_levels.items()}
+    return {**DEFAULT_LEVELS, **own}
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One possible reaction: speaker to target in a round, public and private side by side."""
+
+    round: int
+    speaker: str
+    target: str
+    level: int
+    types: tuple[str, ...]
+    private: Reaction | None
+
+
+def pairs(discussion: Discussion) -> list[Pair]:
+    """All possible reactions of a discussion, by round, speaker, target."""
+    found: list[Pair] = []
+    for before, now in zip(discussion.rounds, discussion.rounds[1:], strict=False):
+        ids = discussion.meeting.ids
+        heard = [i for i in ids if before.turns[i].heard]
+        speakers = [i for i in ids if now.turns[i].heard]
+        found += [
+            _pair(discussion.meeting.config, now, speaker, target)
+            for speaker in speakers
+            for target in heard
+            if target != speaker
+        ]
+    return found
+
+
+def _pair(config: TownHallConfig, now: Round, speaker: str, target: str) -> Pair:
+    turn = now.turns[speaker]
+    thoughts = turn.thinking.reactions if turn.thinking else ()
+    private = next((r for r in thoughts if r.target_agent == target), None)
+    references = turn.speaking.references
+    types = tuple(r.interaction_type for r in references if r.target_agent == target)
+    return Pair(now.number, speaker, target, reaction_level(config, types), types, private)
+
+
+def reaction_level(config: TownHallConfig, types: Sequence[str]) -> int:
+    """0–4 for the references of one speaker to one resident in one round."""
+    levels = interaction_levels(config)
+    found = [levels[t] for t in types]
+    if not found:
+        return 0
+    return {"highest": max(found), "lowest": min(found), "last": found[-1]}[
+        config.repeated_reaction
+    ]
+
+
+@dataclass(frozen=True)
+class Tracking:
+    """What one resident met with in one round, and how much they said.
+
+    `possible` counts possible reactions; ratios are None where there is nothing to divide by.
+    """
+
+    agent_id: str
+    round: int
+    spectrum: Mapping[str, int]
+    possible: int
+    score_sum: int
+    interactions: Mapping[str, int]
+    agree_levels: tuple[int, ...]
+    wants: tuple[bool, ...]
+    cited_as_compelling_count: int
+    cited_as_disagreed_count: int
+    responders: tuple[str, ...]
+    questions_received: int
+    new_points: int
+    references_made: int
+
+    @property
+    def total_reaction_count(self) -> int:
+        return self.possible - self.spectrum["ignore"]
+
+    @property
+    def positive_reaction_count(self) -> int:
+        return self.spectrum["cite"] + self.spectrum["agree"]
+
+    @property
+    def interaction_count(self) -> int:
+        return sum(self.interactions.values())
+
+    @property
+    def speaking_volume(self) -> int:
+        return self.new_points + self.references_made
+
+    def to_json(self) -> dict[str, Any]:
+        """The record of source section 7.3, with what else is known of the round."""
+        return {
+            "agent_id": self.agent_id,
+            "round": self.round,
+            "reaction_spectrum": dict(self.spectrum),
+            "total_reaction_count": self.total_reaction_count,
+            "positive_reaction_count": self.positive_reaction_count,
+            "positive_ratio": ratio(self.positive_reaction_count, self.total_reaction_count),
+            "weighted_inclusivity_score": ratio(self.score_sum, self.possible),
+            "avg_agree_level": mean(self.agree_levels),
+            "cited_as_compelling_count": self.cited_as_compelling_count,
+            "responders": list(self.responders),
+            "possible_reactions": self.possible,
+            "interaction_count": self.interaction_count,
+            "interaction_types": dict(self.interactions),
+            "response_rate": mean(self.wants),
+            "cited_as_disagreed_count": self.cited_as_disagreed_count,
+            "questions_received": self.questions_received,
+            "speaking_volume": self.speaking_volume,
+        }
+
+
+def tracking(discussion: Discussion) -> list[Tracking]:
+    """One record per resident and round, residents in order, rounds in order within."""
+    found = pairs(discussion)
+    return [
+        _tracked(me, round_, [p for p in found if (p.target, p.round) == (me, round_.number)])
+        for me in discussion.meeting.ids
+        for round_ in discussion.rounds
+    ]
+
+
+def _tracked(me: str, round_: Round, reactions: Sequence[Pair]) -> Tracking:
+    others = [turn for turn in round_.turns.values() if turn.resident != me]
+    # A private reaction counts also when the statement that followed could not be read.
+    thoughts = [r for t in others if t.thinking for r in t.thinking.reactions]
+    private = [r for r in thoughts if r.target_agent == me]
+    references = [r for t in others for r in t.speaking.references if r.target_agent == me]
+    reflections = [r for who, r in round_.reflections.items() if who != me]
+    compelling = [r.most_compelling.agent_id for r in reflections if r.most_compelling]
+    disagreed = [r.most_disagreed.agent_id for r in reflections if r.most_disagreed]
+    own = round_.turns[me].speaking
+    return Tracking(
+        agent_id=me,
+        round=round_.number,
+        spectrum={name: sum(p.level == i for p in reactions) for i, name in enumerate(SPECTRUM)},
+        possible=len(reactions),
+        score_sum=sum(p.level for p in reactions),
+        interactions={
+            kind: sum(r.interaction_type == kind for r in references) for kind in INTERACTIONS
         },
+        agree_levels=tuple(r.agree_level for r in private if r.agree_level is not None),
+        wants=tuple(r.want_to_respond for r in private if r.want_to_respond is not None),
+        cited_as_compelling_count=compelling.count(me),
+        cited_as_disagreed_count=disagreed.count(me),
+        responders=tuple(p.speaker for p in reactions if p.types),
+        questions_received=sum(q.target == me for t in others for q in t.speaking.questions),
+        new_points=len(own.new_points),
+        references_made=len(own.references),
+    )
+
+
+def measures(discussion: Discussion) -> dict[str, Any]:
+    """All measures of one discussion: `vulnerable`, `general`, `gap`, `final_consensus`."""
+    rows, meeting = tracking(discussion), discussion.meeting
+    vulnerable = group_measures(discussion, rows, meeting.vulnerable)
+    general = group_measures(discussion, rows, meeting.general)
+    return {
+        "vulnerable": vulnerable,
+        "general": general,
+        "gap": {name: difference(vulnerable[name], general[name]) for name in FIGURES},
         "final_consensus": final_consensus(discussion),
     }
 
@@ -58,14 +225,14 @@ def group_measures(
     discussion: Discussion, rows: Sequence[Tracking], members: Sequence[str]
 ) -> dict[str, Any]:
     """The totals of the source and the comparable figures for one group of residents."""
-    own = [row for row in rows if row.agent_id in members]
-    n = len(members)
+    own, n = [row for row in rows if row.agent_id in members], len(members)
     reactions = sum(r.total_reaction_count for r in own)
     positive = sum(r.positive_reaction_count for r in own)
     possible = sum(r.possible for r in own)
     interactions = sum(r.interaction_count for r in own)
     compelling = sum(r.cited_as_compelling_count for r in own)
     volume = sum(r.speaking_volume for r in own)
+    survived = [survival(own, i)["survival"] for i in members]
     return {
         "residents": n,
         "reaction_spectrum": {s: sum(r.spectrum[s] for r in own) for s in SPECTRUM},
@@ -86,9 +253,7 @@ def group_measures(
         "response_rate": mean([want for r in own for want in r.wants]),
         "compelling_citations_per_resident": ratio(compelling, n),
         "responders_per_resident": mean([len(responders(own, m)) for m in members]),
-        "opinion_survival": mean(
-            [s for m in members if (s := survival(own, m)["survival"]) is not None]
-        ),
+        "opinion_survival": mean([s for s in survived if s is not None]),
         "speaking_volume_per_resident": ratio(volume, n),
         **_carried(discussion, members),
         **_satisfaction(discussion, members),
@@ -118,37 +283,55 @@ def survival(rows: Sequence[Tracking], resident: str) -> dict[str, Any]:
     }
 
 
+def _carried(discussion: Discussion, members: Sequence[str]) -> dict[str, Any]:
+    """What a group's words came to in the ballot, the vote and the closing text."""
+    originated = [i for i in discussion.items if set(i.origin) & set(members)]
+    passed = [i for i in originated if i.id in discussion.passed]
+    concerns, n = len(_concerns(discussion, members)), len(members)
+    # Without a planner or a closing text there is nothing to count, which is not a zero.
+    items_known, text_known = bool(discussion.items), not discussion.closing.parse_error
+    raised = sum(len(set(i.origin) & set(members)) for i in originated)
+    won = sum(len(set(i.origin) & set(members)) for i in passed)
+    return {
+        "originated_items": len(originated),
+        "items_passed": len(passed),
+        "concerns_in_final": concerns,
+        "items_originated_per_resident": ratio(raised, n) if items_known else None,
+        "items_passed_per_resident": ratio(won, n) if items_known else None,
+        "opinion_reflection_rate": ratio(len(passed), len(originated)),
+        "concerns_in_final_per_resident": ratio(concerns, n) if text_known else None,
+    }
+
+
+def _concerns(discussion: Discussion, members: Sequence[str]) -> list[dict[str, str]]:
+    reflected = discussion.closing.concerns_reflected
+    return [c.to_json() for c in reflected if c.resident in members]
+
+
 def final_consensus(discussion: Discussion) -> dict[str, Any]:
     """Source section 7.4. An item is vulnerable-originated if any of its origins is vulnerable.
 
     The reflection rate is passed ÷ originated, None where none was originated.
     """
-    carried = {
-        group: _carried(discussion, members)
-        for group, members in (
-            ("vulnerable", discussion.vulnerable),
-            ("general", discussion.general),
-        )
-    }
-    return {
+    found: dict[str, Any] = {
         "total_vote_items": len(discussion.items),
         "items_passed": len(discussion.passed),
         "ties_failed": sum(o.tie for o in discussion.outcomes),
-        "vulnerable_originated_items": carried["vulnerable"]["originated_items"],
-        "vulnerable_items_passed": carried["vulnerable"]["items_passed"],
-        "vulnerable_opinion_reflection_rate": carried["vulnerable"]["opinion_reflection_rate"],
-        "vulnerable_concerns_in_final": _concerns(discussion, discussion.vulnerable),
-        "general_originated_items": carried["general"]["originated_items"],
-        "general_items_passed": carried["general"]["items_passed"],
-        "general_opinion_reflection_rate": carried["general"]["opinion_reflection_rate"],
-        "general_concerns_in_final": _concerns(discussion, discussion.general),
     }
+    meeting = discussion.meeting
+    for group, members in (("vulnerable", meeting.vulnerable), ("general", meeting.general)):
+        carried = _carried(discussion, members)
+        found[f"{group}_originated_items"] = carried["originated_items"]
+        found[f"{group}_items_passed"] = carried["items_passed"]
+        found[f"{group}_opinion_reflection_rate"] = carried["opinion_reflection_rate"]
+        found[f"{group}_concerns_in_final"] = _concerns(discussion, members)
+    return found
 
 
 def satisfaction_rows(discussion: Discussion) -> list[dict[str, Any]]:
     """Source section 7.5: one record per resident."""
     rows = []
-    for resident in discussion.residents:
+    for resident in discussion.meeting.residents:
         before, after = discussion.before[resident.id], discussion.after[resident.id]
         rows.append(
             {
@@ -164,44 +347,88 @@ def satisfaction_rows(discussion: Discussion) -> list[dict[str, Any]]:
     return rows
 
 
-def difference(a: float | None, b: float | None) -> float | None:
-    """a − b; None where either is."""
-    return None if a is None or b is None else a - b
-
-
-def _concerns(discussion: Discussion, members: Sequence[str]) -> list[dict[str, str]]:
-    return [
-        {"resident": resident, "concern": concern}
-        for resident, concern in discussion.consensus.concerns
-        if resident in members
-    ]
-
-
-def _carried(discussion: Discussion, members: Sequence[str]) -> dict[str, Any]:
-    originated = [i for i in discussion.items if set(i.origin) & set(members)]
-    passed = [i for i in originated if i.id in discussion.passed]
-    n = len(members)
-    # Without a planner or a closing text there is nothing to count, which is not a zero.
-    items_known, text_known = bool(discussion.items), not discussion.consensus.parse_error
-    per_head = {
-        name: ratio(sum(len(set(i.origin) & set(members)) for i in items), n)
-        for name, items in (("originated", originated), ("passed", passed))
-    }
-    concerns = len(_concerns(discussion, members))
-    return {
-        "originated_items": len(originated),
-        "items_passed": len(passed),
-        "concerns_in_final": concerns,
-        "items_originated_per_resident": per_head["originated"] if items_known else None,
-        "items_passed_per_resident": per_head["passed"] if items_known else None,
-        "opinion_reflection_rate": ratio(len(passed), len(originated)),
-        "concerns_in_final_per_resident": ratio(concerns, n) if text_known else None,
-    }
-
-
 def _satisfaction(discussion: Discussion, members: Sequence[str]) -> dict[str, float | None]:
     rows = [r for r in satisfaction_rows(discussion) if r["agent_id"] in members]
     return {
         name: mean([r[name] for r in rows if r[name] is not None])
         for name in ("pre_satisfaction", "post_satisfaction", "satisfaction_delta")
     }
+
+
+def ratio(part: float, whole: float) -> float | None:
+    """part ÷ whole; None where there is no whole."""
+    return part / whole if whole else None
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """The average; None of nothing."""
+    return sum(values) / len(values) if values else None
+
+
+def difference(a: float | None, b: float | None) -> float | None:
+    """a − b; None where either is."""
+    return None if a is None or b is None else a - b
+
+
+# How well answers could be read. Whatever was repaired, dropped or left out of a denominator is
+# counted, so that nothing is scored silently.
+
+RUNGS = ("exact", "fenced", "repaired", "minimal", "missing")
+
+
+def quality(discussion: Discussion) -> dict[str, Any]:
+    """Steps of the ladder, re-asks, minimal structures and mends of one discussion."""
+    calls, rounds = discussion.calls, discussion.rounds
+    mends = [mend for call in calls for mend in call.mends]
+    turns = [turn for r in rounds for turn in r.turns.values()]
+    reflections = [r for round_ in rounds for r in round_.reflections.values()]
+    surveys = [*discussion.before.values(), *discussion.after.values()]
+    return {
+        "answers": len(calls),
+        "rungs": _rungs(c.rung for c in calls),
+        "rungs_by_stage": {
+            stage: _rungs(c.rung for c in calls if c.stage == stage)
+            for stage in dict.fromkeys(call.stage for call in calls)
+        },
+        "reasks": sum(c.reasks for c in calls),
+        "minimal_structures": sum(c.minimal for c in calls),
+        "missing_reasons": _by_kind(c.missing for c in calls if c.missing),
+        "repaired": _by_kind(m.kind for m in mends if not m.dropped),
+        "dropped": _by_kind(m.kind for m in mends if m.dropped),
+        "thoughts_unread": sum(t.thinking is not None and t.thinking.parse_error for t in turns),
+        "statements_unread": sum(not t.heard for t in turns),
+        "reflections_unread": sum(r.parse_error for r in reflections),
+        "silent_turns": sum(t.silent for t in turns),
+        "votes_uncast": sum(o.uncast for o in discussion.outcomes),
+        "satisfaction_unread": sum(s.score is None for s in surveys),
+        "ballot_empty": not discussion.items,
+        "consensus_unread": discussion.closing.parse_error,
+        "rounds_split": sum(r.parts > 1 for r in rounds),
+        "calls_by_round": {str(r.number): r.parts for r in rounds if r.parts},
+    }
+
+
+def total_quality(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Counts of several discussions added up."""
+    total: dict[str, Any] = {}
+    for part in parts:
+        _add(total, part)
+    total.pop("calls_by_round", None)
+    return total
+
+
+def _rungs(found: Iterable[str]) -> dict[str, int]:
+    counts = Counter(found)
+    return {name: counts[name] for name in (*RUNGS, *sorted(counts.keys() - set(RUNGS)))}
+
+
+def _by_kind(kinds: Iterable[str]) -> dict[str, int]:
+    return dict(sorted(Counter(kinds).items()))
+
+
+def _add(total: dict[str, Any], part: Mapping[str, Any]) -> None:
+    for key, value in part.items():
+        if isinstance(value, Mapping):
+            _add(total.setdefault(key, {}), value)
+        else:
+            total[key] = total.get(key, 0) + int(value)

@@ -6,96 +6,95 @@ are listed, the seed, the topic. Discussions run side by side; each writes its f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
 
 from folkmoot.engine.session import Scope, Session
-from folkmoot.studies.town_hall import logs
-from folkmoot.studies.town_hall.comparison import Result, compare, flat_rows
 from folkmoot.studies.town_hall.config import TownHallConfig
-from folkmoot.studies.town_hall.discussion import hold_discussion
+from folkmoot.studies.town_hall.discussion import Call, Discussion, Meeting, Round, make_meeting
+from folkmoot.studies.town_hall.files import Held, keep, keep_comparison, plan_of
 from folkmoot.studies.town_hall.levels import levels_of
-from folkmoot.studies.town_hall.measures import measures
-from folkmoot.studies.town_hall.outputs import files, plan_of
-from folkmoot.studies.town_hall.profiles import load_profiles
-from folkmoot.studies.town_hall.quality import quality, total_quality
-from folkmoot.studies.town_hall.records import Discussion
-from folkmoot.studies.town_hall.room import Room, make_room, make_set
-from folkmoot.studies.town_hall.tables import DifferenceRow, LevelRow, record_discussion, record_set
-from folkmoot.studies.town_hall.tracking import Scale
-
-
-@dataclass(frozen=True)
-class Design:
-    """What is drawn before the first call."""
-
-    config: TownHallConfig
-    rooms: list[Room]
-
-
-@dataclass(frozen=True)
-class Held:
-    """What is kept in memory of a discussion once its files are written."""
-
-    id: str
-    result: Result
-    quality: dict[str, Any]
-    use: dict[str, Any]
+from folkmoot.studies.town_hall.participants import load_profiles, make_set
+from folkmoot.studies.town_hall.sessions import Hall, open_hall
+from folkmoot.studies.town_hall.shared_session import shared_round
+from folkmoot.studies.town_hall.stages import (
+    AFTER,
+    BEFORE,
+    draw_up_ballot,
+    moderate,
+    reflect,
+    survey,
+    take_turns,
+    vote,
+    write_consensus,
+)
+from folkmoot.studies.town_hall.tables import record_set
 
 
 async def protocol(session: Session) -> None:
-    """Draw, discuss, compare."""
-    design = await draw(session)
+    """Draw residents and seats, hold all discussions, compare the levels."""
+    meetings = await draw(session)
 
-    async def discuss(scope: Scope, room: Room) -> Held:
-        return keep(scope, await hold_discussion(scope, room), design.config, session.started_at)
+    async def discuss(scope: Scope, meeting: Meeting) -> Held:
+        return keep(scope, await hold_discussion(scope, meeting), session.started_at)
 
-    held = list((await session.each(design.rooms, discuss, sets=lambda r: r.set.number)).values())
-    report(session, held, design.config)
+    held = await session.each(meetings, discuss, sets=lambda m: m.set.number)
+    keep_comparison(session, list(held.values()), session.config)
 
 
-async def draw(session: Session) -> Design:
+async def draw(session: Session) -> list[Meeting]:
     """Residents, orders of speaking and seats of all discussions, sealed into the plan."""
     config: TownHallConfig = session.config
-    profiles = tuple(load_profiles(config.vulnerable, session.study_dir))
+    profiles = load_profiles(config.vulnerable, session.study_dir)
     sets = [make_set(config, profiles, session.seed, n) for n in range(1, config.sets + 1)]
-    rooms = [make_room(config, s, level, session.seed) for s in sets for level in levels_of(config)]
-    await session.seal("discussions", plan_of(sets, rooms))
+    levels = levels_of(config)
+    meetings = [make_meeting(config, s, level, session.seed) for s in sets for level in levels]
+    await session.seal("discussions", plan_of(sets, meetings))
     for of in sets:
         record_set(session, of)
-    return Design(config, rooms)
+    return meetings
 
 
-def keep(scope: Scope, discussion: Discussion, config: TownHallConfig, started_at: str) -> Held:
-    """Write the files, the log and the rows of one discussion; what the comparison needs of it."""
-    for name, content in files(discussion, config).items():
-        scope.write_json(f"{discussion.id}/{name}.json", content)
-    lines, errors = logs.log_lines(discussion, config)
-    scope.write_text(logs.log_name(discussion.id, started_at, ".jsonl"), lines)
-    scope.write_text(logs.log_name(discussion.id, started_at, "_errors.log"), errors)
-    record_discussion(scope, discussion, config)
-    found = measures(discussion, Scale.of(config))
-    result = Result(discussion.set_no, discussion.level.name, found)
-    return Held(discussion.id, result, quality(discussion), logs.use_of(discussion))
+async def hold_discussion(scope: Scope, meeting: Meeting) -> Discussion:
+    """Survey, rounds, ballot, vote, closing text, survey (source, section 5.1)."""
+    hall = open_hall(scope, meeting)
+    so_far = Discussion(meeting)
+
+    before, calls = await survey(scope.at("before"), hall, so_far, BEFORE)
+    so_far = so_far.plus(calls, before=before)
+
+    for number in range(1, meeting.rounds + 1):
+        round_, calls = await hold_round(scope.at(f"round{number}"), hall, so_far.rounds)
+        so_far = so_far.plus(calls, rounds=(*so_far.rounds, round_))
+
+    items, calls = await draw_up_ballot(scope.at("plan"), hall, so_far)
+    so_far = so_far.plus(calls, items=items)
+
+    ballots, calls = await vote(scope.at("vote"), hall, so_far)
+    so_far = so_far.plus(calls, ballots=ballots)
+
+    closing, calls = await write_consensus(scope.at("consensus"), hall, so_far)
+    so_far = so_far.plus(calls, closing=closing)
+
+    after, calls = await survey(scope.at("after"), hall, so_far, AFTER)
+    return so_far.plus(calls, after=after)
 
 
-def report(session: Session, held: list[Held], config: TownHallConfig) -> None:
-    """Compare the levels and add up how well answers could be read."""
-    comparison = compare(levels_of(config), [h.result for h in held])
-    session.write_json("levels.json", comparison)
-    means, differences = flat_rows(comparison)
-    for row in means:
-        session.record(LevelRow(**row))
-    for row in differences:
-        session.record(DifferenceRow(**row))
-    names = [level.name for level in levels_of(config)]
-    session.write_json(
-        "quality.json",
-        {
-            "all": total_quality(h.quality for h in held),
-            "levels": {
-                n: total_quality(h.quality for h in held if h.result.level == n) for n in names
-            },
-        },
-    )
-    session.write_json("logs/summary.json", logs.summary({h.id: h.use for h in held}))
+async def hold_round(
+    scope: Scope, hall: Hall, earlier: tuple[Round, ...]
+) -> tuple[Round, list[Call]]:
+    """THINK and SPEAK, then the moderator if there is one, then REFLECT but in the last round."""
+    level, last = hall.meeting.level, len(earlier) + 1 == hall.meeting.rounds
+    reflects = level.reflect and not last
+    if hall.session is not None:
+        # The one reply of a shared session holds the reflections as well.
+        session = scope.at("session")
+        round_, calls = await shared_round(session, hall, earlier, reflects=reflects)
+    else:
+        round_, calls = await take_turns(scope.at("turns"), hall, earlier)
+    if level.moderated:
+        said, call = await moderate(scope.at("moderator"), hall, round_)
+        round_, calls = replace(round_, moderation=said), [*calls, call]
+    if reflects and hall.session is None:
+        round_, made = await reflect(scope.at("reflect"), hall, round_)
+        calls = [*calls, *made]
+    return round_, calls

@@ -1,25 +1,25 @@
-"""The answer types of this study: JSON that is mended before it is validated, for one resident or
-for many in one reply. Stages use them with `scope.exchange`.
+"""How replies are read: JSON that is mended while it is validated, for one resident or for many in
+one reply, and the JSON schemas that go with the requests.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from folkmoot.conversation.answers import Json, Parsed, Unreadable
-from folkmoot.studies.town_hall.references import Mend
-from folkmoot.studies.town_hall.spelling import resolve
+from folkmoot.studies.town_hall.mending import Mend, Mender, resolve
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
 
-# Reads one raw object: the value, or why it cannot be had, and what was mended on the way.
-Reader = Callable[[Mapping[str, Any]], "Mended[T] | Unreadable"]
+
+class Unfit(ValueError):
+    """Why an object is not an answer, in words for the model that is asked again."""
 
 
 class AnyObject(BaseModel):
@@ -37,88 +37,98 @@ class Mended(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class One(Generic[T]):
-    """One object, read by `reader`. The schema goes with the request."""
+class Answer(Generic[T]):
+    """A JSON object, read by `read` (which raises Unfit or ValidationError).
+
+    The schema goes with the request.
+    """
 
     schema: dict[str, Any]
-    reader: Reader[T]
+    read: Callable[[Mapping[str, Any]], Mended[T]]
     kind: str = "json"
 
     def parse(self, reply: str) -> Parsed[Mended[T]] | Unreadable:
         found = Json(AnyObject).parse(reply)
         if isinstance(found, Unreadable):
             return found
-        read = self.reader(found.value.model_extra or {})
-        return read if isinstance(read, Unreadable) else Parsed(read, found.rung)
+        try:
+            return Parsed(self.read(found.value.model_extra or {}), found.rung)
+        except ValueError as why:
+            return Unreadable(_told(why))
 
 
-@dataclass(frozen=True, slots=True)
-class Batch(Generic[T]):
-    """Answers of several residents from one reply; `unread` says why others are not there."""
+def model_answer(model: type[M], mender: Callable[[], Mender], *leave_out: str) -> Answer[M]:
+    """An answer of a pydantic type, mended; `leave_out` are fields that are not asked for."""
 
-    values: dict[str, Mended[T]]
-    unread: dict[str, str]
+    def read(raw: Mapping[str, Any]) -> Mended[M]:
+        mending = mender()
+        value = model.model_validate(raw, context=mending)
+        return Mended(value, tuple(mending.mends))
+
+    return Answer(schema_of(model, *leave_out), read)
 
 
-@dataclass(frozen=True, slots=True)
-class Many(Generic[T]):
+def for_each(answers: Mapping[str, Answer[T]]) -> Answer[dict[str, T]]:
     """One object with an entry for each resident. Any part of it that can be read is taken.
 
     A reply that was cut off gives those residents that it had come to; the caller asks again for
     the rest. Only a reply with nobody in it is unreadable.
     """
 
-    readers: Mapping[str, Reader[T]]
-    schemas: Mapping[str, dict[str, Any]]
-    kind: str = "json"
-    schema: dict[str, Any] = field(init=False)
+    def read(raw: Mapping[str, Any]) -> Mended[dict[str, T]]:
+        entries = _by_resident(raw, tuple(answers))
+        values: dict[str, T] = {}
+        unread: dict[str, str] = {}
+        mends: list[Mend] = []
+        for resident, answer in answers.items():
+            try:
+                if not isinstance(entry := entries.get(resident), Mapping):
+                    raise Unfit("It is missing.")
+                got = answer.read(entry)
+            except ValueError as why:
+                unread[resident] = _told(why)
+                continue
+            values[resident] = got.value
+            mends += got.mends
+        if unread and not values:
+            first = next(iter(unread))
+            raise Unfit(
+                f"No resident's part could be read ({first}: {unread[first]}) "
+                f"Reply with one JSON object whose keys are {', '.join(unread)}."
+            )
+        return Mended(values, tuple(mends))
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "schema", keyed_schema(self.schemas))
-
-    def parse(self, reply: str) -> Parsed[Batch[T]] | Unreadable:
-        found = Json(AnyObject).parse(reply)
-        if isinstance(found, Unreadable):
-            return found
-        batch = read_batch(found.value.model_extra or {}, self.readers)
-        return Parsed(batch, found.rung) if batch.values else nobody(batch)
-
-
-def read_batch(raw: Mapping[str, Any], readers: Mapping[str, Reader[T]]) -> Batch[T]:
-    """Each resident's part of an object with an entry for each, as far as it can be read."""
-    entries = _by_resident(raw, tuple(readers))
-    values: dict[str, Mended[T]] = {}
-    unread: dict[str, str] = {}
-    for resident, reader in readers.items():
-        entry = entries.get(resident)
-        read = reader(entry) if isinstance(entry, Mapping) else Unreadable("It is missing.")
-        if isinstance(read, Unreadable):
-            unread[resident] = read.problem
-        else:
-            values[resident] = read
-    return Batch(values, unread)
+    return Answer(_keyed({i: a.schema for i, a in answers.items()}), read)
 
 
-def nobody(batch: Batch[Any]) -> Unreadable:
-    """What to say to a reply in which no resident's part could be read."""
-    first = next(iter(batch.unread))
-    return Unreadable(
-        f"No resident's part could be read ({first}: {batch.unread[first]}) "
-        f"Reply with one JSON object whose keys are {', '.join(batch.unread)}."
+def _by_resident(raw: Mapping[str, Any], ids: tuple[str, ...]) -> dict[str, Any]:
+    """Entries by resident, also when they stand one level deeper or in a list with ids in it."""
+    if len(raw) == 1 and not resolve(next(iter(raw)), ids):
+        inner = next(iter(raw.values()))
+        if isinstance(inner, Mapping):
+            raw = inner
+        elif isinstance(inner, list):
+            entries = [e for e in inner if isinstance(e, Mapping)]
+            named = [e.get("resident", e.get("id", e.get("agent_id"))) for e in entries]
+            raw = {resolve(n, ids): e for n, e in zip(named, entries, strict=True)}
+    found: dict[str, Any] = {}
+    for key, entry in raw.items():
+        resident = resolve(key, ids)
+        if resident:
+            found.setdefault(resident, entry)
+    return found
+
+
+def _told(why: ValueError) -> str:
+    """The first things that do not fit, in words for the model."""
+    if not isinstance(why, ValidationError):
+        return str(why)
+    first = "; ".join(
+        f"{'.'.join(map(str, e['loc'])) or 'object'}: "
+        f"{'Field required' if e['input'] is None else e['msg']}"
+        for e in why.errors()[:3]
     )
-
-
-def validated(model: type[M], raw: Mapping[str, Any]) -> M | Unreadable:
-    """`raw` as the strict type, or the first things that do not fit, in words for the model."""
-    try:
-        return model.model_validate(raw)
-    except ValidationError as error:
-        first = "; ".join(
-            f"{'.'.join(map(str, e['loc'])) or 'object'}: {e['msg']}" for e in error.errors()[:3]
-        )
-        return Unreadable(
-            f"The JSON did not fit: {first}. Reply with only the JSON object, all fields present."
-        )
+    return f"The JSON did not fit: {first}. Reply with only the JSON object, all fields present."
 
 
 @lru_cache(maxsize=64)
@@ -131,84 +141,36 @@ def schema_of(model: type[BaseModel], *leave_out: str) -> dict[str, Any]:
     for name in leave_out:
         schema["properties"].pop(name, None)
     schema["required"] = [n for n in schema.get("required", []) if n not in leave_out]
-    return _pruned(schema)
+    definitions = schema.pop("$defs", {})
+    used = {n: d for n, d in definitions.items() if f"#/$defs/{n}'" in str((schema, definitions))}
+    return schema | ({"$defs": used} if used else {})
 
 
 def object_schema(title: str, parts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """An object whose parts have schemas of their own; definitions are moved to the top."""
     definitions: dict[str, Any] = {}
-    properties = {}
-    for name, part in parts.items():
+    for part in parts.values():
         definitions.update(part.get("$defs", {}))
-        properties[name] = {k: v for k, v in part.items() if k != "$defs"}
     out: dict[str, Any] = {
         "title": title,
         "type": "object",
-        "properties": properties,
+        "properties": {name: _body(part) for name, part in parts.items()},
         "required": list(parts),
     }
     return out | ({"$defs": definitions} if definitions else {})
 
 
-def keyed_schema(schemas: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+def _keyed(schemas: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """An object with one key per resident; equal parts are written once, as a definition."""
     definitions: dict[str, Any] = {}
     properties: dict[str, Any] = {}
     for resident, schema in schemas.items():
-        name = str(schema.get("title", "Answer")).replace(" ", "")
+        name, body = str(schema["title"]).replace(" ", ""), _body(schema)
         definitions.update(schema.get("$defs", {}))
-        body = {k: v for k, v in schema.items() if k != "$defs"}
-        definitions.setdefault(name, body)
-        same = definitions[name] == body
+        same = definitions.setdefault(name, body) == body
         properties[resident] = {"$ref": f"#/$defs/{name}"} if same else body
-    return {
-        "title": "Residents",
-        "type": "object",
-        "properties": properties,
-        "required": list(schemas),
-        "$defs": definitions,
-    }
+    return object_schema("Residents", properties) | {"$defs": definitions}
 
 
-def _pruned(schema: dict[str, Any]) -> dict[str, Any]:
-    definitions = schema.pop("$defs", {})
-    used: dict[str, Any] = {}
-    waiting = _refs(schema)
-    while waiting:
-        name = waiting.pop()
-        if name not in used:
-            used[name] = definitions[name]
-            waiting |= _refs(definitions[name])
-    kept = {name: body for name, body in definitions.items() if name in used}
-    return schema | ({"$defs": kept} if kept else {})
-
-
-def _refs(schema: Any) -> set[str]:
-    if isinstance(schema, Mapping):
-        own = {schema["$ref"].removeprefix("#/$defs/")} if "$ref" in schema else set()
-        return own.union(*(_refs(v) for v in schema.values()))
-    if isinstance(schema, list):
-        return set().union(*(_refs(v) for v in schema))
-    return set()
-
-
-def _by_resident(raw: Mapping[str, Any], ids: tuple[str, ...]) -> dict[str, Any]:
-    """Entries by resident, also when they stand one level deeper or in a list with ids in it."""
-    if len(raw) == 1 and not resolve(next(iter(raw)), ids):
-        inner = next(iter(raw.values()))
-        if isinstance(inner, Mapping):
-            raw = inner
-        elif isinstance(inner, list):
-            raw = {
-                str(
-                    resolve(entry.get("resident", entry.get("id", entry.get("agent_id"))), ids)
-                ): entry
-                for entry in inner
-                if isinstance(entry, Mapping)
-            }
-    found: dict[str, Any] = {}
-    for key, entry in raw.items():
-        resident = resolve(key, ids)
-        if resident:
-            found.setdefault(resident, entry)
-    return found
+def _body(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in schema.items() if k != "$defs"}

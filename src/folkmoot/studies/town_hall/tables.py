@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import new_class
 from typing import Any
 
 from folkmoot.engine.session import Scope
 from folkmoot.records.rows import Row, column
 from folkmoot.records.run_folder import RunFolder
-from folkmoot.studies.town_hall.config import TownHallConfig
-from folkmoot.studies.town_hall.measures import FIGURES, measures, satisfaction_rows
-from folkmoot.studies.town_hall.quality import mend_rows, quality
-from folkmoot.studies.town_hall.records import Discussion, Round, Turn
-from folkmoot.studies.town_hall.room import ResidentSet
-from folkmoot.studies.town_hall.tracking import SPECTRUM, Scale, Tracking, pairs, tracking
+from folkmoot.studies.town_hall.comparison import flat_rows
+from folkmoot.studies.town_hall.discussion import Discussion, Round, Turn
+from folkmoot.studies.town_hall.measures import (
+    FIGURES,
+    GROUPS,
+    SPECTRUM,
+    Tracking,
+    measures,
+    pairs,
+    quality,
+    satisfaction_rows,
+    tracking,
+)
+from folkmoot.studies.town_hall.participants import ResidentSet
 
 MODERATOR = "moderator"
 PART = "main comparison or supplementary"
@@ -292,51 +301,50 @@ def record_set(scope: Scope, of: ResidentSet) -> None:
         scope.record(ResidentRow(set=of.number, **resident.to_row()))
 
 
-def record_discussion(scope: Scope, discussion: Discussion, config: TownHallConfig) -> None:
+def record_comparison(scope: Scope, comparison: Mapping[str, Any]) -> None:
+    """The levels and the differences between them."""
+    means, differences = flat_rows(comparison)
+    for row in means:
+        scope.record(LevelRow(**row))
+    for row in differences:
+        scope.record(DifferenceRow(**row))
+
+
+def record_discussion(scope: Scope, discussion: Discussion) -> None:
     """Everything tidy about one discussion."""
-    scale = Scale.of(config)
+    meeting = discussion.meeting
     key: dict[str, Any] = {
-        "discussion_id": discussion.id,
-        "set": discussion.set_no,
-        "level": discussion.level.name,
-        "part": discussion.level.part,
+        "discussion_id": meeting.id,
+        "set": meeting.set.number,
+        "level": meeting.level.name,
+        "part": meeting.level.part,
     }
-    is_vulnerable = {r.id: r.is_vulnerable for r in discussion.residents}
-    tracked = {(row.agent_id, row.round): row for row in tracking(discussion, scale)}
+    tracked = {(row.agent_id, row.round): row for row in tracking(discussion)}
     for round_ in discussion.rounds:
-        for resident in discussion.residents:
+        for resident in meeting.residents:
             seat: dict[str, Any] = {
                 "is_vulnerable": resident.is_vulnerable,
                 "vulnerable_type": resident.vulnerable_type,
-                "seat_model": discussion.seats[resident.id],
+                "seat_model": meeting.seats[resident.id],
             }
             row = _round(round_, round_.turns[resident.id], tracked[resident.id, round_.number])
             scope.record(RoundRow(**key, **seat, **row))
         for row in _utterances(discussion, round_):
             scope.record(Utterance(**key, **row))
-    for pair in pairs(discussion, scale):
-        sides: dict[str, Any] = {
-            "speaker_vulnerable": is_vulnerable[pair.speaker],
-            "target_vulnerable": is_vulnerable[pair.target],
-        }
-        scope.record(ReactionRow(**key, **pair.to_row(), **sides))
-    for row in _items(discussion):
-        scope.record(ItemRow(**key, **row))
-    for row in _votes(discussion):
-        scope.record(VoteRow(**key, **row, is_vulnerable=is_vulnerable[row["agent_id"]]))
+    for record in (_reactions, _items, _votes, _mends):
+        for row_of in record(discussion, key):
+            scope.record(row_of)
     for row in satisfaction_rows(discussion):
         scope.record(SatisfactionRow(**key, **row))
-    for row in mend_rows(discussion):
-        scope.record(MendRow(**key, **row))
-    scope.record(DiscussionRow(**key, **_figures(discussion, scale)))
+    scope.record(DiscussionRow(**key, **_figures(discussion)))
 
 
-def _figures(discussion: Discussion, scale: Scale) -> dict[str, Any]:
-    found, counts = measures(discussion, scale), quality(discussion)
+def _figures(discussion: Discussion) -> dict[str, Any]:
+    found, counts = measures(discussion), quality(discussion)
     final = found["final_consensus"]
     counted = {n: sum(counts[n].values()) for n in ("repaired", "dropped")}
     named = {**counts, **counted, **final}
-    figures = {f"{g}_{n}": found[g][n] for g in ("vulnerable", "general", "gap") for n in FIGURES}
+    figures = {f"{g}_{n}": found[g][n] for g in GROUPS for n in FIGURES}
     rest = DiscussionRow.columns().keys() - OfDiscussion.columns().keys() - figures.keys()
     return figures | {name: named[name] for name in rest}
 
@@ -377,7 +385,7 @@ def _utterances(discussion: Discussion, round_: Round) -> list[dict[str, Any]]:
         {
             "speaker_id": resident,
             "speaker_role": "resident",
-            "is_vulnerable": resident in discussion.vulnerable,
+            "is_vulnerable": resident in discussion.meeting.vulnerable,
             "text": round_.turns[resident].speaking.full_statement,
             "silent": round_.turns[resident].silent,
             "unread": not round_.turns[resident].heard,
@@ -401,33 +409,75 @@ def _utterances(discussion: Discussion, round_: Round) -> list[dict[str, Any]]:
     ]
 
 
-def _items(discussion: Discussion) -> list[dict[str, Any]]:
+def _reactions(discussion: Discussion, key: Mapping[str, Any]) -> list[Row]:
+    vulnerable = discussion.meeting.vulnerable
     return [
-        {
-            "item_id": item.id,
-            "text": item.text,
-            "origin": "|".join(item.origin),
-            "vulnerable_originated": bool(set(item.origin) & set(discussion.vulnerable)),
-            "yes": outcome.yes,
-            "no": outcome.no,
-            "uncast": outcome.uncast,
-            "passed": outcome.passed,
-            "tie": outcome.tie,
-        }
+        ReactionRow(
+            **key,
+            round=pair.round,
+            speaker=pair.speaker,
+            target=pair.target,
+            reaction_level=pair.level,
+            reaction=SPECTRUM[pair.level],
+            interaction_types="|".join(pair.types),
+            agree_level=pair.private.agree_level if pair.private else None,
+            my_feeling=pair.private.my_feeling if pair.private else None,
+            want_to_respond=pair.private.want_to_respond if pair.private else None,
+            speaker_vulnerable=pair.speaker in vulnerable,
+            target_vulnerable=pair.target in vulnerable,
+        )
+        for pair in pairs(discussion)
+    ]
+
+
+def _items(discussion: Discussion, key: Mapping[str, Any]) -> list[Row]:
+    return [
+        ItemRow(
+            **key,
+            item_id=item.id,
+            text=item.text,
+            origin="|".join(item.origin),
+            vulnerable_originated=bool(set(item.origin) & set(discussion.meeting.vulnerable)),
+            yes=outcome.yes,
+            no=outcome.no,
+            uncast=outcome.uncast,
+            passed=outcome.passed,
+            tie=outcome.tie,
+        )
         for item, outcome in zip(discussion.items, discussion.outcomes, strict=True)
     ]
 
 
-def _votes(discussion: Discussion) -> list[dict[str, Any]]:
+def _votes(discussion: Discussion, key: Mapping[str, Any]) -> list[Row]:
     return [
-        {
-            "item_id": item.id,
-            "agent_id": resident,
-            "originated": resident in item.origin,
-            "vote": ballot.votes.get(item.id),
-            "reason": ballot.reasons.get(item.id, ""),
-            "passed": item.id in discussion.passed,
-        }
+        VoteRow(
+            **key,
+            item_id=item.id,
+            agent_id=resident,
+            is_vulnerable=resident in discussion.meeting.vulnerable,
+            originated=resident in item.origin,
+            vote=ballot.votes.get(item.id),
+            reason=ballot.reasons.get(item.id, ""),
+            passed=item.id in discussion.passed,
+        )
         for resident, ballot in discussion.ballots.items()
         for item in discussion.items
+    ]
+
+
+def _mends(discussion: Discussion, key: Mapping[str, Any]) -> list[Row]:
+    return [
+        MendRow(
+            **key,
+            stage=call.stage,
+            round=call.round,
+            agent_id=call.agent,
+            field=mend.field,
+            kind=mend.kind,
+            was=mend.was,
+            became=mend.became or None,
+            dropped=mend.dropped,
+        )
+        for call in discussion.calls
+        for mend in call.mends
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from folkmoot.studies.town_hall.profiles import BUILT_IN
+from folkmoot.studies.town_hall.participants import BUILT_IN
 
 STUDY_FILE = """\
 # Who is heard when twenty residents, four of them vulnerable, discuss a local issue?

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from folkmoot.records.findings import Bars, Finding, Grid
-from folkmoot.studies.town_hall.tracking import SPECTRUM
+from folkmoot.studies.town_hall.measures import SPECTRUM
 
 
 def spectrum(reactions: pl.DataFrame) -> Finding | None:

@@ -1,0 +1,193 @@
+"""What a model meant: ids, options and numbers in the many ways in which they get written.
+
+What has a plain meaning is repaired and the rest is dropped. A `Mender` notes each case, so that
+nothing is scored silently; it goes along as the validation context of the answer types.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationInfo
+
+_SYNONYMS = {
+    "partially_agree": "partial_agree",
+    "partial_agreement": "partial_agree",
+    "agreement": "agree",
+    "support": "agree",
+    "disagreement": "disagree",
+    "oppose": "disagree",
+    "refute": "disagree",
+    "citation": "cite",
+    "reference": "cite",
+    "ask": "question",
+    "strongly_support": "strong_support",
+    "strongly_oppose": "strong_oppose",
+    "maintained": "maintain",
+    "softened": "soften",
+    "hardened": "harden",
+    "flipped": "flip",
+}
+
+
+def resolve(raw: Any, ids: Sequence[str]) -> str:
+    """The one id that a text names (`a3`, `Resident A03`, `A03 (teacher)` are A03), or ''."""
+    if not isinstance(raw, (str, int)) or isinstance(raw, bool):
+        return ""
+    if raw in ids:
+        return str(raw)
+    found = ids_in(str(raw), ids)
+    return found[0] if len(found) == 1 and found[0] in ids else ""
+
+
+def ids_in(raw: str, ids: Sequence[str]) -> list[str]:
+    """Ids named in a text, each once; then what looks like an id but is not one (`A99`).
+
+    A bare number counts only when it stands alone.
+    """
+    by_key = {_key(i): i for i in ids}
+    alone = re.fullmatch(r"\s*(?:resident|agent)?[\s#_-]*(\d{1,4})\s*", raw, re.IGNORECASE)
+    if alone:
+        numbered = [i for i in ids if re.sub(r"\D", "", i).lstrip("0") == alone[1].lstrip("0")]
+        return numbered[:1]
+    words = re.findall(r"[A-Za-z]+[\s_-]?\d+", raw)
+    found = [by_key[_key(w)] for w in words if _key(w) in by_key]
+    unknown = [w for w in words if _key(w) not in by_key and re.match(r"[Aa][\s_-]?\d", w)]
+    return list(dict.fromkeys(found)) + unknown
+
+
+def _key(name: str) -> str:
+    letters, digits = re.sub(r"[\d\s_-]", "", name).casefold(), re.sub(r"\D", "", name)
+    return f"{letters}{digits.lstrip('0') or '0'}"
+
+
+def spelled(raw: Any, options: Sequence[str]) -> str | None:
+    """The option that is meant but for case, spaces, hyphens and a few plain synonyms."""
+    if raw in options:
+        return str(raw)
+    if not isinstance(raw, str):
+        return None
+    folded = re.sub(r"[\s-]+", "_", raw.strip().strip(".'\"").casefold())
+    folded = folded if folded in options else _SYNONYMS.get(folded, folded)
+    return folded if folded in options else None
+
+
+def whole(raw: Any, top: int) -> int | None:
+    """A whole number, also when written as `"4"`, `4.0`, or `4/5` on a scale up to `top` = 5."""
+    if isinstance(raw, bool):
+        return None
+    if isinstance(raw, int):
+        return raw
+    if isinstance(raw, float):
+        return int(raw) if raw.is_integer() else None
+    pattern = rf"\s*(-?[0-9]{{1,9}})(?:\.0+)?(?:\s*/\s*{top})?\s*"
+    match = re.fullmatch(pattern, raw) if isinstance(raw, str) else None
+    return int(match[1]) if match else None
+
+
+def text(raw: Any) -> str:
+    """Anything as one text: lists are joined, nothing is empty."""
+    if raw is None:
+        return ""
+    if isinstance(raw, str):
+        return raw.strip()
+    if isinstance(raw, (list, tuple)):
+        return "; ".join(t for t in map(text, raw) if t)
+    return str(raw)
+
+
+def listed(raw: Any) -> list[Any]:
+    """A list, also where a single thing stands in its place."""
+    return raw if isinstance(raw, list) else [raw] if raw else []
+
+
+@dataclass(frozen=True, slots=True)
+class Mend:
+    """One thing that was mended. `became` is empty when it was dropped.
+
+    `kind`: unknown_id, self_reference, several_ids, spelling, out_of_range, unknown_value,
+    missing_value, repeated, too_many, no_origin, nothing_said_yet, contradiction, wrong_shape.
+    """
+
+    field: str
+    kind: str
+    was: str
+    became: str = ""
+
+    @property
+    def dropped(self) -> bool:
+        return not self.became
+
+
+@dataclass(slots=True)
+class Mender:
+    """Mends one reply. `ids` are all residents, `me` who replied.
+
+    In `round` 1 there is nothing to react to. `stance` is the resident's own stance before a
+    reflection, empty where none is known.
+    """
+
+    ids: Sequence[str]
+    me: str
+    round: int = 2
+    stance: str = ""
+    mends: list[Mend] = field(default_factory=list)
+
+    def note(self, where: str, kind: str, was: Any, became: str = "") -> None:
+        self.mends.append(Mend(where, kind, text(was)[:80], became[:80]))
+
+    def target(self, raw: Any, where: str) -> str:
+        """The id that is meant, or an empty text when it was dropped."""
+        found = resolve(raw, self.ids)
+        if not found:
+            several = isinstance(raw, str) and len(ids_in(raw, self.ids)) > 1
+            self.note(where, "several_ids" if several else "unknown_id", raw)
+        elif found == self.me:
+            self.note(where, "self_reference", raw)
+            return ""
+        elif found != raw:
+            self.note(where, "spelling", raw, found)
+        return found
+
+    def targets(self, raw: Sequence[Any], where: str) -> list[str]:
+        """The ids that are meant, each once."""
+        found = [self.target(one, where) for one in raw]
+        return list(dict.fromkeys(i for i in found if i))
+
+    def choice(self, raw: Any, options: Sequence[str], where: str) -> str | None:
+        """One of the options in its own spelling, or None when it was dropped."""
+        found = spelled(raw, options)
+        if found is None:
+            self.note(where, "unknown_value" if raw else "missing_value", raw)
+        elif found != raw:
+            self.note(where, "spelling", raw, found)
+        return found
+
+    def or_refused(self, raw: Any, options: Sequence[str], where: str) -> Any:
+        """One of the options in its own spelling; else something that the type refuses."""
+        found = spelled(raw, options)
+        if found is not None and found != raw:
+            self.note(where, "spelling", raw, found)
+        return found if found is not None else (raw or "none given")
+
+    def entries(self, value: Any, name: str) -> list[Mapping[str, Any]]:
+        """The objects of a list; anything else in it is dropped."""
+        if isinstance(value, Mapping):
+            self.note(name, "wrong_shape", "object", "list")
+            value = [value]
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            if value:
+                self.note(name, "wrong_shape", value)
+            return []
+        for entry in value:
+            if not isinstance(entry, Mapping):
+                self.note(name, "wrong_shape", entry)
+        return [entry for entry in value if isinstance(entry, Mapping)]
+
+
+def mender_of(info: ValidationInfo) -> Mender:
+    """The mender that came along; one that knows nobody where an answer is made by hand."""
+    return info.context if isinstance(info.context, Mender) else Mender((), "")

@@ -1,0 +1,226 @@
+"""Shared context (level 1): one session writes all residents' turns of a round in one reply.
+
+The records have the same shapes as those of separate sessions. A reply that would be too long is
+split, and residents that it did not come to are asked for again; `Round.parts` says how many calls
+it took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from folkmoot.conversation.answers import Missing
+from folkmoot.engine.session import Scope
+from folkmoot.studies.town_hall.answers import (
+    MINIMAL_REFLECTION,
+    MINIMAL_SPEAKING,
+    MINIMAL_THINKING,
+    Reflection,
+    reflection,
+    speaking,
+    thinking,
+)
+from folkmoot.studies.town_hall.discussion import (
+    Call,
+    Round,
+    Turn,
+    history,
+    moderator_words,
+    one_line,
+    statements,
+)
+from folkmoot.studies.town_hall.replies import Answer, Mended, for_each, object_schema
+from folkmoot.studies.town_hall.sessions import (
+    Group,
+    Hall,
+    Stage,
+    ask_together,
+    call_of,
+    session_of,
+)
+
+# Tokens that one resident's part is expected to take: the fixed fields and each reaction.
+TURN_TOKENS, REACTION_TOKENS, REFLECTION_TOKENS = 330, 55, 200
+
+Turns = dict[str, Turn]
+Reflections = dict[str, Reflection]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One round of the shared session, before it is held."""
+
+    hall: Hall
+    earlier: tuple[Round, ...]
+    reflects: bool
+
+    @property
+    def number(self) -> int:
+        return len(self.earlier) + 1
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        return self.hall.meeting.set.orders[self.number - 1]
+
+    @property
+    def stage(self) -> Stage:
+        return Stage("round", self.number, len(self.earlier))
+
+    @property
+    def think(self) -> bool:
+        return self.hall.meeting.level.think
+
+    def tokens(self, *, reflects: bool) -> int:
+        """Expected length of one resident's part of a reply."""
+        others = len(self.order) - 1 if self.think and self.earlier else 0
+        return TURN_TOKENS + REACTION_TOKENS * others + (REFLECTION_TOKENS if reflects else 0)
+
+    def turns(self) -> dict[str, Answer[Turn]]:
+        """How each resident's turn is read."""
+        return {i: _turn(self.hall.ids, i, self.number, think=self.think) for i in self.order}
+
+    def prompt(self, scope: Scope, residents: list[str], there: Turns, *, whole: bool) -> str:
+        """What is asked for these residents; `there` are turns that were written already."""
+        last = self.earlier[-1] if self.earlier else None
+        noted = last.reflections if last else {}
+        said = {i: one_line(t.speaking.full_statement) for i, t in there.items()}
+        return scope.prompt(
+            "shared_round",
+            ids=residents,
+            round=self.number,
+            rounds=self.hall.meeting.rounds,
+            history=history(self.earlier),
+            moderator=moderator_words(last),
+            notes=[
+                {"id": i, "reflection": noted[i].to_json()}
+                for i in residents
+                if i in noted and not noted[i].parse_error
+            ],
+            already=[{"id": i, "text": words} for i, words in said.items() if words],
+            think=self.think,
+            reflect=self.reflects and whole,
+            whole=whole,
+        )
+
+
+async def shared_round(
+    scope: Scope, hall: Hall, earlier: tuple[Round, ...], *, reflects: bool
+) -> tuple[Round, list[Call]]:
+    """One round: turns of all residents and, where wanted, their reflections."""
+    part = Part(hall, earlier, reflects)
+    turns: Turns = {}
+    reflections: Reflections = {}
+    calls: list[Call] = []
+    longest = hall.meeting.config.longest_shared_reply
+    if len(part.order) * part.tokens(reflects=reflects) <= longest:
+        turns, reflections, calls = await _in_one_reply(scope, part)
+    missing = [i for i in part.order if i not in turns]
+    if missing:
+        more, further = await _turns(scope, part, turns, missing)
+        turns, calls = {**turns, **more}, [*calls, *further]
+    silent = MINIMAL_THINKING if part.think else None
+    filled = {i: turns.get(i) or Turn(i, silent, MINIMAL_SPEAKING) for i in hall.ids}
+    round_ = Round(part.number, part.order, filled)
+    if reflects:
+        missing = [i for i in part.order if i not in reflections]
+        if missing:
+            late, further = await _reflections(scope, hall, round_, missing)
+            reflections, calls = {**reflections, **late}, [*calls, *further]
+        kept = {i: reflections.get(i, MINIMAL_REFLECTION) for i in hall.ids}
+        round_ = replace(round_, reflections=kept)
+    if len(calls) > 1:
+        lost = calls[0].missing
+        why = f"the first was no use ({lost})" if lost else "too long for one reply of the session"
+        scope.log(f"round {part.number} took {len(calls)} calls: {why}")
+    return replace(round_, parts=len(calls)), calls
+
+
+async def _in_one_reply(scope: Scope, part: Part) -> tuple[Turns, Reflections, list[Call]]:
+    who, meeting = session_of(part.hall), part.hall.meeting
+    question = part.prompt(scope, list(part.order), {}, whole=True)
+    longest = meeting.config.longest_shared_reply
+    got = await scope.exchange(who, question, answer=_whole_round(part), max_tokens=longest)
+    call = call_of(part.stage, who, part.order, question, got)
+    if isinstance(got.value, Missing):
+        # Its residents are asked for again, so that no minimal structure stands for them yet.
+        return {}, {}, [replace(call, minimal=0, rung=got.rung)]
+    turns, reflections = got.value.value
+    return turns, reflections, [call]
+
+
+def _whole_round(part: Part) -> Answer[tuple[Turns, Reflections]]:
+    """A round in one reply: all turns, then all reflections on them."""
+    turns = for_each(part.turns())
+    schemas = {"turns": turns.schema}
+    if part.reflects:
+        schemas["reflections"] = _looking_back(part.hall, dict.fromkeys(part.order, "")).schema
+
+    def read(raw: Mapping[str, Any]) -> Mended[tuple[Turns, Reflections]]:
+        said = turns.read(_object(raw, "turns", raw))
+        if not part.reflects:
+            return Mended((said.value, {}), said.mends)
+        stances = {i: turn.stance for i, turn in said.value.items()}
+        try:
+            back = _looking_back(part.hall, stances).read(_object(raw, "reflections", {}))
+        except ValueError:
+            return Mended((said.value, {}), said.mends)
+        return Mended((said.value, back.value), (*said.mends, *back.mends))
+
+    return Answer(object_schema("Round", schemas), read)
+
+
+def _looking_back(hall: Hall, stances: Mapping[str, str]) -> Answer[Reflections]:
+    return for_each({i: reflection(hall.ids, i, stance) for i, stance in stances.items()})
+
+
+def _turn(ids: tuple[str, ...], me: str, number: int, *, think: bool) -> Answer[Turn]:
+    """One resident's part of a reply: `thinking` and `speaking`."""
+    thought, said = thinking(ids, me, number), speaking(ids, me, number)
+    schemas = {"thinking": thought.schema} if think else {}
+
+    def read(raw: Mapping[str, Any]) -> Mended[Turn]:
+        spoken = said.read(_object(raw, "speaking", {}))
+        if not think:
+            return Mended(Turn(me, None, spoken.value), spoken.mends)
+        mind = thought.read(_object(raw, "thinking", {}))
+        return Mended(Turn(me, mind.value, spoken.value), (*mind.mends, *spoken.mends))
+
+    return Answer(object_schema("Turn", {**schemas, "speaking": said.schema}), read)
+
+
+async def _turns(
+    scope: Scope, part: Part, there: Turns, missing: list[str]
+) -> tuple[Turns, list[Call]]:
+    """Turns of those who are missing, in as many replies as they need."""
+
+    def prompt(residents: list[str], given: Mapping[str, Turn]) -> str:
+        return part.prompt(scope, residents, {**there, **given}, whole=False)
+
+    turns = part.turns()
+    group = Group(part.stage, {i: turns[i] for i in missing}, part.tokens(reflects=False), prompt)
+    return await ask_together(scope, part.hall, group)
+
+
+async def _reflections(
+    scope: Scope, hall: Hall, round_: Round, missing: list[str]
+) -> tuple[Reflections, list[Call]]:
+    def prompt(residents: list[str], _: Mapping[str, Reflection]) -> str:
+        return scope.prompt(
+            "shared_reflect",
+            ids=residents,
+            round=round_.number,
+            rounds=hall.meeting.rounds,
+            statements=statements(round_),
+            stances=[{"id": i, "stance": round_.turns[i].stance} for i in residents],
+        )
+
+    stage = Stage("reflect", round_.number, 1)
+    each = {i: reflection(hall.ids, i, round_.turns[i].stance) for i in missing}
+    return await ask_together(scope, hall, Group(stage, each, REFLECTION_TOKENS, prompt))
+
+
+def _object(raw: Mapping[str, Any], name: str, otherwise: Mapping[str, Any]) -> Mapping[str, Any]:
+    part = raw.get(name)
+    return part if isinstance(part, Mapping) else otherwise
