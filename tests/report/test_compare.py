@@ -56,7 +56,7 @@ def test_a_different_model_is_named_and_its_effect_measured(base, tmp_path):
     result = found([base, other])
     assert "differ in model." in result["designs"].says
     says = result["compare_change"].says
-    assert "Simple voting: second and first cannot be told apart (0 points" in says
+    assert "Simple voting: second and first do not differ significantly (0 points" in says
     assert "ACP: in second fewer change than in first (−30 points, −39 to −20" in says
     effects = result["compare_effects"]
     assert "ACP: the effects differ (+32 points in first, +2 points in second)" in effects.says
@@ -68,7 +68,7 @@ def test_a_different_model_is_named_and_its_effect_measured(base, tmp_path):
 def test_the_same_run_twice_shows_nothing(base):
     result = found([base, base])
     assert "settings that matter are the same" in result["designs"].says
-    assert "cannot be told apart" in result["compare_change"].says
+    assert "do not differ significantly" in result["compare_change"].says
     assert "in the same order" in result["compare_effects"].says
     columns = result["compare_change"].grid.columns
     runs = {r[columns.index("run")] for r in result["compare_change"].grid.rows}

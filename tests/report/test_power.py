@@ -7,8 +7,7 @@ from types import SimpleNamespace as Config
 import pytest
 
 from folkmoot.records.findings import Finding
-from folkmoot.report.layout import Layout, layout_of
-from folkmoot.report.power import power_report
+from folkmoot.report.power import Layout, layout_of, power_report
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 
 

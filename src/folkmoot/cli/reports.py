@@ -55,7 +55,7 @@ def compare_command(names: Sequence[str]) -> None:
 
 
 def power_command(path: Path, overrides: tuple[str, ...], iccs: Sequence[float]) -> None:
-    """Print how large an effect a study of this size can see."""
+    """Print the smallest effect that a study of this size can detect."""
     from folkmoot.report.power import power_report
 
     found = load_study_file(path, overrides, consent=consent(path))

@@ -76,6 +76,16 @@ def difference_p(count1: int, n1: int, count2: int, n2: int) -> float:
     return float(chi2_contingency(table, correction=False).pvalue)
 
 
+def homogeneity_p(first: Sequence[int], second: Sequence[int]) -> float:
+    """p for equal distributions of two rows of counts (k,): Pearson's χ². Computed by scipy."""
+    from scipy.stats import chi2_contingency
+
+    table = np.array([pair for pair in zip(first, second, strict=True) if sum(pair)]).T
+    if table.ndim < 2 or table.shape[1] < 2:
+        return 1.0
+    return float(chi2_contingency(table, correction=False).pvalue)
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """p-values adjusted for their number by Holm's step-down method, in the order given.
 

@@ -10,34 +10,56 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from folkmoot.errors import InputError
+from folkmoot.kit.findings import ALPHA, Row, cells, found, intervals, listed, rates
+from folkmoot.measures.bands import human_band, sentence
+from folkmoot.measures.clustered import clustered_difference, clustered_mean
 from folkmoot.measures.diversity import jensen_shannon, total_variation
-from folkmoot.measures.estimates import p_value, percent
+from folkmoot.measures.estimates import (
+    Estimate,
+    p_value,
+    percent,
+    plural,
+    points,
+    points_span,
+    span,
+)
+from folkmoot.measures.proportions import between, holm, homogeneity_p, newcombe
 from folkmoot.randomness import digest
-from folkmoot.records.findings import Cell, Finding, Grid
+from folkmoot.records.findings import Finding, Grid
 from folkmoot.records.run_folder import RunFolder
-from folkmoot.report.compare_figures import figures
-from folkmoot.report.compare_rates import beside_people, change_rates, effects
-from folkmoot.report.samples import Sample, samples
+from folkmoot.report.samples import (
+    EVERYBODY,
+    Sample,
+    by_column,
+    cluster_column,
+    condition_name,
+    samples,
+    split,
+)
 
 SECTION = "Comparison"
+SAME = 0.05  # differences in shares within this are called practically the same
+# How calls were made: settings that leave the results alone.
 HANDLING = frozenset(
     {
-        "pilot_id",
-        "pilot_name",
-        "concurrency",
-        "max_api_retries",
-        "api_retry_base_seconds",
-        "api_sleep_seconds",
-        "request_timeout_seconds",
-        "max_reply_mb",
-        "quota_wait_seconds",
-        "budget_usd",
-        "budget_calls",
-        "endpoints",
-        "title",
+        *("pilot_id", "pilot_name", "title", "concurrency", "endpoints"),
+        *("max_api_retries", "api_retry_base_seconds", "api_sleep_seconds"),
+        *("request_timeout_seconds", "max_reply_mb", "quota_wait_seconds"),
+        *("budget_usd", "budget_calls"),
     }
 )
+# Tables of one row per conversation with its measures come first; they make the rest superfluous.
+SUMMARIES = ("measures", "discussions", "sessions")
+TABLES = ("participants", "groups", "satisfaction", "intents", "opinions")
+NOT_MEASURES = frozenset(
+    ("id", "no", "number", "seed", "turn", "question", "round", "place", "row", "x", "y", "age")
+)
+MOST_FIGURES = 25
+
+Counts = tuple[int, int]  # how many changed, of how many
 
 
 def compare(runs: Sequence[RunFolder | Path | str]) -> list[Finding]:
@@ -46,123 +68,48 @@ def compare(runs: Sequence[RunFolder | Path | str]) -> list[Finding]:
     Each run is a run folder, or the path of a CSV of answers by people (see
     `samples.people_file`).
     """
-    found = samples(runs)
-    if len(found) < 2:
+    read = samples(runs)
+    if len(read) < 2:
         raise InputError("a comparison needs two or more runs")
-    compared = [change_rates(found), effects(found), starting_points(found), figures(found)]
-    told = [f for f in compared if f is not None] or [_nothing_shared(found)]
-    beside = beside_people(found)
-    return [designs(found), *told, *([beside] if beside else [])]
+    compared = found(change_rates(read), effects(read), starting_points(read), figures(read))
+    return found(designs(read), compared or _nothing_shared(read), beside_people(read))
 
 
-def designs(found: Sequence[Sample]) -> Finding:
+def designs(runs: Sequence[Sample]) -> Finding:
     """What was run differently: settings, models as served, study types."""
-    flat = [_settings(s) for s in found]
-    runs = [i for i, s in enumerate(found) if not s.human]
-    keys = list(dict.fromkeys(k for i in runs for k in flat[i]))
-    differing = [k for k in keys if len({flat[i].get(k, "—") for i in runs}) > 1]
-    rows: list[dict[str, Cell]] = [
-        {"setting": k, **{s.name: flat[i].get(k, "—") for i, s in enumerate(found)}}
-        for k in differing
-    ]
-    kinds = {s.kind for s in found if not s.human}
-    people = [s.name for s in found if s.human]
+    flat = {s.name: _settings(s) for s in runs}
+    made = [s.name for s in runs if not s.human]
+    people = [s.name for s in runs if s.human]
+    kinds = sorted({s.kind for s in runs if not s.human})
+    keys = dict.fromkeys(key for name in made for key in flat[name])
+    differing = [key for key in keys if len({flat[name].get(key, "—") for name in made}) > 1]
     parts = []
     if len(kinds) > 1:
         parts.append(
-            f"These are different study types ({', '.join(sorted(kinds))}): their figures answer "
+            f"These are different study types ({', '.join(kinds)}): their figures answer "
             "different questions."
         )
-    if len(runs) > 1 and not differing:
-        parts.append("All settings that matter are the same: differences are chance or the model.")
-    elif differing:
-        parts.append(f"The designs differ in {_listed(differing)}.")
+    if differing:
+        parts.append(f"The designs differ in {_named(differing)}.")
         if len(differing) > 1:
             parts.append("A difference in results may come from any of these.")
+    elif len(made) > 1:
+        parts.append("All settings that matter are the same: differences are chance or the model.")
     if people:
-        parts.append(f"{_listed(people)}: answers by people.")
+        parts.append(f"{_named(people)}: answers by people.")
     return Finding(
         "designs",
         "What was done differently",
         " ".join(parts),
-        Grid.of(rows, "Settings that differ; how calls were made is left out."),
+        Grid.of(
+            [
+                {"setting": key, **{name: own.get(key, "—") for name, own in flat.items()}}
+                for key in differing
+            ],
+            "Settings that differ; how calls were made is left out.",
+        ),
         section=SECTION,
     )
-
-
-def starting_points(found: Sequence[Sample]) -> Finding | None:
-    """Whether the runs begin and end with the same opinions."""
-    rows: list[dict[str, Cell]] = []
-    apart = []
-    for column in ("initial_choice", "final_choice"):
-        first = _choices(found[0], column)
-        for s in found[1:]:
-            own = _choices(s, column)
-            if not first or not own:
-                continue
-            options = sorted(set(first) | set(own))
-            a, b = [first.get(o, 0) for o in options], [own.get(o, 0) for o in options]
-            p = _homogeneity(a, b)
-            which = column.split("_", maxsplit=1)[0]
-            rows.append(
-                {
-                    "votes": which,
-                    "runs": f"{s.name} − {found[0].name}",
-                    "total_variation_share": total_variation(a, b),
-                    "jensen_shannon_bits": jensen_shannon(a, b),
-                    "p": p,
-                }
-            )
-            if p < 0.05:
-                tv = percent(total_variation(a, b))
-                apart.append(f"{which} votes of {s.name} ({tv} of votes apart, {p_value(p)})")
-    if not rows:
-        return None
-    says = (
-        f"Other opinions than in {found[0].name}: {'; '.join(apart)}."
-        if apart
-        else f"First and final votes are distributed as in {found[0].name}, as far as can be told."
-    )
-    if any(a.startswith("initial") for a in apart):
-        says += " Runs that start from other opinions have different room for change."
-    return Finding(
-        "compare_votes",
-        "Do the runs hold the same opinions?",
-        says,
-        Grid.of(rows, "Votes of all conditions together; p: Pearson's χ²."),
-        section=SECTION,
-    )
-
-
-def _homogeneity(a: Sequence[int], b: Sequence[int]) -> float:
-    """p for equal distributions of two rows of counts."""
-    import numpy as np
-    from scipy.stats import chi2_contingency
-
-    table = np.array([[x, y] for x, y in zip(a, b, strict=True) if x + y]).T
-    if table.shape[1] < 2:
-        return 1.0
-    return float(chi2_contingency(table, correction=False).pvalue)
-
-
-def _nothing_shared(found: Sequence[Sample]) -> Finding:
-    names = ", ".join(sorted({t for s in found for t in s.tables}))
-    return Finding(
-        "compare_nothing",
-        "Nothing to compare",
-        "The runs share no condition with a change of choice and no numeric measure.",
-        Grid((), ()),
-        notes=(f"Tables found: {names}.",),
-        section=SECTION,
-    )
-
-
-def _choices(s: Sample, column: str) -> dict[str, int]:
-    table = s.tables.get("participants")
-    if table is None or column not in table.columns:
-        return {}
-    known = table[column].drop_nulls()
-    return {str(k): int(n) for k, n in known.value_counts(sort=True).iter_rows()}
 
 
 def _settings(s: Sample) -> dict[str, str]:
@@ -187,10 +134,308 @@ def _flatten(key: str, value: Any, into: dict[str, str]) -> None:
         into[key] = text if len(text) <= 80 else f"{text[:70]}… #{digest(text, size=3).hex()}"
 
 
-def _listed(names: Sequence[str]) -> str:
-    shown = list(names[:6])
-    if len(names) > 6:
-        shown.append(f"{len(names) - 6} more")
-    if len(shown) == 1:
-        return shown[0]
-    return f"{', '.join(shown[:-1])} and {shown[-1]}"
+def _named(names: Sequence[str]) -> str:
+    shown = [*names[:6], *([f"{len(names) - 6} more"] if len(names) > 6 else [])]
+    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+
+
+def change_rates(runs: Sequence[Sample]) -> Finding | None:
+    """The share that changed, per condition and run, and differences to the first run."""
+    base, *others = runs
+    counts = {s.name: _changed(s) for s in runs}
+    rows: list[Row] = []
+    for condition in dict.fromkeys(c for own in counts.values() for c in own):
+        own = {name: of[condition] for name, of in counts.items() if condition in of}
+        for name, rate in rates(own).items():
+            rows.append(_change_row(condition, name, rate, None))
+    tests = [
+        (condition, s.name, newcombe(*there, *here))
+        for s in others
+        for condition, here, there in _paired(counts[base.name], counts[s.name])
+    ]
+    if not tests:
+        return None
+    adjusted = holm([d.p for _, _, d in tests])
+    verdicts = []
+    for (condition, name, d), p in zip(tests, adjusted, strict=True):
+        rows.append(_change_row(condition, f"{name} − {base.name}", d, p))
+        verdicts.append(f"{condition_name(condition)}: {_verdict(name, base.name, d, p)}")
+    return Finding(
+        "compare_change",
+        "Share that changed their choice, run by run",
+        " ".join(verdicts),
+        Grid.of(
+            rows, "95 % Wilson intervals; for differences Newcombe, p adjusted over all of them."
+        ),
+        intervals(
+            {f"{condition_name(condition)}: {name}": d for condition, name, d in tests},
+            f"difference to {base.name}",
+            zero=0.0,
+            percent=True,
+        ),
+        notes=(
+            f"“Practically the same”: the whole interval within ±{100 * SAME:.0f} points. Not "
+            "significantly different is not the same as equal: look at the width of the interval.",
+        ),
+        section=SECTION,
+        headline=True,
+    )
+
+
+def _change_row(condition: str, name: str, e: Estimate, p: float | None) -> Row:
+    return {
+        "condition": condition_name(condition),
+        "run": name,
+        "n": e.n,
+        **cells(e, "changed_rate", "_rate"),
+        "holm_p": p,
+    }
+
+
+def _verdict(name: str, base: str, d: Estimate, p: float) -> str:
+    measured = f"{points(d.value)}, {points_span(d.low, d.high)}"
+    if p < ALPHA:
+        more = "more" if d.value > 0 else "fewer"
+        return f"in {name} {more} change than in {base} ({measured}, adjusted {p_value(p)})."
+    if d.low > -SAME and d.high < SAME:
+        return f"{name} and {base} are practically the same ({measured})."
+    return f"{name} and {base} do not differ significantly ({measured})."
+
+
+def _changed(s: Sample) -> dict[str, Counts]:
+    """Condition → (changed, voted twice)."""
+    table = s.tables.get("participants")
+    if table is None or "position_changed" not in table.columns:
+        return {}
+    if "status" in table.columns:
+        table = table.filter(pl.col("status") == "complete")
+    changed = {c: part["position_changed"].drop_nulls() for c, part in split(table).items()}
+    return {c: (int(known.sum()), len(known)) for c, known in changed.items() if len(known)}
+
+
+def _paired(
+    base: Mapping[str, Counts], own: Mapping[str, Counts]
+) -> list[tuple[str, Counts, Counts]]:
+    """What is set against what: (condition, in the first run, in the other).
+
+    A sample without conditions (a survey, say) is set against every condition of the other.
+    """
+    if set(own) == {EVERYBODY}:
+        return [(c, counts, own[EVERYBODY]) for c, counts in base.items()]
+    if set(base) == {EVERYBODY}:
+        return [(c, base[EVERYBODY], counts) for c, counts in own.items()]
+    return [(c, base[c], own[c]) for c in base if c in own]
+
+
+def effects(runs: Sequence[Sample]) -> Finding | None:
+    """Each condition against the first one within a run, and whether runs agree on that effect."""
+    counts = [_changed(s) for s in runs]
+    floor, *rest = [c for c in counts[0] if all(c in own for own in counts)] or [""]
+    if not rest:
+        return None
+    rows: list[Row] = []
+    lines: dict[str, Estimate] = {}
+    said = []
+    for condition in rest:
+        name = condition_name(condition)
+        first, *others = [newcombe(*own[condition], *own[floor]) for own in counts]
+        for s, e in zip(runs, (first, *others), strict=True):
+            rows.append({"condition": name, "run": s.name, **cells(e, "effect_rate", "_rate")})
+            lines[f"{name}: {s.name}"] = e
+        for s, e in zip(runs[1:], others, strict=True):
+            gap = between(e, first)
+            of = f"{s.name} − {runs[0].name}"
+            rows.append({"condition": name, "run": of, **cells(gap, "effect_rate", "_rate")})
+            said.append(f"{name}: {_agreement(s.name, runs[0].name, e, first, gap)}")
+    orders = {
+        tuple(sorted((floor, *rest), key=lambda c: (-own[c][0] / own[c][1], c))) for own in counts
+    }
+    alike = "put" if len(orders) == 1 else "do not put"
+    who = "All runs" if len(orders) == 1 else "The runs"
+    said.append(f"{who} {alike} the conditions in the same order.")
+    against = f"against {condition_name(floor).lower()}"
+    return Finding(
+        "compare_effects",
+        f"Effects {against}, run by run",
+        " ".join(said),
+        Grid.of(rows, "Differences of rates (Newcombe); between runs by MOVER, not adjusted."),
+        intervals(lines, against, zero=0.0, percent=True),
+        section=SECTION,
+    )
+
+
+def _agreement(run: str, base: str, own: Estimate, first: Estimate, gap: Estimate) -> str:
+    sizes = f"{points(first.value)} in {base}, {points(own.value)} in {run}"
+    if gap.excludes_zero:
+        return f"the effects differ ({sizes})."
+    if own.excludes_zero and first.excludes_zero and own.value * first.value > 0:
+        return f"both show the effect ({sizes})."
+    return f"no difference in effect that chance could not explain ({sizes})."
+
+
+def starting_points(runs: Sequence[Sample]) -> Finding | None:
+    """Whether the runs begin and end with the same opinions."""
+    rows = []
+    apart = []
+    base, *others = runs
+    for which in ("initial", "final"):
+        first = _choices(base, f"{which}_choice")
+        for s in others:
+            own = _choices(s, f"{which}_choice")
+            if not first or not own:
+                continue
+            options = sorted({*first, *own})
+            a, b = ([of.get(o, 0) for o in options] for of in (first, own))
+            moved, p = total_variation(a, b), homogeneity_p(a, b)
+            rows.append(
+                {
+                    "votes": which,
+                    "runs": f"{s.name} − {base.name}",
+                    "total_variation_share": moved,
+                    "jensen_shannon_bits": jensen_shannon(a, b),
+                    "p": p,
+                }
+            )
+            if p < ALPHA:
+                far = f"{percent(moved)} of votes apart, {p_value(p)}"
+                apart.append(f"{which} votes of {s.name} ({far})")
+    if not rows:
+        return None
+    says = (
+        f"Other opinions than in {base.name}: {listed(apart)}"
+        if apart
+        else f"First and final votes are distributed as in {base.name}, as far as can be told."
+    )
+    if any(a.startswith("initial") for a in apart):
+        says += " Runs that start from other opinions have different room for change."
+    return Finding(
+        "compare_votes",
+        "Do the runs hold the same opinions?",
+        says,
+        Grid.of(rows, "Votes of all conditions together; p: Pearson's χ²."),
+        section=SECTION,
+    )
+
+
+def _choices(s: Sample, column: str) -> dict[str, int]:
+    table = s.tables.get("participants")
+    if table is None or column not in table.columns:
+        return {}
+    known = table[column].drop_nulls()
+    return {str(k): int(n) for k, n in known.value_counts(sort=True).iter_rows()}
+
+
+def figures(runs: Sequence[Sample]) -> Finding | None:
+    """Numeric measures that all runs record, per condition, clustered by conversation."""
+    rows = []
+    tests: list[tuple[str, Estimate]] = []
+    base, *others = runs
+    for table, column in _shared_figures(runs):
+        parts = split(base.tables[table])
+        for condition, s in ((c, s) for c in parts for s in others):
+            own = split(s.tables[table]).get(condition)
+            if own is None:
+                continue
+            (first, here), (second, there) = (
+                _values(part, column) for part in (parts[condition], own)
+            )
+            if not first or not second or len({*first, *second}) < 2:
+                continue
+            treated = [False] * len(first) + [True] * len(second)
+            groups = [*(("first", c) for c in here), *(("second", c) for c in there)]
+            d = clustered_difference([*first, *second], treated, groups)
+            rows.append(
+                {
+                    "measure": column,
+                    "condition": condition_name(condition),
+                    base.name: clustered_mean(first, here).value,
+                    "run": s.name,
+                    "there": clustered_mean(second, there).value,
+                    **cells(d, "difference"),
+                }
+            )
+            tests.append((f"{column} in {condition_name(condition)}, {s.name} {d.value:+.3g}", d))
+    if not rows:
+        return None
+    adjusted = holm([d.p for _, d in tests])
+    clear = [said for (said, _), p in zip(tests, adjusted, strict=True) if p < ALPHA]
+    return Finding(
+        "compare_figures",
+        "Measures, run by run",
+        f"Statistically significant: {listed(clear[:8])}"
+        if clear
+        else f"None of {plural(len(tests), 'comparison')} of measures is statistically significant "
+        "(Holm-adjusted).",
+        Grid.of(rows, "Means and differences; 95 % intervals clustered by conversation."),
+        notes=("Units that shared a conversation are one cluster; without such a column, rows.",),
+        section=SECTION,
+    )
+
+
+def _shared_figures(runs: Sequence[Sample]) -> list[tuple[str, str]]:
+    """Numeric columns of tables that all samples have, ids and counters left out."""
+    tables = [t for t in runs[0].tables if all(t in s.tables for s in runs)]
+    summaries = [t for t in SUMMARIES if t in tables]
+    pairs = [
+        (t, c)
+        for t in summaries[:1] or [t for t in TABLES if t in tables]
+        for c in runs[0].tables[t].columns
+        if c not in (by_column(runs[0].tables[t]), cluster_column(runs[0].tables[t]))
+        and c.split("_")[-1] not in NOT_MEASURES
+        and not c.startswith("demographic_")
+        and all(c in s.tables[t].columns and s.tables[t].schema[c].is_numeric() for s in runs)
+    ]
+    # A gap between groups says more than its two sides.
+    pairs.sort(key=lambda pair: not pair[1].startswith("gap_"))
+    return pairs[:MOST_FIGURES]
+
+
+def _values(part: pl.DataFrame, column: str) -> tuple[list[float], list[Any]]:
+    """The known values and the conversation that each came from."""
+    told = part.filter(pl.col(column).is_not_null())
+    by = cluster_column(told)
+    clusters = told[by].to_list() if by else list(range(told.height))
+    return [float(v) for v in told[column].to_list()], clusters
+
+
+def beside_people(runs: Sequence[Sample]) -> Finding | None:
+    """Rates of change beside published human figures, unless people are in the comparison."""
+    counts = {s.name: own for s in runs if (own := _changed(s))}
+    if not counts or any(s.human for s in runs):
+        return None
+    band = human_band("top_choice_changed")
+    rows = []
+    said = []
+    for name, own in counts.items():
+        condition, rate = max(rates(own).items(), key=lambda item: item[1].value)
+        said.append(sentence(f"{name}, {condition_name(condition)}", rate.value, band))
+        rows.append(
+            {
+                "run": name,
+                "condition": condition_name(condition),
+                "changed_rate": rate.value,
+                "interval": span(rate.low, rate.high),
+                "people_low_rate": band.low,
+                "people_high_rate": band.high,
+            }
+        )
+    return Finding(
+        "compare_people",
+        "Beside human figures",
+        " ".join(said),
+        Grid.of(rows, "Of each run the condition in which most changed."),
+        notes=(f"{band.range.capitalize()}. {band.caveat} Source: {band.source}.",),
+        section=SECTION,
+    )
+
+
+def _nothing_shared(runs: Sequence[Sample]) -> Finding:
+    names = ", ".join(sorted({t for s in runs for t in s.tables}))
+    return Finding(
+        "compare_nothing",
+        "Nothing to compare",
+        "The runs share no condition with a change of choice and no numeric measure.",
+        Grid((), ()),
+        notes=(f"Tables found: {names}.",),
+        section=SECTION,
+    )

@@ -1,4 +1,4 @@
-"""Before any money is spent: which effects a study of this size can see.
+"""Before any money is spent: which effects a study of this size can detect.
 
 `power_report` reads the size of a design from its settings, whatever the study type: arms of
 independent participants, the same sets at every level, or sessions of several who talk.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
+from folkmoot.kit.findings import ALPHA, Row, known
 from folkmoot.measures.estimates import percent, plural
 from folkmoot.measures.power import (
     design_effect,
@@ -20,25 +22,88 @@ from folkmoot.measures.power import (
     smallest_d_paired,
     smallest_h,
 )
-from folkmoot.records.findings import Cell, Finding, Grid, Lines
-from folkmoot.report.layout import Layout, layout_of
+from folkmoot.records.findings import Finding, Grid, Lines
 
 SECTION = "Power"
 POWER = 0.8
-ALPHA = 0.05
 BASES = (0.05, 0.10, 0.20, 0.30, 0.50)
 DIFFERENCES = (0.05, 0.10, 0.15, 0.20, 0.30)
 ICCS = (0.0, 0.02, 0.05, 0.10, 0.20)
 
 
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The size of a design.
+
+    independent  `arms` of `units` participants each, who did not talk to each other
+    paired       every one of `units` sets, groups or replications passes through all `arms`
+    clustered    `arms` of `units` sessions each, with `size` participants who talk
+    """
+
+    kind: Literal["independent", "paired", "clustered"]
+    arms: int
+    units: int
+    size: int = 1
+    unit_name: str = "participant"
+
+    @property
+    def comparisons(self) -> int:
+        """Pairs of arms."""
+        return self.arms * (self.arms - 1) // 2
+
+
+def layout_of(config: Any) -> Layout | None:
+    """The size of a design from the settings that study types share; None if it has none.
+
+    Looks for `participants_per_condition` with `conditions`; `sets` with `levels`; groups of
+    `group_types` with `conditions`; `replications` with `stimuli`; a workbook's sessions. A study
+    type of one's own may give its config a `layout` of this class instead.
+    """
+    own = getattr(config, "layout", None)
+    if isinstance(own, Layout):
+        return own
+    if hasattr(config, "participants_per_condition"):
+        arms = len(getattr(config, "conditions", ())) or 2
+        return Layout("independent", arms, int(config.participants_per_condition))
+    if hasattr(config, "sets") and hasattr(config, "levels"):
+        people = int(getattr(getattr(config, "residents", None), "general", 16)) + 4
+        return Layout("paired", len(config.levels), int(config.sets), people, "set")
+    if hasattr(config, "groups_per_type"):
+        return Layout("paired", len(config.conditions), _groups(config), 6, "group")
+    if hasattr(config, "replications"):
+        stimuli = getattr(config, "stimuli", None) or ()
+        people = int(getattr(config, "num_personas", 8))
+        return Layout("paired", max(2, len(stimuli)), int(config.replications), people, "group")
+    return _workbook(getattr(config, "workbook", None))
+
+
+def _groups(config: Any) -> int:
+    own = getattr(config, "groups", None)
+    if own is not None and not isinstance(own, str):
+        return len(own)
+    return int(config.groups_per_type) * len(getattr(config, "group_types", ()) or (1,))
+
+
+def _workbook(book: Any) -> Layout | None:
+    settings = getattr(book, "settings", None)
+    sessions = getattr(settings, "num_sessions", None)
+    if settings is None or sessions is None:
+        return None
+    arms = max(2, len(getattr(book, "treatments", ()) or ()))
+    size = int(settings.num_agents_per_session)
+    if size == 1:
+        return Layout("independent", arms, int(sessions) // arms)
+    return Layout("clustered", arms, int(sessions) // arms, size, "session")
+
+
 def power_report(
     config: Any, study: Any = None, *, iccs: Sequence[float] = ICCS, base: float = 0.10
 ) -> list[Finding]:
-    """Findings for a study's settings: what it can see, and what it would need.
+    """Findings for a study's settings: what it can detect, and what it would need.
 
     `config` is the study's own settings; `study`, if given, only lends its title. `iccs` are the
     likenesses of people in one conversation that are assumed in turn; `base` is the rate from
-    which change is told apart in the sentences (people change their choice for no reason, too).
+    which the sentences start (people change their choice for no reason, too).
     """
     layout = layout_of(config)
     title = str(getattr(study, "title", "") or "This design").split(":", maxsplit=1)[0]
@@ -56,23 +121,23 @@ def _shares(layout: Layout, title: str, base: float) -> Finding:
     n, strict = layout.units, ALPHA / max(1, layout.comparisons)
     if n < 2:
         return _too_small(title, layout)
-    rows: list[dict[str, Cell]] = []
+    rows = []
     for rate in (*BASES, *(() if base in BASES else (base,))):
         plain, safe = detectable_share(rate, n), detectable_share(rate, n, alpha=strict)
         rows.append(
             {
                 "base_rate": rate,
-                "seen_from_rate": _known(plain),
-                "difference_rate": _known(plain - rate),
-                "holm_from_rate": _known(safe),
-                "holm_difference_rate": _known(safe - rate),
+                "seen_from_rate": known(plain),
+                "difference_rate": known(plain - rate),
+                "holm_from_rate": known(safe),
+                "holm_difference_rate": known(safe - rate),
             }
         )
     seen, safe = detectable_share(base, n), detectable_share(base, n, alpha=strict)
     says = (
         f"{title}: {plural(layout.arms, 'condition')} of {plural(n, 'participant')}. If "
-        f"{percent(base)} change in one condition, another is told apart from it with a chance of "
-        f"{percent(POWER)} when {_rate(seen)} or more change there"
+        f"{percent(base)} change in one condition, a difference is detected with a power of "
+        f"{percent(POWER)} when {_rate(seen)} or more change in another"
     )
     if layout.comparisons > 1:
         says += (
@@ -81,7 +146,7 @@ def _shares(layout: Layout, title: str, base: float) -> Finding:
         )
     return Finding(
         "power_differences",
-        "Smallest difference that this design can see",
+        "Smallest detectable difference",
         says + ".",
         Grid.of(rows, f"Two-sided, α = .05, power {percent(POWER)}, {n} per condition."),
         notes=(
@@ -98,9 +163,9 @@ def _shares(layout: Layout, title: str, base: float) -> Finding:
 def _chances(layout: Layout, title: str) -> Finding:
     """Power by base rate and true difference."""
     n = layout.units
-    rows: list[dict[str, Cell]] = []
+    rows = []
     for rate in BASES:
-        row: dict[str, Cell] = {"base_rate": rate}
+        row: Row = {"base_rate": rate}
         for difference in DIFFERENCES:
             other = rate + difference
             chance = power_two_shares(rate, other, n) if other < 1 else None
@@ -109,8 +174,8 @@ def _chances(layout: Layout, title: str) -> Finding:
     chance = power_two_shares(0.10, 0.20, n)
     return Finding(
         "power_chances",
-        "Chance of seeing a difference",
-        f"A true change from 10 % to 20 % is seen with a chance of {percent(chance)} "
+        "Power",
+        f"A true change from 10 % to 20 % is detected with a power of {percent(chance)} "
         f"at {n} per condition.",
         Grid.of(rows, f"{title}: power of a two-sided test at α = .05."),
         Lines(
@@ -121,7 +186,7 @@ def _chances(layout: Layout, title: str) -> Finding:
                 if rate + difference < 1
             ),
             x="true difference",
-            y="chance of seeing it",
+            y="power",
         ),
         section=SECTION,
     )
@@ -129,7 +194,7 @@ def _chances(layout: Layout, title: str) -> Finding:
 
 def _needed(layout: Layout, title: str) -> Finding:
     """Participants per arm for a given difference."""
-    rows: list[dict[str, Cell]] = [
+    rows = [
         {
             "base_rate": rate,
             **{
@@ -145,7 +210,7 @@ def _needed(layout: Layout, title: str) -> Finding:
     return Finding(
         "power_needed",
         "Participants needed per condition",
-        f"To see a change from 10 % to 20 % with a chance of {percent(POWER)}, "
+        f"To detect a change from 10 % to 20 % with a power of {percent(POWER)}, "
         f"{need} participants per condition are needed; this design has {layout.units}.",
         Grid.of(rows, f"{title}: power {percent(POWER)}, two-sided, α = .05."),
         section=SECTION,
@@ -160,7 +225,7 @@ def _paired(layout: Layout, title: str, iccs: Sequence[float]) -> list[Finding]:
     name = layout.unit_name
     if not math.isfinite(plain):
         return [_too_small(title, layout)]
-    rows: list[dict[str, Cell]] = [
+    rows = [
         {
             name + "s": units,
             "smallest_difference_in_sd": smallest_d_paired(units),
@@ -170,9 +235,9 @@ def _paired(layout: Layout, title: str, iccs: Sequence[float]) -> list[Finding]:
     ]
     first = Finding(
         "power_paired",
-        "Smallest difference that this design can see",
+        "Smallest detectable difference",
         f"{title}: {plural(n, name)}, each under all {layout.arms} conditions. A difference "
-        f"between two conditions is seen with a chance of {percent(POWER)} from {plain:.2f} "
+        f"between two conditions is detected with a power of {percent(POWER)} from {plain:.2f} "
         f"standard deviations of the differences between {name}s on"
         + (
             f" ({safe:.2f} when all {layout.comparisons} pairs are adjusted for)."
@@ -193,7 +258,7 @@ def _paired(layout: Layout, title: str, iccs: Sequence[float]) -> list[Finding]:
 def _worth(layout: Layout, title: str, iccs: Sequence[float]) -> Finding:
     """What the people of an arm are worth, by how alike people in one conversation are."""
     people = layout.units * layout.size
-    rows: list[dict[str, Cell]] = [
+    rows = [
         {
             "icc": icc,
             "design_effect": design_effect(layout.size, icc),
@@ -219,7 +284,7 @@ def _clustered(layout: Layout, title: str, base: float, iccs: Sequence[float]) -
     people = layout.units * layout.size
     if layout.units < 2:
         return _too_small(title, layout)
-    rows: list[dict[str, Cell]] = []
+    rows = []
     for icc in iccs:
         worth = effective_n(people, layout.size, icc)
         seen = detectable_share(base, worth)
@@ -229,19 +294,19 @@ def _clustered(layout: Layout, title: str, base: float, iccs: Sequence[float]) -
                 "design_effect": design_effect(layout.size, icc),
                 "worth_participants": worth,
                 "base_rate": base,
-                "seen_from_rate": _known(seen),
+                "seen_from_rate": known(seen),
             }
         )
     icc = _assumed(iccs)
     worth = effective_n(people, layout.size, icc)
     return Finding(
         "power_clustered",
-        "Smallest difference that this design can see",
+        "Smallest detectable difference",
         f"{title}: {plural(layout.arms, 'condition')} of {plural(layout.units, layout.unit_name)} "
         f"with {layout.size} participants. At an ICC of {icc:g} (how alike people in one "
-        f"conversation are) {people} participants are worth {worth:.0f}, and {percent(base)} is "
-        f"told apart from {_rate(detectable_share(base, worth))} with a chance of "
-        f"{percent(POWER)}.",
+        f"conversation are) {people} participants are worth {worth:.0f}, and a change "
+        f"from {percent(base)} to {_rate(detectable_share(base, worth))} is detected with a power "
+        f"of {percent(POWER)}.",
         Grid.of(rows, "Two-sided, α = .05; design effect 1 + (m − 1) ICC."),
         section=SECTION,
         headline=True,
@@ -251,7 +316,7 @@ def _clustered(layout: Layout, title: str, base: float, iccs: Sequence[float]) -
 def _too_small(title: str, layout: Layout) -> Finding:
     return Finding(
         "power_none",
-        "No effect can be seen",
+        "No effect can be detected",
         f"{title}: {plural(layout.units, layout.unit_name)} per condition. Differences need at "
         f"least two; with one, chance and effect cannot be told apart.",
         Grid((), ()),
@@ -261,11 +326,11 @@ def _too_small(title: str, layout: Layout) -> Finding:
 
 
 def _unknown(title: str) -> Finding:
-    rows: list[dict[str, Cell]] = [
+    rows = [
         {
             "participants_per_condition": n,
             "smallest_h": smallest_h(n),
-            "seen_from_10_percent_rate": _known(detectable_share(0.10, n)),
+            "seen_from_10_percent_rate": known(detectable_share(0.10, n)),
         }
         for n in (20, 50, 100, 200, 300, 500, 1000)
     ]
@@ -273,7 +338,7 @@ def _unknown(title: str) -> Finding:
         "power_table",
         "Smallest difference by size",
         f"{title}: the settings do not say how many take part in each condition, so here is what "
-        "two groups of a given size can see.",
+        "two groups of a given size can detect.",
         Grid.of(rows, f"Two-sided, α = .05, power {percent(POWER)}."),
         section=SECTION,
         headline=True,
@@ -287,7 +352,3 @@ def _assumed(iccs: Sequence[float]) -> float:
 
 def _rate(share: float) -> str:
     return percent(share) if math.isfinite(share) else "no rate at all"
-
-
-def _known(x: float) -> float | None:
-    return x if math.isfinite(x) else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,11 +115,6 @@ def by_column(table: pl.DataFrame) -> str | None:
 def cluster_column(table: pl.DataFrame) -> str | None:
     """The column of those who shared a conversation, if there is one."""
     return next((c for c in CLUSTERS if c in table.columns), None)
-
-
-def known(x: float) -> float | None:
-    """A number for a cell of a grid: None for what is not finite."""
-    return x if math.isfinite(x) else None
 
 
 def condition_name(condition: str) -> str:
