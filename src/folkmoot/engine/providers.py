@@ -167,7 +167,7 @@ class Providers:
             timeout=config.request_timeout_seconds,
             max_reply_bytes=round(config.max_reply_mb * 1e6),
             seed=config.random_seed,
-            options=config.respondent if spec.local else {},
+            options=config.respondent if spec.local else config.local.model_dump(),
             reached=self._reached,
         )
 

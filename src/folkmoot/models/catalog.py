@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
@@ -18,6 +18,7 @@ from folkmoot.models.request import Provider, ProviderSettings
 from folkmoot.registry import PROVIDERS, installed
 
 LOCAL = "synthetic"
+ON_THIS_MACHINE = "local"  # or local:PATH; see models.local
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +165,8 @@ def resolve(
     endpoints = endpoints or {}
     if is_local(name):
         return ModelSpec(name, LOCAL, name, key_needed=False, local=True)
+    if name == ON_THIS_MACHINE or name.startswith(f"{ON_THIS_MACHINE}:"):
+        return ModelSpec(name, ON_THIS_MACHINE, name, key_needed=False)
     if name == HOSTED:
         return _hosted(name, endpoints)
     vendor_name, wire = _split(name)
@@ -198,7 +201,7 @@ def embedding_for(name: str, endpoints: Mapping[str, str] | None = None) -> str 
     user's own: nobody knows what that embeds with, and its texts must not go to the vendor instead.
     """
     spec = resolve(name, endpoints)
-    if spec.local:
+    if spec.local or spec.provider == ON_THIS_MACHINE:
         return LOCAL
     vendor_name = spec.name.partition("/")[0]
     vendor = VENDORS.get(vendor_name)
@@ -213,7 +216,7 @@ def open_provider(spec: ModelSpec, settings: ProviderSettings) -> Provider:
     found = installed(PROVIDERS).get(spec.provider)
     if found is None:
         raise InputError(f"no provider named {spec.provider!r} is installed (group {PROVIDERS})")
-    provider: Provider = found.load()(settings)
+    provider: Provider = found.load()(replace(settings, model=spec.wire_model))
     return provider
 
 
@@ -249,7 +252,7 @@ def _known(name: str) -> tuple[str, str]:
     for candidate in (name, dashed):
         if candidate in listed:
             return listed[candidate], candidate
-    hint = did_you_mean(name, [*KNOWN, LOCAL, HOSTED], most=3)
+    hint = did_you_mean(name, [*KNOWN, LOCAL, ON_THIS_MACHINE, HOSTED], most=3)
     mend = f"write a model that is newer than this list as provider/model, e.g. openai/{name}"
     raise InputError(Problem(f"unknown model {name!r}", mend=f"{hint} {mend}".lstrip()))
 

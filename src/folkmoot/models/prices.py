@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from folkmoot.models.catalog import ModelSpec
+from folkmoot.models.catalog import ON_THIS_MACHINE, ModelSpec
 from folkmoot.models.request import Usage
 
 LINEAR_UP_TO = 20_000  # tokens up to which prices are checked to be proportional
@@ -49,7 +49,7 @@ FREE = Rate(None, "", 0.0, 0.0, 0.0)
 
 def rate_for(spec: ModelSpec) -> Rate | None:
     """The rate of a model; None where the price is unknown. What runs here costs nothing."""
-    if spec.local:
+    if spec.local or spec.provider == ON_THIS_MACHINE:
         return FREE
     return None if spec.price_provider is None else _rate(spec.price_provider, spec.price_model)
 

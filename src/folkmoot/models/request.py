@@ -168,7 +168,8 @@ class Reply(NamedTuple):
 class ProviderSettings:
     """What a provider's factory gets: `provider(settings) -> Provider`.
 
-    `base_url` None means the provider's own; `api_key` never leaves the process (its repr hides
+    `model` is the name on the wire of the model that it is opened for; `base_url` None means the
+    provider's own; `api_key` never leaves the process (its repr hides
     it); `options` are the study file's settings for this provider (the respondent's knobs);
     `timeout` is in seconds. `reached` is shared by the providers of a run: the servers that have
     answered, which may fail for a while without being at a wrong address.
@@ -181,6 +182,7 @@ class ProviderSettings:
     seed: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
     reached: set[str] = field(default_factory=set, repr=False)
+    model: str = ""
 
 
 class Provider(Protocol):

@@ -23,6 +23,7 @@ from folkmoot.errors import (
 from folkmoot.models.catalog import (
     CALL_LLM_MODELS,
     LOCAL,
+    ON_THIS_MACHINE,
     VENDORS,
     ModelSpec,
     open_provider,
@@ -112,7 +113,7 @@ class ModelListing:
 
 
 def list_models(
-    names: Sequence[str] = (*CALL_LLM_MODELS, "gpt-4o", LOCAL),
+    names: Sequence[str] = (*CALL_LLM_MODELS, "gpt-4o", ON_THIS_MACHINE, LOCAL),
     endpoints: Mapping[str, str] | None = None,
 ) -> list[ModelListing]:
     """Which key each model needs, whether it is set, and where the model is asked."""
@@ -126,7 +127,7 @@ def list_models(
                 name,
                 spec.name,
                 spec.wire_model,
-                spec.base_url or "in this process",
+                spec.base_url or _where(spec),
                 found[0] if found else (spec.key_env[0] if spec.key_env else ""),
                 found is not None,
                 spec.local or found is not None or not spec.key_needed,
@@ -135,8 +136,12 @@ def list_models(
     return listed
 
 
+def _where(spec: ModelSpec) -> str:
+    return "in this process" if spec.local else "on this machine"
+
+
 def try_models(
-    names: Sequence[str] = (*CALL_LLM_MODELS, "gpt-4o", LOCAL),
+    names: Sequence[str] = (*CALL_LLM_MODELS, "gpt-4o", ON_THIS_MACHINE, LOCAL),
     endpoints: Mapping[str, str] | None = None,
     timeout: float = 60.0,
 ) -> list[ModelListing]:

