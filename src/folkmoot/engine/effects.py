@@ -139,7 +139,7 @@ def answer_row(
     model: str,
 ) -> dict[str, Any]:
     """The row of the `answers` table that every ask leaves."""
-    options = getattr(wanted, "options", None)
+    options = getattr(wanted, "options", None) if wanted.kind == "choice" else None
     value = got.value
     scored = wanted.kind in ("choice", "number") and not isinstance(value, Missing)
     return {
