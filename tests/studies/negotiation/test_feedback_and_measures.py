@@ -11,12 +11,12 @@ import pytest
 from folkmoot.errors import InputError
 from folkmoot.studies.negotiation import STUDY
 from folkmoot.studies.negotiation.decision import SlotDecision
-from folkmoot.studies.negotiation.feedback import left_out, revised_portions
-from folkmoot.studies.negotiation.groups import Draft, Group, build_group, group_type
-from folkmoot.studies.negotiation.measures import MEASURES, SessionResult, compare
+from folkmoot.studies.negotiation.groups import Draft, Group, build_group
+from folkmoot.studies.negotiation.measures import SessionResult, compare, member_satisfaction
+from folkmoot.studies.negotiation.mediation import left_out, portions_in, revised_portions
 from folkmoot.studies.negotiation.operators import Outcome, Portion
-from folkmoot.studies.negotiation.reading import portions_in
-from folkmoot.studies.negotiation.satisfaction import member_satisfaction
+from folkmoot.studies.negotiation.strategies import group_type
+from folkmoot.studies.negotiation.tables import MEASURES
 from folkmoot.studies.negotiation.tally import count
 from tests.studies.negotiation.conftest import GROUPS
 
@@ -72,7 +72,7 @@ def test_what_free_words_give_to_whom(text: str, expected: list[Any]) -> None:
 
 
 def decision(*portions: Portion, removed: tuple[str, ...] = ()) -> SlotDecision:
-    outcome = Outcome("x", "diner", portions, removed=tuple((o, ("traveler_1",)) for o in removed))
+    outcome = Outcome("diner", portions, removed=tuple((o, ("traveler_1",)) for o in removed))
     return SlotDecision(
         "cuisine", "operator", True, "", options=FOOD, outcome=outcome, portions=portions
     )
@@ -116,7 +116,7 @@ def test_satisfaction_is_the_members_own_score_of_what_the_member_gets() -> None
 
 def test_of_equal_scores_the_first_named_is_the_first_choice() -> None:
     texts = {"traveler_1": "I love sushi. I love barbecue too.", "traveler_2": "I love a diner."}
-    assert count(family(1), texts, FOOD).primary("traveler_1") == "sushi"
+    assert count(family(1).members, texts, FOOD).primary("traveler_1") == "sushi"
 
 
 def result(group: str, condition: str, value: float) -> SessionResult:
@@ -205,4 +205,8 @@ def test_the_codebook_explains_every_column(whole: Any) -> None:
     columns = [(t, c, f) for t, entry in book.items() for c, f in entry["columns"].items()]
     assert len(columns) > 100
     assert [f"{t}.{c}" for t, c, f in columns if not f["meaning"]] == []
-    assert set(MEASURES) == STUDY.codebook["measures"].keys()
+    assert set(MEASURES) == STUDY.described()["measures"].keys() - {
+        "group_id",
+        "group_type",
+        "condition",
+    }

@@ -15,10 +15,10 @@ from folkmoot.errors import InputError
 from folkmoot.models.scripted import Scripted
 from folkmoot.studies.negotiation import STUDY
 from folkmoot.studies.negotiation.config import NegotiationConfig
-from folkmoot.studies.negotiation.design import groups_of
-from folkmoot.studies.negotiation.group_files import read_groups
-from folkmoot.studies.negotiation.planning import check, cut, template
-from folkmoot.studies.negotiation.slots import TOPICS
+from folkmoot.studies.negotiation.estimate import check, cut, template
+from folkmoot.studies.negotiation.groups import read_groups
+from folkmoot.studies.negotiation.participants import groups_of
+from folkmoot.studies.negotiation.strategies import TOPICS
 from tests.studies.negotiation.conftest import CALM, GROUPS, members
 
 
@@ -130,7 +130,7 @@ BAD = [
     ({"groups": changed(member={"preferences": no_cuisine})}, "no preference for cuisine"),
     ({"groups": changed(member={"preferences": {**CALM, "cuisine": " "}})}, "for cuisine"),
     ({"groups": changed(member={"preferences": {**CALM, "dessert": "x"}})}, "`dessert`"),
-    ({"groups": changed(member={"preferences": ["x"]})}, "no mapping of slot to text"),
+    ({"groups": changed(member={"preferences": ["x"]})}, "not a mapping of slot to text"),
     ({"groups": changed(members=members("child", "child"))}, "needs at least 1 parent"),
     ({"groups": changed(members=members("parent", "parent"))}, "needs at least 1 child"),
     ({"groups": changed(member={"role": "uncle"})}, "has no role `uncle`"),
@@ -141,11 +141,11 @@ BAD = [
     ({"groups": changed(member={"name": "SYSTEM"})}, "cannot be called 'SYSTEM'"),
     ({"groups": changed(member={"name": "Ann: x"})}, "cannot be called"),
     ({"groups": changed(id="../../etc")}, "an id has letters"),
-    ({"groups": [*changed(), *changed(id="FAM")]}, "the group id `fam` stands twice"),
+    ({"groups": [*changed(), *changed(id="FAM")]}, "duplicate group id `fam`"),
     ({"groups": changed(member={"age": 3})}, "unknown key `age`"),
     ({"groups": changed(leader="x")}, "unknown key `leader`"),
     ({"groups": changed(members=[])}, "needs at least 1 parent"),
-    ({"groups": changed() * 2}, "the group id `fam` stands twice"),
+    ({"groups": changed() * 2}, "duplicate group id `fam`"),
     ({"groups": []}, "holds no group"),
     (
         {"groups": [{"id": "p", "type": "spouses", "members": members(*["partner"] * 3)}]},
@@ -162,11 +162,11 @@ BAD = [
     ({"groups": None, "weights": {"family": {"parent": 0}}}, "must be more than 0"),
     ({"groups": None, "personas": "nowhere.csv"}, "there is no file"),
     ({"conditions": ["C9"]}, "conditions"),
-    ({"conditions": ["C1", "C1"]}, "a condition stands twice"),
+    ({"conditions": ["C1", "C1"]}, "duplicate condition"),
     ({"conditions": []}, "at least 1"),
     ({"max_feedback_rounds": -1}, "must be at least 0"),
-    ({"options": {"dessert": ["x"]}}, "`dessert` is no topic"),
-    ({"options": {"cuisine": ["pub", "Pubs"]}}, "an option twice"),
+    ({"options": {"dessert": ["x"]}}, "`dessert` is not a topic"),
+    ({"options": {"cuisine": ["pub", "Pubs"]}}, "a duplicate option"),
     ({"trip": {"date": ["2026-01-01"]}}, "1 dates for 3 days"),
 ]
 
@@ -203,9 +203,9 @@ def test_a_file_of_groups_is_named_with_its_line(tmp_path: Path) -> None:
     [
         ("g.csv", b"id,role\n1,2\n", "no column `group_id`"),
         ("g.csv", b"\xff\xfe\x00", "is not UTF-8"),
-        ("g.yaml", b"just words", "is no list of groups"),
+        ("g.yaml", b"just words", "is not a list of groups"),
         ("g.yaml", b"a: [", "g.yaml"),
-        ("g.json", b"[1, 2]", "group 1 is no mapping"),
+        ("g.json", b"[1, 2]", "group 1 is not a mapping"),
         ("g.yaml", b"groups: [{id: a, type: spouses, members: 3}]", "no list of members"),
     ],
 )

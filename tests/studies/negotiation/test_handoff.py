@@ -15,14 +15,14 @@ from jsonschema import Draft202012Validator
 
 from folkmoot.engine.study_file import validate
 from folkmoot.errors import ProtocolError
-from folkmoot.studies.negotiation import STUDY, handoff
+from folkmoot.studies.negotiation import STUDY, files
 from tests.studies.negotiation.conftest import GROUPS, Runner, session_json, some
 
 CONDITIONS = ("C1", "C2", "C3", "C4", "C5")
 
 
 def test_every_written_payload_is_valid(whole: Any) -> None:
-    validator = Draft202012Validator(handoff.schema())
+    validator = Draft202012Validator(files.schema())
     for group in GROUPS:
         for condition in CONDITIONS:
             payload = session_json(whole, group["id"], condition, "planner_payload")
@@ -63,10 +63,10 @@ ATTRACTION = ("slot_decision_state", "attraction")
 )
 def test_what_breaks_the_schema_is_refused(whole: Any, put: Any, value: Any) -> None:
     payload = copy.deepcopy(session_json(whole, "team", "C4", "planner_payload"))
-    handoff.validate(payload)
+    files.validate(payload)
     put(payload, value)
     with pytest.raises(ProtocolError, match="planner payload"):
-        handoff.validate(payload)
+        files.validate(payload)
 
 
 def test_precedence_and_instructions(whole: Any) -> None:

@@ -7,9 +7,8 @@ import re
 from typing import Any
 
 import pytest
-import yaml
 
-from folkmoot.studies.negotiation import purity
+from folkmoot.studies.negotiation import wording
 from folkmoot.studies.negotiation.strategies import OPERATORS, table
 from tests.studies.negotiation.conftest import (
     mediator,
@@ -18,7 +17,7 @@ from tests.studies.negotiation.conftest import (
     texts_of,
 )
 
-TERMS = tuple(purity.lexicon())
+TERMS = tuple(wording.lexicon())
 IDS = sorted({s.strategy_id for s in table().values()} | OPERATORS)
 
 
@@ -27,6 +26,10 @@ def holds(term: str, text: str) -> bool:
     words = re.split(r"[\s_-]+", term.casefold())
     folded = re.sub(r"[\s_-]+", " ", text.casefold())
     return re.search(rf"(?<!\w){re.escape(' '.join(words))}s?(?!\w)", folded) is not None
+
+
+def holds_any(text: str) -> bool:
+    return any(holds(term, text) for term in (*TERMS, *IDS))
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +85,8 @@ def test_no_term_is_seen_under_c3(outputs: dict[str, list[str]], term: str) -> N
 def test_each_term_is_found_and_taken_out(term: str, spelling: str) -> None:
     for form in (term, term.upper(), term.title(), re.sub(r"[ _]", "-", term)):
         text = f"We use {spelling.format(form)} here."
-        assert purity.found_in(text)
-        assert not purity.found_in(purity.purify(text))
+        assert holds_any(text)
+        assert not holds_any(wording.purify(text))
 
 
 def test_flags_and_strategies_are_off_under_c3(whole: Any) -> None:
@@ -97,23 +100,23 @@ def test_flags_and_strategies_are_off_under_c3(whole: Any) -> None:
 
 def test_plain_words_stay_as_they_are() -> None:
     text = "We split the bill, vote with our feet and include everybody at the diner."
-    assert purity.purify(text) == text
-    assert purity.purify("Least-misery says: a diner") == "What bothers people least says: a diner"
+    assert wording.purify(text) == text
+    assert wording.purify("Least-misery says: a diner") == "What bothers people least says: a diner"
 
 
 def test_every_id_and_operator_is_in_the_lexicon() -> None:
     for label in IDS:
-        assert purity.found_in(f"use {label} now") == (label,)
+        assert not holds_any(wording.purify(f"use {label} now"))
 
 
 def test_a_lexicon_that_forgets_an_operator_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    shipped = dict(purity.lexicon())
+    shipped = dict(wording.lexicon())
     shipped.pop("log roll")
-    monkeypatch.setattr(yaml, "safe_load", lambda text: shipped)
+    monkeypatch.setattr(wording, "packaged_yaml", lambda *_: shipped)
     with pytest.raises(ValueError, match="log_roll is not in the lexicon"):
-        purity.lexicon.__wrapped__()
-    monkeypatch.setattr(yaml, "safe_load", lambda text: {**shipped, "log roll": "a veto"})
+        wording.lexicon.__wrapped__()
+    monkeypatch.setattr(wording, "packaged_yaml", lambda *_: {**shipped, "log roll": "a veto"})
     with pytest.raises(ValueError, match="holds a term"):
-        purity.lexicon.__wrapped__()
+        wording.lexicon.__wrapped__()

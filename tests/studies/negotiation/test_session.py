@@ -9,8 +9,7 @@ import polars as pl
 import pytest
 
 from folkmoot.models.request import Reply, Request
-from folkmoot.studies.negotiation.contract import follows_contract
-from folkmoot.studies.negotiation.slots import SLOTS
+from folkmoot.studies.negotiation.strategies import SLOTS
 from tests.studies.negotiation.conftest import CALM, GROUPS, Runner, mediator, session_json, some
 
 
@@ -92,7 +91,11 @@ def test_every_locked_system_turn_follows_the_contract(whole: Any) -> None:
         pl.col("condition").is_in(["C4", "C5"]) & (pl.col("speaker") == "System")
     )
     assert len(rows) > 100
-    assert all(follows_contract(text) for text in rows["text"])
+    parts = ("Conflict", "Strategy", "Decision", "Reason", "Next step")
+    for text in rows["text"]:
+        said = [line.split(": ", 1) for line in text.split("\n")]
+        assert tuple(part for part, _ in said) == parts
+        assert all(words.strip() for _, words in said)
     assert set(rows["intent"].str.split("_").list.slice(0, 2).list.join("_")) == {
         "sys_synthesize",
         "sys_request",
@@ -187,9 +190,10 @@ def test_feedback_ends_early_and_only_under_c5(whole: Any, negotiation: Runner) 
     assert quick.table("feedback")["round"].max() == 1
     never = negotiation(lambda r, a: mediator(r, a, resolved=False), max_feedback_rounds=3, **pair)
     assert never.table("feedback")["round"].max() == 3
-    assert "feedback" not in negotiation(max_feedback_rounds=0, **pair).folder.tables()
+    assert negotiation(max_feedback_rounds=0, **pair).table("feedback").is_empty()
     off = negotiation(enable_feedback=False, **pair)
-    assert "feedback" not in off.folder.tables()
+    assert off.table("feedback").is_empty()
+    assert set(off.table("decisions")["feedback_rounds"]) == {0}
 
 
 def test_the_revised_decision_supersedes(negotiation: Runner) -> None:
@@ -241,6 +245,53 @@ def test_ballots_that_cannot_be_had_fall_back_to_texts(negotiation: Runner) -> N
     assert cuisine["vote_summary"]["ballots"] == "missing"
     assert cuisine["vote_summary"]["selected_option"] == "barbecue"
     assert run.table("ballots")["missing"].all()
+
+
+@pytest.mark.parametrize("empty", [None, []])
+def test_a_null_in_a_ballot_is_an_empty_list(negotiation: Runner, empty: Any) -> None:
+    def answering(request: Request, address: str) -> str:
+        reply = json.loads(mediator(request, address))
+        return json.dumps(
+            {k: empty if k in ("acceptable", "hard_no") else v for k, v in reply.items()}
+        )
+
+    run = negotiation(answering, groups=some("team"), conditions=["C4"])
+    ballots = run.table("ballots")
+    assert not ballots["missing"].any()
+    assert (ballots["top_choice"] != "").all()
+    assert set(ballots["hard_no"]) == {""}
+
+
+def test_a_single_option_in_place_of_a_list_counts(negotiation: Runner) -> None:
+    def answering(request: Request, address: str) -> str:
+        return mediator(request, address, hard_no="Diner")
+
+    run = negotiation(answering, groups=some("team"), conditions=["C4"])
+    assert set(run.table("ballots")["hard_no"]) == {"diner"}
+    assert run.table("answers")["reasks"].sum() == 0
+
+
+def test_a_null_text_of_the_mediator_is_an_empty_one(negotiation: Runner) -> None:
+    def answering(request: Request, address: str) -> str:
+        words = ("conflict_description", "updated_resolution_explanation", "final_revised_decision")
+        return json.dumps(
+            {
+                k: None if k in words else v
+                for k, v in json.loads(mediator(request, address)).items()
+            }
+        )
+
+    run = negotiation(answering, groups=some("pair"), conditions=["C5"])
+    assert not run.table("decisions")["parse_error"].any()
+    assert not run.table("feedback")["parse_error"].any()
+    assert run.table("answers")["reasks"].sum() == 0
+
+
+def test_a_json_answer_shows_no_options(whole: Any) -> None:
+    """Names and options in a request's schema are no list that somebody chose from."""
+    answers = whole.table("answers")
+    assert set(answers["kind"]) == {"json"}
+    assert answers["options"].is_null().all() and answers["position"].is_null().all()
 
 
 def test_some_ballots_missing_is_said(negotiation: Runner) -> None:

@@ -7,9 +7,15 @@ from importlib.resources import files
 import pytest
 
 from folkmoot.studies import negotiation
-from folkmoot.studies.negotiation.groups import TYPE_IDS
-from folkmoot.studies.negotiation.slots import SLOTS, TOPICS
-from folkmoot.studies.negotiation.strategies import clamp, read_table, strategy_for, table
+from folkmoot.studies.negotiation.decision import SlotDecision
+from folkmoot.studies.negotiation.strategies import (
+    SLOTS,
+    TOPICS,
+    TYPE_IDS,
+    read_table,
+    strategy_for,
+    table,
+)
 
 TEXT = files(negotiation).joinpath("strategies.csv").read_text(encoding="utf-8")
 
@@ -51,7 +57,7 @@ def test_five_by_eight_in_the_fixed_order() -> None:
         ("include_both,include_both", "include_both,include_all", "unknown operator `include_all`"),
         ("hard_constraint,parent,Parent-decides", "hard_constraint,uncle,P", "no role `uncle`"),
         ("hard_constraint,parent,Parent-decides", "hard_constraint,,P", "who is binding"),
-        ("family,event,", "family,cuisine,", "family/cuisine stands twice"),
+        ("family,event,", "family,cuisine,", "duplicate row for family/cuisine"),
         ("family,event,", "family,cuisine,", "no row for family/event"),
         ("Minimize strongest dissatisfaction", "", "no rule"),
         ("strategy_id", "strategy", "columns must be"),
@@ -76,7 +82,8 @@ def test_a_faulty_table_is_refused(old: str, new: str, says: str) -> None:
     ],
 )
 def test_the_canonical_id_stands_whatever_was_proposed(label: str, drifted: bool) -> None:
-    clamped = clamp(label, strategy_for("elder_young", "cuisine"))
-    assert clamped.resolution_strategy == "least_misery"
-    assert clamped.proposed_strategy == label
-    assert clamped.drifted is drifted
+    strategy = strategy_for("elder_young", "cuisine")
+    decision = SlotDecision("cuisine", "vote", True, "", strategy=strategy, proposed=label)
+    assert decision.strategy_id == "least_misery"
+    assert decision.proposed == label
+    assert decision.drifted is drifted

@@ -6,29 +6,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from folkmoot.engine.study import Planned, Study
-from folkmoot.studies.negotiation.codebook import CODEBOOK, TABLES, unusable
-from folkmoot.studies.negotiation.conditions import CONDITIONS
+from folkmoot.engine.study import Study
 from folkmoot.studies.negotiation.config import NegotiationConfig
+from folkmoot.studies.negotiation.estimate import check, cut, planned, template
 from folkmoot.studies.negotiation.findings import findings
-from folkmoot.studies.negotiation.planning import check, cut, template
 from folkmoot.studies.negotiation.protocol import protocol
 from folkmoot.studies.negotiation.show import show
+from folkmoot.studies.negotiation.strategies import CONDITIONS
+from folkmoot.studies.negotiation.tables import TABLES, unusable
 
 
 def _recognises(raw: Mapping[str, Any]) -> bool:
     conditions = raw.get("conditions")
     ours = isinstance(conditions, list) and bool(conditions) and set(conditions) <= set(CONDITIONS)
     return ours or "groups_per_type" in raw or "max_feedback_rounds" in raw
-
-
-def _planned(sealed: Mapping[str, Any]) -> list[Planned]:
-    rows = tuple(
-        {"group_id": group["id"], "condition": condition, "group_type": group["type"]}
-        for group in sealed.get("groups", [])
-        for condition in sealed.get("conditions", [])
-    )
-    return [Planned("measures", ("group_id", "condition"), rows, "session")]
 
 
 STUDY = Study(
@@ -40,11 +31,10 @@ STUDY = Study(
     recognises=_recognises,
     check=check,
     findings=findings,
-    planned=_planned,
+    planned=planned,
     show=show,
     limit=cut,
     tables=TABLES,
     unusable=unusable,
-    codebook=CODEBOOK,
     template=template,
 )

@@ -8,10 +8,16 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from folkmoot.engine.config import StudyConfig
-from folkmoot.studies.negotiation.conditions import CONDITIONS, ConditionId
-from folkmoot.studies.negotiation.groups import TYPE_IDS, group_type, role_id
 from folkmoot.studies.negotiation.polarity import words_of
-from folkmoot.studies.negotiation.slots import TOPICS
+from folkmoot.studies.negotiation.strategies import (
+    CONDITIONS,
+    TOPICS,
+    TYPE_IDS,
+    ConditionId,
+    GroupType,
+    group_type,
+    role_id,
+)
 
 Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Size = Annotated[int, Field(ge=1, le=12)]
@@ -78,15 +84,15 @@ class NegotiationConfig(StudyConfig):
     @classmethod
     def _once(cls, conditions: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(conditions)) != len(conditions):
-            raise ValueError("a condition stands twice")
+            raise ValueError("duplicate condition")
         return tuple(c for c in CONDITIONS if c in conditions)
 
     @field_validator("group_types")
     @classmethod
     def _known_types(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        found = tuple(_type_id(name) for name in names)
+        found = tuple(_type(name).id for name in names)
         if len(set(found)) != len(found):
-            raise ValueError("a group type stands twice")
+            raise ValueError("duplicate group type")
         return found
 
     @field_validator("sizes", "weights")
@@ -94,8 +100,7 @@ class NegotiationConfig(StudyConfig):
     def _known_roles(cls, tables: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         known: dict[str, dict[str, Any]] = {}
         for name, roles in tables.items():
-            kind = group_type(_type_id(name))
-            assert kind is not None
+            kind = _type(name)
             for role in roles:
                 if kind.role(role_id(role)) is None:
                     have = ", ".join(r.id for r in kind.roles)
@@ -108,12 +113,12 @@ class NegotiationConfig(StudyConfig):
     def _distinct_options(cls, options: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
         for topic, names in options.items():
             if topic not in TOPICS:
-                raise ValueError(f"`{topic}` is no topic; topics: {', '.join(TOPICS)}")
+                raise ValueError(f"`{topic}` is not a topic; topics: {', '.join(TOPICS)}")
             folded = [words_of(n) for n in names]
             if not names or () in folded:
                 raise ValueError(f"`{topic}` has no option, or one without a word")
             if len(set(folded)) != len(folded):
-                raise ValueError(f"`{topic}` has an option twice (case and plurals aside)")
+                raise ValueError(f"`{topic}` has a duplicate option (case and plurals aside)")
         return options
 
     @model_validator(mode="after")
@@ -123,13 +128,13 @@ class NegotiationConfig(StudyConfig):
         return self
 
 
-def _type_id(name: str) -> str:
+def _type(name: str) -> GroupType:
     kind = group_type(name)
     if kind is None:
         raise ValueError(f"unknown group type `{name}`; types: {', '.join(TYPE_IDS)}")
-    return kind.id
+    return kind
 
 
 def path_in(folder: Path, name: str) -> Path:
-    """A path of the study file, against its folder."""
+    """A path that the study file names, relative to the file's own folder."""
     return folder / Path(name).expanduser()

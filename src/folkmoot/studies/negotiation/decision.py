@@ -1,18 +1,39 @@
-"""What one decision of one group under one condition consists of, from preferences to the end."""
+"""One negotiation (a group under a condition) and the trail of each of its decisions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from folkmoot.studies.negotiation.config import NegotiationConfig
+from folkmoot.studies.negotiation.groups import Group, Member
 from folkmoot.studies.negotiation.operators import Outcome, Portion
-from folkmoot.studies.negotiation.slots import slot_of
-from folkmoot.studies.negotiation.strategies import Clamped, Strategy
-from folkmoot.studies.negotiation.subgroups import NO_SPLIT, Flags, Split
-from folkmoot.studies.negotiation.tally import Ballot
+from folkmoot.studies.negotiation.strategies import Condition, Strategy, Topic, slot_of
+from folkmoot.studies.negotiation.tally import (
+    NO_SPLIT,
+    Ballot,
+    Branch,
+    Flags,
+    Tally,
+    candidates,
+    count,
+)
+from folkmoot.studies.negotiation.wording import purify, spelled
 
 SYSTEM = "System"
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A stated preference, and how the reply ended that says it (None for a ready-made text)."""
+
+    text: str
+    finish: str | None = None
+
+
+# Topic → member id → what was stated. Who stated nothing is not in the mapping.
+Statements = Mapping[str, Mapping[str, Stated]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +49,77 @@ class Line:
     finish: str | None = None  # how the reply ended that holds the words; None for ours
 
     def to_json(self) -> dict[str, Any]:
-        row: dict[str, Any] = {
-            "speaker": self.speaker,
-            "intent": self.intent,
-            "text": self.text,
-        }
-        if slot_of(self.topic) != self.topic:
-            row["decision"] = self.topic
-        return row
+        row = {"speaker": self.speaker, "intent": self.intent, "text": self.text}
+        return row if slot_of(self.topic) == self.topic else {**row, "decision": self.topic}
+
+
+@dataclass(frozen=True, slots=True)
+class Negotiation:
+    """One group under one condition, with what it stated."""
+
+    group: Group
+    condition: Condition
+    stated: Statements
+    topics: tuple[Topic, ...]
+    config: NegotiationConfig
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """The members this condition hears: one under C1, else all."""
+        return self.group.members[:1] if self.condition.one_member else self.group.members
+
+    @property
+    def feedback(self) -> bool:
+        """Whether feedback rounds follow a decision with a conflict."""
+        return self.condition.feedback and self.config.enable_feedback
+
+    def texts(self, topic: str) -> dict[str, str]:
+        """Member id → stated preference, of the members heard."""
+        stated = self.stated[topic]
+        return {m.id: stated[m.id].text for m in self.members if m.id in stated}
+
+    def tally(self, topic: Topic, ballots: Mapping[str, Ballot] | None = None) -> Tally:
+        """The tally of what was stated (and of ballots) on the options that were named."""
+        texts = self.texts(topic.id)
+        options = candidates(topic.options, texts, ballots)
+        return count(self.members, texts, options, ballots)
+
+    def seen(self, text: str) -> str:
+        """A text as members and the planner may see it: C3's are purified."""
+        return purify(text) if self.condition.synthesis == "raw" else text
+
+    def listing(self, topic: Topic) -> list[dict[str, str]]:
+        """Names and stated preferences, as the prompts list them."""
+        texts = self.texts(topic.id)
+        return [
+            {"name": m.name, "text": self.seen(" ".join(texts[m.id].split()))}
+            for m in self.members
+            if m.id in texts
+        ]
+
+    def line(
+        self,
+        speaker: str,
+        intent: str,
+        text: str,
+        phase: str,
+        topic: Topic,
+        *,
+        round: int | None = None,
+        finish: str | None = None,
+    ) -> Line:
+        if speaker == SYSTEM or intent == "user_vote":  # words of ours; members' stay as said
+            text = spelled(text)
+        intent = f"{intent}_{topic.slot}"
+        return Line(speaker, intent, self.seen(text), phase, topic.id, round, finish)
+
+    def preference_lines(self, topic: Topic) -> tuple[Line, ...]:
+        said = ((m, self.stated[topic.id].get(m.id)) for m in self.members)
+        return tuple(
+            self.line(m.name, "user_provide", s.text, "preference", topic, finish=s.finish)
+            for m, s in said
+            if s is not None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +142,9 @@ class SlotDecision:
     """The whole audit trail of one decision.
 
     `source` says what settled it: single_user, preferences, synthesis, operator, vote or
-    feedback. `rung` is where the synthesis reply was read (`minimal`: it was not, and the
-    protocol's minimal structure stands). `outcome` is the operator's; `portions` what finally
-    holds, after feedback.
+    feedback. `proposed` is the label that the model gave its strategy. `rung` is where the
+    synthesis reply was read (`minimal`: it was not, and the protocol's minimal structure stands).
+    `outcome` is the operator's; `portions` what finally holds, after feedback.
     """
 
     topic: str
@@ -70,7 +154,7 @@ class SlotDecision:
     conflict_description: str = ""
     proposal: str = ""
     strategy: Strategy | None = None
-    clamped: Clamped | None = None
+    proposed: str | None = None
     options: tuple[str, ...] = ()
     outcome: Outcome | None = None
     portions: tuple[Portion, ...] = ()
@@ -80,7 +164,7 @@ class SlotDecision:
     vote_summary: Mapping[str, Any] | None = None
     coverage: Mapping[str, Any] | None = None
     flags: Flags = NO_SPLIT
-    split: Split | None = None
+    split: tuple[Branch, Branch] | None = None
     feedback: tuple[FeedbackRound, ...] = ()
     lines: tuple[Line, ...] = ()
     rung: str = ""
@@ -89,6 +173,16 @@ class SlotDecision:
     @property
     def slot(self) -> str:
         return slot_of(self.topic)
+
+    @property
+    def strategy_id(self) -> str | None:
+        """The canonical id, which stands as the label of the resolution whatever was proposed."""
+        return self.strategy.strategy_id if self.strategy else None
+
+    @property
+    def drifted(self) -> bool | None:
+        """Whether the model named another strategy; None where none is locked."""
+        return self.strategy.drifted(self.proposed or "") if self.strategy else None
 
     @property
     def parse_error(self) -> bool:
@@ -104,5 +198,5 @@ class SlotDecision:
         """Words spoken to come to this decision, stated preferences left out."""
         return sum(len(line.text.split()) for line in self.lines if line.phase != "preference")
 
-    def with_lines(self, lines: Sequence[Line]) -> SlotDecision:
+    def with_lines(self, *lines: Line) -> SlotDecision:
         return replace(self, lines=(*self.lines, *lines))

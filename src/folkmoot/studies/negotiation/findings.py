@@ -7,8 +7,8 @@ from typing import Any
 from folkmoot.measures.clustered import FEW_CLUSTERS
 from folkmoot.records.findings import Board, Finding, Grid, Heat, Intervals
 from folkmoot.records.run_folder import RunFolder
-from folkmoot.studies.negotiation.conditions import CONDITIONS
-from folkmoot.studies.negotiation.measures import MEASURES
+from folkmoot.studies.negotiation.strategies import CONDITIONS
+from folkmoot.studies.negotiation.tables import MEASURES
 
 _SCORED = (
     "Satisfaction is each member's own score of what was decided, from the stated preference "
@@ -103,7 +103,7 @@ def _contrasts(data: dict[str, Any]) -> list[Finding]:
                 f"{read}.",
                 Grid.of([{k: d[k] for k in keys} for d in rows], caption=data["intervals"]),
                 Intervals(items, unit="paired difference", zero=0.0),
-                notes=(f"{MEASURES[measure][0].capitalize()}.", _PAIRED, _TESTED),
+                notes=(f"{MEASURES[measure].capitalize()}.", _PAIRED, _TESTED),
                 headline=measure == "satisfaction",
             )
         )

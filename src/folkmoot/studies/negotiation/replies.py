@@ -1,36 +1,57 @@
 """The structured replies that the mediator and the members are asked for, as JSON models.
 
-Names and options stand in the schema as an enum, so that an endpoint that keeps to schemas keeps
-to them; a reply that spells one otherwise is still read, and matched afterwards.
+A null is an empty text or list. The request's schema lists the names or options that there are; a
+reply that spells one otherwise is still read, and matched afterwards.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from folkmoot.studies.negotiation.groups import RESERVED
+from folkmoot.studies.negotiation.tally import Ballot, clean
+
+
+def _text(value: Any) -> Any:
+    return "" if value is None else value
+
+
+def _list(value: Any) -> Any:
+    return [] if value in (None, "") else [value] if isinstance(value, str) else value
+
+
+Words = Annotated[str, BeforeValidator(_text)]
 
 
 class _Reply(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    # The prompts say what the objects are for.
+    model_config = ConfigDict(
+        extra="ignore",
+        frozen=True,
+        json_schema_extra=lambda schema: schema.pop("description", None),
+    )
 
 
 class Spoken(_Reply):
     """One line of dialogue."""
 
-    speaker: str = Field(description="System, or a member's name exactly as listed")
-    text: str = Field(description="what this speaker says, one or two sentences")
+    speaker: Words = Field(description="who speaks")
+    text: Words = Field(description="what this speaker says, one or two sentences")
+
+
+Lines = Annotated[list[Spoken], BeforeValidator(_list)]
 
 
 class PlainSynthesis(_Reply):
     """A proposal by plain reasoning."""
 
     has_conflict: bool = Field(description="whether the stated preferences conflict")
-    conflict_description: str = Field(description="what they disagree on, in one sentence")
-    resolution_explanation: str = Field(description="the proposal to the group, in plain words")
-    dialogue: list[Spoken] = Field(
+    conflict_description: Words = Field(description="what they disagree on, in one sentence")
+    resolution_explanation: Words = Field(description="the proposal to the group, in plain words")
+    dialogue: Lines = Field(
         default_factory=list, description="the System's proposal, then each member's response"
     )
 
@@ -38,79 +59,72 @@ class PlainSynthesis(_Reply):
 class GuidedSynthesis(PlainSynthesis):
     """A proposal under the canonical strategy."""
 
-    resolution_strategy: str = Field("", description="the strategy_id that the proposal follows")
+    resolution_strategy: Words = Field("", description="the strategy_id that the proposal follows")
+
+
+Options = Annotated[
+    list[Annotated[str, Field(description="an option on the table")]], BeforeValidator(_list)
+]
 
 
 class BallotForm(_Reply):
     """One member's ballot."""
 
-    top_choice: str = Field(description="the option you want most")
-    acceptable: list[str] = Field(
+    top_choice: Words = Field(description="the option you want most")
+    acceptable: Options = Field(
         default_factory=list, description="other options that you could accept"
     )
-    hard_no: list[str] = Field(
+    hard_no: Options = Field(
         default_factory=list, description="options that you reject; often none"
     )
+
+    def ballot(self, member_id: str) -> Ballot | None:
+        """A ballot without blanks and repeats; None for one that says nothing at all."""
+        top = clean(self.top_choice)
+        hard_no = dict.fromkeys(o for e in self.hard_no if (o := clean(e)))
+        acceptable = dict.fromkeys(o for e in self.acceptable if (o := clean(e)) and o != top)
+        if not (top or acceptable or hard_no):
+            return None
+        return Ballot(member_id, top, tuple(acceptable), tuple(hard_no))
 
 
 class FeedbackReply(_Reply):
     """One round of feedback."""
 
     resolved: bool = Field(description="whether the member asked can accept the decision")
-    updated_resolution_explanation: str = Field(
+    updated_resolution_explanation: Words = Field(
         "", description="what was adjusted, in one sentence; empty if nothing"
     )
-    targeted_feedback_question: str = Field("", description="the question put to the member asked")
-    final_revised_decision: str = Field(
+    targeted_feedback_question: Words = Field(
+        "", description="the question put to the member asked"
+    )
+    final_revised_decision: Words = Field(
         "", description="the whole decision as it stands now, naming each option"
     )
-    dialogue: list[Spoken] = Field(
+    dialogue: Lines = Field(
         default_factory=list, description="the member's reaction, then the System's answer"
     )
 
 
-@lru_cache(maxsize=1024)
-def for_speakers(model: type[BaseModel], names: tuple[str, ...]) -> type[BaseModel]:
-    """The reply model with the speakers of one group in its schema."""
-    spoken = create_model(
-        "Spoken", __base__=Spoken, speaker=(_one_of(names, "who speaks"), Field())
-    )
-    dialogue = model.model_fields["dialogue"]
-    made = create_model(
-        model.__name__,
-        __base__=model,
-        dialogue=(
-            list[spoken],
-            Field(default_factory=list, description=dialogue.description),
-        ),
-    )
-    return cast("type[BaseModel]", made)
+def sort_lines(
+    dialogue: Sequence[Spoken], names: Sequence[str]
+) -> tuple[str, list[tuple[str, str]], int]:
+    """The System's first words, the members' lines by their listed names, and how many lines had
+    an unknown speaker or no words."""
+    by_key = {_key(n): n for n in names}
+    opening = ""
+    said: list[tuple[str, str]] = []
+    dropped = 0
+    for line in dialogue:
+        text, key = line.text.strip(), _key(line.speaker)
+        if text and key in by_key:
+            said.append((by_key[key], text))
+        elif text and key in RESERVED:
+            opening = opening or text
+        else:
+            dropped += 1
+    return opening, said, dropped
 
 
-@lru_cache(maxsize=4096)
-def ballot_for(options: tuple[str, ...]) -> type[BallotForm]:
-    """The ballot with the options on the table in its schema."""
-    if not options:
-        return BallotForm
-    fields = BallotForm.model_fields
-    one = _one_of(options, fields["top_choice"].description or "")
-    several = _one_of(options, "an option on the table")
-    made = create_model(
-        "BallotForm",
-        __base__=BallotForm,
-        top_choice=(one, Field()),
-        acceptable=(
-            list[several],  # type: ignore[valid-type]
-            Field(default_factory=list, description=fields["acceptable"].description),
-        ),
-        hard_no=(
-            list[several],  # type: ignore[valid-type]
-            Field(default_factory=list, description=fields["hard_no"].description),
-        ),
-    )
-    return cast("type[BallotForm]", made)
-
-
-def _one_of(values: Sequence[str], description: str) -> Any:
-    schema = {"type": "string", "enum": list(values), "description": description}
-    return Annotated[str, WithJsonSchema(schema)]
+def _key(name: str) -> str:
+    return " ".join(name.replace("_", " ").casefold().split())

@@ -9,8 +9,7 @@ from rich.markup import escape
 
 from folkmoot.errors import InputError, Problem
 from folkmoot.records.run_folder import RunFolder
-from folkmoot.studies.negotiation.conditions import CONDITIONS
-from folkmoot.studies.negotiation.slots import SLOTS, slot_of
+from folkmoot.studies.negotiation.strategies import CONDITIONS, SLOTS, slot_of
 
 WIDTH = 72  # leaves room for "(split)" on a narrow terminal
 

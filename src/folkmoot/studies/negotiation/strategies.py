@@ -1,43 +1,170 @@
-"""The canonical strategy of each group type and topic, and the clamp that enforces it.
+"""What the method fixes beforehand: slots, group types, conditions, and the strategy of each pair.
 
-The table is data (strategies.csv, 5 x 8 rows); it is checked whole when it is loaded.
+The strategy table is data (strategies.csv, 5 x 8 rows), as are the usual options (options.yaml).
+
+A *topic* is one decision: a slot, or one of the two halves of lodging. Everything in this study
+is keyed by topic; dialogue intents and the planner's payload name the slot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib.resources import files
+from typing import Literal
 
-from folkmoot.files import read_csv
-from folkmoot.studies.negotiation.groups import GROUP_TYPES, TYPE_IDS
+from folkmoot.files import packaged_yaml, read_csv
 from folkmoot.studies.negotiation.polarity import words_of
-from folkmoot.studies.negotiation.slots import TOPICS
+
+LODGING = ("room_type", "house_rule")
+SUBGROUP_SLOTS = ("cuisine", "attraction", "event")
+SLOTS = ("traveler_type", "travel_purpose", "spending_preference", *SUBGROUP_SLOTS, "lodging")
+TOPICS = (*SLOTS[:-1], *LODGING)
+
+
+def slot_of(topic: str) -> str:
+    """The slot that a topic belongs to; both halves of lodging belong to `lodging`."""
+    return "lodging" if topic in LODGING else topic
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """How a topic is spoken of: its plain name, the question put to members, its options."""
+
+    id: str
+    label: str
+    question: str
+    options: tuple[str, ...]
+
+    @property
+    def slot(self) -> str:
+        return slot_of(self.id)
+
+
+def topics(overrides: Mapping[str, Sequence[str]] | None = None) -> tuple[Topic, ...]:
+    """The eight topics in order; `overrides` replaces the options of the topics it names."""
+    own = overrides or {}
+    return tuple(replace(t, options=tuple(own.get(t.id, t.options))) for t in _catalogue())
+
+
+@cache
+def _catalogue() -> tuple[Topic, ...]:
+    data = packaged_yaml(__file__, "options.yaml")
+    if tuple(data) != TOPICS:
+        raise ValueError(f"options.yaml must hold exactly {', '.join(TOPICS)}, in this order")
+    return tuple(
+        Topic(topic, row["label"], row["question"], tuple(row["options"]))
+        for topic, row in data.items()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """A role in a group type: its id, how a member of it is called, how many there are by
+    default, and how many there must be."""
+
+    id: str
+    name: str
+    size: int
+    needed: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupType:
+    """A kind of group, with its roles and the most members that it may have."""
+
+    id: str
+    title: str
+    roles: tuple[Role, ...]
+    largest: int | None = None
+
+    def role(self, role_id: str) -> Role | None:
+        return next((r for r in self.roles if r.id == role_id), None)
+
+
+GROUP_TYPES = (
+    GroupType("family", "Family", (Role("parent", "Parent", 2, 1), Role("child", "Child", 2, 1))),
+    GroupType(
+        "elder_young",
+        "Multigenerational",
+        (Role("grandparent", "Grandparent", 2, 1), Role("young_adult", "Young Adult", 2, 1)),
+    ),
+    GroupType("colleagues", "Colleagues", (Role("colleague", "Colleague", 4, 2),)),
+    GroupType("spouses", "Spouses", (Role("partner", "Partner", 2, 2),), largest=2),
+    GroupType("strangers", "Strangers", (Role("stranger", "Stranger", 4, 2),)),
+)
+TYPE_IDS = tuple(t.id for t in GROUP_TYPES)
+_TYPE_ALIASES = {"multigenerational": "elder_young", "couple": "spouses"}
+_ROLE_ALIASES = {
+    "parents": "parent",
+    "children": "child",
+    "grandparents": "grandparent",
+    "young_adults": "young_adult",
+    "partners": "partner",
+    "spouse": "partner",
+    "spouses": "partner",
+    "colleagues": "colleague",
+    "strangers": "stranger",
+}
+
+
+def group_type(name: str) -> GroupType | None:
+    """The group type of a name or alias in any case and spacing; None if there is none."""
+    key = _key(name)
+    return next((t for t in GROUP_TYPES if t.id == _TYPE_ALIASES.get(key, key)), None)
+
+
+def role_id(name: str) -> str:
+    """The id of a role's name, singular or plural, in any case and spacing."""
+    return _ROLE_ALIASES.get(_key(name), _key(name))
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[\s-]+", "_", name.strip().casefold())
+
+
+ConditionId = Literal["C1", "C2", "C3", "C4", "C5"]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition of the ablation. `synthesis`: none, raw (plain reasoning), or canonical, with
+    which come the strategy lock, votes and subgroup assignment."""
+
+    id: str
+    title: str
+    synthesis: Literal["none", "raw", "canonical"] = "none"
+    one_member: bool = False
+    feedback: bool = False
+
+    @property
+    def locked(self) -> bool:
+        return self.synthesis == "canonical"
+
+
+CONDITIONS: Mapping[str, Condition] = {
+    c.id: c
+    for c in (
+        Condition("C1", "single user", one_member=True),
+        Condition("C2", "all preferences, no mediation"),
+        Condition("C3", "raw synthesis", "raw"),
+        Condition("C4", "guided synthesis", "canonical"),
+        Condition("C5", "active mediator", "canonical", feedback=True),
+    )
+}
 
 VOTE_OPERATORS = frozenset(
     {
-        "approval_vote_plus_coverage",
-        "weighted_avg",
-        "parent_vote_lower_misery",
-        "least_misery",
-        "mutual_interest",
-        "higher_pref_with_compensation",
+        *("approval_vote_plus_coverage", "weighted_avg", "parent_vote_lower_misery"),
+        *("least_misery", "mutual_interest", "higher_pref_with_compensation"),
     }
 )
 OPERATORS = VOTE_OPERATORS | {
-    "hard_constraint",
-    "include_both",
-    "self_select",
-    "alternate",
-    "log_roll",
-    "cluster",
-    "individual_choice",
-    "flexible_shared_first",
-    "subgroup_required",
-    "subgroup_optional",
+    *("hard_constraint", "include_both", "self_select", "alternate", "log_roll", "cluster"),
+    *("individual_choice", "flexible_shared_first", "subgroup_required", "subgroup_optional"),
 }
-_COLUMNS = ("group_type", "topic", "strategy_id", "operator", "binding", "rule", "style")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +184,19 @@ class Strategy:
         """Whether this strategy holds a ballot round when there is a conflict."""
         return self.operator in VOTE_OPERATORS
 
+    def drifted(self, label: str) -> bool:
+        """Whether a model named another strategy, spelling (case, spaces, hyphens) aside. The
+        label is kept as proposed; the canonical id stands, whatever it was."""
+        return words_of(label) != words_of(self.strategy_id)
+
 
 Table = Mapping[tuple[str, str], Strategy]
+_COLUMNS = tuple(f.name for f in fields(Strategy))
+
+
+def strategy_for(group_type: str, topic: str) -> Strategy:
+    """The canonical strategy of a pair; both are known ids."""
+    return table()[group_type, topic]
 
 
 @cache
@@ -83,7 +221,7 @@ def read_table(text: str) -> Table:
         key = (strategy.group_type, strategy.topic)
         faults += [f"line {line}: {fault}" for fault in _faults(strategy)]
         if key in found:
-            faults.append(f"line {line}: {key[0]}/{key[1]} stands twice")
+            faults.append(f"line {line}: duplicate row for {key[0]}/{key[1]}")
         found[key] = strategy
     wanted = [(g, t) for g in TYPE_IDS for t in TOPICS]
     faults += [f"no row for {g}/{t}" for g, t in wanted if (g, t) not in found]
@@ -101,33 +239,9 @@ def _faults(strategy: Strategy) -> list[str]:
     roles = {r.id for t in GROUP_TYPES if t.id == strategy.group_type for r in t.roles}
     if strategy.binding not in roles | {"all", ""}:
         faults.append(f"a {strategy.group_type} group has no role `{strategy.binding}`")
-    binds = strategy.operator in ("hard_constraint", "parent_vote_lower_misery")
-    if binds and not strategy.binding:
+    if (
+        strategy.operator in ("hard_constraint", "parent_vote_lower_misery")
+        and not strategy.binding
+    ):
         faults.append(f"`{strategy.operator}` must say who is binding")
     return faults
-
-
-def strategy_for(group_type: str, topic: str) -> Strategy:
-    """The canonical strategy of a pair; both are known ids."""
-    return table()[group_type, topic]
-
-
-@dataclass(frozen=True, slots=True)
-class Clamped:
-    """A model's label beside the canonical id that stands in its place."""
-
-    proposed_strategy: str
-    resolution_strategy: str
-    drifted: bool
-
-
-def clamp(proposed: str, strategy: Strategy) -> Clamped:
-    """Whatever label a model returned is kept as proposed; the canonical id stands.
-
-    It counts as drift when it is not the canonical id, spelling (case, spaces, hyphens) aside.
-    """
-    return Clamped(
-        proposed_strategy=proposed,
-        resolution_strategy=strategy.strategy_id,
-        drifted=words_of(proposed) != words_of(strategy.strategy_id),
-    )

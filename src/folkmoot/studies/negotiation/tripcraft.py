@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,16 @@ from typing import Any
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import read_csv
 from folkmoot.studies.negotiation.config import NegotiationConfig, path_in
-from folkmoot.studies.negotiation.decision import SlotDecision
+from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision
 from folkmoot.studies.negotiation.polarity import words_of
-from folkmoot.studies.negotiation.room import Room
+from folkmoot.studies.negotiation.wording import sentence
 
 COLUMNS = (
     *("org", "dest", "days", "visiting_city_number", "date", "people_number"),
     *("local_constraint", "budget", "query", "level", "persona"),
 )
 REFERENCE = "reference_information"
+_COLUMN = re.compile(rf"{'|'.join((*COLUMNS, 'group_id', REFERENCE))}(?:_\d+)?")
 PERSONA_FIELDS = (
     ("Traveler Type", "traveler_type"),
     ("Purpose of Travel", "travel_purpose"),
@@ -53,10 +55,10 @@ _ALIKE: Mapping[str, str] = {
     "visitors allowed": "visitors",
     "children welcome": "children under 10",
 }
-Trips = Sequence[Mapping[str, str]]
+Trip = Mapping[str, Any]  # a row of such a file, ours or the user's
 
 
-def read_trips(config: NegotiationConfig, folder: Path) -> Trips:
+def read_trips(config: NegotiationConfig, folder: Path) -> Sequence[Trip]:
     """The rows of the user's trip file, [] if there is none. Raises InputError."""
     if config.trip.file is None:
         return []
@@ -67,51 +69,46 @@ def read_trips(config: NegotiationConfig, folder: Path) -> Trips:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(Problem("is not UTF-8", file=str(path), key="trip.file")) from error
-    columns, rows = read_csv(text)
-    unknown = [c for c in columns if not _is_column(c)]
+    columns, lines = read_csv(text)
+    rows = [row for _, row in lines]
+    unknown = [c for c in columns if not _COLUMN.fullmatch(c)]
     if not rows or unknown:
         what = f"unknown column `{unknown[0]}`" if unknown else "holds no row"
         known = ", ".join(("group_id", *COLUMNS, f"{REFERENCE}[_N]"))
         raise InputError(Problem(what, file=str(path), key="trip.file", mend=f"columns: {known}"))
-    return [row for _, row in rows]
+    return rows
 
 
-def _is_column(name: str) -> bool:
-    stem = name.rsplit("_", 1)[0] if name.rsplit("_", 1)[-1].isdigit() else name
-    return name in COLUMNS or name == "group_id" or stem == REFERENCE
-
-
-def trip_of(trips: Trips, group_id: str, index: int) -> Mapping[str, str]:
+def trip_of(trips: Sequence[Trip], group_id: str, index: int) -> Trip:
     """The trip of a group: its own by `group_id`, else dealt in turn."""
     own = next((t for t in trips if t.get("group_id") == group_id), None)
     return own or (trips[index % len(trips)] if trips else {})
 
 
-def row(room: Room, decisions: Sequence[SlotDecision], trip: Mapping[str, str]) -> dict[str, Any]:
+def row(case: Negotiation, decisions: Sequence[SlotDecision], trip: Trip) -> Trip:
     """One group as TripCraft's planner reads it."""
-    config = room.config
-    by_topic = {d.topic: d for d in decisions}
-    dates = trip.get("date") or str(list(config.trip.date))
-    references = {k: v for k, v in trip.items() if k.startswith(REFERENCE)}
-    days = trip.get("days") or config.days
-    org, dest = trip.get("org") or config.trip.org, trip.get("dest") or config.trip.dest
-    budget = trip.get("budget") or ("" if config.trip.budget is None else config.trip.budget)
-    return {
-        "org": org,
-        "dest": dest,
-        "days": days,
-        "visiting_city_number": (
-            trip.get("visiting_city_number") or config.trip.visiting_city_number
-        ),
-        "date": dates,
-        "people_number": len(room.group.members),
+    config, by_topic = case.config, {d.topic: d for d in decisions}
+    made_up = config.trip
+    budget = "" if made_up.budget is None else made_up.budget
+    stated: dict[str, Any] = {
+        "org": trip.get("org") or made_up.org,
+        "dest": trip.get("dest") or made_up.dest,
+        "days": trip.get("days") or config.days,
+        "visiting_city_number": trip.get("visiting_city_number") or made_up.visiting_city_number,
+        "date": trip.get("date") or str(list(made_up.date)),
+        "people_number": len(case.group.members),
         # TripCraft's readers take a Python literal here.
-        "local_constraint": repr(constraints(by_topic, config.trip.transportation)),
-        "budget": budget,
-        "query": room.seen(query(room, by_topic, (org, dest), days, budget)),
-        "level": trip.get("level") or config.trip.level,
-        "persona": room.seen(persona_line(by_topic, config.trip.location_preference)),
-        **(references or {REFERENCE: config.trip.reference_information}),
+        "local_constraint": repr(constraints(by_topic, made_up.transportation)),
+        "budget": trip.get("budget") or budget,
+    }
+    persona = persona_line(by_topic, made_up.location_preference)
+    references = {k: v for k, v in trip.items() if k.startswith(REFERENCE)}
+    return {
+        **stated,
+        "query": case.seen(query(case, by_topic, stated)),
+        "level": trip.get("level") or made_up.level,
+        "persona": case.seen(persona),
+        **(references or {REFERENCE: made_up.reference_information}),
     }
 
 
@@ -131,67 +128,49 @@ def _told(decision: SlotDecision) -> str:
 def constraints(by_topic: Mapping[str, SlotDecision], transportation: str | None) -> dict[str, Any]:
     """TripCraft's local constraints of what was decided; None where it has no word for it."""
 
-    def known(topic: str) -> list[str]:
-        return [w for w in (_known(topic, p.option) for p in by_topic[topic].portions) if w]
-
-    def unique(topic: str) -> list[str] | None:
-        return list(dict.fromkeys(known(topic))) or None
+    def known(topic: str) -> list[str] | None:
+        words = (_known(topic, p.option) for p in by_topic[topic].portions)
+        return list(dict.fromkeys(w for w in words if w)) or None
 
     def first(topic: str) -> str | None:
-        return next(iter(known(topic)), None)
+        return next(iter(known(topic) or ()), None)
 
     return {
         "house rule": first("house_rule"),
-        "cuisine": unique("cuisine"),
+        "cuisine": known("cuisine"),
         "room type": first("room_type"),
         "transportation": transportation,
-        "event": unique("event"),
-        "attraction": unique("attraction"),
+        "event": known("event"),
+        "attraction": known("attraction"),
     }
 
 
 def _known(topic: str, option: str) -> str | None:
     if option in _ALIKE:
         return _ALIKE[option]
-    own = set(words_of(option))
+    own = set(words_of(option)) - {"and"}
     # "no smoking" asks for a place without it, which TripCraft's rule words cannot say.
     if topic == "house_rule" and "no" in own:
         return None
-    best = max(KNOWN[topic], key=lambda w: len(own & set(words_of(w)) - {"and"}))
-    return best if own & set(words_of(best)) - {"and"} else None
+    best = max(KNOWN[topic], key=lambda w: len(own & set(words_of(w))))
+    return best if own & set(words_of(best)) else None
 
 
-def query(
-    room: Room,
-    by_topic: Mapping[str, SlotDecision],
-    way: tuple[str, str],
-    days: Any,
-    budget: Any,
-) -> str:
+def query(case: Negotiation, by_topic: Mapping[str, SlotDecision], stated: Trip) -> str:
     """The request in words, with every decision's resolution."""
-    size = len(room.group.members)
-    where = "".join(
-        f" {to} {place}" for to, place in zip(("from", "to"), way, strict=True) if place
-    )
-    money = f" with a budget of ${budget}" if budget not in ("", None) else ""
-    head = (
-        f"Please plan a {days}-day trip{where} for a group of {size} "
-        f"({room.group.type.title.lower()}){money}."
-    )
+    way = "".join(f" {to} {stated[k]}" for to, k in (("from", "org"), ("to", "dest")) if stated[k])
+    money = f" with a budget of ${stated['budget']}" if stated["budget"] != "" else ""
+    size, kind = len(case.group.members), case.group.type.title.lower()
     said = [
-        f"{t.label.capitalize()}: {_sentence(by_topic[t.id].resolution_text)}"
-        for t in room.topics
+        f"{t.label.capitalize()}: {sentence(by_topic[t.id].resolution_text)}"
+        for t in case.topics
         if by_topic[t.id].resolution_text
     ]
+    head = f"Please plan a {stated['days']}-day trip{way} for a group of {size} ({kind}){money}."
     return " ".join([head, *said])
 
 
-def _sentence(text: str) -> str:
-    text = " ".join(text.split())
-    return text if text[-1:] in ".!?" else f"{text}."
-
-
-def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+def to_csv(rows: Sequence[Trip]) -> str:
     """The rows as CSV text; columns in TripCraft's order, then the reference columns."""
     references = list(dict.fromkeys(k for r in rows for k in r if k.startswith(REFERENCE)))
     out = io.StringIO()

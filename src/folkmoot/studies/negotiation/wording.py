@@ -1,14 +1,64 @@
-"""How decisions are put into words: the sentences that the System says and the planner reads."""
+"""What the System says: the contract of its turns, decisions in sentences, and plain words for C3.
+
+Under C3 no strategy id, operator or theory word may be in any text that a member or the planner
+sees. The words stand in lexicon.yaml, each with the plain words that take its place.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
+from typing import Any
 
-from folkmoot.studies.negotiation.groups import Group
-from folkmoot.studies.negotiation.operators import Outcome, Portion
-from folkmoot.studies.negotiation.operators.outcome import WHOLE_TRIP, listed
-from folkmoot.studies.negotiation.subgroups import Flags
+from folkmoot.files import packaged_yaml
+from folkmoot.studies.negotiation.groups import Group, listed
+from folkmoot.studies.negotiation.operators import WHOLE_TRIP, Outcome, Portion
+from folkmoot.studies.negotiation.strategies import table
+from folkmoot.studies.negotiation.tally import Flags
+
+# --- the contract ------------------------------------------------------------------------------
+
+
+def contract(conflict: str, strategy: str, decision: str, reason: str, next_step: str) -> str:
+    """The five parts of every System turn under C4 and C5, one a line."""
+    parts = {
+        "Conflict": conflict,
+        "Strategy": strategy,
+        "Decision": decision,
+        "Reason": reason,
+        "Next step": next_step,
+    }
+    return "\n".join(f"{part}: {sentence(said) or 'None stated.'}" for part, said in parts.items())
+
+
+def sentence(text: str) -> str:
+    """One line that ends like a sentence; empty stays empty."""
+    line = " ".join(text.split())
+    return line if not line or line[-1] in ".!?" else f"{line}."
+
+
+def conflict_part(topic: str, has_conflict: bool) -> str:
+    """The conflict part for a topic: "Conflict is present in cuisine preferences"."""
+    where = f"{topic.removesuffix('_preference').replace('_', ' ')} preferences"
+    return f"Conflict is present in {where}" if has_conflict else f"No conflict in {where}"
+
+
+def next_step(flags: Flags, has_conflict: bool, *, votes: bool, feedback: bool) -> str:
+    """What follows a synthesis turn: a vote, the plan of a split, feedback, or the plan."""
+    if votes:
+        return "Collect one ballot from each member, then apply the operator deterministically"
+    if flags.required:
+        return "Plan a shared backbone, the two branches and the point where they meet again"
+    if flags.optional:
+        return "Plan the shared backbone and leave the branch open to whoever wants it"
+    if not has_conflict:
+        return "Take this to the plan as it stands"
+    plan = "Take who gets what to the plan"
+    return f"{plan}, once who is left out was heard" if feedback else plan
+
+
+# --- decisions in sentences --------------------------------------------------------------------
 
 # Options are kept in lower case; in a sentence these have a capital.
 _PROPER = re.compile(
@@ -24,57 +74,89 @@ def spelled(sentence: str) -> str:
 
 def decision_sentence(group: Group, outcome: Outcome) -> str:
     """The operator's decision in one sentence; who gets what, when, where it differs."""
-    if not outcome.portions:
+    portions = outcome.portions
+    if not portions:
         return "Nothing can be decided: nobody named an option"
-    parts = [_portion(group, p) for p in outcome.portions]
-    if _rules(outcome.portions):
-        return spelled(f"In force together: {listed([p.option for p in outcome.portions])}")
-    sentence = "; ".join(parts)
+    if len(portions) > 1 and len({(p.when, p.members) for p in portions}) == 1:
+        return spelled(f"In force together: {listed([p.option for p in portions])}")
+    said = "; ".join(_portion(group, p) for p in portions)
     if outcome.operator == "self_select" and outcome.selected_option:
-        sentence = f"Around {outcome.selected_option} as the shared frame: {sentence}"
+        said = f"Around {outcome.selected_option} as the shared frame: {said}"
     for member, option in outcome.owed:
-        sentence += f"; in return {group.name_of(member)} is owed {option}"
-    return spelled(sentence[:1].upper() + sentence[1:])
-
-
-def _rules(portions: tuple[Portion, ...]) -> bool:
-    """Several options for the same members at the same time hold together."""
-    first = portions[0]
-    return len(portions) > 1 and all(
-        p.when == first.when and p.members == first.members for p in portions
-    )
+        said += f"; in return {group.names[member]} is owed {option}"
+    return spelled(said[:1].upper() + said[1:])
 
 
 def _portion(group: Group, portion: Portion) -> str:
     everyone = len(portion.members) == len(group.members)
-    who = "everyone" if everyone else listed([group.name_of(m) for m in portion.members])
+    who = "everyone" if everyone else listed([group.names[m] for m in portion.members])
     if portion.when.startswith("Group"):
         return f"{portion.when} ({portion.option}): {who}"
     if portion.when == WHOLE_TRIP:
         return f"{portion.option} for {who}"
     if portion.owner:
-        return f"{portion.when} {portion.option} ({group.name_of(portion.owner)}'s choice)"
+        return f"{portion.when} {portion.option} ({group.names[portion.owner]}'s choice)"
     return f"{portion.option} for {who} ({portion.when})"
 
 
-def coverage_sentence(group: Group, coverage: Mapping[str, str]) -> str:
-    """What is promised to those whose first choice was not taken."""
+def coverage_sentence(group: Group, targets: Mapping[str, str]) -> str:
+    """What is promised to those whose first choice was not taken (member → option)."""
     by_option: dict[str, list[str]] = {}
-    for member, option in coverage.items():
-        by_option.setdefault(option, []).append(group.name_of(member))
+    for member, option in targets.items():
+        by_option.setdefault(option, []).append(group.names[member])
     promised = listed([f"{o} for {listed(names)}" for o, names in by_option.items()])
     return f"Later in the trip, when feasible: {promised}"
 
 
-def next_step(flags: Flags, has_conflict: bool, *, votes: bool, feedback: bool) -> str:
-    """What follows a synthesis turn: a vote, the plan of a split, feedback, or the plan."""
-    if votes:
-        return "Collect one ballot from each member, then apply the operator deterministically"
-    if flags.required:
-        return "Plan a shared backbone, the two branches and the point where they meet again"
-    if flags.optional:
-        return "Plan the shared backbone and leave the branch open to whoever wants it"
-    if not has_conflict:
-        return "Take this to the plan as it stands"
-    plan = "Take who gets what to the plan"
-    return f"{plan}, once who is left out was heard" if feedback else plan
+# --- plain words for C3 ------------------------------------------------------------------------
+
+
+@cache
+def lexicon() -> Mapping[str, str]:
+    """Term → plain words. Every strategy id and operator of the table must be among the terms.
+
+    Raises ValueError for one that is not, and for plain words that hold a term themselves.
+    """
+    terms = {str(k): str(v) for k, v in packaged_yaml(__file__, "lexicon.yaml").items()}
+    pattern = _pattern(tuple(terms))
+    labels = {label for s in table().values() for label in (s.strategy_id, s.operator)}
+    faults = [f"{s} is not in the lexicon" for s in sorted(labels) if not pattern.fullmatch(s)]
+    faults += [f"{k}: {v!r} holds a term" for k, v in terms.items() if pattern.search(v)]
+    if faults:
+        raise ValueError("lexicon.yaml: " + "; ".join(faults))
+    return terms
+
+
+def purify(text: str) -> str:
+    """The text with every term in plain words; a text without terms comes back as it is."""
+    terms = {_key(term): plain for term, plain in lexicon().items()}
+
+    def plain(match: re.Match[str]) -> str:
+        words = terms.get(_key(match[0])) or terms[_key(match[0].removesuffix("s"))]
+        return words[:1].upper() + words[1:] if match[0][:1].isupper() else words
+
+    return _pattern(tuple(lexicon())).sub(plain, text)
+
+
+def purify_json(data: Any) -> Any:
+    """JSON data with every text value purified; keys are kept."""
+    if isinstance(data, str):
+        return purify(data)
+    if isinstance(data, Mapping):
+        return {k: purify_json(v) for k, v in data.items()}
+    return [purify_json(v) for v in data] if isinstance(data, (list, tuple)) else data
+
+
+def _key(term: str) -> str:
+    return " ".join(re.split(r"[\s_\-‐‑–]+", term.casefold().strip())).replace("’", "'")
+
+
+@cache
+def _pattern(terms: tuple[str, ...]) -> re.Pattern[str]:
+    """Longest terms first; a space stands for any of space, hyphen, underscore or none at all."""
+    gap = r"[\s_\-‐‑–]*"
+    parts = []
+    for term in sorted(terms, key=lambda t: (-len(t), t)):
+        words = (re.escape(w).replace("'", "['’]") for w in _key(term).split())
+        parts.append(gap.join(words))
+    return re.compile(rf"(?<![^\W_])(?:{'|'.join(parts)})s?(?![^\W_])", re.IGNORECASE)

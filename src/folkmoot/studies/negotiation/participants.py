@@ -1,28 +1,34 @@
-"""Who negotiates: the groups of a run, from the user's file or made up from the seed."""
+"""Who takes part: the groups of a run, made up from the seed or the user's own, and how they and
+their mediator are asked.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from folkmoot.conversation.transcript import Speaker
+from folkmoot.engine.session import Scope
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import packaged_yaml
 from folkmoot.people.sources import table as persona_table
 from folkmoot.randomness import generator
 from folkmoot.studies.negotiation.config import NegotiationConfig, path_in
-from folkmoot.studies.negotiation.group_files import from_entries, read_groups
 from folkmoot.studies.negotiation.groups import (
     Draft,
     Group,
-    GroupType,
+    Member,
     build_group,
-    group_type,
+    from_entries,
+    listed,
     problems_of,
+    read_groups,
 )
+from folkmoot.studies.negotiation.strategies import GroupType, group_type
 
 
 def groups_of(config: NegotiationConfig, folder: Path) -> list[Group]:
@@ -36,52 +42,48 @@ def groups_of(config: NegotiationConfig, folder: Path) -> list[Group]:
 
 def _made_up(config: NegotiationConfig, folder: Path) -> list[Group]:
     kinds = [k for name in config.group_types if (k := group_type(name)) is not None]
-    roles = {(k.id, n): _roles(config, k) for k in kinds for n in range(config.groups_per_type)}
-    people = _dealt_personas(config, folder, sum(len(r) for r in roles.values()))
+    seats = {
+        (f"{kind.id}_{n + 1:02d}", kind): _roles(config, kind)
+        for kind in kinds
+        for n in range(config.groups_per_type)
+    }
+    people = _dealt_personas(config, folder, sum(map(len, seats.values())))
     given = iter(people or ())
     groups: list[Group] = []
-    problems: list[Problem] = []
-    for kind in kinds:
-        for n in range(config.groups_per_type):
-            group_id = f"{kind.id}_{n + 1:02d}"
-            rng = generator(config.random_seed, ("negotiation", "travellers", group_id))
-            seats = roles[kind.id, n]
-            made_up = _travellers(seats, rng) if people is None else None
-            texts = made_up or [next(given) for _ in seats]
-            drafts = [Draft(r, persona=t) for r, t in zip(seats, texts, strict=True)]
-            group = build_group(group_id, kind, drafts, config.weights.get(kind.id))
-            problems += problems_of(group, key="sizes")
-            groups.append(group)
+    for (group_id, kind), roles in seats.items():
+        rng = generator(config.random_seed, ("negotiation", "travellers", group_id))
+        texts = _travellers(roles, rng) if people is None else [next(given) for _ in roles]
+        drafts = [Draft(r, persona=t) for r, t in zip(roles, texts, strict=True)]
+        groups.append(build_group(group_id, kind, drafts, config.weights.get(kind.id)))
+    problems = [p for group in groups for p in problems_of(group, key="sizes")]
     if problems:
         raise InputError(problems)
     return groups
 
 
 def _roles(config: NegotiationConfig, kind: GroupType) -> list[str]:
-    sizes = config.sizes.get(kind.id)
-    if sizes is None:
-        return [r.id for r in kind.roles for _ in range(r.size)]
+    sizes = config.sizes.get(kind.id, {r.id: r.size for r in kind.roles})
     return [r.id for r in kind.roles for _ in range(sizes.get(r.id, 0))]
 
 
 def _travellers(roles: Sequence[str], rng: np.random.Generator) -> list[str]:
-    """One description a seat; within a group no life, manner or taste stands twice if it can."""
+    """One description a seat; within a group no life, manner or taste comes twice if it can be
+    helped."""
     words = _words()
     lives = {r: list(rng.permutation(words["lives"][r])) for r in dict.fromkeys(roles)}
     rest = {k: list(rng.permutation(words[k])) for k in ("manners", "tastes", "dislikes")}
     texts: list[str] = []
     for seat, role in enumerate(roles):
-        own = lives[role]
-        life = own[roles[:seat].count(role) % len(own)]
+        life = lives[role][roles[:seat].count(role) % len(lives[role])]
         manner, taste, dislike = (v[seat % len(v)] for v in rest.values())
         texts.append(f"{life}. You are someone {manner}. {taste} {dislike}")
     return texts
 
 
 @cache
-def _words() -> dict[str, Any]:
-    data: dict[str, Any] = packaged_yaml(__file__, "travellers.yaml")
-    return data
+def _words() -> Mapping[str, Any]:
+    words: Mapping[str, Any] = packaged_yaml(__file__, "travellers.yaml")
+    return words
 
 
 def _dealt_personas(config: NegotiationConfig, folder: Path, needed: int) -> list[str] | None:
@@ -109,10 +111,19 @@ def _without_you_are(text: str) -> str:
     return text[8:] if text.casefold().startswith("you are ") else text
 
 
-def check(config: NegotiationConfig, folder: Path) -> list[Problem]:
-    """What is wrong with the groups, personas and trips that a study file names."""
-    try:
-        groups_of(config, folder)
-    except InputError as error:
-        return list(error.problems)
-    return []
+def member_speaker(scope: Scope, group: Group, member: Member, days: int) -> Speaker:
+    """A member as somebody who can be asked."""
+    system = scope.prompt(
+        "member_system",
+        persona=member.persona.rstrip() or f"a traveller, {member.name}.",
+        me=member.name,
+        companions=listed([m.name for m in group.members if m.id != member.id]),
+        group_title=group.type.title,
+        days=days,
+    )
+    return Speaker(member.id, member.name, "participant", system)
+
+
+def mediator(scope: Scope) -> Speaker:
+    """The System: one neutral mediator, asked for the exchange as a whole."""
+    return Speaker("system", "System", "moderator", scope.prompt("mediator_system"))

@@ -1,22 +1,37 @@
-"""Before a run: deeper checks, a smaller version, a study file to begin with."""
+"""Before a run: deeper checks, what a plan foresees, a smaller version, a first study file."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from folkmoot.engine.study import Planned
 from folkmoot.errors import InputError, Problem
-from folkmoot.studies.negotiation import design, tripcraft
 from folkmoot.studies.negotiation.config import NegotiationConfig
+from folkmoot.studies.negotiation.participants import groups_of
+from folkmoot.studies.negotiation.tripcraft import read_trips
 
 
 def check(config: NegotiationConfig, folder: Path) -> list[Problem]:
     """What is wrong with the groups, personas and trips that a study file names."""
-    problems = design.check(config, folder)
-    try:
-        tripcraft.read_trips(config, folder)
-    except InputError as error:
-        problems += error.problems
+    problems: list[Problem] = []
+    for read in (groups_of, read_trips):
+        try:
+            read(config, folder)
+        except InputError as error:
+            problems += error.problems
     return problems
+
+
+def planned(sealed: Mapping[str, Any]) -> list[Planned]:
+    """The sessions that a sealed plan foresees: every group under every condition."""
+    rows = tuple(
+        {"group_id": group["id"], "condition": condition, "group_type": group["type"]}
+        for group in sealed.get("groups", [])
+        for condition in sealed.get("conditions", [])
+    )
+    return [Planned("measures", ("group_id", "condition"), rows, "session")]
 
 
 def cut(config: NegotiationConfig, limit: int) -> NegotiationConfig:
@@ -31,7 +46,7 @@ def cut(config: NegotiationConfig, limit: int) -> NegotiationConfig:
 
 
 def template() -> dict[str, str | bytes]:
-    """A study file to begin with, and a file of groups with ready-made preferences."""
+    """A study file to start from, and a file of groups with ready-made preferences."""
     return {"negotiation.yaml": STUDY_FILE, "negotiation_groups.yaml": GROUPS_FILE}
 
 
