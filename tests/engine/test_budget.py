@@ -66,11 +66,11 @@ async def test_the_run_pauses_when_nothing_is_in_flight_and_the_next_call_would_
         await waiting
 
 
-async def test_the_least_patient_gets_the_money_first() -> None:
+async def test_who_came_first_gets_the_money_first() -> None:
     budget = Budget(usd=1.0)
     held = await budget.reserve(price(1.0))
-    late = asyncio.ensure_future(budget.reserve(price(0.7), 2))
-    early = asyncio.ensure_future(budget.reserve(price(0.7), 1))
+    early = asyncio.ensure_future(budget.reserve(price(0.7)))
+    late = asyncio.ensure_future(budget.reserve(price(0.7)))
     await asyncio.sleep(0)
     budget.release(held)
     assert await early == 0.7 and not late.done()
@@ -151,21 +151,20 @@ calls = st.tuples(
     st.floats(0, 1),  # the part of it that the reply takes
     st.integers(1, 4),  # turns of the loop until it comes: all have asked by then
     st.integers(0, 2),  # how often it fails before
-    st.integers(0, 2),  # patience
 )
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(calls, min_size=1, max_size=25), st.floats(0, 0.02), st.integers(1, 8))
 def test_a_budget_is_never_passed_and_never_left_unused(
-    planned: list[tuple[str, int, float, int, int, int]], usd: float, concurrency: int
+    planned: list[tuple[str, int, float, int, int]], usd: float, concurrency: int
 ) -> None:
     """Through the real gateway: whatever the lengths, latencies, failures and limits."""
     failures = [plan[4] for plan in planned]
 
     async def answer(request: Request, address: str) -> Reply:
         number = int(address)
-        text, limit, part, turns, _, _ = planned[number]
+        text, limit, part, turns, _ = planned[number]
         for _ in range(turns):
             await asyncio.sleep(0)
         if failures[number]:
@@ -181,9 +180,9 @@ def test_a_budget_is_never_passed_and_never_left_unused(
             opened = Gateway(journal, lambda name: (Scripted(answer), SPEC), how)
 
             async def one(number: int) -> object:
-                text, limit, _, _, _, patience = planned[number]
+                text, limit, *_ = planned[number]
                 asked = Request("openai/gpt-4o", (Message("user", text),), max_tokens=limit)
-                return await opened.complete(str(number), asked, patience)
+                return await opened.complete(str(number), asked)
 
             ended = await asyncio.wait_for(
                 asyncio.gather(*map(one, range(len(planned))), return_exceptions=True), 60

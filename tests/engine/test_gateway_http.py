@@ -12,7 +12,6 @@ from pydantic import BaseModel
 from folkmoot import Choice, Json, Missing, Session, Speaker, Study, StudyConfig, run
 from folkmoot.engine.gateway import Gateway
 from folkmoot.engine.journal import Journal
-from folkmoot.engine.session import Scope
 from folkmoot.models.catalog import ModelSpec, open_provider, resolve
 from folkmoot.models.request import Message, Provider, ProviderSettings, Request
 from tests.servers.faults import FaultPlan
@@ -97,29 +96,6 @@ def test_a_servers_word_about_schemas_is_never_trusted(
     (row,) = done.table("votes").to_dicts()
     assert (row["choice"], row["missing"]) == (choice, missing)
     assert refused == {"obey": 0, "ignore": 0, "refuse": 1, "none": 2}[schema]  # asked once each
-
-
-def test_where_places_are_scarce_the_less_patient_are_asked_first(tmp_path: Path) -> None:
-    answered: list[str] = []
-
-    async def protocol(session: Session) -> None:
-        async def part(scope: Scope) -> None:
-            scope.patience = {"late": 1, "later": 2}.get(scope.path[0], 0)
-
-            async def one(scope: Scope, i: int) -> None:
-                await scope.ask(Speaker("ann", system="You are Ann."), f"Well, {i}?")
-                answered.append(scope.path[0])
-
-            await scope.each(range(3), one)
-
-        await session.each({"later": part, "late": part, "soon": part})
-
-    study = Study("trial", "Trial", StudyConfig, protocol)
-    with ServerThread(FaultPlan()) as server:
-        settings = {"model": "openai/m", "endpoints": {"openai/m": server.openai}, "concurrency": 1}
-        run(study, settings, out=tmp_path / "run")
-    # The first of them came when the place was still free.
-    assert answered == ["later"] + ["soon"] * 3 + ["late"] * 3 + ["later"] * 2
 
 
 @pytest.mark.parametrize(

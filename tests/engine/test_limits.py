@@ -129,23 +129,6 @@ async def test_waiters_get_in_in_the_order_of_their_coming() -> None:
     assert limiter.in_flight == 0
 
 
-async def test_the_less_patient_get_in_first_and_equals_in_the_order_of_their_coming() -> None:
-    limiter = Limiter(1)
-    assert limiter.try_enter()
-    order: list[tuple[int, int]] = []
-
-    async def call(i: int, patience: int) -> None:
-        await limiter.enter(patience=patience)
-        order.append((patience, i))
-        limiter.leave()
-
-    waiting = [asyncio.ensure_future(call(i, i % 3)) for i in range(12)]
-    await asyncio.sleep(0)
-    limiter.leave()
-    await asyncio.gather(*waiting)
-    assert order == sorted(order) and len(order) == 12
-
-
 async def test_a_cancelled_waiter_takes_no_place() -> None:
     limiter = Limiter(1)
     assert limiter.try_enter()

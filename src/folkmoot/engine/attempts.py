@@ -92,15 +92,13 @@ class Call:
     """One call and how it goes. `most_in` bounds the tokens that are sent.
 
     `most_out` gives the bound of the reply's tokens (None: there is none). `reserved` is what the
-    budget keeps for it (USD), None as long as it was not let in. Calls of less `patience` go first
-    where places are scarce. A rejection of a `spare` call, which the model has answered in another
-    form, says nothing of other calls.
+    budget keeps for it (USD), None as long as it was not let in. A rejection of a `spare` call,
+    which the model has answered in another form, says nothing of other calls.
     """
 
     address: str
     most_in: int
     most_out: Callable[[], int | None]
-    patience: int = 0
     spare: bool = False
     attempts: int = 0
     failures: int = 0
@@ -201,7 +199,7 @@ class Attempts:
             try:
                 result = await send()
             except RateLimited as error:
-                limiter.rate_limited(entered, _patience(error))
+                limiter.rate_limited(entered, _held(error))
                 # While others get through, a 429 is a queue and not a failure of this call.
                 call.failures += limiter.successes == successes
                 successes = limiter.successes
@@ -252,10 +250,10 @@ class Attempts:
         limiter = line.limiter
         tokens = call.most_in / 4 + GUESSED_OUTPUT_TOKENS if limiter.counts_tokens else 0.0
         if not limiter.try_enter(tokens):
-            await limiter.enter(tokens, call.patience)
+            await limiter.enter(tokens)
         try:
             if not line.spec.local and not self._all.try_enter():
-                await self._all.enter(0.0, call.patience)
+                await self._all.enter()
         except BaseException:
             limiter.leave()
             raise
@@ -268,7 +266,7 @@ class Attempts:
         """
         try:
             price = line.price(call.most_in, call.most_out())
-            call.reserved = await self._budget.reserve(price, call.patience)
+            call.reserved = await self._budget.reserve(price)
         except RunPaused as error:
             self.stop(error)
             raise
@@ -325,6 +323,6 @@ class Attempts:
             self._yielded = time.perf_counter()
 
 
-def _patience(error: TransientError) -> float | None:
+def _held(error: TransientError) -> float | None:
     """How long to hold the model: what was asked for, within reason."""
     return None if error.retry_after is None else min(error.retry_after, LONGEST_RETRY_AFTER)

@@ -8,7 +8,7 @@ not passed by calls that are already in flight. Used by the gateway.
 from __future__ import annotations
 
 import asyncio
-import heapq
+from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -31,10 +31,8 @@ class Price(NamedTuple):
 
 
 class Waiter(NamedTuple):
-    """Somebody who waits for money: the least patient first, then who came first."""
+    """Somebody who waits for money."""
 
-    patience: int
-    came: int
     admitted: asyncio.Future[bool]
     price: Price
 
@@ -65,19 +63,17 @@ class Budget:
         self._warned = False
         self._reserved = 0.0
         self._in_flight = 0
-        self._waiting: list[Waiter] = []  # a heap
-        self._came = 0
+        self._waiting: deque[Waiter] = deque()  # first come, first served
         self._judging = False
         self._stopped: FolkmootError | None = None
 
-    async def reserve(self, price: Price, patience: int = 0) -> float:
+    async def reserve(self, price: Price) -> float:
         """Wait until a call fits; what was reserved (USD). Raises BudgetReached, or what `stop`
         was given."""
         if self._stopped is None and not self._waiting and self._fits(price.dearest):
             return self._take(price)
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._came += 1
-        heapq.heappush(self._waiting, Waiter(patience, self._came, future, price))
+        self._waiting.append(Waiter(future, price))
         self._pump()
         try:
             admitted = await future
@@ -121,7 +117,7 @@ class Budget:
     def stop(self, error: FolkmootError) -> None:
         """Let nobody in any more; those who wait get the error."""
         self._stopped = self._stopped or error
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, deque()
         for each in waiting:
             if not each.admitted.done():
                 each.admitted.set_result(False)
@@ -146,16 +142,15 @@ class Budget:
         while self._waiting and (
             self._waiting[0].admitted.done() or self._fits(self._waiting[0].price.dearest)
         ):
-            self._admit(heapq.heappop(self._waiting))
+            self._admit(self._waiting.popleft())
         while self._waiting and not self._in_flight:
-            next_one = next((w for w in sorted(self._waiting) if self._fits(w.price.likely)), None)
+            next_one = next((w for w in self._waiting if self._fits(w.price.likely)), None)
             if next_one is None:
                 if not self._judging:
                     self._judging = True
                     self._judge(GRACE_TURNS)
                 return
             self._waiting.remove(next_one)
-            heapq.heapify(self._waiting)
             self._admit(next_one)
 
     def _judge(self, turns: int) -> None:
@@ -165,7 +160,7 @@ class Budget:
             return
         self._judging = False
         if self._waiting and not self._in_flight:
-            self.stop(self._reached(min(self._waiting)))
+            self.stop(self._reached(self._waiting[0]))
 
     def _admit(self, waiter: Waiter) -> None:
         if not waiter.admitted.done():  # else cancelled while it waited

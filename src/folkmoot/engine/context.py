@@ -157,7 +157,6 @@ class RunContext:
     computing: asyncio.Lock = field(default_factory=asyncio.Lock)
     _claimed: set[str] = field(default_factory=set)
     _models: dict[tuple[str | None, str], str] = field(default_factory=dict)
-    _bells: list[asyncio.Event] = field(default_factory=list)
 
     @property
     def temperature(self) -> float | None:
@@ -207,20 +206,18 @@ class RunContext:
             played.setdefault(model, set()).add(role)
         return {model: tuple(sorted(roles)) for model, roles in played.items()}
 
-    async def complete(
-        self, address: str, request: Request, patience: int = 0, *, spare: bool = False
-    ) -> Reply:
+    async def complete(self, address: str, request: Request, *, spare: bool = False) -> Reply:
         """One reply, from the journal or from the model."""
         self.plan.write()
-        return await self.gateway.complete(address, request, patience, spare=spare)
+        return await self.gateway.complete(address, request, spare=spare)
 
-    async def embed(self, address: str, texts: list[str], patience: int = 0) -> FloatArray:
+    async def embed(self, address: str, texts: list[str]) -> FloatArray:
         """One batch of embeddings, from the journal or from the model."""
         if isinstance(self.embedding_model, Problem):
             raise InputError(self.embedding_model)
         self.plan.write()
         self.embedded = True
-        return await self.gateway.embed(address, self.embedding_model, texts, patience)
+        return await self.gateway.embed(address, self.embedding_model, texts)
 
     def claim(self, prefix: str) -> None:
         """Note that a scope path has effects; a second scope of that path may not."""
@@ -245,16 +242,6 @@ class RunContext:
         if self.halted is None:
             self.halted = cause
             self.gateway.stop(Halted("the run is stopping"))
-            for bell in self._bells:
-                bell.set()
-
-    def bell(self) -> asyncio.Event:
-        """An event that is also set when the run stops, so that nobody waits for ever."""
-        bell = asyncio.Event()
-        if self.halted is not None:
-            bell.set()
-        self._bells.append(bell)
-        return bell
 
     def first_cause(self, failures: Mapping[int, BaseException]) -> BaseException:
         """The error to raise: the first item's own, or what stopped the run."""

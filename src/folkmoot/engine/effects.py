@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar, cast
@@ -55,7 +55,6 @@ async def converse(
     first: Request,
     wanted: Answer[T],
     reasks: int,
-    patience: int = 0,
 ) -> Exchange[T]:
     """Ask until the answer can be read, at most `reasks` times more.
 
@@ -72,11 +71,11 @@ async def converse(
     request, step, longer, declined = first, 0, False, False
     while True:
         at = f"{address}.r{step}" if step else address
-        reply = await run.complete(at, request, patience)
+        reply = await run.complete(at, request)
         limit = max(request.max_tokens or 0, reply.usage.output_tokens or 0)
         if reply.finish == CUT and limit and not longer:
             longer, request = True, replace(request, max_tokens=2 * limit)
-            again = await run.complete(f"{at}.long", request, patience, spare=True)
+            again = await run.complete(f"{at}.long", request, spare=True)
             run.longer.calls += 1
             run.longer.add(again.usage.input_tokens, again.usage.output_tokens, again.cost_usd)
             if again.text.strip() and not again.finish.startswith("refused:"):
@@ -170,27 +169,16 @@ def _listed(options: tuple[str, ...]) -> str:
 EMBED_BATCH = 100
 
 
-async def embedded(
-    run: RunContext, address: str, texts: Iterable[str] | AsyncIterable[str], patience: int
-) -> FloatArray:
-    """Embeddings (n, d) of texts, rows of length one, by batches at addresses of their own.
-
-    Of texts that come one after the other a batch is asked for as soon as it is full.
-    """
+async def embedded(run: RunContext, address: str, texts: Iterable[str]) -> FloatArray:
+    """Embeddings (n, d) of texts, rows of length one, by batches at addresses of their own."""
+    listed = list(texts)
     # Batches are addressed by their number, so they may as well be under way at once.
-    asked: list[asyncio.Future[FloatArray]] = []
-    batch: list[str] = []
-    parts: list[FloatArray] = []
+    asked = [
+        asyncio.ensure_future(run.embed(f"{address}.b{n}", listed[start : start + EMBED_BATCH]))
+        for n, start in enumerate(range(0, len(listed), EMBED_BATCH))
+    ]
     try:
-        async for text in texts if isinstance(texts, AsyncIterable) else _one_by_one(texts):
-            batch.append(text)
-            if len(batch) == EMBED_BATCH:
-                call = run.embed(f"{address}.b{len(asked)}", batch, patience)
-                asked.append(asyncio.ensure_future(call))
-                batch = []
-        if batch:
-            parts.append(await run.embed(f"{address}.b{len(asked)}", batch, patience))
-        parts[:0] = [await each for each in asked]
+        parts = [await each for each in asked]
     except BaseException:
         await asyncio.gather(*asked, return_exceptions=True)
         raise
@@ -201,21 +189,14 @@ async def embedded(
     return cast("FloatArray", vectors / np.where(norms == 0, 1, norms))
 
 
-async def _one_by_one(texts: Iterable[str]) -> AsyncIterator[str]:
-    for text in texts:
-        yield text
-
-
 async def computed(
     run: RunContext,
     address: str,
     fn: Callable[..., Any],
     args: tuple[Any, ...],
     version: int,
-    brief: bool,
 ) -> Any:
-    """`fn(*args)` as its own JSON round trip: from the journal, or done (in a thread, unless it is
-    brief) and journaled."""
+    """`fn(*args)` as its JSON round trip: from the journal, or done in a thread and journaled."""
     name = f"{fn.__module__}.{fn.__qualname__}"
     fingerprint = digest(name, version, *(_digest_of(a) for a in args))
     asked = {"function": name, "version": version}
@@ -223,13 +204,10 @@ async def computed(
     if entry is None:
         run.check_halted()
         run.plan.write()
-        if brief:
-            result = _single_threaded(fn, args)
-        else:
-            # One after another: side by side they would fight for the interpreter, with each other
-            # and with the loop.
-            async with run.computing:
-                result = await asyncio.to_thread(_single_threaded, fn, args)
+        # One after another: side by side they would fight for the interpreter, with each other and
+        # with the loop.
+        async with run.computing:
+            result = await asyncio.to_thread(_single_threaded, fn, args)
         try:
             reply = json.dumps(result)
         except (TypeError, ValueError) as error:

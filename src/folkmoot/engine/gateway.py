@@ -88,13 +88,11 @@ class Gateway:
         """Why no more calls begin, if so."""
         return self._attempts.stopped
 
-    async def complete(
-        self, address: str, request: Request, patience: int = 0, *, spare: bool = False
-    ) -> Reply:
+    async def complete(self, address: str, request: Request, *, spare: bool = False) -> Reply:
         """The reply at an address: replayed if it is journaled, else asked for and journaled.
 
-        Where places are scarce, calls of less `patience` go first. `spare`: there is a reply to
-        fall back on, so a rejection is no sign that something is wrong with all calls.
+        `spare`: there is a reply to fall back on, so a rejection is no sign that something is wrong
+        with all calls.
         A refusal is a reply with an empty text and `finish` of `refused:<reason>`.
         """
         fingerprint = request.fingerprint()
@@ -102,7 +100,7 @@ class Gateway:
         replayed = entry is not None
         if entry is None:
             line = self._lines.get(request.model) or self._open_line(request.model)
-            entry = await self._ask(line, address, request, fingerprint, patience, spare)
+            entry = await self._ask(line, address, request, fingerprint, spare)
         self._count(request.model, entry, replayed=replayed)
         return Reply(
             entry.reply,
@@ -116,9 +114,7 @@ class Gateway:
             replayed,
         )
 
-    async def embed(
-        self, address: str, model: str, texts: Sequence[str], patience: int = 0
-    ) -> FloatArray:
+    async def embed(self, address: str, model: str, texts: Sequence[str]) -> FloatArray:
         """Embeddings (n, d) of the texts, float32, as the provider gave them."""
         asked = {"model": model, "texts": list(texts)}
         fingerprint = digest(model, *texts)
@@ -126,7 +122,7 @@ class Gateway:
         replayed = entry is not None
         if entry is None:
             line = self._lines.get(model) or self._open_line(model)
-            entry = await self._embed(line, address, asked, fingerprint, patience)
+            entry = await self._embed(line, address, asked, fingerprint)
         self._count(model, entry, replayed=replayed)
         return _vectors(entry.blob or b"", len(texts))
 
@@ -159,7 +155,6 @@ class Gateway:
         address: str,
         request: Request,
         fingerprint: bytes,
-        patience: int,
         spare: bool,
     ) -> Entry:
         """Make the call of a request and journal what came, a refusal included."""
@@ -172,7 +167,6 @@ class Gateway:
             address,
             _most_tokens_in(request),
             lambda: _longest_reply(line.provider, sent),
-            patience,
             spare,
         )
 
@@ -221,11 +215,11 @@ class Gateway:
         return await self._perform(line, call, settled, entry_of)
 
     async def _embed(
-        self, line: Line, address: str, asked: dict[str, Any], fingerprint: bytes, patience: int
+        self, line: Line, address: str, asked: dict[str, Any], fingerprint: bytes
     ) -> Entry:
         """Make the call of a batch of embeddings and journal what came."""
         texts: list[str] = asked["texts"]
-        call = Call(address, byte_count(*texts), lambda: 0, patience)
+        call = Call(address, byte_count(*texts), lambda: 0)
 
         async def send() -> tuple[FloatArray, Usage]:
             try:

@@ -8,8 +8,8 @@ the gateway, one limiter per model. An uncontended call costs about a microsecon
 from __future__ import annotations
 
 import asyncio
-import heapq
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -40,19 +40,14 @@ class Bucket:
 
 
 class Waiter(NamedTuple):
-    """Somebody who waits for a place: the least patient first, then who came first.
+    """Somebody who waits for a place."""
 
-    `came` is unique, so that comparison never gets as far as the rest.
-    """
-
-    patience: int
-    came: int
     admitted: asyncio.Future[bool]
     tokens: float
 
 
 class Limiter:
-    """Admission of calls to one model: the least patient first, then first come, first served.
+    """Admission of calls to one model: first come, first served.
 
     `concurrency` is the most calls in flight, `spacing` the least time (s) between two starts.
     """
@@ -73,8 +68,7 @@ class Limiter:
         self._last_cut = 0.0
         self._requests: Bucket | None = None
         self._tokens: Bucket | None = None
-        self._waiting: list[Waiter] = []  # a heap
-        self._came = 0
+        self._waiting: deque[Waiter] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._stopped: FolkmootError | None = None
 
@@ -89,14 +83,13 @@ class Limiter:
             return False
         return self._admit(tokens, self._clock()) == 0.0
 
-    async def enter(self, tokens: float = 0.0, patience: int = 0) -> None:
-        """Wait for a place, behind those of less patience. Raises what `stop` was given."""
+    async def enter(self, tokens: float = 0.0) -> None:
+        """Wait for a place. Raises what `stop` was given."""
         self._check()
         if self.try_enter(tokens):
             return
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._came += 1
-        heapq.heappush(self._waiting, Waiter(patience, self._came, future, tokens))
+        self._waiting.append(Waiter(future, tokens))
         self._pump()
         try:
             admitted = await future
@@ -140,7 +133,7 @@ class Limiter:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, deque()
         for each in waiting:
             if not each.admitted.done():
                 each.admitted.set_result(False)
@@ -179,14 +172,14 @@ class Limiter:
         while self._waiting:
             first = self._waiting[0]
             if first.admitted.done():  # cancelled while waiting
-                heapq.heappop(self._waiting)
+                self._waiting.popleft()
                 continue
             wait = self._admit(first.tokens, self._clock())
             if wait:
                 if wait != float("inf"):
                     self._alarm(wait)
                 return
-            heapq.heappop(self._waiting)
+            self._waiting.popleft()
             first.admitted.set_result(True)
 
     def _alarm(self, seconds: float) -> None:

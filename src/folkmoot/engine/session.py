@@ -7,13 +7,14 @@ same bytes. Studies import this and nothing else of the engine.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import (
-    AsyncIterable,
     Awaitable,
     Callable,
     Hashable,
     Iterable,
+    Iterator,
     Mapping,
     Sequence,
 )
@@ -27,39 +28,37 @@ from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utteran
 from folkmoot.engine.config import Config
 from folkmoot.engine.context import Rows, RunContext
 from folkmoot.engine.effects import Exchange, answer_row, computed, converse, embedded
-from folkmoot.engine.forking import fan_out
-from folkmoot.engine.promises import Promise
+from folkmoot.engine.gateway import Gateway
 from folkmoot.errors import ProtocolError
 from folkmoot.models.request import FloatArray, Request
 from folkmoot.randomness import generator
 from folkmoot.records.rows import Row
 
-__all__ = ["Exchange", "Promise", "Scope", "Session"]
+__all__ = ["Exchange", "Scope", "Session"]
 
 T = TypeVar("T")
 I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")
 
 REASKS = 2
+LIVE_ITEMS = 4096  # items of one fork under way at once; calls are bounded by the limiter
+# Items begun before the loop may look at its sockets: 1,200 begun at once would all write their
+# prompts before the first request leaves the machine.
+BEGUN_AT_ONCE = 32
 
 
 class Scope:
     """A place in a run. Sequential: only `each` forks.
-
-    `patience` says how long its calls may wait: where places are scarce, calls of less patience go
-    first. It changes when things are asked and never what; scopes below take it over.
 
     Raises ProtocolError for two calls at once in one scope, or an address used twice.
     """
 
     __slots__ = (
         *("_busy", "_counts", "_prefix", "_rng", "_rows", "_run"),
-        *("finish", "path", "patience"),
+        *("finish", "path"),
     )
 
-    def __init__(
-        self, run: RunContext, path: tuple[str, ...], rows: Rows, patience: int = 0
-    ) -> None:
+    def __init__(self, run: RunContext, path: tuple[str, ...], rows: Rows) -> None:
         self._run = run
         self._rows = rows
         self._counts: dict[str, int] = {}
@@ -68,7 +67,6 @@ class Scope:
         self._prefix: str | None = None
         self.finish: str | None = None  # how the last reply asked for here ended
         self.path = path
-        self.patience = patience
 
     @property
     def rng(self) -> np.random.Generator:
@@ -86,7 +84,7 @@ class Scope:
         """The scope below this one by these names. What it records stands at this point."""
         rows: Rows = []
         self._rows.append(rows)
-        return Scope(self._run, (*self.path, *(_clean(n) for n in names)), rows, self.patience)
+        return Scope(self._run, (*self.path, *(_clean(n) for n in names)), rows)
 
     async def ask(
         self,
@@ -141,7 +139,7 @@ class Scope:
                 _first(max_tokens, who.max_tokens, run.max_tokens),
                 wanted.schema,
             )
-            got = await converse(run, address, request, wanted, reasks, self.patience)
+            got = await converse(run, address, request, wanted, reasks)
         finally:
             self._busy = ""
         self.finish = got.reply.finish
@@ -205,10 +203,6 @@ class Scope:
         stage = self._run.stage_started(self.path, len(listed))
         return await self._fork(listed, keys, fn, stage, [sets(i) for i in listed] if sets else [])
 
-    async def together(self, **parts: Callable[[Scope], Awaitable[R]]) -> dict[str, R]:
-        """Deprecated: `each` with a dictionary."""
-        return await self.each(parts)
-
     async def _fork(
         self,
         items: list[I],
@@ -220,7 +214,7 @@ class Scope:
         run = self._run
 
         def one(index: int, item: I, rows: Rows) -> Awaitable[R]:
-            begun = fn(Scope(run, (*self.path, keys[index]), rows, self.patience), item)
+            begun = fn(Scope(run, (*self.path, keys[index]), rows), item)
             return _async_of(begun, fn, "each(): fn(scope, item)")
 
         self._hold("each")
@@ -251,35 +245,25 @@ class Scope:
                 heard = heard + said
         return heard
 
-    async def embed(self, texts: Iterable[str] | AsyncIterable[str]) -> FloatArray:
-        """Embeddings (n, d) of texts, rows of length one, asked for in batches of 100.
-
-        Texts may still be to come, in an order that is settled: a batch is asked for when full.
-        """
+    async def embed(self, texts: Iterable[str]) -> FloatArray:
+        """Embeddings (n, d) of texts, rows of length one, asked for in batches of 100."""
         address = self._enter("embed")
         try:
-            return await embedded(self._run, address, texts, self.patience)
+            return await embedded(self._run, address, texts)
         finally:
             self._busy = ""
 
-    async def compute(
-        self, fn: Callable[..., Any], *args: Any, version: int = 1, brief: bool = False
-    ) -> Any:
+    async def compute(self, fn: Callable[..., Any], *args: Any, version: int = 1) -> Any:
         """`fn(*args)`, pure but dear: run once in a thread, journaled, replayed after.
 
         Arguments are JSON values or arrays; the result must be JSON and comes back as its own
-        round trip. Raise `version` when `fn` changes its mind. What is `brief` (some hundredths of
-        a second) is done at once: in a thread it would fight for the interpreter with the replies.
+        round trip. Raise `version` when `fn` changes its mind.
         """
         address = self._enter("compute")
         try:
-            return await computed(self._run, address, fn, args, version, brief)
+            return await computed(self._run, address, fn, args, version)
         finally:
             self._busy = ""
-
-    def promise(self) -> Promise[Any]:
-        """A value that one part of the protocol will give and others side by side wait for."""
-        return Promise(self._run)
 
     @overload
     def record(self, row: Row, /) -> None: ...
@@ -443,3 +427,80 @@ def _key_of(item: Any) -> str:
 def _clean(name: Hashable) -> str:
     """A name as one component of an address."""
     return str(name).replace("%", "%25").replace("/", "%2F")
+
+
+async def fan_out(
+    run: RunContext,
+    rows: Rows,
+    items: Sequence[I],
+    fn: Callable[[int, I, Rows], Awaitable[R]],
+    stage: str,
+    sets: Sequence[Hashable] = (),
+) -> list[R]:
+    """`fn(index, item, its rows)` for all items; results in input order.
+
+    When one fails no new calls begin, those in flight are awaited and journaled, and the error of
+    the first item (in input order) is raised. `stage` names the fork for the progress, or is empty.
+    `sets` says for each item to which set it belongs: a budget buys whole sets.
+    """
+    results: list[Any] = [None] * len(items)
+    failures: dict[int, BaseException] = {}
+    slots: list[Rows] = [[] for _ in items]
+    rows.append(slots)
+
+    async def worker(pending: Iterator[int]) -> None:
+        for i in pending:
+            if failures or run.halted is not None:
+                return
+            try:
+                results[i] = await fn(i, items[i], slots[i])
+            except BaseException as error:
+                failures[i] = error
+                run.halt(error)
+                return
+            run.item_done(stage)
+
+    async def side_by_side(indices: Sequence[int]) -> None:
+        pending = iter(indices)
+        workers: list[asyncio.Future[None]] = []
+        try:
+            for begun in range(1, min(len(indices), LIVE_ITEMS) + 1):
+                workers.append(asyncio.ensure_future(worker(pending)))
+                if begun % BEGUN_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+            for each in workers:
+                await each
+        except asyncio.CancelledError:
+            for each in workers:
+                each.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+            raise
+        if failures or run.halted is not None:
+            raise run.first_cause(failures)
+
+    if sets and run.gateway.budget.active:
+        await _set_by_set(run.gateway, sets, side_by_side)
+    else:
+        await side_by_side(range(len(items)))
+    return results
+
+
+async def _set_by_set(
+    gateway: Gateway,
+    sets: Sequence[Hashable],
+    side_by_side: Callable[[Sequence[int]], Awaitable[None]],
+) -> None:
+    """Sets in order: the first alone, to learn what one takes, then as many at once as half of
+    what is left of the budget pays for. So a budget that ends in the middle ends in one set."""
+    members: dict[Hashable, list[int]] = {}
+    for index, of in enumerate(sets):
+        members.setdefault(of, []).append(index)
+    waiting, at_once = list(members.values()), 1
+    dearest = [0.0, 0.0]
+    while waiting:
+        now, waiting = waiting[:at_once], waiting[at_once:]
+        before = gateway.taken()
+        await side_by_side([index for of in now for index in of])
+        took = ((b - a) / len(now) for a, b in zip(before, gateway.taken(), strict=True))
+        dearest = [max(pair) for pair in zip(dearest, took, strict=True)]
+        at_once = max(1, gateway.budget.affords(*dearest) // 2)
