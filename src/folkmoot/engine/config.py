@@ -89,8 +89,8 @@ class StudyConfig(BaseModel):
     prompts: str | None = Field(
         None, min_length=1, description="folder of prompts of your own that replace shipped ones"
     )
-    local: LocalSettings = Field(
-        default_factory=LocalSettings, description="threads, slots and context of the model `local`"
+    local: LocalSettings | None = Field(
+        None, description="threads, slots and context of the model `local`"
     )
     respondent: dict[str, Any] = Field(
         default_factory=dict, description="settings of the embedded respondent"

@@ -167,7 +167,11 @@ class Providers:
             timeout=config.request_timeout_seconds,
             max_reply_bytes=round(config.max_reply_mb * 1e6),
             seed=config.random_seed,
-            options=config.respondent if spec.local else config.local.model_dump(),
+            options=config.respondent
+            if spec.local
+            else config.local.model_dump()
+            if config.local
+            else {},
             reached=self._reached,
         )
 
