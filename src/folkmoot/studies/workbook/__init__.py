@@ -13,7 +13,7 @@ from folkmoot.studies.workbook.estimate import check, limit, load, notes
 from folkmoot.studies.workbook.findings import findings
 from folkmoot.studies.workbook.protocol import protocol
 from folkmoot.studies.workbook.show import show
-from folkmoot.studies.workbook.tables import CODEBOOK, TABLES, unusable
+from folkmoot.studies.workbook.tables import TABLES, unusable
 from folkmoot.studies.workbook.template import template
 
 
@@ -48,7 +48,6 @@ STUDY = Study(
     limit=limit,
     tables=TABLES,
     unusable=unusable,
-    codebook=CODEBOOK,
     template=template,
     convert=convert,
 )

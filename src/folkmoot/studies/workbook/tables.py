@@ -1,12 +1,12 @@
-"""Tidy long tables of a session: who sat where, what was answered, what was said, what it paid."""
+"""The tables of a run: who sat where, what was answered, what was said, what it paid."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from folkmoot.conversation.answers import Missing
 from folkmoot.engine.session import Scope
+from folkmoot.records.rows import Row, column
 from folkmoot.records.run_folder import RunFolder
 from folkmoot.studies.workbook.answers import Given, position
 from folkmoot.studies.workbook.config import Workbook
@@ -15,57 +15,121 @@ from folkmoot.studies.workbook.literals import scalar_text
 from folkmoot.studies.workbook.participants import SessionPlan
 from folkmoot.studies.workbook.room import CUT, Response, Room
 
-CODEBOOK: Mapping[str, Any] = {
-    "experiment_id": "the experiment; with constants one per combination of their values",
-    "session": "the session: its number, or the workbook's own label where assigned by hand",
-    "treatment": "label of the treatment arm, the same for a whole session",
-    "participant_id": "ID of the respondent in the profiles sheet",
-    "role": "label of the role",
-    "task_id": "the task, as in the prompts sheet",
-    "task_type": "discussion, public_question or private_question",
-    "place": "place of the task in the order that this session had, from 1",
-    "task_order": "the task_order of the sheet; equal ones are shuffled for each session",
-    "var_name": "the variable",
-    "var_type": "category, integer or float, where the sheet says",
-    "variables": {
-        "question": "the prompt as the sheet has it; by role, as JSON, where roles differ",
-        "response_options": "the response options as the sheet has them",
-        "human_text": "the original wording",
-        "is_adapted": "whether the original wording was changed",
-        "expression": "how a computed value is calculated",
-    },
-    "assignment": {"name": "name under which others in the session see the participant"},
-    "permutations": {
-        "number": "number of the combination of constants, from 1; the last row varies fastest",
-        "constant": "name of the constant",
-        "value": "its value in this experiment",
-    },
-    "sessions": {
-        "participants": "how many sat in the session",
-        "messages": "messages that models wrote: answers, contributions, summaries",
-        "ended": "completed, or which limit ended the session",
-        "stopped_in": "the task in which a limit was reached",
-        "order": "task ids in the order played, as JSON",
-    },
-    "responses": {
-        "value": "the answer as text",
-        "number": "the answer as a number, where it is one",
-        "status": "valid, invalid (kept after the last re-ask), unchecked (no validation asked)",
-        "reasks": "how often the answer was asked for again because it failed validation",
-        "speculation_score": "0 not speculative at all to 100 entirely, by the model's own word",
-        "options": "the options in the order shown to this participant, as JSON",
-        "position": "place of the chosen option in the order shown, from 1",
-        "missing": "why there is no answer; conversation_length: the session was cut before",
-    },
-    "computed": {
-        "name": "name of the computed value",
-        "scope": "participant: one value each; session: one value for all",
-        "number": "the value, where it is a number",
-        "value": "the value as text",
-        "missing": "why it could not be computed",
-    },
-    "utterances": {"text": "what was said, as the others heard it"},
-}
+
+class Variable(Row, table="variables"):
+    """What each variable is: the task that asks for it, or the expression that gives it."""
+
+    var_name: str = column("the variable")
+    task_id: str | None = column("the task, as in the prompts sheet", default=None)
+    task_type: str = column("discussion, public_question or private_question, or computed")
+    task_order: int | None = column(
+        "the task_order of the sheet; equal ones are shuffled for each session", default=None
+    )
+    var_type: str | None = column("category, integer or float, where the sheet says", default=None)
+    question: str | dict[str, str] | None = column(
+        "the prompt as the sheet has it; by role, as JSON, where roles differ", default=None
+    )
+    response_options: str | None = column(
+        "the response options as the sheet has them", default=None
+    )
+    human_text: str | None = column("the original wording", default=None)
+    is_adapted: bool | None = column("whether the original wording was changed", default=None)
+    expression: str | None = column("how a computed value is calculated", default=None)
+
+
+class InExperiment(Row):
+    experiment_id: str = column(
+        "the experiment; with constants one per combination of their values"
+    )
+
+
+class Permutation(InExperiment, table="permutations"):
+    number: int = column(
+        "number of the combination of constants, from 1; the last row varies fastest"
+    )
+    constant: str = column("name of the constant")
+    value: str = column("its value in this experiment")
+
+
+class InSession(InExperiment):
+    session: str = column(
+        "the session: its number, or the workbook's own label where assigned by hand"
+    )
+    treatment: str = column("label of the treatment arm, the same for a whole session")
+
+
+class Assignment(InSession, table="assignment"):
+    participant_id: str = column("ID of the respondent in the profiles sheet")
+    role: str = column("label of the role")
+    name: str = column("name under which others in the session see the participant")
+
+
+class SessionPlayed(InSession, table="sessions"):
+    participants: int = column("how many sat in the session")
+    messages: int = column("messages that models wrote: answers, contributions, summaries")
+    ended: str = column("completed, or which limit ended the session")
+    stopped_in: str | None = column("the task in which a limit was reached")
+    order: list[str] = column("task ids in the order played, as JSON")
+
+
+class Answered(InSession, table="responses"):
+    participant_id: str = column("ID of the respondent in the profiles sheet")
+    role: str = column("label of the role")
+    task_id: str = column("the task, as in the prompts sheet")
+    task_type: str = column("discussion, public_question or private_question")
+    place: int = column("place of the task in the order that this session had, from 1")
+    task_order: int = column(
+        "the task_order of the sheet; equal ones are shuffled for each session"
+    )
+    var_name: str = column("the variable")
+    var_type: str | None = column("category, integer or float, where the sheet says")
+    value: str | None = column("the answer as text")
+    number: float | None = column("the answer as a number, where it is one")
+    status: str | None = column(
+        "valid, invalid (kept after the last re-ask), unchecked (no validation asked)"
+    )
+    reasks: int = column("how often the answer was asked for again because it failed validation")
+    speculation_score: int | None = column(
+        "0 not speculative at all to 100 entirely, by the model's own word"
+    )
+    options: list[str] | None = column(
+        "the options in the order shown to this participant, as JSON"
+    )
+    position: int | None = column("place of the chosen option in the order shown, from 1")
+    missing: str | None = column(
+        "why there is no answer; conversation_length: the session was cut before"
+    )
+    finish: str | None
+
+
+class Said(InSession, table="utterances"):
+    turn: int
+    task_id: str = column("the task, as in the prompts sheet")
+    speaker_id: str
+    speaker_name: str
+    speaker_role: str
+    text: str = column("what was said, as the others heard it")
+    missing: str | None
+    finish: str | None
+
+
+class ComputedValue(InSession, table="computed"):
+    name: str = column("name of the computed value")
+    scope: str = column("participant: one value each; session: one value for all")
+    participant_id: str | None = column("ID of the respondent in the profiles sheet")
+    number: float | None = column("the value, where it is a number")
+    value: str | None = column("the value as text")
+    missing: str | None = column("why it could not be computed")
+
+
+TABLES = (Variable, Permutation, Assignment, SessionPlayed, Answered, Said, ComputedValue)
+
+
+def unusable(run: RunFolder) -> str:
+    """Why nothing in a run is of use: not one valid response of those that were to be validated, or
+    none at all."""
+    had = set(run.table("responses")["status"])
+    return "no response is valid" if had and "valid" not in had and had != {"unchecked"} else ""
 
 
 def variables(workbook: Workbook) -> list[dict[str, Any]]:
@@ -92,72 +156,78 @@ def variables(workbook: Workbook) -> list[dict[str, Any]]:
     return [*asked, *computed]
 
 
-_ONE = "experiment_id session treatment "
-TABLES = {
-    "permutations": "experiment_id number:int constant value",
-    "responses": f"{_ONE}participant_id role task_id task_type place:int task_order:int var_name "
-    "var_type value number:float status reasks:int speculation_score:int options position:int "
-    "missing finish",
-    "utterances": f"{_ONE}turn:int task_id speaker_id speaker_name speaker_role text "
-    "missing finish",
-    "computed": f"{_ONE}name scope participant_id number:float value missing",
-}
-
-
-def unusable(run: RunFolder) -> str:
-    """Why nothing in a run is of use: not one valid response of those that were to be validated, or
-    none at all."""
-    had = set(run.table("responses")["status"])
-    return "no response is valid" if had and "valid" not in had and had != {"unchecked"} else ""
-
-
 def record_design(scope: Scope, experiments: list[Experiment], plans: list[SessionPlan]) -> None:
     """What is asked and who got what, before the first call."""
     for row in variables(experiments[0].workbook):
-        scope.record("variables", row)
+        scope.record(Variable(**row))
     for experiment in experiments:
         for name, value in experiment.constants.items():
             scope.record(
-                "permutations",
-                {
-                    "experiment_id": experiment.id,
-                    "number": experiment.number,
-                    "constant": name,
-                    "value": scalar_text(value),
-                },
+                Permutation(
+                    experiment_id=experiment.id,
+                    number=experiment.number,
+                    constant=name,
+                    value=scalar_text(value),
+                )
             )
         for plan in plans:
+            where = _where(experiment, plan)
             for seat in plan.seats:
-                row = {**_where(experiment, plan), "participant_id": seat.id}
-                scope.record("assignment", {**row, "role": seat.role, "name": seat.name})
+                scope.record(
+                    Assignment(**where, participant_id=seat.id, role=seat.role, name=seat.name)
+                )
 
 
 def record_session(scope: Scope, room: Room) -> None:
     """The tables of a session that was played."""
     where = _where(room.experiment, room.plan)
     scope.record(
-        "sessions",
-        {
+        SessionPlayed(
             **where,
-            "participants": len(room.seats),
-            "messages": room.messages,
-            "ended": room.ended,
-            "stopped_in": room.stopped_in or None,
-            "order": [t.task.task_id for t in room.order],
-        },
+            participants=len(room.seats),
+            messages=room.messages,
+            ended=room.ended,
+            stopped_in=room.stopped_in or None,
+            order=[t.task.task_id for t in room.order],
+        )
     )
     for response in [*room.responses, *unasked(room), *room.special_replies]:
-        scope.record("responses", {**where, **_response(response)})
+        scope.record(_answered(response, where))
     for turn, said in enumerate(room.said, 1):
-        row = {"turn": turn, "task_id": said.stage, "speaker_id": said.speaker_id}
-        words = {"speaker_role": said.role, "text": said.text, "missing": said.missing}
-        words["finish"] = said.finish
-        scope.record("utterances", {**where, **row, "speaker_name": said.name, **words})
-    for row in computed_rows(room):
-        scope.record("computed", {**where, **row})
+        scope.record(
+            Said(
+                **where,
+                turn=turn,
+                task_id=said.stage,
+                speaker_id=said.speaker_id,
+                speaker_name=said.name,
+                speaker_role=said.role,
+                text=said.text,
+                missing=said.missing,
+                finish=said.finish,
+            )
+        )
+    for item in room.experiment.workbook.computed:
+        personal = item.scope == "participant"
+        holders = [s.id for s in room.seats if room.applies(item, s.id)] if personal else [None]
+        for holder in holders:
+            value = room.value(item.name, holder)
+            missing = value if isinstance(value, Missing) else None
+            known = None if isinstance(value, Missing) else value
+            scope.record(
+                ComputedValue(
+                    **where,
+                    name=item.name,
+                    scope=item.scope,
+                    participant_id=holder,
+                    number=float(value) if isinstance(value, (int, float)) else None,
+                    value=None if known is None else scalar_text(known),
+                    missing=None if missing is None else f"{missing.reason}: {missing.detail}",
+                )
+            )
 
 
-def _where(experiment: Experiment, plan: SessionPlan) -> dict[str, Any]:
+def _where(experiment: Experiment, plan: SessionPlan) -> dict[str, str]:
     return {"experiment_id": experiment.id, "session": plan.label, "treatment": plan.treatment}
 
 
@@ -173,48 +243,27 @@ def unasked(room: Room) -> list[Response]:
     ]
 
 
-def _response(response: Response) -> dict[str, Any]:
+def _answered(response: Response, where: dict[str, str]) -> Answered:
     task, answer = response.task.task, response.given
     given = answer if isinstance(answer, Given) else None
     number = given.value if given and not isinstance(given.value, str) else None
-    return {
-        "participant_id": response.speaker_id,
-        "role": response.role,
-        "task_id": task.task_id,
-        "task_type": task.type,
-        "place": response.place,
-        "task_order": task.task_order,
-        "var_name": task.var_name,
-        "var_type": task.var_type,
-        "value": given.text if given else None,
-        "number": float(number) if number is not None else None,
-        "status": given.status if given else None,
-        "reasks": response.reasks,
-        "speculation_score": response.score,
-        "options": list(response.order) or None,
-        "position": position(response.order, given.value) if given and response.order else None,
-        "missing": answer.reason if isinstance(answer, Missing) else None,
-        "finish": response.finish,
-    }
-
-
-def computed_rows(room: Room) -> list[dict[str, Any]]:
-    """Every computed value of a session, in the order of the sheet."""
-    rows: list[dict[str, Any]] = []
-    for item in room.experiment.workbook.computed:
-        holders: list[str | None] = [None]
-        if item.scope == "participant":
-            holders = [s.id for s in room.seats if room.applies(item, s.id)]
-        for holder in holders:
-            value = room.value(item.name, holder)
-            missing = value if isinstance(value, Missing) else None
-            number = value if isinstance(value, (int, float)) else None
-            text = None if value is None or isinstance(value, Missing) else scalar_text(value)
-            row = {"name": item.name, "scope": item.scope, "participant_id": holder}
-            why = f"{missing.reason}: {missing.detail}" if missing else None
-            rows.append({**row, "number": _float(number), "value": text, "missing": why})
-    return rows
-
-
-def _float(number: float | None) -> float | None:
-    return None if number is None else float(number)
+    return Answered(
+        **where,
+        participant_id=response.speaker_id,
+        role=response.role,
+        task_id=task.task_id,
+        task_type=task.type,
+        place=response.place,
+        task_order=task.task_order,
+        var_name=task.var_name,
+        var_type=task.var_type,
+        value=given.text if given else None,
+        number=float(number) if number is not None else None,
+        status=given.status if given else None,
+        reasks=response.reasks,
+        speculation_score=response.score,
+        options=list(response.order) or None,
+        position=position(response.order, given.value) if given and response.order else None,
+        missing=answer.reason if isinstance(answer, Missing) else None,
+        finish=response.finish,
+    )
