@@ -247,7 +247,7 @@ def test_computed_values_come_after_those_they_rest_on() -> None:
         (["x", "group", "1"], "scope is 'group'"),
         (["offer", "session", "1"], "used twice"),
         (["x", "session", "x"], "circle"),
-        (["my total", "session", "1"], "no name"),
+        (["my total", "session", "1"], "not a name"),
         (["role", "session", "1"], "reserved"),
     ],
 )

@@ -132,7 +132,7 @@ def test_a_merge_down_to_the_end_of_the_sheet_makes_nobody(tmp_path: Path) -> No
 
 def test_merged_ids_are_duplicates_and_not_people_without_one(tmp_path: Path) -> None:
     path = changed(good(), tmp_path, lambda b: b[PEOPLE].merge_cells("A3:A4"))
-    with pytest.raises(InputError, match=rf"{PEOPLE}!A4: the ID 'p1' .*twice"):
+    with pytest.raises(InputError, match=rf"{PEOPLE}!A4: duplicate ID 'p1'"):
         load(path)
 
 
@@ -386,7 +386,7 @@ def test_ids_that_are_the_same_in_another_dress_are_duplicates(
 ) -> None:
     book = put(put(good(), f"{PEOPLE}!A3", one), f"{PEOPLE}!A6", other)
     (found,) = mistakes(book, tmp_path)
-    assert f"{PEOPLE}!A6" in found and f"{PEOPLE}!A3" in found and "twice" in found
+    assert f"{PEOPLE}!A6" in found and f"{PEOPLE}!A3" in found and "duplicate" in found
 
 
 def test_sessions_that_look_alike_are_said_to_be_two(tmp_path: Path) -> None:

@@ -11,12 +11,13 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 from rapidfuzz import fuzz, process
 
-from folkmoot.errors import InputError, Problem
+from folkmoot.errors import InputError
 from folkmoot.studies.workbook.checks import FIXED_COLUMNS
 from folkmoot.studies.workbook.config import FACILITATOR, Scalar, special_role
 from folkmoot.studies.workbook.layouts import (
@@ -25,7 +26,6 @@ from folkmoot.studies.workbook.layouts import (
     SHEETS,
     SHORT,
     Layout,
-    Problems,
     as_bool,
     as_integer,
     header_row,
@@ -48,7 +48,14 @@ from folkmoot.studies.workbook.reading import (
     VAR_TYPES,
     names_row,
 )
-from folkmoot.studies.workbook.sheets import Cell, Sheet, number_text, read_book, rows_in_words
+from folkmoot.studies.workbook.sheets import (
+    Cell,
+    Problems,
+    Sheet,
+    number_text,
+    read_book,
+    rows_in_words,
+)
 from folkmoot.studies.workbook.template import Rows, workbook_bytes
 
 Values = dict[str, Scalar | None]
@@ -79,13 +86,11 @@ _MOST_LISTED = 21  # numbers that are written out, so that an answer in words fi
 def convert(path: Path) -> tuple[bytes, list[str]]:
     """The new workbook, and all that was guessed. Raises InputError where cells cannot be read."""
     book = read_book(path)
-    if book.problems:
-        raise InputError(
-            [Problem(p.message, path.name, p.where, "", p.mend) for p in book.problems]
-        )
+    if book.problems.found:
+        raise InputError([replace(p, file=path.name) for p in book.problems.found])
     layout, found = recognise(list(book.sheets))
     target = SHORT if layout is SHORT else AGENT_ROLES
-    work = _Conversion(path, target, list(book.notes))
+    work = _Conversion(path, target, book.problems.notes)
     sheets = work.sheets(book.sheets, found)
     content: dict[str, Rows] = {}
     for ours in (*COLUMNS, "profiles"):

@@ -29,8 +29,8 @@ def load(path: Path) -> WorkbookConfig:
     workbook, problems = read_workbook(path)
     if workbook is not None:
         found = design_problems(workbook, seated=not _about_people(problems, workbook))
-        # A name that stands twice in its column was reported as that.
-        twice = {p.where for p in problems if "stands there twice" in p.message}
+        # A duplicate in its own column was reported as that.
+        twice = {p.where for p in problems if p.message.startswith("duplicate")}
         found = [p for p in found if not ("is used twice" in p.message and p.where in twice)]
         problems += [Problem(p.message, path.name, p.where, p.key, p.mend) for p in found]
     if problems or workbook is None:

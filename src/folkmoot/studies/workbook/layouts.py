@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from folkmoot.errors import Problem
 from folkmoot.hidden_characters import hidden_in
 from folkmoot.hints import did_you_mean, nearest
-from folkmoot.studies.workbook.sheets import Cell, Sheet, rows_in_words
+from folkmoot.studies.workbook.sheets import Cell, Problems, Sheet, rows_in_words
 
 SHEETS = ("settings", "treatments", "roles", "tasks", "profiles", "constants")
 COMPUTED = "computed"
@@ -211,15 +211,14 @@ def sheet_problems(
         if guess:
             extra.remove(guess)
         problems.append(Problem(f"the sheet {wanted} is missing", mend=mend))
-    known = ", ".join(layout.sheets.values())
-    wanted = f"sheets are {known} and, if wanted, {COMPUTED} and {NOTES_SHEET}"
+    wanted = f"sheets are {', '.join(layout.sheets.values())} and, if wanted, {COMPUTED} and "
     for name in extra:
         what, first = ("hidden sheet", "unhide it, then ") if name in hidden else ("sheet", "")
         problems.append(
             Problem(
                 f"the {what} {name!r} does not belong here",
                 where=name,
-                mend=f"{first}delete or rename it; {wanted}",
+                mend=f"{first}delete or rename it; {wanted}{NOTES_SHEET}",
             )
         )
     return problems
@@ -237,21 +236,6 @@ MAX_ROWS_LISTED = 5
 MAX_ABOVE = 20  # filled rows among which the header is looked for
 
 T = TypeVar("T")
-
-
-@dataclass
-class Problems:
-    """Collects mistakes while a workbook is read; `structural` means that a part is not there.
-
-    `notes`: what is no mistake, but was read otherwise than it may look.
-    """
-
-    found: list[Problem] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    structural: bool = False
-
-    def add(self, message: str, where: str = "", key: str = "", mend: str = "") -> None:
-        self.found.append(Problem(message, where=where, key=key, mend=mend))
 
 
 @dataclass(frozen=True)
@@ -287,7 +271,7 @@ class Row:
         # A missing column is reported once, not in each row.
         if not text and column in self.columns:
             title = self.titles.get(column, column)
-            problems.add(f"{title} is blank", self.at(column), mend="fill in the cell")
+            problems.add(f"{title} is blank", self.at(column), "fill in the cell")
         return text or default
 
     def boolean(self, column: str, problems: Problems) -> bool:
@@ -305,7 +289,7 @@ class Row:
         # A missing column is reported once, not in each row.
         if value is None and column in self.columns:
             what = "is blank" if cell is None else f"is {cell.text!r}"
-            problems.add(f"{self.titles.get(column, column)} {what}", self.at(column), mend=mend)
+            problems.add(f"{self.titles.get(column, column)} {what}", self.at(column), mend)
         return value
 
 
@@ -314,11 +298,11 @@ def header_row(sheet: Sheet, names: Collection[str], problems: Problems) -> int:
 
     What stands above it is not read, and a note says so.
     """
-
-    def known(row: int) -> int:
-        return sum(cell.text in names for cell in sheet.rows.get(row, {}).values())
-
-    row = max([1, *sorted(sheet.rows)[:MAX_ABOVE]], key=lambda r: (known(r), -r))
+    known = {
+        row: sum(text in names for text in sheet.texts(row).values())
+        for row in [1, *sorted(sheet.rows)[:MAX_ABOVE]]
+    }
+    row = max(known, key=lambda r: (known[r], -r))
     note_above(sheet, row, problems)
     return row
 
@@ -331,11 +315,9 @@ def note_above(sheet: Sheet, row: int, problems: Problems) -> None:
         problems.notes.append(f"{sheet.name}: the column names are in row {row}; {what}")
 
 
-def gap_note(sheet: Sheet, rows: Collection[int], problems: Problems) -> None:
+def note_gaps(sheet: Sheet, rows: Collection[int], problems: Problems) -> None:
     """Says which rows between others are empty."""
-    if not rows:
-        return
-    gaps = [r for r in range(min(rows), max(rows)) if r not in sheet.rows]
+    gaps = [r for r in range(min(rows), max(rows)) if r not in sheet.rows] if rows else []
     if gaps:
         problems.notes.append(f"{sheet.name}: {rows_in_words(gaps)} empty, between others")
 
@@ -348,75 +330,42 @@ def read_table(sheet: Sheet, columns: Mapping[str, str], problems: Problems) -> 
     """
     known = {name for title in columns.values() for name in names_for(title)}
     top = header_row(sheet, known, problems)
-    header = {number: cell.text for number, cell in sheet.rows.get(top, {}).items()}
+    extra = sheet.texts(top)
+    unnamed: dict[int, str] = {}
+    for row, column, _ in sheet.cells():
+        if row > top and column not in extra:
+            unnamed.setdefault(column, sheet.at(row, column))
     found: dict[str, int] = {}
-    used: set[int] = set()
     for ours, title in columns.items():
-        numbers = [n for n, text in header.items() if text in names_for(title)]
+        numbers = [n for n, text in extra.items() if text in names_for(title)]
         if len(numbers) > 1:
-            problems.add(
-                f"the column {title} stands there twice",
-                sheet.at(top, numbers[1]),
-                mend="keep one of them",
-            )
+            problems.add(f"duplicate column {title}", sheet.at(top, numbers[1]), "keep one of them")
         if numbers:
             found[ours] = numbers[0]
-            used.update(numbers)
-    _report_columns(sheet, top, header, used, found, columns, problems)
-    rows = [
-        Row(
-            sheet,
-            number,
-            {ours: cells[c] for ours, c in found.items() if c in cells},
-            found,
-            columns,
-        )
-        for number, cells in sorted(sheet.rows.items())
-        if number > top and any(c in cells for c in found.values())
-    ]
-    gap_note(sheet, [row.number for row in rows], problems)
-    return rows
-
-
-def _report_columns(
-    sheet: Sheet,
-    top: int,
-    header: Mapping[int, str],
-    used: set[int],
-    found: Mapping[str, int],
-    columns: Mapping[str, str],
-    problems: Problems,
-) -> None:
-    extra = {n: text for n, text in header.items() if n not in used}
+        for number in numbers:
+            del extra[number]
     for ours, title in columns.items():
         if ours in found:
             continue
-        guess = nearest(title, extra.values())
         mend = f"add a column named {title}"
-        if guess:
+        if guess := nearest(title, extra.values()):
             number = next(n for n, text in extra.items() if text == guess)
             mend = f"rename {guess!r} in {sheet.at(top, number)} to {title}"
             del extra[number]
-        problems.add(f"the column {title} is missing", sheet.name, mend=mend)
+        problems.add(f"the column {title} is missing", sheet.name, mend)
         problems.structural = True
+    mend = f"delete it; columns are {', '.join(columns.values())}"
     for number, text in extra.items():
-        problems.add(
-            f"the column {text!r} does not belong here",
-            sheet.at(top, number),
-            mend=f"delete it; columns are {', '.join(columns.values())}",
-        )
-    for where in _unnamed(sheet, top, header):
-        problems.add("the column has values but no name", where, mend="name it or clear it")
-
-
-def _unnamed(sheet: Sheet, top: int, header: Mapping[int, str]) -> list[str]:
-    """The first filled cell of each column that has no name."""
-    first: dict[int, int] = {}
-    for number, cells in sorted(sheet.rows.items()):
-        for column in cells:
-            if number > top and column not in header:
-                first.setdefault(column, number)
-    return [sheet.at(row, column) for column, row in sorted(first.items())][:MAX_ROWS_LISTED]
+        problems.add(f"the column {text!r} does not belong here", sheet.at(top, number), mend)
+    for where in [unnamed[c] for c in sorted(unnamed)][:MAX_ROWS_LISTED]:
+        problems.add("the column has values but no name", where, "name it or clear it")
+    rows = [
+        Row(sheet, number, {o: cells[c] for o, c in found.items() if c in cells}, found, columns)
+        for number, cells in sorted(sheet.rows.items())
+        if number > top and any(c in cells for c in found.values())
+    ]
+    note_gaps(sheet, [row.number for row in rows], problems)
+    return rows
 
 
 def report_hidden(sheet: Sheet, row: int, column: int, problems: Problems) -> None:
@@ -424,25 +373,18 @@ def report_hidden(sheet: Sheet, row: int, column: int, problems: Problems) -> No
     cell = sheet.rows.get(row, {}).get(column)
     if cell is not None and isinstance(cell.value, str) and (found := hidden_in(cell.value)):
         message = f"the cell holds {found}, which nobody sees"
-        problems.add(message, sheet.at(row, column), mend="delete it")
+        problems.add(message, sheet.at(row, column), "delete it")
 
 
 def unique(rows: Sequence[Row], column: str, problems: Problems) -> None:
-    """Reports values that stand in a column twice."""
+    """Reports values that a column holds twice."""
     seen: dict[str, Row] = {}
     for row in rows:
         text = row.text(column)
-        if not text:
-            continue
-        if text in seen:
+        if text and seen.setdefault(text, row) is not row:
+            mend = f"it is in {seen[text].at(column)} as well; make them differ"
             title = row.titles.get(column, column)
-            problems.add(
-                f"{title} {text!r} stands there twice",
-                row.at(column),
-                mend=f"it is in {seen[text].at(column)} as well; make them differ",
-            )
-        else:
-            seen[text] = row
+            problems.add(f"duplicate {title} {text!r}", row.at(column), mend)
 
 
 def one_of(
@@ -453,7 +395,7 @@ def one_of(
     match = next((c for c in choices if c.casefold() == folded), None)
     if match is None:
         mend = did_you_mean(text, choices, f"write one of {', '.join(choices)}")
-        problems.add(f"{title} is {text!r}", where, mend=mend)
+        problems.add(f"{title} is {text!r}", where, mend)
     return match
 
 

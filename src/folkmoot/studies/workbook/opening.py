@@ -1,7 +1,8 @@
 """Whether a workbook may be opened at all: what would fill the memory is refused beforehand.
 
 openpyxl builds trees of styles, shared strings and rows before anybody can count them. So each part
-is first unpacked in blocks and its elements counted, of which nothing is kept.
+is first unpacked in blocks and its elements counted. Nothing of it is kept but how a sheet looks
+beyond its cells, which openpyxl does not tell when it reads row by row.
 """
 
 from __future__ import annotations
@@ -40,8 +41,24 @@ _CELLS_ONLY = "delete the formats, rows and columns that are not used"
 _AGAIN = "save it again as .xlsx"
 
 
-def check_file(path: Path) -> None:
-    """Raise InputError for what is no workbook, is damaged, or is too large in any way."""
+@dataclass(slots=True)
+class Look:
+    """What is hidden or merged in a sheet, by rows and columns from 1.
+
+    `columns`: (first, last); `merged`: ranges as Excel writes them.
+    """
+
+    filtered: bool = False
+    rows: list[int] = field(default_factory=list)
+    columns: list[tuple[int, int]] = field(default_factory=list)
+    merged: list[str] = field(default_factory=list)
+
+
+def check_file(path: Path) -> dict[str, Look]:
+    """How the sheets look, by the name of their part.
+
+    Raises InputError for what is not a workbook, is damaged, or is too large in any way.
+    """
     if path.name.startswith("~$"):
         raise _refusal(
             path,
@@ -68,27 +85,29 @@ def check_file(path: Path) -> None:
             "remove pictures and rows that are not used",
         )
     if not zipfile.is_zipfile(path):
-        raise _refusal(path, "the file is no .xlsx workbook", "save it as .xlsx")
+        raise _refusal(path, "the file is not an .xlsx workbook", "save it as .xlsx")
     if data.count(b"PK\x01\x02") > MAX_PARTS:
         raise _refusal(path, f"the file has more than {MAX_PARTS:,} parts", _AGAIN)
     del data
     try:
         with zipfile.ZipFile(path) as archive:
-            bad = _check_parts(path, archive)
+            counts = _check_parts(path, archive)
     except (zipfile.BadZipFile, zlib.error, OSError, ValueError, RuntimeError) as error:
         raise _refusal(path, f"the file is damaged: {error}", _AGAIN) from error
+    bad = {count.part: count.bad for count in counts if count.bad}
     if bad:
         raise InputError(_numbers(path, bad))
+    return {count.part: count.look for count in counts}
 
 
 def _refusal(path: Path, message: str, mend: str) -> InputError:
     return InputError(Problem(message, file=path.name, mend=mend))
 
 
-def _check_parts(path: Path, archive: zipfile.ZipFile) -> dict[str, list[str]]:
-    """Counts every part; gives the cells of each whose numbers are none."""
+def _check_parts(path: Path, archive: zipfile.ZipFile) -> list[_Count]:
+    """Counts every part."""
     unpacked = sum(part.file_size for part in archive.infolist())
-    bad: dict[str, list[str]] = {}
+    counts: list[_Count] = []
     for part in archive.infolist():
         if part.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise _refusal(path, f"{part.filename} is packed in a way that no workbook is", _AGAIN)
@@ -101,24 +120,25 @@ def _check_parts(path: Path, archive: zipfile.ZipFile) -> dict[str, list[str]]:
         with archive.open(unsized) as source:
             size = count.read(source)
         unpacked += size - part.file_size
-        if count.bad:
-            bad[part.filename] = count.bad
+        counts.append(count)
     if unpacked > MAX_UNPACKED_BYTES:
         raise _refusal(
             path,
             f"the file unpacks to {unpacked:,} bytes or more, the limit is {MAX_UNPACKED_BYTES:,}",
             "delete the empty rows and columns below and beside the data",
         )
-    return bad
+    return counts
 
 
 @dataclass(slots=True)
 class _Count:
-    """What one part holds, counted while it goes by."""
+    """What one part holds, counted while it goes by. `bad`: cells whose numbers are none."""
 
     path: Path
     part: str
     bad: list[str] = field(default_factory=list)
+    look: Look = field(default_factory=Look)
+    row: int = 0
     root: str = ""
     depth: int = 0
     rows: int = 0
@@ -177,6 +197,7 @@ class _Count:
             at = attributes.get("r", "1")
             if self.rows > MAX_ROWS or not at.isdecimal() or len(at) > 7 or int(at) > MAX_ROWS:
                 raise self._too_much(f"more than {MAX_ROWS:,} rows")
+            self._looks(tag, attributes)
         elif self.root == "worksheet" and tag == "c":
             self.cells += 1
             self.in_row += 1
@@ -198,6 +219,22 @@ class _Count:
             self.others += 1
             if self.others > MAX_ELEMENTS:
                 raise self._too_much(f"more than {MAX_ELEMENTS:,} styles or other settings")
+            if self.root == "worksheet":
+                self._looks(tag, attributes)
+
+    def _looks(self, tag: str, attributes: dict[str, str]) -> None:
+        if tag == "row":
+            self.row = int(attributes.get("r", self.row + 1))
+            if _hidden(attributes, "ht"):
+                self.look.rows.append(self.row)
+        elif tag == "col" and _hidden(attributes, "width"):
+            self.look.columns.append(
+                (int(attributes.get("min", "")), int(attributes.get("max", "")))
+            )
+        elif tag == "filterColumn":
+            self.look.filtered = True
+        elif tag == "mergeCell":
+            self.look.merged.append(attributes.get("ref", ""))
 
     def _within(self, tag: str) -> None:
         """An element in a cell or a shared string."""
@@ -231,6 +268,10 @@ class _Count:
             raise self._too_much(f"a formula of more than {MAX_FORMULA:,} characters", "shorten it")
         if self.number is not None and len(self.number) <= MAX_DIGITS:
             self.number.append(text)
+
+
+def _hidden(attributes: dict[str, str], size: str) -> bool:
+    return attributes.get("hidden") in ("1", "true") or float(attributes.get(size, 1)) == 0
 
 
 def _is_number(text: str) -> bool:
