@@ -279,6 +279,19 @@ def test_people_of_one_name_are_noticed_before_a_run(tmp_path: Path) -> None:
     assert problem.where
 
 
+def test_titles_are_no_first_names(tmp_path: Path) -> None:
+    (tmp_path / "real.csv").write_text("name,age\nDr. Ann Lee,41\nDr. Bob Ray,30\nMs Cy Fox,22\n")
+    run = play(tmp_path, "personas: real.csv\nnum_personas: 3\nmax_responses_per_question: 3\n")
+    speakers = run.table("utterances")["name"].unique().to_list()
+    assert sorted(speakers) == ["Ann", "Bob", "Cy", "Moderator"]
+
+
+def test_a_person_cannot_have_the_moderators_id(tmp_path: Path) -> None:
+    (tmp_path / "real.csv").write_text("id,name,age\nmoderator,Ann,41\nb,Bo,30\n")
+    with pytest.raises(InputError, match="no profile can have the id 'moderator'"):
+        play(tmp_path, "personas: real.csv\nnum_personas: 2\nmax_responses_per_question: 2\n")
+
+
 def test_profiles_that_make_no_sense_are_named(tmp_path: Path) -> None:
     (tmp_path / "real.csv").write_text("name,age,openness\nAnn,41,900\nBo,x,5\n")
     with pytest.raises(InputError) as caught:

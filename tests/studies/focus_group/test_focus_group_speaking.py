@@ -51,6 +51,20 @@ def test_asked_by_name_is_not_thanked_or_spoken_of(text: str, called: list[str])
     assert addressed(text, NAMES) == called
 
 
+@pytest.mark.parametrize(
+    ("text", "called"),
+    [
+        ("Will you buy it?", []),
+        ("Will anybody pay 299 dollars? May I ask you, Ann?", ["a"]),
+        ("Will, you have been quiet.", ["w"]),
+        ("And you, Will?", ["w"]),
+        ("May, will you buy it?", ["m"]),
+    ],
+)
+def test_a_name_that_is_a_verb_too(text: str, called: list[str]) -> None:
+    assert addressed(text, {"a": "Ann", "w": "Will", "m": "May"}) == called
+
+
 def test_probability_and_its_levels() -> None:
     assert [speaking_probability(e) for e in (0, 33, 34, 66, 67, 100)] == [
         0.35, 0.35, 0.60, 0.60, 0.85, 0.85,
@@ -145,6 +159,7 @@ async def test_the_quiet_are_told_to_the_moderator_by_name_and_drawn_in() -> Non
     [
         ("1. What do you think?", "What do you think?"),
         ("Question 3: And the price?", "And the price?"),
+        ("Question: And the price?", "And the price?"),
         ('"Moderator: Shall we?"', '"Moderator: Shall we?"'.strip('"')),
         ("**Moderator:** 2) So, Ann?", "So, Ann?"),
         ("Welcome. First things first.", "Welcome. First things first."),

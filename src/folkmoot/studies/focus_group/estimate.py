@@ -10,6 +10,7 @@ from folkmoot.engine.study import Planned
 from folkmoot.errors import InputError, Problem
 from folkmoot.people.sources.grounded.generator import check_profile, check_quotas
 from folkmoot.studies.focus_group.config import DiscussionConfig
+from folkmoot.studies.focus_group.discussion import MODERATOR
 from folkmoot.studies.focus_group.participants import different_names, profiles
 
 
@@ -28,8 +29,9 @@ def check(config: DiscussionConfig, folder: Path) -> list[Problem]:
         rows = profiles(config, folder)
     except InputError as error:
         return [*problems, *(_at_personas(p) for p in error.problems)]
-    wrong = [p for i, row in enumerate(rows, 1) for p in check_profile(row, i)]
-    problems.extend(wrong)
+    problems += [p for i, row in enumerate(rows, 1) for p in check_profile(row, i)]
+    if any(row["id"] == MODERATOR for row in rows):
+        problems.append(Problem(f"no profile can have the id {MODERATOR!r}", key="personas"))
     if len(rows) < config.num_personas:
         problems.append(
             Problem(

@@ -151,7 +151,7 @@ class Moderator:
 
 _NUMBERING = re.compile(
     r"^\s*(?:\**(?:moderator|interviewer)\**\s*:\**\s*)?"
-    r"(?:(?:question|q)\s*\d+\s*[.:)\-–]\s*|\(?\d{1,2}[.)]\s+|[-*•]\s+)?",
+    r"(?:(?:question|q)\s*(?:\d+\s*[.:)\-–]|:)\s*|\(?\d{1,2}[.)]\s+|[-*•]\s+)?",
     re.IGNORECASE,
 )
 
@@ -173,6 +173,10 @@ _SPOKEN_OF = re.compile(
 )
 _BEFORE = re.compile(
     r"\b(?:like|as|unlike|than|what|when|that|agree with|to what)\s+$", re.IGNORECASE
+)
+_A_VERB = re.compile(  # "Will you buy it?", "May I ask …"
+    r"\s+(?:i|you|we|he|she|it|they|any\w+|every\w+|some\w+|this|that|these|those|the|there)\b",
+    re.IGNORECASE,
 )
 _THANKED = re.compile(
     r"\b(?:thank|thanks|appreciate|interesting|helpful|good point|fair point|i hear you|got it|"
@@ -208,6 +212,7 @@ def _mentions(text: str, names: Mapping[str, str]) -> list[tuple[str, re.Match[s
         (who, hit)
         for who, name in names.items()
         for hit in re.finditer(rf"(?<![\w'’]){re.escape(name)}(?!\w)", text)
+        if not (name in ("Will", "May") and _A_VERB.match(text, hit.end()))
     ]
     return sorted(hits, key=lambda item: item[1].start())
 

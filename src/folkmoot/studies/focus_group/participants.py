@@ -17,6 +17,7 @@ from folkmoot.errors import InputError, Problem
 from folkmoot.people.sources import table
 from folkmoot.people.sources.grounded import PersonaGenerator, Profile, character
 from folkmoot.people.sources.grounded.opinion import label
+from folkmoot.people.sources.grounded.profile import first_name
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase, Stimulus
 from folkmoot.studies.focus_group.discussion import (
     INTENTS,
@@ -100,7 +101,7 @@ def with_different_names(
     taken: set[str] = set()
     for i in rng.permutation(len(rows)):
         row = rows[int(i)]
-        first = first_name(row)
+        first = first_name(str(row.get("name", "")))
         if first and first in taken:
             continue
         taken.add(first)
@@ -117,13 +118,8 @@ def with_different_names(
 
 def different_names(rows: Sequence[Mapping[str, Any]]) -> int:
     """How many of these can sit at one table; whoever has no name is given one."""
-    names = [first_name(row) for row in rows]
+    names = [first_name(str(row.get("name", ""))) for row in rows]
     return len({name for name in names if name}) + names.count("")
-
-
-def first_name(row: Mapping[str, Any]) -> str:
-    """The first name in a row of a file of profiles, empty where it has none."""
-    return str(row.get("name", "")).split(" ", 1)[0]
 
 
 def facing(

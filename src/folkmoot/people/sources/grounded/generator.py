@@ -17,7 +17,7 @@ from folkmoot.people.sources.grounded import character
 from folkmoot.people.sources.grounded.consumer import draw_consumer, draw_vals, scores_of
 from folkmoot.people.sources.grounded.opinion import draw_opinion
 from folkmoot.people.sources.grounded.population import draw_circumstances, figures
-from folkmoot.people.sources.grounded.profile import TRAITS, Profile
+from folkmoot.people.sources.grounded.profile import TRAITS, Profile, first_name
 from folkmoot.people.sources.grounded.temperament import draw_traits
 from folkmoot.people.sources.grounded.voice import draw_voice
 from folkmoot.people.sources.names import draw_names
@@ -143,7 +143,7 @@ class PersonaGenerator:
     ) -> list[Profile]:
         given = given or [""] * len(people)
         ids = ids or [""] * len(people)
-        taken = {name.split(" ", 1)[0] for name in given if name}
+        taken = {first_name(name) for name in given if name}
         names = draw_names([(p.sex, p.age) for p in people], rng, self.country, taken)
         return [
             person.model_copy(

@@ -11,6 +11,8 @@ from folkmoot.people.persona import Persona
 
 TRAITS = ("openness", "conscientiousness", "extraversion", "agreeableness", "neuroticism")
 
+TITLES = ("dr", "prof", "professor", "mr", "mrs", "ms", "miss", "sir", "rev")
+
 Score = Annotated[int, Field(ge=0, le=100)]
 Valence = Annotated[float, Field(ge=-1, le=1)]
 Vals = Literal[
@@ -24,6 +26,14 @@ Vals = Literal[
     "survivor",
 ]
 Adoption = Literal["innovator", "early adopter", "early majority", "late majority", "laggard"]
+
+
+def first_name(name: str) -> str:
+    """The first name in a name, titles aside ("Dr. Ann Lee": "Ann"); empty if there is none."""
+    words = name.split()
+    while len(words) > 1 and words[0].rstrip(".").lower() in TITLES:
+        words = words[1:]
+    return words[0] if words else ""
 
 
 class _Frozen(BaseModel):
@@ -98,7 +108,7 @@ class Profile(_Frozen):
     @property
     def first_name(self) -> str:
         """What the others at the table say."""
-        return self.name.split(" ", 1)[0]
+        return first_name(self.name)
 
     def demographics(self) -> dict[str, Any]:
         """The seven demographics that all sources share, and place and household."""
