@@ -36,10 +36,10 @@ def test_known_agreement(sentiment: list[float], alpha: float, same: float) -> N
     row = dict(zip(found.grid.columns, found.grid.rows[0], strict=True))
     assert row["same_side_share"] == same
     assert row["krippendorff alpha"] == pytest.approx(alpha)
-    assert ("may stand for each other" if same else "too little to trust") in found.says
+    assert ("may stand for the other" if same else "too little to trust") in found.says
 
 
 def test_one_reader_alone_agrees_with_nobody() -> None:
     assert coding(answers([0.5, -0.5], [0.5, -0.5], source="model")) is None
     alike = coding(answers([0.5, 0.5], [0.5, 0.5]))
-    assert alike is not None and "cannot be told from chance" in alike.says
+    assert alike is not None and "cannot be distinguished from chance" in alike.says

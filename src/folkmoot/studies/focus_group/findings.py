@@ -129,7 +129,7 @@ def purchase_intent(c: Concept) -> Finding | None:
             ]
         ),
         Bars(tuple((o, "people", float(n)) for o, n in counts.items()), unit="people"),
-        notes=("Stated intent runs ahead of what people buy; read it as a comparison.",),
+        notes=("Stated intent overstates what people buy; use it to compare concepts.",),
         section="Purchase intent",
         headline=True,
     )
@@ -227,7 +227,7 @@ def objections(c: Concept) -> Finding | None:
         + ". The quotes with their turns are in topline.md.",
         Grid.of(rows),
         Bars(tuple((r["objection"], "people", float(r["people"])) for r in rows), unit="people"),
-        notes=("Found by cue words in English; read the quotes.",),
+        notes=("Found by English cue words; read the quotes.",),
         section="Objections",
         headline=True,
     )
@@ -326,11 +326,11 @@ def pleasing(c: Concept) -> Finding:
         "sycophancy",
         "Did they only please each other?",
         check.reading(),
-        Grid.of(rows, caption="Answers that take up others, by place in the order"),
+        Grid.of(rows, caption="Answers that take up others, by speaking order"),
         intervals(lines, "share of the answers", percent=True),
         notes=(
             "Agreement and disagreement are read from cue words. Convergence is compared with the "
-            "same shifts dealt out at random among the people of a group.",
+            "same shifts reassigned at random within a group.",
         ),
         section="Conversation",
     )
@@ -380,9 +380,9 @@ def coding(c: Concept) -> Finding | None:
 
 def _alpha_aloud(alpha: float) -> str:
     if not math.isfinite(alpha):
-        return "all were read alike, so agreement cannot be told from chance."
+        return "all were read alike, so agreement cannot be distinguished from chance."
     if alpha >= GOOD:
-        return f"Krippendorff's alpha is {alpha:.2f}: they may stand for each other."
+        return f"Krippendorff's alpha is {alpha:.2f}: either may stand for the other."
     if alpha >= FAIR:
         return f"Krippendorff's alpha is {alpha:.2f}: enough for tentative conclusions."
     return (
