@@ -24,7 +24,7 @@ def show(run: RunFolder, who: str | None) -> str:
             return _talk(said, people, *talks[0])
         return "\n".join(_line(said, people, group, stimulus) for group, stimulus in talks)
     for group, stimulus in talks:
-        if who in (f"{group}/{stimulus}", group if len(talks) else ""):
+        if who in (f"{group}/{stimulus}", group):
             return _talk(said, people, group, stimulus)
     group, _, person = who.rpartition("/")
     found = people.filter(
