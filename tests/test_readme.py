@@ -172,6 +172,7 @@ def test_the_page_on_writing_a_study_names_every_field(fresh: Path) -> None:
     ]
     assert missing == []
     exec(compile(block_with(page, "python", "Scripted("), "page", "exec"), {})
+    exec(compile(block_with(page, "python", "who_changed("), "page", "exec"), {})
 
 
 def _code(page: Path) -> str:

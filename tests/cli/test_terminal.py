@@ -10,8 +10,7 @@ from rich.console import Console
 from folkmoot.cli.live import TerminalProgress
 from folkmoot.cli.tables import finding_view
 from folkmoot.engine.progress import CallDone, CallRetried, ItemDone, Notice, StageStarted
-from folkmoot.records.display import cell_text, number_text
-from folkmoot.records.findings import Finding, Grid
+from folkmoot.records.findings import Finding, Grid, cell_text, number_text
 
 
 def printed(what: object, *, terminal: bool = False) -> str:

@@ -7,8 +7,16 @@ from itertools import pairwise
 
 import pytest
 
-from folkmoot.records.display import numeric_columns
-from folkmoot.records.findings import Chart, Flow, Grid, Heat, Intervals, Lines, Points
+from folkmoot.records.findings import (
+    Chart,
+    Flow,
+    Grid,
+    Heat,
+    Intervals,
+    Lines,
+    Points,
+    numeric_columns,
+)
 from folkmoot.report.charts import svgs
 from folkmoot.report.html import prose
 from folkmoot.report.style import COLOURS

@@ -14,8 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from folkmoot.cli.console import clean
-from folkmoot.records.display import cell_text, heading, is_number
-from folkmoot.records.findings import Finding, Grid
+from folkmoot.records.findings import Finding, Grid, cell_text, heading, is_number
 from folkmoot.records.manifest import SYNTHETIC_NOTE
 
 MOST_ROWS = 40

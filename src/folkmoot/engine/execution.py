@@ -40,7 +40,6 @@ from folkmoot.engine.trust import Consent
 from folkmoot.errors import InputError, Problem, RunInterrupted, RunPaused
 from folkmoot.models.keys import scrub
 from folkmoot.models.request import Provider
-from folkmoot.records.codebook import codebook
 from folkmoot.records.files import write_json
 from folkmoot.records.manifest import RunFacts, file_hashes, manifest
 from folkmoot.records.run_folder import (
@@ -52,7 +51,7 @@ from folkmoot.records.run_folder import (
     TABLES,
     RunFolder,
 )
-from folkmoot.records.tables import write_table
+from folkmoot.records.tables import codebook, write_table
 
 
 @dataclass(frozen=True)

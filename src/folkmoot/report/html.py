@@ -9,9 +9,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from folkmoot.records.display import cell_text, heading, numeric_columns
 from folkmoot.records.files import write_text
-from folkmoot.records.findings import Board
+from folkmoot.records.findings import Board, cell_text, heading, numeric_columns
 from folkmoot.records.run_folder import RunFolder
 from folkmoot.report.document import document
 from folkmoot.report.pdf import write_pdf

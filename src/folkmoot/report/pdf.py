@@ -11,8 +11,7 @@ from typing import Any
 import typst
 
 from folkmoot.files import write_bytes
-from folkmoot.records.display import cell_text, heading, numeric_columns
-from folkmoot.records.findings import Grid
+from folkmoot.records.findings import Grid, cell_text, heading, numeric_columns
 from folkmoot.report.document import Document, Figure
 
 TEMPLATE = Path(__file__).parent / "templates" / "report.typ"
