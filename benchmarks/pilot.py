@@ -32,16 +32,15 @@ STEPS = (
 )
 
 
-def pilot_makespan(folder: str) -> dict[str, float]:
-    """The pilot over HTTP at 100 ms and concurrency 256."""
+def pilot_makespan(folder: str, concurrency: int) -> dict[str, float]:
+    """The pilot over HTTP at 1 s, as real models take."""
     return _makespan(
         PILOT,
         ("embedding_model=synthetic",),  # the server knows none
         Path(folder),
-        latency=0.1,
-        concurrency=256,
+        latency=1.0,
+        concurrency=concurrency,
         chain_of=_pilot_chain,
-        turns=5,
     )
 
 
