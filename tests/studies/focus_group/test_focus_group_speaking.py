@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from folkmoot.conversation.answers import Missing
 from folkmoot.randomness import generator
 from folkmoot.studies.focus_group.config import DiscussionPhase
+from folkmoot.studies.focus_group.discussion import DiscussionMessage, MessageRole
 from folkmoot.studies.focus_group.moderator import (
     Floor,
     Moderator,
@@ -26,7 +27,7 @@ from folkmoot.studies.focus_group.participants import (
     speaking_probability,
     spoken,
 )
-from tests.studies.focus_group.at_hand import MemoryScope, discuss, people, settings
+from tests.studies.focus_group.at_hand import Asked, MemoryScope, discuss, people, plain, settings
 
 NAMES = {"a": "Ann", "b": "Bo", "c": "Cy"}
 
@@ -131,10 +132,7 @@ def test_choice_of_respondents(n: int, cap: int, seed: int, data: st.DataObject)
 async def test_the_quiet_are_told_to_the_moderator_by_name_and_drawn_in() -> None:
     seen: list[tuple[str, set[str]]] = []
 
-    def naming(asked: object) -> str:
-        from tests.studies.focus_group.at_hand import Asked, plain
-
-        assert isinstance(asked, Asked)
+    def naming(asked: Asked) -> str:
         if asked.kind != "question":
             return plain(asked)
         line = next((x for x in asked.prompt.splitlines() if x.startswith("Not heard much")), "")
@@ -173,7 +171,11 @@ async def test_a_name_with_nothing_behind_it_is_no_answer() -> None:
     persona = people(3, 1)[0]
     scope: Any = MemoryScope(3, lambda asked: f"{persona.first_name}:  ")
     config = settings()
-    said = await Participant(persona, config).respond(scope, "Why?", (), DiscussionPhase.REACTION)
+    asked = DiscussionMessage(
+        role=MessageRole.MODERATOR, speaker_id="moderator", speaker_name="Moderator",
+        content="Why?", phase=DiscussionPhase.REACTION, turn_number=1,
+    )  # fmt: skip
+    said = await Participant(persona, config).respond(scope, asked, ())
     assert isinstance(said, Missing) and said.reason == "empty"
 
 

@@ -9,7 +9,6 @@ import html
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
@@ -129,10 +128,16 @@ class TranscriptFormatter:
         active; balance of the talk; the sycophancy check.
         """
         names = {p.id: p.name for p in transcript.personas}
-        shares = balance(transcript)
-        check = sycophancy.of([transcript])
-        ranked = sorted(shares.turns, key=lambda who: -shares.turns[who])
         said = list(transcript.by_participants())
+        words = dict.fromkeys(names, 0)
+        turns = dict.fromkeys(names, 0)
+        for m in said:
+            words[m.speaker_id] += m.words
+            turns[m.speaker_id] += 1
+        all_words = sum(m.words for m in transcript.messages)
+        replies = Counter((m.speaker_id, m.replied_to) for m in said if m.replied_to)
+        check = sycophancy.of([transcript])
+        ranked = sorted(turns, key=lambda who: -turns[who])
         shifts = [m for m in said if m.changed_mind]
         by_phase: dict[str, list[DiscussionMessage]] = {}
         for m in transcript.messages:
@@ -141,8 +146,8 @@ class TranscriptFormatter:
             "messages": len(transcript.messages),
             "messages_by_role": dict(Counter(m.role.value for m in transcript.messages)),
             "messages_per_phase": {p: len(ms) for p, ms in by_phase.items()},
-            "messages_per_participant": {names[who]: n for who, n in shares.turns.items()},
-            "words_per_participant": {names[who]: n for who, n in shares.words.items()},
+            "messages_per_participant": {names[who]: n for who, n in turns.items()},
+            "words_per_participant": {names[who]: n for who, n in words.items()},
             "average_sentiment_by_phase": {
                 p: _mean(m.sentiment for m in ms if m.by_participant) for p, ms in by_phase.items()
             },
@@ -152,11 +157,13 @@ class TranscriptFormatter:
             "most_active": names[ranked[0]] if ranked else None,
             "least_active": names[ranked[-1]] if ranked else None,
             "probes": sum(m.probe and not m.by_participant for m in transcript.messages),
-            "gini_of_words": _plain(shares.gini_words),
-            "moderator_share_of_words": _plain(shares.moderator_share),
+            "gini_of_words": _plain(gini(list(words.values()))),
+            "moderator_share_of_words": (
+                round(1 - sum(words.values()) / all_words, 4) if all_words else 0.0
+            ),
             "replies": [
                 {"from": names[a], "to": names.get(b, "Moderator"), "times": n}
-                for (a, b), n in shares.replies.items()
+                for (a, b), n in replies.items()
             ],
             "mean_valence_before": _mean(
                 p.opinion.valence for p in transcript.personas if p.opinion
@@ -173,33 +180,6 @@ class TranscriptFormatter:
                 "reading": check.reading(),
             },
         }
-
-
-@dataclass(frozen=True, slots=True)
-class Balance:
-    """Shares of the talk in one discussion. `words` and `turns` by persona id, `replies` by
-    (who, to whom)."""
-
-    words: dict[str, int]
-    turns: dict[str, int]
-    gini_words: float
-    moderator_share: float
-    replies: Counter[tuple[str, str]]
-
-
-def balance(transcript: DiscussionTranscript) -> Balance:
-    """How the talk of a discussion was shared out."""
-    words = dict.fromkeys((p.id for p in transcript.personas), 0)
-    turns = dict.fromkeys(words, 0)
-    replies: Counter[tuple[str, str]] = Counter()
-    for m in transcript.by_participants():
-        words[m.speaker_id] += m.words
-        turns[m.speaker_id] += 1
-        if m.replied_to:
-            replies[m.speaker_id, m.replied_to] += 1
-    total, by_people = sum(m.words for m in transcript.messages), sum(words.values())
-    moderator = (total - by_people) / total if total else 0.0
-    return Balance(words, turns, gini(list(words.values())), moderator, replies)
 
 
 def _about(p: Profile) -> str:

@@ -13,7 +13,6 @@ import numpy as np
 from folkmoot.conversation.answers import Choice, Missing
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope, Session
-from folkmoot.errors import InputError, Problem
 from folkmoot.people.sources import table
 from folkmoot.people.sources.grounded import PersonaGenerator, Profile, character
 from folkmoot.people.sources.grounded.opinion import label
@@ -96,7 +95,10 @@ def profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, Any]]:
 def with_different_names(
     rows: Sequence[Mapping[str, Any]], wanted: int, rng: np.random.Generator
 ) -> list[Mapping[str, Any]]:
-    """Rows drawn at random, no two with the same first name (people are addressed by it)."""
+    """Rows drawn at random, no two with the same first name (people are addressed by it).
+
+    The check before the run makes sure that there are enough.
+    """
     chosen: list[Mapping[str, Any]] = []
     taken: set[str] = set()
     for i in rng.permutation(len(rows)):
@@ -107,13 +109,8 @@ def with_different_names(
         taken.add(first)
         chosen.append(row)
         if len(chosen) == wanted:
-            return chosen
-    raise InputError(
-        Problem(
-            f"{wanted} people are needed, but only {len(chosen)} have different first names",
-            key="personas",
-        )
-    )
+            break
+    return chosen
 
 
 def different_names(rows: Sequence[Mapping[str, Any]]) -> int:
@@ -197,21 +194,19 @@ class Participant:
     async def respond(
         self,
         scope: Scope,
-        question: str,
+        asked: DiscussionMessage,
         context: Sequence[DiscussionMessage],
-        phase: DiscussionPhase,
         *,
         addressed: bool = False,
-        probe: bool = False,
     ) -> str | Missing:
         """What this participant says to the moderator's question, having heard `context`."""
-        shown = phase in (DiscussionPhase.REACTION, DiscussionPhase.SYNTHESIS)
+        shown = asked.phase in (DiscussionPhase.REACTION, DiscussionPhase.SYNTHESIS)
         prompt = scope.prompt(
             "participant_response",
-            question=question,
-            phase=phase.value,
+            question=asked.content,
+            phase=asked.phase.value,
             addressed=addressed,
-            probe=probe,
+            probe=asked.probe,
             others=any(m.by_participant and m.speaker_id != self.id for m in context),
             stimulus=self.config.stimulus_material if shown else None,
             length=length_advice(self.persona),

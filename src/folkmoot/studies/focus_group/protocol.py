@@ -103,56 +103,51 @@ class Talk:
         """
         self.questions += 1
         scope = scope.at(f"q{self.questions:02d}")
-        moderator, all_questions = (
-            self.moderator,
-            len(self.config.phases) * self.config.questions_per_phase,
-        )
-        asking = scope.at("moderator")
-        question = await moderator.generate_question(asking, phase, index, self.messages)
+        moderator = self.moderator
+        all_questions = len(self.config.phases) * self.config.questions_per_phase
+        at = scope.at("moderator")
+        text = await moderator.generate_question(at, phase, index, self.messages)
         respondents = moderator.select_respondents(
             self.participants,
-            question,
+            text,
             self.messages,
             all_questions - self.questions,
             scope.at("floor").rng,
         )
-        by_guide = question == moderator.discussion_guide[phase][index]
-        self._asked(phase, question, None if by_guide else how_ended(asking))
-        waiting, answers, probed = list(respondents), 0, False
+        by_guide = text == moderator.discussion_guide[phase][index]
+        asked = self._asks(phase, text, None if by_guide else how_ended(at))
+        waiting, probed = list(respondents), False
         while waiting:
             speaker = waiting.pop(0)
-            message = await self._answer(scope, phase, speaker, question, answers + 1)
-            if message is None:
+            answer = await self._answer(scope, speaker, asked)
+            if answer is None or probed or self.probes >= all_questions // 2:
                 continue
-            answers += 1
-            if probed or self.probes >= all_questions // 2:
-                continue
-            after = self._waiting_after_a_probe(question, waiting, answers, len(respondents))
+            after = self._waiting_after_a_probe(asked, waiting, len(respondents))
             if after is None:
                 continue
-            asking = scope.at(speaker.id, "probe")
-            probe = await moderator.generate_followup(asking, message, self.messages)
-            if probe is None:
-                continue
-            probed, waiting = True, after
-            self.probes += 1
-            self._asked(phase, probe, how_ended(asking), to=message)
-            again = await self._answer(
-                scope.at(speaker.id, "again"), phase, speaker, probe, answers + 1, probe=True
-            )
-            answers += again is not None
+            at = scope.at(speaker.id, "probe")
+            text = await moderator.generate_followup(at, answer, self.messages) or ""
+            if text:
+                probed, waiting = True, after
+                self.probes += 1
+                probe = self._asks(phase, text, how_ended(at), to=answer)
+                await self._answer(scope.at(speaker.id, "again"), speaker, probe)
+
+    def _answers(self) -> int:
+        """How many answers the question has so far."""
+        return sum(m.by_participant and m.question == self.questions for m in self.messages)
 
     def _waiting_after_a_probe(
-        self, question: str, waiting: list[Participant], answers: int, respondents: int
+        self, asked: DiscussionMessage, waiting: list[Participant], respondents: int
     ) -> list[Participant] | None:
         """Who still answers a question if somebody is probed; None where a probe has no room.
 
         Neither those asked by name nor those who have not spoken yet drop out.
         """
         fewest, most = room(len(self.participants), self.config.responses_cap)
-        if answers + len(waiting) < most:
+        if self._answers() + len(waiting) < most:
             return waiting
-        must = set(addressed(question, self.moderator.names))
+        must = addressed(asked.content, self.moderator.names)
         spoken = {m.speaker_id for m in self.messages}
         free = [p for p in waiting if p.id in spoken and p.id not in must]
         if respondents <= fewest or not free:
@@ -160,50 +155,41 @@ class Talk:
         return [p for p in waiting if p is not free[-1]]
 
     async def _answer(
-        self,
-        scope: Scope,
-        phase: DiscussionPhase,
-        speaker: Participant,
-        question: str,
-        position: int,
-        *,
-        probe: bool = False,
+        self, scope: Scope, who: Participant, asked: DiscussionMessage
     ) -> DiscussionMessage | None:
         """One answer with all that is read from it; None (and a note) when there is none."""
         names = self.moderator.names
-        called = probe or speaker.id in addressed(question, names)
-        at = scope.at(speaker.id, "says")
-        said = await speaker.respond(
-            at, question, self.messages, phase, addressed=called, probe=probe
-        )
+        called = asked.probe or who.id in addressed(asked.content, names)
+        at = scope.at(who.id, "says")
+        said = await who.respond(at, asked, self.messages, addressed=called)
         if isinstance(said, Missing):
-            self.silences.append((self.questions, speaker.id, said.reason))
+            self.silences.append((self.questions, who.id, said.reason))
             return None
-        last = self._position(speaker)
+        last = self._position(who)
         now = await reading.read_position(
-            scope.at(speaker.id, "position"), self.config, speaker.persona, last, question, said
+            scope.at(who.id, "position"), who, last, asked.content, said
         )
         stance = reading.stance(said)
-        to = reading.reply_target(said, speaker.id, self.messages, names)
-        if to is None and probe:
-            to = self.messages[-1]
+        to = reading.reply_target(said, who.id, self.messages, names)
+        if to is None and asked.probe:
+            to = asked
         by_model = self.config.sentiment == reading.MODEL and now.sentiment is not None
         tone = now.sentiment if by_model else reading.tone(said)
         return self._add(
             role=MessageRole.PARTICIPANT,
-            speaker_id=speaker.id,
-            speaker_name=speaker.name,
+            speaker_id=who.id,
+            speaker_name=who.name,
             content=said,
-            phase=phase,
+            phase=asked.phase,
             replied_to=to.speaker_id if to else None,
             replied_to_turn=to.turn_number if to else None,
             sentiment=tone,
             sentiment_source=reading.MODEL if by_model else reading.lexicon(),
             changed_mind=now.changed,
             valence=now.valence,
-            position=position,
+            position=self._answers() + 1,
             addressed=called,
-            probe=probe,
+            probe=asked.probe,
             stance=stance,
             surprising=reading.surprising(stance, tone, last, now.changed),
             finish=how_ended(at),
@@ -215,14 +201,15 @@ class Talk:
         opinion = who.persona.opinion
         return own[-1] if own else (opinion.valence if opinion else 0.0)
 
-    def _asked(
+    def _asks(
         self,
         phase: DiscussionPhase,
         text: str,
         finish: str | None,
         to: DiscussionMessage | None = None,
-    ) -> None:
-        self._add(
+    ) -> DiscussionMessage:
+        """The moderator's words; `to`: the answer that they probe."""
+        return self._add(
             role=MessageRole.MODERATOR,
             speaker_id=MODERATOR,
             speaker_name="Moderator",

@@ -19,11 +19,10 @@ from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
 from folkmoot.conversation.answers import Json, Missing
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope
-from folkmoot.people.sources.grounded import Profile
-from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase
+from folkmoot.studies.focus_group.config import DiscussionPhase
 from folkmoot.studies.focus_group.discussion import DiscussionMessage, DiscussionTranscript
 from folkmoot.studies.focus_group.moderator import named
-from folkmoot.studies.focus_group.participants import leaning
+from folkmoot.studies.focus_group.participants import Participant, leaning
 
 # Smaller differences of position are wording, not a change of mind.
 SMALLEST_SHIFT = 0.1
@@ -49,12 +48,7 @@ class Position(NamedTuple):
 
 
 async def read_position(
-    scope: Scope,
-    config: DiscussionConfig,
-    profile: Profile,
-    last: float,
-    question: str,
-    answer: str,
+    scope: Scope, who: Participant, last: float, question: str, answer: str
 ) -> Position:
     """Ask the coder whether an answer shows a change from the position last known, and to where.
 
@@ -62,14 +56,14 @@ async def read_position(
     """
     prompt = scope.prompt(
         "opinion_shift",
-        who=profile.first_name,
-        concept=config.product_concept,
-        first_opinion=profile.opinion.sentence if profile.opinion else "",
+        who=who.name,
+        concept=who.config.product_concept,
+        first_opinion=who.persona.opinion.sentence if who.persona.opinion else "",
         last_position=f"{last:+.2f}",
         last_leaning=leaning(last),
         question=question,
         answer=answer,
-        with_sentiment=config.sentiment == MODEL,
+        with_sentiment=who.config.sentiment == MODEL,
     )
     coder = Speaker("coder", "Coder", role="coder", system=scope.prompt("coder_system"))
     read = await scope.ask(coder, prompt, answer=Json(OpinionReading), temperature=0.0)
