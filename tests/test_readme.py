@@ -158,7 +158,7 @@ def test_the_page_on_study_files_has_every_key_with_its_default() -> None:
     wanted = []
     for name, field in StudyConfig.model_fields.items():
         default = field.get_default(call_default_factory=True)
-        shown = "" if default in (None, {}) else f"{default:g}"
+        shown = f"{default:g}" if isinstance(default, (int, float)) else ""
         wanted.append((name, shown, field.description))
     assert rows == wanted
 
