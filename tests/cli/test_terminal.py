@@ -9,7 +9,14 @@ from rich.console import Console
 
 from folkmoot.cli.live import TerminalProgress
 from folkmoot.cli.tables import finding_view
-from folkmoot.engine.progress import CallDone, CallRetried, ItemDone, Notice, StageStarted
+from folkmoot.engine.progress import (
+    AnswerMissing,
+    CallDone,
+    CallRetried,
+    ItemDone,
+    Notice,
+    StageStarted,
+)
 from folkmoot.records.findings import Finding, Grid, cell_text, number_text
 
 
@@ -64,7 +71,7 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
     stamped = [line.split(" ", 1) for line in file.getvalue().splitlines()]
     assert all(re.fullmatch(r"\d\d:\d\d:\d\d", time) for time, _ in stamped)
     lines = [text for _, text in stamped]
-    assert lines[0] == "vote: begins, 100 to do"
+    assert lines[0] == "vote: started (100 items)"
     assert lines[1].startswith("vote: 4 of 100 · 2 min 00 s left · 5 calls (1/s) · $0.05")
     assert lines[-1] == "[careful]"
     assert len(lines) == 4
@@ -76,10 +83,11 @@ def test_a_live_table_where_there_is_one() -> None:
     with TerminalProgress(Console(file=file, width=100, force_terminal=True)) as progress:
         progress(StageStarted("vote", 4))
         progress(CallDone("m", cost_usd=None))
-        progress(ItemDone("vote", "p_1", failed="refused"))
+        progress(ItemDone("vote"))
+        progress(AnswerMissing("vote/p_1/ask0"))
         progress(Notice("look"))
         text = printed(progress.view())
     assert "1/4" in text
     assert "cost unknown" in text
-    assert "1 failed" in text
+    assert "1 without an answer" in text
     assert "look" in file.getvalue()

@@ -17,6 +17,7 @@ from folkmoot.errors import RefusedError
 from folkmoot.models.request import ProviderSettings, Reply, Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.models.synthetic import Respondent
+from folkmoot.records.rows import declared
 from folkmoot.records.tables import typed
 from folkmoot.report.html import write_report
 from tests.contract.small import small_study
@@ -46,7 +47,7 @@ def half_deaf(*stages: str) -> Scripted:
 
 def declared_columns(run: folkmoot.Run) -> None:
     """Every table that the study declares is there with its columns, by type."""
-    for name, columns in run.study.declared().items():
+    for name, columns in declared(run.study.tables).items():
         table, wanted = run.table(name), typed(None, columns)
         assert set(wanted.columns) <= set(table.columns), name
         assert {c: table.schema[c] for c in wanted.columns} == dict(wanted.schema), name
@@ -79,7 +80,7 @@ def test_a_run_of_use_has_its_tables_as_declared(study: str, tmp_path: Path) -> 
     run = folkmoot.run(small_study(study, tmp_path), out=tmp_path / "run", model="synthetic")
     assert not run.unusable and "unusable" not in run.manifest
     declared_columns(run)
-    for name, columns in find_study(study).declared().items():
+    for name, columns in declared(find_study(study).tables).items():
         recorded = [c for c in run.table(name).columns if not c.startswith("demographic_")]
         assert recorded == typed(None, columns).columns, name
 

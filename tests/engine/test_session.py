@@ -14,6 +14,7 @@ import pytest
 
 import folkmoot
 from folkmoot import Choice, Missing, Number, Run, Session, Speaker, Study, StudyConfig, Utterance
+from folkmoot.engine.progress import Tally
 from folkmoot.engine.session import Scope
 from folkmoot.errors import DriftError, ProtocolError, RefusedError
 from folkmoot.models.request import Reply, Request, Usage
@@ -435,3 +436,14 @@ def test_a_session_of_a_config_types_its_settings(tmp_path: Path) -> None:
     study = Study("trial", "Trial", Panel, protocol, limit=lambda config, n: config)
     held = folkmoot.run(study, {"rounds": 3}, out=tmp_path / "run")
     assert held.table("rounds")["rounds"].to_list() == [3]
+
+
+def test_answers_that_are_missing_are_told_while_the_run_goes_on(tmp_path: Path) -> None:
+    tally = Tally()
+
+    async def protocol(session: Session) -> None:
+        await session.ask(ANN, "Yes or no?", answer=Choice(("yes", "no")))
+        await session.ask(ANN, "Well?")
+
+    run(tmp_path, protocol, Scripted(lambda _request, _address: "Let me see."), progress=tally)
+    assert tally.missing == 1 and "1 without an answer" in tally.line()

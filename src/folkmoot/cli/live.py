@@ -82,7 +82,7 @@ class TerminalProgress:
             self._print(self.tally.line(), "info")
 
     def view(self) -> RenderableType:
-        """The live table: a line per stage, then calls, cost and failures."""
+        """The live table: a line per stage, then calls, cost and missing answers."""
         table = Table.grid(padding=(0, 2))
         for _ in range(2):
             table.add_column()
@@ -112,12 +112,12 @@ class TerminalProgress:
     def _footer(self) -> str:
         tally = self.tally
         elapsed = duration(self._clock() - tally.started)
-        parts = [f"{tally.calls:,} calls", pace(tally.rate), tally.cost(), elapsed]
+        parts = [f"{tally.calls:,} calls", pace(tally.rate), tally.all.cost, elapsed]
         if tally.replayed:
             parts.append(f"{tally.replayed:,} replayed")
         if tally.retries:
             parts.append(f"{tally.retries:,} retries")
-        parts.append(f"{tally.failed:,} failed")
+        parts.append(f"{tally.missing:,} without an answer")
         return " · ".join(parts)
 
     def _print(self, text: str, level: str) -> None:

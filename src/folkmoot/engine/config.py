@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -111,15 +110,6 @@ class StudyConfig(BaseModel):
     def model_for(self, role: str) -> str | None:
         """The model that the file names for a role; None where it names none at all."""
         return self.models.get(role, self.model)
-
-    def as_run(self) -> dict[str, Any]:
-        """Every setting with its value, as plain JSON, in the order of declaration."""
-        return self.model_dump(mode="json")
-
-
-def common_keys() -> Mapping[str, str]:
-    """Key → description of the settings that all study types share."""
-    return {name: field.description or "" for name, field in StudyConfig.model_fields.items()}
 
 
 # The settings of a study type; a plain `Study` or `Session` leaves open which.

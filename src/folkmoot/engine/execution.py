@@ -42,6 +42,7 @@ from folkmoot.models.keys import scrub
 from folkmoot.models.request import Provider
 from folkmoot.records.files import write_json
 from folkmoot.records.manifest import RunFacts, file_hashes, manifest
+from folkmoot.records.rows import declared, meanings
 from folkmoot.records.run_folder import (
     CODEBOOK,
     MANIFEST,
@@ -191,7 +192,7 @@ def _context(execution: Execution, journal: Journal | Replay, progress: Progress
         embedding_model=providers.embedding,
         scripted=providers.scripted,
         now=time_of_day if execution.replay is None else lambda: SOME_TIME,
-        columns=found.study.declared(),
+        columns=declared(found.study.tables),
     )
 
 
@@ -276,7 +277,10 @@ def _unusable(execution: Execution, tables: Mapping[str, pl.DataFrame]) -> str:
 
 
 def _write_codebook(execution: Execution, tables: Mapping[str, pl.DataFrame]) -> None:
-    write_json(execution.folder / CODEBOOK, codebook(tables, execution.found.study.described()))
+    study = execution.found.study
+    write_json(
+        execution.folder / CODEBOOK, codebook(tables, {**study.codebook, **meanings(study.tables)})
+    )
 
 
 def _facts(

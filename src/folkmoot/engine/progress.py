@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, NamedTuple, TextIO
 
+from folkmoot.measures.estimates import plural
 from folkmoot.records.manifest import ModelUse
 from folkmoot.records.run_folder import LOG, LOG_LINES
 
@@ -44,19 +45,16 @@ class StageStarted:
 
 @dataclass(frozen=True, slots=True)
 class ItemDone:
-    """One item of a stage is through. `failed`: why, when it could not be finished."""
+    """One item of a stage is through."""
 
     stage: str
-    item: str = ""
-    failed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class StageDone:
-    """A stage is over. `note`: a few words on how it came out."""
+class AnswerMissing:
+    """A question came to no answer; why is in the `answers` table."""
 
-    stage: str
-    note: str = ""
+    address: str
 
 
 class CallDone(NamedTuple):
@@ -98,7 +96,14 @@ class RunEnded:
 
 
 Event = (
-    RunStarted | StageStarted | ItemDone | StageDone | CallDone | CallRetried | Notice | RunEnded
+    RunStarted
+    | StageStarted
+    | ItemDone
+    | AnswerMissing
+    | CallDone
+    | CallRetried
+    | Notice
+    | RunEnded
 )
 Progress = Callable[[Event], None]
 
@@ -127,13 +132,9 @@ def describe(event: Event) -> tuple[str, Level]:
             mark = " (SYNTHETIC: no evidence about people)" if synthetic else ""
             return f"{verb} {run_id}: {study}, model {model}{mark}, seed {seed}, {folder}", "info"
         case StageStarted(stage, total):
-            return f"{stage}: begins" + (f", {total:,} to do" if total is not None else ""), "info"
-        case StageDone(stage, note):
-            return f"{stage}: done" + (f", {note}" if note else ""), "info"
-        case ItemDone(stage, item, failed) if failed:
-            return f"{stage}: {item or 'one'} failed: {failed}", "warning"
+            return f"{stage}: started" + (f" ({plural(total, 'item')})" if total else ""), "info"
         case CallRetried(model, reason, wait, attempt):
-            return f"{model}: {reason}; try {attempt + 1} in {wait:.1f} s", "warning"
+            return f"{model}: {reason}; attempt {attempt + 1} in {wait:.1f} s", "warning"
         case Notice(message, level):
             return message, level
         case RunEnded(outcome, message):
@@ -151,13 +152,11 @@ class StageTally:
     total: int | None
     started: float
     done: int = 0
-    failed: int = 0
-    ended: float | None = None
     moved: float = 0.0  # when an item was done last
 
     @property
     def over(self) -> bool:
-        return self.ended is not None or (self.total is not None and self.done >= self.total)
+        return self.total is not None and self.done >= self.total
 
     def eta_seconds(self, now: float) -> float | None:
         """Seconds until the stage is through at the pace so far; None when that is unknown."""
@@ -176,7 +175,7 @@ class Tally:
     all: ModelUse = field(default_factory=ModelUse)
     replayed: int = 0
     retries: int = 0
-    failed: int = 0
+    missing: int = 0  # answers
     started: float = 0.0
 
     def __post_init__(self) -> None:
@@ -189,11 +188,11 @@ class Tally:
                 self._call(event)
             case StageStarted(stage, total):
                 self._begin(stage, total)
-            case ItemDone(stage, _, failed):
-                self._item(stage, bool(failed))
-            case StageDone(stage, _):
-                if stage in self.stages:
-                    self.stages[stage].ended = self.clock()
+            case ItemDone(stage) if stage in self.stages:
+                self.stages[stage].done += 1
+                self.stages[stage].moved = self.clock()
+            case AnswerMissing():
+                self.missing += 1
             case CallRetried():
                 self.retries += 1
             case _:
@@ -206,14 +205,6 @@ class Tally:
     @property
     def cost_usd(self) -> float:
         return self.all.cost_usd
-
-    @property
-    def input_tokens(self) -> int:
-        return self.all.input_tokens
-
-    @property
-    def output_tokens(self) -> int:
-        return self.all.output_tokens
 
     @property
     def current(self) -> StageTally | None:
@@ -241,30 +232,18 @@ class Tally:
         parts.append(f"{self.calls:,} calls" + (f" ({pace(self.rate)})" if self.calls else ""))
         if self.replayed:
             parts.append(f"{self.replayed:,} replayed")
-        parts.append(self.cost())
+        parts.append(self.all.cost)
         if self.retries:
             parts.append(f"{self.retries:,} retries")
-        if self.failed:
-            parts.append(f"{self.failed:,} failed")
+        if self.missing:
+            parts.append(f"{self.missing:,} without an answer")
         return " · ".join(parts)
-
-    def cost(self) -> str:
-        """The money spent in this process; says so where a price is unknown."""
-        return self.all.cost
 
     def _begin(self, stage: str, total: int | None) -> None:
         tally = self.stages.setdefault(stage, StageTally(stage, 0, self.clock()))
         # A stage may fork several times: its totals add up.
         known = total is not None and tally.total is not None
         tally.total = (tally.total or 0) + (total or 0) if known else None
-        tally.ended = None
-
-    def _item(self, stage: str, failed: bool) -> None:
-        self.failed += failed
-        if stage in self.stages:
-            self.stages[stage].done += 1
-            self.stages[stage].failed += failed
-            self.stages[stage].moved = self.clock()
 
     def _call(self, call: CallDone) -> None:
         if call.replayed:
@@ -355,7 +334,7 @@ class RunLog:
             "calls": self.tally.calls,
             "replayed": self.tally.replayed,
             "cost_usd": None if self.tally.all.unpriced else round(self.tally.cost_usd, 6),
-            "failed": self.tally.failed,
+            "missing": self.tally.missing,
             **({} if event is None or isinstance(event, CallDone) else asdict(event)),
         }
         if event is None or isinstance(event, (Notice, RunEnded)):

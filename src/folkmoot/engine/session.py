@@ -29,6 +29,7 @@ from folkmoot.engine.config import Config
 from folkmoot.engine.context import Rows, RunContext
 from folkmoot.engine.effects import Exchange, answer_row, computed, converse, embedded
 from folkmoot.engine.gateway import Gateway
+from folkmoot.engine.progress import AnswerMissing
 from folkmoot.errors import ProtocolError
 from folkmoot.models.request import FloatArray, Request
 from folkmoot.randomness import generator
@@ -143,6 +144,8 @@ class Scope:
         finally:
             self._busy = ""
         self.finish = got.reply.finish
+        if isinstance(got.value, Missing):
+            run.progress(AnswerMissing(address))
         run.record(self._rows, "answers", answer_row(self.path, address, who, wanted, got, model))
         return got
 

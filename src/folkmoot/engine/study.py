@@ -23,7 +23,7 @@ from folkmoot.engine.trust import TRUST_ALL, Consent
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
 from folkmoot.records.findings import Finding, Grid
-from folkmoot.records.rows import Row, declared, meanings
+from folkmoot.records.rows import Row
 from folkmoot.registry import STUDIES, installed
 
 if TYPE_CHECKING:
@@ -59,50 +59,6 @@ class Planned:
     rows: tuple[Mapping[str, Any], ...]
     unit: str = "participant"
     done: tuple[str, str] = ("", "")
-
-
-def _not_recognised(_raw: Mapping[str, Any]) -> bool:
-    return False
-
-
-def _no_name(_config: Any) -> str:
-    return ""
-
-
-def _no_problems(_config: Any, _folder: Path) -> list[Problem]:
-    return []
-
-
-def _no_notes(_config: Any) -> list[str]:
-    return []
-
-
-def _no_seats(_config: Any) -> list[str]:
-    return []
-
-
-def _no_estimate(_config: Any) -> list[StageEstimate]:
-    return []
-
-
-def _as_it_is(config: Any, _folder: Path) -> Any:
-    return config
-
-
-def _no_findings(_run: RunFolder) -> list[Finding]:
-    return []
-
-
-def _nothing_planned(_sealed: Mapping[str, Any]) -> list[Planned]:
-    return []
-
-
-def _usable(_run: RunFolder) -> str:
-    return ""
-
-
-def _no_template() -> dict[str, str | bytes]:
-    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,41 +99,25 @@ class Study(Generic[Config]):
     config: type[Config]
     protocol: Callable[[Session[Config]], Awaitable[None]]
     prompts: Path | None = None
-    recognises: Callable[[Mapping[str, Any]], bool] = _not_recognised
-    run_id: Callable[[Config], str] = _no_name
-    check: Callable[[Config, Path], list[Problem]] = _no_problems
-    notes: Callable[[Config], list[str]] = _no_notes
-    estimate: Callable[[Config], list[StageEstimate]] = _no_estimate
-    rehearsal: Callable[[Config, Path], Config] = _as_it_is
-    findings: Callable[[RunFolder], list[Finding]] = _no_findings
+    recognises: Callable[[Mapping[str, Any]], bool] = lambda _raw: False
+    run_id: Callable[[Config], str] = lambda _config: ""
+    check: Callable[[Config, Path], list[Problem]] = lambda _config, _folder: []
+    notes: Callable[[Config], list[str]] = lambda _config: []
+    estimate: Callable[[Config], list[StageEstimate]] = lambda _config: []
+    rehearsal: Callable[[Config, Path], Config] = lambda config, _folder: config
+    findings: Callable[[RunFolder], list[Finding]] = lambda _run: []
     show: Callable[[RunFolder, str | None], str] | None = None
     load: Callable[[Path], Config] | None = None
     suffixes: tuple[str, ...] = ()
-    seat_models: Callable[[Config], list[str]] = _no_seats
-    planned: Callable[[Mapping[str, Any]], list[Planned]] = _nothing_planned
+    seat_models: Callable[[Config], list[str]] = lambda _config: []
+    planned: Callable[[Mapping[str, Any]], list[Planned]] = lambda _sealed: []
     embeds: bool = False
     limit: Callable[[Config, int], Config] | None = None
-    tables: Sequence[type[Row]] | Mapping[str, str] = ()
-    unusable: Callable[[RunFolder], str] = _usable
+    tables: Sequence[type[Row]] = ()
+    unusable: Callable[[RunFolder], str] = lambda _run: ""
     codebook: Mapping[str, Any] = field(default_factory=dict)
-    template: Callable[[], dict[str, str | bytes]] = _no_template
+    template: Callable[[], dict[str, str | bytes]] = dict
     convert: Callable[[Path], tuple[bytes, list[str]]] | None = None
-
-    def declared(self) -> dict[str, dict[str, str]]:
-        """Table → column → kind, of the tables that the study declares."""
-        if isinstance(self.tables, Mapping):
-            return {
-                table: {
-                    n: kind or "text" for n, _, kind in (c.partition(":") for c in said.split())
-                }
-                for table, said in self.tables.items()
-            }
-        return declared(self.tables)
-
-    def described(self) -> dict[str, Any]:
-        """What columns mean: column → words, or table → column → words."""
-        own = {} if isinstance(self.tables, Mapping) else meanings(self.tables)
-        return {**self.codebook, **own}
 
 
 def registered() -> dict[str, EntryPoint]:

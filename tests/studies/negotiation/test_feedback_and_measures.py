@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from folkmoot.errors import InputError
+from folkmoot.records.rows import meanings
 from folkmoot.studies.negotiation import STUDY
 from folkmoot.studies.negotiation.decision import SlotDecision
 from folkmoot.studies.negotiation.groups import Draft, Group, build_group
@@ -205,7 +206,7 @@ def test_the_codebook_explains_every_column(whole: Any) -> None:
     columns = [(t, c, f) for t, entry in book.items() for c, f in entry["columns"].items()]
     assert len(columns) > 100
     assert [f"{t}.{c}" for t, c, f in columns if not f["meaning"]] == []
-    assert set(MEASURES) == STUDY.described()["measures"].keys() - {
+    assert set(MEASURES) == meanings(STUDY.tables)["measures"].keys() - {
         "group_id",
         "group_type",
         "condition",
