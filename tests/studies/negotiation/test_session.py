@@ -322,6 +322,10 @@ def test_an_unreadable_synthesis_gives_the_minimal_structure(negotiation: Runner
     assert trail["_parse_error"] is True
     # Whether there is a conflict then follows from the texts, and the vote is held as usual.
     assert trail["has_conflict"] and trail["ballots"]["state"] == "collected"
+    # No label was read, so nothing says that the model drifted.
+    assert trail["proposed_strategy"] is trail["drifted"] is None
+    assert rows["drifted"].is_null().all()
+    assert run.table("measures")["drift_rate"].is_null().all()
 
 
 def test_a_fenced_or_broken_object_is_still_read(negotiation: Runner) -> None:

@@ -38,19 +38,14 @@ Statements = Mapping[str, Mapping[str, Stated]]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One turn of a dialogue: who says what, with which intent, in which phase and topic."""
+    """One turn of a dialogue: who says what, with which intent, in which phase."""
 
     speaker: str
     intent: str
     text: str
     phase: str
-    topic: str
     round: int | None = None
-    finish: str | None = None  # how the reply ended that holds the words; None for ours
-
-    def to_json(self) -> dict[str, Any]:
-        row = {"speaker": self.speaker, "intent": self.intent, "text": self.text}
-        return row if slot_of(self.topic) == self.topic else {**row, "decision": self.topic}
+    finish: str | None = None  # how the reply with these words ended; None for our own words
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +106,7 @@ class Negotiation:
         if speaker == SYSTEM or intent == "user_vote":  # words of ours; members' stay as said
             text = spelled(text)
         intent = f"{intent}_{topic.slot}"
-        return Line(speaker, intent, self.seen(text), phase, topic.id, round, finish)
+        return Line(speaker, intent, self.seen(text), phase, round, finish)
 
     def preference_lines(self, topic: Topic) -> tuple[Line, ...]:
         said = ((m, self.stated[topic.id].get(m.id)) for m in self.members)
@@ -142,9 +137,9 @@ class SlotDecision:
     """The whole audit trail of one decision.
 
     `source` says what settled it: single_user, preferences, synthesis, operator, vote or
-    feedback. `proposed` is the label that the model gave its strategy. `rung` is where the
-    synthesis reply was read (`minimal`: it was not, and the protocol's minimal structure stands).
-    `outcome` is the operator's; `portions` what finally holds, after feedback.
+    feedback. `proposed` is the label that the model gave its strategy, None if unread. `rung` is
+    where the synthesis reply was read (`minimal`: it could not be, and the minimal structure was
+    used). `outcome` is the operator's; `portions` what finally holds, after feedback.
     """
 
     topic: str
@@ -176,13 +171,15 @@ class SlotDecision:
 
     @property
     def strategy_id(self) -> str | None:
-        """The canonical id, which stands as the label of the resolution whatever was proposed."""
+        """The canonical id: the label of the resolution, whatever the model proposed."""
         return self.strategy.strategy_id if self.strategy else None
 
     @property
     def drifted(self) -> bool | None:
-        """Whether the model named another strategy; None where none is locked."""
-        return self.strategy.drifted(self.proposed or "") if self.strategy else None
+        """Whether the model named another strategy; None where none is locked or none was read."""
+        if self.strategy is None or self.proposed is None:
+            return None
+        return self.strategy.drifted(self.proposed)
 
     @property
     def parse_error(self) -> bool:

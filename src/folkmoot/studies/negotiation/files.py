@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -88,7 +89,7 @@ def finish_session(
     known: dict[str, Any] = {k: v if math.isfinite(v) else None for k, v in values.items()}
     scope.record(MeasuresRow(**ids, **known))
     folder = f"groups/{group.id}/{condition.id}"
-    dialogue = {s: [x.to_json() for d in decisions if d.slot == s for x in d.lines] for s in SLOTS}
+    dialogue = {s: [x for d in decisions if d.slot == s for x in _dialogue(d)] for s in SLOTS}
     trails = {
         d.topic: {**trail(case, d), "satisfaction": dict(m.satisfaction)}
         for d, m in zip(decisions, measured, strict=True)
@@ -135,18 +136,7 @@ def _record_decision(
         )
     )
     for turn, line in enumerate(d.lines, start=1):
-        scope.record(
-            UtteranceRow(
-                **at,
-                turn=turn,
-                phase=line.phase,
-                round=line.round,
-                speaker=line.speaker,
-                intent=line.intent,
-                text=line.text,
-                finish=line.finish,
-            )
-        )
+        scope.record(UtteranceRow(**at, turn=turn, **asdict(line)))
     for member in case.members if d.ballots in ("collected", "partial", "missing") else ():
         ballot = d.cast.get(member.id)
         scope.record(
@@ -209,6 +199,12 @@ def _by_slot(by_topic: Mapping[str, Any]) -> dict[str, Any]:
         slot: {half: by_topic[half] for half in LODGING} if slot == "lodging" else by_topic[slot]
         for slot in SLOTS
     }
+
+
+def _dialogue(d: SlotDecision) -> list[dict[str, str]]:
+    """The lines of a decision; those of one half of lodging say which."""
+    half = {"decision": d.topic} if d.topic in LODGING else {}
+    return [{"speaker": x.speaker, "intent": x.intent, "text": x.text, **half} for x in d.lines]
 
 
 def trail(case: Negotiation, d: SlotDecision) -> dict[str, Any]:

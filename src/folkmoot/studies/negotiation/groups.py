@@ -169,7 +169,7 @@ class _Stated:
 def read_groups(path: Path, weights: Weights | None = None) -> list[Group]:
     """The groups of a file, in its order. Raises InputError with every mistake.
 
-    `weights` stand where the file gives a member none.
+    `weights` apply where the file gives a member none.
     """
     name = str(path)
     try:
@@ -272,12 +272,16 @@ def _from_tree(text: str, name: str) -> list[_Stated]:
     data = tree.value["groups"] if inside else tree.value
     if not isinstance(data, list):
         raise InputError(Problem("is not a list of groups", file=name, mend="start with `groups:`"))
-    places = {path[inside:]: str(place.line) for path, place in tree.places.items()}
-    return _entries(data, places)
+    lines = {
+        path[inside:]: str(place.line)
+        for path, place in tree.places.items()
+        if not inside or path[:1] == ("groups",)
+    }
+    return _entries(data, lines)
 
 
 def _entries(data: Sequence[Any], lines: Mapping[tuple[str | int, ...], str]) -> list[_Stated]:
-    """`lines`: where in the file a path (place of the group, key, …) stands."""
+    """`lines`: the line of each path in the file (number of the group, key, …)."""
     found: list[_Stated] = []
     for n, entry in enumerate(data):
         where = lines.get((n,), "")

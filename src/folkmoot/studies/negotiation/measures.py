@@ -160,7 +160,7 @@ class SessionResult:
 
 def compare(results: Sequence[SessionResult], conditions: Sequence[str]) -> dict[str, Any]:
     """Means per condition and paired differences between conditions, each with a 95 % interval
-    clustered by group, and the conflict rate per slot. JSON; what cannot be had is null."""
+    clustered by group, and the conflict rate per slot. JSON; what is unknown is null."""
     by = {(r.group_id, r.condition): r.values for r in results}
     groups = list(dict.fromkeys(r.group_id for r in results))
     means = {

@@ -56,12 +56,12 @@ async def _ask(
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What the mediator returned, read. `label` is the strategy it named ("" under C3)."""
+    """What the mediator returned, read. `label` is the strategy it named, None if unread."""
 
     has_conflict: bool
     conflict_description: str
     explanation: str
-    label: str
+    label: str | None
     opening: str
     responses: tuple[Line, ...]
     rung: str
@@ -104,11 +104,14 @@ async def propose(
     minimal = model(has_conflict=tally.conflict, conflict_description="", resolution_explanation="")
     reply, rung, finish = await _ask(scope, case, prompt, minimal)
     opening, said, dropped = sort_lines(reply.dialogue, names)
+    label = None
+    if isinstance(reply, GuidedSynthesis) and rung != "minimal":
+        label = reply.resolution_strategy.strip()
     return Proposal(
         reply.has_conflict,
         reply.conflict_description.strip(),
         reply.resolution_explanation.strip(),
-        reply.resolution_strategy.strip() if isinstance(reply, GuidedSynthesis) else "",
+        label,
         opening,
         tuple(
             case.line(name, "user_respond", text, "synthesis", topic, finish=finish)
@@ -140,7 +143,7 @@ def portions_in(group: Group, text: str, options: Sequence[str]) -> tuple[Portio
 
 def _for_whom(group: Group, text: str, option: str) -> tuple[str, ...]:
     everyone = tuple(m.id for m in group.members)
-    # The words of the option, apart by anything but letters, as they may stand in the text.
+    # The words of the option, separated by anything but letters.
     words = (re.escape(w.removesuffix("y")) + r"\w*" for w in polarity.words_of(option))
     stated = re.search(r"\W+".join(words), text, re.IGNORECASE)
     if stated is None:

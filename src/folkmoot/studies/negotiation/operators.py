@@ -41,8 +41,8 @@ class Portion:
 class Outcome:
     """An operator's decision with its audit trail.
 
-    `selected_option` is the one option that stands for the decision (None where the rule has no
-    such thing, or nobody named an option); `portions` is the decision in full; `steps` the
+    `selected_option` is the one option that sums up the decision (None where the rule gives none
+    or nobody named an option); `portions` is the decision in full; `steps` the
     reasoning. `decided_by`: rule, score or alphabetical. `removed` holds options struck out with
     who struck them; `owed` what somebody is to get for giving way; `fell_back_to` the operator
     that decided when this one could not. `operator` is filled in by `decide`.
@@ -209,7 +209,7 @@ def higher_preference(tally: Tally, case: Case) -> Outcome:
 
 
 def parent_vote(tally: Tally, case: Case) -> Outcome:
-    """Only the binding role (parents) votes, one vote each for the own best option.
+    """Only the binding role (parents) votes, one vote each for their own best option.
 
     Ties: fewest strong rejections in the whole family, then score, then alphabetical. Where no
     parent wants anything that was named, the parents' least misery decides.
@@ -236,7 +236,7 @@ def parent_vote(tally: Tally, case: Case) -> Outcome:
 
 def hard_constraint(tally: Tally, case: Case) -> Outcome:
     """Options that a binding member strongly rejects are removed; of the rest, the binding
-    members' favourite stands. House rules hold together: all that remain and are wanted by a
+    members' favourite is chosen. House rules hold together: all that remain and are wanted by a
     binding member are in force. Where nothing remains, the option with the fewest binding
     rejections is named and the outcome is marked infeasible.
     """
@@ -312,7 +312,7 @@ def self_select(tally: Tally, case: Case) -> Outcome:
 
 
 def individual_choice(tally: Tally, case: Case) -> Outcome:
-    """Each member gets the own first choice; who named none joins the largest choice."""
+    """Each member gets their own first choice; who named none joins the largest choice."""
     wanted = wishes(tally)
     common, settled = best(tally, lambda o: (len(wanted.get(o, ())),))
     return each_their_own(tally, _own_choices(tally, common), None, settled)
@@ -323,7 +323,7 @@ def _own_choices(tally: Tally, otherwise: str) -> dict[str, list[str]]:
 
 
 def alternate(tally: Tally, case: Case) -> Outcome:
-    """Each day belongs to one member in turn, who has the own first choice for all."""
+    """Each day belongs to one member in turn, whose first choice holds for all."""
     owners = list(tally.first_choices()) or [v.id for v in tally.voters]
     portions = []
     for day in range(case.days):
@@ -335,10 +335,10 @@ def alternate(tally: Tally, case: Case) -> Outcome:
 
 
 def log_roll(tally: Tally, case: Case) -> Outcome:
-    """Trade of wins: each option goes to whoever values it most for the share of the own points
-    it takes, as in the first step of Adjusted Winner (Brams & Taylor 1996); wins then have their
-    days by turns, the strongest first. A member left without a win gets the best-liked option
-    that another can spare."""
+    """Trade of wins: each option goes to whoever values it most as a share of their own points,
+    as in the first step of Adjusted Winner (Brams & Taylor 1996); wins then have their days by
+    turns, the strongest first. A member left without a win gets the best-liked option that
+    another can spare."""
     wins = _traded(tally)
     order = [v.id for v in tally.voters if wins[v.id]]
     if not order:
@@ -372,7 +372,7 @@ def _traded(tally: Tally) -> dict[str, list[str]]:
 
 
 def _points(tally: Tally, voter: str) -> dict[str, float]:
-    """The voter's positive scores as shares of the own total (0 where nothing is wanted)."""
+    """The voter's positive scores as shares of their total (0 where nothing is wanted)."""
     wanted = {o: max(0.0, tally.score(voter, o)) for o in tally.options}
     total = sum(wanted.values())
     return {o: round(s / total, 12) if total else 0.0 for o, s in wanted.items()}
@@ -390,8 +390,8 @@ def _spare_one(tally: Tally, wins: dict[str, list[str]], voter: str, first: str)
 
 
 def cluster(tally: Tally, case: Case) -> Outcome:
-    """Members who want alike stand together: each joins the first choice that it scores highest
-    among those of two or more members; who likes none of these stays with the own."""
+    """Members who want the same form a cluster: each joins the first choice that it scores highest
+    among those of two or more members; who likes none of these keeps their own."""
     shared = [o for o, who in wishes(tally).items() if len(who) > 1]
 
     def anchor(voter: str) -> str:

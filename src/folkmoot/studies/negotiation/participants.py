@@ -67,8 +67,8 @@ def _roles(config: NegotiationConfig, kind: GroupType) -> list[str]:
 
 
 def _travellers(roles: Sequence[str], rng: np.random.Generator) -> list[str]:
-    """One description a seat; within a group no life, manner or taste comes twice if it can be
-    helped."""
+    """One description per seat; no life, manner or taste is used twice in a group if there are
+    enough."""
     words = _words()
     lives = {r: list(rng.permutation(words["lives"][r])) for r in dict.fromkeys(roles)}
     rest = {k: list(rng.permutation(words[k])) for k in ("manners", "tastes", "dislikes")}

@@ -57,7 +57,7 @@ _STOP_STEMS = frozenset(fold(w) for w in STOP_WORDS)
 @lru_cache(maxsize=4_096)
 def clauses(text: str) -> tuple[tuple[str, ...], ...]:
     """The text's clauses as folded words. Clauses end at , ; . ! ? or a line's end, at "but",
-    and before the "not" of "and not". A comma or point inside a number is no end."""
+    and before the "not" of "and not". A comma or point inside a number ends nothing."""
     text = _plain(text)
     found: list[tuple[str, ...]] = []
     for part in _BOUNDARY.split(text):
@@ -172,7 +172,7 @@ def adopted(text: str, options: Sequence[str]) -> tuple[str, ...]:
 
 
 def _loose_words(read: Iterable[_Clause]) -> frozenset[str]:
-    """Words that belong to no option and stand under no negation cue."""
+    """Words that belong to no option and are not negated."""
     return frozenset(
         word
         for clause in read

@@ -63,7 +63,7 @@ async def protocol(session: Session[NegotiationConfig]) -> None:
     await session.seal("groups", [files.sealed(g) for g in groups])
     await session.seal("conditions", list(config.conditions))
     files.record_groups(session, groups)
-    # Rows stand stage by stage, whichever group goes through both before another.
+    # Scopes are made beforehand, so that rows come stage by stage, whichever group is quicker.
     stating = {g.id: session.at("preferences", g.id) for g in groups}
     talking = {
         (g.id, c): session.at("negotiation", f"{g.id}-{c}")

@@ -186,7 +186,7 @@ class Strategy:
 
     def drifted(self, label: str) -> bool:
         """Whether a model named another strategy, spelling (case, spaces, hyphens) aside. The
-        label is kept as proposed; the canonical id stands, whatever it was."""
+        label is kept for the record; the canonical id replaces it."""
         return words_of(label) != words_of(self.strategy_id)
 
 

@@ -9,7 +9,7 @@ from folkmoot.records.run_folder import RunFolder
 
 
 class OfGroup(Row):
-    """What the rows of a group begin with."""
+    """Columns that identify a group."""
 
     group_id: str = column("group of travellers")
     group_type: str = column(
@@ -18,7 +18,7 @@ class OfGroup(Row):
 
 
 class OfSession(OfGroup):
-    """What the rows of a session (a group under a condition) begin with."""
+    """Columns that identify a session: a group under a condition."""
 
     condition: str = column(
         "C1 single user, C2 no mediation, C3 raw, C4 guided, C5 guided with feedback"
@@ -26,7 +26,7 @@ class OfSession(OfGroup):
 
 
 class OfDecision(OfSession):
-    """What the rows of one decision of a session begin with."""
+    """Columns that identify one decision of a session."""
 
     slot: str = column("one of the seven slots, in their fixed order")
     topic: str = column("the decision: the slot, or for lodging room_type or house_rule")
@@ -54,7 +54,7 @@ class PreferenceRow(OfGroup, table="preferences"):
     role: str = column("role within the group type")
     slot: str = column("one of the seven slots, in their fixed order")
     topic: str = column("the decision: the slot, or for lodging room_type or house_rule")
-    text: str | None = column("the stated preference; empty where it could not be had")
+    text: str | None = column("the stated preference; empty where there is none")
     missing: str | None
     finish: str | None
     given: bool = column("stated by the user's file")
@@ -76,7 +76,7 @@ class BallotRow(OfDecision, table="ballots"):
     top_choice: str | None = column("option wanted most")
     acceptable: str | None = column("further options that would do")
     hard_no: str | None = column("options rejected")
-    missing: bool = column("no ballot could be had; the preference text counts alone")
+    missing: bool = column("there is no ballot; the preference text alone counts")
 
 
 class FeedbackRow(OfDecision, table="feedback"):
@@ -88,9 +88,9 @@ class FeedbackRow(OfDecision, table="feedback"):
     updated_explanation: str | None = column("what was adjusted")
     revised_decision: str | None = column("the decision as revised")
     refused_options: str | None = column(
-        "options that a hard constraint had struck out; the revision fell"
+        "options that a hard constraint had ruled out, so that the revision does not count"
     )
-    parse_error: bool = column("the reply was unreadable; the protocol's minimal structure stands")
+    parse_error: bool = column("the reply was unreadable; the minimal structure was used")
 
 
 class DecisionRow(OfDecision, table="decisions"):
@@ -103,11 +103,15 @@ class DecisionRow(OfDecision, table="decisions"):
     )
     strategy_id: str | None = column("canonical strategy (C4, C5)")
     operator: str | None = column("the rule that decides")
-    proposed_strategy: str | None = column("label that the model returned, before the clamp")
-    resolution_strategy: str | None = column("label that stands: the canonical id")
-    drifted: bool | None = column("whether the proposed label was another than the canonical id")
+    proposed_strategy: str | None = column(
+        "label that the model returned, before the clamp; empty if unreadable"
+    )
+    resolution_strategy: str | None = column("label that replaces it: the canonical id")
+    drifted: bool | None = column(
+        "whether the proposed label differs from the canonical id; empty if unreadable"
+    )
     selected_option: str | None = column(
-        "the option that stands for the decision; empty where there is none"
+        "the option that sums up the decision; empty where there is none"
     )
     resolution_text: str = column("the decision in words, after feedback")
     fell_back_to: str | None = column("operator that decided where the canonical one could not")
@@ -119,7 +123,7 @@ class DecisionRow(OfDecision, table="decisions"):
     subgrouping_optional: bool = column("the group may part for this slot")
     feedback_rounds: int = column("rounds of feedback held")
     resolved: bool | None = column("whether feedback ended in agreement")
-    parse_error: bool = column("the synthesis reply was unreadable; the minimal structure stands")
+    parse_error: bool = column("the synthesis reply was unreadable; the minimal structure was used")
     words: int = column("words spoken to come to the decision, stated preferences left out")
     rung: str | None = column("where on the ladder the synthesis reply was read")
 
@@ -156,7 +160,7 @@ class MeasuresRow(OfSession, table="measures"):
     )
     conflict_rate: float | None = column("share of decisions with a conflict")
     drift_rate: float | None = column(
-        "share of locked decisions where the model named another strategy"
+        "share of locked decisions with a readable synthesis where the model named another strategy"
     )
     feedback_resolution_rate: float | None = column(
         "share of decisions under feedback that ended resolved"
@@ -178,7 +182,7 @@ MEASURES = {n: said for n, said in MeasuresRow.meanings().items() if n not in Of
 def unusable(run: RunFolder) -> str:
     """Why nothing in a run is of use: no preference was had, or nothing the mediator said."""
     if run.table("preferences")["text"].is_null().all():
-        return "no member's preference could be had"
+        return "no member stated a preference that could be read"
     mediated = run.table("decisions").filter(~pl.col("condition").is_in(["C1", "C2"]))
     unread = mediated["parse_error"].all() and not mediated.is_empty()
     return "no reply of the mediator could be read" if unread else ""

@@ -45,7 +45,7 @@ def candidates(
     """The options on the table, alphabetical; the order of members does not matter.
 
     An option of the catalogue is on it when some text names it, in favour or not. A member whose
-    text names none, or only some to turn down, puts the own words on it: what follows a positive
+    text names none, or only some to turn down, adds their own words: what follows a positive
     cue to the clause's end, or the whole of a text of at most three words ("cheap, please").
     Ballots' top choices and acceptable options are on it as well. Options alike but for case,
     plurals and accents are one.

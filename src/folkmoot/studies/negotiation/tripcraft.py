@@ -32,7 +32,7 @@ PERSONA_FIELDS = (
     ("Spending Preference", "spending_preference"),
 )
 # The words that TripCraft's constraints know, by topic; an option maps to those it shares words
-# with. What has no counterpart is no constraint there; the query says it in words.
+# with. What has no counterpart is left out there; the query says it in words.
 KNOWN: Mapping[str, tuple[str, ...]] = {
     "cuisine": ("Chinese", "American", "Italian", "Mexican", "Indian", "Mediterranean", "French"),
     "event": ("Sports", "Arts & Theatre", "Music", "Film"),

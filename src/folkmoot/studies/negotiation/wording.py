@@ -1,7 +1,7 @@
 """What the System says: the contract of its turns, decisions in sentences, and plain words for C3.
 
 Under C3 no strategy id, operator or theory word may be in any text that a member or the planner
-sees. The words stand in lexicon.yaml, each with the plain words that take its place.
+sees. lexicon.yaml lists them, each with the plain words that replace it.
 """
 
 from __future__ import annotations
