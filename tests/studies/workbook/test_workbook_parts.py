@@ -391,7 +391,7 @@ def test_too_few_respondents_are_an_error(tmp_path: Path) -> None:
 
 def test_more_roles_than_participants_are_an_error(tmp_path: Path) -> None:
     found = mistakes(setting(good(), "num_agents_per_session", 1), tmp_path)
-    assert any("2 roles are to be dealt to 1 participants" in m for m in found)
+    assert any("2 roles cannot be dealt to 1 participants" in m for m in found)
 
 
 # --- order and permutations ------------------------------------------------------------------

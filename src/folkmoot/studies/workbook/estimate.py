@@ -1,12 +1,16 @@
-"""Before a run: loading a workbook, deeper checks, notes, the cut of `--limit`."""
+"""Before a run: loading a workbook, deeper checks, notes, the cut of `--limit`, what is planned."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from openpyxl.utils.cell import column_index_from_string
 
+from folkmoot.engine.study import Planned
 from folkmoot.errors import InputError, Problem
 from folkmoot.studies.workbook.answers import Words
 from folkmoot.studies.workbook.checks import design_problems
@@ -19,9 +23,13 @@ from folkmoot.studies.workbook.experiments import (
     count_permutations,
 )
 from folkmoot.studies.workbook.layouts import COMPUTED, LAYOUTS, SHEETS
-from folkmoot.studies.workbook.participants import assign
+from folkmoot.studies.workbook.participants import assign, manual_columns
 from folkmoot.studies.workbook.reading import look_alikes, read_workbook
 from folkmoot.studies.workbook.sheets import rows_in_words
+
+_RANK = {
+    layout.sheet(ours): rank for layout in LAYOUTS for rank, ours in enumerate((*SHEETS, COMPUTED))
+}
 
 
 def load(path: Path) -> WorkbookConfig:
@@ -31,8 +39,11 @@ def load(path: Path) -> WorkbookConfig:
         found = design_problems(workbook, seated=not _about_people(problems, workbook))
         # A duplicate in its own column was reported as that.
         twice = {p.where for p in problems if p.message.startswith("duplicate")}
-        found = [p for p in found if not ("is used twice" in p.message and p.where in twice)]
-        problems += [Problem(p.message, path.name, p.where, p.key, p.mend) for p in found]
+        problems += [
+            replace(p, file=path.name)
+            for p in found
+            if not ("is used twice" in p.message and p.where in twice)
+        ]
     if problems or workbook is None:
         listed = sorted(dict.fromkeys(problems), key=_place)
         raise InputError(listed)
@@ -40,18 +51,12 @@ def load(path: Path) -> WorkbookConfig:
     return WorkbookConfig(study="workbook", workbook=workbook, source=path.name, **values)
 
 
-_RANK = {
-    layout.sheet(ours): rank for layout in LAYOUTS for rank, ours in enumerate((*SHEETS, COMPUTED))
-}
-
-
 def _place(problem: Problem) -> tuple[int, str, int, int]:
     """Where a mistake stands: the file, sheets that do not belong, then sheet by sheet, by row."""
     sheet, _, cell = problem.where.partition("!")
     found = re.fullmatch(r"([A-Z]+)(\d+)", cell)
-    if found is None:
-        return (_RANK.get(sheet, -1), sheet, 0, 0)
-    return (_RANK.get(sheet, -1), sheet, int(found[2]), column_index_from_string(found[1]))
+    row, column = (int(found[2]), column_index_from_string(found[1])) if found else (0, 0)
+    return (_RANK.get(sheet, -1), sheet, row, column)
 
 
 def _about_people(problems: list[Problem], workbook: Workbook) -> bool:
@@ -65,55 +70,74 @@ def _about_people(problems: list[Problem], workbook: Workbook) -> bool:
 def check(config: WorkbookConfig, _folder: Path) -> list[Problem]:
     """What only the run's settings can tell: too many permutations, a design that --set broke."""
     count = count_permutations(config.workbook)
-    if count > config.max_permutations:
-        sheet = next((c.at.get("value", "") for c in config.workbook.constants), "")
-        return [
-            Problem(
-                f"the constants spin off {count:,} experiments, more than "
-                f"{config.max_permutations:,}",
-                file=config.source,
-                where=sheet,
-                mend=f"shorten the lists, or say that you mean it: --set max_permutations={count}",
-            )
-        ]
+    if count <= config.max_permutations:
+        found = design_problems(config.workbook, config.random_seed)
+        return [replace(p, file=config.source) for p in found]
+    most = config.max_permutations
     return [
-        Problem(p.message, config.source, p.where, p.key, p.mend)
-        for p in design_problems(config.workbook, config.random_seed)
+        Problem(
+            f"the constants spin off {count:,} experiments, more than {most:,}",
+            file=config.source,
+            where=config.workbook.constants[0].at.get("value", ""),
+            mend=f"shorten the lists, or say that you mean it: --set max_permutations={count}",
+        )
     ]
+
+
+def limit(config: WorkbookConfig, n: int) -> WorkbookConfig:
+    """At most n sessions of each experiment."""
+    return config.model_copy(update={"first_sessions": n})
+
+
+def planned(sealed: Mapping[str, Any]) -> list[Planned]:
+    """The rows of the tables of sessions and seats that the sealed assignment foresees."""
+    sessions = sealed.get("assignment", [])
+    played = tuple({"session": s["session"], "treatment": s["treatment"]} for s in sessions)
+    seats = tuple(
+        {"session": s["session"], "participant_id": p["ID"], "role": p["role"]}
+        for s in sessions
+        for p in s["participants"]
+    )
+    return [
+        Planned("sessions", ("session",), played, "session", done=("ended", "completed")),
+        Planned("assignment", ("session", "participant_id"), seats),
+    ]
+
+
+# --- notes -------------------------------------------------------------------------------------
 
 
 def notes(config: WorkbookConfig) -> list[str]:
     """What the user should know that is no mistake: the layout, the model, what binds."""
     workbook = config.workbook
     _, about_model = settings_of(workbook)
-    found = [*workbook.notes, *about_model]
     count = count_permutations(workbook)
-    if count > 1:
-        found.append(f"the constants spin off {count} experiments")
-    found += _seat_notes(workbook, config.random_seed)
-    found += _limit_notes(workbook)
-    found += _option_notes(workbook)
-    found += _column_notes(workbook)
-    return found
+    first = build(workbook, next(combinations(workbook)), 1, workbook.settings.experiment_id)[0]
+    return [
+        *workbook.notes,
+        *about_model,
+        *([f"the constants spin off {count} experiments"] if count > 1 else []),
+        *_seat_notes(first, config.random_seed),
+        *_limit_notes(first),
+        *_option_notes(first),
+        *_column_notes(workbook),
+    ]
 
 
-def _seat_notes(workbook: Workbook, seed: int) -> list[str]:
+def _seat_notes(experiment: Experiment, seed: int) -> list[str]:
     """Who takes no part and why, which arms nobody is in, and labels that may be meant as one."""
-    settings, profiles = workbook.settings, workbook.profiles
-    experiment = first_experiment(workbook)
+    workbook = experiment.workbook
+    profiles = workbook.profiles
     plans, problems = assign(experiment, seed)
     if problems:
         return []
     seated = {seat.row for plan in plans for seat in plan.seats}
+    columns = manual_columns(workbook.settings, profiles)
     out: dict[str, list[int]] = {}
-    columns = {
-        what: profiles.column(getattr(settings, f"{what}_column") or "")
-        for what in ("session", "treatment")
-        if getattr(settings, f"{what}_assignment_strategy") == "manual"
-    }
     for row, cells in enumerate(profiles.rows):
         if row not in seated:
-            blank = [profiles.names[c] for c in columns.values() if c is not None and not cells[c]]
+            by_hand = [columns.get("session"), columns.get("treatment")]
+            blank = [profiles.names[c] for c in by_hand if c is not None and not cells[c]]
             why = f"{' and '.join(blank)} blank" if blank else "not drawn for a session"
             out.setdefault(why, []).append(profiles.lines[row])
     found = [
@@ -134,33 +158,17 @@ def _seat_notes(workbook: Workbook, seed: int) -> list[str]:
         "roles": list(experiment.roles),
         "variables": [t.var_name for t in workbook.tasks],
     }
-    found += [
+    return found + [
         f"the {what} {' and '.join(map(repr, alike))} look alike; they are different ones"
         for what, names in labels.items()
         for alike in look_alikes(names)
     ]
-    return found
 
 
-def first_experiment(workbook: Workbook) -> Experiment:
-    """The first permutation, which stands for all where only its shape matters."""
-    constants = next(combinations(workbook))
-    return build(workbook, constants, 1, workbook.settings.experiment_id)[0]
-
-
-def _speakers(task: TaskInPlay, experiment: Experiment, agents: int) -> int:
-    """About how many speak in a task (roles are taken to be dealt evenly)."""
-    users = [r for r in experiment.roles.values() if r.special is None]
-    special = sum(1 for r in task.prompts if r in experiment.roles and experiment.roles[r].special)
-    mine = sum(1 for r in task.prompts if r in experiment.roles) - special
-    return special + round(agents * mine / max(1, len(users)))
-
-
-def _limit_notes(workbook: Workbook) -> list[str]:
-    experiment = first_experiment(workbook)
-    settings = workbook.settings
+def _limit_notes(experiment: Experiment) -> list[str]:
+    settings = experiment.workbook.settings
     rounds = [t for t in experiment.tasks.values() if t.task.type != "context"]
-    needed = sum(_speakers(t, experiment, settings.num_agents_per_session) for t in rounds)
+    needed = sum(_speakers(t, experiment) for t in rounds)
     found = []
     limit = settings.max_conversation_length
     if limit is not None and needed > limit:
@@ -176,9 +184,18 @@ def _limit_notes(workbook: Workbook) -> list[str]:
     return found
 
 
-def _option_notes(workbook: Workbook) -> list[str]:
+def _speakers(task: TaskInPlay, experiment: Experiment) -> int:
+    """About how many speak in a task (roles are taken to be dealt evenly)."""
+    speaking = [experiment.roles[label] for label in task.prompts if label in experiment.roles]
+    special = sum(1 for role in speaking if role.special)
+    users = sum(1 for role in experiment.roles.values() if role.special is None)
+    agents = experiment.workbook.settings.num_agents_per_session
+    return special + round(agents * (len(speaking) - special) / max(1, users))
+
+
+def _option_notes(experiment: Experiment) -> list[str]:
     found = []
-    for play in first_experiment(workbook).tasks.values():
+    for play in experiment.tasks.values():
         options = play.options.values() if isinstance(play.options, dict) else [play.options]
         if play.task.validate_response and any(isinstance(o, Words) for o in options):
             what = play.task.var_type or "text"
@@ -202,8 +219,3 @@ def _column_notes(workbook: Workbook) -> list[str]:
                 "of who they are"
             )
     return found
-
-
-def limit(config: WorkbookConfig, n: int) -> WorkbookConfig:
-    """At most n sessions of each experiment."""
-    return config.model_copy(update={"first_sessions": n})

@@ -16,7 +16,7 @@ from folkmoot.engine.session import Session
 from folkmoot.studies.workbook.answers import Given, position
 from folkmoot.studies.workbook.config import Scalar, WorkbookConfig
 from folkmoot.studies.workbook.experiments import Experiment
-from folkmoot.studies.workbook.room import Response, Room, profile_columns
+from folkmoot.studies.workbook.room import Response, Room
 from folkmoot.studies.workbook.tables import unasked, variables
 
 NO_ANSWER = "NA"
@@ -56,13 +56,15 @@ def session_record(room: Room) -> dict[str, Any]:
 
 def _participant(room: Room, who: str) -> dict[str, Any]:
     seat = next(s for s in room.seats if s.id == who)
+    profiles = room.experiment.workbook.profiles
+    row = profiles.rows[seat.row]
     responses = [r for r in [*room.responses, *unasked(room)] if r.speaker_id == who]
     personal = [c for c in room.computed if c.scope == "participant" and room.applies(c, who)]
     return {
         "ID": who,
         "role": seat.role,
         "name": seat.name,
-        "profile": profile_columns(room.experiment.workbook, seat.row),
+        "profile": {n: row[i] for i, n in enumerate(profiles.names) if i != profiles.id_column},
         "responses": {r.task.var_name: _answer(r) for r in responses},
         "computed": {c.name: _json(room.value(c.name, who)) for c in personal},
         "message_history": _history(room, who),

@@ -8,7 +8,7 @@ assignment: they then differ in nothing but their constants.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from folkmoot.errors import Problem
 from folkmoot.hints import did_you_mean
 from folkmoot.randomness import generator
-from folkmoot.studies.workbook.config import Profiles, Settings
+from folkmoot.studies.workbook.config import Profiles, Settings, Workbook
 from folkmoot.studies.workbook.experiments import Experiment
 
 MOST_LISTED = 10
@@ -44,174 +44,30 @@ class SessionPlan:
 
 @dataclass(frozen=True)
 class _Group:
-    """The rows of one session before treatment and roles are settled."""
+    """The rows of one session before its roles are settled."""
 
     label: str
     rows: tuple[int, ...]
-    treatment: str | None = None
-
-
-class _Report:
-    """Collects problems; many of one kind are counted, not listed."""
-
-    def __init__(self) -> None:
-        self.found: list[Problem] = []
-        self._counts: Counter[str] = Counter()
-
-    def add(self, kind: str, message: str, where: str = "", mend: str = "") -> None:
-        self._counts[kind] += 1
-        if self._counts[kind] <= MOST_LISTED:
-            self.found.append(Problem(message, where=where, mend=mend))
-
-    def finish(self) -> list[Problem]:
-        for kind, count in self._counts.items():
-            if count > MOST_LISTED:
-                self.found.append(Problem(f"{count - MOST_LISTED} more like this: {kind}"))
-        return self.found
 
 
 def assign(experiment: Experiment, seed: int) -> tuple[list[SessionPlan], list[Problem]]:
     """The sessions of an experiment, or the problems that stand in their way (then none)."""
-    settings, profiles = experiment.workbook.settings, experiment.workbook.profiles
-    report = _Report()
-    columns = manual_columns(settings, profiles, report)
-    if report.found:
-        return [], report.finish()
-    groups = _sessions(experiment, columns, seed, report)
-    treatments = _treatments(experiment, groups, columns, seed, report)
-    plans: list[SessionPlan] = []
-    for number, (group, treatment) in enumerate(zip(groups, treatments, strict=True), 1):
-        seats = _seats(experiment, group, number, columns, seed, report)
-        plans.append(SessionPlan(number, group.label, treatment, seats))
-    problems = report.finish()
+    draw = _Draw(experiment, seed)
+    plans = draw.plans() if not draw.found else []
+    problems = draw.problems()
     return ([] if problems else plans), problems
 
 
-def manual_columns(settings: Settings, profiles: Profiles, report: _Report) -> Mapping[str, int]:
-    """`treatment`, `session`, `role` → index of the column, for those assigned by hand."""
-    found: dict[str, int] = {}
-    for what in ("treatment", "session", "role"):
-        if getattr(settings, f"{what}_assignment_strategy") != "manual":
-            continue
-        name = getattr(settings, f"{what}_column")
-        where = settings.at.get(f"{what}_column", "")
-        if not name:
-            report.add(
-                "column",
-                f"{what}s are assigned by hand, but no column is named",
-                where,
-                "name a column of the profiles",
-            )
-            continue
-        index = profiles.column(name)
-        if index is None:
-            mend = did_you_mean(name, profiles.names, "give the name in row 1 or row 2")
-            report.add("column", f"the profiles have no column {name!r}", where, mend)
-            continue
-        if name not in profiles.names and profiles.questions.count(name) > 1:
-            report.add(
-                "column",
-                f"{profiles.questions.count(name)} columns have the question {name!r}",
-                where,
-                "give the name in row 1",
-            )
-            continue
-        found[what] = index
-    return found
-
-
-def hidden_columns(settings: Settings, profiles: Profiles) -> set[int]:
-    """Columns that no persona may show: the identifier and those that assign."""
+def profile_of(workbook: Workbook, row: int) -> list[dict[str, str]]:
+    """A persona as questions and answers: no identifier, no assignment, no blank."""
+    profiles, settings = workbook.profiles, workbook.settings
     named = (settings.treatment_column, settings.session_column, settings.role_column)
-    found = {profiles.column(name) for name in named if name}
-    return {i for i in found if i is not None} | {profiles.id_column}
-
-
-def _sessions(
-    experiment: Experiment, columns: Mapping[str, int], seed: int, report: _Report
-) -> list[_Group]:
-    settings, profiles = experiment.workbook.settings, experiment.workbook.profiles
-    if "session" in columns:
-        return _manual_sessions(settings, profiles, columns["session"], report)
-    rng = generator(seed, ("assignment", "sessions"))
-    n, size = settings.num_sessions, settings.num_agents_per_session
-    where = settings.at.get("num_sessions", "")
-    pools: dict[str | None, list[int]] = {None: list(range(len(profiles.rows)))}
-    if "treatment" in columns:
-        # Treatment belongs to the session, so those of one treatment sit together.
-        pools = {}
-        for row, cells in enumerate(profiles.rows):
-            label = cells[columns["treatment"]]
-            if label:
-                pools.setdefault(label, []).append(row)
-    groups: list[_Group] = []
-    for treatment, rows in pools.items():
-        drawn = [rows[i] for i in rng.permutation(len(rows))]
-        full = len(drawn) // size
-        groups += [
-            _Group("", tuple(sorted(drawn[k * size : (k + 1) * size])), treatment)
-            for k in range(full)
-        ]
-    if len(groups) < n:
-        together = " of one treatment" if "treatment" in columns else ""
-        report.add(
-            "sessions",
-            f"{n} sessions of {size} need more respondents{together} than the "
-            f"{len(profiles.rows)} there are: they fill {len(groups)}",
-            where,
-            "add respondents or lower num_sessions or the size of sessions",
-        )
-        return []
-    chosen = sorted(rng.permutation(len(groups))[:n]) if len(groups) > n else range(n)
+    hidden = {profiles.column(name) for name in named if name} | {profiles.id_column}
     return [
-        _Group(str(k), groups[i].rows, groups[i].treatment) for k, i in enumerate(chosen, start=1)
+        {"question": profiles.questions[i], "answer": answer}
+        for i, answer in enumerate(profiles.rows[row])
+        if answer and i not in hidden
     ]
-
-
-def _manual_sessions(
-    settings: Settings, profiles: Profiles, column: int, report: _Report
-) -> list[_Group]:
-    members: dict[str, list[int]] = {}
-    for row, cells in enumerate(profiles.rows):
-        if cells[column]:  # blank: the respondent takes no part
-            members.setdefault(cells[column], []).append(row)
-    if len(members) != settings.num_sessions:
-        report.add(
-            "sessions",
-            f"the column {profiles.names[column]} names {len(members)} sessions, "
-            f"but {settings.num_sessions} are to be played",
-            settings.at.get("num_sessions", ""),
-            f"write {len(members)} or blank the sessions that are not to be played",
-        )
-    for label, rows in members.items():
-        if len(rows) != settings.num_agents_per_session:
-            report.add(
-                "session sizes",
-                f"session {label} has {len(rows)} respondents, "
-                f"not {settings.num_agents_per_session}",
-                profiles.cell(rows[0], column),
-                "move respondents, or change the number of agents per session",
-            )
-    return [_Group(label, tuple(rows)) for label, rows in members.items()]
-
-
-def _treatments(
-    experiment: Experiment,
-    groups: Sequence[_Group],
-    columns: Mapping[str, int],
-    seed: int,
-    report: _Report,
-) -> list[str]:
-    labels = list(experiment.treatments)
-    strategy = experiment.workbook.settings.treatment_assignment_strategy
-    if strategy == "manual":
-        return [_manual_treatment(experiment, g, columns["treatment"], report) for g in groups]
-    if not labels:
-        return [""] * len(groups)
-    rng = generator(seed, ("assignment", "treatments"))
-    if strategy == "simple_random":
-        return [labels[i] for i in rng.integers(len(labels), size=len(groups))]
-    return [labels[i] for i in balanced(len(groups), len(labels), rng)]
 
 
 def balanced(n: int, arms: int, rng: np.random.Generator) -> list[int]:
@@ -222,87 +78,194 @@ def balanced(n: int, arms: int, rng: np.random.Generator) -> list[int]:
     return [places[i] for i in rng.permutation(n)]
 
 
-def _manual_treatment(experiment: Experiment, group: _Group, column: int, report: _Report) -> str:
-    profiles = experiment.workbook.profiles
-    labels = [profiles.rows[row][column] for row in group.rows]
-    for row, label in zip(group.rows, labels, strict=True):
-        if label not in experiment.treatments:
-            _report_label(report, "treatment", label, experiment.treatments, profiles, row, column)
-    if len(set(labels)) > 1:
-        report.add(
-            "mixed sessions",
-            f"session {group.label} mixes the treatments {', '.join(sorted(set(labels)))}",
-            profiles.cell(group.rows[0], column),
-            "a treatment belongs to a whole session",
-        )
-    return labels[0] if labels else ""
+def manual_columns(settings: Settings, profiles: Profiles) -> dict[str, int | None]:
+    """`treatment`, `session`, `role` → index of the column, for those assigned by hand."""
+    return {
+        what: profiles.column(getattr(settings, f"{what}_column") or "")
+        for what in ("treatment", "session", "role")
+        if getattr(settings, f"{what}_assignment_strategy") == "manual"
+    }
 
 
-def _report_label(
-    report: _Report,
-    what: str,
-    label: str,
-    known: Mapping[str, object],
-    profiles: Profiles,
-    row: int,
-    column: int,
-) -> None:
-    mend = did_you_mean(label, known, f"one of {', '.join(known)}")
-    message = f"there is no {what} {label!r}" if label else f"the {what} is blank"
-    report.add(f"{what} labels", message, profiles.cell(row, column), mend)
+class _Draw:
+    """One assignment under way. Problems of one kind are listed up to a number, then counted."""
 
+    def __init__(self, experiment: Experiment, seed: int) -> None:
+        self.experiment, self.seed = experiment, seed
+        self.settings = experiment.workbook.settings
+        self.profiles = experiment.workbook.profiles
+        self.found: dict[str, list[Problem]] = {}
+        self.columns = {
+            what: c for what in self._by_hand() if (c := self._column(what)) is not None
+        }
 
-def _seats(
-    experiment: Experiment,
-    group: _Group,
-    number: int,
-    columns: Mapping[str, int],
-    seed: int,
-    report: _Report,
-) -> tuple[Seat, ...]:
-    profiles = experiment.workbook.profiles
-    labels = [label for label, role in experiment.roles.items() if role.special is None]
-    if not labels:
-        return ()
-    roles: list[str]
-    if "role" in columns:
-        column = columns["role"]
-        roles = [profiles.rows[row][column] for row in group.rows]
-        for row, label in zip(group.rows, roles, strict=True):
-            if label not in labels:
-                known = dict.fromkeys(labels)
-                _report_label(report, "role", label, known, profiles, row, column)
+    def _report(self, kind: str, message: str, where: str = "", mend: str = "") -> None:
+        self.found.setdefault(kind, []).append(Problem(message, where=where, mend=mend))
+
+    def problems(self) -> list[Problem]:
+        listed = [p for some in self.found.values() for p in some[:MOST_LISTED]]
+        more = {kind: len(some) - MOST_LISTED for kind, some in self.found.items()}
+        return listed + [
+            Problem(f"{n} more like this: {kind}") for kind, n in more.items() if n > 0
+        ]
+
+    def plans(self) -> list[SessionPlan]:
+        groups = self._sessions()
+        return [
+            SessionPlan(number, group.label, treatment, self._seats(group, number))
+            for number, (group, treatment) in enumerate(
+                zip(groups, self._treatments(groups), strict=True), 1
+            )
+        ]
+
+    def _by_hand(self) -> Iterable[str]:
+        return manual_columns(self.settings, self.profiles)
+
+    def _column(self, what: str) -> int | None:
+        """The column of the profiles that assigns."""
+        name = getattr(self.settings, f"{what}_column")
+        where = self.settings.at.get(f"{what}_column", "")
+        asked = self.profiles.questions.count(name)
+        index = self.profiles.column(name) if name else None
+        if not name:
+            message = f"{what}s are assigned by hand, but no column is named"
+            self._report("column", message, where, "name a column of the profiles")
+        elif index is None:
+            mend = did_you_mean(name, self.profiles.names, "give the name in row 1 or row 2")
+            self._report("column", f"the profiles have no column {name!r}", where, mend)
+        elif name not in self.profiles.names and asked > 1:
+            message = f"{asked} columns have the question {name!r}"
+            self._report("column", message, where, "give the name in row 1")
+        return index
+
+    def _sessions(self) -> list[_Group]:
+        if "session" in self.columns:
+            return self._manual_sessions(self.columns["session"])
+        rng = generator(self.seed, ("assignment", "sessions"))
+        n, size = self.settings.num_sessions, self.settings.num_agents_per_session
+        people = len(self.profiles.rows)
+        pools: dict[str, list[int]] = {"": list(range(people))}
+        if "treatment" in self.columns:
+            # Treatment belongs to the session, so those of one treatment sit together.
+            pools = self._members(self.columns["treatment"])
+        groups: list[tuple[int, ...]] = []
+        for rows in pools.values():
+            drawn = [rows[i] for i in rng.permutation(len(rows))]
+            full = range(len(drawn) // size)
+            groups += [tuple(sorted(drawn[k * size : (k + 1) * size])) for k in full]
+        if len(groups) < n:
+            together = " of one treatment" if "treatment" in self.columns else ""
+            self._report(
+                "sessions",
+                f"{n} sessions of {size} need more respondents{together} than the {people} there "
+                f"are: they fill {len(groups)}",
+                self.settings.at.get("num_sessions", ""),
+                "add respondents or lower num_sessions or the size of sessions",
+            )
+            return []
+        chosen = sorted(rng.permutation(len(groups))[:n]) if len(groups) > n else range(n)
+        return [_Group(str(k), groups[i]) for k, i in enumerate(chosen, start=1)]
+
+    def _members(self, column: int) -> dict[str, list[int]]:
+        """Rows by what stands in a column; who is blank takes no part."""
+        members: dict[str, list[int]] = {}
+        for row, cells in enumerate(self.profiles.rows):
+            if cells[column]:
+                members.setdefault(cells[column], []).append(row)
+        return members
+
+    def _manual_sessions(self, column: int) -> list[_Group]:
+        members = self._members(column)
+        n, size = self.settings.num_sessions, self.settings.num_agents_per_session
+        if len(members) != n:
+            self._report(
+                "sessions",
+                f"the column {self.profiles.names[column]} names {len(members)} sessions, but {n} "
+                "are to be played",
+                self.settings.at.get("num_sessions", ""),
+                f"write {len(members)} or blank the sessions that are not to be played",
+            )
+        for label, rows in members.items():
+            if len(rows) != size:
+                self._report(
+                    "session sizes",
+                    f"session {label} has {len(rows)} respondents, not {size}",
+                    self.profiles.cell(rows[0], column),
+                    "move respondents, or change the number of agents per session",
+                )
+        return [_Group(label, tuple(rows)) for label, rows in members.items()]
+
+    def _treatments(self, groups: Sequence[_Group]) -> list[str]:
+        labels = list(self.experiment.treatments)
+        if "treatment" in self.columns:
+            return [self._manual_treatment(g, self.columns["treatment"]) for g in groups]
+        if not labels:
+            return [""] * len(groups)
+        rng = generator(self.seed, ("assignment", "treatments"))
+        if self.settings.treatment_assignment_strategy == "simple_random":
+            return [labels[i] for i in rng.integers(len(labels), size=len(groups))]
+        return [labels[i] for i in balanced(len(groups), len(labels), rng)]
+
+    def _manual_treatment(self, group: _Group, column: int) -> str:
+        labels = [self.profiles.rows[row][column] for row in group.rows]
+        self._check_labels("treatment", group, column, list(self.experiment.treatments))
+        if len(set(labels)) > 1:
+            self._report(
+                "mixed sessions",
+                f"session {group.label} mixes the treatments {', '.join(sorted(set(labels)))}",
+                self.profiles.cell(group.rows[0], column),
+                "a treatment belongs to a whole session",
+            )
+        return labels[0]
+
+    def _check_labels(self, what: str, group: _Group, column: int, known: Sequence[str]) -> bool:
+        """Whether all labels of a column exist."""
+        sound = True
+        for row in group.rows:
+            label = self.profiles.rows[row][column]
+            if label not in known:
+                sound = False
+                mend = did_you_mean(label, known, f"one of {', '.join(known)}")
+                message = f"there is no {what} {label!r}" if label else f"the {what} is blank"
+                self._report(f"{what} labels", message, self.profiles.cell(row, column), mend)
+        return sound
+
+    def _seats(self, group: _Group, number: int) -> tuple[Seat, ...]:
+        labels = [label for label, role in self.experiment.roles.items() if role.special is None]
+        if not labels:
+            return ()
+        if "role" in self.columns:
+            column = self.columns["role"]
+            if not self._check_labels("role", group, column, labels):
                 return ()
-    elif len(labels) > len(group.rows):
-        report.add(
-            "roles",
-            f"{len(labels)} roles are to be dealt to {len(group.rows)} participants",
-            experiment.workbook.settings.at.get("num_agents_per_session", ""),
-            "a session needs at least one participant for each role",
+            roles = [self.profiles.rows[row][column] for row in group.rows]
+        elif len(labels) > len(group.rows):
+            self._report(
+                "roles",
+                f"{len(labels)} roles cannot be dealt to {len(group.rows)} participants",
+                self.settings.at.get("num_agents_per_session", ""),
+                "a session needs at least one participant for each role",
+            )
+            return ()
+        else:
+            rng = generator(self.seed, ("assignment", "roles", str(number)))
+            roles = [labels[i] for i in balanced(len(group.rows), len(labels), rng)]
+        seated = sorted(
+            zip(roles, group.rows, strict=True), key=lambda pair: (labels.index(pair[0]), pair[1])
         )
-        return ()
-    else:
-        rng = generator(seed, ("assignment", "roles", str(number)))
-        roles = [labels[i] for i in balanced(len(group.rows), len(labels), rng)]
-    seated = sorted(
-        zip(roles, group.rows, strict=True), key=lambda pair: (labels.index(pair[0]), pair[1])
-    )
-    return _named(seated, experiment, profiles)
+        return self._named(seated)
 
-
-def _named(
-    seated: Sequence[tuple[str, int]], experiment: Experiment, profiles: Profiles
-) -> tuple[Seat, ...]:
-    """Seats with the names that others see: the role, counted where several have it."""
-    total = Counter(role for role, _ in seated)
-    count: Counter[str] = Counter()
-    taken = set(experiment.roles)
-    seats: list[Seat] = []
-    for role, row in seated:
-        count[role] += 1
-        name = role if total[role] == 1 else f"{role} {count[role]}"
-        while total[role] > 1 and name in taken:
-            name += "'"
-        taken.add(name)
-        seats.append(Seat(profiles.rows[row][profiles.id_column], row, role, name))
-    return tuple(seats)
+    def _named(self, seated: Sequence[tuple[str, int]]) -> tuple[Seat, ...]:
+        """Seats with the names that others see: the role, counted where several have it."""
+        total = Counter(role for role, _ in seated)
+        count: Counter[str] = Counter()
+        taken = set(self.experiment.roles)
+        seats: list[Seat] = []
+        for role, row in seated:
+            count[role] += 1
+            name = role if total[role] == 1 else f"{role} {count[role]}"
+            while total[role] > 1 and name in taken:
+                name += "'"
+            taken.add(name)
+            seats.append(Seat(self.profiles.rows[row][self.profiles.id_column], row, role, name))
+        return tuple(seats)

@@ -16,10 +16,9 @@ from folkmoot.studies.workbook.config import (
     Role,
     Scalar,
     Treatment,
-    Workbook,
 )
 from folkmoot.studies.workbook.experiments import Experiment, TaskInPlay
-from folkmoot.studies.workbook.participants import Seat, SessionPlan, hidden_columns
+from folkmoot.studies.workbook.participants import Seat, SessionPlan, profile_of
 from folkmoot.studies.workbook.placeholders import NotThere, Scene, evaluate, render
 from folkmoot.studies.workbook.sheets import number_text
 
@@ -230,27 +229,6 @@ async def open_room(scope: Scope, room: Room) -> None:
         room.speakers[seat.id] = participant(scope, room, seat, stories.get(seat.id, ""))
     for label in room.specials:
         room.speakers[label] = special(scope, room, label)
-
-
-def profile_of(workbook: Workbook, row: int) -> list[dict[str, str]]:
-    """A persona as questions and answers: no identifier, no assignment, no blank."""
-    profiles = workbook.profiles
-    hidden = hidden_columns(workbook.settings, profiles)
-    return [
-        {"question": profiles.questions[i], "answer": answer}
-        for i, answer in enumerate(profiles.rows[row])
-        if answer and i not in hidden
-    ]
-
-
-def profile_columns(workbook: Workbook, row: int) -> dict[str, str]:
-    """A respondent's row as in the sheet, by short name, without the identifier."""
-    profiles = workbook.profiles
-    return {
-        name: profiles.rows[row][i]
-        for i, name in enumerate(profiles.names)
-        if i != profiles.id_column
-    }
 
 
 async def _backstory(scope: Scope, room: Room, seat: Seat) -> str:
