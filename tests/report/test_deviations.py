@@ -47,7 +47,7 @@ def test_swapped_arms_are_named(copy: Path) -> None:
     other = "acp" if was["p_0001"] != "acp" else "simple_voting"
     reseal(copy, lambda sealed: sealed["assignment"].update(p_0001=other))
     assert (
-        f"1 participant had another condition than planned: p_0001 ({other} planned, "
+        f"1 participant with a different condition than planned: p_0001 ({other} planned, "
         f"{was['p_0001']} recorded)" in told(copy)
     )
 
@@ -59,9 +59,9 @@ def test_people_who_are_missing_added_or_unfinished(copy: Path) -> None:
     broken = pl.when(pl.col("participant_id") == "p_0003").then(pl.lit("failed"))
     pl.read_parquet(path).with_columns(status=broken.otherwise("status")).write_parquet(path)
     text = told(copy)
-    assert "1 participant of the plan left no record: p_9999" in text
-    assert "The plan does not know 1 participant: p_0002" in text
-    assert "150 were planned, 148 came to the end; 1 participant did not: p_0003" in text
+    assert "No record of 1 planned participant: p_9999" in text
+    assert "Not in the plan: 1 participant (p_0002)" in text
+    assert "150 were planned and 148 finished; 1 participant did not: p_0003" in text
 
 
 def test_changed_files_settings_and_seed_are_named(copy: Path) -> None:
@@ -76,8 +76,8 @@ def test_changed_files_settings_and_seed_are_named(copy: Path) -> None:
     text = told(copy)
     assert "tables/participants.csv was changed after the run" in text
     assert "tables/clusters.csv is gone" in text
-    assert "study.yaml says max_socratic_exchanges: 2, sealed was 5" in text
-    assert "seed 7, sealed was 42" in text
+    assert "study.yaml has max_socratic_exchanges: 2; the sealed plan has 5" in text
+    assert "seed 7; the sealed plan has 42" in text
 
 
 def test_prompts_that_changed_since_the_run(pilot: RunFolder, tmp_path: Path) -> None:
@@ -86,4 +86,4 @@ def test_prompts_that_changed_since_the_run(pilot: RunFolder, tmp_path: Path) ->
     own = Path(shutil.copytree(study.prompts, tmp_path / "prompts"))
     (own / "second_vote.md").write_text("Vote.", "utf-8")
     (note,) = since(pilot, replace(study, prompts=own))
-    assert "second_vote changed since" in note
+    assert "changed since this run: second_vote" in note

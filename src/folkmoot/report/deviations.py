@@ -52,7 +52,7 @@ def since(run: RunFolder, study: Study) -> list[str]:
     if not changed:
         return []
     return [
-        f"Of the shipped prompts {_some(changed)} changed since this run: a run from now on asks "
+        f"Shipped prompts that changed since this run: {_some(changed)}. A new run would ask "
         "something else."
     ]
 
@@ -67,8 +67,8 @@ def _superseded(run: RunFolder) -> list[str]:
     if not replaced:
         return []
     return [
-        f"{replaced} journaled answers were asked for again after a change of the request "
-        "(--accept-changes); the old ones are kept in the journal."
+        f"{replaced} requests changed and were sent again (--accept-changes); the journal keeps "
+        "the old replies."
     ]
 
 
@@ -76,20 +76,22 @@ def _settings(run: RunFolder, design: Mapping[str, Any]) -> list[str]:
     """Settings and seed of the run's own files beside the sealed ones."""
     planned = design.get("settings", {})
     found = [
-        f"study.yaml says {key}: {_short(run.config.get(key))}, sealed was {_short(value)}."
+        f"study.yaml has {key}: {_short(run.config.get(key))}; the sealed plan has {_short(value)}."
         for key, value in planned.items()
         if key in run.config and _without_none(value) != _without_none(run.config[key])
     ]
     seed, was = run.manifest.get("seed"), planned.get("random_seed")
     if None not in (seed, was) and seed != was:
-        found.append(f"The run was drawn with the seed {seed}, sealed was {was}.")
+        found.append(f"The run used seed {seed}; the sealed plan has {was}.")
     return found
 
 
 def _against_table(run: RunFolder, planned: Planned) -> list[str]:
     """Who or what was planned beside what the table holds."""
     if not run.has_table(planned.table):
-        return [f"The table {planned.table} is not there; {len(planned.rows)} were planned for it."]
+        return [
+            f"The table {planned.table} is missing; {len(planned.rows)} rows were planned for it."
+        ]
     table = run.table(planned.table)
     known = [column for column in planned.key if column in table.columns]
     held = {_key(row, known): row for row in table.iter_rows(named=True)}
@@ -98,18 +100,19 @@ def _against_table(run: RunFolder, planned: Planned) -> list[str]:
     absent = [key for key in foreseen if key not in held]
     found = []
     if absent:
-        found.append(f"{plural(len(absent), unit)} of the plan left no record: {_some(absent)}.")
+        found.append(f"No record of {plural(len(absent), f'planned {unit}')}: {_some(absent)}.")
     foreign = [key for key in held if key not in foreseen]
     if foreign:
-        found.append(f"The plan does not know {plural(len(foreign), unit)}: {_some(foreign)}.")
+        found.append(f"Not in the plan: {plural(len(foreign), unit)} ({_some(foreign)}).")
     found += _otherwise(foreseen, held, unit)
     column, done = planned.done
     if column in table.columns:
         short = [key for key, row in held.items() if key in foreseen and str(row[column]) != done]
         if short:
+            ended = len(foreseen) - len(absent) - len(short)
             found.append(
-                f"{len(foreseen)} were planned, {len(foreseen) - len(absent) - len(short)} came to "
-                f"the end; {plural(len(short), unit)} did not: {_some(short)}."
+                f"{len(foreseen)} were planned and {ended} finished; {plural(len(short), unit)} "
+                f"did not: {_some(short)}."
             )
     return found
 
@@ -125,7 +128,7 @@ def _otherwise(
             if str(real) != str(value):
                 found.setdefault(column, []).append(f"{key} ({value} planned, {real} recorded)")
     return [
-        f"{plural(len(names), unit)} had another {column.replace('_', ' ')} than planned: "
+        f"{plural(len(names), unit)} with a different {column.replace('_', ' ')} than planned: "
         f"{_some(names)}."
         for column, names in found.items()
     ]
@@ -137,7 +140,7 @@ def _served(manifest: Mapping[str, Any]) -> list[str]:
         for m in manifest.get("models", [])
         if len(m.get("served", [])) > 1
     )
-    return [f"More than one version answered: {text}." for text in several]
+    return [f"More than one model version answered: {text}." for text in several]
 
 
 def _key(row: Mapping[str, Any], columns: Sequence[str]) -> str:

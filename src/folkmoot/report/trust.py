@@ -7,7 +7,7 @@ science" (https://llm-checklist.com/checklist), in our own words.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -203,80 +203,55 @@ def methods(run: RunFolder, title: str) -> str:
 
 
 def _checklist(run: RunFolder) -> Grid:
-    """Item, what it asks, the answer or that it is blank."""
-    rows = [(item, asks, fill(run) if fill else BLANK) for item, asks, fill in CHECKLIST]
-    return Grid(("item", "asks for", "answer"), tuple(rows))
-
-
-def _use(run: RunFolder) -> str:
-    return f"Simulated participants and other roles of a {run.study.replace('_', ' ')} study."
-
-
-def _versions(run: RunFolder) -> str:
-    used = [
+    """Item, what it asks for, and the answer, or that the authors must give it."""
+    manifest, config = run.manifest, run.config
+    design = run.plan.get("sealed", {}).get("design", {}).get("data", {})
+    first, last = (str(manifest.get(key, "?"))[:10] for key in ("started_at", "finished_at"))
+    models = "; ".join(
         f"{m['asked']} (served as {', '.join(m['served']) or 'not said'})"
-        for m in run.manifest.get("models", [])
-    ]
-    return (
-        f"{'; '.join(used)}; accessed from {_day(run, 'started_at')} to {_day(run, 'finished_at')}"
+        for m in manifest.get("models", [])
     )
-
-
-def _parameters(run: RunFolder) -> str:
-    config = run.config
-    return (
-        f"temperature {config.get('temperature', 'provider default')}, longest reply "
-        f"{config.get('max_tokens', 'provider default')}, random seed of the design "
-        f"{run.manifest.get('seed')}, one run"
-    )
-
-
-def _prompts(run: RunFolder) -> str:
-    sealed = run.plan.get("sealed", {}).get("design", {}).get("data", {})
-    count = len(sealed.get("prompts", {}))
-    return (
-        f"{count} prompt files, hashes in plan.json; every request as sent is in journal.sqlite "
-        f"({run.manifest.get('calls', 0):,} calls)"
-    )
-
-
-def _post(run: RunFolder) -> str:
-    reasks = run.manifest.get("answers", {}).get("reasks", 0)
-    return (
-        "Answers are parsed by documented steps; the table of answers gives the share of each; "
-        f"{reasks:,} were asked for again; unreadable ones are missing with a reason, never scored"
-    )
-
-
-def _day(run: RunFolder, key: str) -> str:
-    return str(run.manifest.get(key, "?"))[:10]
-
-
-Fill = Callable[[RunFolder], str]
-CHECKLIST: tuple[tuple[str, str, Fill | None], ...] = (
-    ("A.1", "what the models were used for", _use),
-    ("A.2", "human in the loop, or fully automated", lambda _: "Fully automated."),
-    ("B.1", "model name, provider, version, date of access", _versions),
-    ("B.2", "mode of access", lambda _: "API, one separate request a call."),
-    ("B.3", "parameters", _parameters),
-    ("B.4", "fine-tuning or customisation", None),
-    (
-        "B.5",
-        "whether sessions kept state",
-        lambda _: "No: each request carries all that the speaker has heard.",
-    ),
-    ("C.1", "exact prompts", _prompts),
-    ("C.2", "system-wide instructions", lambda _: "Persona and task; see the system messages."),
-    ("D.1", "handling of personal data", None),
-    ("E.1", "human validation of outputs", None),
-    ("E.2", "filtering and post-processing", _post),
-    (
-        "F.1",
-        "code shared",
-        lambda run: (
-            f"Folkmoot {run.manifest.get('software', {}).get('folkmoot', '?')}, "
-            "Apache-2.0, with study.yaml of this run"
+    items = (
+        (
+            *("A.1", "what the models were used for"),
+            f"Simulated participants and other roles of a {run.study.replace('_', ' ')} study.",
         ),
-    ),
-    ("G.1", "funding and relationships", None),
-)
+        ("A.2", "human in the loop, or fully automated", "Fully automated."),
+        (
+            *("B.1", "model name, provider, version, date of access"),
+            f"{models}; accessed from {first} to {last}",
+        ),
+        ("B.2", "mode of access", "API, one separate request a call."),
+        (
+            *("B.3", "parameters"),
+            f"temperature {config.get('temperature', 'provider default')}, longest reply "
+            f"{config.get('max_tokens', 'provider default')}, random seed of the design "
+            f"{manifest.get('seed')}, one run",
+        ),
+        ("B.4", "fine-tuning or customisation", BLANK),
+        (
+            *("B.5", "whether sessions kept state"),
+            "No: each request carries all that the speaker has heard.",
+        ),
+        (
+            *("C.1", "exact prompts"),
+            f"{len(design.get('prompts', {}))} prompt files, hashes in plan.json; every request as "
+            f"sent is in journal.sqlite ({manifest.get('calls', 0):,} calls)",
+        ),
+        ("C.2", "system-wide instructions", "Persona and task; see the system messages."),
+        ("D.1", "handling of personal data", BLANK),
+        ("E.1", "human validation of outputs", BLANK),
+        (
+            *("E.2", "filtering and post-processing"),
+            "Answers are parsed by documented steps; the table of answers gives the share of each; "
+            f"{manifest.get('answers', {}).get('reasks', 0):,} were asked for again; unreadable "
+            "ones are missing with a reason, never scored",
+        ),
+        (
+            *("F.1", "code shared"),
+            f"Folkmoot {manifest.get('software', {}).get('folkmoot', '?')}, Apache-2.0, with "
+            "study.yaml of this run",
+        ),
+        ("G.1", "funding and relationships", BLANK),
+    )
+    return Grid(("item", "asks for", "answer"), items)
