@@ -37,6 +37,14 @@ def test_finds_planted_clusters(algorithm, k):
     assert set(found.silhouettes) == {2, 3, 4, 5, 6}
 
 
+def test_points_without_structure_do_not_fall_into_many_clusters():
+    """From Ward's clusters as a start, k-means gave six for most of these."""
+    for seed in range(6):
+        noise = np.random.default_rng(seed).normal(size=(60, 256))
+        noise /= np.linalg.norm(noise, axis=1, keepdims=True)
+        assert best_clustering(noise).k == 2
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_few_or_identical_members_are_one_cluster(algorithm):
     assert cluster_option(np.zeros((0, 8)), algorithm) == []

@@ -11,10 +11,12 @@ import pytest
 
 import folkmoot
 from folkmoot import Run
-from folkmoot.errors import InputError, RefusedError
+from folkmoot.errors import BudgetReached, InputError, RefusedError
 from folkmoot.measures.diagnostics import of_answers
 from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
+from folkmoot.records.run_folder import RunFolder
+from folkmoot.studies.cross_pollination.findings import findings
 
 PARKS, JOBS, SAFETY = OPTIONS = ("Park improvements", "Job training", "Street safety")
 TALKS = ("clarification_transcript", "adversarial_transcript")
@@ -354,6 +356,39 @@ def test_a_cluster_that_nobody_described_stays_and_is_shown_to_nobody(tmp_path: 
     assert f"no description of {PARKS}_cluster_0" in done.folder.text("run.log")
     for content in {p["cross_pollination_content"] for p in people(done)} - {None}:
         assert content.count("Position ") == sum(c["description"] != "" for c in filed)
+
+
+def test_findings_say_when_part_of_what_people_said_was_shown_to_nobody(tmp_path: Path) -> None:
+    def declining(request: Request, address: str) -> str:
+        if f"/{PARKS}_cluster_0/" in address:
+            raise RefusedError("no", reason="content_filter")
+        return Cast().usual(request, address)
+
+    def notes(done: Run) -> str:
+        headline, *_ = findings(done.folder)
+        return " ".join(headline.notes)
+
+    assert "shown to nobody" not in notes(run(tmp_path / "all", Cast()))
+    told = notes(run(tmp_path / "part", Cast(summaries=declining)))
+    assert f"no description of 1 cluster: {PARKS}_cluster_0." in told
+
+
+STAGES = ("initial_vote", "clarification", "summaries", "adversarial_dialogue", "cross_pollination")
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_findings_stand_on_whatever_is_there(tmp_path: Path, stage: str) -> None:
+    def refusing(_request: Request, _address: str) -> str:
+        raise RefusedError("no", reason="content_filter")
+
+    done = run(tmp_path, Cast(**{stage: refusing}), opposition_method="llm_judge")
+    assert findings(done.folder)
+
+
+def test_findings_of_a_run_that_has_hardly_started(tmp_path: Path) -> None:
+    with pytest.raises(BudgetReached):
+        run(tmp_path, Cast(), budget_calls=3)
+    assert findings(RunFolder(tmp_path / "run"))
 
 
 def test_below_the_minimum_of_responses_nothing_ends(tmp_path: Path) -> None:

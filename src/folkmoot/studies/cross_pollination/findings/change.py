@@ -58,9 +58,19 @@ def position_change(votes: Votes) -> Finding:
         intervals(
             {a.name: of[a.condition] for a in votes.twice}, "changed their choice", percent=True
         ),
-        notes=(ONE_POOL,) if votes.informed else (),
+        notes=_caveats(votes) if votes.informed else (),
         headline=True,
     )
+
+
+def _caveats(votes: Votes) -> tuple[str, ...]:
+    if not votes.undescribed:
+        return (ONE_POOL,)
+    unseen = (
+        "Part of what people said was shown to nobody, because the model gave no description of "
+        f"{plural(len(votes.undescribed), 'cluster')}: {', '.join(votes.undescribed)}."
+    )
+    return ONE_POOL, unseen
 
 
 def _rates_aloud(votes: Votes, of: Mapping[str, Estimate]) -> str:

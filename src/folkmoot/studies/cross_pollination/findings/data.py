@@ -135,6 +135,11 @@ class Votes:
     def clusters(self) -> list[dict[str, Any]]:
         return _rows(self.run, "clusters")
 
+    @property
+    def undescribed(self) -> list[str]:
+        """Clusters that the model did not describe, so that nobody was shown their view."""
+        return [c["cluster_id"] for c in self.clusters if not c["description"]]
+
     @cached_property
     def embeddings(self) -> dict[str, list[float]]:
         """Participant → embedding of the individual summary; empty where there is none."""

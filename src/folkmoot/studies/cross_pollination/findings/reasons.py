@@ -151,11 +151,11 @@ def _number(groups: list[Reasons]) -> Finding:
     rows = tuple(
         (g.option, k, score, g.k == k) for g in groups for k, score in g.tried.silhouettes.items()
     )
-    best = "; ".join(f"{g.option} {g.k}" for g in groups if g.tried.silhouettes)
+    taken = "; ".join(f"{g.option} {g.k}" for g in groups if g.tried.silhouettes)
     return Finding(
         "cluster_number",
         "How many clusters?",
-        f"For each option the number with the largest mean silhouette is taken: {best}.",
+        f"For each option the number with the largest mean silhouette was taken: {taken}.",
         Grid(("option", "clusters", "silhouette", "chosen"), rows),
         Lines(
             tuple((option, float(k), score) for option, k, score, _ in rows),
@@ -190,13 +190,13 @@ def _map(groups: list[Reasons]) -> Finding:
 
 
 def _words(votes: Votes, groups: list[Reasons]) -> Finding:
-    described = {c["cluster_id"]: c["description"] for c in votes.clusters}
+    described = {c["cluster_id"]: c["description"] for c in votes.clusters if c["description"]}
     rows = []
     for g in groups:
         names = list(dict.fromkeys(g.clusters))
         for number, members in nearest_members(g.vectors, g.labels).items():
             name = names[number]
-            words = [described.get(name, "none could be had"), *("″" for _ in members)]
+            words = [described.get(name, "(the model gave none)"), *("″" for _ in members)]
             rows += [
                 (name, g.clusters.count(name), says, g.ids[member], g.summaries[member])
                 for says, member in zip(words, members, strict=False)
