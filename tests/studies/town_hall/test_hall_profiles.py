@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from folkmoot.errors import InputError
+from folkmoot.studies.town_hall.estimate import template
 from folkmoot.studies.town_hall.participants import load_profiles, read_profiles
-from folkmoot.studies.town_hall.template import template
 
 from .hall_script import PROFILE
 
@@ -54,7 +54,7 @@ GOOD = PROFILE.format(label="mine", kind="housing")
     ("text", "line", "key", "words"),
     [
         (GOOD.replace("gender: female\n", ""), "1", "gender", "missing"),
-        (GOOD.replace("openness: 3", "openness: 7"), "10", "openness", "7 does not fit"),
+        (GOOD.replace("openness: 3", "openness: 7"), "10", "openness", "must be at most 5, is 7"),
         (GOOD.replace("gender", "gendre"), "5", "gendre", "did you mean gender?"),
         (GOOD.replace("ownership: tenant", "ownership: lodger"), "7", "ownership", "lodger"),
         (
@@ -66,7 +66,7 @@ GOOD = PROFILE.format(label="mine", kind="housing")
         (GOOD.replace("can_afford_contribution: false", "can_afford_contribution: maybe"), "14",
          "can_afford_contribution", "true or false"),
         ("no front matter at all", "1", "", "no front matter"),
-        (GOOD.replace("label: mine", "label: [mine"), "3", "", "no YAML"),
+        (GOOD.replace("label: mine", "label: [mine"), "3", "", "but got ':'"),
         (GOOD.split("You live")[0], "", "", "no description"),
     ],
 )  # fmt: skip

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
+from folkmoot.engine.mistakes import problems_of, standing_at
+from folkmoot.engine.yaml_tree import read_tree
 from folkmoot.errors import InputError, Problem
-from folkmoot.hints import did_you_mean
 from folkmoot.randomness import generator
 from folkmoot.studies.town_hall.config import ResidentSettings, TownHallConfig
 
@@ -51,52 +52,66 @@ OCCUPATIONS: Mapping[str, Mapping[str, Sequence[str]]] = {
     },
 }
 
-INCOMES = ("low", "middle", "high")
-PRESSURES = ("comfortable", "moderate", "struggling")
+AgeGroup = Literal["30s", "40s", "50s", "60s", "70s+"]
+Income = Literal["low", "middle", "high"]
+Pressure = Literal["comfortable", "moderate", "struggling"]
+INCOMES: tuple[Income, ...] = get_args(Income)
+PRESSURES: tuple[Pressure, ...] = get_args(Pressure)
 TRAITS = ("assertiveness", "openness", "risk_tolerance", "community_orientation")
-CATEGORIES: Mapping[str, tuple[str, ...]] = {
-    "age_group": tuple(OCCUPATIONS),
-    "gender": ("male", "female"),
-    "ownership": ("owner", "tenant"),
-    "income_level": INCOMES,
-    "economic_pressure": PRESSURES,
-    "participation_tendency": ("active", "moderate", "passive"),
-    "information_access": ("high", "medium", "low"),
-    "community_engagement": ("active", "moderate", "minimal"),
-}
-VULNERABLE_TYPES = ("housing", "participation")
 
 # How much likelier a pressure is under an income, before both ratios are met; 0 is never.
 _AFFINITY = np.array([[0.0, 1.0, 2.0], [1.0, 2.0, 1.0], [2.0, 1.0, 0.0]])
 
 
-@dataclass(frozen=True, slots=True)
-class Resident:
-    """One resident, with the standardised fields of the source.
+Score = Annotated[int, Field(ge=1, le=5)]
 
-    `story` is the free text of a vulnerable profile, `label` a short name of it for tables.
+
+class Profile(BaseModel):
+    """The standardised fields of the source, as the front matter of a profile gives them.
+
+    `label` is a short name for tables.
     """
 
-    id: str
-    age_group: str
-    gender: str
-    residence_years: int
-    ownership: str
-    occupation: str
-    assertiveness: int
-    openness: int
-    risk_tolerance: int
-    community_orientation: int
-    income_level: str
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    label: str = Field(min_length=1)
+    vulnerable_type: Literal["housing", "participation"]
+    age_group: AgeGroup
+    gender: Literal["male", "female"]
+    residence_years: int = Field(ge=0, le=100)
+    ownership: Literal["owner", "tenant"]
+    occupation: str = Field(min_length=1)
+    assertiveness: Score
+    openness: Score
+    risk_tolerance: Score
+    community_orientation: Score
+    income_level: Income
     can_afford_contribution: bool
-    economic_pressure: str
-    participation_tendency: str
-    information_access: str
-    community_engagement: str
-    is_vulnerable: bool = False
-    vulnerable_type: str | None = None
+    economic_pressure: Pressure
+    participation_tendency: Literal["active", "moderate", "passive"]
+    information_access: Literal["high", "medium", "low"]
+    community_engagement: Literal["active", "moderate", "minimal"]
+
+    @field_validator("economic_pressure")
+    @classmethod
+    def _possible(cls, pressure: Pressure, info: ValidationInfo) -> Pressure:
+        known = info.data
+        if {"income_level", "can_afford_contribution"} <= known.keys():
+            clash = contradiction(known["income_level"], pressure, known["can_afford_contribution"])
+            if clash:
+                raise ValueError(f"{clash}; change one of the three")
+        return pressure
+
+
+class Resident(Profile):
+    """One resident of a set. `story` is the free text of a vulnerable profile."""
+
+    id: str = ""
     label: str = ""
-    story: str = field(default="", repr=False)
+    age_group: str  # type: ignore[assignment]  # a study file may have its own
+    is_vulnerable: bool = False
+    vulnerable_type: str | None = None  # type: ignore[assignment]
+    story: str = Field("", repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """The fields in the groups of the source's persona format."""
@@ -115,9 +130,7 @@ class Resident:
 
     def to_row(self) -> dict[str, Any]:
         """One flat record."""
-        row = asdict(self)
-        del row["story"]
-        return row
+        return self.model_dump(exclude={"story"})
 
     def _some(self, *names: str) -> dict[str, Any]:
         return {name: getattr(self, name) for name in names}
@@ -142,7 +155,7 @@ def make_set(
     general, vulnerable = ids(config.residents.general, len(profiles))
     residents = (
         *sample_residents(config.residents, general, seed, number),
-        *with_ids(profiles, vulnerable),
+        *(p.model_copy(update={"id": i}) for p, i in zip(profiles, vulnerable, strict=True)),
     )
     names = [r.id for r in residents]
     rng = generator(seed, ("town_hall", f"set{number:02d}", "orders"))
@@ -263,35 +276,10 @@ def _ratio(wanted: NDArray[np.float64], there: NDArray[np.float64]) -> NDArray[n
     return np.divide(wanted, there, out=np.zeros_like(wanted), where=there > 0)
 
 
+# Vulnerable residents: markdown files with front matter, which a user can edit, add or replace.
+
 BUILT_IN = Path(__file__).parent / "vulnerable"
 TOKEN = "builtin"
-NEEDED = (
-    "label",
-    "vulnerable_type",
-    "age_group",
-    "gender",
-    "residence_years",
-    "ownership",
-    "occupation",
-    *TRAITS,
-    "income_level",
-    "can_afford_contribution",
-    "economic_pressure",
-    "participation_tendency",
-    "information_access",
-    "community_engagement",
-)
-_OPTIONS = {**CATEGORIES, "vulnerable_type": VULNERABLE_TYPES}
-
-
-@dataclass(frozen=True, slots=True)
-class _FrontMatter:
-    """Values, the line of each, and the text below; `error` when it cannot be read."""
-
-    values: dict[str, Any]
-    lines: dict[str, int]
-    body: str
-    error: Problem | None = None
 
 
 def load_profiles(places: Sequence[str], folder: Path) -> list[Resident]:
@@ -306,134 +294,47 @@ def load_profiles(places: Sequence[str], folder: Path) -> list[Resident]:
 
 
 def read_profiles(places: Sequence[str], folder: Path) -> tuple[list[Resident], list[Problem]]:
-    """Profiles that can be read, in order, and what is wrong with the others."""
-    files, problems = profile_files(places, folder)
+    """Profiles that can be read, in order (folders give theirs by name), and what is wrong with
+    the others."""
     residents: list[Resident] = []
-    for file in files:
-        resident, own = read_profile(file)
-        problems.extend(own)
-        if resident is not None:
-            residents.append(resident)
-    return residents, problems
-
-
-def profile_files(places: Sequence[str], folder: Path) -> tuple[list[Path], list[Problem]]:
-    """The markdown files that are meant; folders give theirs in order of name."""
-    files: list[Path] = []
     problems: list[Problem] = []
     for place in places:
         path = BUILT_IN if place == TOKEN else (folder / Path(place).expanduser())
-        if path.is_file():
-            files.append(path)
-            continue
-        inside = sorted(path.glob("*.md")) if path.is_dir() else []
-        files.extend(inside)
-        if not inside:
+        files = [path] if path.is_file() else sorted(path.glob("*.md")) if path.is_dir() else []
+        if not files:
             what = f"no .md file in {path}" if path.is_dir() else f"there is no file {path}"
             mend = "name a profile, a folder of profiles, or `builtin`"
             problems.append(Problem(what, key="vulnerable", mend=mend))
-    return files, problems
+        for file in files:
+            try:
+                residents.append(read_profile(file))
+            except InputError as error:
+                problems += error.problems
+    return residents, problems
 
 
-def read_profile(file: Path) -> tuple[Resident | None, list[Problem]]:
-    """One profile, or what is wrong with it, each problem with file, line and key."""
-    matter = _front_matter(file)
-    if matter.error is not None:
-        return None, [matter.error]
-    problems = [
-        *_missing(file, matter),
-        *_unknown(file, matter),
-        *(p for name in NEEDED if (p := _wrong(file, matter, name)) is not None),
-    ]
-    if not matter.body:
-        mend = "below the second `---`, tell who this is in a few sentences"
-        problems.append(Problem("there is no description", str(file), mend=mend))
-    if problems:
-        return None, problems
-    resident = Resident(id="", is_vulnerable=True, story=matter.body, **matter.values)
-    clash = contradiction(
-        resident.income_level, resident.economic_pressure, resident.can_afford_contribution
-    )
-    if clash:
-        where = str(matter.lines["economic_pressure"])
-        mend = "change one of the three"
-        return None, [Problem(clash, str(file), where, "economic_pressure", mend)]
-    return resident, []
-
-
-def with_ids(profiles: Sequence[Resident], names: Sequence[str]) -> list[Resident]:
-    """The same residents under their ids in the hall."""
-    return [replace(p, id=name) for p, name in zip(profiles, names, strict=True)]
-
-
-def _front_matter(file: Path) -> _FrontMatter:
+def read_profile(file: Path) -> Resident:
+    """One profile. Raises InputError with file, line and key of each problem."""
+    name = str(file)
     try:
         text = file.read_text("utf-8-sig").replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError) as error:
-        return _FrontMatter({}, {}, "", Problem(f"cannot be read: {error}", str(file)))
+        raise InputError(Problem(f"cannot be read: {error}", name)) from error
     parts = re.match(r"---[ \t]*\n(.*?)\n---[ \t]*(?:\n|$)(.*)", text, re.DOTALL)
     if parts is None:
-        mend = "begin the file with a line `---`, the fields, and a line `---`"
-        return _FrontMatter({}, {}, "", Problem("no front matter", str(file), "1", mend=mend))
+        mend = "start the file with a line `---`, the fields, and a line `---`"
+        raise InputError(Problem("no front matter", name, "1", mend=mend))
+    # The line before stands for the first `---`, so that lines are those of the file.
+    tree, story = read_tree("\n" + parts[1], name), parts[2].strip()
+    problems = list(tree.problems)
     try:
-        node = yaml.compose(parts[1])
-        values = yaml.safe_load(parts[1])
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = str(mark.line + 2) if mark else ""
-        what = f"the front matter is no YAML: {getattr(error, 'problem', error)}"
-        return _FrontMatter({}, {}, "", Problem(what, str(file), where))
-    if not isinstance(values, dict) or not isinstance(node, yaml.MappingNode):
-        return _FrontMatter({}, {}, "", Problem("no `key: value` lines", str(file), "2"))
-    # The front matter begins on the file's second line.
-    lines = {str(key.value): key.start_mark.line + 2 for key, _ in node.value}
-    named = {str(key): value for key, value in values.items()}
-    return _FrontMatter(named, lines, parts[2].strip())
-
-
-def _missing(file: Path, matter: _FrontMatter) -> list[Problem]:
-    return [
-        Problem("this field is missing", str(file), "1", name, f"add {name}: {_hint(name)}")
-        for name in NEEDED
-        if matter.values.get(name) is None
-    ]
-
-
-def _unknown(file: Path, matter: _FrontMatter) -> list[Problem]:
-    problems = []
-    for name in matter.values:
-        if name not in NEEDED:
-            mend = did_you_mean(name, NEEDED, "take it out")
-            where = str(matter.lines.get(name, ""))
-            problems.append(Problem("there is no such field", str(file), where, name, mend))
-    return problems
-
-
-def _wrong(file: Path, matter: _FrontMatter, name: str) -> Problem | None:
-    value = matter.values.get(name)
-    if value is None or _fits(name, value):
-        return None
-    where = str(matter.lines[name])
-    return Problem(f"{value!r} does not fit", str(file), where, name, f"write {_hint(name)}")
-
-
-def _fits(name: str, value: Any) -> bool:
-    if name in _OPTIONS:
-        return value in _OPTIONS[name]
-    if name == "can_afford_contribution":
-        return isinstance(value, bool)
-    if name in TRAITS or name == "residence_years":
-        top = 5 if name in TRAITS else 100
-        low = 1 if name in TRAITS else 0
-        return isinstance(value, int) and not isinstance(value, bool) and low <= value <= top
-    return isinstance(value, str) and bool(value.strip())
-
-
-def _hint(name: str) -> str:
-    if name in _OPTIONS:
-        return " or ".join(_OPTIONS[name])
-    if name == "can_afford_contribution":
-        return "true or false"
-    if name in TRAITS:
-        return "a whole number from 1 to 5"
-    return "a number of years" if name == "residence_years" else "a few words"
+        profile = Profile.model_validate(tree.value, strict=True)
+    except ValidationError as error:
+        problems += [standing_at(p, name, 1) for p in problems_of(error, tree, Profile)]
+        raise InputError(problems) from error
+    if not story:
+        mend = "below the second `---`, tell who this is in a few sentences"
+        problems.append(Problem("there is no description", name, mend=mend))
+    if problems:
+        raise InputError(problems)
+    return Resident(is_vulnerable=True, story=story, **profile.model_dump())

@@ -8,7 +8,6 @@ from typing import Any
 
 from folkmoot.engine.session import Scope
 from folkmoot.records.rows import Row, column
-from folkmoot.records.run_folder import RunFolder
 from folkmoot.studies.town_hall.comparison import flat_rows
 from folkmoot.studies.town_hall.discussion import Discussion, Round, Turn
 from folkmoot.studies.town_hall.measures import (
@@ -285,14 +284,6 @@ TABLES: tuple[type[Row], ...] = (
     LevelRow,
     DifferenceRow,
 )
-
-
-def unusable(run: RunFolder) -> str:
-    """Why nothing in a run is of use: no resident was heard in any discussion."""
-    said = run.table(Utterance.table)
-    residents = said.filter(said["speaker_role"] == "resident")
-    unheard = residents["unread"].all() and not residents.is_empty()
-    return "no resident's statement could be read" if unheard else ""
 
 
 def record_set(scope: Scope, of: ResidentSet) -> None:

@@ -1,53 +1,86 @@
-"""Checks of a study file that need more than one key, or the files that it names."""
+"""Before and after a run: what a study file would do, what is wrong with it, a template of one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+from folkmoot.engine.study import Planned
 from folkmoot.errors import Problem
 from folkmoot.hints import did_you_mean
+from folkmoot.measures.estimates import plural
+from folkmoot.records.run_folder import RunFolder
 from folkmoot.studies.town_hall.config import Ratios, ResidentSettings, TownHallConfig
 from folkmoot.studies.town_hall.levels import BUILT_IN, level_problems, levels_of
+from folkmoot.studies.town_hall.participants import BUILT_IN as BUILT_IN_PROFILES
 from folkmoot.studies.town_hall.participants import (
-    CATEGORIES,
     INCOMES,
     OCCUPATIONS,
+    Profile,
     joint_problem,
     read_profiles,
 )
 
 TOLERANCE = 1e-6
-# Age groups may be any that have occupations; the other attributes are what prompts can word.
-_FREE = ("age_group",)
 
 
-def problems(config: TownHallConfig, folder: Path) -> list[Problem]:
-    """Every mistake that the types alone do not show."""
-    profiles, found = read_profiles(config.vulnerable, folder)
-    if not found:
-        found = [*level_problems(config, len(profiles)), *_same_label(profiles)]
-    else:
-        found += level_problems(config, 0)
-    return [*found, *_residents(config.residents)]
+def recognises(raw: Mapping[str, Any]) -> bool:
+    """Is a study file without `study:` a town hall?"""
+    topic = raw.get("topic")
+    return isinstance(topic, Mapping) and "background" in topic and "levels" in raw
+
+
+def limit(config: TownHallConfig, most: int) -> TownHallConfig:
+    """At most so many sets (each is one discussion per level)."""
+    return config.model_copy(update={"sets": min(config.sets, most)})
+
+
+def planned(sealed: Mapping[str, Any]) -> list[Planned]:
+    """The discussions and residents that a sealed plan foresees."""
+    plan = sealed.get("discussions", {})
+    talks = tuple({"discussion_id": name} for name in plan.get("seats", {}))
+    people = tuple(
+        {"set": int(name.removeprefix("set")), "id": r["id"], "occupation": r["occupation"]}
+        for name, residents in plan.get("residents", {}).items()
+        for r in residents
+    )
+    return [
+        Planned("discussions", ("discussion_id",), talks, "discussion"),
+        Planned("residents", ("set", "id"), people, "resident"),
+    ]
+
+
+def unusable(run: RunFolder) -> str:
+    """Why nothing in a run is of use: no resident was heard in any discussion."""
+    residents = run.table("utterances").filter(speaker_role="resident")
+    unheard = residents["unread"].all() and not residents.is_empty()
+    return "no resident's statement could be read" if unheard else ""
+
+
+def template() -> dict[str, str | bytes]:
+    """What `folkmoot new town_hall` writes: a study file and the four profiles."""
+    study = Path(__file__).with_name("template.yaml").read_text("utf-8")
+    profiles = sorted(BUILT_IN_PROFILES.glob("*.md"))
+    return {
+        "town_hall.yaml": study,
+        **{f"vulnerable/{file.name}": file.read_text("utf-8") for file in profiles},
+    }
 
 
 def seat_models(config: TownHallConfig) -> list[str]:
     """Models that the levels' seats and moderators name by themselves."""
-    named = [m for level in levels_of(config) for m in level.models]
-    named += [
-        level.moderator for level in levels_of(config) if level.moderator not in ("none", "model")
-    ]
+    levels = levels_of(config)
+    named = [m for level in levels for m in level.models]
+    named += [lv.moderator for lv in levels if lv.moderator not in ("none", "model")]
     return list(dict.fromkeys(named))
 
 
 def notes(config: TownHallConfig) -> list[str]:
     """What a user should know before the run."""
     levels = levels_of(config)
-    count = config.sets * len(levels)
-    lines = [f"{_many(config.sets, 'set')} x {_many(len(levels), 'level')}"]
-    lines[0] += f" = {_many(count, 'discussion')}"
+    count = plural(config.sets * len(levels), "discussion")
+    lines = [f"{plural(config.sets, 'set')} x {plural(len(levels), 'level')} = {count}"]
     if config.sets == 1:
         lines.append("with one set there are no intervals and no tests between levels")
     idle = [n for n in config.level_settings if n not in BUILT_IN and n not in config.levels]
@@ -58,14 +91,26 @@ def notes(config: TownHallConfig) -> list[str]:
     return lines
 
 
-def _many(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def problems(config: TownHallConfig, folder: Path) -> list[Problem]:
+    """Every mistake that the types alone do not show."""
+    profiles, found = read_profiles(config.vulnerable, folder)
+    found += level_problems(config, 0 if found else len(profiles))
+    labels = [p.label for p in profiles]
+    for label in sorted({label for label in labels if labels.count(label) > 1}):
+        what = f"two vulnerable profiles have the label {label!r}"
+        mend = "give each a label of its own, or name each file once"
+        found.append(Problem(what, key="vulnerable", mend=mend))
+    return [*found, *_residents(config.residents)]
 
 
 def _residents(settings: ResidentSettings) -> list[Problem]:
     found: list[Problem] = []
     for name in Ratios.model_fields:
-        found += _shares(getattr(settings.ratios, name), name)
+        shares, key = getattr(settings.ratios, name), f"residents.ratios.{name}"
+        # Age groups may be any that have occupations; the rest are what prompts can word.
+        if name != "age_group":
+            found += _known(shares, get_args(Profile.model_fields[name].annotation), key)
+        found += _sums_to_one(shares, key)
     personality = {str(k): v for k, v in settings.personality.items()}
     found += _known(personality, tuple("12345"), "residents.personality")
     found += _sums_to_one(personality, "residents.personality")
@@ -81,12 +126,6 @@ def _residents(settings: ResidentSettings) -> list[Problem]:
             what = f"no residents without contradictions can have these shares: {clash}"
             found.append(Problem(what, key=key, mend="lower one of the two"))
     return found
-
-
-def _shares(shares: Mapping[str, float], name: str) -> list[Problem]:
-    key = f"residents.ratios.{name}"
-    unknown = [] if name in _FREE else _known(shares, CATEGORIES[name], key)
-    return [*unknown, *_sums_to_one(shares, key)]
 
 
 def _known(shares: Mapping[str, Any], options: Sequence[str], key: str) -> list[Problem]:
@@ -117,16 +156,3 @@ def _occupations(settings: ResidentSettings) -> list[Problem]:
             mend = f"add residents.occupations: {{{age!r}: {{low: […], middle: […], high: […]}}}}"
             found.append(Problem(what, key=f"residents.ratios.age_group.{age}", mend=mend))
     return found
-
-
-def _same_label(profiles: Sequence[Any]) -> list[Problem]:
-    labels = [p.label for p in profiles]
-    twice = sorted({label for label in labels if labels.count(label) > 1})
-    return [
-        Problem(
-            f"two vulnerable profiles have the label {label!r}",
-            key="vulnerable",
-            mend="give each a label of its own, or name each file once",
-        )
-        for label in twice
-    ]
