@@ -13,10 +13,10 @@ from folkmoot.measures.diversity import gini
 from folkmoot.randomness import generator
 from folkmoot.studies.focus_group import reading, sycophancy
 from folkmoot.studies.focus_group.discussion import INTENTS, DiscussionMessage, MessageRole
-from folkmoot.studies.focus_group.files import TranscriptFormatter
+from folkmoot.studies.focus_group.files import TranscriptFormatter, topline_page
 from folkmoot.studies.focus_group.participants import title_of
 from folkmoot.studies.focus_group.sycophancy import Answered
-from folkmoot.studies.focus_group.topline import to_markdown, topline
+from folkmoot.studies.focus_group.topline import topline
 from tests.studies.focus_group.at_hand import discuss
 
 
@@ -226,7 +226,7 @@ async def test_topline_quotes_are_in_the_transcript_at_the_turn_they_link_to() -
                 assert quote["link"] == f"{pages[quote['group'] + '/concept']}#turn-{quote['turn']}"
         assert sum(concept["purchase_intent"]["counts"].values()) == 8 * len(several)
         assert ("across_groups" in concept) == (len(several) > 1)
-        text = to_markdown(data)
+        text = topline_page(data)
         assert "### Objections" in text and "](groups/" in text
         assert "[turn]" not in text and " -0." not in text
         quotes = [q["quote"] for theme in concept["objections"] for q in theme["quotes"]]
@@ -246,18 +246,18 @@ async def test_intent_over_groups_has_an_interval_with_groups_as_units() -> None
     (one,) = topline(talks[1:2], pages)["concepts"]
     assert many["purchase_intent"]["would_buy_share"] == 0.5
     assert many["purchase_intent"]["interval"] == [0.0, 1.0]
-    assert "groups as units" in to_markdown({"concepts": [many]})
+    assert "groups as units" in topline_page({"concepts": [many]})
     low, high = one["purchase_intent"]["interval"]
     assert low > 0.5
     assert high == 1.0
     (alike,) = topline(talks[1::2], pages)["concepts"]
     assert alike["purchase_intent"]["interval"] is None
-    assert "**100%** would" in to_markdown({"concepts": [alike]})
+    assert "**100%** would" in topline_page({"concepts": [alike]})
 
 
 async def test_several_concepts_stand_side_by_side() -> None:
     talks = [await discuss(1), (await discuss(2)).model_copy(update={"stimulus": "other"})]
     pages = {f"{t.group}/{t.stimulus}": "x.html" for t in talks}
-    both, one = (to_markdown(topline(several, pages)) for several in (talks, talks[:1]))
+    both, one = (topline_page(topline(several, pages)) for several in (talks, talks[:1]))
     assert "side by side" in both
     assert "side by side" not in one

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from itertools import groupby
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -110,6 +111,10 @@ class DiscussionTranscript(BaseModel):
     silences: tuple[tuple[int, str, str], ...] = Field(
         (), description="(question, persona id, reason) where an answer could not be had"
     )
+
+    def by_phase(self) -> list[tuple[DiscussionPhase, list[DiscussionMessage]]]:
+        """The messages of each phase, in order."""
+        return [(phase, list(ms)) for phase, ms in groupby(self.messages, lambda m: m.phase)]
 
     def first_positions(self) -> dict[str, float]:
         """Where each person stood before anybody spoke, by id."""

@@ -5,20 +5,22 @@ A single discussion stands in the run folder itself; several stand under `groups
 
 from __future__ import annotations
 
-import html
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
 from statistics import fmean
 from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
 from folkmoot.engine.session import Session
 from folkmoot.measures.diversity import gini
 from folkmoot.people.sources.grounded import Profile
 from folkmoot.studies.focus_group import sycophancy, topline
-from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase
+from folkmoot.studies.focus_group.config import DiscussionConfig
 from folkmoot.studies.focus_group.discussion import (
-    DiscussionMessage,
     DiscussionTranscript,
 )
 from folkmoot.studies.focus_group.participants import title_of
@@ -52,7 +54,12 @@ def write_topline(
     }
     data = topline.topline(transcripts, pages)
     session.write_json("topline.json", {"mark": mark, **data} if mark else data)
-    session.write_text("topline.md", topline.to_markdown(data, mark))
+    session.write_text("topline.md", topline_page(data, mark))
+
+
+def topline_page(data: dict[str, Any], mark: str = "") -> str:
+    """The topline for readers, as Markdown."""
+    return _page("topline.md", concepts=data["concepts"], mark=mark)
 
 
 class TranscriptFormatter:
@@ -64,21 +71,7 @@ class TranscriptFormatter:
         occupation. `mark` is set under the title (SYNTHETIC).
         """
         names = {p.id: title_of(p) for p in transcript.personas}
-        lines = [f"# Focus group: {transcript.config.product_concept}", ""]
-        lines += [f"*{mark}*", ""] if mark else []
-        lines += ["At the table:", ""]
-        lines += [f"- **{_escape(p.name)}**, {_about(p)}" for p in transcript.personas]
-        phase = None
-        for m in transcript.messages:
-            if m.phase is not phase:
-                phase = m.phase
-                lines += ["", f"## Phase: {phase.heading}"]
-                if phase is DiscussionPhase.REACTION and transcript.config.stimulus_material:
-                    shown = " ".join(transcript.config.stimulus_material.split())
-                    lines += ["", f"> Shown to the group: {_escape(shown)}"]
-            speaker = names.get(m.speaker_id, "Moderator")
-            lines += ["", f"**{_escape(speaker)}:** {_escape(m.content)}"]
-        return "\n".join(lines) + "\n"
+        return _page("transcript.md", talk=transcript, mark=mark, names=names)
 
     @staticmethod
     def to_json(transcript: DiscussionTranscript) -> str:
@@ -94,33 +87,14 @@ class TranscriptFormatter:
     def to_html(transcript: DiscussionTranscript, mark: str = "") -> str:
         """One self-contained page; each turn has an anchor (`#turn-12`), replies link to theirs."""
         people = transcript.personas
-        names = {p.id: title_of(p) for p in people}
-        colors = {p.id: f"hsl({i * 360 // len(people)} 45% 40%)" for i, p in enumerate(people)}
-        concept = html.escape(str(transcript.config.product_concept))
-        parts = [
-            "<!doctype html><html lang=en><meta charset=utf-8>",
-            "<meta name=viewport content='width=device-width,initial-scale=1'>",
-            f"<title>Focus group: {concept}</title><style>{_STYLE}</style><main>",
-            f"<h1>{concept}</h1>",
-            f"<p class=mark>{html.escape(mark)}</p>" if mark else "",
-            "<ul class=table>",
-            *(
-                f"<li style='--c:{colors[p.id]}'><b>{html.escape(p.name)}</b> "
-                f"{html.escape(_about(p))}</li>"
-                for p in people
-            ),
-            "</ul>",
-        ]
-        phase = None
-        for m in transcript.messages:
-            if m.phase is not phase:
-                phase = m.phase
-                parts.append(f"<h2>{phase.heading}</h2>")
-                if phase is DiscussionPhase.REACTION and transcript.config.stimulus_material:
-                    shown = html.escape(transcript.config.stimulus_material)
-                    parts.append(f"<blockquote>{shown}</blockquote>")
-            parts.append(_turn_html(m, names, colors))
-        return "\n".join(p for p in parts if p) + "</main></html>\n"
+        return _page(
+            "transcript.html",
+            talk=transcript,
+            mark=mark,
+            names={p.id: title_of(p) for p in people},
+            first_names={p.id: p.first_name for p in people},
+            colors={p.id: f"hsl({i * 360 // len(people)} 45% 40%)" for i, p in enumerate(people)},
+        )
 
     @staticmethod
     def summary_stats(transcript: DiscussionTranscript) -> dict[str, Any]:
@@ -139,9 +113,7 @@ class TranscriptFormatter:
         check = sycophancy.of([transcript])
         ranked = sorted(turns, key=lambda who: -turns[who])
         shifts = [m for m in said if m.changed_mind]
-        by_phase: dict[str, list[DiscussionMessage]] = {}
-        for m in transcript.messages:
-            by_phase.setdefault(m.phase.value, []).append(m)
+        by_phase = {phase.value: messages for phase, messages in transcript.by_phase()}
         return {
             "messages": len(transcript.messages),
             "messages_by_role": dict(Counter(m.role.value for m in transcript.messages)),
@@ -182,6 +154,38 @@ class TranscriptFormatter:
         }
 
 
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [v for v in values if v is not None]
+    return round(fmean(known), 3) if known else None
+
+
+def _plain(value: float) -> float | None:
+    """JSON has no NaN."""
+    return round(value, 4) if math.isfinite(value) else None
+
+
+# --- pages -------------------------------------------------------------------------------------
+
+
+def _page(name: str, **variables: Any) -> str:
+    return _templates().get_template(name).render(**variables).rstrip() + "\n"
+
+
+@cache
+def _templates() -> Environment:
+    templates = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "pages"),
+        autoescape=select_autoescape(["html"]),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters.update(
+        about=_about, markdown=_escape, percent="{:.0%}".format, signed=_signed
+    )
+    return templates
+
+
 def _about(p: Profile) -> str:
     return f"{p.age}, {p.occupation}, lives {p.household} in {p.location}"
 
@@ -193,44 +197,7 @@ def _escape(text: str) -> str:
     return text
 
 
-def _turn_html(m: DiscussionMessage, names: dict[str, str], colors: dict[str, str]) -> str:
-    who = html.escape(names.get(m.speaker_id, "Moderator"))
-    color = colors.get(m.speaker_id, "#555")
-    role = "say" if m.by_participant else "mod"
-    notes = []
-    if m.replied_to_turn:
-        to = html.escape(names.get(m.replied_to or "", "the moderator").split(" (")[0])
-        notes.append(f"<a href='#turn-{m.replied_to_turn}'>to {to}</a>")
-    if m.changed_mind and m.valence is not None:
-        notes.append(f"position now {m.valence:+.2f}")
-    small = f"<small>{' · '.join(notes)}</small>" if notes else ""
-    return (
-        f"<article class={role} id=turn-{m.turn_number} style='--c:{color}'>"
-        f"<header><b>{who}</b> {small}<a class=n href='#turn-{m.turn_number}'>{m.turn_number}</a>"
-        f"</header><p>{html.escape(m.content)}</p></article>"
-    )
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [v for v in values if v is not None]
-    return round(fmean(known), 3) if known else None
-
-
-def _plain(value: float) -> float | None:
-    """JSON has no NaN."""
-    return round(value, 4) if math.isfinite(value) else None
-
-
-_STYLE = """
-:root{color-scheme:light dark}body{font:16px/1.55 system-ui,sans-serif;margin:0;
-background:Canvas;color:CanvasText}main{max-width:44rem;margin:2rem auto;padding:0 1rem}
-h1{font-size:1.5rem;line-height:1.25}h2{font-size:1.05rem;margin:2.2rem 0 .6rem;padding-top:.8rem;
-border-top:1px solid color-mix(in srgb,CanvasText 20%,Canvas)}.mark{color:#a33;font-weight:600}
-.table{list-style:none;padding:0;font-size:.9rem}.table li{margin:.15rem 0}
-.table b,.say b{color:var(--c)}article{margin:.8rem 0;padding-left:.8rem;
-border-left:3px solid var(--c)}
-article p{margin:.1rem 0}.mod{border-color:transparent;font-style:italic}
-small{opacity:.7;margin-left:.4rem}
-a{color:inherit}.n{float:right;opacity:.35;text-decoration:none;font-size:.8rem}
-article:target{background:color-mix(in srgb,var(--c) 14%,Canvas)}
-"""
+def _signed(value: float) -> str:
+    """With its sign, minus as minus; what rounds to nothing has none."""
+    shown = f"{value:+.2f}".replace("-", "−")
+    return "0.00" if shown[1:] == "0.00" else shown
