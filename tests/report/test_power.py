@@ -46,7 +46,7 @@ def test_more_participants_see_smaller_differences():
 
 def test_one_participant_sees_nothing_and_does_not_break():
     (found, *_) = power_report(pilot(1))
-    assert "chance and effect cannot be told apart" in found.says
+    assert "cannot be distinguished from chance" in found.says
 
 
 def test_sets_are_the_units_of_a_paired_design():
@@ -74,7 +74,7 @@ def test_groups_and_replications():
     groups = Config(groups_per_type=4, group_types=("a", "b"), groups=None, conditions=("C1", "C2"))
     assert layout_of(groups) == Layout("paired", 2, 8, 6, "group")
     single = Config(replications=1, num_personas=8, stimuli=None)
-    assert "cannot be told apart" in power_report(single)[0].says
+    assert "cannot be distinguished from chance" in power_report(single)[0].says
 
 
 def test_unknown_design_still_helps():

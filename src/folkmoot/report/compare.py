@@ -421,7 +421,7 @@ def beside_people(runs: Sequence[Sample]) -> Finding | None:
         )
     return Finding(
         "compare_people",
-        "Beside human figures",
+        "Compared with people",
         " ".join(said),
         Grid.of(rows, "Of each run the condition in which most changed."),
         notes=(f"{band.range.capitalize()}. {band.caveat} Source: {band.source}.",),

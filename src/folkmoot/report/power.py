@@ -318,7 +318,7 @@ def _too_small(title: str, layout: Layout) -> Finding:
         "power_none",
         "No effect can be detected",
         f"{title}: {plural(layout.units, layout.unit_name)} per condition. Differences need at "
-        f"least two; with one, chance and effect cannot be told apart.",
+        f"least two; with one, an effect cannot be distinguished from chance.",
         Grid((), ()),
         section=SECTION,
         headline=True,

@@ -315,7 +315,7 @@ def regression(votes: Votes) -> Finding | None:
         f"Against {base}, with first choice{' and demographics' if with_people else ''} held "
         f"equal, the odds of changing are: {listed(_aloud(t) for t in arms)}"
         if arms
-        else "The conditions cannot be told apart by this model.",
+        else "This model gives no estimate for the conditions.",
         Grid.of(
             [_row(t) for t in (*arms, *others)],
             f"Logistic regression, {fitted.estimator}, errors {fitted.errors}.",

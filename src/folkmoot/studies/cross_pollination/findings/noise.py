@@ -112,8 +112,8 @@ def option_order(votes: Votes) -> Finding | None:
         return Finding(
             "position_effects",
             title,
-            "Everybody saw the options in the same order, so a preference for what is listed first "
-            "cannot be told from a preference for the option. Set `option_order: random`.",
+            "Everybody saw the options in the same order, so a preference for the first place "
+            "cannot be separated from a preference for the option. Set `option_order: random`.",
             Grid((), ()),
             section="Noise",
         )

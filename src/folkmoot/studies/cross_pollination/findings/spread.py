@@ -156,7 +156,7 @@ def human_bands(votes: Votes) -> Finding | None:
     bands = (change, ratio, level)
     return Finding(
         "human_bands",
-        "Beside human figures",
+        "Compared with people",
         " ".join(_band_aloud(band, values) for band, values in told),
         Grid.of(
             [_band_row(what, band, e) for band, values in told for what, e in values.items()],
