@@ -16,12 +16,12 @@ from typing import Any
 
 import polars as pl
 
-from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.authors import caller
-from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.gateway import Gateway
 from folkmoot.engine.journal import Journal, Replay
 from folkmoot.engine.progress import ItemDone, Notice, Progress, StageStarted
+from folkmoot.engine.providers import Providers
+from folkmoot.engine.study_file import StudyFile
 from folkmoot.errors import (
     DriftError,
     FolkmootError,
@@ -35,6 +35,7 @@ from folkmoot.models.request import FloatArray, Reply, Request
 from folkmoot.randomness import digest
 from folkmoot.records.files import dumps, write_json, write_text
 from folkmoot.records.manifest import ModelUse
+from folkmoot.records.rows import declared
 from folkmoot.records.tables import Recording, typed
 
 
@@ -126,66 +127,53 @@ class Halted(FolkmootError):
 
 @dataclass
 class RunContext:
-    """The shared state of a run. `override` is the model of the command line, if given;
-    `scripted` says that a provider of the caller's answers, whatever the models are called;
-    `columns` are the study's `tables`; `embedding_model` may be why there is none, `embedded` is
-    set by the first embedding."""
+    """The shared state of a run. `embedded` is set by the first embedding."""
 
-    config: StudyConfig
+    found: StudyFile
     folder: Path
-    study_dir: Path
-    seed: int
+    providers: Providers
     journal: Journal | Replay
     gateway: Gateway
-    prompts: PromptLibrary
     plan: Plan
     progress: Progress
-    default_model: str
-    override: str | None = None
-    embedding_model: str | Problem = "synthetic"
-    scripted: bool = False
+    now: Callable[[], str] = time_of_day
     embedded: bool = False
-    columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     rows: Rows = field(default_factory=list)
     tables: dict[str, Recording] = field(default_factory=dict)
     recorded_at: dict[str, tuple[str, int] | None] = field(default_factory=dict)  # first rows
     forgotten: list[ProtocolError] = field(default_factory=list)  # awaits
     written: set[str] = field(default_factory=set)  # files of the study's own
-    now: Callable[[], str] = time_of_day
     halted: BaseException | None = None
     longer: ModelUse = field(default_factory=ModelUse)  # calls that asked again for cut replies
     computing: asyncio.Lock = field(default_factory=asyncio.Lock)
     _claimed: set[str] = field(default_factory=set)
     _models: dict[tuple[str | None, str], str] = field(default_factory=dict)
 
-    @property
-    def temperature(self) -> float | None:
-        return self.config.temperature
-
-    @property
-    def max_tokens(self) -> int | None:
-        return self.config.max_tokens
+    def __post_init__(self) -> None:
+        self.config = self.found.config
+        self.seed = self.config.random_seed
+        self.prompts = self.found.prompts()
 
     def model_for(self, named: str | None, role: str) -> str:
         """The model of a seat: command line, then the speaker's own, then the role's, then all."""
         key = (named, role)
         if key not in self._models:
             own = named or self.config.models.get(role) or self.config.model
-            self._models[key] = self.override or own or self.default_model
-            if not (self.override or own) and not all(map(is_local, self.config.models.values())):
-                self.warn(
-                    (), f"no model is named for the role {role}: {self.default_model} answers"
-                )
+            override, default = self.providers.override, self.providers.default
+            self._models[key] = override or own or default
+            if not (override or own) and not all(map(is_local, self.config.models.values())):
+                self.warn((), f"no model is named for the role {role}: {default} answers")
         return self._models[key]
 
     def embedded_respondent(self, role: str) -> bool:
         """Whether the embedded respondent is who answers a role."""
         own = self.config.models.get(role) or self.config.model
-        return not self.scripted and is_local(self.override or own or self.default_model)
+        answers = self.providers.override or own or self.providers.default
+        return not self.providers.scripted and is_local(answers)
 
     def synthetic_roles(self) -> tuple[str, ...]:
         """The roles that the embedded respondent has answered so far, in order of name."""
-        if self.scripted:
+        if self.providers.scripted:
             return ()
         return tuple(sorted({role for (_, role), m in self._models.items() if is_local(m)}))
 
@@ -213,11 +201,12 @@ class RunContext:
 
     async def embed(self, address: str, texts: list[str]) -> FloatArray:
         """One batch of embeddings, from the journal or from the model."""
-        if isinstance(self.embedding_model, Problem):
-            raise InputError(self.embedding_model)
+        model = self.providers.embedding
+        if isinstance(model, Problem):
+            raise InputError(model)
         self.plan.write()
         self.embedded = True
-        return await self.gateway.embed(address, self.embedding_model, texts)
+        return await self.gateway.embed(address, model, texts)
 
     def claim(self, prefix: str) -> None:
         """Note that a scope path has effects; a second scope of that path may not."""
@@ -290,13 +279,14 @@ class RunContext:
         declares are there without rows too."""
         order: dict[str, list[int]] = {name: [] for name in self.tables}
         _flatten(self.rows, order)
-        for name in sorted({*order, *self.columns}):
+        columns = declared(self.found.study.tables)
+        for name in sorted({*order, *columns}):
             try:
                 recorded = self.tables[name].frame(order[name]) if name in order else None
             except ProtocolError as error:
                 error.place = self.recorded_at[name]
                 raise
-            yield name, typed(recorded, self.columns.get(name, {}))
+            yield name, typed(recorded, columns.get(name, {}))
 
     def _inside(self, name: str) -> Path:
         target = (self.folder / name).resolve()

@@ -42,7 +42,7 @@ from folkmoot.models.keys import scrub
 from folkmoot.models.request import Provider
 from folkmoot.records.files import write_json
 from folkmoot.records.manifest import RunFacts, file_hashes, manifest
-from folkmoot.records.rows import declared, meanings
+from folkmoot.records.rows import meanings
 from folkmoot.records.run_folder import (
     CODEBOOK,
     MANIFEST,
@@ -177,29 +177,14 @@ def _context(execution: Execution, journal: Journal | Replay, progress: Progress
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
         accept_changes=execution.options.accept_changes,
     )
-    return RunContext(
-        config=config,
-        folder=folder,
-        study_dir=found.folder,
-        seed=config.random_seed,
-        journal=journal,
-        gateway=gateway,
-        prompts=found.prompts(),
-        plan=plan,
-        progress=progress,
-        default_model=providers.default,
-        override=providers.override,
-        embedding_model=providers.embedding,
-        scripted=providers.scripted,
-        now=time_of_day if execution.replay is None else lambda: SOME_TIME,
-        columns=declared(found.study.tables),
-    )
+    now = time_of_day if execution.replay is None else lambda: SOME_TIME
+    return RunContext(found, folder, providers, journal, gateway, plan, progress, now)
 
 
 async def _protocol(execution: Execution, context: RunContext) -> None:
     """Seal the design, then the study itself, stoppable by Ctrl-C."""
     found, providers = execution.found, execution.providers
-    context.plan.seal("design", _design(found, context))
+    context.plan.seal("design", _design(context))
     if execution.options.accept_changes:
         write_settings(execution.folder, found.config)
     context.progress(
@@ -222,15 +207,15 @@ async def _protocol(execution: Execution, context: RunContext) -> None:
         raise context.halted
 
 
-def _design(found: StudyFile, context: RunContext) -> dict[str, Any]:
+def _design(context: RunContext) -> dict[str, Any]:
+    found, providers = context.found, context.providers
+    embedding = providers.embedding
     return {
         "study": found.study.name,
         "settings": found.config.model_dump(mode="json", exclude=set(OPERATIONAL)),
-        "model": context.default_model,
-        "models": {} if context.override else dict(found.config.models),
-        "embedding_model": None
-        if isinstance(context.embedding_model, Problem)
-        else context.embedding_model,
+        "model": providers.default,
+        "models": {} if providers.override else dict(found.config.models),
+        "embedding_model": None if isinstance(embedding, Problem) else embedding,
         "prompts": context.prompts.hashes(),
     }
 
@@ -306,9 +291,9 @@ def _facts(
         earlier=RunFolder(context.folder).manifest,
         models=context.gateway.uses,
         roles=context.roles(),
-        embedding_model=str(context.embedding_model) if context.embedded else "",
-        override=context.override,
-        scripted=context.scripted,
+        embedding_model=str(context.providers.embedding) if context.embedded else "",
+        override=context.providers.override,
+        scripted=context.providers.scripted,
         study_file=_relative(found.path, context.folder),
         hashes=file_hashes(context.folder, {*written, *tables}),
         journal_digest=context.journal.content_digest(),

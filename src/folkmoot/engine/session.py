@@ -136,8 +136,8 @@ class Scope:
             request = Request(
                 model,
                 messages_for(who, heard, prompt),
-                _first(temperature, who.temperature, run.temperature),
-                _first(max_tokens, who.max_tokens, run.max_tokens),
+                _first(temperature, who.temperature, run.config.temperature),
+                _first(max_tokens, who.max_tokens, run.config.max_tokens),
                 wanted.schema,
             )
             got = await converse(run, address, request, wanted, reasks)
@@ -349,7 +349,7 @@ class Session(Scope, Generic[Config]):
     @property
     def study_dir(self) -> Path:
         """The folder of the study file, against which its paths are read."""
-        return self._run.study_dir
+        return self._run.found.folder
 
     @property
     def started_at(self) -> str:
