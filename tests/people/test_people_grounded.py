@@ -14,9 +14,9 @@ from folkmoot.errors import InputError
 from folkmoot.people import Persona
 from folkmoot.people.enrichment import SCALES
 from folkmoot.people.sources.grounded import TRAITS, PersonaGenerator, Profile, character
+from folkmoot.people.sources.grounded.attributes import published
 from folkmoot.people.sources.grounded.generator import check_quotas
 from folkmoot.people.sources.grounded.population import band_of, figures
-from folkmoot.people.sources.grounded.temperament import published
 from folkmoot.people.sources.names import name_book
 from folkmoot.randomness import generator
 

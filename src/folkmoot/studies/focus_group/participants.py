@@ -15,7 +15,7 @@ from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope, Session
 from folkmoot.people.sources import table
 from folkmoot.people.sources.grounded import PersonaGenerator, Profile, character
-from folkmoot.people.sources.grounded.opinion import label
+from folkmoot.people.sources.grounded.attributes import label
 from folkmoot.people.sources.grounded.profile import first_name
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase, Stimulus
 from folkmoot.studies.focus_group.discussion import (

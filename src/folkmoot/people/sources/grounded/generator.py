@@ -14,12 +14,16 @@ from folkmoot.errors import InputError, Problem
 from folkmoot.people.enrichment import SCALES
 from folkmoot.people.persona import Persona
 from folkmoot.people.sources.grounded import character
-from folkmoot.people.sources.grounded.consumer import draw_consumer, draw_vals, scores_of
-from folkmoot.people.sources.grounded.opinion import draw_opinion
+from folkmoot.people.sources.grounded.attributes import (
+    draw_consumer,
+    draw_opinion,
+    draw_traits,
+    draw_vals,
+    draw_voice,
+    scores_of,
+)
 from folkmoot.people.sources.grounded.population import draw_circumstances, figures
 from folkmoot.people.sources.grounded.profile import TRAITS, Profile, first_name
-from folkmoot.people.sources.grounded.temperament import draw_traits
-from folkmoot.people.sources.grounded.voice import draw_voice
 from folkmoot.people.sources.names import draw_names
 
 Quotas = Mapping[str, Mapping[str, float]]

@@ -1,0 +1,264 @@
+"""What is drawn of a person once the demographics are known: traits, buying, voice, opinion.
+
+Weights and published figures stand in `us.yaml`; how somebody talks is assumed, with chance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from folkmoot.people.sources.grounded.character import words
+from folkmoot.people.sources.grounded.population import Circumstances, Figures, figures
+from folkmoot.people.sources.grounded.profile import (
+    TRAITS,
+    ConsumerProfile,
+    Opinion,
+    Traits,
+    Vals,
+    VoiceProfile,
+)
+
+LABELS = ("very negative", "negative", "neutral", "positive", "very positive")
+_LIMITS = (-0.6, -0.2, 0.2, 0.6)
+_NORMAL = NormalDist()
+_TYPES: dict[str, tuple[Vals, Vals]] = {
+    "ideals": ("thinker", "believer"),
+    "achievement": ("achiever", "striver"),
+    "self-expression": ("experiencer", "maker"),
+}
+_TALK_NOISE = 0.5
+
+
+# --- traits: OCEAN scores with published correlations and differences of age and sex -----------
+
+
+def draw_traits(
+    rng: np.random.Generator, age: int, sex: str, fixed: Mapping[str, Any], country: str = "us"
+) -> Traits:
+    """Five scores for somebody of this age and sex: mean by both, residuals correlated.
+
+    Scores that `fixed` names are kept; the others are drawn as if it did not.
+    """
+    terms = figures(country)["ocean"]
+    residual = residual_factor(country) @ rng.standard_normal(len(TRAITS))
+    scores: dict[str, int] = {}
+    for trait, r in zip(TRAITS, residual, strict=True):
+        z = mean_z(trait, age, sex, terms) + float(r)
+        drawn = round(min(100.0, max(0.0, terms["mean"] + terms["sd"] * z)))
+        scores[trait] = int(fixed.get(trait, drawn))
+    return Traits(**scores)
+
+
+def mean_z(trait: str, age: int, sex: str, terms: Mapping[str, Any]) -> float:
+    """What age and sex alone let one expect, in standard deviations."""
+    half = terms["women_minus_men"][trait] / 2
+    slope = terms["per_decade"][sex][trait] * (age - terms["pivot_age"]) / 10
+    return float((half if sex == "F" else -half) + slope)
+
+
+@lru_cache(maxsize=4)
+def residual_factor(country: str = "us") -> NDArray[np.float64]:
+    """The factor that turns independent normals into what age and sex leave of the traits.
+
+    The published correlations are those of whole populations, so the covariance that age and sex
+    make is taken off: the total then has unit variances and the published correlations.
+    """
+    remaining = published(country) - _by_age_and_sex(country)
+    return np.asarray(np.linalg.cholesky(remaining), dtype=np.float64)
+
+
+def _by_age_and_sex(country: str) -> NDArray[np.float64]:
+    """Covariance of the five means over the ages and sexes of the population."""
+    data = figures(country)
+    terms = data["ocean"]
+    cells: list[list[float]] = []
+    weights: list[float] = []
+    for band, share in data["age"].items():
+        low, high = map(int, band.split("-"))
+        for age in range(low, high + 1):
+            for sex, half in data["sex"].items():
+                cells.append([mean_z(t, age, sex, terms) for t in TRAITS])
+                weights.append(share * half / (high - low + 1))
+    return np.cov(np.array(cells).T, aweights=np.array(weights), ddof=0)
+
+
+def published(country: str = "us") -> NDArray[np.float64]:
+    """The published correlation matrix, in the order of `TRAITS`."""
+    pairs = figures(country)["ocean"]["correlations"]
+    matrix = np.eye(len(TRAITS))
+    for pair, r in pairs.items():
+        i, j = (TRAITS.index(t) for t in pair.split("-"))
+        matrix[i, j] = matrix[j, i] = r
+    return matrix
+
+
+# --- buying: VALS type, price sensitivity, loyalty, engagement, channels, adoption ----------------
+
+
+def scores_of(who: Circumstances, traits: Traits) -> dict[str, float]:
+    """All standardised scores that weights may name."""
+    return {**who.scores(), **{t: traits.z(t) for t in TRAITS}}
+
+
+def weighted(weights: Mapping[str, float], scores: Mapping[str, float]) -> float:
+    """Σ weight × score."""
+    return sum(w * scores[name] for name, w in weights.items())
+
+
+def draw_vals(rng: np.random.Generator, scores: Mapping[str, float], data: Figures) -> Vals:
+    """A VALS type: resources decide the row, the strongest motivation the column."""
+    terms = data["vals"]
+    spread = math.sqrt(sum(w * w for w in terms["resources"].values()))
+    rank = _NORMAL.cdf(weighted(terms["resources"], scores) / (1.12 * spread))
+    drive = {
+        name: weighted(weights, scores) + terms["motivation_noise"] * rng.standard_normal()
+        for name, weights in terms["motivation"].items()
+    }
+    if rank > 1 - terms["innovators"]:
+        return "innovator"
+    if rank < terms["survivors"]:
+        return "survivor"
+    middle = (terms["survivors"] + 1 - terms["innovators"]) / 2
+    high, low = _TYPES[max(drive, key=lambda name: drive[name])]
+    return high if rank > middle else low
+
+
+def draw_consumer(
+    rng: np.random.Generator,
+    scores: Mapping[str, float],
+    age: int,
+    data: Figures,
+    fixed: Mapping[str, Any],
+) -> ConsumerProfile:
+    """Scores 0–100 with unit variance before scaling, channels by age, the stage of adoption."""
+    drawn = {
+        name: _score(weighted(weights, scores), weights, rng)
+        for name, weights in data["consumer"].items()
+    }
+    drawn.update({name: int(fixed[name]) for name in drawn if name in fixed})
+    return ConsumerProfile(
+        **drawn,
+        channels=_channels(rng, age, scores),
+        adoption=fixed.get("adoption") or _adoption(rng, scores, data),
+    )
+
+
+def _score(value: float, weights: Mapping[str, float], rng: np.random.Generator) -> int:
+    noise = math.sqrt(max(0.05, 1 - sum(w * w for w in weights.values())))
+    z = value + noise * rng.standard_normal()
+    return round(min(100.0, max(0.0, 50 + 20 * z)))
+
+
+def _adoption(rng: np.random.Generator, scores: Mapping[str, float], data: Figures) -> Any:
+    """The stage whose published share holds the person's rank in innovativeness."""
+    terms = data["adoption"]
+    spread = math.sqrt(sum(w * w for w in terms["weights"].values()) + terms["noise"] ** 2)
+    z = (weighted(terms["weights"], scores) + terms["noise"] * rng.standard_normal()) / spread
+    above = 1 - _NORMAL.cdf(z)
+    for stage, share in terms["shares"].items():
+        above -= share
+        if above < 0:
+            return stage
+    return list(terms["shares"])[-1]
+
+
+def _channels(rng: np.random.Generator, age: int, scores: Mapping[str, float]) -> tuple[str, ...]:
+    """Two or three places where somebody shops, the young online first (assumed)."""
+    lean = {
+        "online marketplaces": 1.2 - 0.02 * (age - 40),
+        "a phone app": 0.9 - 0.03 * (age - 40),
+        "big-box stores": 0.9 - 0.15 * scores["income"],
+        "the neighborhood grocery": 0.7 + 0.01 * (age - 40),
+        "discount stores": 0.6 - 0.45 * scores["income"],
+        "specialty shops": 0.4 + 0.3 * scores["income"] + 0.15 * scores["openness"],
+        "catalogs and mail": -0.3 + 0.02 * (age - 40),
+    }
+    drawn = {name: value + 0.5 * rng.standard_normal() for name, value in lean.items()}
+    ranked = sorted(drawn, key=lambda name: -drawn[name])
+    return tuple(ranked[: 2 + int(rng.random() < 0.4)])
+
+
+# --- voice ----------------------------------------------------------------------------------------
+
+
+def draw_voice(
+    rng: np.random.Generator, scores: Mapping[str, float], traits: Traits
+) -> VoiceProfile:
+    """Verbosity by extraversion, formality by schooling and age, directness by disagreeableness,
+    vocabulary by schooling and openness; two habits of speech that fit the most marked traits.
+    """
+    e, a, o = scores["extraversion"], scores["agreeableness"], scores["openness"]
+    school = scores["education"]
+    return VoiceProfile(
+        verbosity=_step(e, rng, ("brief", "moderate", "talkative")),
+        formality=_step(0.6 * school + 0.3 * scores["age"], rng, ("casual", "neutral", "formal")),
+        directness=_step(-a + 0.2 * e, rng, ("indirect", "balanced", "blunt")),
+        vocabulary=_step(0.8 * school + 0.3 * o, rng, ("plain", "everyday", "educated")),
+        habits=_habits(rng, traits),
+    )
+
+
+def _step(value: float, rng: np.random.Generator, names: tuple[Any, Any, Any]) -> Any:
+    z = value + _TALK_NOISE * rng.standard_normal()
+    return names[0] if z < -0.6 else names[2] if z > 0.6 else names[1]
+
+
+def _habits(rng: np.random.Generator, traits: Traits) -> tuple[str, ...]:
+    """One habit of the most marked trait, one of the second or of anybody."""
+    order = sorted(TRAITS, key=lambda t: -abs(getattr(traits, t) - 50))
+    stock = words()["habits"]
+
+    def of(trait: str) -> list[str]:
+        return list(stock[f"{trait}_{'high' if getattr(traits, trait) >= 50 else 'low'}"])
+
+    first = of(order[0])
+    second = of(order[1]) if rng.random() < 0.6 else list(stock["any"])
+    return first[int(rng.integers(len(first)))], second[int(rng.integers(len(second)))]
+
+
+# --- the opinion of a concept before anybody has spoken -------------------------------------------
+
+
+def label(valence: float) -> str:
+    """The band of a valence in words."""
+    return LABELS[sum(valence >= limit for limit in _LIMITS)]
+
+
+def draw_opinion(
+    rng: np.random.Generator,
+    scores: Mapping[str, float],
+    consumer: ConsumerProfile,
+    data: Mapping[str, Any],
+    fixed: Mapping[str, Any],
+    appeal: float = 0.0,
+) -> Opinion:
+    """Valence from openness, price sensitivity and engagement, and a sentence that says why."""
+    terms = data["opinion"]
+    inputs = {
+        "openness": scores["openness"],
+        "price_sensitivity": (consumer.price_sensitivity - 50) / 20,
+        "engagement": (consumer.engagement - 50) / 20,
+    }
+    parts = {name: weight * inputs[name] for name, weight in terms["weights"].items()}
+    drawn = appeal + sum(parts.values()) + terms["noise"] * rng.standard_normal()
+    valence = round(float(fixed.get("valence", min(1.0, max(-1.0, drawn)))), 2)
+    pick = rng.random()
+    if "opinion" in fixed:
+        return Opinion(valence=valence, sentence=str(fixed["opinion"]))
+    return Opinion(valence=valence, sentence=sentence(valence, parts, pick))
+
+
+def sentence(valence: float, parts: Mapping[str, float], pick: float) -> str:
+    """A sentence for a valence; what pulls hardest in its direction is what it speaks of."""
+    sign = -1.0 if valence < 0 else 1.0
+    strongest = max(parts, key=lambda name: sign * parts[name])
+    theme = {"openness": "newness", "price_sensitivity": "price", "engagement": "category"}
+    stock = words()["opinion"][label(valence)][theme[strongest]]
+    return str(stock[int(pick * len(stock))])
