@@ -55,8 +55,9 @@ from folkmoot.studies.workbook.sheets import (
     number_text,
     read_book,
     rows_in_words,
+    short,
 )
-from folkmoot.studies.workbook.template import Rows, workbook_bytes
+from folkmoot.studies.workbook.template import FLAGS, Rows, workbook_bytes
 
 Values = dict[str, Scalar | None]
 
@@ -73,10 +74,7 @@ _NAMES = {
 # What older layouts had no key for. The vendors' APIs answer at 1 where no temperature is given.
 _NEW: Values = {"temperature": 1, "role_assignment_strategy": "random", "random_seed": 42}
 _FACILITATORS = ("interviewer", "moderator", "experimenter", "host", "administrator")
-_FLAGS = (
-    *("randomize_response_order", "validate_response"),
-    *("generate_speculation_score", "format_response"),
-)
+_FLAGS = FLAGS[1:]  # is_adapted follows from the wording
 _NOTHING = "{# nothing is told #}"  # a comment of the template: the description stays empty
 _RANGE = re.compile(r"(-?\d+(?:\.\d+)?)\s*:\s*(-?\d+(?:\.\d+)?)?")
 _PLACEHOLDER = re.compile(r"\{+\s*(\w+)\s*\}+")
@@ -127,7 +125,7 @@ class _Conversion:
         return chosen
 
     def settings(self, sheet: Sheet | None) -> Rows:
-        keys = self.target.keys if self.target is SHORT else AGENT_ROLES.keys
+        keys = self.target.keys
         values: Values = {}
         for row, cells in sorted(sheet.rows.items()) if sheet else ():
             texts = [cells[c] for c in sorted(cells)]
@@ -348,12 +346,15 @@ class _Conversion:
         if text and not looks_like_literal(text):
             new, kind, checked = _options(text, cast("str | None", values["var_type"]))
             if new != text or kind != values["var_type"]:
-                short = new if len(new) <= 60 else f"{new[:59]}…"
                 types = f", var_type {kind}" if kind != values["var_type"] else ""
                 weaker = "" if checked else "; numbers outside of the range are not asked for again"
-                self.guess(row, f"the options became {short}{types}{weaker}")
+                self.guess(row, f"the options became {short(new, 60)}{types}{weaker}")
             values["response_options"], values["var_type"] = new, kind
-        if not text and values["var_type"] in (None, "category") and _true(values):
+        if (
+            not text
+            and values["var_type"] in (None, "category")
+            and as_bool(_cell(values.get("validate_response")))
+        ):
             values["validate_response"] = 0
             self.guess(row, "validate_response is 0, there is nothing to check against")
 
@@ -374,25 +375,14 @@ class _Conversion:
         values["llm_text"] = text or None
 
     def unique(self, tasks: Sequence[Values], sheet: str) -> None:
-        for column, base in (("task_id", "task"), ("var_name", "")):
-            seen = set(FIXED_COLUMNS) if column == "var_name" else set()
-            for number, values in enumerate(tasks, 1):
-                name = str(
-                    values.get(column) or ("" if column == "var_name" else f"{base}_{number}")
-                )
-                if values.get(column) == 0:
-                    name = "0"
-                new, count = name, 1
-                while new and new in seen:
-                    count += 1
-                    new = f"{name}_{count}"
-                seen.add(new)
-                if new != (
-                    number_text(v) if isinstance(v := values.get(column), float) else str(v)
-                ):
-                    if new:
-                        self.told.append(f"{sheet}: the {column} {name} became {new}")
-                    values[column] = new or None
+        for column, taken in (("task_id", ()), ("var_name", FIXED_COLUMNS)):
+            names = [_name(values.get(column)) for values in tasks]
+            if column == "task_id":
+                names = [name or f"task_{number}" for number, name in enumerate(names, 1)]
+            for values, name, new in zip(tasks, names, _distinct(names, taken), strict=True):
+                if new and new != _name(values.get(column)):
+                    self.told.append(f"{sheet}: the {column} {name} became {new}")
+                    values[column] = new
 
     # --- people ----------------------------------------------------------------------------------
 
@@ -402,20 +392,22 @@ class _Conversion:
         problems = Problems()
         top = names_row(sheet, problems)
         self.told += problems.notes
-        names = {c: cell.text for c, cell in sheet.rows.get(top, {}).items()}
-        questions = {c: cell.text for c, cell in sheet.rows.get(top + 1, {}).items()}
+        names, questions = sheet.texts(top), sheet.texts(top + 1)
         data = [cells for row, cells in sorted(sheet.rows.items()) if row > top + 1]
-        for column in sorted({c for cells in (*data, sheet.rows.get(top + 1, {})) for c in cells}):
-            if column not in names:
-                names[column] = questions.get(column, f"column_{column}")
-                self.told.append(f"{sheet.at(top, column)}: the column was named {names[column]!r}")
-        for column in set(names) - set(questions):
-            questions[column] = names[column]
-            self.told.append(
-                f"{sheet.at(top + 1, column)}: the question is the name {names[column]!r}"
-            )
+        for column in sorted({c for row, c, _ in sheet.cells() if row > top} - set(names)):
+            names[column] = questions.get(column, f"column_{column}")
+            self.told.append(f"{sheet.at(top, column)}: the column was named {names[column]!r}")
         columns = sorted(names)
-        _distinct(names, columns, sheet, top, self.told)
+        for column in columns:
+            if column not in questions:
+                questions[column] = names[column]
+                where = sheet.at(top + 1, column)
+                self.told.append(f"{where}: the question is the name {names[column]!r}")
+        for column, new in zip(columns, _distinct([names[c] for c in columns]), strict=True):
+            if new != names[column]:
+                where = sheet.at(top, column)
+                self.told.append(f"{where}: the second {names[column]} became {new}")
+                names[column] = new
         if "ID" not in names.values():
             ids = next((c for c in columns if questions[c] == "ID"), None) or next(
                 (c for c in columns if names[c].casefold() in ("id", "subjectid")), None
@@ -442,9 +434,9 @@ class _Conversion:
         setting = self.target.setting
         values = dict(cast("Iterable[tuple[str, Scalar | None]]", content["settings"]))
         people = [list(row) for row in content.get("profiles", ())]
-        size = _count(values.get(setting("num_agents_per_session")))
-        wanted = _count(values.get(setting("num_sessions")))
-        if size is None or wanted is None or len(people) < 3:
+        size = as_integer(_cell(values.get(setting("num_agents_per_session")))) or 0
+        wanted = as_integer(_cell(values.get(setting("num_sessions")))) or 0
+        if size < 1 or wanted < 1 or len(people) < 3:
             return
         if values.get(setting("session_assignment_strategy")) == "manual":
             name = values.get(setting("session_column"))
@@ -509,28 +501,25 @@ def _plain(cell: Cell) -> Scalar:
     return cell.text
 
 
-def _true(values: Values) -> bool:
-    value = values.get("validate_response")
-    return bool(as_bool(None if value is None else Cell(value, str(value))))
+def _cell(value: Scalar | None) -> Cell | None:
+    return None if value is None else Cell(value, str(value))
 
 
-def _count(value: Scalar | None) -> int | None:
-    found = as_integer(None if value is None else Cell(value, str(value)))
-    return found if found and found > 0 else None
+def _name(value: Scalar | None) -> str:
+    return "" if value is None else number_text(value) if isinstance(value, float) else str(value)
 
 
-def _distinct(
-    names: dict[int, str], columns: Sequence[int], sheet: Sheet, top: int, told: list[str]
-) -> None:
-    seen: set[str] = set()
-    for column in columns:
-        name, count = names[column], 1
-        while names[column] in seen:
+def _distinct(names: Sequence[str], taken: Collection[str] = ()) -> list[str]:
+    """The names, each after its first time (or where it is taken) with a number; "" stays."""
+    seen, out = set(taken), []
+    for name in names:
+        new, count = name, 1
+        while new and new in seen:
             count += 1
-            names[column] = f"{name}_{count}"
-        if count > 1:
-            told.append(f"{sheet.at(top, column)}: the second {name} became {names[column]}")
-        seen.add(names[column])
+            new = f"{name}_{count}"
+        seen.add(new)
+        out.append(new)
+    return out
 
 
 def _options(text: str, kind: str | None) -> tuple[str, str | None, bool]:
