@@ -97,3 +97,10 @@ def test_prose_escapes_and_marks_code() -> None:
 def test_a_column_of_mixed_cells_is_text() -> None:
     grid = Grid(("fact", "value", "n"), (("a", "x", 1), ("b", 2, None), ("c", "y", 2.5)))
     assert numeric_columns(grid) == [False, False, True]
+
+
+def test_an_axis_of_shares_starts_at_nothing_and_one_of_differences_where_they_are() -> None:
+    share = Intervals((("a", 0.3, 0.25, 0.35),), "share", percent=True)
+    assert "0%" in texts(share)
+    gap = Intervals((("a", 1.3, 1.25, 1.35),), "mean")
+    assert "0.0" not in texts(gap) and "0" not in texts(gap)

@@ -45,6 +45,11 @@ def test_polis_files_have_the_columns_of_the_real_ones(pilot: RunFolder, tmp_pat
     for option, agrees in comments.select("comment-body", "agrees").iter_rows():
         last = pl.coalesce("final_choice", "initial_choice")
         assert people.filter(last == option).height == agrees
+    # Polis forgets who they were and what they chose at first: a file of its own keeps it.
+    known = pl.read_csv(tmp_path / "polis" / "participants.csv")
+    assert known["participant"].to_list() == votes["participant"].to_list()
+    assert known["participant_id"].to_list() == people["participant_id"].to_list()
+    assert known["first_choice"].to_list() == people["initial_choice"].to_list()
 
 
 def test_every_export_of_a_synthetic_run_says_so(pilot: RunFolder, tmp_path: Path) -> None:

@@ -74,7 +74,9 @@ def _intervals(chart: Intervals) -> Any:
     axis = alt.Axis(format=PERCENT) if chart.percent else alt.Axis()
     y = alt.Y("label:N", sort=_order(chart.items, 0), title=None)
     title = chart.unit or None
-    x = alt.X("value:Q", title=title, axis=axis, scale=alt.Scale(zero=False))
+    # Shares start at 0 %, so that their lengths can be compared; other measures have no such zero.
+    scale = alt.Scale(zero=chart.percent and chart.zero is None)
+    x = alt.X("value:Q", title=title, axis=axis, scale=scale)
     layers = []
     if chart.bands:
         bands = _rows(("name", "low", "high"), chart.bands)

@@ -2,7 +2,8 @@
 
 A Polis export is three files as pol.is writes them: comments.csv, participants-votes.csv (1 agree,
 -1 disagree, 0 pass, empty unseen) and summary.csv. What a comment is depends on the study: an
-option in cross-pollination, a ballot item in a town hall.
+option in cross-pollination, a ballot item in a town hall. Polis numbers participants and knows one
+vote of each, so participants.csv beside them says who has which number and chose what at first.
 """
 
 from __future__ import annotations
@@ -72,12 +73,13 @@ _VOTES = {"yes": AGREE, "no": DISAGREE}
 
 @dataclass
 class Conversation:
-    """Comments (text, author) and votes (participant → comment → vote)."""
+    """Comments and votes: participant → comment → vote; participant → group, and → first choice."""
 
     topic: str
-    comments: list[tuple[str, str]] = field(default_factory=list)
+    comments: list[str] = field(default_factory=list)
     votes: dict[str, dict[int, int]] = field(default_factory=dict)
     groups: dict[str, str] = field(default_factory=dict)
+    first: dict[str, str] = field(default_factory=dict)
 
 
 def write_polis(run: RunFolder, out: Path) -> None:
@@ -85,10 +87,10 @@ def write_polis(run: RunFolder, out: Path) -> None:
     conversation = _of_options(run) or _of_items(run)
     if conversation is None:
         raise InputError(f"{run.path}: this study has no votes that fit the Polis format")
-    ids = {who: number for number, who in enumerate(conversation.votes)}
     out.mkdir(parents=True, exist_ok=True)
-    write_with(out / "comments.csv", _comments(conversation, ids, run).write_csv)
-    write_with(out / "participants-votes.csv", _votes(conversation, ids).write_csv)
+    write_with(out / "comments.csv", _comments(conversation, run).write_csv)
+    write_with(out / "participants-votes.csv", _votes(conversation).write_csv)
+    write_with(out / "participants.csv", _participants(conversation).write_csv)
     write_with(out / "summary.csv", _summary(conversation, run).write_csv)
 
 
@@ -100,12 +102,13 @@ def _of_options(run: RunFolder) -> Conversation | None:
     topic = run.config.get("topic") or {}
     options = list(topic.get("options") or people["initial_choice"].unique(maintain_order=True))
     found = Conversation(str(topic.get("description", run.id)).strip())
-    found.comments = [(option, "moderator") for option in options]
+    found.comments = [str(option) for option in options]
     for row in people.iter_rows(named=True):
         who = str(row["participant_id"])
         choice = row.get("final_choice") or row["initial_choice"]
         found.votes[who] = {i: AGREE if o == choice else 0 for i, o in enumerate(options)}
         found.groups[who] = str(row.get("condition") or "")
+        found.first[who] = str(row["initial_choice"])
     return found
 
 
@@ -125,7 +128,7 @@ def _of_items(run: RunFolder) -> Conversation | None:
     numbers: dict[tuple[str, str], int] = {}
     for row in items.iter_rows(named=True):
         numbers[row["discussion_id"], row["item_id"]] = len(numbers)
-        found.comments.append((f"{row['discussion_id']}: {row['text']}", "planner"))
+        found.comments.append(f"{row['discussion_id']}: {row['text']}")
     for row in votes.iter_rows(named=True):
         who = f"{row['discussion_id']}/{row['agent_id']}"
         cast = found.votes.setdefault(who, {})
@@ -135,7 +138,7 @@ def _of_items(run: RunFolder) -> Conversation | None:
     return found
 
 
-def _comments(conversation: Conversation, ids: dict[str, int], run: RunFolder) -> pl.DataFrame:
+def _comments(conversation: Conversation, run: RunFolder) -> pl.DataFrame:
     started = str(run.manifest.get("started_at", ""))
     cast = list(conversation.votes.values())
     return pl.DataFrame(
@@ -150,17 +153,29 @@ def _comments(conversation: Conversation, ids: dict[str, int], run: RunFolder) -
                 "moderated": 1,
                 "comment-body": text,
             }
-            for number, (text, _) in enumerate(conversation.comments)
+            for number, text in enumerate(conversation.comments)
         ]
     )
 
 
-def _votes(conversation: Conversation, ids: dict[str, int]) -> pl.DataFrame:
+def _participants(conversation: Conversation) -> pl.DataFrame:
+    """Who has which number, in which group, with what as first choice (empty where not asked)."""
+    return pl.DataFrame(
+        [
+            (number, who, conversation.groups[who], conversation.first.get(who))
+            for number, who in enumerate(conversation.votes)
+        ],
+        schema=["participant", "participant_id", "group", "first_choice"],
+        orient="row",
+    )
+
+
+def _votes(conversation: Conversation) -> pl.DataFrame:
     groups = {name: i for i, name in enumerate(dict.fromkeys(conversation.groups.values()))}
     rows = []
-    for who, votes in conversation.votes.items():
+    for number, (who, votes) in enumerate(conversation.votes.items()):
         row: dict[str, int | None] = {
-            "participant": ids[who],
+            "participant": number,
             "group-id": groups[conversation.groups[who]],
             "n-comments": 0,
             "n-votes": len(votes),

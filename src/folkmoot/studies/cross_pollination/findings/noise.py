@@ -95,7 +95,10 @@ def persuasion(votes: Votes) -> Finding | None:
             "The floor is simple voting asked a second time; 95 % Newcombe intervals.",
         ),
         intervals(above, "changed, above the floor of noise", zero=0.0, percent=True),
-        notes=("The floor is estimated from its own participants; its uncertainty is included.",),
+        notes=(
+            "The floor is estimated from its own participants; its uncertainty is included. p is "
+            "not adjusted for the number of conditions.",
+        ),
         section="Noise",
         headline=True,
     )
