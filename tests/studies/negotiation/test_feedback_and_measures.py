@@ -12,7 +12,7 @@ from folkmoot.errors import InputError
 from folkmoot.records.rows import meanings
 from folkmoot.studies.negotiation import STUDY
 from folkmoot.studies.negotiation.decision import SlotDecision
-from folkmoot.studies.negotiation.groups import Draft, Group, build_group
+from folkmoot.studies.negotiation.groups import Group, StatedMember, build_group
 from folkmoot.studies.negotiation.measures import SessionResult, compare, member_satisfaction
 from folkmoot.studies.negotiation.mediation import left_out, portions_in, revised_portions
 from folkmoot.studies.negotiation.operators import Outcome, Portion
@@ -25,9 +25,8 @@ FOOD = ("barbecue", "diner", "sushi")
 
 
 def family(children: int = 2) -> Group:
-    kind = group_type("family")
-    assert kind is not None
-    return build_group("g", kind, [Draft("parent"), *[Draft("child")] * children])
+    roles = ["parent", *["child"] * children]
+    return build_group("g", group_type("family"), [StatedMember(role=r) for r in roles])
 
 
 ALL = ("traveler_1", "traveler_2", "traveler_3")

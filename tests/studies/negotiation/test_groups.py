@@ -125,25 +125,28 @@ def changed(**changes: Any) -> list[dict[str, Any]]:
 no_cuisine = {k: v for k, v in CALM.items() if k != "cuisine"}
 BAD = [
     ({"groups": changed(type="flatmates")}, "unknown group type `flatmates`"),
-    ({"groups": changed(type="")}, "no group type"),
+    ({"groups": changed(type="")}, "groups[1].type: is missing"),
     ({"groups": changed(member={"preferences": None})}, "Child 2 states no preference"),
     ({"groups": changed(member={"preferences": no_cuisine})}, "no preference for cuisine"),
     ({"groups": changed(member={"preferences": {**CALM, "cuisine": " "}})}, "for cuisine"),
     ({"groups": changed(member={"preferences": {**CALM, "dessert": "x"}})}, "`dessert`"),
-    ({"groups": changed(member={"preferences": ["x"]})}, "not a mapping of slot to text"),
+    (
+        {"groups": changed(member={"preferences": ["x"]})},
+        "groups[1].members[3].preferences: must be a group of keys",
+    ),
     ({"groups": changed(members=members("child", "child"))}, "needs at least 1 parent"),
     ({"groups": changed(members=members("parent", "parent"))}, "needs at least 1 child"),
     ({"groups": changed(member={"role": "uncle"})}, "has no role `uncle`"),
-    ({"groups": changed(member={"role": ""})}, "has no role"),
-    ({"groups": changed(member={"weight": -1})}, "has weight -1"),
-    ({"groups": changed(member={"weight": "lots"})}, "has weight `lots`"),
+    ({"groups": changed(member={"role": ""})}, "groups[1].members[3].role: is missing"),
+    ({"groups": changed(member={"weight": -1})}, "weight: must be more than 0, is -1"),
+    ({"groups": changed(member={"weight": "lots"})}, 'weight: must be a number, is "lots"'),
     ({"groups": changed(member={"name": "Parent 1"})}, "two members are called Parent 1"),
     ({"groups": changed(member={"name": "SYSTEM"})}, "cannot be called 'SYSTEM'"),
     ({"groups": changed(member={"name": "Ann: x"})}, "cannot be called"),
     ({"groups": changed(id="../../etc")}, "an id has letters"),
     ({"groups": [*changed(), *changed(id="FAM")]}, "duplicate group id `fam`"),
-    ({"groups": changed(member={"age": 3})}, "unknown key `age`"),
-    ({"groups": changed(leader="x")}, "unknown key `leader`"),
+    ({"groups": changed(member={"age": 3})}, "groups[1].members[3].age: unknown key"),
+    ({"groups": changed(leader="x")}, "groups[1].leader: unknown key"),
     ({"groups": changed(members=[])}, "needs at least 1 parent"),
     ({"groups": changed() * 2}, "duplicate group id `fam`"),
     ({"groups": []}, "holds no group"),
@@ -190,12 +193,50 @@ def test_bad_input_is_refused_in_plain_words_and_nothing_is_written(
 
 def test_a_file_of_groups_is_named_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "g.csv").write_text(CSV.replace("partner,Ann,2", "partner,Ann,none"))
-    with pytest.raises(InputError, match=r"g\.csv:2: group `a`: member 1 has weight `none`"):
+    with pytest.raises(InputError, match=r'g\.csv:2: .*weight: must be a number, is "none"'):
         read_groups(tmp_path / "g.csv")
     text = yaml.safe_dump(GROUPS[:2], sort_keys=False).replace("type: family", "type: flatmates")
     (tmp_path / "g.yaml").write_text(text)
-    with pytest.raises(InputError, match=r"g\.yaml:1: group `fam`: unknown group type"):
+    with pytest.raises(InputError, match=r"g\.yaml:2: groups\[1\]\.type: unknown group type"):
         read_groups(tmp_path / "g.yaml")
+
+
+MISTAKEN = """\
+groups:
+  - id: a
+    type: familly
+    members:
+      - role: parent
+        weight: lots
+        preferences: {dessert: ice}
+      - role: child
+        age: 3
+  - id: b
+    type: spouses
+    members:
+      - {role: partner, persona: somebody}
+"""
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_every_mistake_of_every_group_is_told_at_its_line(tmp_path: Path, inline: bool) -> None:
+    study, file = tmp_path / "study.yaml", tmp_path / "g.yaml"
+    file.write_text(MISTAKEN)
+    study.write_text("study: negotiation\n" + (MISTAKEN if inline else "groups: g.yaml\n"))
+    with pytest.raises(InputError) as error:
+        folkmoot.run(study, out=tmp_path / "out", model="synthetic")
+    told = [(p.where, p.key, p.message) for p in error.value.problems]
+    shift = 1 if inline else 0
+    assert [(int(line) - shift, key) for line, key, _ in told] == [
+        (3, "groups[1].type"),
+        (6, "groups[1].members[1].weight"),
+        (7, "groups[1].members[1].preferences"),
+        (9, "groups[1].members[2].age"),
+        (10, "groups[2]"),
+        (10, "groups[2]"),
+    ]
+    assert told[0][2].endswith("did you mean family?")
+    assert "needs at least 2 partners" in told[4][2]
 
 
 @pytest.mark.parametrize(
@@ -205,8 +246,12 @@ def test_a_file_of_groups_is_named_with_its_line(tmp_path: Path) -> None:
         ("g.csv", b"\xff\xfe\x00", "is not UTF-8"),
         ("g.yaml", b"just words", "is not a list of groups"),
         ("g.yaml", b"a: [", "g.yaml"),
-        ("g.json", b"[1, 2]", "group 1 is not a mapping"),
-        ("g.yaml", b"groups: [{id: a, type: spouses, members: 3}]", "no list of members"),
+        ("g.json", b"[1, 2]", r"groups\[1\]: must be a group of keys, is 1"),
+        (
+            "g.yaml",
+            b"groups: [{id: a, type: spouses, members: 3}]",
+            "members: must be a list",
+        ),
     ],
 )
 def test_unreadable_files(tmp_path: Path, name: str, content: bytes, says: str) -> None:

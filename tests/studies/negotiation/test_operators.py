@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.studies.negotiation.groups import Draft, Member, build_group
+from folkmoot.studies.negotiation.groups import Member, StatedMember, build_group
 from folkmoot.studies.negotiation.operators import OPERATIONS, Case, Outcome, approval, decide
 from folkmoot.studies.negotiation.strategies import (
     GROUP_TYPES,
@@ -309,10 +309,8 @@ def test_decisions_are_whole(t: Tally, operator: str, days: int) -> None:
 @given(tallies(), st.sampled_from(sorted(OPERATORS)), st.randoms(use_true_random=False))
 def test_the_order_of_members_never_matters(t: Tally, operator: str, random: object) -> None:
     """Through `count`, which is how the study makes a tally."""
-    kind = group_type("family")
-    assert kind is not None
-    drafts = [Draft("parent"), Draft("child"), Draft("child")]
-    group = build_group("g", kind, drafts)
+    people = [StatedMember(role=role) for role in ("parent", "child", "child")]
+    group = build_group("g", group_type("family"), people)
     texts = {"traveler_1": "I love a", "traveler_2": "I want b, no a", "traveler_3": "c or b"}
     shuffled = list(group.members)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
@@ -324,8 +322,8 @@ def test_the_order_of_members_never_matters(t: Tally, operator: str, random: obj
 @pytest.mark.parametrize("kind", [t.id for t in GROUP_TYPES])
 def test_nobody_naming_anything_is_no_crash(kind: str) -> None:
     type_ = group_type(kind)
-    assert type_ is not None
-    group = build_group("g", type_, [Draft(r.id) for r in type_.roles for _ in range(r.size)])
+    people = [StatedMember(role=r.id) for r in type_.roles for _ in range(r.size)]
+    group = build_group("g", type_, people)
     empty = count(group.members, {}, ())
     for (group_kind, topic), strategy in table().items():
         if group_kind == kind:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.studies.negotiation.groups import Draft, Member, build_group
+from folkmoot.studies.negotiation.groups import Member, StatedMember, build_group
 from folkmoot.studies.negotiation.strategies import SLOTS, TOPICS, group_type, topics
 from folkmoot.studies.negotiation.tally import (
     COMMITMENT,
@@ -28,8 +28,8 @@ FOOD = ("barbecue", "brew pub", "diner", "pub")
 
 def group(size: int, kind: str = "colleagues") -> tuple[Member, ...]:
     type_ = group_type(kind)
-    assert type_ is not None
-    return build_group("g", type_, [Draft(type_.roles[0].id) for _ in range(size)]).members
+    people = [StatedMember(role=type_.roles[0].id) for _ in range(size)]
+    return build_group("g", type_, people).members
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from folkmoot.engine.config import StudyConfig
+from folkmoot.hints import did_you_mean
 from folkmoot.studies.negotiation.polarity import words_of
 from folkmoot.studies.negotiation.strategies import (
     CONDITIONS,
     TOPICS,
     TYPE_IDS,
     ConditionId,
-    GroupType,
     group_type,
     role_id,
 )
@@ -90,7 +90,7 @@ class NegotiationConfig(StudyConfig):
     @field_validator("group_types")
     @classmethod
     def _known_types(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        found = tuple(_type(name).id for name in names)
+        found = tuple(group_type(name).id for name in names)
         if len(set(found)) != len(found):
             raise ValueError("duplicate group type")
         return found
@@ -100,11 +100,12 @@ class NegotiationConfig(StudyConfig):
     def _known_roles(cls, tables: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         known: dict[str, dict[str, Any]] = {}
         for name, roles in tables.items():
-            kind = _type(name)
+            kind = group_type(name)
             for role in roles:
                 if kind.role(role_id(role)) is None:
-                    have = ", ".join(r.id for r in kind.roles)
-                    raise ValueError(f"a {kind.id} group has no role `{role}`; roles: {have}")
+                    have = [r.id for r in kind.roles]
+                    hint = did_you_mean(role, have, f"roles: {', '.join(have)}")
+                    raise ValueError(f"a {kind.id} group has no role `{role}`; {hint}")
             known[kind.id] = {role_id(role): value for role, value in roles.items()}
         return known
 
@@ -113,7 +114,8 @@ class NegotiationConfig(StudyConfig):
     def _distinct_options(cls, options: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
         for topic, names in options.items():
             if topic not in TOPICS:
-                raise ValueError(f"`{topic}` is not a topic; topics: {', '.join(TOPICS)}")
+                hint = did_you_mean(topic, TOPICS, f"topics: {', '.join(TOPICS)}")
+                raise ValueError(f"`{topic}` is not a topic; {hint}")
             folded = [words_of(n) for n in names]
             if not names or () in folded:
                 raise ValueError(f"`{topic}` has no option, or one without a word")
@@ -126,13 +128,6 @@ class NegotiationConfig(StudyConfig):
         if self.trip.date and len(self.trip.date) != self.days:
             raise ValueError(f"trip.date has {len(self.trip.date)} dates for {self.days} days")
         return self
-
-
-def _type(name: str) -> GroupType:
-    kind = group_type(name)
-    if kind is None:
-        raise ValueError(f"unknown group type `{name}`; types: {', '.join(TYPE_IDS)}")
-    return kind
 
 
 def path_in(folder: Path, name: str) -> Path:

@@ -7,21 +7,31 @@ once, with its line.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from folkmoot.engine.yaml_tree import read_tree
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from folkmoot.engine.mistakes import problems_of
+from folkmoot.engine.yaml_tree import Place, Tree, read_tree
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import read_csv
+from folkmoot.hints import did_you_mean
 from folkmoot.studies.negotiation.strategies import (
     LODGING,
     SLOTS,
     TOPICS,
-    TYPE_IDS,
     GroupType,
     group_type,
     role_id,
@@ -66,19 +76,63 @@ def listed(items: Sequence[str]) -> str:
     return f"{', '.join(items[:-1])} and {items[-1]}"
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A member as a user or the composer states it, before ids and names are given."""
+class _Stated(BaseModel):
+    """A part of a group as a user states it. What is blank counts as left out."""
 
-    role: str
-    persona: str = ""
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, coerce_numbers_to_str=True, str_strip_whitespace=True
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_blanks(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        return {k: v for k, v in data.items() if v is not None and v != ""}
+
+
+class StatedMember(_Stated):
+    """A member before ids and names are given; `preferences` by topic."""
+
+    role: Annotated[str, Field(min_length=1), AfterValidator(role_id)]
     name: str = ""
-    weight: float | None = None
-    preferences: Mapping[str, str] = field(default_factory=dict)
+    weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    persona: str = ""
+    preferences: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("preferences", mode="before")
+    @classmethod
+    def _by_topic(cls, given: Any) -> Any:
+        """`lodging` may be one text for both of its topics, or a mapping of the two."""
+        if not isinstance(given, Mapping):
+            return given
+        halves = given.get("lodging")
+        if isinstance(halves, Mapping):
+            given = {**halves, **{k: v for k, v in given.items() if k != "lodging"}}
+        elif halves is not None:
+            given = {**dict.fromkeys(LODGING, halves), **given}
+            del given["lodging"]
+        for slot in given:
+            if slot not in TOPICS:
+                known = (*SLOTS, *LODGING)
+                hint = did_you_mean(str(slot), known, f"slots: {', '.join(SLOTS)}")
+                raise ValueError(f"`{slot}` is not a slot; {hint}")
+        return {t: v for t, v in given.items() if v is not None and str(v).strip()}
+
+
+class StatedGroup(_Stated):
+    """A group as a user states it."""
+
+    id: str = ""
+    type: Annotated[str, AfterValidator(lambda name: group_type(name).id)]
+    members: tuple[StatedMember, ...]
 
 
 def build_group(
-    id: str, type: GroupType, drafts: Sequence[Draft], weights: Mapping[str, float] | None = None
+    id: str,
+    type: GroupType,
+    stated: Sequence[StatedMember],
+    weights: Mapping[str, float] | None = None,
 ) -> Group:
     """A group with ids `traveler_1…` and names by role ("Parent 1"), in the order given.
 
@@ -86,18 +140,18 @@ def build_group(
     """
     by_role: dict[str, int] = {}
     members: list[Member] = []
-    for n, draft in enumerate(drafts, start=1):
+    for n, draft in enumerate(stated, start=1):
         role = type.role(draft.role)
         by_role[draft.role] = by_role.get(draft.role, 0) + 1
         spoken = role.name if role else draft.role.replace("_", " ").title()
         name = draft.name or f"{spoken} {by_role[draft.role]}"
         weight = draft.weight if draft.weight is not None else (weights or {}).get(draft.role, 1.0)
-        own = dict(draft.preferences)
+        own = draft.preferences
         members.append(Member(f"traveler_{n}", name, draft.role, weight, draft.persona, own))
     return Group(id, type, tuple(members))
 
 
-def problems_of(group: Group, *, key: str = "") -> list[Problem]:
+def faults_of(group: Group, key: str) -> list[Problem]:
     """What makes a group unusable: sizes, roles it lacks, bad weights, half-given preferences."""
     found: list[Problem] = []
 
@@ -146,24 +200,8 @@ def natural(member_id: str) -> tuple[str | int, ...]:
 
 
 Weights = Mapping[str, Mapping[str, float]]  # group type → role → weight
-_MEMBER_KEYS = ("role", "name", "weight", "persona", "preferences")
-_GROUP_KEYS = ("id", "type", "members")
 _CSV_KEYS = ("group_id", "group_type", "role", "name", "weight", "persona", *SLOTS, *LODGING)
 MOST_BYTES = 20_000_000
-
-
-@dataclass(slots=True)
-class _Stated:
-    """A group as a file states it: its members with their lines, its own line, what is wrong."""
-
-    id: str
-    type: str
-    where: str = ""
-    members: list[tuple[Mapping[str, Any], str]] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-
-    def say(self, message: str, mend: str = "", where: str = "") -> None:
-        self.problems.append(Problem(message, where=where or self.where, mend=mend))
 
 
 def read_groups(path: Path, weights: Weights | None = None) -> list[Group]:
@@ -181,146 +219,73 @@ def read_groups(path: Path, weights: Weights | None = None) -> list[Group]:
         raise InputError(Problem(f"cannot be read: {error.strerror}", file=name)) from error
     if len(data) > MOST_BYTES:
         raise InputError(Problem("is larger than any file of groups (20 MB)", file=name))
-    stated = _from_csv(text, name) if path.suffix.lower() == ".csv" else _from_tree(text, name)
-    return _build(stated, weights or {}, name)
+    if path.suffix.lower() == ".csv":
+        return checked_groups(_from_csv(text, name), weights or {}, name)
+    tree = read_tree(text, name)
+    if tree.problems:
+        raise InputError(tree.problems)
+    if isinstance(tree.value, list):
+        places = {("groups", *path): place for path, place in tree.places.items()}
+        tree = Tree({"groups": tree.value}, places)
+    if not isinstance(tree.value, Mapping) or not isinstance(tree.value.get("groups"), list):
+        raise InputError(Problem("is not a list of groups", file=name, mend="start with `groups:`"))
+    return checked_groups(tree, weights or {}, name)
 
 
-def from_entries(entries: Sequence[Any], weights: Weights) -> list[Group]:
-    """The groups of a study file's own `groups:` list. Raises InputError with every mistake."""
-    return _build(_entries(entries, {}), weights, key="groups")
-
-
-def _build(
-    stated: Sequence[_Stated], weights: Weights, file: str = "", key: str = ""
-) -> list[Group]:
-    problems = [] if stated else [Problem("holds no group", file=file, key=key)]
+def checked_groups(tree: Tree, weights: Weights, file: str = "") -> list[Group]:
+    """The groups that stand under `groups` in a tree. Raises InputError with every mistake."""
+    problems: list[Problem] = []
     groups: list[Group] = []
-    for entry in stated:
-        group = _group(entry, weights)
-        groups += [group] if group else []
-        problems += [replace(p, file=file, key=key) for p in entry.problems]
-    ids = [e.id.casefold() for e in stated]
-    problems += [
-        Problem(f"duplicate group id `{i}`", file=file, key=key)
-        for i in sorted({i for i in ids if ids.count(i) > 1})
-    ]
+    for n, entry in enumerate(tree.value["groups"]):
+        at = {p[2:]: place for p, place in tree.places.items() if p[:2] == ("groups", n)}
+        where, key = str(at[()].line) if () in at else "", f"groups[{n + 1}]"
+        try:
+            stated = StatedGroup.model_validate(entry)
+        except ValidationError as error:
+            found = problems_of(error, Tree(entry, at), StatedGroup)
+            problems += [
+                replace(p, file=file, where=p.where or where, key=f"{key}.{p.key}".strip("."))
+                for p in found
+            ]
+            continue
+        kind = group_type(stated.type)
+        id = stated.id or f"group_{n + 1:02d}"
+        group = build_group(id, kind, stated.members, weights.get(kind.id))
+        groups.append(group)
+        problems += [replace(p, file=file, where=where) for p in faults_of(group, key)]
+    ids = [g.id.casefold() for g in groups]
+    twice = sorted({i for i in ids if ids.count(i) > 1})
+    problems += [Problem(f"duplicate group id `{i}`", file=file, key="groups") for i in twice]
+    if not tree.value["groups"]:
+        problems.append(Problem("holds no group", file=file, key="groups"))
     if problems:
         raise InputError(problems)
     return groups
 
 
-def _group(entry: _Stated, weights: Weights) -> Group | None:
-    """The group of an entry; None, and what is wrong in its problems, if there can be none."""
-    kind = group_type(entry.type)
-    if kind is None:
-        given = f"unknown group type `{entry.type}`" if entry.type else "no group type"
-        entry.say(f"group `{entry.id}`: {given}", f"types are {', '.join(TYPE_IDS)}")
-    drafts = [_draft(entry, n, *m) for n, m in enumerate(entry.members, start=1)]
-    if kind is None or entry.problems:
-        return None
-    group = build_group(entry.id, kind, drafts, weights.get(kind.id))
-    for problem in problems_of(group):
-        entry.say(problem.message, problem.mend)
-    return group
-
-
-def _draft(entry: _Stated, number: int, member: Mapping[str, Any], line: str) -> Draft:
-    def say(message: str, mend: str = "") -> None:
-        entry.say(f"group `{entry.id}`: member {number} {message}", mend, line)
-
-    for name in (k for k in member if k not in _MEMBER_KEYS):
-        say(f"has an unknown key `{name}`", f"keys are {', '.join(_MEMBER_KEYS)}")
-    texts = {k: str(member.get(k) or "").strip() for k in ("role", "name", "persona")}
-    if not texts["role"]:
-        say("has no role")
-    weight: float | None = None
-    given: Any = member.get("weight")
-    if given not in (None, ""):
-        try:
-            weight = float(given)
-            fault = "" if 0 < weight < math.inf else f"has weight {given}"
-        except (TypeError, ValueError):
-            fault = f"has weight `{given}`"
-        if fault:
-            say(fault, "a number above 0")
-    preferences: dict[str, str] = {}
-    stated = member.get("preferences") or {}
-    if not isinstance(stated, Mapping):
-        say("has preferences that are not a mapping of slot to text")
-        stated = {}
-    # `lodging` may be one text for both halves, or a mapping of the two.
-    halves = stated.get("lodging")
-    if isinstance(halves, Mapping):
-        stated = {k: v for k, v in stated.items() if k != "lodging"} | dict(halves)
-    for slot, text in stated.items():
-        if slot not in (*SLOTS, *LODGING):
-            say(f"has a preference for `{slot}`, which is not a slot ({', '.join(SLOTS)})")
-        elif text is not None and not isinstance(text, (str, int, float)):
-            say(f"has a preference for {slot} that is not text")
-        elif text is not None and str(text).strip():
-            for topic in LODGING if slot == "lodging" else (slot,):
-                preferences.setdefault(topic, str(text).strip())
-    role = role_id(texts["role"])
-    return Draft(role, texts["persona"], texts["name"], weight, preferences)
-
-
-def _from_tree(text: str, name: str) -> list[_Stated]:
-    tree = read_tree(text, name)
-    if tree.problems:
-        raise InputError(tree.problems)
-    inside = isinstance(tree.value, Mapping) and "groups" in tree.value
-    data = tree.value["groups"] if inside else tree.value
-    if not isinstance(data, list):
-        raise InputError(Problem("is not a list of groups", file=name, mend="start with `groups:`"))
-    lines = {
-        path[inside:]: str(place.line)
-        for path, place in tree.places.items()
-        if not inside or path[:1] == ("groups",)
-    }
-    return _entries(data, lines)
-
-
-def _entries(data: Sequence[Any], lines: Mapping[tuple[str | int, ...], str]) -> list[_Stated]:
-    """`lines`: the line of each path in the file (number of the group, key, …)."""
-    found: list[_Stated] = []
-    for n, entry in enumerate(data):
-        where = lines.get((n,), "")
-        if not isinstance(entry, Mapping):
-            group = _Stated(f"group_{n + 1}", "family", where)
-            group.say(f"group {n + 1} is not a mapping with id, type and members")
-            found.append(group)
-            continue
-        id = str(entry.get("id") or f"group_{n + 1:02d}")
-        group = _Stated(id, str(entry.get("type") or ""), where)
-        for key in (k for k in entry if k not in _GROUP_KEYS):
-            known = f"keys are {', '.join(_GROUP_KEYS)}"
-            group.say(f"group `{id}` has an unknown key `{key}`", known)
-        members = entry.get("members")
-        if not isinstance(members, list) or not all(isinstance(m, Mapping) for m in members):
-            group.say(f"group `{id}` has no list of members")
-            members = []
-        group.members = [(m, lines.get((n, "members", i), where)) for i, m in enumerate(members)]
-        found.append(group)
-    return found
-
-
-def _from_csv(text: str, name: str) -> list[_Stated]:
+def _from_csv(text: str, name: str) -> Tree:
     columns, rows = read_csv(text)
     wrong = [f"no column `{c}`" for c in ("group_id", "group_type", "role") if c not in columns]
     wrong += [f"unknown column `{c}`" for c in columns if c not in _CSV_KEYS]
-    if wrong:
-        known = f"columns are {', '.join(_CSV_KEYS)}"
-        raise InputError([Problem(w, file=name, where="1", mend=known) for w in wrong])
-    groups: dict[str, _Stated] = {}
-    for line, cells in rows:
-        where = str(line)
+    known = f"columns are {', '.join(_CSV_KEYS)}"
+    problems = [Problem(w, file=name, where="1", mend=known) for w in wrong]
+    groups: dict[str, dict[str, Any]] = {}
+    places: dict[tuple[str | int, ...], Place] = {}
+    for line, cells in rows if not problems else ():
         id, kind = cells["group_id"], cells["group_type"]
-        group = groups.setdefault(id, _Stated(id, kind, where))
         if not id:
-            group.say("a row without group_id", where=where)
-        if kind not in ("", group.type):
-            group.say(f"group `{id}` is {group.type} and {kind}", where=where)
-        member: dict[str, Any] = {k: v for k, v in cells.items() if k in _MEMBER_KEYS}
-        member["preferences"] = {k: cells[k] for k in (*LODGING, *SLOTS) if cells.get(k)}
-        group.members.append((member, where))
-    return list(groups.values())
+            problems.append(Problem("a row without group_id", file=name, where=str(line)))
+        group = groups.setdefault(id, {"id": id, "type": kind, "members": []})
+        if kind not in ("", group["type"]):
+            two = f"group `{id}` is {group['type']} and {kind}"
+            problems.append(Problem(two, file=name, where=str(line)))
+        at = ("groups", list(groups).index(id))
+        member = {k: cells.get(k) for k in ("role", "name", "weight", "persona")}
+        wishes = {k: cells[k] for k in (*LODGING, *SLOTS) if cells.get(k)}
+        places.setdefault(at, Place(name, line))
+        places.setdefault((*at, "members"), Place(name, line))
+        places[*at, "members", len(group["members"])] = Place(name, line)
+        group["members"].append({**member, "preferences": wishes})
+    if problems:
+        raise InputError(problems)
+    return Tree({"groups": list(groups.values())}, places)

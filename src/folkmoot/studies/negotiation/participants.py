@@ -13,19 +13,20 @@ import numpy as np
 
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope
+from folkmoot.engine.yaml_tree import Tree
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import packaged_yaml
 from folkmoot.people.sources import table as persona_table
 from folkmoot.randomness import generator
 from folkmoot.studies.negotiation.config import NegotiationConfig, path_in
 from folkmoot.studies.negotiation.groups import (
-    Draft,
     Group,
     Member,
+    StatedMember,
     build_group,
-    from_entries,
+    checked_groups,
+    faults_of,
     listed,
-    problems_of,
     read_groups,
 )
 from folkmoot.studies.negotiation.strategies import GroupType, group_type
@@ -36,12 +37,12 @@ def groups_of(config: NegotiationConfig, folder: Path) -> list[Group]:
     if isinstance(config.groups, str):
         return read_groups(path_in(folder, config.groups), config.weights)
     if config.groups is not None:
-        return from_entries(config.groups, config.weights)
+        return checked_groups(Tree({"groups": list(config.groups)}), config.weights)
     return _made_up(config, folder)
 
 
 def _made_up(config: NegotiationConfig, folder: Path) -> list[Group]:
-    kinds = [k for name in config.group_types if (k := group_type(name)) is not None]
+    kinds = [group_type(name) for name in config.group_types]
     seats = {
         (f"{kind.id}_{n + 1:02d}", kind): _roles(config, kind)
         for kind in kinds
@@ -53,9 +54,9 @@ def _made_up(config: NegotiationConfig, folder: Path) -> list[Group]:
     for (group_id, kind), roles in seats.items():
         rng = generator(config.random_seed, ("negotiation", "travellers", group_id))
         texts = _travellers(roles, rng) if people is None else [next(given) for _ in roles]
-        drafts = [Draft(r, persona=t) for r, t in zip(roles, texts, strict=True)]
-        groups.append(build_group(group_id, kind, drafts, config.weights.get(kind.id)))
-    problems = [p for group in groups for p in problems_of(group, key="sizes")]
+        stated = [StatedMember(role=r, persona=t) for r, t in zip(roles, texts, strict=True)]
+        groups.append(build_group(group_id, kind, stated, config.weights.get(kind.id)))
+    problems = [p for group in groups for p in faults_of(group, "sizes")]
     if problems:
         raise InputError(problems)
     return groups

@@ -8,6 +8,7 @@ from typing import Any
 from rich.markup import escape
 
 from folkmoot.errors import InputError, Problem
+from folkmoot.hints import did_you_mean
 from folkmoot.records.run_folder import RunFolder
 from folkmoot.studies.negotiation.strategies import CONDITIONS, SLOTS, slot_of
 
@@ -35,7 +36,10 @@ def show(run: RunFolder, which: str | None) -> str:
 def _known(name: str, known: list[str], what: str) -> None:
     if name not in known:
         raise InputError(
-            Problem(f"there is no {what} `{name}`", mend=f"there are {', '.join(known)}")
+            Problem(
+                f"there is no {what} `{name}`",
+                mend=did_you_mean(name, known, f"there are {', '.join(known)}"),
+            )
         )
 
 

@@ -16,6 +16,7 @@ from importlib.resources import files
 from typing import Literal
 
 from folkmoot.files import packaged_yaml, read_csv
+from folkmoot.hints import did_you_mean
 from folkmoot.studies.negotiation.polarity import words_of
 
 LODGING = ("room_type", "house_rule")
@@ -110,10 +111,14 @@ _ROLE_ALIASES = {
 }
 
 
-def group_type(name: str) -> GroupType | None:
-    """The group type of a name or alias in any case and spacing; None if there is none."""
-    key = _key(name)
-    return next((t for t in GROUP_TYPES if t.id == _TYPE_ALIASES.get(key, key)), None)
+def group_type(name: str) -> GroupType:
+    """The group type of a name or alias in any case and spacing. Raises ValueError."""
+    id = _TYPE_ALIASES.get(_key(name), _key(name))
+    for kind in GROUP_TYPES:
+        if kind.id == id:
+            return kind
+    hint = did_you_mean(name, TYPE_IDS, f"types: {', '.join(TYPE_IDS)}")
+    raise ValueError(f"unknown group type `{name}`; {hint}")
 
 
 def role_id(name: str) -> str:
