@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 from folkmoot.records.run_folder import RunFolder
@@ -18,6 +18,7 @@ from folkmoot.studies.cross_pollination.config import (
     SIMPLE_PASSIVE,
     SIMPLE_VOTING,
 )
+from folkmoot.studies.cross_pollination.tables import ParticipantRow
 
 LABELS: Mapping[str, str] = {
     SIMPLE_VOTING: "Simple voting",
@@ -154,7 +155,8 @@ def read(run: RunFolder) -> Votes:
     A table without a column (everybody failed at the first vote, say) reads as if it were empty.
     """
     config = run.config
-    rows = [_complete(r) for r in _rows(run, "participants")]
+    columns = dict.fromkeys(ParticipantRow.columns())
+    rows = [columns | r for r in _rows(run, "participants")]
     options = tuple(config.get("topic", {}).get("options", ())) or _seen(rows)
     known = [c for c in LABELS if any(r["condition"] == c for r in rows)]
     others = sorted({str(r["condition"]) for r in rows} - set(known))
@@ -170,25 +172,6 @@ def read(run: RunFolder) -> Votes:
     return Votes(run, options, tuple(arms), config, ended)
 
 
-_NEEDED = (
-    "participant_id",
-    "condition",
-    "status",
-    "error_message",
-    "initial_choice",
-    "final_choice",
-    "position_changed",
-    "opposition_view",
-    "cluster_id",
-    "individual_summary",
-    "options_shown",
-)
-
-
-def _complete(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {**dict.fromkeys(_NEEDED), **row}
-
-
 def _rows(run: RunFolder, table: str) -> list[dict[str, Any]]:
     return run.table(table).to_dicts() if run.has_table(table) else []
 
@@ -200,11 +183,4 @@ def _seen(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
 
 def shown_options(cell: Any) -> tuple[str, ...]:
     """The options of a cell of lists, which tables keep as JSON text."""
-    if cell is None:
-        return ()
-    return _listed(cell) if isinstance(cell, str) else tuple(cell)
-
-
-@lru_cache(maxsize=4096)
-def _listed(cell: str) -> tuple[str, ...]:
-    return tuple(json.loads(cell))
+    return tuple(json.loads(cell) if isinstance(cell, str) else cell or ())
