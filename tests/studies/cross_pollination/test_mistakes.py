@@ -38,7 +38,11 @@ def mistakes(folder: Path, text: str) -> list[str]:
         ),
         (
             PREDEFINED + "opposition_mapping: {Parks: Jobs, Jobs: Parks, Streets: Roads}\n",
-            "pilot.yaml:7: opposition_mapping: 'Roads' is no option",
+            "pilot.yaml:7: opposition_mapping: 'Roads' is not an option",
+        ),
+        (
+            HEAD + OPTIONS + REST + "personas:\n  source: table\n",
+            "pilot.yaml:6: personas: the source `table` needs a `file` of profiles",
         ),
         (PREDEFINED, "pilot.yaml: opposition_mapping: no opposing view for 'Parks'"),
     ],

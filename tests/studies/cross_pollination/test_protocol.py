@@ -223,7 +223,7 @@ def test_a_second_vote_is_only_a_stage_where_somebody_votes_again(tmp_path: Path
     for revote in (False, True):
         cast = Cast()
         done = run(tmp_path / str(revote), cast, revote=revote)
-        assert ("second_vote: begins" in done.folder.text("run.log")) is revote
+        assert ("second_vote: started" in done.folder.text("run.log")) is revote
         assert len(cast.of("second_vote")) == 6 * revote
         final = {p["final_choice"] for p in people(done, "simple_voting")}
         assert final == ({JOBS} if revote else {None})

@@ -8,7 +8,7 @@ from typing import Any
 
 from folkmoot.engine.study import Planned, Study
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
-from folkmoot.studies.cross_pollination.estimate import check, cut, rehearsal, template, unusable
+from folkmoot.studies.cross_pollination.estimate import cut, rehearsal, template, unusable
 from folkmoot.studies.cross_pollination.findings import findings
 from folkmoot.studies.cross_pollination.protocol import protocol
 from folkmoot.studies.cross_pollination.show import show
@@ -34,8 +34,7 @@ STUDY = Study(
     protocol=protocol,
     prompts=Path(__file__).parent / "prompts",
     recognises=_recognises,
-    run_id=lambda config: str(config.pilot_id),
-    check=check,
+    run_id=lambda config: config.pilot_id,
     findings=findings,
     planned=_planned,
     embeds=True,

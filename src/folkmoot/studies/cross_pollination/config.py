@@ -31,7 +31,7 @@ CONDITIONS = (SIMPLE_VOTING, SIMPLE_PASSIVE, CLARIFIED_PASSIVE, ACP)
 CLARIFIED = (CLARIFIED_PASSIVE, ACP)
 READING = (SIMPLE_PASSIVE, CLARIFIED_PASSIVE)
 
-# Arms beside the four, which separate persuasion from being shown or told anything at all.
+# Further arms that separate persuasion from being shown or told anything at all.
 NAMES_ONLY = "names_only"
 EMPTY_ARGUMENT = "empty_argument"
 
@@ -89,7 +89,7 @@ def _fault(place: int, option: str, says: str) -> InitErrorDetails:
 class Personas(_Part):
     """Where the participants come from.
 
-    auto         persona_hub; without network, and if the embedded respondent answers, quota
+    auto         persona_hub; quota if there is no network and the embedded respondent answers
     persona_hub  lines of the persona-hub format, from `file` or from the web, each enriched by
                  two model calls
     quota        made from stated ratios, without network or model
@@ -99,7 +99,7 @@ class Personas(_Part):
     """
 
     source: str = "auto"
-    file: str | None = None
+    file: str | None = Field(None, validate_default=True)
     url: str | None = None
     pool: str = "data/personas.json"
 
@@ -115,6 +115,8 @@ class Personas(_Part):
     @classmethod
     def _there(cls, file: str | None, info: ValidationInfo) -> str | None:
         folder = (info.context or {}).get("folder")
+        if file is None and info.data.get("source") == "table":
+            raise ValueError("the source `table` needs a `file` of profiles")
         if file is not None and folder and not (folder / Path(file).expanduser()).is_file():
             raise ValueError(f"there is no file {file}")
         return file
@@ -129,56 +131,59 @@ class CrossPollinationConfig(StudyConfig):
     """Settings of one pilot."""
 
     pilot_id: str = Field(description="name of the run; its folder in outputs/")
-    pilot_name: str = Field("", description="title for people")
+    pilot_name: str = Field("", description="title for readers")
     topic: Topic
     participants_per_condition: int = Field(ge=1, description="participants in each condition")
     disagreement_threshold: float = Field(
-        0.9, gt=0, le=1, description="stop when one option has at least this share of the votes"
+        0.9,
+        gt=0,
+        le=1,
+        description="stop if one option gets at least this share of the first votes",
     )
     min_responses_for_threshold: int = Field(
-        50, ge=1, description="votes needed before the threshold is looked at"
+        50, ge=1, description="first votes needed before the threshold is checked"
     )
-    max_clarification_exchanges: int = Field(5, ge=1, description="longest interview")
-    max_socratic_exchanges: int = Field(5, ge=1, description="longest adversarial dialogue")
+    max_clarification_exchanges: int = Field(5, ge=1, description="most exchanges in an interview")
+    max_socratic_exchanges: int = Field(
+        5, ge=1, description="most exchanges in an adversarial dialogue"
+    )
     opposition_method: OppositionMethod = Field(
         "cluster_embedding", description="how the opposing view is chosen"
     )
     opposition_mapping: dict[str, str] | None = Field(
-        None, description="for `predefined`: each option and the one that opposes it"
+        None, description="for `predefined`: each option and the option that opposes it"
     )
     include_vote_distribution: bool = Field(
         False, description="show the first votes beside the summaries"
     )
     arguments_per_option: int = Field(
-        3, ge=1, description="accepted for older files; clusters decide how many positions show"
+        3, ge=1, description="accepted for older files, without effect: one position per cluster"
     )
     clustering_algorithm: Literal["kmeans", "agglomerative"] = "kmeans"
-    max_clusters_per_option: int = Field(6, ge=1, description="most clusters of one option")
-    use_persona_storage: bool = Field(True, description="keep and use a pool of personas")
+    max_clusters_per_option: int = Field(6, ge=1, description="most clusters per option")
+    use_persona_storage: bool = Field(True, description="draw from a pool of personas that is kept")
 
     # Ours.
     personas: Personas = Personas()
     revote: bool = Field(
-        False, description="give simple_voting a second, uninformed vote: its own floor of noise"
+        False, description="ask simple_voting to vote again, uninformed: the noise floor"
     )
     extra_conditions: tuple[Literal["names_only", "empty_argument"], ...] = Field(
-        (), description="placebo arms: options named again; an argument without content"
+        (), description="placebo arms: the options named again; an argument without content"
     )
     option_order: Literal["fixed", "random"] = Field(
         "fixed", description="order in which each participant sees the options"
     )
     remember_clarification: bool = Field(
-        True, description="clarified participants keep their interview in mind at the final vote"
+        True, description="clarified participants see their interview again at the final vote"
     )
-    judge_sample: int = Field(12, ge=1, description="positions that `llm_judge` is shown")
+    judge_sample: int = Field(12, ge=1, description="positions shown to `llm_judge`")
 
     @field_validator("pilot_id")
     @classmethod
     def _names_a_folder(cls, pilot_id: str) -> str:
         if not re.fullmatch(r"[\w.-]{1,100}", pilot_id) or not pilot_id.strip("."):
-            raise ValueError(
-                "names the run's folder: letters, digits, `_`, `-` and `.`, no spaces or slashes"
-            )
+            raise ValueError("names the run's folder: use letters, digits, `_`, `-` and `.`")
         return pilot_id
 
     @model_validator(mode="after")
@@ -189,8 +194,8 @@ class CrossPollinationConfig(StudyConfig):
         options = self.topic.options
         faults = [f"no opposing view for {o!r}" for o in options if o not in mapping]
         faults += [f"{o!r} is mapped to itself" for o, to in mapping.items() if o == to]
-        faults += [f"{o!r} is no option" for o in mapping if o not in options]
-        faults += [f"{to!r} is no option" for to in mapping.values() if to not in options]
+        faults += [f"{o!r} is not an option" for o in mapping if o not in options]
+        faults += [f"{to!r} is not an option" for to in mapping.values() if to not in options]
         if faults:
             raise ValueError("opposition_mapping: " + "; ".join(dict.fromkeys(faults)))
         return self

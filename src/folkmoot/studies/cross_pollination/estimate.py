@@ -1,4 +1,4 @@
-"""Before and after a run: deeper checks, a rehearsal, a smaller version, a template, its use."""
+"""Before and after a run: a rehearsal, a smaller version, a template, and whether it was of use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from folkmoot.errors import Problem
 from folkmoot.people.sources import quota
 from folkmoot.randomness import generator
 from folkmoot.records.run_folder import RunFolder
@@ -15,28 +14,20 @@ from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 
 
 def unusable(run: RunFolder) -> str:
-    """Why nothing in a pilot is of use. One that ended early has its votes, which say so much."""
+    """Why nothing in a pilot is of use. One that ended early still has its votes."""
     if run.json("summary.json")["terminated_early"] and not _lacks(run, "initial_choice"):
         return ""
     if _lacks(run, "initial_choice"):
         return "no participant gave a valid first vote"
     if _lacks(run, "individual_summary"):
-        return "all interviews failed, so that there was nothing to show to anybody"
+        return "all interviews failed, so there was nothing to show"
     if not any(run.table("clusters")["description"]):
-        return "no group of reasons could be described, so that there was nothing to show"
+        return "no group of reasons could be described, so there was nothing to show"
     return "nobody gave a valid final vote" if _lacks(run, "final_choice") else ""
 
 
 def _lacks(run: RunFolder, column: str) -> bool:
     return bool(run.table("participants")[column].is_null().all())
-
-
-def check(config: CrossPollinationConfig, _folder: Path) -> list[Problem]:
-    """What one setting by itself cannot show."""
-    problems = []
-    if config.personas.source == "table" and config.personas.file is None:
-        problems.append(Problem("the source `table` needs a file", key="personas.file"))
-    return problems
 
 
 def rehearsal(config: CrossPollinationConfig, folder: Path) -> CrossPollinationConfig:
@@ -63,7 +54,7 @@ def cut(config: CrossPollinationConfig, limit: int) -> CrossPollinationConfig:
 
 
 def template() -> dict[str, str | bytes]:
-    """A study file to begin with."""
+    """A first study file."""
     return {"cross_pollination.yaml": TEMPLATE}
 
 
@@ -87,7 +78,7 @@ disagreement_threshold: 0.9        # stop if one option gets this share of the f
 max_clarification_exchanges: 5
 max_socratic_exchanges: 5
 opposition_method: cluster_embedding   # or embedding, llm_judge, predefined, highest_voted
-revote: true                       # simple_voting votes twice: the floor of noise
+revote: true                       # simple_voting votes twice: the noise floor
 option_order: random               # each participant sees the options in an order of their own
 
 personas:

@@ -1,5 +1,5 @@
 """Phases 6 and 7: what everybody is shown, and the final votes after reading, after an adversarial
-dialogue, or after nothing at all (`second_vote`, our floor of noise)."""
+dialogue, or after nothing at all (`second_vote`, our noise floor)."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ async def cross_pollination(
 async def second_vote(
     scope: Scope, config: CrossPollinationConfig, state: State
 ) -> Iterable[Participant]:
-    """Votes that nothing was said before: the floor of noise, and the placebo arms."""
+    """Votes of those who were told nothing: the noise floor, and the placebo arms."""
 
     async def one(scope: Scope, p: Participant) -> Participant:
         if p.condition == NAMES_ONLY:

@@ -178,9 +178,7 @@ async def _drawn(session: Session[CrossPollinationConfig]) -> list[Persona]:
 
 
 def _file(session: Session[CrossPollinationConfig]) -> Path:
-    if session.config.personas.file is None:
-        raise InputError("personas.file: the source `table` needs a file of profiles")
-    return session.study_dir / Path(session.config.personas.file).expanduser()
+    return session.study_dir / Path(session.config.personas.file or "").expanduser()
 
 
 async def _from_persona_hub(session: Session[CrossPollinationConfig]) -> list[Persona]:

@@ -68,10 +68,6 @@ def _talk(title: str, said: list[Mapping[str, str]] | None) -> list[str]:
         return []
     lines = ["", f"[underline]{title}[/underline]"]
     for turn in said:
-        name, colour = ("Moderator", "cyan") if turn["role"] == "moderator" else ("Participant", "")
-        lines.append(
-            f"[bold {colour}]{name}:[/bold {colour}] {escape(turn['content'])}".replace(
-                "[bold ]", "[bold]"
-            ).replace("[/bold ]", "[/bold]")
-        )
+        style = "bold cyan" if turn["role"] == "moderator" else "bold"
+        lines.append(f"[{style}]{turn['role'].capitalize()}:[/{style}] {escape(turn['content'])}")
     return lines

@@ -61,9 +61,9 @@ def threshold_check(scope: Scope, config: CrossPollinationConfig, state: State) 
 def _ended(scope: Scope, state: State, reason: str) -> State:
     """The study stopped early: those whose part was still to come are skipped.
 
-    Simple voting is complete with its first vote; a second one (`revote`) is our floor of noise.
+    Simple voting is complete with its first vote; a second one (`revote`) is our noise floor.
     """
-    scope.root.warn(f"the study ends here: {reason}")
+    scope.root.warn(f"the study ends early: {reason}")
     rest = [p for p in state.chosen() if p.condition != SIMPLE_VOTING]
     skipped = [p.skipped(f"terminated early: {reason}") for p in rest]
     return replace(state.updated(skipped), termination_reason=reason)
