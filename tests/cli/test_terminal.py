@@ -7,7 +7,7 @@ import re
 
 from rich.console import Console
 
-from folkmoot.cli.live import TerminalProgress
+from folkmoot.cli.run import TerminalProgress
 from folkmoot.cli.tables import finding_view
 from folkmoot.engine.progress import (
     AnswerMissing,

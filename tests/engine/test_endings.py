@@ -105,8 +105,8 @@ def test_what_stays_cut_is_kept_with_its_mark_flagged_and_told(
     print_results(done, console)
     told = console.export_text()
     assert "3 replies were cut by the token limit (max_tokens: 150)." in told
-    assert "3 calls (cost unknown) asked once more with twice the limit." in told
-    assert "3 stayed cut" in told
+    assert "3 calls (cost unknown) asked again with twice the limit." in told
+    assert "3 remained cut" in told
 
 
 def test_a_longer_reply_that_cannot_be_had_leaves_the_first(

@@ -1,5 +1,5 @@
-"""The commands and their options. Each imports what it needs when it is called, so that
-`folkmoot --help` is there at once."""
+"""The commands and their options. Each imports what it needs when called: that keeps
+`folkmoot --help` fast."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Annotated
 import typer
 
 from folkmoot.cli.console import guarded
+from folkmoot.errors import InputError, Problem
 
 app = typer.Typer(
     name="folkmoot",
     help="A laboratory for simulated deliberation: personas played by language models vote, "
-    "argue and vote again.",
+    "argue, and vote again.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -22,7 +23,7 @@ app = typer.Typer(
 )
 personas = typer.Typer(
     name="personas",
-    help="The people who take part: fetch, build, migrate, list.",
+    help="Manage the pool of personas: fetch, build, migrate, list.",
     no_args_is_help=True,
 )
 app.add_typer(personas)
@@ -35,19 +36,24 @@ RunArg = Annotated[
 ]
 SetOpt = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the study file; repeatable."),
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Override a key of the study file; repeatable."
+    ),
 ]
 ModelOpt = Annotated[
-    str | None, typer.Option("--model", help="Model that answers, e.g. gpt-4o or synthetic.")
+    str | None, typer.Option("--model", help="Use this model, e.g. gpt-4o or synthetic.")
 ]
 TrustOpt = Annotated[
     bool,
-    typer.Option("--trust", help="Run the code and use the addresses that the file names."),
+    typer.Option("--trust", help="Trust the code and the addresses that the file names."),
 ]
 LimitOpt = Annotated[
-    int | None, typer.Option("--limit", min=1, help="At most so many participants or sessions.")
+    int | None,
+    typer.Option("--limit", min=1, help="Use at most this many participants or sessions."),
 ]
-SeedOpt = Annotated[int | None, typer.Option("--seed", min=0, help="Seed of all random draws.")]
+SeedOpt = Annotated[
+    int | None, typer.Option("--seed", min=0, help="Set the seed of all random draws.")
+]
 
 
 def _version(wanted: bool) -> None:
@@ -68,8 +74,8 @@ def _root(
 
 
 EXIT_CODES = (
-    "Exit codes: 0 done; 1 internal error; 2 bad input; 3 done, but nothing in it is usable; "
-    "75 paused, resumable; 130 interrupted, resumable."
+    "Exit codes: 0 done; 1 internal error; 2 bad input; 3 finished, but nothing is usable; "
+    "75 paused, can be resumed; 130 interrupted, can be resumed."
 )
 
 
@@ -80,54 +86,66 @@ def run(
         Path | None, typer.Argument(help="Study file (YAML or workbook).", show_default=False)
     ] = None,
     config: Annotated[
-        Path | None, typer.Option("--config", help="The study file, given as an option.")
+        Path | None, typer.Option("--config", help="Name the study file by an option instead.")
     ] = None,
     model: ModelOpt = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="The run folder; without it outputs/<id>.")
+        Path | None,
+        typer.Option("--out", help="Write the run to this folder (default: outputs/<id>)."),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a run that was interrupted or paused.")
+        bool, typer.Option("--resume", help="Resume an interrupted or paused run.")
     ] = False,
     set_: SetOpt = None,
     limit: LimitOpt = None,
     concurrency: Annotated[
-        int | None, typer.Option("--concurrency", min=1, help="Most calls in flight at once.")
+        int | None,
+        typer.Option("--concurrency", min=1, help="Limit the number of simultaneous calls."),
     ] = None,
     budget: Annotated[
-        float | None, typer.Option("--budget", min=0, help="Pause when so many USD are spent.")
+        float | None,
+        typer.Option("--budget", min=0, help="Pause after spending this many US dollars."),
     ] = None,
     seed: SeedOpt = None,
     key: Annotated[
         str | None,
-        typer.Option("--key", help="API key; the environment is the safer place.", metavar="KEY"),
+        typer.Option("--key", help="Use this API key (the environment is safer).", metavar="KEY"),
     ] = None,
     accept_changes: Annotated[
         bool,
-        typer.Option("--accept-changes", help="On resume: ask again where the study was changed."),
+        typer.Option(
+            "--accept-changes", help="When resuming, ask again where the study has changed."
+        ),
     ] = False,
     trust: TrustOpt = False,
 ) -> None:
-    """Run a study, or go on with one (--resume)."""
-    from folkmoot.cli.run import RunFlags, run_command
+    """Run a study, or resume one (--resume)."""
+    from folkmoot.cli.run import run_command
+    from folkmoot.engine.execution import RunOptions
 
-    run_command(
-        RunFlags(
-            study=study,
-            config=config,
-            model=model,
-            out=out,
-            resume=resume,
-            overrides=tuple(set_ or ()),
-            limit=limit,
-            concurrency=concurrency,
-            budget=budget,
-            seed=seed,
-            key=key,
-            accept_changes=accept_changes,
-            trust=trust,
-        )
+    options = RunOptions(
+        model=model,
+        out=out,
+        resume=resume,
+        overrides=tuple(set_ or ()),
+        limit=limit,
+        concurrency=concurrency,
+        budget=budget,
+        seed=seed,
+        key=key,
+        accept_changes=accept_changes,
     )
+    run_command(_one_file(study, config), options, trust)
+
+
+def _one_file(study: Path | None, config: Path | None) -> Path:
+    if study is not None and config is not None and study != config:
+        raise InputError(f"two study files are named: {study} and --config {config}")
+    path = study or config
+    if path is None:
+        mend = "folkmoot run my_study.yaml; `folkmoot new` writes one"
+        raise InputError(Problem("no study file is named", mend=mend))
+    return path
 
 
 @app.command()
@@ -138,8 +156,8 @@ def check(
     set_: SetOpt = None,
     trust: TrustOpt = False,
 ) -> None:
-    """Find every mistake in a study file; count calls, estimate cost and time. Asks nothing."""
-    from folkmoot.cli.check import check_command
+    """Check a study file; estimate calls, cost, and time without calling a model."""
+    from folkmoot.cli.study_files import check_command
 
     check_command(study, model, tuple(set_ or ()), trust)
 
@@ -148,18 +166,18 @@ def check(
 @guarded
 def new(
     kind: Annotated[
-        str | None, typer.Argument(help="Study type; none: list them.", show_default=False)
+        str | None, typer.Argument(help="Study type; omit it to list all.", show_default=False)
     ] = None,
     folder: Annotated[
-        Path | None, typer.Argument(help="Where to write.", show_default=False)
+        Path | None, typer.Argument(help="Folder to write to.", show_default=False)
     ] = None,
     old: Annotated[
         Path | None,
-        typer.Option("--from", help="Convert an older workbook; write it beside the old one."),
+        typer.Option("--from", help="Convert an older workbook into a new file beside it."),
     ] = None,
 ) -> None:
-    """Write a study file to begin with."""
-    from folkmoot.cli.new import new_command
+    """Write a study file to start from."""
+    from folkmoot.cli.study_files import new_command
 
     new_command(kind, folder, old)
 
@@ -169,11 +187,11 @@ def new(
 def show(
     run: RunArg,
     participant: Annotated[
-        str | None, typer.Argument(help="Participant or session; none: list them.")
+        str | None, typer.Argument(help="Participant or session; omit it to list all.")
     ] = None,
 ) -> None:
-    """Read a run in the terminal: who took part, or one whole conversation."""
-    from folkmoot.cli.show import show_command
+    """Show who took part in a run, or one whole conversation."""
+    from folkmoot.cli.results import show_command
 
     show_command(run, participant)
 
@@ -181,8 +199,8 @@ def show(
 @app.command()
 @guarded
 def verify(run: RunArg) -> None:
-    """Rebuild a run from its journal and compare it with what lies in its folder."""
-    from folkmoot.cli.verify import verify_command
+    """Rebuild a run from its journal and compare it with its files."""
+    from folkmoot.cli.results import verify_command
 
     verify_command(run)
 
@@ -192,17 +210,21 @@ def verify(run: RunArg) -> None:
 def models(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[MODEL]...", help="Models; none: those known by a bare name."),
+        typer.Argument(
+            metavar="[MODEL]...", help="Models; omit them to list all that have a short name."
+        ),
     ] = None,
     try_: Annotated[
-        bool, typer.Option("--try", help="Make one small call to each whose key is set.")
+        bool, typer.Option("--try", help="Make one small call to each model whose key is set.")
     ] = False,
-    key: Annotated[str | None, typer.Option("--key", help="API key.", metavar="KEY")] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", help="Use this API key.", metavar="KEY")
+    ] = None,
     base_url: Annotated[
-        str | None, typer.Option("--base-url", help="Base URL of a server of your own.")
+        str | None, typer.Option("--base-url", help="Base URL of your own server.")
     ] = None,
 ) -> None:
-    """List models, their prices and whether their key is set; try them."""
+    """List models with their prices and keys, or try them."""
     from folkmoot.cli.models import models_command
 
     models_command(list(names or ()), try_, key, base_url)
@@ -212,10 +234,10 @@ def models(
 @guarded
 def report(
     run: RunArg,
-    pdf: Annotated[bool, typer.Option("--pdf", help="Write a PDF as well.")] = False,
+    pdf: Annotated[bool, typer.Option("--pdf", help="Also write a PDF.")] = False,
 ) -> None:
-    """Write the report of a run (report.html in its folder)."""
-    from folkmoot.cli.reports import report_command
+    """Write the report of a run to report.html in its folder."""
+    from folkmoot.cli.results import report_command
 
     report_command(run, pdf)
 
@@ -224,14 +246,14 @@ def report(
 @guarded
 def export(
     run: RunArg,
-    to: Annotated[str, typer.Option("--to", help="csv, parquet, json or polis.")] = "csv",
+    to: Annotated[str, typer.Option("--to", help="Format: csv, parquet, json or polis.")] = "csv",
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Where to write; without it export-FORMAT in the run."),
+        typer.Option("--out", help="Folder to write to (default: export-FORMAT in the run)."),
     ] = None,
 ) -> None:
-    """Write a run's data in another format."""
-    from folkmoot.cli.reports import export_command
+    """Export the data of a run in another format."""
+    from folkmoot.cli.results import export_command
 
     export_command(run, to, out)
 
@@ -241,11 +263,13 @@ def export(
 def compare(
     runs: Annotated[
         list[str],
-        typer.Argument(metavar="RUN...", help="Runs; a CSV or Parquet file: answers by people."),
+        typer.Argument(
+            metavar="RUN...", help="Runs, or a CSV or Parquet file of people's answers."
+        ),
     ],
 ) -> None:
-    """Compare runs with each other, or with the answers of people."""
-    from folkmoot.cli.reports import compare_command
+    """Compare runs with each other, or with people's answers."""
+    from folkmoot.cli.results import compare_command
 
     compare_command(runs)
 
@@ -258,12 +282,12 @@ def power(
     icc: Annotated[
         list[float] | None,
         typer.Option(
-            "--icc", min=0, max=1, help="Correlation within groups to reckon with; repeatable."
+            "--icc", min=0, max=1, help="Assume this correlation within groups; repeatable."
         ),
     ] = None,
 ) -> None:
-    """Say how large an effect a study of this size can see."""
-    from folkmoot.cli.reports import power_command
+    """Compute the smallest effect that this design can detect."""
+    from folkmoot.cli.results import power_command
 
     power_command(study, tuple(set_ or ()), tuple(icc or ()))
 
@@ -271,10 +295,10 @@ def power(
 @personas.command("fetch")
 @guarded
 def personas_fetch(
-    url: Annotated[str | None, typer.Option("--url", help="Another address.")] = None,
-    refresh: Annotated[bool, typer.Option("--refresh", help="Fetch again.")] = False,
+    url: Annotated[str | None, typer.Option("--url", help="Download from this address.")] = None,
+    refresh: Annotated[bool, typer.Option("--refresh", help="Download again.")] = False,
 ) -> None:
-    """Download persona-hub's base personas into the cache."""
+    """Download the base personas of persona-hub into the cache."""
     from folkmoot.cli.personas import fetch_command
 
     fetch_command(url, refresh)
@@ -283,21 +307,23 @@ def personas_fetch(
 @personas.command("build")
 @guarded
 def personas_build(
-    n: Annotated[int, typer.Argument(min=1, help="How many personas to make.")],
+    n: Annotated[int, typer.Argument(min=1, help="How many personas to create.")],
     source: Annotated[
-        str, typer.Option("--source", help="quota, grounded, table or persona_hub.")
+        str, typer.Option("--source", help="Source: quota, grounded, table or persona_hub.")
     ] = "quota",
     file: Annotated[
-        Path | None, typer.Option("--file", help="Table, or local persona-hub file.")
+        Path | None, typer.Option("--file", help="Table of people, or a local persona-hub file.")
     ] = None,
-    pool: Annotated[Path, typer.Option("--pool", help="The pool to add to.")] = Path(
+    pool: Annotated[Path, typer.Option("--pool", help="Pool to add to.")] = Path(
         "data/personas.json"
     ),
     model: ModelOpt = None,
     seed: SeedOpt = None,
-    key: Annotated[str | None, typer.Option("--key", help="API key.", metavar="KEY")] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", help="Use this API key.", metavar="KEY")
+    ] = None,
 ) -> None:
-    """Make personas and add them to the pool."""
+    """Create personas and add them to the pool."""
     from folkmoot.cli.personas import build_command
 
     build_command(n, source, file, pool, model, 42 if seed is None else seed, key)
@@ -307,13 +333,13 @@ def personas_build(
 @guarded
 def personas_migrate(
     runs: Annotated[
-        list[Path] | None, typer.Argument(help="Run folders; none: all under outputs/.")
+        list[Path] | None, typer.Argument(help="Run folders; omit them for all under outputs/.")
     ] = None,
-    pool: Annotated[Path, typer.Option("--pool", help="The pool to add to.")] = Path(
+    pool: Annotated[Path, typer.Option("--pool", help="Pool to add to.")] = Path(
         "data/personas.json"
     ),
 ) -> None:
-    """Take personas of earlier runs over into the pool."""
+    """Add the personas of earlier runs to the pool."""
     from folkmoot.cli.personas import migrate_command
 
     migrate_command(list(runs or ()), pool)
@@ -322,8 +348,10 @@ def personas_migrate(
 @personas.command("list")
 @guarded
 def personas_list(
-    pool: Annotated[Path, typer.Option("--pool", help="The pool.")] = Path("data/personas.json"),
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many to show.")] = 20,
+    pool: Annotated[Path, typer.Option("--pool", help="Pool to list.")] = Path(
+        "data/personas.json"
+    ),
+    limit: Annotated[int, typer.Option("--limit", min=1, help="How many to list.")] = 20,
 ) -> None:
     """List the personas of the pool."""
     from folkmoot.cli.personas import list_command

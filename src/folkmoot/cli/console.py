@@ -1,4 +1,4 @@
-"""Where the command line prints, and the one place where its errors become exit codes."""
+"""Where the command line prints, and where errors become exit codes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from folkmoot.engine.authors import mistake_of
 from folkmoot.errors import (
     EXIT_INPUT,
     EXIT_INTERNAL,
@@ -48,9 +47,9 @@ def err() -> Console:
 
 
 def guarded(command: Callable[P, R]) -> Callable[P, R]:
-    """Run a command; whatever it raises becomes a message on standard error and an exit code.
+    """Run a command; what it raises becomes a message on standard error and an exit code.
 
-    Foreseen errors show no traceback. An unforeseen one is written to a file, and its path shown.
+    Expected errors show no traceback; that of an unexpected one goes into a file.
     """
 
     @functools.wraps(command)
@@ -58,9 +57,7 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
         try:
             return command(*args, **kwargs)
         except FolkmootError as error:
-            if (mistake := mistake_of(error)) is not None:
-                _show_mistake(mistake, error)
-                raise typer.Exit(EXIT_INPUT) from error
+            _exit_if_authors_mistake(error)
             show_error(error)
             raise typer.Exit(error.exit_code) from error
         except RunInterrupted as error:
@@ -72,9 +69,7 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
         except (typer.Exit, typer.Abort, BrokenPipeError):
             raise
         except Exception as error:
-            if (mistake := mistake_of(error)) is not None:
-                _show_mistake(mistake, error)
-                raise typer.Exit(EXIT_INPUT) from error
+            _exit_if_authors_mistake(error)
             _unforeseen(error)
             raise typer.Exit(EXIT_INTERNAL) from error
 
@@ -92,12 +87,12 @@ def end_now() -> NoReturn:
 
 def _say_interrupted() -> None:
     with suppress(OSError):
-        err().print("\n[yellow]Interrupted.[/] All answers so far are kept.")
+        err().print("\n[yellow]Interrupted.[/] All answers so far are saved.")
         _resume_hint()
 
 
 def show_error(error: FolkmootError) -> None:
-    """Print an error for its reader: every problem on a line, and how to go on."""
+    """Print an error: one line for each problem, and how to resume."""
     console = err()
     if isinstance(error, InputError):
         _show_problems(console, error.problems)
@@ -105,7 +100,7 @@ def show_error(error: FolkmootError) -> None:
         console.print(f"[yellow]Paused:[/] {escape(safe(str(error)))}", soft_wrap=True)
         _resume_hint(_budget_of(error))
         console.print(
-            "The tables so far are written; `folkmoot report` shows them, marked as partial.",
+            "The tables so far have been written; `folkmoot report` shows them, marked as partial.",
             soft_wrap=True,
         )
     else:
@@ -118,7 +113,7 @@ def warn(message: str) -> None:
 
 
 def resume_line(argv: Sequence[str], more: Sequence[str] = ()) -> str:
-    """The command that goes on with the run which `argv` began. A key is never repeated.
+    """The command that resumes the run that `argv` started. A key is never repeated.
 
     `more` are words that a used-up budget needs in place of the old one (`--budget MORE`).
     """
@@ -136,7 +131,7 @@ def resume_line(argv: Sequence[str], more: Sequence[str] = ()) -> str:
 
 
 def _budget_of(error: RunPaused) -> list[str]:
-    """What has to be raised before a run whose budget is used up can go on."""
+    """The option that must be raised before a run without budget can resume."""
     if not isinstance(error, BudgetReached):
         return []
     if "budget_calls" in str(error):
@@ -179,13 +174,18 @@ def _show_problems(console: Console, problems: Sequence[Problem]) -> None:
 def _resume_hint(more: Sequence[str] = ()) -> None:
     if len(sys.argv) > 1 and sys.argv[1] == "run":
         line = escape(resume_line(sys.argv[1:], more))
-        err().print(f"Go on with:\n  [bold]{line}[/]", soft_wrap=True)
+        err().print(f"Resume with:\n  [bold]{line}[/]", soft_wrap=True)
 
 
-def _show_mistake(mistake: Problem, error: Exception) -> None:
-    """A mistake in the code of a study of the user's own, and where its traceback is."""
+def _exit_if_authors_mistake(error: Exception) -> None:
+    """Exit with 2 for a mistake in a user's own study code, and say where its traceback is."""
+    from folkmoot.engine.authors import mistake_of  # slow to import, needed after errors only
+
+    if (mistake := mistake_of(error)) is None:
+        return
     _show_problems(err(), [mistake])
     err().print(f"The traceback is in {_traceback_file(error)}.", soft_wrap=True)
+    raise typer.Exit(EXIT_INPUT) from error
 
 
 def _traceback_file(error: Exception) -> Path:
@@ -200,5 +200,5 @@ def _unforeseen(error: Exception) -> None:
     file = _traceback_file(error)
     what = safe(f"{type(error).__name__}: {error}")
     console = err()
-    console.print(f"[red]This should not have happened:[/] {escape(what)}", soft_wrap=True)
-    console.print(f"Please report it to the authors, with the file {file}.", soft_wrap=True)
+    console.print(f"[red]Internal error:[/] {escape(what)}", soft_wrap=True)
+    console.print(f"Please report it, with the file {file}.", soft_wrap=True)

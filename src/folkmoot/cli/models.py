@@ -1,4 +1,4 @@
-"""`folkmoot models`: what can answer, where, at what price, with which key; `--try` asks them."""
+"""`folkmoot models`: models, their prices and keys; `--try` makes one small call to each."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def models_command(
     if trying and len(names) == 1:
         _ask_one(names[0], key, base_url)
     elif trying:
-        err().print("[dim]one small call to each model whose key is set …[/]")
+        err().print("[dim]Making one small call to each model whose key is set …[/]")
         _print_tried(try_models(names or EVERYDAY, endpoints))
     else:
         _print_list(list_models(names or tuple(dict.fromkeys((*EVERYDAY, *KNOWN))), endpoints))
@@ -50,11 +50,11 @@ def _print_list(listed: Sequence[ModelListing]) -> None:
         table.add_row(escape(one.name), *_price(one), _key(one))
     console = out()
     console.print(table)
-    console.print("$: US dollars per million tokens. Also known, as [bold]provider/model[/]:")
+    console.print("$: US dollars per million tokens. All others are [bold]provider/model[/], with:")
     console.print("  " + ", ".join(VENDORS))
     console.print(
-        "A server of your own: [bold]openai/<model>[/] with its URL under `endpoints:` in the study"
-        " file.\nTry them: folkmoot models --try, or one: folkmoot models MODEL --try",
+        "A server of yours: [bold]openai/<model>[/], its URL under `endpoints:` in the study file."
+        "\nTry all: folkmoot models --try. Try one: folkmoot models MODEL --try",
         soft_wrap=True,
     )
 
@@ -98,7 +98,7 @@ def _key(one: ModelListing) -> str:
 
 def _ask_one(name: str, key: str | None, base_url: str | None) -> None:
     console = out()
-    console.print(f"[dim]{escape(name)} is asked:[/] {escape(QUESTION)}", soft_wrap=True)
+    console.print(f"[dim]Asking {escape(name)}:[/] {escape(QUESTION)}", soft_wrap=True)
     try:
         text = call_llm(name, [], QUESTION, base_url=base_url, api_key=key)
     except InputError:

@@ -3,27 +3,75 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
 
-from folkmoot.cli.build_personas import BUILD, PEOPLE, run_name
 from folkmoot.cli.console import clean, err, out, warn
-from folkmoot.cli.live import TerminalProgress
-from folkmoot.cli.run import KEY_WARNING
+from folkmoot.cli.run import KEY_WARNING, TerminalProgress
 from folkmoot.cli.tables import grid_view
+from folkmoot.conversation.answers import Answer, Missing
+from folkmoot.conversation.transcript import Speaker
+from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.runner import from_python, run_study
+from folkmoot.engine.session import Scope, Session
+from folkmoot.engine.study import Study
 from folkmoot.errors import InputError
+from folkmoot.people.enrichment import enrich
 from folkmoot.people.makers import find_maker, makers
 from folkmoot.people.persona import Persona
 from folkmoot.people.pool import Pool, migrate
 from folkmoot.people.sources import persona_hub, table
-from folkmoot.randomness import generator
+from folkmoot.randomness import digest, generator
 from folkmoot.records.findings import Grid
+
+PEOPLE = "personas.json"
+RECRUITER = Speaker("recruiter", "Recruiter", "recruiter")
+
+
+class BuildConfig(StudyConfig):
+    """The base lines to make people of."""
+
+    lines: tuple[str, ...]
+
+
+def run_name(lines: Sequence[str]) -> str:
+    """The same lines, the same run: a second try goes on where the first stopped."""
+    return f"personas-{digest(*lines, size=5).hex()}"
+
+
+async def build(session: Session) -> None:
+    """Two calls for each line; whoever cannot be made is left out and told of."""
+    config = session.config
+    assert isinstance(config, BuildConfig)
+
+    async def one(scope: Scope, line: str) -> Persona | Missing:
+        return await enrich(line, _Asker(scope))
+
+    lines = list(dict.fromkeys(config.lines))
+    found = await session.at("enrichment").each(lines, one, key=lambda x: digest(x, size=8).hex())
+    people = [p for p in found.values() if isinstance(p, Persona)]
+    if len(people) < len(lines):
+        session.warn(f"{len(lines) - len(people)} of {len(lines)} could not be created")
+    session.write_json(PEOPLE, {"personas": [p.to_json() for p in people]})
+
+
+BUILD = Study("personas", "Personas from base lines", BuildConfig, build)
+
+
+class _Asker:
+    """Puts the prompts of the persona engine to the recruiter's model."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+
+    async def ask(self, prompt: str, answer: Answer[Any]) -> Any:
+        return await self._scope.ask(RECRUITER, prompt, answer=answer)
 
 
 def fetch_command(url: str | None, refresh: bool) -> None:
@@ -31,10 +79,10 @@ def fetch_command(url: str | None, refresh: bool) -> None:
     address = url or persona_hub.URL
     cached = persona_hub.cache_path(address)
     if cached.is_file() and not refresh:
-        out().print(f"already there: {escape(str(cached))} (--refresh fetches it again)")
+        out().print(f"already downloaded: {escape(str(cached))} (--refresh downloads it again)")
         return
     console = err()
-    console.print(f"fetching {escape(clean(address))}", soft_wrap=True)
+    console.print(f"downloading {escape(clean(address))}", soft_wrap=True)
     with Progress(BarColumn(), DownloadColumn(), TransferSpeedColumn(), console=console) as bar:
         path = asyncio.run(persona_hub.fetch(address, progress=_shown(bar), refresh=refresh))
     out().print(f"wrote {escape(str(path))}", soft_wrap=True)
@@ -49,7 +97,7 @@ def build_command(
     seed: int,
     key: str | None,
 ) -> None:
-    """Make n personas and add them to the pool; those already there are not made again."""
+    """Create n personas and add them to the pool."""
     pool = Pool(pool_path)
     if source in makers():
         people = find_maker(source)(n, generator(seed, ("personas", source)))
@@ -64,24 +112,24 @@ def build_command(
         raise InputError(f"--source {source}: must be one of {known}")
     added = pool.add(people)
     out().print(
-        f"{added:,} added to {escape(str(pool_path))}, {len(people) - added:,} were there already, "
-        f"{len(pool.load()):,} in all",
+        f"{added:,} added to {escape(str(pool_path))}, {len(people) - added:,} already in it, "
+        f"{len(pool.load()):,} in total",
         soft_wrap=True,
     )
 
 
 def migrate_command(folders: list[Path], pool_path: Path) -> None:
-    """Take personas of earlier runs over into the pool."""
+    """Add the personas of earlier runs to the pool."""
     runs = folders or sorted(p.parent for p in Path("outputs").glob("*/participants.json"))
     if not runs:
-        raise InputError("there is no run with participants.json under outputs/; name a folder")
+        raise InputError("no run under outputs/ has a participants.json; name a run folder")
     result = migrate(runs, Pool(pool_path))
     for problem in result.problems:
         warn(str(problem))
     out().print(
         f"Runs read: {result.runs:,}. "
         f"Personas added to {escape(str(pool_path))}: {result.added:,}; "
-        f"there already: {result.known:,}; unfit records: {result.unfit:,}",
+        f"already in it: {result.known:,}; unusable records: {result.unfit:,}",
         soft_wrap=True,
     )
 
@@ -91,7 +139,9 @@ def list_command(pool_path: Path, limit: int) -> None:
     people = Pool(pool_path).load()
     console = out()
     if not people:
-        console.print(f"{escape(str(pool_path))} holds nobody; `folkmoot personas build 100`")
+        console.print(
+            f"{escape(str(pool_path))} is empty; `folkmoot personas build 100` adds people"
+        )
         return
     _print_people(console, people, limit)
     sources = {s: sum(p.source == s for p in people) for s in sorted({p.source for p in people})}
@@ -112,11 +162,13 @@ def _print_people(console: Console, people: list[Persona], limit: int) -> None:
         )
         for p in people[:limit]
     ]
-    console.print(grid_view(Grid(("id", "age", "sex", "source", "description"), tuple(rows))))
+    console.print(
+        grid_view(Grid(("id", "age", "sex", "source", "description"), tuple(rows))), crop=False
+    )
 
 
 def _shown(bar: Progress) -> Callable[[int, int | None], None]:
-    task = bar.add_task("fetching", total=None)
+    task = bar.add_task("downloading", total=None)
 
     def show(done: int, total: int | None) -> None:
         bar.update(task, completed=done, total=total)

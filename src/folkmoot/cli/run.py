@@ -1,24 +1,42 @@
-"""`folkmoot run`: load, run with live progress, then print what was found and where it lies."""
+"""`folkmoot run`: load, run with live progress, then print what was found and where it is."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.markup import escape
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
 
-from folkmoot.cli.consent import consent
-from folkmoot.cli.console import clean, end_now, err, out, warn
-from folkmoot.cli.live import TerminalProgress
-from folkmoot.cli.tables import finding_view, synthetic_panel
+from folkmoot.cli.console import clean, end_now, err, out, safe, warn
+from folkmoot.cli.study_files import consent
+from folkmoot.cli.tables import print_findings, synthetic_panel
 from folkmoot.engine.event_loop import Stopper
 from folkmoot.engine.execution import RunOptions
-from folkmoot.engine.progress import duration
+from folkmoot.engine.progress import (
+    CallRetried,
+    Event,
+    Notice,
+    RunEnded,
+    RunStarted,
+    StageTally,
+    Tally,
+    describe,
+    duration,
+    pace,
+)
 from folkmoot.engine.runner import Run, load, run_study
-from folkmoot.errors import InputError, NothingUsable, Problem
+from folkmoot.errors import NothingUsable
 from folkmoot.measures.estimates import plural
 from folkmoot.records.run_folder import (
     CODEBOOK,
@@ -31,53 +49,119 @@ from folkmoot.records.run_folder import (
     RunFolder,
 )
 
+SHOWN_STAGES = 12
+BAR_WIDTH = 28
+STYLES = {"info": "", "warning": "yellow", "error": "red"}
+
+
+class TerminalProgress:
+    """A Progress for people who watch; use it as a context manager."""
+
+    def __init__(
+        self,
+        console: Console,
+        *,
+        every: float = 5.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._console = console
+        self._every = every
+        self._clock = clock
+        self._last = clock()
+        self.tally = Tally(clock)
+        self._live: Live | None = None
+        if console.is_terminal:
+            self._live = Live(
+                console=console, get_renderable=self.view, refresh_per_second=4, transient=True
+            )
+
+    def __enter__(self) -> TerminalProgress:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            with suppress(OSError):
+                self._live.stop()
+
+    def __call__(self, event: Event) -> None:
+        self.tally(event)
+        text, level = describe(event)
+        worth = isinstance(event, (RunStarted, Notice)) or self._live is None or level != "info"
+        if isinstance(event, (CallRetried, RunEnded)):
+            worth = False  # retries can be thousands; the end is told by whoever ran the run
+        if worth and text:
+            self._print(text, level)
+        elif self._live is None and self._clock() - self._last >= self._every:
+            self._print(self.tally.line(), "info")
+
+    def view(self) -> RenderableType:
+        """The live table: a line for each stage, then calls, cost, and missing answers."""
+        table = Table.grid(padding=(0, 2))
+        for _ in range(2):
+            table.add_column()
+        table.add_column(justify="right")
+        table.add_column(justify="right")
+        for stage in list(self.tally.stages.values())[-SHOWN_STAGES:]:
+            table.add_row(*self._row(stage))
+        return Group(table, Text("\n".join([*self._models(), self._footer()]), style="dim"))
+
+    def _models(self) -> list[str]:
+        """A line for each model, where there are several."""
+        used = self.tally.models
+        if len(used) < 2:
+            return []
+        return [f"{clean(name)}: {use.line()}" for name, use in used.items()]
+
+    def _row(self, stage: StageTally) -> tuple[RenderableType, ...]:
+        name = Text(clean(stage.name), style="" if stage.over else "bold")
+        count = f"{stage.done:,}" + (f"/{stage.total:,}" if stage.total is not None else "")
+        bar = ProgressBar(
+            total=stage.total, completed=stage.done, width=BAR_WIDTH, pulse=stage.total is None
+        )
+        eta = stage.eta_seconds(self._clock())
+        left = "done" if stage.over else f"{duration(eta)} left" if eta is not None else ""
+        return name, bar, Text(count), Text(left, style="dim")
+
+    def _footer(self) -> str:
+        tally = self.tally
+        elapsed = duration(self._clock() - tally.started)
+        parts = [f"{tally.calls:,} calls", pace(tally.rate), tally.all.cost, elapsed]
+        if tally.replayed:
+            parts.append(f"{tally.replayed:,} replayed")
+        if tally.retries:
+            parts.append(f"{tally.retries:,} retries")
+        parts.append(f"{tally.missing:,} without an answer")
+        return " · ".join(parts)
+
+    def _print(self, text: str, level: str) -> None:
+        self._last = self._clock()
+        style = STYLES[level]
+        line = f"{datetime.now():%H:%M:%S} {escape(safe(text))}"
+        with suppress(OSError):  # when the terminal is gone, the run goes on to a good end
+            self._console.print(f"[{style}]{line}[/]" if style else line, soft_wrap=True)
+
+
 RECORD = (STUDY_FILE, PLAN, CODEBOOK, MANIFEST, JOURNAL, LOG)
 
 KEY_WARNING = (
-    "--key leaves the key in the history of your shell and in the list of processes; the "
-    "environment (OPENAI_API_KEY, …) or a file .env is the safer place."
+    "--key leaves the key in your shell's history and in the process list; the environment "
+    "(OPENAI_API_KEY, …) or a .env file is safer."
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RunFlags:
-    """The flags of `folkmoot run` as they were given."""
-
-    study: Path | None = None
-    config: Path | None = None
-    model: str | None = None
-    out: Path | None = None
-    resume: bool = False
-    overrides: tuple[str, ...] = ()
-    limit: int | None = None
-    concurrency: int | None = None
-    budget: float | None = None
-    seed: int | None = None
-    key: str | None = None
-    accept_changes: bool = False
-    trust: bool = False
-
-
-def run_command(flags: RunFlags) -> None:
+def run_command(path: Path, options: RunOptions, trust: bool) -> None:
     """Run a study file and print its findings."""
-    path = _study_path(flags)
-    if flags.key:
+    if options.key:
         warn(KEY_WARNING)
     progress = TerminalProgress(err())
-    options = RunOptions(
-        model=flags.model,
-        out=flags.out,
-        resume=flags.resume,
-        overrides=flags.overrides,
-        limit=flags.limit,
-        concurrency=flags.concurrency,
-        budget=flags.budget,
-        seed=flags.seed,
-        key=flags.key,
-        accept_changes=flags.accept_changes,
-        progress=progress,
-        consent=consent(path, flags.trust),
-    )
+    options = replace(options, progress=progress, consent=consent(path, trust))
     found = load(path, options)
     for note in found.study.notes(found.config):
         err().print(f"[cyan]Note:[/] {escape(clean(note))}", soft_wrap=True)
@@ -85,7 +169,7 @@ def run_command(flags: RunFlags) -> None:
         done = run_study(found, options, Stopper(end_now))
     print_results(done, out())
     if done.unusable:
-        raise NothingUsable(f"the run is done, but nothing in it is usable: {done.unusable}")
+        raise NothingUsable(f"the run has finished, but nothing in it is usable: {done.unusable}")
 
 
 def print_results(run: Run, console: Console) -> None:
@@ -95,24 +179,11 @@ def print_results(run: Run, console: Console) -> None:
 
         effects = planted(run.folder.config.get("respondent") or {})
         console.print(synthetic_panel(effects, run.folder.synthetic_note))
-    for finding in run.findings():
-        if finding.headline:
-            console.print(finding_view(finding))
+    print_findings(console, [f for f in run.findings() if f.headline])
     console.print(_summary(run.folder), soft_wrap=True)
     if told := _cut(run.folder):
         console.print(f"[yellow]{escape(told)}[/]", soft_wrap=True)
     console.print("\n".join(_files(run)), soft_wrap=True)
-
-
-def _study_path(flags: RunFlags) -> Path:
-    if flags.study is not None and flags.config is not None and flags.study != flags.config:
-        raise InputError(f"two study files are named: {flags.study} and --config {flags.config}")
-    path = flags.study or flags.config
-    if path is None:
-        raise InputError(
-            Problem("no study file is named", mend="folkmoot run my_study.yaml; `folkmoot new`")
-        )
-    return path
 
 
 def _summary(folder: RunFolder) -> str:
@@ -139,10 +210,10 @@ def _cut(folder: RunFolder) -> str:
     says = f"{plural(max(cut, calls), 'reply was', 'replies were')} cut by {why}."
     if calls:
         money = "cost unknown" if cost is None else f"${cost:,.2f}"
-        says += f" {plural(calls, 'call')} ({money}) asked once more with twice the limit."
+        says += f" {plural(calls, 'call')} ({money}) asked again with twice the limit."
     if not cut:
-        return f"{says} None stayed cut."
-    return f"{says} {cut:,} stayed cut: `finish` says length in the table answers."
+        return f"{says} None remained cut."
+    return f"{says} {cut:,} remained cut: the column `finish` of the table answers is `length`."
 
 
 def _answered(model: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich import box
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.padding import Padding
+from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -18,8 +16,6 @@ from folkmoot.records.findings import Finding, Grid, cell_text, heading, is_numb
 from folkmoot.records.manifest import SYNTHETIC_NOTE
 
 MOST_ROWS = 40
-SHORT_NAME = 20  # characters
-GAP = 2  # between columns
 
 
 def finding_view(finding: Finding) -> RenderableType:
@@ -28,114 +24,52 @@ def finding_view(finding: Finding) -> RenderableType:
     if finding.says:
         parts.append(Text(clean(finding.says)))
     if finding.grid.rows:
-        parts.append(Padding(grid_view(finding.grid), (1, 0, 1, 2)))
-    parts.extend(Padding(Text(clean(n), style="dim"), (0, 0, 0, 2)) for n in finding.notes)
+        parts += [Text(""), grid_view(finding.grid), Text("")]
+    parts += [Text(clean(note), style="dim") for note in finding.notes]
     return Group(*parts, Text(""))
 
 
-@dataclass(frozen=True, slots=True)
-class GridView:
-    """A grid as a table: numbers to the right, low and high as one interval, shares as percent."""
-
-    grid: Grid
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        columns = _columns(self.grid)
-        widths = _layout(columns, options.max_width - GAP * (len(columns) - 1))
-        table = Table(
-            box=box.SIMPLE_HEAD,
-            pad_edge=False,
-            show_edge=False,
-            padding=(0, 1, 0, 0),
-        )
-        for column, width in zip(columns, widths, strict=True):
-            table.add_column(
-                column.title,
-                justify="right" if column.numeric else "left",
-                overflow="fold",
-                width=width,
-            )
-        for cells in zip(*(c.cells for c in columns), strict=True):
-            table.add_row(*map(Text, cells))
-        yield table
-        left = len(self.grid.rows) - MOST_ROWS
-        if left > 0:
-            yield Text(f"… and {left} more", style="dim")
-        if self.grid.caption:
-            yield Text(clean(self.grid.caption), style="dim")
+def print_findings(console: Console, findings: Iterable[Finding]) -> None:
+    """Print findings; a table too wide for the terminal runs over, no figure is cut."""
+    for finding in findings:
+        console.print(finding_view(finding), crop=False)
 
 
 def grid_view(grid: Grid) -> RenderableType:
-    """A grid as a table for the terminal."""
-    return GridView(grid)
+    """A grid as a table: numbers to the right, low and high as one interval, shares as percent."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    columns = _columns(grid)
+    for title, cells, numeric in columns:
+        # Where there is little room, a text may break anywhere, a number never.
+        words = [word for cell in cells for word in cell.split()] if numeric else []
+        justify: JustifyMethod = "right" if numeric else "left"
+        least = max(map(len, words), default=None)
+        table.add_column(title, justify=justify, min_width=least, overflow="fold")
+    for row in zip(*(cells for _, cells, _ in columns), strict=True):
+        table.add_row(*map(Text, row))
+    left = len(grid.rows) - MOST_ROWS
+    below = [f"… and {left} more"] if left > 0 else []
+    below += [clean(grid.caption)] if grid.caption else []
+    return Group(table, *(Text(line, style="dim") for line in below))
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """A column as it is printed."""
-
-    title: str
-    cells: tuple[str, ...]
-    numeric: bool
-
-    def least_width(self) -> int:
-        """Titles may break between words; numbers and short names not at all."""
-        longest = max((len(cell) for cell in self.cells), default=0)
-        whole = longest if self.numeric else min(longest, SHORT_NAME)
-        return max(_longest_word([self.title]), whole)
-
-    def narrow_width(self) -> int:
-        """The same, but names may break between words as well."""
-        words = min(_longest_word([self.title, *self.cells]), SHORT_NAME)
-        return self.least_width() if self.numeric else words
-
-    def tight_width(self) -> int:
-        """Numbers stay whole, titles may break anywhere."""
-        longest = max((len(cell) for cell in self.cells), default=1)
-        return longest if self.numeric else min(_longest_word(self.cells), SHORT_NAME)
-
-
-def _layout(columns: Sequence[_Column], room: int) -> list[int]:
-    """Widths that fit into the room: whole where they can be, else as narrow as reads well."""
-    tiers = [
-        [c.tight_width() for c in columns],
-        [c.narrow_width() for c in columns],
-        [c.least_width() for c in columns],
-        [max(len(text) for text in (c.title, *c.cells)) for c in columns],
-    ]
-    widths = tiers[0]
-    while sum(widths) > room and max(widths) > 1:
-        widths[widths.index(max(widths))] -= 1
-    for wanted in tiers[1:]:
-        # The smallest wants first, so that as few columns as can be stay broken.
-        for index in sorted(range(len(columns)), key=lambda i: wanted[i] - widths[i]):
-            spare = room - sum(widths)
-            widths[index] += max(0, min(wanted[index] - widths[index], spare))
-    return widths
-
-
-def _longest_word(texts: Sequence[str]) -> int:
-    return max((len(word) for text in texts for word in text.split()), default=1)
-
-
-def _columns(grid: Grid) -> list[_Column]:
-    columns: list[_Column] = []
+def _columns(grid: Grid) -> list[tuple[str, list[str], bool]]:
+    """(title, cells, whether they are numbers) of each column as it is printed."""
+    columns: list[tuple[str, list[str], bool]] = []
     shown = {
-        name: tuple(clean(cell_text(row[i], name)) for row in grid.rows[:MOST_ROWS])
+        name: [clean(cell_text(row[i], name)) for row in grid.rows[:MOST_ROWS]]
         for i, name in enumerate(grid.columns)
     }
     names = iter(zip(grid.columns, [*grid.columns[1:], ""], strict=True))
     for name, following in names:
-        index = grid.columns.index(name)
-        numeric = any(is_number(row[index]) for row in grid.rows)
-        empty = all(row[index] is None for row in grid.rows)
-        bound = numeric or empty
+        values = [row[grid.columns.index(name)] for row in grid.rows]
+        numeric = any(map(is_number, values))
+        bound = numeric or all(value is None for value in values)
         if bound and "low" in name.split("_") and following == name.replace("low", "high"):
-            cells = tuple(map(_interval, shown[name], shown[following]))
-            columns.append(_Column("interval", cells, True))
+            columns.append(("interval", list(map(_interval, shown[name], shown[following])), True))
             next(names)
         else:
-            columns.append(_Column(clean(heading(name)), shown[name], numeric))
+            columns.append((clean(heading(name)), shown[name], numeric))
     return columns
 
 

@@ -1,28 +1,55 @@
-"""`folkmoot check`: every mistake of a study file, then calls, cost and time, without a call."""
+"""`folkmoot check` and `folkmoot new`, and how a user says that a study file can be trusted."""
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import typer
 from rich.markup import escape
-from rich.padding import Padding
+from rich.table import Table
 
-from folkmoot.cli.consent import consent
-from folkmoot.cli.console import clean, out, warn
+from folkmoot.cli.console import clean, err, out, resume_line, safe, warn
 from folkmoot.cli.tables import grid_view
 from folkmoot.engine.estimate import ASSUMED_LATENCY, SYNTHETIC_LATENCY, Estimate, rehearsed
 from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.progress import duration
 from folkmoot.engine.providers import unpriced
 from folkmoot.engine.runner import providers_of
+from folkmoot.engine.study import Study, find_study, installed_studies
 from folkmoot.engine.study_file import StudyFile, load_study_file
-from folkmoot.engine.trust import sending
-from folkmoot.errors import InputError
+from folkmoot.engine.trust import Consent, sending
+from folkmoot.errors import InputError, Problem
+from folkmoot.files import write_bytes
 from folkmoot.models.catalog import LOCAL, ModelSpec, resolve
 from folkmoot.models.keys import find_key
 from folkmoot.models.prices import cost_of
 from folkmoot.records.findings import Grid
+
+
+def consent(path: Path, given: bool = False) -> Consent:
+    """The user's consent to what this study file does: `--trust`, or the answer to a question."""
+    return Consent(given, _agreed if sys.stdin.isatty() else None, _line(path))
+
+
+def _line(path: Path) -> str:
+    """This command with `--trust`, or `check` with it where the command has no such option."""
+    words = sys.argv[1:]
+    if words[:1] not in (["run"], ["check"]):
+        return shlex.join(["folkmoot", "check", str(path), "--trust"])
+    line = resume_line([*words, "--trust"])
+    return line if "--resume" in words else line.removesuffix(" --resume")
+
+
+def _agreed(sentences: Sequence[str]) -> bool:
+    for sentence in sentences:
+        err().print(f"[yellow]Caution:[/] {escape(safe(sentence))}", soft_wrap=True)
+    try:
+        return typer.confirm("Do you trust it?", err=True)
+    except typer.Abort:  # end of input
+        return False
 
 
 def check_command(path: Path, model: str | None, overrides: tuple[str, ...], trust: bool) -> None:
@@ -37,7 +64,7 @@ def check_command(path: Path, model: str | None, overrides: tuple[str, ...], tru
         raise InputError(problems)
     console = out()
     for wish in wishes:
-        console.print(f"[yellow]Mind:[/] this file {escape(clean(wish))}", soft_wrap=True)
+        console.print(f"[yellow]Caution:[/] this file {escape(clean(wish))}", soft_wrap=True)
     embeds = [providers.embedding_model(str(path))] if found.study.embeds else []
     embedding = [resolve(name, found.config.endpoints) for name in embeds]
     console.print(
@@ -68,7 +95,7 @@ def _print_estimate(
         latency=SYNTHETIC_LATENCY if local else ASSUMED_LATENCY,
     )
     if stages:
-        console.print(Padding(grid_view(_grid(total)), (1, 0)))
+        console.print("", grid_view(_grid(total)), "", sep="\n", crop=False)
     console.print(f"Model     {escape(clean(', '.join(spec.name for spec in specs)))}")
     for spec in embedding:
         console.print(f"Embedding {escape(clean(spec.name))}")
@@ -77,21 +104,19 @@ def _print_estimate(
         console.print(f"Cost      {escape(_cost(total, specs, found))}", soft_wrap=True)
         console.print(f"Time      about {duration(seconds)}{_pace(found, local)}")
     else:
-        console.print(
-            "Calls     unknown (nothing was asked in a rehearsal with the embedded respondent)"
-        )
+        console.print("Calls     unknown (a rehearsal with the embedded respondent made none)")
     console.print(f"Folder    outputs/{escape(clean(found.run_id))}")
     lacking = [s for s in (*specs, *embedding) if s.key_needed and not find_key(s)]
     for variables in dict.fromkeys(s.key_env for s in lacking):
         console.print(
             f"[yellow]No key:[/] set {escape(' or '.join(variables))} in the environment or in "
-            ".env before the run.",
+            ".env before you run this study.",
             soft_wrap=True,
         )
 
 
 def _models(found: StudyFile, override: str | None) -> list[str]:
-    """Every model that a run of this file would call for answers."""
+    """Every model that a run of this file would ask."""
     if override:
         return [override]
     config = found.config
@@ -102,7 +127,7 @@ def _models(found: StudyFile, override: str | None) -> list[str]:
 
 
 def _estimate(found: StudyFile, model: str | None, embedding: Sequence[ModelSpec]) -> Estimate:
-    """What the study type says itself, or what its rehearsal comes to."""
+    """The study type's own estimate, or that of a rehearsal."""
     said = found.study.estimate(found.config)
     if said:
         return Estimate(tuple(said), sum(s.longest_chain for s in said))
@@ -111,7 +136,7 @@ def _estimate(found: StudyFile, model: str | None, embedding: Sequence[ModelSpec
     except InputError:
         raise
     except Exception as error:  # the study's own code, before the embedded respondent's answers
-        warn(f"a rehearsal of the study stopped: {type(error).__name__}: {error}")
+        warn(f"the rehearsal of the study failed: {type(error).__name__}: {error}")
         return Estimate(())
 
 
@@ -135,7 +160,7 @@ def _cost(total: Estimate, specs: Sequence[ModelSpec], found: StudyFile) -> str:
     low, high = min(known, key=known.__getitem__), max(known, key=known.__getitem__)
     if low == high:
         return f"about {_usd(known[low])}{tail}"
-    return f"{_usd(known[low])} if all were {low}, {_usd(known[high])} if all were {high}{tail}"
+    return f"from {_usd(known[low])} (all {low}) to {_usd(known[high])} (all {high}){tail}"
 
 
 def _usd(cost: float) -> str:
@@ -155,5 +180,63 @@ def _grid(total: Estimate) -> Grid:
     rows: list[tuple[str, int, int, int]] = [
         (s.stage, s.calls, s.input_tokens, s.output_tokens) for s in total.stages
     ]
-    rows.append(("in all", total.calls, total.input_tokens, total.output_tokens))
+    rows.append(("total", total.calls, total.input_tokens, total.output_tokens))
     return Grid(("stage", "calls", "input tokens", "output tokens"), tuple(rows))
+
+
+def new_command(kind: str | None, folder: Path | None, old: Path | None = None) -> None:
+    """Write the template of a study type into a folder. Existing files are never overwritten."""
+    if kind is None and old is not None:
+        raise InputError("the study type is missing (folkmoot new workbook --from OLD.xlsx)")
+    if kind is None:
+        _list_kinds()
+        return
+    study = find_study(kind)
+    if old is not None:
+        _converted(study, old, folder)
+        return
+    folder = folder or Path()
+    files = study.template()
+    if not files:
+        raise InputError(f"the study type {kind} has no template")
+    there = [name for name in files if (folder / name).exists()]
+    if there:
+        raise InputError(
+            [Problem("already exists", str(folder / n), mend="name another folder") for n in there]
+        )
+    console = out()
+    for name, content in files.items():
+        data = content.encode() if isinstance(content, str) else content
+        write_bytes(folder / name, data)
+        console.print(f"wrote {escape(str(folder / name))}", soft_wrap=True)
+    first = next((n for n in files if n.endswith((".yaml", ".yml", ".xlsx"))), next(iter(files)))
+    path = escape(str(folder / first))
+    console.print(f"\nCheck it: folkmoot check {path}\nRun it:   folkmoot run {path}")
+
+
+def _converted(study: Study, old: Path, folder: Path | None) -> None:
+    """Convert an old study file, and list every guess and every remaining mistake."""
+    if study.convert is None:
+        raise InputError(f"the study type {study.name} cannot convert files")
+    path = (folder or old.parent) / f"{old.stem}_converted{old.suffix}"
+    if path.exists():
+        raise InputError(Problem("already exists", str(path), mend="move it, or name a folder"))
+    data, guesses = study.convert(old)
+    write_bytes(path, data)
+    console = out()
+    console.print(f"wrote {escape(str(path))}", soft_wrap=True)
+    for guess in guesses:
+        console.print(f"[cyan]Guess:[/] {escape(clean(guess))}", soft_wrap=True)
+    load_study_file(path)  # raises with what nobody could guess
+    console.print(f"\nCheck it: folkmoot check {escape(str(path))}", soft_wrap=True)
+
+
+def _list_kinds() -> None:
+    studies, problems = installed_studies()
+    table = Table.grid(padding=(0, 3))
+    for study in studies:
+        table.add_row(escape(study.name), escape(clean(study.title)))
+    out().print(table)
+    out().print("\nStart with one: folkmoot new KIND [FOLDER]")
+    for problem in problems:
+        warn(str(problem))

@@ -1,18 +1,23 @@
-"""`folkmoot show RUN [ID]`: who took part, or one whole conversation, in the terminal."""
+"""`folkmoot show, verify, report, export, compare, power`: what a run, or a design, can tell."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 
 from folkmoot.cli.console import clean, out, warn
-from folkmoot.cli.tables import grid_view, synthetic_panel
+from folkmoot.cli.study_files import consent
+from folkmoot.cli.tables import grid_view, print_findings, synthetic_panel
 from folkmoot.engine.journal import Entry, JournalReader
 from folkmoot.engine.study import study_of_run
-from folkmoot.errors import InputError, Problem, StorageError
+from folkmoot.engine.study_file import load_study_file
+from folkmoot.engine.verify import verify_run
+from folkmoot.errors import EXIT_DIFFERS, InputError, Problem, StorageError
+from folkmoot.measures.estimates import plural
 from folkmoot.records.findings import Grid
 from folkmoot.records.run_folder import JOURNAL, RunFolder
 
@@ -26,7 +31,7 @@ def find_run(name: str) -> RunFolder:
     if not path.exists() and (OUTPUTS / name).is_dir():
         path = OUTPUTS / name
     if path.is_file():
-        raise StorageError(f"{path}: this is a file; name the run's folder, e.g. outputs/<id>")
+        raise StorageError(f"{path}: this is a file; name the folder of the run, e.g. outputs/<id>")
     return RunFolder(path)
 
 
@@ -81,7 +86,7 @@ def _overview(
     console.print(f"[bold]{escape(run.id)}[/] · {escape(run.study)}{state}")
     rows = [(name, run.table(name).height) for name in run.tables()]
     if rows:
-        console.print(grid_view(Grid(("table", "rows"), tuple(rows))))
+        console.print(grid_view(Grid(("table", "rows"), tuple(rows))), crop=False)
     ids = _ids(entries, speakers)
     if ids:
         more = f", … ({len(ids):,} in all)" if len(ids) > MOST_IDS else ""
@@ -124,5 +129,83 @@ def _speakers(run: RunFolder) -> dict[str, str]:
 def _journal(run: RunFolder) -> JournalReader:
     path = run.path / JOURNAL
     if not path.exists():
-        raise StorageError(f"{run.path}: there is no {JOURNAL}, so nothing was asked yet")
+        raise StorageError(
+            f"{run.path}: there is no {JOURNAL}; this run has not asked anything yet"
+        )
     return JournalReader(path)
+
+
+def verify_command(name: str) -> None:
+    """Print differences and what could not be compared; exit 4 if there is either."""
+    run = find_run(name)
+    found = verify_run(run)
+    console = out()
+    for title, lines in (
+        (f"[red]{plural(len(found.differences), 'difference')}:[/]", found.differences),
+        ("[yellow]Not compared:[/]", found.not_compared),
+    ):
+        if lines:
+            console.print(title)
+        for line in lines:
+            console.print(f"  {escape(clean(line))}", soft_wrap=True)
+    compared = ", ".join(
+        (
+            plural(found.entries, "journal entry", "journal entries"),
+            plural(found.tables, "table"),
+            plural(found.files, "file"),
+        )
+    )
+    said = "[green]Verified[/]" if found.verified else "Compared"
+    console.print(f"{said}: {escape(str(run.path))}, {compared}.", soft_wrap=True)
+    if found.journal_digest:
+        console.print(f"Digest of the journal: {found.journal_digest}", soft_wrap=True)
+    if not found.verified:
+        raise typer.Exit(EXIT_DIFFERS)
+
+
+def report_command(name: str, pdf: bool) -> None:
+    """Write the report and print its path."""
+    from folkmoot.report.html import write_report
+
+    run = find_run(name)
+    path = write_report(run, pdf=pdf)
+    if run.partial:
+        warn(run.partial)
+    out().print(f"wrote {escape(str(path))}", soft_wrap=True)
+
+
+def export_command(name: str, to: str, target: Path | None) -> None:
+    """Write a run's data in another format and print the path."""
+    from folkmoot.report.export import export
+
+    run = find_run(name)
+    folder = target if target is not None else run.path / f"export-{to}"
+    export(run, to, folder)
+    out().print(f"wrote {escape(str(folder))}", soft_wrap=True)
+
+
+def compare_command(names: Sequence[str]) -> None:
+    """Print what differs between runs."""
+    from folkmoot.report.compare import compare
+
+    if len(names) < 2:
+        raise InputError("compare needs at least two runs, or a run and a file of answers")
+    # A file holds the answers of people, to put beside those of a model.
+    runs = [Path(name) if Path(name).is_file() else find_run(name) for name in names]
+    if any(isinstance(run, RunFolder) and run.synthetic for run in runs):
+        out().print(synthetic_panel())
+    for run in runs:
+        if isinstance(run, RunFolder) and run.partial:
+            warn(f"{run.id}: {run.partial}")
+    print_findings(out(), compare(runs))
+
+
+def power_command(path: Path, overrides: tuple[str, ...], iccs: Sequence[float]) -> None:
+    """Print the smallest effect that this design can detect."""
+    from folkmoot.report.power import power_report
+
+    found = load_study_file(path, overrides, consent=consent(path))
+    if iccs:
+        print_findings(out(), power_report(found.config, found.study, iccs=tuple(iccs)))
+    else:
+        print_findings(out(), power_report(found.config, found.study))
