@@ -85,7 +85,7 @@ def test_what_is_no_pool_is_refused_and_left_alone(tmp_path: Path, content: byte
     path = tmp_path / "p.json"
     path.write_bytes(content)
     for act in (Pool(path).load, lambda: Pool(path).add([person(1)])):
-        with pytest.raises(InputError, match="no persona pool"):
+        with pytest.raises(InputError, match="not a persona pool"):
             act()
     assert path.read_bytes() == content
 

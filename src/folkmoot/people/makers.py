@@ -14,6 +14,7 @@ from importlib.metadata import EntryPoint
 import numpy as np
 
 from folkmoot.errors import InputError
+from folkmoot.hints import did_you_mean
 from folkmoot.people.persona import Persona
 from folkmoot.registry import PERSONAS, installed
 
@@ -29,6 +30,7 @@ def find_maker(name: str) -> Maker:
     """The maker of that name. Raises InputError that lists those there are."""
     found = makers()
     if name not in found:
-        raise InputError(f"there is no persona source {name!r}; known are {', '.join(found)}")
+        known = f"known are {', '.join(found)}"
+        raise InputError(f"unknown persona source {name!r}; {did_you_mean(name, found, known)}")
     maker: Maker = found[name].load()
     return maker

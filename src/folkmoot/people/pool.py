@@ -34,7 +34,7 @@ def pool_target(n: int) -> int:
 def select(personas: Sequence[Persona], n: int, rng: np.random.Generator) -> list[Persona]:
     """n different personas, drawn at random. Raises InputError when there are fewer."""
     if n > len(personas):
-        raise InputError(f"personas: {n} are needed, {len(personas)} are there")
+        raise InputError(f"personas: {n} are needed, {len(personas)} exist")
     return [personas[int(i)] for i in rng.choice(len(personas), size=n, replace=False)]
 
 
@@ -101,9 +101,9 @@ class Pool:
     def _corrupt(self, what: str) -> InputError:
         return InputError(
             Problem(
-                f"this is no persona pool: {what}",
+                f"not a persona pool: {what}",
                 file=str(self.path),
-                mend="it was left as it is; move it away and a new pool will be made",
+                mend="the file was left unchanged; move it away, and a new pool is made",
             )
         )
 

@@ -37,7 +37,7 @@ class NameBook:
 def name_book(country: str = "us") -> NameBook:
     """The packaged names of a country. Raises InputError for one that is not packaged."""
     if country != "us":
-        raise InputError(f"no names are packaged for the country {country!r}; there is: us")
+        raise InputError(f"no names for country {country!r}; available: us")
     data: dict[str, Any] = packaged_yaml(__file__, f"names_{country}.yaml")
     given = {
         sex: tuple((int(c["from"]), tuple(c["names"])) for c in cohorts)
@@ -82,5 +82,5 @@ def _full(
             return full
     left = [f"{g} {f}" for g in given for f in family if f"{g} {f}" not in used]
     if not left:
-        raise InputError("names: more people of one sex and age are asked for than names fit")
+        raise InputError("names: not enough different names for so many people of one sex and age")
     return left[int(rng.integers(len(left)))]

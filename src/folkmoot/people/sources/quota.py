@@ -69,9 +69,13 @@ def check_ratios(ratios: Ratios) -> list[Problem]:
         for value in shares:
             if key in _KNOWN and value not in _KNOWN[key]:
                 listed = ", ".join(map(str, _KNOWN[key]))
-                problems.append(Problem(f"{value!r} is no {key}", key=at, mend=f"one of: {listed}"))
+                problems.append(
+                    Problem(f"{value!r} is not a valid {key}", key=at, mend=f"one of: {listed}")
+                )
             elif key == "age" and not _bounds(str(value)):
-                problems.append(Problem(f"{value!r} is no age", key=at, mend='like "30-44" or 35'))
+                problems.append(
+                    Problem(f"{value!r} is not a valid age", key=at, mend='like "30-44" or 35')
+                )
     return problems
 
 

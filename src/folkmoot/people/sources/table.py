@@ -60,9 +60,9 @@ def read(path: Path, columns: Mapping[str, str] | None = None) -> list[Persona]:
             problem = f"the id holds {hidden}, which nobody sees"
             problems.append(Problem(problem, str(path), where, "id", mend="delete it"))
         elif persona is None:
-            problems.append(Problem("nothing is said of this person", str(path), where))
+            problems.append(Problem("this row describes nobody", str(path), where))
         elif persona.id in seen:
-            problems.append(Problem(f"the id {persona.id!r} comes twice", str(path), where, "id"))
+            problems.append(Problem(f"duplicate id {persona.id!r}", str(path), where, "id"))
         else:
             seen.add(persona.id)
             people.append(persona)
@@ -91,7 +91,7 @@ def _frame(path: Path) -> pl.DataFrame:
         if kind in {".jsonl", ".ndjson"}:
             return pl.read_ndjson(path, infer_schema_length=None)
     except FileNotFoundError as error:
-        raise InputError(Problem("there is no such file", file=str(path))) from error
+        raise InputError(Problem("no such file", file=str(path))) from error
     except (OSError, pl.exceptions.PolarsError) as error:
         first = str(error).strip().splitlines()[0]
         raise InputError(Problem(f"cannot be read: {first}", file=str(path))) from error

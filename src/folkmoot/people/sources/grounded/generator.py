@@ -128,9 +128,9 @@ class PersonaGenerator:
                 open_cells = {k: [c for c, m in v.items() if m > 0] for k, v in left.items()}
                 raise InputError(
                     Problem(
-                        f"nobody could be found for what is left of the quotas: {open_cells}",
+                        f"no person fits the remaining quotas: {open_cells}",
                         key="quotas",
-                        mend="the combination does not occur in the population; loosen a quota",
+                        mend="this combination does not occur in the population; relax a quota",
                     )
                 )
             for key, cell in cells.items():
@@ -210,10 +210,12 @@ def check_quotas(quotas: Quotas, key: str = "quotas") -> list[Problem]:
         for value in shares:
             if name == "age":
                 if age_band(value) is None:
-                    problems.append(Problem(f"{value!r} is no age band", key=at, mend='"25-34"'))
+                    problems.append(
+                        Problem(f"{value!r} is not an age band", key=at, mend='"25-34"')
+                    )
             elif value not in known[name]:
                 mend = f"one of: {', '.join(known[name])}"
-                problems.append(Problem(f"{value!r} is no {name}", key=at, mend=mend))
+                problems.append(Problem(f"{value!r} is not a valid {name}", key=at, mend=mend))
     return problems
 
 
@@ -227,13 +229,14 @@ def check_profile(row: Mapping[str, Any], number: int) -> list[Problem]:
 
     for key in (*TRAITS, "engagement", "price_sensitivity", "brand_loyalty"):
         if key in row and not _number_within(row[key], 0, 100):
-            wrong(key, f"{row[key]!r} is no score", "a number from 0 to 100")
+            wrong(key, f"{row[key]!r} is not a score", "a number from 0 to 100")
     if "age" in row and not _number_within(row["age"], 16, 110):
-        wrong("age", f"{row['age']!r} is no age", "a number from 16 to 110")
+        wrong("age", f"{row['age']!r} is not a valid age", "a number from 16 to 110")
     if "valence" in row and not _number_within(row["valence"], -1, 1):
-        wrong("valence", f"{row['valence']!r} is no valence", "a number from -1 to 1")
-    scales: dict[str, Sequence[str]] = {"sex": ("F", "M"), **SCALES}
-    for key, scale in scales.items():
+        wrong("valence", f"{row['valence']!r} is not a valence", "a number from -1 to 1")
+    if "sex" in row and row["sex"] not in ("F", "M"):
+        wrong("sex", f"{row['sex']!r} is not on the scale", "F (female) or M (male)")
+    for key, scale in SCALES.items():
         if key in row and row[key] not in scale:
             wrong(key, f"{row[key]!r} is not on the scale", f"one of: {', '.join(scale)}")
     return problems

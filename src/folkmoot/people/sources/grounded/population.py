@@ -27,7 +27,7 @@ Fixed = Mapping[str, Any]
 def figures(country: str = "us") -> dict[str, Any]:
     """Every figure of a country. Raises InputError for one that is not packaged."""
     if country != "us":
-        raise InputError(f"no population is packaged for {country!r}; there is: us")
+        raise InputError(f"no population data for country {country!r}; available: us")
     data: dict[str, Any] = packaged_yaml(__file__, f"{country}.yaml")
     return data
 
