@@ -62,22 +62,26 @@ class Settings(_Part):
     at: Mapping[str, str] = Field(default_factory=dict)
 
 
-class Treatment(_Part):
-    """A treatment arm. `extra` are the further attributes that the short layout allows."""
+class Described(_Part):
+    """A label and a description. `extra` are the further attributes that the short layout allows;
+    `attributes` is what a placeholder can name."""
 
     label: str
     description: str
     extra: Mapping[str, str] = Field(default_factory=dict)
     at: Mapping[str, str] = Field(default_factory=dict)
 
+    @property
+    def attributes(self) -> dict[str, str]:
+        return {"label": self.label, "description": self.description, **self.extra}
 
-class Role(_Part):
+
+class Treatment(Described):
+    """A treatment arm."""
+
+
+class Role(Described):
     """A role, a user's own or one of the two special ones."""
-
-    label: str
-    description: str
-    extra: Mapping[str, str] = Field(default_factory=dict)
-    at: Mapping[str, str] = Field(default_factory=dict)
 
     @property
     def special(self) -> str | None:

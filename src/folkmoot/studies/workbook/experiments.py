@@ -6,13 +6,15 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from folkmoot.errors import Problem
 from folkmoot.studies.workbook.answers import Options, by_role, read_options
-from folkmoot.studies.workbook.config import Role, Scalar, Task, Treatment, Workbook
+from folkmoot.studies.workbook.config import Described, Role, Scalar, Task, Treatment, Workbook
 from folkmoot.studies.workbook.literals import NotALiteral
 from folkmoot.studies.workbook.placeholders import UNDEFINED, TemplateProblem, render
 
+D = TypeVar("D", bound=Described)
 Filler = Callable[[str, str], str]  # (text, its cell) → the text filled in
 
 
@@ -93,12 +95,12 @@ def build(
         try:
             return render(text, values).strip()
         except TemplateProblem as problem:
-            if problem.mend != UNDEFINED:  # `wording` reports those with the likely name
+            if problem.mend != UNDEFINED:  # `checks` reports those with the likely name
                 problems.append(Problem(str(problem), where=where, mend=problem.mend))
             return text
 
-    treatments = {t.label: t for t in (_treatment(t, fill) for t in workbook.treatments)}
-    roles = {r.label: r for r in (_role(r, fill) for r in workbook.roles)}
+    treatments = {t.label: t for t in (_described(t, fill) for t in workbook.treatments)}
+    roles = {r.label: r for r in (_described(r, fill) for r in workbook.roles)}
     experiment = Experiment(
         name,
         number,
@@ -117,24 +119,20 @@ def build(
     return experiment, problems
 
 
-def _treatment(treatment: Treatment, fill: Filler) -> Treatment:
-    label = fill(treatment.label, treatment.at.get("treatment_label", ""))
-    where = treatment.at.get("treatment_description", "")
-    extra = {k: fill(v, where) for k, v in treatment.extra.items()}
-    return treatment.model_copy(
-        update={"label": label, "description": fill(treatment.description, where), "extra": extra}
-    )
-
-
-def _role(role: Role, fill: Filler) -> Role:
-    label = fill(role.label, role.at.get("role_label", ""))
-    where = role.at.get("role_description", "")
-    extra = {k: fill(v, where) for k, v in role.extra.items()}
-    description = role.description
-    # What depends on the treatment is filled in for each session.
-    if "treatment." not in description:
+def _described(part: D, fill: Filler) -> D:
+    what = "role" if isinstance(part, Role) else "treatment"
+    where = part.at.get(f"{what}_description", "")
+    description = part.description
+    # What of a role depends on the treatment is filled in for each session.
+    if what == "treatment" or "treatment." not in description:
         description = fill(description, where)
-    return role.model_copy(update={"label": label, "description": description, "extra": extra})
+    return part.model_copy(
+        update={
+            "label": fill(part.label, part.at.get(f"{what}_label", "")),
+            "description": description,
+            "extra": {k: fill(v, where) for k, v in part.extra.items()},
+        }
+    )
 
 
 def _task(

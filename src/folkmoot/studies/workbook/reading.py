@@ -23,6 +23,7 @@ from folkmoot.studies.workbook.config import (
     Computed,
     ComputedScope,
     Constant,
+    Described,
     Profiles,
     Role,
     Settings,
@@ -81,6 +82,7 @@ UNSAFE = re.compile(r'[\x00-\x1f<>:"/\\|?*]')
 _RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
 
 T = TypeVar("T")
+D = TypeVar("D", bound=Described)
 
 
 def read_workbook(path: Path) -> tuple[Workbook | None, list[Problem]]:
@@ -116,8 +118,10 @@ def _read_sheets(
         for ours in COLUMNS
         if ours in sheets
     }
-    treatments = tuple(_treatment(r, layout, problems) for r in tables.get("treatments", []))
-    roles = tuple(_role(r, layout, problems) for r in tables.get("roles", []))
+    treatments = tuple(
+        _described(r, Treatment, layout, problems) for r in tables.get("treatments", [])
+    )
+    roles = tuple(_described(r, Role, layout, problems) for r in tables.get("roles", []))
     tasks = tuple(_task(r, problems) for r in tables.get("tasks", []))
     constants = tuple(_constant(r, problems) for r in tables.get("constants", []))
     computed = tuple(_computed(r, problems) for r in tables.get(COMPUTED, []))
@@ -308,39 +312,28 @@ def read_settings(sheet: Sheet, layout: Layout, problems: Problems) -> Settings:
 # --- treatments, roles, tasks, constants, computed values --------------------------------------
 
 
-def _described(
-    row: Row, column: str, layout: Layout, problems: Problems
-) -> tuple[str, dict[str, str]]:
-    """A description, and the further attributes where the layout allows a dict of them."""
+def _described(row: Row, kind: type[D], layout: Layout, problems: Problems) -> D:
+    """A treatment or a role, with further attributes where the layout allows a dict of them."""
+    what = "role" if issubclass(kind, Role) else "treatment"
+    column = f"{what}_description"
+    label = row.required(f"{what}_label", problems)
     row.required(column, problems)
-    text = row.long_text(column).strip()
-    if not (layout.texts_may_be_dicts and looks_like_dict(text)):
-        return text, {}
-    where = row.at(column)
-    try:
-        value = read_literal(text)
-    except NotALiteral as error:
-        problems.add(f"the dict cannot be read: {error}", where, "correct the dict")
-        return text, {}
-    if "description" not in value:
-        problems.add("the dict has no description", where, 'add "description": "…"')
-    bad = [k for k, v in value.items() if not (isinstance(k, str) and is_scalar(v))]
-    for key in bad:
-        problems.add(f"the attribute {key!r} is not a text", where, "write a text")
-    plain = {k: scalar_text(v) for k, v in value.items() if k not in bad}
-    return plain.pop("description", ""), plain
-
-
-def _treatment(row: Row, layout: Layout, problems: Problems) -> Treatment:
-    label = row.required("treatment_label", problems)
-    description, extra = _described(row, "treatment_description", layout, problems)
-    return Treatment(label=label, description=description, extra=extra, at=row.addresses())
-
-
-def _role(row: Row, layout: Layout, problems: Problems) -> Role:
-    label = row.required("role_label", problems)
-    description, extra = _described(row, "role_description", layout, problems)
-    return Role(label=label, description=description, extra=extra, at=row.addresses())
+    text, where = row.long_text(column).strip(), row.at(column)
+    extra: dict[str, str] = {}
+    if layout.texts_may_be_dicts and looks_like_dict(text):
+        try:
+            value = read_literal(text)
+        except NotALiteral as error:
+            problems.add(f"the dict cannot be read: {error}", where, "correct the dict")
+            value = {"description": text}
+        if "description" not in value:
+            problems.add("the dict has no description", where, 'add "description": "…"')
+        bad = [k for k, v in value.items() if not (isinstance(k, str) and is_scalar(v))]
+        for key in bad:
+            problems.add(f"the attribute {key!r} is not a text", where, "write a text")
+        extra = {k: scalar_text(v) for k, v in value.items() if k not in bad}
+        text = extra.pop("description", "")
+    return kind(label=label, description=text, extra=extra, at=row.addresses())
 
 
 def _check_roles(roles: Sequence[Role], sheet: Sheet, problems: Problems) -> None:

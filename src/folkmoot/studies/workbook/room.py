@@ -11,11 +11,10 @@ from folkmoot.engine.session import Scope
 from folkmoot.studies.workbook.answers import Given
 from folkmoot.studies.workbook.config import (
     FACILITATOR,
-    SUMMARIZER,
+    SPECIAL_ROLES,
     Computed,
     Role,
     Scalar,
-    Treatment,
 )
 from folkmoot.studies.workbook.experiments import Experiment, TaskInPlay
 from folkmoot.studies.workbook.participants import Seat, SessionPlan, profile_of
@@ -68,14 +67,9 @@ class Room:
         return self.plan.seats
 
     @property
-    def everyone(self) -> list[str]:
-        """Ids of participants, then of the special roles."""
-        return [*(s.id for s in self.seats), *(r for r in self.specials)]
-
-    @property
     def specials(self) -> list[str]:
         """Special roles that this experiment defines."""
-        return [r for r in (FACILITATOR, SUMMARIZER) if self.experiment.special(r)]
+        return [r for r in SPECIAL_ROLES if self.experiment.special(r)]
 
     def in_play(self, task: TaskInPlay) -> list[Seat | str]:
         """Who speaks in a task, in order: seats, and the labels of special roles."""
@@ -179,18 +173,13 @@ def known_beforehand(
     experiment: Experiment, treatment: str, role: Role | None
 ) -> dict[str, object]:
     """What placeholders can mean before anybody has answered."""
-    values: dict[str, object] = dict(experiment.constants)
-    values["constant"] = dict(experiment.constants)
-    values["treatment"] = attributes(experiment.treatments.get(treatment))
-    values["role"] = attributes(role)
-    return values
-
-
-def attributes(part: Treatment | Role | None) -> dict[str, str]:
-    """What `treatment.…` and `role.…` may be followed by in a placeholder."""
-    if part is None:
-        return {}
-    return {"label": part.label, "description": part.description, **part.extra}
+    told = experiment.treatments.get(treatment)
+    return {
+        **experiment.constants,
+        "constant": dict(experiment.constants),
+        "treatment": told.attributes if told else {},
+        "role": role.attributes if role else {},
+    }
 
 
 def shown(value: Scalar | Missing | None) -> object:
@@ -218,62 +207,49 @@ class Figure(float):
 
 
 async def open_room(scope: Scope, room: Room) -> None:
-    """Give every speaker its system message; write backstories where the workbook wants them."""
+    """Give every speaker its system message: persona, role, treatment, context.
+
+    Backstories are written where the workbook wants them. The special roles get a message of their
+    own, for the tasks in which the workbook gives them words.
+    """
+    experiment = room.experiment
+    workbook, settings = experiment.workbook, experiment.workbook.settings
+    profiles = {seat.id: profile_of(workbook, seat.row) for seat in room.seats}
+
+    async def backstory(inner: Scope, seat: Seat) -> str:
+        prompt = inner.prompt("backstory", profile=profiles[seat.id])
+        told = await inner.ask(Speaker(seat.id, seat.name, "biographer"), prompt)
+        return "" if isinstance(told, Missing) else told
+
     stories: dict[str, str] = {}
-    if room.experiment.workbook.settings.include_backstories:
+    if settings.include_backstories:
         # Two names deep, so that no task_id can have the same address.
-        stories = await scope.at("before", "backstories").each(
-            room.seats, lambda s, seat: _backstory(s, room, seat)
-        )
+        stories = await scope.at("before", "backstories").each(room.seats, backstory)
+    treatment = experiment.treatments.get(room.plan.treatment)
+    told = treatment.description if treatment and settings.treatment_in_system else ""
     for seat in room.seats:
-        room.speakers[seat.id] = participant(scope, room, seat, stories.get(seat.id, ""))
-    for label in room.specials:
-        room.speakers[label] = special(scope, room, label)
-
-
-async def _backstory(scope: Scope, room: Room, seat: Seat) -> str:
-    prompt = scope.prompt("backstory", profile=profile_of(room.experiment.workbook, seat.row))
-    told = await scope.ask(Speaker(seat.id, seat.name, "biographer"), prompt)
-    return "" if isinstance(told, Missing) else told
-
-
-def participant(scope: Scope, room: Room, seat: Seat, backstory: str) -> Speaker:
-    """A participant with its system message: persona, role, treatment, context."""
-    settings = room.experiment.workbook.settings
-    role = room.experiment.roles[seat.role]
-    values = room.fillings(seat, ())
-    system = scope.prompt(
-        "system",
-        called=seat.name,
-        profile=profile_of(room.experiment.workbook, seat.row) if settings.show_profile else [],
-        backstory=backstory,
-        role=render(role.description, values).strip(),
-        treatment=_treatment(room),
-        context=_context(room, seat),
-        facilitator=FACILITATOR,
-    )
-    return Speaker(seat.id, seat.name, "participant", system)
-
-
-def special(scope: Scope, room: Room, label: str) -> Speaker:
-    """The Facilitator or the Summarizer, as a model plays it where the workbook gives it words."""
-    role = room.experiment.special(label)
-    assert role is not None, "only roles that are defined are made"
-    system = scope.prompt(
-        "special",
-        label=label,
-        role=render(role.description, room.fillings(label, ())).strip(),
-        treatment=_treatment(room),
-        context=_context(room, label),
-    )
-    return Speaker(label, label, label.lower(), system)
-
-
-def _treatment(room: Room) -> str:
-    treatment = room.experiment.treatments.get(room.plan.treatment)
-    if treatment is None or not room.experiment.workbook.settings.treatment_in_system:
-        return ""
-    return treatment.description
+        role = experiment.roles[seat.role].description
+        system = scope.prompt(
+            "system",
+            called=seat.name,
+            profile=profiles[seat.id] if settings.show_profile else [],
+            backstory=stories.get(seat.id, ""),
+            role=render(role, room.fillings(seat, ())).strip(),
+            treatment=told,
+            context=_context(room, seat),
+            facilitator=FACILITATOR,
+        )
+        room.speakers[seat.id] = Speaker(seat.id, seat.name, "participant", system)
+    for special in filter(None, map(experiment.special, SPECIAL_ROLES)):
+        label = str(special.special)
+        system = scope.prompt(
+            "special",
+            label=label,
+            role=render(special.description, room.fillings(label, ())).strip(),
+            treatment=told,
+            context=_context(room, label),
+        )
+        room.speakers[label] = Speaker(label, label, label.lower(), system)
 
 
 def _context(room: Room, who: Seat | str) -> str:
