@@ -61,9 +61,9 @@ def test_options_of_every_kind(cell: str, means: Any) -> None:
         ("[]", "empty"),
         ("(5, 0)", "runs from 5 down to 0"),
         ("(1, 2, 3)", "pair of numbers"),
-        ("[1, 1.0]", "twice"),
+        ("[1, 1.0]", "duplicate"),
         ('["Park", "Mall", "park."]', "'Park' and 'park.' cannot be told apart"),
-        ('["a", ["b"]]', "no single option"),
+        ('["a", ["b"]]', "not a single option"),
         ('{"A": {"B": 1}}', "neither"),
         ("[yes, no]", "needs quotes"),
         ("[true]", "write True"),
@@ -71,7 +71,7 @@ def test_options_of_every_kind(cell: str, means: Any) -> None:
         ("(0, 20", "never closed"),
         ("0, 20)", "unmatched"),
         ("()", "pair of numbers"),
-        ('{"A": (0,1), "A": (0,2)}', "twice"),
+        ('{"A": (0,1), "A": (0,2)}', "duplicate"),
     ],
 )
 def test_bad_options_say_what_is_wrong(cell: str, says: str) -> None:

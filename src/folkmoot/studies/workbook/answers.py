@@ -81,7 +81,7 @@ def read_options(text: str) -> Options | dict[str, Options]:
 
 def _role(key: Any) -> str:
     if not isinstance(key, str):
-        raise NotALiteral(f"the key {key!r} is no role label")
+        raise NotALiteral(f"the key {key!r} is not a role label")
     return key.strip()
 
 
@@ -111,13 +111,13 @@ def _listed(values: Sequence[Any]) -> Listed:
         raise NotALiteral("the list is empty")
     for value in values:
         if not is_scalar(value):
-            raise NotALiteral(f"{value!r} is no single option")
+            raise NotALiteral(f"{value!r} is not a single option")
     options = tuple(scalar_text(v) for v in values)
     if "" in options:
         raise NotALiteral("an option is empty")
     twice = [o for i, o in enumerate(options) if o in options[:i]]
     if twice:
-        raise NotALiteral(f"the option {twice[0]!r} stands there twice")
+        raise NotALiteral(f"duplicate option {twice[0]!r}")
     for first, second in alike(options):
         raise NotALiteral(
             f"{options[first]!r} and {options[second]!r} cannot be told apart: {NOT_COUNTED}"

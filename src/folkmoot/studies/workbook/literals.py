@@ -129,7 +129,7 @@ def _only_literals(tree: ast.AST, text: str) -> None:
             keys = [k.value for k in node.keys if isinstance(k, ast.Constant)]
             twice = [k for i, k in enumerate(keys) if k in keys[:i]]
             if twice:
-                raise NotALiteral(f"the key {twice[0]!r} stands there twice")
+                raise NotALiteral(f"duplicate key {twice[0]!r}")
         if isinstance(node, (ast.Call, ast.Attribute, ast.Subscript, ast.Set)):
             raise NotALiteral("only lists, tuples, dicts, texts and numbers may stand here")
 

@@ -189,7 +189,7 @@ def render(text: str, values: Mapping[str, Any]) -> str:
         raise TemplateProblem(f"the placeholder cannot be filled in: {error}") from error
     filled = "".join(parts)
     if BROKEN.search(filled):
-        raise TemplateProblem("the filled text holds half a character", "mend the placeholder")
+        raise TemplateProblem("the filled text holds half a character", "correct the placeholder")
     return filled
 
 
@@ -210,9 +210,7 @@ def check_names(
         if name == OPTIONS:
             continue
         if name in known:
-            found.append(
-                TemplateProblem(f"{{{name}}} stands in single braces", f"write {{{{{name}}}}}")
-            )
+            found.append(TemplateProblem(f"{{{name}}} has single braces", f"write {{{{{name}}}}}"))
         elif nearest(name, [OPTIONS]):
             found.append(TemplateProblem(f"there is no {{{name}}}", f"did you mean {{{OPTIONS}}}?"))
     return found
@@ -311,10 +309,10 @@ def parse_expression(text: str) -> ast.expr:
     try:
         tree = ast.parse(text.strip().lstrip("=").strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        detail = error.msg if isinstance(error, SyntaxError) else "it is no expression"
+        detail = error.msg if isinstance(error, SyntaxError) else "it is not an expression"
         raise BadExpression(str(detail), "e.g. endowment - give + 2 * sum(give) / 4") from error
     try:
-        _check_tree(tree)
+        _check(tree)
         _check_fixed(tree.body)
     except RecursionError as error:
         raise BadExpression("nested too deeply", "split it in two") from error
@@ -338,17 +336,24 @@ def _check_fixed(node: ast.expr) -> None:
             _check_fixed(child)
 
 
-def _check_tree(tree: ast.AST) -> None:
-    for node in ast.walk(tree):
-        if not isinstance(node, _NODES):
+def _check(node: ast.AST, depth: int = 0, *, inside: bool = False) -> None:
+    """Refuses what is not arithmetic. `depth`: of aggregates; `inside`: right within one."""
+    if not isinstance(node, _NODES):
+        what = f"{type(node).__name__} is not allowed"
+        raise BadExpression(what, "use numbers, names, + - * / and functions")
+    if isinstance(node, ast.Constant):
+        _check_constant(node.value)
+    if isinstance(node, ast.Call):
+        _check_call(node)
+        if _called(node) == "others" and not inside:
             raise BadExpression(
-                f"{type(node).__name__} is not allowed", "use numbers, names, + - * / and functions"
+                "others(…) must be within an aggregate", "write sum(others(…)) or mean(others(…))"
             )
-        if isinstance(node, ast.Constant):
-            _check_constant(node.value)
-        if isinstance(node, ast.Call):
-            _check_call(node)
-    _check_nesting(tree, 0)
+    aggregate = _aggregate(node)
+    if depth + aggregate > MAX_NESTED:
+        raise BadExpression("sums within sums within sums", "compute the inner one first")
+    for child in ast.iter_child_nodes(node):
+        _check(child, depth + aggregate, inside=aggregate)
 
 
 def _check_constant(value: Any) -> None:
@@ -360,7 +365,7 @@ def _check_constant(value: Any) -> None:
 
 
 def _check_call(node: ast.Call) -> None:
-    name = node.func.id if isinstance(node.func, ast.Name) else ""
+    name = _called(node)
     known = sorted({*AGGREGATES, *PLAIN, "own", "others"})
     if name not in known:
         mend = did_you_mean(name, known, f"there are {', '.join(known)}")
@@ -372,30 +377,16 @@ def _check_call(node: ast.Call) -> None:
         raise BadExpression(f"{name} takes {most} argument{'s' * (most > 1)}", f"{name}(give)")
 
 
+def _called(node: ast.AST) -> str:
+    """The name of the function that a node calls, or ""."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return node.func.id
+    return ""
+
+
 def _aggregate(node: ast.AST) -> bool:
     """Whether a node goes over participants: a named aggregate of one argument."""
-    return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id in AGGREGATES
-        and len(node.args) == 1
-    )
-
-
-def _is_others(node: ast.AST) -> bool:
-    return (
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "others"
-    )
-
-
-def _check_nesting(node: ast.AST, depth: int, inside: bool = False) -> None:
-    if _is_others(node) and not inside:
-        raise BadExpression("others(…) stands alone", "write sum(others(…)) or mean(others(…))")
-    deeper = depth + 1 if _aggregate(node) else depth
-    if deeper > MAX_NESTED:
-        raise BadExpression("sums within sums within sums", "compute the inner one first")
-    for child in ast.iter_child_nodes(node):
-        _check_nesting(child, deeper, inside=_aggregate(node))
+    return isinstance(node, ast.Call) and _called(node) in AGGREGATES and len(node.args) == 1
 
 
 def names_used(node: ast.AST, *, outside_only: bool = False) -> set[str]:
@@ -438,7 +429,7 @@ def _finite(result: Any) -> Scalar | Missing:
     if isinstance(result, str):
         return result
     if not isinstance(result, (int, float)) or not abs(result) <= MAX_VALUE:
-        return Missing("not_computable", "the result is no finite number")
+        return Missing("not_computable", "the result is not a finite number")
     return result
 
 
@@ -469,15 +460,14 @@ class _Evaluator(SimpleEval):  # type: ignore[misc]
         return value
 
     def _eval_call(self, node: ast.Call) -> Any:
-        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        name = _called(node)
         if name == "own":
             return self._eval(node.args[0])
         if not _aggregate(node):
             return super()._eval_call(node)
         inner = node.args[0]
         members = list(self.scene.participants)
-        if _is_others(inner):
-            assert isinstance(inner, ast.Call)
+        if isinstance(inner, ast.Call) and _called(inner) == "others":
             members = [m for m in members if m != self.participant]
             inner = inner.args[0]
         personal = names_used(inner, outside_only=True) & self.scene.personal
