@@ -153,9 +153,9 @@ def together(answer: Answer = plain) -> Answer:
             fake = Request(request.model, (), schema={"properties": dict.fromkeys(ballot)})
             return {who: answer((stage, who, None), fake) for who in wanted}
         if "turns" not in wanted:
-            title = next(iter(request.schema["$defs"])) if request.schema else ""
-            looks_back = "Turn" not in (request.schema or {})["$defs"] and title
-            return {who: _part(answer, who, round_no, request, bool(looks_back)) for who in wanted}
+            one = next(iter(wanted.values()))
+            looks_back = "Turn" not in one.get("title", one.get("$ref"))
+            return {who: _part(answer, who, round_no, request, looks_back) for who in wanted}
         found = {"turns": {w: _part(answer, w, round_no, request, False) for w in _ids(wanted, 0)}}
         if "reflections" in wanted:
             entries = {w: _part(answer, w, round_no, request, True) for w in _ids(wanted, 1)}

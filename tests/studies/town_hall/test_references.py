@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.conversation.answers import Parsed
+from folkmoot.conversation.answers import Parsed, Reading
 from folkmoot.studies.town_hall.answers import (
     STANCES,
     Reaction,
@@ -21,7 +21,7 @@ from folkmoot.studies.town_hall.answers import (
     speaking,
     thinking,
 )
-from folkmoot.studies.town_hall.mending import Mender, resolve, spelled, whole
+from folkmoot.studies.town_hall.mending import Asked, resolve, spelled, whole
 
 IDS = tuple(f"A{i:02d}" for i in range(1, 21))
 
@@ -59,32 +59,34 @@ def test_ids_are_found_where_the_meaning_is_plain(raw: Any, meant: str) -> None:
      (3.5, None), (True, None), (None, None)],
 )  # fmt: skip
 def test_levels_out_of_range_are_dropped_and_never_moved(raw: Any, level: int | None) -> None:
-    mender = Mender(IDS, "A01")
+    reading = Reading(Asked(IDS, "A01"))
     entry = {"target_agent": "A02", "my_feeling": "angry", "want_to_respond": True}
-    found = Reaction.model_validate({**entry, "agree_level": raw}, context=mender)
+    found = Reaction.model_validate({**entry, "agree_level": raw}, context=reading)
     assert found.agree_level == level
     as_it_should_be = isinstance(raw, int) and not isinstance(raw, bool) and level is not None
-    assert bool(mender.mends) != as_it_should_be
+    assert bool(reading.repairs) != as_it_should_be
 
 
 def test_the_first_of_repeated_reactions_counts() -> None:
     entry = {"target_agent": "A02", "my_feeling": "angry", "agree_level": 1, "reason": "",
              "target_summary": "", "want_to_respond": "yes"}  # fmt: skip
-    mender = Mender(IDS, "A01")
+    reading = Reading(Asked(IDS, "A01"))
     raw = {"reactions": [entry, {**entry, "agree_level": 5}], "overall_stance": "Strongly oppose",
            "key_concerns": "rent", "strategic_notes": ["wait", "see"]}  # fmt: skip
-    out = Thinking.model_validate(raw, context=mender)
+    out = Thinking.model_validate(raw, context=reading)
     assert [r.agree_level for r in out.reactions] == [1]
     assert out.reactions[0].want_to_respond is True
     assert out.overall_stance == "strong_oppose"
     assert out.key_concerns == ("rent",) and out.strategic_notes == "wait; see"
-    assert [m.kind for m in mender.mends] == [*("spelling", "repeated", "spelling", "wrong_shape")]
+    assert [m.kind for m in reading.repairs] == [
+        *("spelling", "repeated", "spelling", "wrong_shape")
+    ]
 
 
 def test_questions_may_go_to_all_but_not_to_nobody() -> None:
     questions = [{"target": t, "content": "?"} for t in ("all", "Planner", "A3", "God")]
     raw = {"questions": questions, "new_points": [], "full_statement": ""}
-    out = Speaking.model_validate(raw, context=Mender(IDS, "A01"))
+    out = Speaking.model_validate(raw, context=Reading(Asked(IDS, "A01")))
     assert [q.target for q in out.questions] == ["all", "planner", "A03"]
 
 
@@ -102,19 +104,19 @@ def test_questions_may_go_to_all_but_not_to_nobody() -> None:
 def test_a_change_must_fit_its_stances(
     before: str, after: str, said: str, stands: str, mends: int
 ) -> None:
-    mender = Mender(IDS, "A01", stance=before)
+    reading = Reading(Asked(IDS, "A01", stance=before))
     raw = {"stance_evolution": {"previous_stance": before, "current_stance": after,
                                 "change_type": said, "change_reason": ""}}  # fmt: skip
-    out = Reflection.model_validate(raw, context=mender)
+    out = Reflection.model_validate(raw, context=reading)
     assert out.stance_evolution and out.stance_evolution.change_type == stands
-    assert len(mender.mends) == mends
+    assert len(reading.repairs) == mends
 
 
 def test_the_stance_before_is_that_of_the_record() -> None:
-    mender = Mender(IDS, "A01", stance="support")
+    reading = Reading(Asked(IDS, "A01", stance="support"))
     raw = {"stance_evolution": {"previous_stance": "oppose", "current_stance": "support",
                                 "change_type": "flip", "change_reason": ""}}  # fmt: skip
-    out = Reflection.model_validate(raw, context=mender).stance_evolution
+    out = Reflection.model_validate(raw, context=reading).stance_evolution
     assert out and (out.previous_stance, out.change_type) == ("support", "maintain")
 
 
@@ -158,17 +160,17 @@ FIELDS = ["reactions", "references", "questions", "new_points", "key_concerns", 
 @given(st.dictionaries(st.sampled_from(FIELDS), json_values), st.integers(1, 3))
 def test_whatever_is_written_nothing_invalid_gets_through(raw: dict[str, Any], number: int) -> None:
     reply = json.dumps(raw)
-    said = speaking(IDS, "A01", number).parse(reply)
-    thought = thinking(IDS, "A01", number).parse(reply)
+    said = speaking(Asked(IDS, "A01", number)).parse(reply)
+    thought = thinking(Asked(IDS, "A01", number)).parse(reply)
     noted = reflection(IDS, "A01", "support").parse(reply)
     if isinstance(said, Parsed):
-        targets = [r.target_agent for r in said.value.value.references]
+        targets = [r.target_agent for r in said.value.references]
         assert set(targets) <= set(IDS) - {"A01"} and (number > 1 or not targets)
     if isinstance(thought, Parsed):
-        for r in thought.value.value.reactions:
+        for r in thought.value.reactions:
             assert r.target_agent in IDS and r.target_agent != "A01"
             assert r.agree_level is None or 1 <= r.agree_level <= 5
-        assert thought.value.value.overall_stance in STANCES
+        assert thought.value.overall_stance in STANCES
     if isinstance(noted, Parsed):
-        evolution = noted.value.value.stance_evolution
+        evolution = noted.value.stance_evolution
         assert evolution and evolution.previous_stance == "support"

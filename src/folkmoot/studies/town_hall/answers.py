@@ -20,10 +20,11 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 
-from folkmoot.studies.town_hall.mending import Mender, listed, mender_of, spelled, text, whole
-from folkmoot.studies.town_hall.replies import Answer, Mended, Unfit, model_answer
+from folkmoot.conversation.answers import Json, Reading, object_schema
+from folkmoot.studies.town_hall.mending import Asked, Mender, listed, spelled, text, whole
 
 Stance = Literal["strong_support", "support", "neutral", "oppose", "strong_oppose"]
 Feeling = Literal["worried", "relieved", "angry", "hopeful", "indifferent", "empathetic"]
@@ -38,12 +39,12 @@ EVERYONE = ("all", "moderator", "planner")
 
 
 def _feeling(raw: Any, info: ValidationInfo) -> str | None:
-    return mender_of(info).choice(raw, FEELINGS, "reactions.my_feeling")
+    return Mender.of(info).choice(raw, FEELINGS, "reactions.my_feeling")
 
 
 def _level(raw: Any, info: ValidationInfo) -> int | None:
     """From 1 to 5; out of range is dropped, never moved to the nearest."""
-    mender, value, where = mender_of(info), whole(raw, 5), "reactions.agree_level"
+    mender, value, where = Mender.of(info), whole(raw, 5), "reactions.agree_level"
     if value is None:
         mender.note(where, "unknown_value" if raw else "missing_value", raw)
     elif not 1 <= value <= 5:
@@ -61,13 +62,13 @@ def _truth(raw: Any, info: ValidationInfo) -> bool | None:
     found = words.get(str(raw).strip().casefold())
     kind = "spelling" if found is not None else "unknown_value" if raw else "missing_value"
     became = "" if found is None else str(found)
-    mender_of(info).note("reactions.want_to_respond", kind, raw, became)
+    Mender.of(info).note("reactions.want_to_respond", kind, raw, became)
     return found
 
 
 def _texts(raw: Any, info: ValidationInfo) -> Any:
     if isinstance(raw, str):
-        mender_of(info).note(str(info.field_name), "wrong_shape", raw, raw)
+        Mender.of(info).note(str(info.field_name), "wrong_shape", raw, raw)
         raw = [raw]
     return [t for t in map(text, raw) if t] if isinstance(raw, Sequence) else raw
 
@@ -88,6 +89,11 @@ AgreeLevel = Annotated[
 OptionalBool = Annotated[bool | None, WithJsonSchema({"type": "boolean"}), BeforeValidator(_truth)]
 
 
+def _plain(of: FieldInfo) -> bool:
+    mended = any(isinstance(m, BeforeValidator) for m in of.metadata)
+    return of.annotation is str and not mended
+
+
 class Record(BaseModel):
     """Base of all answers: unknown fields are ignored, values never change."""
 
@@ -96,11 +102,11 @@ class Record(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _whole(cls, raw: Any) -> Any:
-        """A field that is not there is null, which its own validator mends or refuses."""
+        """A field that is not there is null, if it has a validator that mends or refuses that."""
         if not isinstance(raw, Mapping):
             return raw
-        needed = (n for n, f in cls.model_fields.items() if f.is_required())
-        return {**dict.fromkeys(needed), **raw}
+        mended = (n for n, f in cls.model_fields.items() if f.is_required() and not _plain(f))
+        return {**dict.fromkeys(mended), **raw}
 
     def to_json(self) -> dict[str, Any]:
         """The fields under the source's names; `_parse_error` only where it is true."""
@@ -140,7 +146,7 @@ T = TypeVar("T", Reaction, Reference)
 
 def _heard(kept: list[T], name: str, mender: Mender) -> list[T]:
     """Nothing in round 1, in which nobody has been heard yet."""
-    if mender.round > 1:
+    if mender.asked.round > 1:
         return kept
     for entry in kept:
         mender.note(name, "nothing_said_yet", entry.target_agent)
@@ -158,7 +164,7 @@ class Thinking(Minimal):
     @field_validator("reactions", mode="before")
     @classmethod
     def _to_others(cls, raw: Any, info: ValidationInfo) -> Any:
-        mender = mender_of(info)
+        mender = Mender.of(info)
         kept: dict[str, Reaction] = {}
         for entry in mender.entries(raw, "reactions"):
             target = mender.target(entry.get("target_agent"), "reactions.target_agent")
@@ -166,13 +172,13 @@ class Thinking(Minimal):
                 mender.note("reactions", "repeated", target)
             elif target:
                 own = {**entry, "target_agent": target}
-                kept[target] = Reaction.model_validate(own, context=mender)
+                kept[target] = Reaction.model_validate(own, context=mender.reading)
         return _heard(list(kept.values()), "reactions", mender)
 
     @field_validator("overall_stance", mode="before")
     @classmethod
     def _spelled(cls, raw: Any, info: ValidationInfo) -> Any:
-        return mender_of(info).or_refused(raw, STANCES, "overall_stance")
+        return Mender.of(info).or_refused(raw, STANCES, "overall_stance")
 
 
 class Question(Record):
@@ -193,7 +199,7 @@ class Speaking(Minimal):
     @field_validator("references", mode="before")
     @classmethod
     def _to_others(cls, raw: Any, info: ValidationInfo) -> Any:
-        mender = mender_of(info)
+        mender = Mender.of(info)
         kept = []
         for entry in mender.entries(raw, "references"):
             target = mender.target(entry.get("target_agent"), "references.target_agent")
@@ -207,7 +213,7 @@ class Speaking(Minimal):
     @field_validator("questions", mode="before")
     @classmethod
     def _to_somebody(cls, raw: Any, info: ValidationInfo) -> Any:
-        mender = mender_of(info)
+        mender = Mender.of(info)
         kept = []
         for entry in mender.entries(raw, "questions"):
             said = entry.get("target")
@@ -252,13 +258,13 @@ class StanceEvolution(Record):
         """The stance before is the one on record; the change is the one between the stances."""
         if not isinstance(raw, Mapping):
             return raw
-        mender = mender_of(info)
+        mender = Mender.of(info)
         before = mender.or_refused(raw.get("previous_stance"), STANCES, "previous_stance")
         after = mender.or_refused(raw.get("current_stance"), STANCES, "current_stance")
-        if mender.stance and before != mender.stance:
+        if mender.asked.stance and before != mender.asked.stance:
             where = "stance_evolution.previous_stance"
-            mender.note(where, "contradiction", before, mender.stance)
-            before = mender.stance
+            mender.note(where, "contradiction", before, mender.asked.stance)
+            before = mender.asked.stance
         said = spelled(raw.get("change_type"), CHANGES)
         if before in STANCES and after in STANCES:
             meant = change_between(before, after)
@@ -286,7 +292,7 @@ class Reflection(Minimal):
     @field_validator("most_compelling", "most_disagreed", mode="before")
     @classmethod
     def _of_another(cls, raw: Any, info: ValidationInfo) -> Any:
-        mender, name = mender_of(info), str(info.field_name)
+        mender, name = Mender.of(info), str(info.field_name)
         if not isinstance(raw, Mapping):
             if raw:
                 mender.note(name, "wrong_shape", raw)
@@ -315,21 +321,54 @@ MINIMAL_REFLECTION = Reflection.model_construct(
 )
 
 
-def thinking(ids: Sequence[str], me: str, round_no: int) -> Answer[Thinking]:
+class Turn(Record):
+    """What one resident thought (None where thinking is off) and said in one round."""
+
+    thinking: Thinking | None
+    speaking: Speaking
+
+    @field_validator("thinking", "speaking", mode="before")
+    @classmethod
+    def _objects(cls, raw: Any, info: ValidationInfo) -> Any:
+        if info.field_name == "thinking" and not Mender.of(info).asked.think:
+            return None
+        return raw if isinstance(raw, Mapping) else {}
+
+    @property
+    def heard(self) -> bool:
+        """Was there a statement that could be read (silence included)?"""
+        return not self.speaking.parse_error
+
+    @property
+    def silent(self) -> bool:
+        return self.heard and not self.speaking.full_statement
+
+    @property
+    def stance(self) -> str:
+        """Where the resident stood as they went into the round, or nothing."""
+        return (self.thinking.overall_stance if self.thinking else None) or ""
+
+
+def thinking(asked: Asked) -> Json[Thinking]:
     """The answer type of THINK; without reactions in the first round."""
-    leave_out = ("reactions",) if round_no == 1 else ()
-    return model_answer(Thinking, lambda: Mender(ids, me, round_no), *leave_out)
+    return Json(Thinking, about=asked, without=("reactions",) * (asked.round == 1))
 
 
-def speaking(ids: Sequence[str], me: str, round_no: int) -> Answer[Speaking]:
+def speaking(asked: Asked) -> Json[Speaking]:
     """The answer type of SPEAK; without references in the first round."""
-    leave_out = ("references",) if round_no == 1 else ()
-    return model_answer(Speaking, lambda: Mender(ids, me, round_no), *leave_out)
+    return Json(Speaking, about=asked, without=("references",) * (asked.round == 1))
 
 
-def reflection(ids: Sequence[str], me: str, stance: str) -> Answer[Reflection]:
+def turn(asked: Asked) -> Json[Turn]:
+    """One resident's part of a shared session's reply: `thinking` and `speaking`."""
+    thoughts = {"thinking": thinking(asked).schema or {}} if asked.think else {}
+    schema = object_schema("Turn", {**thoughts, "speaking": speaking(asked).schema or {}})
+    return Json(Turn, about=asked, schema=schema)
+
+
+def reflection(ids: Sequence[str], me: str, stance: str) -> Json[Reflection]:
     """The answer type of REFLECT; `stance` is the resident's own before it, or empty."""
-    return model_answer(Reflection, lambda: Mender(ids, me, stance=stance))
+    return Json(Reflection, about=Asked(ids, me, stance=stance))
 
 
 class Concern(Record):
@@ -366,7 +405,7 @@ class Moderation(Minimal):
     @field_validator("invited_residents", mode="before")
     @classmethod
     def _known(cls, raw: Any, info: ValidationInfo) -> Any:
-        return mender_of(info).targets(listed(raw), "invited_residents")
+        return Mender.of(info).targets(listed(raw), "invited_residents")
 
     @field_validator("overlooked_concerns", mode="before")
     @classmethod
@@ -405,7 +444,7 @@ def _with_targets(
     concerns: Sequence[Mapping[str, Any]], where: str, info: ValidationInfo
 ) -> list[dict[str, Any]]:
     """Concerns of residents that there are."""
-    mender = mender_of(info)
+    mender = Mender.of(info)
     named = [(mender.target(text(c.get("resident")), f"{where}.resident"), c) for c in concerns]
     return [{"resident": who, "concern": c.get("concern")} for who, c in named if who]
 
@@ -444,6 +483,29 @@ class Planned(Record):
     def _objects(cls, raw: Any) -> Any:
         return [i for i in raw if isinstance(i, Mapping)] if isinstance(raw, list) else raw
 
+    @field_validator("items")
+    @classmethod
+    def _distinct(
+        cls, items: tuple[PlannedItem, ...], info: ValidationInfo
+    ) -> tuple[PlannedItem, ...]:
+        """Bad ids, repeated items and items beyond `most` are dropped and noted."""
+        mender = Mender.of(info)
+        kept: dict[str, PlannedItem] = {}
+        for item in items:
+            wording = " ".join(item.proposal.split())
+            if wording.casefold() in kept:
+                mender.note("items", "repeated", item.proposal)
+            elif len(kept) == mender.asked.most:
+                mender.note("items", "too_many", item.proposal)
+            else:
+                where = "items.originating_residents"
+                origin = tuple(sorted(mender.targets(item.originating_residents, where)))
+                if not origin:
+                    mender.note(where, "no_origin", f"V{len(kept) + 1}")
+                known = {"proposal": wording, "originating_residents": origin}
+                kept[wording.casefold()] = item.model_copy(update=known)
+        return tuple(kept.values())
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -455,47 +517,45 @@ class Item:
     origin: tuple[str, ...]
 
 
-def items(ids: Sequence[str], most: int) -> Answer[tuple[Item, ...]]:
-    """The ballot. Bad ids, repeated items and items beyond `most` are dropped and noted."""
-
-    def read(raw: Mapping[str, Any]) -> Mended[tuple[Item, ...]]:
-        mender, late = Mender(ids, "planner"), Mender(ids, "planner")
-        kept: list[Item] = []
-        for planned in Planned.model_validate(raw).items:
-            proposal = planned.proposal
-            if any(i.text.casefold() == proposal.strip().casefold() for i in kept):
-                late.note("items", "repeated", proposal)
-                continue
-            if len(kept) == most:
-                late.note("items", "too_many", proposal)
-                continue
-            where, name = "items.originating_residents", f"V{len(kept) + 1}"
-            origin = mender.targets(planned.originating_residents, where)
-            if not origin:
-                mender.note(where, "no_origin", name)
-            wording = " ".join(proposal.split())
-            kept.append(Item(name, wording, planned.reasoning, tuple(sorted(origin))))
-        return Mended(tuple(kept), (*mender.mends, *late.mends))
-
-    return Answer(model_answer(Planned, lambda: Mender(ids, "planner")).schema, read)
-
-
-@dataclass(frozen=True, slots=True)
-class Ballot:
-    """One resident's votes (item id → yes or no) and reasons; an item left out was not voted on."""
-
-    votes: Mapping[str, str]
-    reasons: Mapping[str, str]
-
-
-NO_BALLOT = Ballot({}, {})
 VOTES = ("yes", "no")
 _YES_NO = {"true": "yes", "approve": "yes", "for": "yes", "in_favour": "yes", "false": "no"}
 _YES_NO |= {"reject": "no", "against": "no"}
 
 
-def ballot(on: Sequence[Item]) -> Answer[Ballot]:
-    """A vote with a reason on each item. An item without a clear yes or no is refused."""
+class Ballot(BaseModel):
+    """One resident's votes (item id → yes or no) and reasons; an item left out was not voted on."""
+
+    votes: dict[str, str] = {}
+    reasons: dict[str, str] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _on_each(cls, raw: Any, info: ValidationInfo) -> Any:
+        """An item without a clear yes or no is refused."""
+        reading = Reading.of(info)
+        if reading.about is None:
+            return raw
+        votes: dict[str, str] = {}
+        reasons: dict[str, str] = {}
+        by_key = {str(k).strip().casefold(): v for k, v in raw.items()}
+        for item in reading.about:
+            entry = by_key.get(item.casefold())
+            entry = entry if isinstance(entry, Mapping) else {"vote": entry}
+            said = entry.get("vote")
+            vote = yes_or_no(said)
+            if vote is None:
+                raise ValueError(f"{item} has no vote of yes or no. Vote on every item")
+            if vote != said:
+                reading.repaired(f"{item}.vote", "spelling", text(said), vote)
+            votes[item], reasons[item] = vote, text(entry.get("reason"))
+        return {"votes": votes, "reasons": reasons}
+
+
+NO_BALLOT = Ballot()
+
+
+def ballot(items: Sequence[Item]) -> Json[Ballot]:
+    """A vote with a reason on each item."""
     one = {
         "title": "Vote",
         "type": "object",
@@ -505,32 +565,15 @@ def ballot(on: Sequence[Item]) -> Answer[Ballot]:
         },
         "required": ["vote", "reason"],
     }
+    refs = {i.id: {"$ref": "#/$defs/Vote"} for i in items}
     schema = {
         "title": "Ballot",
         "type": "object",
-        "properties": {i.id: {"$ref": "#/$defs/Vote"} for i in on},
-        "required": [i.id for i in on],
+        "properties": refs,
+        "required": list(refs),
         "$defs": {"Vote": one},
     }
-
-    def read(raw: Mapping[str, Any]) -> Mended[Ballot]:
-        mender = Mender((), "")
-        votes: dict[str, str] = {}
-        reasons: dict[str, str] = {}
-        by_key = {str(k).strip().casefold(): v for k, v in raw.items()}
-        for item in on:
-            entry = by_key.get(item.id.casefold())
-            entry = entry if isinstance(entry, Mapping) else {"vote": entry}
-            said = entry.get("vote")
-            vote = yes_or_no(said)
-            if vote is None:
-                raise Unfit(f"{item.id} has no vote of yes or no. Vote on every item.")
-            if vote != said:
-                mender.note(f"{item.id}.vote", "spelling", said, vote)
-            votes[item.id], reasons[item.id] = vote, text(entry.get("reason"))
-        return Mended(Ballot(votes, reasons), tuple(mender.mends))
-
-    return Answer(schema, read)
+    return Json(Ballot, about=tuple(refs), schema=schema)
 
 
 def yes_or_no(raw: Any) -> str | None:
@@ -539,41 +582,37 @@ def yes_or_no(raw: Any) -> str | None:
     return spelled(_YES_NO.get(folded.strip("."), raw), VOTES)
 
 
-@dataclass(frozen=True, slots=True)
-class Satisfaction:
-    """One resident's satisfaction (1–10) at one time; None where it could not be read."""
+class Satisfaction(Record):
+    """One resident's satisfaction at one time; None where it could not be read."""
 
-    score: int | None
-    reason: str = ""
+    satisfaction: Annotated[int, Field(ge=1, le=10)] | None
+    reason: Words
 
-
-UNKNOWN = Satisfaction(None)
-LOW, HIGH = 1, 10
-
-
-def _read_satisfaction(raw: Mapping[str, Any]) -> Mended[Satisfaction]:
-    """A score out of range is asked for again, never moved to the nearest."""
-    mender, said = Mender((), ""), raw.get("satisfaction")
-    score = whole(said, HIGH)
-    if score is None or not LOW <= score <= HIGH:
-        raise Unfit(f"satisfaction must be a whole number from {LOW} to {HIGH}.")
-    if not isinstance(said, int):
-        mender.note("satisfaction", "spelling", said, str(score))
-    return Mended(Satisfaction(score, text(raw.get("reason"))), tuple(mender.mends))
+    @field_validator("satisfaction", mode="before")
+    @classmethod
+    def _score(cls, said: Any, info: ValidationInfo) -> Any:
+        """A score out of range is asked for again, never moved to the nearest."""
+        score = whole(said, 10)
+        if score is None:
+            raise ValueError("must be a whole number from 1 to 10")
+        if not isinstance(said, int):
+            Mender.of(info).note("satisfaction", "spelling", said, str(score))
+        return score
 
 
-SATISFACTION = Answer(
-    {
+SATISFACTION = Json(
+    Satisfaction,
+    schema={
         "title": "Satisfaction",
         "type": "object",
         "properties": {
-            "satisfaction": {"type": "integer", "minimum": LOW, "maximum": HIGH},
+            "satisfaction": {"type": "integer", "minimum": 1, "maximum": 10},
             "reason": {"type": "string"},
         },
         "required": ["satisfaction", "reason"],
     },
-    _read_satisfaction,
 )
+UNKNOWN = Satisfaction.model_construct(satisfaction=None, reason="")
 
 
 def change_between(before: str, after: str) -> str:

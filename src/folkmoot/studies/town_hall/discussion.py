@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from folkmoot.conversation.answers import Repair
 from folkmoot.studies.town_hall.answers import (
     MINIMAL_CLOSING,
     Ballot,
@@ -15,12 +16,10 @@ from folkmoot.studies.town_hall.answers import (
     Moderation,
     Reflection,
     Satisfaction,
-    Speaking,
-    Thinking,
+    Turn,
 )
 from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.levels import Level, deal
-from folkmoot.studies.town_hall.mending import Mend
 from folkmoot.studies.town_hall.participants import Resident, ResidentSet
 
 
@@ -86,7 +85,7 @@ class Call:
     reasks: int = 0
     missing: str = ""
     minimal: int = 0
-    mends: tuple[Mend, ...] = ()
+    mends: tuple[Repair, ...] = ()
     memory_length: int = 0
     model: str = ""
     at: float | None = None
@@ -95,29 +94,6 @@ class Call:
     output_tokens: int | None = None
     cost_usd: float | None = None
     finish: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """What one resident thought (None where thinking is off) and said in one round."""
-
-    resident: str
-    thinking: Thinking | None
-    speaking: Speaking
-
-    @property
-    def heard(self) -> bool:
-        """Was there a statement that could be read (silence included)?"""
-        return not self.speaking.parse_error
-
-    @property
-    def silent(self) -> bool:
-        return self.heard and not self.speaking.full_statement
-
-    @property
-    def stance(self) -> str:
-        """Where the resident stood as they went into the round, or nothing."""
-        return (self.thinking.overall_stance if self.thinking else None) or ""
 
 
 @dataclass(frozen=True, slots=True)

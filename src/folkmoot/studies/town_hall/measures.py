@@ -179,7 +179,7 @@ def tracking(discussion: Discussion) -> list[Tracking]:
 
 
 def _tracked(me: str, round_: Round, reactions: Sequence[Pair]) -> Tracking:
-    others = [turn for turn in round_.turns.values() if turn.resident != me]
+    others = [turn for who, turn in round_.turns.items() if who != me]
     # A private reaction counts also when the statement that followed could not be read.
     thoughts = [r for t in others if t.thinking for r in t.thinking.reactions]
     private = [r for r in thoughts if r.target_agent == me]
@@ -337,9 +337,9 @@ def satisfaction_rows(discussion: Discussion) -> list[dict[str, Any]]:
             {
                 "agent_id": resident.id,
                 "is_vulnerable": resident.is_vulnerable,
-                "pre_satisfaction": before.score,
-                "post_satisfaction": after.score,
-                "satisfaction_delta": difference(after.score, before.score),
+                "pre_satisfaction": before.satisfaction,
+                "post_satisfaction": after.satisfaction,
+                "satisfaction_delta": difference(after.satisfaction, before.satisfaction),
                 "pre_reason": before.reason,
                 "post_reason": after.reason,
             }
@@ -400,7 +400,7 @@ def quality(discussion: Discussion) -> dict[str, Any]:
         "reflections_unread": sum(r.parse_error for r in reflections),
         "silent_turns": sum(t.silent for t in turns),
         "votes_uncast": sum(o.uncast for o in discussion.outcomes),
-        "satisfaction_unread": sum(s.score is None for s in surveys),
+        "satisfaction_unread": sum(s.satisfaction is None for s in surveys),
         "ballot_empty": not discussion.items,
         "consensus_unread": discussion.closing.parse_error,
         "rounds_split": sum(r.parts > 1 for r in rounds),

@@ -1,17 +1,19 @@
 """What a model meant: ids, options and numbers in the many ways in which they get written.
 
 What has a plain meaning is repaired and the rest is dropped. A `Mender` notes each case, so that
-nothing is scored silently; it goes along as the validation context of the answer types.
+nothing is scored silently.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationInfo
+
+from folkmoot.conversation.answers import Reading
 
 _SYNONYMS = {
     "partially_agree": "partial_agree",
@@ -105,47 +107,50 @@ def listed(raw: Any) -> list[Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Mend:
-    """One thing that was mended. `became` is empty when it was dropped.
-
-    `kind`: unknown_id, self_reference, several_ids, spelling, out_of_range, unknown_value,
-    missing_value, repeated, too_many, no_origin, nothing_said_yet, contradiction, wrong_shape.
-    """
-
-    field: str
-    kind: str
-    was: str
-    became: str = ""
-
-    @property
-    def dropped(self) -> bool:
-        return not self.became
-
-
-@dataclass(slots=True)
-class Mender:
-    """Mends one reply. `ids` are all residents, `me` who replied.
+class Asked:
+    """Who was asked: `ids` are all residents, `me` who replied.
 
     In `round` 1 there is nothing to react to. `stance` is the resident's own stance before a
-    reflection, empty where none is known.
+    reflection, empty where none is known. `think`: are thoughts asked for? `most`: items that a
+    ballot may have.
     """
 
-    ids: Sequence[str]
-    me: str
+    ids: Sequence[str] = ()
+    me: str = ""
     round: int = 2
     stance: str = ""
-    mends: list[Mend] = field(default_factory=list)
+    think: bool = True
+    most: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Mender:
+    """Mends one reply and notes what it mended.
+
+    `kind` of a repair: unknown_id, self_reference, several_ids, spelling, out_of_range,
+    unknown_value, missing_value, repeated, too_many, no_origin, nothing_said_yet, contradiction,
+    wrong_shape.
+    """
+
+    asked: Asked
+    reading: Reading
+
+    @classmethod
+    def of(cls, info: ValidationInfo) -> Mender:
+        """The mender of a validator; one that knows nobody where an answer is made in Python."""
+        reading = Reading.of(info)
+        return cls(reading.about or Asked(), reading)
 
     def note(self, where: str, kind: str, was: Any, became: str = "") -> None:
-        self.mends.append(Mend(where, kind, text(was)[:80], became[:80]))
+        self.reading.repaired(where, kind, text(was), became)
 
     def target(self, raw: Any, where: str) -> str:
         """The id that is meant, or an empty text when it was dropped."""
-        found = resolve(raw, self.ids)
+        found = resolve(raw, self.asked.ids)
         if not found:
-            several = isinstance(raw, str) and len(ids_in(raw, self.ids)) > 1
+            several = isinstance(raw, str) and len(ids_in(raw, self.asked.ids)) > 1
             self.note(where, "several_ids" if several else "unknown_id", raw)
-        elif found == self.me:
+        elif found == self.asked.me:
             self.note(where, "self_reference", raw)
             return ""
         elif found != raw:
@@ -186,8 +191,3 @@ class Mender:
             if not isinstance(entry, Mapping):
                 self.note(name, "wrong_shape", entry)
         return [entry for entry in value if isinstance(entry, Mapping)]
-
-
-def mender_of(info: ValidationInfo) -> Mender:
-    """The mender that came along; one that knows nobody where an answer is made by hand."""
-    return info.context if isinstance(info.context, Mender) else Mender((), "")

@@ -10,14 +10,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from folkmoot.conversation.answers import Missing
+from pydantic import BaseModel
+
+from folkmoot.conversation.answers import Answer, Json, JsonMap, Missing
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Exchange, Scope
 from folkmoot.studies.town_hall.discussion import Call, Meeting
+from folkmoot.studies.town_hall.mending import resolve
 from folkmoot.studies.town_hall.participants import Resident
-from folkmoot.studies.town_hall.replies import Answer, for_each
 
 T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -119,9 +122,8 @@ async def ask_one(
 ) -> Got[T]:
     """One answer of one speaker, after two re-asks that say what was wrong."""
     got = await scope.exchange(who, prompt, answer=answer)
-    found = None if isinstance(got.value, Missing) else got.value
-    call = call_of(stage, who, (who.id,), prompt, got)
-    return Got(found.value if found else None, call)
+    value = None if isinstance(got.value, Missing) else got.value
+    return Got(value, call_of(stage, who, (who.id,), prompt, got))
 
 
 async def ask_alone(
@@ -134,7 +136,7 @@ async def ask_alone(
 
 
 @dataclass(frozen=True, slots=True)
-class Group(Generic[T]):
+class Group(Generic[M]):
     """What the shared session is asked for several residents.
 
     `tokens` is the expected length of one resident's part, which says how many fit in one reply.
@@ -142,14 +144,14 @@ class Group(Generic[T]):
     """
 
     stage: Stage
-    answers: Mapping[str, Answer[T]]
+    answers: Mapping[str, Json[M]]
     tokens: int
-    prompt: Callable[[list[str], Mapping[str, T]], str]
+    prompt: Callable[[list[str], Mapping[str, M]], str]
 
 
 async def ask_together(
-    scope: Scope, hall: Hall, group: Group[T]
-) -> tuple[dict[str, T], list[Call]]:
+    scope: Scope, hall: Hall, group: Group[M]
+) -> tuple[dict[str, M], list[Call]]:
     """Answers of many residents from the shared session; who has none is left out.
 
     One call where the reply can hold all, else several. Residents that a reply did not come to are
@@ -157,22 +159,28 @@ async def ask_together(
     """
     who, longest = session_of(hall), hall.meeting.config.longest_shared_reply
     waiting = list(group.answers)
-    values: dict[str, T] = {}
+    values: dict[str, M] = {}
     calls: list[Call] = []
     size = max(1, longest // max(1, group.tokens))
     while waiting:
         chunk, waiting = waiting[:size], waiting[size:]
         question = group.prompt(chunk, values)
-        answer = for_each({i: group.answers[i] for i in chunk})
+        answer = each_of({i: group.answers[i] for i in chunk})
         # Providers cut replies short unless told how long they may be.
         most = who.max_tokens or longest
         got = await scope.exchange(who, question, answer=answer, max_tokens=most)
-        found = {} if isinstance(got.value, Missing) else got.value.value
+        found = {} if isinstance(got.value, Missing) else got.value.values
         calls.append(call_of(group.stage, who, tuple(chunk), question, got))
         values.update(found)
         if found:
             waiting = [i for i in chunk if i not in found] + waiting
     return values, calls
+
+
+def each_of(answers: Mapping[str, Json[M]]) -> JsonMap[M]:
+    """One object with an entry for each resident."""
+    named_in = ("resident", "id", "agent_id")
+    return JsonMap(answers, find=resolve, named_in=named_in, title="Residents")
 
 
 def session_of(hall: Hall) -> Speaker:
@@ -202,7 +210,7 @@ def call_of(
         reasks=got.reasks,
         missing=value.reason if isinstance(value, Missing) else "",
         minimal=len(residents) if lost else 0,
-        mends=() if isinstance(value, Missing) else value.mends,
+        mends=got.repairs,
         memory_length=stage.memory,
         model=got.model_served,
         at=got.reply.started_at,

@@ -11,33 +11,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from folkmoot.conversation.answers import Missing
+from pydantic import BaseModel, ConfigDict
+
+from folkmoot.conversation.answers import Json, JsonMap, Missing, Parsed, Unreadable, object_schema
 from folkmoot.engine.session import Scope
 from folkmoot.studies.town_hall.answers import (
     MINIMAL_REFLECTION,
     MINIMAL_SPEAKING,
     MINIMAL_THINKING,
     Reflection,
+    Turn,
     reflection,
-    speaking,
-    thinking,
+    turn,
 )
 from folkmoot.studies.town_hall.discussion import (
     Call,
     Round,
-    Turn,
     history,
     moderator_words,
     one_line,
     statements,
 )
-from folkmoot.studies.town_hall.replies import Answer, Mended, for_each, object_schema
+from folkmoot.studies.town_hall.mending import Asked
 from folkmoot.studies.town_hall.sessions import (
     Group,
     Hall,
     Stage,
     ask_together,
     call_of,
+    each_of,
     session_of,
 )
 
@@ -77,9 +79,10 @@ class Part:
         others = len(self.order) - 1 if self.think and self.earlier else 0
         return TURN_TOKENS + REACTION_TOKENS * others + (REFLECTION_TOKENS if reflects else 0)
 
-    def turns(self) -> dict[str, Answer[Turn]]:
+    def turns(self) -> dict[str, Json[Turn]]:
         """How each resident's turn is read."""
-        return {i: _turn(self.hall.ids, i, self.number, think=self.think) for i in self.order}
+        ids = self.hall.ids
+        return {i: turn(Asked(ids, i, self.number, think=self.think)) for i in self.order}
 
     def prompt(self, scope: Scope, residents: list[str], there: Turns, *, whole: bool) -> str:
         """What is asked for these residents; `there` are turns that were written already."""
@@ -121,8 +124,8 @@ async def shared_round(
         more, further = await _turns(scope, part, turns, missing)
         turns, calls = {**turns, **more}, [*calls, *further]
     silent = MINIMAL_THINKING if part.think else None
-    filled = {i: turns.get(i) or Turn(i, silent, MINIMAL_SPEAKING) for i in hall.ids}
-    round_ = Round(part.number, part.order, filled)
+    unread = Turn.model_construct(thinking=silent, speaking=MINIMAL_SPEAKING)
+    round_ = Round(part.number, part.order, {i: turns.get(i, unread) for i in hall.ids})
     if reflects:
         missing = [i for i in part.order if i not in reflections]
         if missing:
@@ -141,53 +144,52 @@ async def _in_one_reply(scope: Scope, part: Part) -> tuple[Turns, Reflections, l
     who, meeting = session_of(part.hall), part.hall.meeting
     question = part.prompt(scope, list(part.order), {}, whole=True)
     longest = meeting.config.longest_shared_reply
-    got = await scope.exchange(who, question, answer=_whole_round(part), max_tokens=longest)
+    got = await scope.exchange(who, question, answer=WholeRound(part), max_tokens=longest)
     call = call_of(part.stage, who, part.order, question, got)
     if isinstance(got.value, Missing):
         # Its residents are asked for again, so that no minimal structure stands for them yet.
         return {}, {}, [replace(call, minimal=0, rung=got.rung)]
-    turns, reflections = got.value.value
+    turns, reflections = got.value
     return turns, reflections, [call]
 
 
-def _whole_round(part: Part) -> Answer[tuple[Turns, Reflections]]:
-    """A round in one reply: all turns, then all reflections on them."""
-    turns = for_each(part.turns())
-    schemas = {"turns": turns.schema}
-    if part.reflects:
-        schemas["reflections"] = _looking_back(part.hall, dict.fromkeys(part.order, "")).schema
+@dataclass(frozen=True, slots=True)
+class WholeRound:
+    """The answer type of a round in one reply: all turns, then all reflections on them."""
 
-    def read(raw: Mapping[str, Any]) -> Mended[tuple[Turns, Reflections]]:
-        said = turns.read(_object(raw, "turns", raw))
-        if not part.reflects:
-            return Mended((said.value, {}), said.mends)
-        stances = {i: turn.stance for i, turn in said.value.items()}
-        try:
-            back = _looking_back(part.hall, stances).read(_object(raw, "reflections", {}))
-        except ValueError:
-            return Mended((said.value, {}), said.mends)
-        return Mended((said.value, back.value), (*said.mends, *back.mends))
+    part: Part
+    kind: str = "json"
 
-    return Answer(object_schema("Round", schemas), read)
+    @property
+    def schema(self) -> dict[str, Any]:
+        schemas = {"turns": each_of(self.part.turns()).schema}
+        if self.part.reflects:
+            schemas["reflections"] = self._back(dict.fromkeys(self.part.order, "")).schema
+        return object_schema("Round", schemas)
+
+    def _back(self, stances: Mapping[str, str]) -> JsonMap[Reflection]:
+        return each_of({i: reflection(self.part.hall.ids, i, s) for i, s in stances.items()})
+
+    def parse(self, reply: str) -> Parsed[tuple[Turns, Reflections]] | Unreadable:
+        found = Json(AnyObject).parse(reply)
+        if isinstance(found, Unreadable):
+            return found
+        raw = found.value.model_extra or {}
+        said = each_of(self.part.turns()).read(_object(raw, "turns", raw))
+        if isinstance(said, Unreadable):
+            return said
+        turns = said.value.values
+        stances = {i: turn.stance for i, turn in turns.items()} if self.part.reflects else {}
+        back = self._back(stances).read(_object(raw, "reflections", {}))
+        if isinstance(back, Unreadable):
+            return Parsed((turns, {}), found.rung, said.repairs)
+        return Parsed((turns, back.value.values), found.rung, (*said.repairs, *back.repairs))
 
 
-def _looking_back(hall: Hall, stances: Mapping[str, str]) -> Answer[Reflections]:
-    return for_each({i: reflection(hall.ids, i, stance) for i, stance in stances.items()})
+class AnyObject(BaseModel):
+    """Any JSON object; its parts are read one by one."""
 
-
-def _turn(ids: tuple[str, ...], me: str, number: int, *, think: bool) -> Answer[Turn]:
-    """One resident's part of a reply: `thinking` and `speaking`."""
-    thought, said = thinking(ids, me, number), speaking(ids, me, number)
-    schemas = {"thinking": thought.schema} if think else {}
-
-    def read(raw: Mapping[str, Any]) -> Mended[Turn]:
-        spoken = said.read(_object(raw, "speaking", {}))
-        if not think:
-            return Mended(Turn(me, None, spoken.value), spoken.mends)
-        mind = thought.read(_object(raw, "thinking", {}))
-        return Mended(Turn(me, mind.value, spoken.value), (*mind.mends, *spoken.mends))
-
-    return Answer(object_schema("Turn", {**schemas, "speaking": said.schema}), read)
+    model_config = ConfigDict(extra="allow")
 
 
 async def _turns(

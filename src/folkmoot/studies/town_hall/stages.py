@@ -10,6 +10,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
+from folkmoot.conversation.answers import Json
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope
 from folkmoot.studies.town_hall import answers
@@ -26,22 +27,22 @@ from folkmoot.studies.town_hall.answers import (
     Closing,
     Item,
     Moderation,
+    Planned,
     Satisfaction,
     Speaking,
     Thinking,
+    Turn,
 )
 from folkmoot.studies.town_hall.discussion import (
     Call,
     Discussion,
     Round,
-    Turn,
     history,
     moderator_words,
     own_statements,
     statements,
 )
-from folkmoot.studies.town_hall.mending import Mender
-from folkmoot.studies.town_hall.replies import model_answer
+from folkmoot.studies.town_hall.mending import Asked
 from folkmoot.studies.town_hall.sessions import (
     Got,
     Group,
@@ -107,7 +108,8 @@ async def take_turns(scope: Scope, hall: Hall, earlier: Rounds) -> tuple[Round, 
             thoughts = got.value or MINIMAL_THINKING
             calls.append(got.call)
         said = await speak(own, hall, (who, thoughts), earlier)
-        return Turn(who.id, thoughts, said.value or MINIMAL_SPEAKING), [*calls, said.call]
+        turn = Turn.model_construct(thinking=thoughts, speaking=said.value or MINIMAL_SPEAKING)
+        return turn, [*calls, said.call]
 
     taken = await scope.each([hall.seats[i] for i in hall.ids], take_turn)
     turns = {resident: turn for resident, (turn, _) in taken.items()}
@@ -131,7 +133,7 @@ async def think(scope: Scope, hall: Hall, who: Speaker, earlier: Rounds) -> Got[
         own=own,
         reflection=reflection.to_json() if reflection and remembered else None,
     )
-    answer = answers.thinking(hall.ids, who.id, number)
+    answer = answers.thinking(Asked(hall.ids, who.id, number))
     return await ask_one(scope, who, prompt, answer, Stage("think", number, len(own) + remembered))
 
 
@@ -155,7 +157,7 @@ async def speak(
         own=[] if noted else own_statements(earlier, who.id),
         moderator=moderator_words(last),
     )
-    answer = answers.speaking(hall.ids, who.id, number)
+    answer = answers.speaking(Asked(hall.ids, who.id, number))
     return await ask_one(scope, who, prompt, answer, Stage("speak", number, int(bool(noted))))
 
 
@@ -171,7 +173,7 @@ async def moderate(scope: Scope, hall: Hall, round_: Round) -> tuple[Moderation,
         statements=statements(round_),
         quiet=quiet(round_),
     )
-    answer = model_answer(Moderation, lambda: Mender(hall.ids, "moderator"))
+    answer = Json(Moderation, about=Asked(hall.ids, "moderator"))
     stage = Stage("moderate", round_.number)
     got = await ask_one(scope, hall.moderator, prompt, answer, stage)
     return got.value or MINIMAL_MODERATION, got.call
@@ -215,9 +217,14 @@ async def draw_up_ballot(
     """
     rounds, most = so_far.rounds, hall.meeting.config.max_vote_items
     prompt = scope.prompt("planner", history=history(rounds), most=most)
-    answer = answers.items(hall.ids, most)
+    answer = Json(Planned, about=Asked(hall.ids, "planner", most=most))
     got = await ask_one(scope, hall.planner, prompt, answer, Stage("plan", None, len(rounds)))
-    return got.value or (), [got.call]
+    planned = got.value.items if got.value else ()
+    items = tuple(
+        Item(f"V{number}", i.proposal, i.reasoning, i.originating_residents)
+        for number, i in enumerate(planned, start=1)
+    )
+    return items, [got.call]
 
 
 async def vote(
@@ -259,7 +266,7 @@ async def write_consensus(
     """The closing text, written by the planner from the votes and the discussion."""
     said = history(so_far.rounds)
     prompt = scope.prompt("consensus", items=with_outcomes(so_far), history=said)
-    answer = model_answer(Closing, lambda: Mender(hall.ids, "planner"))
+    answer = Json(Closing, about=Asked(hall.ids, "planner"))
     stage = Stage("consensus", None, len(said))
     got = await ask_one(scope, hall.planner, prompt, answer, stage)
     return got.value or MINIMAL_CLOSING, [got.call]

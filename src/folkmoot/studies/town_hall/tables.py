@@ -9,7 +9,7 @@ from typing import Any
 from folkmoot.engine.session import Scope
 from folkmoot.records.rows import Row, column
 from folkmoot.studies.town_hall.comparison import flat_rows
-from folkmoot.studies.town_hall.discussion import Discussion, Round, Turn
+from folkmoot.studies.town_hall.discussion import Discussion, Round
 from folkmoot.studies.town_hall.measures import (
     FIGURES,
     GROUPS,
@@ -318,7 +318,7 @@ def record_discussion(scope: Scope, discussion: Discussion) -> None:
                 "vulnerable_type": resident.vulnerable_type,
                 "seat_model": meeting.seats[resident.id],
             }
-            row = _round(round_, round_.turns[resident.id], tracked[resident.id, round_.number])
+            row = _round(round_, tracked[resident.id, round_.number])
             scope.record(RoundRow(**key, **seat, **row))
         for row in _utterances(discussion, round_):
             scope.record(Utterance(**key, **row))
@@ -340,8 +340,9 @@ def _figures(discussion: Discussion) -> dict[str, Any]:
     return figures | {name: named[name] for name in rest}
 
 
-def _round(round_: Round, turn: Turn, tracked: Tracking) -> dict[str, Any]:
-    reflection = round_.reflections.get(turn.resident)
+def _round(round_: Round, tracked: Tracking) -> dict[str, Any]:
+    turn = round_.turns[tracked.agent_id]
+    reflection = round_.reflections.get(tracked.agent_id)
     evolution = reflection.stance_evolution if reflection else None
     compelling = reflection.most_compelling if reflection else None
     disagreed = reflection.most_disagreed if reflection else None
