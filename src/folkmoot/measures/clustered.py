@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -154,8 +153,10 @@ def sign_flip_p(differences: ArrayLike, clusters: Sequence[Hashable], seed: int 
     # Rounding must not part sums that are equal.
     sums = sums.round(10)
     if 2.0 ** len(sums) <= _EXACT_UP_TO:
-        flipped = np.abs(_signs(len(sums)) @ sums)
-        return float(np.mean(flipped >= abs(sums.sum()) - 1e-9))
+        # One row for each way to give the sums signs. scipy's exact test gives the same in ten
+        # times the time, which counts where every figure of every pair of levels is tested.
+        signs = 1.0 - 2.0 * (np.arange(2 ** len(sums))[:, None] >> np.arange(len(sums)) & 1)
+        return float(np.mean(np.abs(signs @ sums) >= abs(sums.sum()) - 1e-9))
     from scipy.stats import permutation_test
 
     result = permutation_test(
@@ -167,15 +168,6 @@ def sign_flip_p(differences: ArrayLike, clusters: Sequence[Hashable], seed: int 
         rng=np.random.default_rng(seed),
     )
     return float(result.pvalue)
-
-
-@lru_cache(maxsize=16)
-def _signs(n: int) -> FloatArray:
-    """(2^n, n): every way to give n numbers signs, one a row."""
-    bits = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
-    table = np.where(bits, -1.0, 1.0).astype(np.float64)
-    table.flags.writeable = False
-    return table
 
 
 def label_shuffle_p(first: ArrayLike, second: ArrayLike, seed: int = 0) -> float:
