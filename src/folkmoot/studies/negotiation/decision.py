@@ -22,6 +22,16 @@ from folkmoot.studies.negotiation.tally import (
 from folkmoot.studies.negotiation.wording import purify, spelled
 
 SYSTEM = "System"
+PHASES = {
+    "user_provide": "preference",
+    "sys_synthesize": "synthesis",
+    "user_respond": "synthesis",
+    "sys_request_vote": "vote",
+    "user_vote": "vote",
+    "sys_vote_result": "vote",
+    "sys_feedback": "feedback",
+    "user_feedback": "feedback",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +107,6 @@ class Negotiation:
         speaker: str,
         intent: str,
         text: str,
-        phase: str,
         topic: Topic,
         *,
         round: int | None = None,
@@ -105,13 +114,13 @@ class Negotiation:
     ) -> Line:
         if speaker == SYSTEM or intent == "user_vote":  # words of ours; members' stay as said
             text = spelled(text)
-        intent = f"{intent}_{topic.slot}"
-        return Line(speaker, intent, self.seen(text), phase, round, finish)
+        said, phase = self.seen(text), PHASES[intent]
+        return Line(speaker, f"{intent}_{topic.slot}", said, phase, round, finish)
 
     def preference_lines(self, topic: Topic) -> tuple[Line, ...]:
         said = ((m, self.stated[topic.id].get(m.id)) for m in self.members)
         return tuple(
-            self.line(m.name, "user_provide", s.text, "preference", topic, finish=s.finish)
+            self.line(m.name, "user_provide", s.text, topic, finish=s.finish)
             for m, s in said
             if s is not None
         )

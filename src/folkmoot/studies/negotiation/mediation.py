@@ -113,10 +113,7 @@ async def propose(
         reply.resolution_explanation.strip(),
         label,
         opening,
-        tuple(
-            case.line(name, "user_respond", text, "synthesis", topic, finish=finish)
-            for name, text in said
-        ),
+        tuple(case.line(name, "user_respond", text, topic, finish=finish) for name, text in said),
         rung,
         dropped,
         finish,
@@ -222,21 +219,16 @@ async def hold_feedback(
 ) -> SlotDecision:
     """Rounds until one ends resolved, at most `max_feedback_rounds`. The revised decision of a
     round supersedes what stood before, save for options that a hard constraint struck out."""
-    asked: list[str] = []
     for number in range(1, case.config.max_feedback_rounds + 1):
-        target, targeted = _whom(case, topic, decision, asked)
-        asked.append(target.id)
-        at = scope.at(f"round{number}")
-        decision = await _round(at, case, topic, decision, number, target, targeted)
+        decision = await _round(scope.at(f"round{number}"), case, topic, decision)
         if decision.resolved:
             break
     return decision
 
 
-def _whom(
-    case: Negotiation, topic: Topic, decision: SlotDecision, asked: Sequence[str]
-) -> tuple[Member, bool]:
+def _whom(case: Negotiation, topic: Topic, decision: SlotDecision) -> tuple[Member, bool]:
     """The first member left out who was not asked yet; with none, the least content one."""
+    asked = {f.target for f in decision.feedback}
     texts = case.texts(topic.id)
     wanting = left_out(case.group, texts, decision.resolution_text)
     if wanting:
@@ -247,14 +239,10 @@ def _whom(
 
 
 async def _round(
-    scope: Scope,
-    case: Negotiation,
-    topic: Topic,
-    decision: SlotDecision,
-    number: int,
-    target: Member,
-    targeted: bool,
+    scope: Scope, case: Negotiation, topic: Topic, decision: SlotDecision
 ) -> SlotDecision:
+    number = len(decision.feedback) + 1
+    target, targeted = _whom(case, topic, decision)
     wish = _wish(case.texts(topic.id).get(target.id, ""), decision.options)
     question = f"{target.name}, does this decision address your wish{wish}?"
     prompt = scope.prompt(
@@ -297,9 +285,7 @@ async def _round(
     )
     _, said, _ = sort_lines(reply.dialogue, [target.name])
     reaction = said[0][1] if said else ""
-    return decision.with_lines(
-        *_round_lines(case, topic, decision, round_, target, reaction, finish)
-    )
+    return decision.with_lines(*_round_lines(case, topic, decision, reaction, finish))
 
 
 def _wish(text: str, options: Sequence[str]) -> str:
@@ -331,22 +317,17 @@ def revised_portions(
 
 
 def _round_lines(
-    case: Negotiation,
-    topic: Topic,
-    decision: SlotDecision,
-    round_: FeedbackRound,
-    target: Member,
-    reaction: str,
-    finish: str | None,
+    case: Negotiation, topic: Topic, decision: SlotDecision, reaction: str, finish: str | None
 ) -> list[Line]:
-    """The question, the member's reaction, and what the System makes of it."""
-    assert decision.strategy is not None
-    number, strategy = round_.round, decision.strategy.strategy_id
+    """The last round: the question, the member's reaction, and what the System makes of it."""
+    round_ = decision.feedback[-1]
+    number, target, strategy = round_.round, case.group.names[round_.target], decision.strategy_id
+    assert strategy is not None
     conflict = conflict_part(topic.id, decision.has_conflict)
     if round_.refused:
         reason = f"{', '.join(round_.refused)} was ruled out and cannot come back"
     else:
-        reason = f"{target.name} {'accepts it' if round_.resolved else 'is not content yet'}"
+        reason = f"{target} {'accepts it' if round_.resolved else 'is not content yet'}"
     if round_.resolved:
         then = "Take the decision to the plan"
     elif number < case.config.max_feedback_rounds:
@@ -354,15 +335,15 @@ def _round_lines(
     else:
         then = "Keep the decision as it is"
     stands = "Stands as announced" if number == 1 else "Stands as last revised"
-    why = f"{target.name} is asked in round {number}"
+    why = f"{target} is asked in round {number}"
     question = contract(conflict, strategy, stands, why, round_.question)
     reason = round_.updated_explanation or reason
     answer = contract(conflict, strategy, decision.resolution_text, reason, then)
     said: list[tuple[str, str, str, str | None]] = [(SYSTEM, "sys_feedback", question, None)]
     if reaction:
-        said.append((target.name, "user_feedback", reaction, finish))
+        said.append((target, "user_feedback", reaction, finish))
     said.append((SYSTEM, "sys_feedback", answer, None))
     return [
-        case.line(who, intent, text, "feedback", topic, round=number, finish=ended)
+        case.line(who, intent, text, topic, round=number, finish=ended)
         for who, intent, text, ended in said
     ]

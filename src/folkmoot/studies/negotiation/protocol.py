@@ -200,7 +200,7 @@ async def _raw(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
     text = case.seen(proposal.explanation)
     portions = portions_in(case.group, text, tally.options)
     said = proposal.opening or proposal.explanation or proposal.conflict_description
-    opening = case.line(SYSTEM, "sys_synthesize", said, "synthesis", topic, finish=proposal.finish)
+    opening = case.line(SYSTEM, "sys_synthesize", said, topic, finish=proposal.finish)
     return SlotDecision(
         topic.id,
         "synthesis",
@@ -271,7 +271,7 @@ def _announced(
         proposal.conflict_description or decision.strategy.rule,
         next_step(decision.flags, decision.has_conflict, votes=votes, feedback=case.feedback),
     )
-    opening = case.line(SYSTEM, "sys_synthesize", text, "synthesis", topic)
+    opening = case.line(SYSTEM, "sys_synthesize", text, topic)
     return decision.with_lines(opening, *proposal.responses)
 
 
@@ -315,7 +315,7 @@ async def _voted(
         cast=cast,
         vote_summary=summary(tally, id, chosen, state),
         coverage=promised,
-    ).with_lines(*(case.line(*one, "vote", topic) for one in said))
+    ).with_lines(*(case.line(*one, topic) for one in said))
 
 
 def _split(decision: SlotDecision, tally: Tally) -> SlotDecision:
