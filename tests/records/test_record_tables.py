@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from folkmoot.errors import ProtocolError
-from folkmoot.records.tables import PACKED_TOGETHER, Recording, codebook, frame, write_table
+from folkmoot.records.tables import Recording, codebook, frame, write_table
 
 ROWS = [
     {"id": "p_1", "age": 30, "score": 1, "ok": True, "note": None},
@@ -20,11 +20,11 @@ ROWS = [
 
 @pytest.mark.parametrize("order", [None, "turned"])
 def test_a_recording_is_what_its_rows_are_however_they_came(order: str | None) -> None:
-    """Rows of several shapes, more than are packed at once; columns that begin empty."""
+    """Rows of several shapes; columns that begin empty."""
     rows = [
-        {"n": i, "half": i / 2 if i > PACKED_TOGETHER else None}
+        {"n": i, "half": i / 2 if i > 1000 else None}
         | ({"who": f"p_{i}"} if i % 3 else {"said": ["a", i], "sure": None if i < 2500 else True})
-        for i in range(2 * PACKED_TOGETHER + 700)
+        for i in range(2 * 1000 + 700)
     ]
     recording = Recording("t")
     numbers = [recording.add(row) for row in rows]
@@ -56,7 +56,7 @@ def test_a_recorded_row_stays_as_it_was_when_recorded() -> None:
 
 def test_kinds_that_differ_only_after_many_rows_are_seen_at_the_end() -> None:
     recording = Recording("votes")
-    for i in range(PACKED_TOGETHER):
+    for i in range(1000):
         recording.add({"value": i})
     recording.add({"value": "one"})
     with pytest.raises(ProtocolError, match="table votes, column value: int and str"):

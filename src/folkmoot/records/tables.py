@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-from array import array
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,12 +21,10 @@ from folkmoot.files import write_bytes, write_with
 
 Row = Mapping[str, Any]
 
-PACKED_TOGETHER = 1000  # rows that a recording turns into columns at once, in 2 ms
-
 
 class Recording:
-    """A table while its rows are still being recorded; kept in columns, which take half the memory
-    of as many dictionaries and leave little to do at the end.
+    """A table while its rows are still being recorded; kept in columns, which take less memory than
+    as many dictionaries.
 
     Columns are the union over all rows, in order of first mention. A column is boolean, integer,
     float or text; integers and floats together give floats. A cell of lists or mappings becomes
@@ -37,61 +33,36 @@ class Recording:
 
     def __init__(self, name: str = "table") -> None:
         self.name = name
-        self._shapes: dict[tuple[str, ...], _Shape] = {}  # by their columns; nearly always one
-        self._kinds: defaultdict[str, set[type]] = defaultdict(set)  # of cells, by column
-        self._rows = 0
+        self._cells: dict[str, list[Any]] = {}  # by column
+        self._shapes: list[tuple[str, ...]] = []  # the columns of each row; nearly always the same
+        self._known: dict[tuple[str, ...], tuple[str, ...]] = {}  # one object for each shape
 
     def add(self, row: Row) -> int:
         """Take in a row as it is now; its number, from 0. Raises ProtocolError, sooner or later,
         when a column mixes text with numbers."""
-        columns = tuple(row)
-        shape = self._shapes.get(columns)
-        if shape is None:
-            shape = self._shapes[columns] = _Shape()
-        cells: Iterable[Any] = row.values()
-        if not _PLAIN.issuperset(map(type, cells)):  # most rows need no look at each cell
-            cells = [_cell(value, name, self.name) for name, value in row.items()]
-        shape.rows.append(tuple(cells))
-        shape.numbers.append(self._rows)
-        if len(shape.rows) == PACKED_TOGETHER:
-            self._pack(columns, shape)
-        self._rows += 1
-        return self._rows - 1
+        number = len(self._shapes)
+        cells = [_cell(value, name, self.name) for name, value in row.items()]
+        for name, cell in zip(row, cells, strict=True):
+            column = self._cells.setdefault(name, [])
+            column.extend([None] * (number - len(column)))
+            column.append(cell)
+        shape = tuple(row)
+        self._shapes.append(self._known.setdefault(shape, shape))
+        return number
 
     def frame(self, order: Sequence[int] | None = None) -> pl.DataFrame:
         """All rows as a data frame, in this order of their numbers, or as they were added. Raises
         ProtocolError when a column mixes text with numbers."""
-        for columns, shape in self._shapes.items():
-            self._pack(columns, shape)
-        if not self._kinds:
-            return pl.DataFrame()
-        types = {name: _type(kinds, name, self.name) for name, kinds in self._kinds.items()}
-        rank = np.arange(self._rows) if order is None else np.argsort(order)
-        shapes = sorted(self._shapes.values(), key=lambda s: rank[s.numbers].min())
-        parts = [p.cast({c: types[c] for c in p.columns}) for s in shapes for p in s.packed]
-        ranks = rank[np.concatenate([s.numbers for s in shapes])]
-        return pl.concat(parts, how="diagonal", rechunk=True)[np.argsort(ranks)]
-
-    def _pack(self, columns: tuple[str, ...], shape: _Shape) -> None:
-        """Turn rows that came one by one into columns of a frame."""
-        if not shape.rows:
-            return
-        packed = {}
-        for name, cells in zip(columns, zip(*shape.rows, strict=True), strict=True):
-            kinds = set(map(type, cells))
-            self._kinds[name] |= kinds
-            packed[name] = pl.Series(name, cells, dtype=_type(kinds, name, self.name))
-        shape.packed.append(pl.DataFrame(packed, height=len(shape.rows)))
-        shape.rows.clear()
-
-
-class _Shape:
-    """Rows with the same columns."""
-
-    def __init__(self) -> None:
-        self.numbers = array("q")  # of all of them
-        self.packed: list[pl.DataFrame] = []
-        self.rows: list[tuple[Any, ...]] = []  # not packed yet
+        count = len(self._shapes)
+        order = range(count) if order is None else order
+        shapes = dict.fromkeys(self._shapes[number] for number in order)
+        data = {}
+        for name in dict.fromkeys(column for shape in shapes for column in shape):
+            cells = self._cells[name]
+            cells.extend([None] * (count - len(cells)))
+            kind = _type(set(map(type, cells)), name, self.name)
+            data[name] = pl.Series(name, [cells[number] for number in order], dtype=kind)
+        return pl.DataFrame(data)
 
 
 def frame(rows: Iterable[Row], table: str = "table") -> pl.DataFrame:
@@ -147,9 +118,6 @@ def write_table(folder: Path, name: str, data: pl.DataFrame) -> None:
 def as_csv(data: pl.DataFrame) -> bytes:
     """The CSV file of a table; see `write_table`."""
     return _harmless(data).write_csv().encode()
-
-
-_PLAIN = frozenset({str, int, bool, type(None)})
 
 
 def _harmless(data: pl.DataFrame) -> pl.DataFrame:
