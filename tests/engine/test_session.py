@@ -447,3 +447,25 @@ def test_answers_that_are_missing_are_told_while_the_run_goes_on(tmp_path: Path)
 
     run(tmp_path, protocol, Scripted(lambda _request, _address: "Let me see."), progress=tally)
     assert tally.missing == 1 and "1 without an answer" in tally.line()
+
+
+def test_a_setting_that_a_later_version_adds_stops_no_run_begun_before(tmp_path: Path) -> None:
+    class Before(StudyConfig):
+        rounds: int = 2
+
+    class Now(Before):
+        pauses: int = 0
+
+    async def protocol(session: Session) -> None:
+        await session.ask(ANN, "Well?")
+
+    model = Scripted(lambda _request, _address: "Yes.")
+    how: dict[str, Any] = {"out": tmp_path / "run", "provider": model}
+    folkmoot.run(Study("trial", "Trial", Before, protocol), {}, **how)
+    study = Study("trial", "Trial", Now, protocol)
+    folkmoot.run(study, {}, resume=True, **how)
+    assert model.calls == 1
+    with pytest.raises(DriftError, match=r"settings.pauses was not there, is now 1.*manifest.json"):
+        folkmoot.run(study, {"pauses": 1}, resume=True, **how)
+    with pytest.raises(DriftError, match=r"settings.rounds was 2, is now 3"):
+        folkmoot.run(study, {"rounds": 3}, resume=True, **how)

@@ -58,6 +58,10 @@ class Plan:
             self.started_at = started_at
             self._data = {"started_at": started_at, "sealed": {}, "changes": []}
 
+    def sealed(self, name: str) -> Mapping[str, Any]:
+        """A part of the design as it was sealed before; empty where it was not."""
+        return dict(self._data["sealed"].get(name, {}).get("data", {}))
+
     def seal(self, name: str, data: Any) -> None:
         """Fix one part of the design. Raises DriftError if it was sealed otherwise before."""
         data = json.loads(dumps(data))
@@ -85,7 +89,10 @@ class Plan:
 
 def _mend(what: str) -> str:
     if not what.startswith("prompts."):
-        return "Restore the study file as it was"
+        return (
+            "Restore the study file as it was, go on with the version of Folkmoot that began the "
+            "run (manifest.json names it)"
+        )
     prompt = what.removeprefix("prompts.").split(" was ")[0]
     return (
         "The wording is no longer that of the run. To keep the old one, install the version of "
@@ -102,11 +109,13 @@ def first_difference(old: dict[str, Any], new: dict[str, Any]) -> str:
         key = next((k for k in [*a, *b] if a.get(k) != b.get(k) or (k in a) != (k in b)), None)
         if key is None:
             break
-        path, a, b = f"{path}.{key}" if path else key, a.get(key), b.get(key)
+        path, a, b = f"{path}.{key}" if path else key, a.get(key, ...), b.get(key, ...)
     return f"{path or 'value'} was {_short(a)}, is now {_short(b)}"
 
 
 def _short(value: Any) -> str:
+    if value is ...:
+        return "not there"
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 80 else text[:77] + "…"
 

@@ -90,7 +90,7 @@ OPERATIONAL = frozenset(
     {
         *("concurrency", "max_api_retries", "api_retry_base_seconds", "api_sleep_seconds"),
         *("request_timeout_seconds", "max_reply_mb", "quota_wait_seconds"),
-        *("budget_usd", "budget_calls", "endpoints", "prompts", "model", "models"),
+        *("budget_usd", "budget_calls", "endpoints", "prompts", "model", "models", "local"),
     }
 )
 
@@ -210,9 +210,14 @@ async def _protocol(execution: Execution, context: RunContext) -> None:
 def _design(context: RunContext) -> dict[str, Any]:
     found, providers = context.found, context.providers
     embedding = providers.embedding
+    settings = found.config.model_dump(mode="json", exclude=set(OPERATIONAL))
+    if earlier := context.plan.sealed("design").get("settings"):
+        # What this version could not be told when the run began stands at its default.
+        unset = found.config.model_dump(mode="json", exclude_defaults=True)
+        settings = {k: v for k, v in settings.items() if k in earlier or k in unset}
     return {
         "study": found.study.name,
-        "settings": found.config.model_dump(mode="json", exclude=set(OPERATIONAL)),
+        "settings": settings,
         "model": providers.default,
         "models": {} if providers.override else dict(found.config.models),
         "embedding_model": None if isinstance(embedding, Problem) else embedding,
