@@ -131,7 +131,7 @@ def test_a_pool_that_is_no_pool_is_refused_and_left_alone(tmp_path: Path) -> Non
     path = tmp_path / "data" / "personas.json"
     path.parent.mkdir()
     path.write_text("[1, 2", "utf-8")
-    with pytest.raises(InputError, match="no persona pool"):
+    with pytest.raises(InputError, match="not a persona pool"):
         run(tmp_path, enriching(Cast()))
     assert path.read_text("utf-8") == "[1, 2"
 
