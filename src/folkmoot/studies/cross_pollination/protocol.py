@@ -59,12 +59,13 @@ async def deliberation(session: Session[CrossPollinationConfig], state: State) -
     write_checkpoint(session, "opposition", state)
 
     state = show_summaries(session, config, state)
-    final_votes = {  # dialogues are the longest chains of calls, so they start first
-        "adversarial_dialogue": partial(adversarial_dialogue, config=config, state=state),
-        "cross_pollination": partial(cross_pollination, config=config, state=state),
+    parts = {  # the dialogues are the longest chains of calls, so they start first
+        "adversarial_dialogue": adversarial_dialogue,
+        "cross_pollination": cross_pollination,
     }
     if config.voting_again:
-        final_votes["second_vote"] = partial(second_vote, config=config, state=state)
+        parts["second_vote"] = second_vote
+    final_votes = {name: partial(part, config=config, state=state) for name, part in parts.items()}
     for voters in (await session.each(final_votes)).values():
         state = state.updated(voters)
     write_checkpoint(session, "cross_pollination", state)
