@@ -10,7 +10,7 @@ from aiohttp.test_utils import TestServer
 from folkmoot.errors import FatalModelError, QuotaError, TransientError
 from folkmoot.models.anthropic_messages import decode, encode, provider
 from folkmoot.models.request import Message, ProviderSettings, Request
-from folkmoot.models.structured import Manners
+from folkmoot.models.structured import Capabilities
 from tests.servers.faults import FaultPlan
 from tests.servers.model_server import ModelServer
 
@@ -38,7 +38,7 @@ def test_a_conversation_never_begins_with_the_assistant() -> None:
 def test_a_system_message_that_is_not_taken_stands_in_one_place_only() -> None:
     free = {"type": "object", "properties": {"m": {"type": "object"}}}
     for request in (Request("m", ASKED), Request("m", ASKED, schema=free)):
-        body = encode(request, Manners(system=False))
+        body = encode(request, Capabilities(system=False))
         assert "system" not in body
         assert body["messages"][0]["content"].startswith("You are Ann.\n\n")
 

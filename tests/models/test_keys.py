@@ -18,12 +18,11 @@ from folkmoot.models.keys import (
     environment,
     find_key,
     key_for,
-    refuse_unencrypted,
     scrub,
-    unencrypted_host,
 )
 from folkmoot.models.request import ProviderSettings
 from folkmoot.models.simple_call import call_llm, try_models
+from folkmoot.models.urls import refuse_unencrypted, unencrypted_host
 
 OPENAI = resolve("gpt-4o", environ={})
 KEYS = {"OPENAI_API_KEY": "from-here"}

@@ -9,9 +9,15 @@ import pytest
 from aiohttp.test_utils import TestServer
 
 from folkmoot.errors import FatalModelError, QuotaError, RateLimited, TransientError
-from folkmoot.models.openai_chat import decode, decode_embeddings, encode, first_manners, provider
+from folkmoot.models.openai_chat import (
+    decode,
+    decode_embeddings,
+    encode,
+    first_capabilities,
+    provider,
+)
 from folkmoot.models.request import Message, ProviderSettings, Request
-from folkmoot.models.structured import JSON_MODE, PROMPT, Manners
+from folkmoot.models.structured import JSON_MODE, PROMPT, Capabilities
 from tests.servers.answers import vector
 from tests.servers.faults import FaultPlan
 from tests.servers.model_server import ModelServer
@@ -52,7 +58,7 @@ def test_reasoning_models_get_no_temperature_and_room_for_thoughts(model: str) -
 @pytest.mark.parametrize("model", ["gpt-4o", "gpt-4.1-mini", "gpt-5-chat-latest", "kimi-k2-0905"])
 def test_other_models_keep_their_temperature(model: str) -> None:
     assert encode(Request(model, ASKED, temperature=0.0))["temperature"] == 0.0
-    assert first_manners(model) == Manners()
+    assert first_capabilities(model) == Capabilities()
 
 
 def test_structured_answers_step_down_from_schema_to_json_mode_to_the_prompt() -> None:
@@ -62,9 +68,9 @@ def test_structured_answers_step_down_from_schema_to_json_mode_to_the_prompt() -
     assert sent["strict"] is True and sent["schema"]["required"] == ["choice", "why"]
     assert sent["schema"]["additionalProperties"] is False
     assert by_schema["messages"] == encode(Request("m", ASKED))["messages"]
-    by_mode = encode(request, Manners(rung=JSON_MODE))
+    by_mode = encode(request, Capabilities(rung=JSON_MODE))
     assert by_mode["response_format"] == {"type": "json_object"}
-    by_prompt = encode(request, Manners(rung=PROMPT))
+    by_prompt = encode(request, Capabilities(rung=PROMPT))
     assert "response_format" not in by_prompt
     for body in (by_mode, by_prompt):
         assert '"choice"' in body["messages"][-1]["content"]

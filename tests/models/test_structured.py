@@ -8,8 +8,8 @@ from pydantic import BaseModel
 
 from folkmoot.models.request import Message, Request
 from folkmoot.models.structured import (
+    Capabilities,
     Learnt,
-    Manners,
     closed_schema,
     concede,
     inlined_schema,
@@ -68,13 +68,13 @@ def test_references_are_put_in_place() -> None:
     ],
 )
 def test_a_complaint_about_the_format_steps_down_one_rung(said: str) -> None:
-    first = concede(Manners(), REQUEST, said, RUNGS)
-    assert first == Manners(rung="json")
+    first = concede(Capabilities(), REQUEST, said, RUNGS)
+    assert first == Capabilities(rung="json")
     second = concede(first, REQUEST, said, RUNGS)
-    assert second == Manners(rung="prompt")
+    assert second == Capabilities(rung="prompt")
     assert concede(second, REQUEST, said, RUNGS) is None
     plain = Request("m", REQUEST.messages)
-    assert concede(Manners(), plain, said, RUNGS) is None
+    assert concede(Capabilities(), plain, said, RUNGS) is None
 
 
 @pytest.mark.parametrize(
@@ -82,10 +82,10 @@ def test_a_complaint_about_the_format_steps_down_one_rung(said: str) -> None:
     [
         (
             "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens'.",
-            Manners(completion_tokens=True),
+            Capabilities(completion_tokens=True),
         ),
-        ("Unsupported value: 'temperature' does not support 0.3", Manners(temperature=False)),
-        ("This model does not support the system role", Manners(system=False)),
+        ("Unsupported value: 'temperature' does not support 0.3", Capabilities(temperature=False)),
+        ("This model does not support the system role", Capabilities(system=False)),
         ("temperature must be at most 2", None),
         # The type of an error says nothing of what it is about.
         ('{"message": "temperature is too high", "type": "invalid_request_error"}', None),
@@ -93,8 +93,8 @@ def test_a_complaint_about_the_format_steps_down_one_rung(said: str) -> None:
         ("messages: must not be empty", None),
     ],
 )
-def test_other_complaints(said: str, expected: Manners | None) -> None:
-    assert concede(Manners(), Request("m", REQUEST.messages, 0.3, 5), said, RUNGS) == expected
+def test_other_complaints(said: str, expected: Capabilities | None) -> None:
+    assert concede(Capabilities(), Request("m", REQUEST.messages, 0.3, 5), said, RUNGS) == expected
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,8 @@ def test_other_complaints(said: str, expected: Manners | None) -> None:
 )
 def test_a_server_that_takes_no_system_message_is_conceded(said: str) -> None:
     plain = Request("m", (Message("system", "Be Ann."), Message("user", "Hi")))
-    assert concede(Manners(), plain, said, RUNGS) == Manners(system=False)
-    assert concede(Manners(system=False), plain, said, RUNGS) is None
+    assert concede(Capabilities(), plain, said, RUNGS) == Capabilities(system=False)
+    assert concede(Capabilities(system=False), plain, said, RUNGS) is None
 
 
 @pytest.mark.parametrize(
@@ -138,11 +138,11 @@ def test_a_server_that_takes_no_system_message_is_conceded(said: str) -> None:
 )
 def test_other_complaints_leave_the_system_message_where_it_is(said: str) -> None:
     plain = Request("m", (Message("system", "Be Ann."), Message("user", "Hi")))
-    assert concede(Manners(), plain, said, RUNGS) is None
+    assert concede(Capabilities(), plain, said, RUNGS) is None
 
 
 def test_of_failures_of_the_server_only_the_chat_template_is_learnt_from() -> None:
-    learnt = Learnt(lambda _: Manners(), RUNGS)
+    learnt = Learnt(lambda _: Capabilities(), RUNGS)
     plain = Request("m", (Message("system", "Be Ann."), Message("user", "Hi")), 0.5)
     used = learnt.of(plain)
     assert not learnt.learn(plain, used, b"temperature is not supported", 500)
@@ -152,7 +152,7 @@ def test_of_failures_of_the_server_only_the_chat_template_is_learnt_from() -> No
 
 
 def test_two_calls_with_the_same_complaint_step_down_once() -> None:
-    learnt = Learnt(lambda _: Manners(), RUNGS)
+    learnt = Learnt(lambda _: Capabilities(), RUNGS)
     used = learnt.of(REQUEST)
     assert learnt.learn(REQUEST, used, b"response_format not supported")
     assert learnt.learn(REQUEST, used, b"response_format not supported")  # sent at the same time
@@ -163,14 +163,14 @@ def test_two_calls_with_the_same_complaint_step_down_once() -> None:
 
 def test_a_system_prompt_that_is_not_taken_goes_before_the_first_question() -> None:
     request = Request("m", (Message("system", "Be Ann."), Message("user", "Hi")))
-    assert messages_of(request, Manners(system=False)) == [Message("user", "Be Ann.\n\nHi")]
+    assert messages_of(request, Capabilities(system=False)) == [Message("user", "Be Ann.\n\nHi")]
 
 
 def test_a_temperature_that_is_known_to_be_refused_is_said_once() -> None:
-    learnt = Learnt(lambda _: Manners(temperature=False), RUNGS)
+    learnt = Learnt(lambda _: Capabilities(temperature=False), RUNGS)
     for _ in range(3):
         assert not learnt.of(REQUEST).temperature
     assert len(learnt.notes) == 1 and "temperature" in learnt.notes[0]
-    quiet = Learnt(lambda _: Manners(temperature=False), RUNGS)
+    quiet = Learnt(lambda _: Capabilities(temperature=False), RUNGS)
     quiet.of(Request("m", REQUEST.messages))
     assert not quiet.notes

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from typing_extensions import TypeVar
 
-from folkmoot.models.keys import secrets_in
+from folkmoot.models.urls import secrets_in
 
 Positive = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[int, Field(ge=0)]

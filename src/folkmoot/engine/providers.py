@@ -16,9 +16,10 @@ from folkmoot.models.catalog import (
     open_provider,
     resolve,
 )
-from folkmoot.models.keys import find_key, key_for, refuse_unencrypted, secrets_in
+from folkmoot.models.keys import find_key, key_for
 from folkmoot.models.prices import rate_for
 from folkmoot.models.request import Provider, ProviderSettings
+from folkmoot.models.urls import refuse_unencrypted, secrets_in
 
 
 class Providers:

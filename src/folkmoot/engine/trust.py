@@ -18,7 +18,7 @@ from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.providers import Providers
 from folkmoot.errors import InputError, Problem
 from folkmoot.models.catalog import resolve
-from folkmoot.models.keys import is_this_machine
+from folkmoot.models.urls import is_this_machine
 
 TRUST_ALL = "FOLKMOOT_TRUST"  # =1: every file that is run here is one's own
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from folkmoot.errors import FatalModelError, TransientError
-from folkmoot.models.base_urls import with_version
 from folkmoot.models.http import Wire, failure, rate_hints, read_json, upstream_error
 from folkmoot.models.request import (
     FloatArray,
@@ -23,11 +22,12 @@ from folkmoot.models.request import (
 from folkmoot.models.structured import (
     PROMPT,
     SCHEMA,
+    Capabilities,
     Learnt,
-    Manners,
     closed_schema,
     messages_of,
 )
+from folkmoot.models.urls import with_version
 
 BASE_URL = "https://api.anthropic.com/v1"
 VERSION = "2023-06-01"
@@ -36,10 +36,10 @@ RUNGS = (SCHEMA, PROMPT)
 CONCESSIONS = 4
 
 
-def encode(request: Request, manners: Manners | None = None) -> dict[str, Any]:
+def encode(request: Request, capabilities: Capabilities | None = None) -> dict[str, Any]:
     """The JSON body; `request.model` is the name on the wire."""
-    manners = manners or Manners()
-    messages = messages_of(request, manners)
+    capabilities = capabilities or Capabilities()
+    messages = messages_of(request, capabilities)
     system = "\n\n".join(m.content for m in messages if m.role == "system")
     body: dict[str, Any] = {
         "model": request.model,
@@ -48,14 +48,14 @@ def encode(request: Request, manners: Manners | None = None) -> dict[str, Any]:
     }
     if system:
         body["system"] = system
-    if request.temperature is not None and manners.temperature:
+    if request.temperature is not None and capabilities.temperature:
         body["temperature"] = request.temperature
-    if request.schema is not None and manners.rung == SCHEMA:
+    if request.schema is not None and capabilities.rung == SCHEMA:
         schema, strict = closed_schema(request.schema)
         if strict:
             body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
         else:
-            told = messages_of(request, replace(manners, rung=PROMPT))
+            told = messages_of(request, replace(capabilities, rung=PROMPT))
             body["messages"] = [m.to_json() for m in _turns(told)]
     return body
 
@@ -91,18 +91,18 @@ class AnthropicMessages:
         if settings.api_key:
             headers["x-api-key"] = settings.api_key
         self._wire = Wire(base, headers, settings)
-        self._manners = Learnt(lambda _: Manners(), RUNGS)
+        self._capabilities = Learnt(lambda _: Capabilities(), RUNGS)
 
     @property
     def notes(self) -> list[str]:
         """What turned out about the models, in words; it grows."""
-        return self._manners.notes
+        return self._capabilities.notes
 
     async def complete(self, request: Request, *, address: str) -> Reply:
         for _ in range(CONCESSIONS):
-            manners = self._manners.of(request)
-            answer = await self._wire.post("/messages", encode(request, manners))
-            if not self._manners.learn(request, manners, answer[2], answer[0]):
+            capabilities = self._capabilities.of(request)
+            answer = await self._wire.post("/messages", encode(request, capabilities))
+            if not self._capabilities.learn(request, capabilities, answer[2], answer[0]):
                 break
         return self._wire.read(decode, answer)
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
-from folkmoot.models.base_urls import with_version
 from folkmoot.models.keys import environment
 from folkmoot.models.request import Provider, ProviderSettings
+from folkmoot.models.urls import with_version
 from folkmoot.registry import PROVIDERS, installed
 
 LOCAL = "synthetic"

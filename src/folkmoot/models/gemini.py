@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from folkmoot.errors import TransientError
-from folkmoot.models.base_urls import with_version
 from folkmoot.models.http import Wire, failure, rate_hints, read_json, upstream_error
 from folkmoot.models.request import (
     FloatArray,
@@ -28,11 +27,12 @@ from folkmoot.models.structured import (
     PROMPT,
     REASONING_HEADROOM,
     SCHEMA,
+    Capabilities,
     Learnt,
-    Manners,
     inlined_schema,
     messages_of,
 )
+from folkmoot.models.urls import with_version
 
 BASE_URL = "https://generativelanguage.googleapis.com/v1beta"
 BATCH = 50  # replies of 100 long embeddings would exceed max_reply_mb
@@ -42,23 +42,23 @@ CONCESSIONS = 5
 _THINKS = re.compile(r"gemini-(?:2\.5|[3-9])")
 
 
-def encode(request: Request, manners: Manners | None = None) -> dict[str, Any]:
+def encode(request: Request, capabilities: Capabilities | None = None) -> dict[str, Any]:
     """The JSON body; the model's name goes into the path."""
-    manners = manners or Manners()
-    messages = messages_of(request, manners)
+    capabilities = capabilities or Capabilities()
+    messages = messages_of(request, capabilities)
     system = "\n\n".join(m.content for m in messages if m.role == "system")
     body: dict[str, Any] = {"contents": [_content(m) for m in messages if m.role != "system"]}
     if system:
         body["systemInstruction"] = {"parts": [{"text": system}]}
     config: dict[str, Any] = {}
-    if request.temperature is not None and manners.temperature:
+    if request.temperature is not None and capabilities.temperature:
         config["temperature"] = request.temperature
     if request.max_tokens is not None:
         thoughts = REASONING_HEADROOM if _THINKS.search(request.model) else 0
         config["maxOutputTokens"] = request.max_tokens + thoughts
-    if request.schema is not None and manners.rung != PROMPT:
+    if request.schema is not None and capabilities.rung != PROMPT:
         config["responseMimeType"] = "application/json"
-        if manners.rung == SCHEMA:
+        if capabilities.rung == SCHEMA:
             config["responseJsonSchema"] = inlined_schema(request.schema)
     if config:
         body["generationConfig"] = config
@@ -112,20 +112,20 @@ class Gemini:
         base = with_version(settings.base_url or BASE_URL, "/v1beta")
         headers = {"x-goog-api-key": settings.api_key} if settings.api_key else {}
         self._wire = Wire(base, headers, settings)
-        self._manners = Learnt(lambda _: Manners(), RUNGS)
+        self._capabilities = Learnt(lambda _: Capabilities(), RUNGS)
 
     async def complete(self, request: Request, *, address: str) -> Reply:
         path = f"/models/{request.model}:generateContent"
         for _ in range(CONCESSIONS):
-            manners = self._manners.of(request)
-            answer = await self._wire.post(path, encode(request, manners))
-            if not self._manners.learn(request, manners, answer[2], answer[0]):
+            capabilities = self._capabilities.of(request)
+            answer = await self._wire.post(path, encode(request, capabilities))
+            if not self._capabilities.learn(request, capabilities, answer[2], answer[0]):
                 break
         return self._wire.read(decode, answer)
 
     def longest_reply(self, request: Request) -> int | None:
         """Most tokens that a reply can be billed, thoughts included; None: no limit is sent."""
-        config = encode(request, self._manners.of(request)).get("generationConfig", {})
+        config = encode(request, self._capabilities.of(request)).get("generationConfig", {})
         limit: int | None = config.get("maxOutputTokens")
         return limit
 

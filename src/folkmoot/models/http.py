@@ -24,9 +24,9 @@ from folkmoot.errors import (
     RejectedError,
     TransientError,
 )
-from folkmoot.models.base_urls import join_url
-from folkmoot.models.keys import refuse_unencrypted, scrub, secrets_in
+from folkmoot.models.keys import scrub
 from folkmoot.models.request import ProviderSettings
+from folkmoot.models.urls import join_url, refuse_unencrypted, secrets_in
 from folkmoot.transport import Answer, Connections, Failure, TransferError, proxy_for
 
 R = TypeVar("R")

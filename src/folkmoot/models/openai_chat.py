@@ -28,8 +28,8 @@ from folkmoot.models.structured import (
     PROMPT,
     REASONING_HEADROOM,
     SCHEMA,
+    Capabilities,
     Learnt,
-    Manners,
     closed_schema,
     messages_of,
 )
@@ -42,29 +42,29 @@ CONCESSIONS = 5
 _REASONING = re.compile(r"(?:^|/)(?:o\d|gpt-[5-9])(?!.*chat)")
 
 
-def first_manners(model: str) -> Manners:
+def first_capabilities(model: str) -> Capabilities:
     """What a model is known to take before it was ever asked: reasoning models refuse a
     temperature and want `max_completion_tokens`."""
     reasoning = bool(_REASONING.search(model))
-    return Manners(temperature=not reasoning, completion_tokens=reasoning)
+    return Capabilities(temperature=not reasoning, completion_tokens=reasoning)
 
 
-def encode(request: Request, manners: Manners | None = None) -> dict[str, Any]:
+def encode(request: Request, capabilities: Capabilities | None = None) -> dict[str, Any]:
     """The JSON body of a chat completion; `request.model` is the name on the wire."""
-    manners = manners or first_manners(request.model)
+    capabilities = capabilities or first_capabilities(request.model)
     body: dict[str, Any] = {
         "model": request.model,
-        "messages": [m.to_json() for m in messages_of(request, manners)],
+        "messages": [m.to_json() for m in messages_of(request, capabilities)],
     }
-    if request.temperature is not None and manners.temperature:
+    if request.temperature is not None and capabilities.temperature:
         body["temperature"] = request.temperature
     if request.max_tokens is not None:
         if _REASONING.search(request.model):
             body["max_completion_tokens"] = request.max_tokens + REASONING_HEADROOM
         else:
-            key = "max_completion_tokens" if manners.completion_tokens else "max_tokens"
+            key = "max_completion_tokens" if capabilities.completion_tokens else "max_tokens"
             body[key] = request.max_tokens
-    if request.schema is not None and manners.rung == SCHEMA:
+    if request.schema is not None and capabilities.rung == SCHEMA:
         schema, strict = closed_schema(request.schema)
         name = re.sub(r"\W+", "_", str(request.schema.get("title", "answer")))[:60]
         body["response_format"] = {
@@ -75,7 +75,7 @@ def encode(request: Request, manners: Manners | None = None) -> dict[str, Any]:
                 "strict": strict,
             },
         }
-    elif request.schema is not None and manners.rung == JSON_MODE:
+    elif request.schema is not None and capabilities.rung == JSON_MODE:
         body["response_format"] = {"type": "json_object"}
     return body
 
@@ -132,18 +132,18 @@ class OpenAIChat:
         key = settings.api_key
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._wire = Wire(settings.base_url or BASE_URL, headers, settings)
-        self._manners = Learnt(first_manners, RUNGS)
+        self._capabilities = Learnt(first_capabilities, RUNGS)
 
     @property
     def notes(self) -> list[str]:
         """What turned out about the models, in words; it grows."""
-        return self._manners.notes
+        return self._capabilities.notes
 
     async def complete(self, request: Request, *, address: str) -> Reply:
         for _ in range(CONCESSIONS):
-            manners = self._manners.of(request)
-            answer = await self._wire.post("/chat/completions", encode(request, manners))
-            if not self._manners.learn(request, manners, answer[2], answer[0]):
+            capabilities = self._capabilities.of(request)
+            answer = await self._wire.post("/chat/completions", encode(request, capabilities))
+            if not self._capabilities.learn(request, capabilities, answer[2], answer[0]):
                 break
         return self._wire.read(decode, answer)
 
@@ -166,7 +166,7 @@ class OpenAIChat:
 
     def longest_reply(self, request: Request) -> int | None:
         """Most tokens that a reply can be billed, thoughts included; None: no limit is sent."""
-        body = encode(request, self._manners.of(request))
+        body = encode(request, self._capabilities.of(request))
         limit: int | None = body.get("max_completion_tokens", body.get("max_tokens"))
         return limit
 

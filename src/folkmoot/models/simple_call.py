@@ -29,8 +29,9 @@ from folkmoot.models.catalog import (
     open_provider,
     resolve,
 )
-from folkmoot.models.keys import environment, find_key, key_for, refuse_unencrypted
+from folkmoot.models.keys import environment, find_key, key_for
 from folkmoot.models.request import CUT, Message, ProviderSettings, Reply, Request
+from folkmoot.models.urls import refuse_unencrypted
 from folkmoot.randomness import digest, uniform
 
 T = TypeVar("T")

@@ -47,8 +47,8 @@ _ECHO = re.compile(r"role\W{3,8}(?:system|developer|user|assistant|model)\b")  #
 
 
 @dataclass(frozen=True, slots=True)
-class Manners:
-    """What one model at one endpoint turned out to take."""
+class Capabilities:
+    """What one model at one endpoint turned out to accept."""
 
     rung: str = SCHEMA
     temperature: bool = True
@@ -56,8 +56,10 @@ class Manners:
     system: bool = True
 
 
-def concede(used: Manners, request: Request, said: str, rungs: Sequence[str]) -> Manners | None:
-    """Manners that avoid what a 400 complained about, or None if nothing can be given up.
+def concede(
+    used: Capabilities, request: Request, said: str, rungs: Sequence[str]
+) -> Capabilities | None:
+    """Capabilities without what a 400 complained about; None if nothing can be given up.
 
     `rungs` are the ways of asking for structure that the wire format has, best first.
     """
@@ -75,19 +77,19 @@ def concede(used: Manners, request: Request, said: str, rungs: Sequence[str]) ->
 
 
 class Learnt:
-    """What the models of one endpoint turned out to take; one per provider instance.
+    """What the models of one endpoint turned out to accept; one for each provider instance.
 
-    `notes` says in words what was given up, for whoever wants to know how a run was asked.
+    `notes` says in words what was given up.
     """
 
-    def __init__(self, first: Callable[[str], Manners], rungs: Sequence[str]) -> None:
+    def __init__(self, first: Callable[[str], Capabilities], rungs: Sequence[str]) -> None:
         self.notes: list[str] = []
         self._first = first
         self._rungs = tuple(rungs)
-        self._known: dict[str, Manners] = {}
+        self._known: dict[str, Capabilities] = {}
 
-    def of(self, request: Request) -> Manners:
-        """The manners to ask the model of this request in."""
+    def of(self, request: Request) -> Capabilities:
+        """What is known of the model of this request."""
         known = self._known.get(request.model)
         if known is None:
             known = self._known[request.model] = self._first(request.model)
@@ -95,8 +97,8 @@ class Learnt:
                 self._note(request.model, replace(known, temperature=True), known)
         return known
 
-    def learn(self, request: Request, used: Manners, body: bytes, status: int = 400) -> bool:
-        """Whether an answer complained of manners, and the request should be sent again in others.
+    def learn(self, request: Request, used: Capabilities, body: bytes, status: int = 400) -> bool:
+        """Whether an answer complained about a capability, so that the request should go again.
 
         A chat template that takes no system message often ends in a 500.
         """
@@ -111,12 +113,12 @@ class Learnt:
         self._note(request.model, used, better)
         return True
 
-    def _note(self, model: str, used: Manners, better: Manners) -> None:
+    def _note(self, model: str, used: Capabilities, better: Capabilities) -> None:
         self.notes.append(f"{model} {_given_up(used, better)}")
         _log.info("%s", self.notes[-1])
 
 
-def _given_up(used: Manners, better: Manners) -> str:
+def _given_up(used: Capabilities, better: Capabilities) -> str:
     if used.rung != better.rung:
         refused = "JSON schema" if used.rung == SCHEMA else "JSON mode"
         instead = "JSON mode" if better.rung == JSON_MODE else "the prompt alone"
@@ -128,12 +130,12 @@ def _given_up(used: Manners, better: Manners) -> str:
     return "wants max_completion_tokens in place of max_tokens"
 
 
-def messages_of(request: Request, manners: Manners) -> list[Message]:
+def messages_of(request: Request, capabilities: Capabilities) -> list[Message]:
     """The messages as this endpoint takes them: the schema spelt out where it must be."""
     messages = list(request.messages)
-    if request.schema is not None and manners.rung != SCHEMA:
+    if request.schema is not None and capabilities.rung != SCHEMA:
         messages = _with_schema(messages, request.schema)
-    if not manners.system and messages and messages[0].role == "system":
+    if not capabilities.system and messages and messages[0].role == "system":
         head, *rest = messages
         if rest and rest[0].role == "user":
             rest[0] = Message("user", f"{head.content}\n\n{rest[0].content}")
