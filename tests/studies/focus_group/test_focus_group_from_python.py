@@ -62,6 +62,7 @@ async def test_without_a_client_the_mock_answers_and_everybody_speaks() -> None:
     spoke = {m.speaker_id for m in transcript.by_participants()}
     assert spoke == {p.id for p in transcript.personas}
     assert transcript == await DiscussionSimulator(config).run()
+    assert transcript == await DiscussionSimulator(config, MockLLMClient()).run()
     other = await DiscussionSimulator(settings(random_seed=4)).run()
     assert [p.name for p in other.personas] != [p.name for p in transcript.personas]
 
