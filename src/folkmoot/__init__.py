@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from folkmoot.conversation.answers import Choice, Json, JsonList, Missing, Number, Text
+    from folkmoot.conversation.answers import Json, JsonList, Missing, Text
+    from folkmoot.conversation.choices import Choice, Number
     from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance
     from folkmoot.engine.config import StudyConfig
     from folkmoot.engine.execution import RunOptions
@@ -68,7 +69,8 @@ __all__ = [
 
 # Imported when first used, so that `folkmoot --help` need not wait for the scientific libraries.
 _HOME = {
-    "conversation.answers": ("Choice", "Json", "JsonList", "Missing", "Number", "Text"),
+    "conversation.answers": ("Json", "JsonList", "Missing", "Text"),
+    "conversation.choices": ("Choice", "Number"),
     "conversation.transcript": ("EMPTY", "Speaker", "Transcript", "Utterance"),
     "engine.config": ("BaseModel", "StudyConfig"),
     "engine.execution": ("RunOptions",),

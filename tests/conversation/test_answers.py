@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from folkmoot.conversation.answers import Choice, Json, Missing, Number, Parsed, Text, Unreadable
+from folkmoot.conversation.answers import Json, Missing, Parsed, Text, Unreadable
+from folkmoot.conversation.choices import Choice, Number
 
 OPTIONS = ["Park improvements", "Youth job training", "Street safety", "Safer street lighting"]
 

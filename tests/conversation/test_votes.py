@@ -6,7 +6,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from folkmoot.conversation.answers import Choice, Parsed, Unreadable, alike, listed
+from folkmoot.conversation.answers import Parsed, Unreadable
+from folkmoot.conversation.choices import Choice, alike, listed
 from folkmoot.conversation.spoken import looks_like_refusal
 
 NOT_READ = ""

@@ -15,7 +15,7 @@ from typing import Any
 
 from jinja2 import Template, TemplateError, TemplateSyntaxError, meta
 
-from folkmoot.conversation.answers import listed
+from folkmoot.conversation.choices import listed
 from folkmoot.conversation.sandbox import FAILURES, MAX_TEMPLATE, PROMPTS, WORK, Sandbox, Work
 from folkmoot.errors import InputError, Problem, ProtocolError
 from folkmoot.hints import did_you_mean

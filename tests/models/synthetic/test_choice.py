@@ -6,7 +6,8 @@ from collections import Counter
 
 import pytest
 
-from folkmoot.conversation.answers import Choice, Parsed
+from folkmoot.conversation.answers import Parsed
+from folkmoot.conversation.choices import Choice
 from folkmoot.errors import InputError
 from folkmoot.models.request import Message, ProviderSettings, Request
 from folkmoot.models.synthetic import (

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from folkmoot.conversation.answers import Choice, Json, Missing, Text, Unreadable
+from folkmoot.conversation.answers import Json, Missing, Text, Unreadable
+from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript
 from folkmoot.people.sources.grounded import PersonaGenerator, Profile

@@ -18,7 +18,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from folkmoot.conversation.answers import NOT_COUNTED, alike
+from folkmoot.conversation.choices import NOT_COUNTED, alike
 from folkmoot.conversation.spoken import folded
 from folkmoot.engine.config import StudyConfig
 from folkmoot.people.makers import makers

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from folkmoot.conversation.answers import Choice, Missing
+from folkmoot.conversation.answers import Missing
+from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope
 from folkmoot.models.request import FloatArray

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from folkmoot.conversation.answers import Choice, Missing
+from folkmoot.conversation.answers import Missing
+from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.transcript import EMPTY, Transcript
 from folkmoot.engine.session import Scope
 from folkmoot.randomness import uniform

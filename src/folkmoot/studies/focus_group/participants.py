@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from folkmoot.conversation.answers import Choice, Missing
+from folkmoot.conversation.answers import Missing
+from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope, Session
 from folkmoot.people.sources import table

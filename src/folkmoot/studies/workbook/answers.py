@@ -9,18 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from folkmoot.conversation.answers import (
-    NOT_COUNTED,
-    Choice,
-    Json,
-    Missing,
-    Number,
-    Parsed,
-    Text,
-    Unreadable,
-    alike,
-    listed,
-)
+from folkmoot.conversation.answers import Json, Missing, Parsed, Text, Unreadable
+from folkmoot.conversation.choices import NOT_COUNTED, Choice, Number, alike, listed
 from folkmoot.studies.workbook.config import VarType
 from folkmoot.studies.workbook.literals import (
     BROKEN,

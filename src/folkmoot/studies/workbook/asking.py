@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from folkmoot.conversation.answers import Missing, Number
+from folkmoot.conversation.answers import Missing
+from folkmoot.conversation.choices import Number
 from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance
 from folkmoot.engine.session import Exchange, Scope
 from folkmoot.studies.workbook.answers import Given, Listed, WorkbookAnswer, show
