@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace as Config
+from pathlib import Path
 
 import pytest
 
+from folkmoot.engine.study_file import load_study_file
+from folkmoot.measures.power import DesignSize
 from folkmoot.records.findings import Finding
-from folkmoot.report.power import Layout, layout_of, power_report
-from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
+from folkmoot.report.power import power_report
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def pilot(per: int) -> CrossPollinationConfig:
-    return CrossPollinationConfig.model_validate(
-        {
-            "pilot_id": "p",
-            "topic": {"description": "d", "options": ["a", "b", "c"]},
-            "participants_per_condition": per,
-        }
-    )
+def size_of(example: str, *overrides: str) -> DesignSize | None:
+    found = load_study_file(EXAMPLES / example, overrides)
+    return found.study.size(found.config, found.folder)
+
+
+def pilot(per: int) -> DesignSize | None:
+    return size_of("cross_pollination.yaml", f"participants_per_condition={per}")
 
 
 def cell(finding: Finding, column: str, row: int) -> object:
@@ -50,36 +52,39 @@ def test_one_participant_sees_nothing_and_does_not_break():
 
 
 def test_sets_are_the_units_of_a_paired_design():
-    config = Config(sets=20, levels=["1", "2-1", "3", "4"], residents=Config(general=16))
-    assert layout_of(config) == Layout("paired", 4, 20, 20, "set")
-    paired, clusters = power_report(config, Config(title="Town hall"))
+    size = size_of("town_hall.yaml", "sets=20", "levels=[1, 2-1, 3, 4]", "residents.general=16")
+    assert size == DesignSize("paired", 4, 20, 20, "set")  # with four vulnerable residents
+    paired, clusters = power_report(size, "Town hall: who is heard")
     # Paired t test: 20 sets see .66 standard deviations.
-    assert "20 sets" in paired.says
+    assert paired.says.startswith("Town hall: 20 sets")
     assert "0.66 standard deviations" in paired.says
     assert cell(clusters, "worth_participants", 0) == pytest.approx(400)
     assert cell(clusters, "worth_participants", 2) == pytest.approx(400 / 1.95)
 
 
 def test_sessions_of_a_workbook_cost_power():
-    settings = Config(num_sessions=40, num_agents_per_session=4)
-    config = Config(workbook=Config(settings=settings, treatments=("a", "b")))
-    assert layout_of(config) == Layout("clustered", 2, 20, 4, "session")
-    (found,) = power_report(config)
+    assert size_of("public_goods.xlsx") == DesignSize("clustered", 2, 2, 4, "session")
+    (found,) = power_report(DesignSize("clustered", 2, 20, 4, "session"))
     worth = [cell(found, "worth_participants", row) for row in range(len(found.grid.rows))]
     assert worth[0] == 80
     assert worth == sorted(worth, reverse=True)
 
 
 def test_groups_and_replications():
-    groups = Config(groups_per_type=4, group_types=("a", "b"), groups=None, conditions=("C1", "C2"))
-    assert layout_of(groups) == Layout("paired", 2, 8, 6, "group")
-    single = Config(replications=1, num_personas=8, stimuli=None)
+    made_up = size_of("negotiation.yaml", "groups_per_type=2", "group_types=[spouses]")
+    assert made_up is not None
+    assert (made_up.kind, made_up.units, made_up.unit_name) == ("paired", 2, "group")
+    own = size_of("negotiation.yaml", "groups=negotiation_groups.yaml")
+    assert own is not None and own.units == (EXAMPLES / "negotiation_groups.yaml").read_text(
+        "utf-8"
+    ).count("- id:")
+    single = size_of("focus_group.yaml", "replications=1")
     assert "cannot be distinguished from chance" in power_report(single)[0].says
 
 
 def test_unknown_design_still_helps():
-    (found,) = power_report(Config(), Config(title="My study"))
+    (found,) = power_report(None, "My study")
     assert "My study" in found.says
     assert len(found.grid.rows) > 3
-    own = Config(layout=Layout("independent", 2, 100))
+    own = DesignSize("independent", 2, 100)
     assert "2 conditions of 100" in power_report(own)[0].says

@@ -202,10 +202,8 @@ def compare_command(names: Sequence[str]) -> None:
 
 def power_command(path: Path, overrides: tuple[str, ...], iccs: Sequence[float]) -> None:
     """Print the smallest effect that this design can detect."""
-    from folkmoot.report.power import power_report
+    from folkmoot.report.power import ICCS, power_report
 
     found = load_study_file(path, overrides, consent=consent(path))
-    if iccs:
-        print_findings(out(), power_report(found.config, found.study, iccs=tuple(iccs)))
-    else:
-        print_findings(out(), power_report(found.config, found.study))
+    size = found.study.size(found.config, found.folder)
+    print_findings(out(), power_report(size, found.study.title, iccs=tuple(iccs) or ICCS))

@@ -22,6 +22,7 @@ from folkmoot.engine.config import Config, StudyConfig
 from folkmoot.engine.trust import TRUST_ALL, Consent
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
+from folkmoot.measures.power import DesignSize
 from folkmoot.records.findings import Finding, Grid
 from folkmoot.records.rows import Row
 from folkmoot.registry import STUDIES, installed
@@ -77,6 +78,8 @@ class Study(Generic[Config]):
                 (`engine/estimate.py`), which is nearer to the truth
     rehearsal   the config for a rehearsal, from the config and a folder that is thrown away: what
                 the study keeps outside of its run folder must stay untouched, nothing is fetched
+    size        how large the design is (config, folder of the study file), for `folkmoot power`;
+                None where the settings don't say
     findings    results from the tables of a finished run
     show        rich markup for `folkmoot show RUN [ID]`; None means the generic one
     load        reader for file types of its own (`suffixes`), gives the config
@@ -105,6 +108,7 @@ class Study(Generic[Config]):
     notes: Callable[[Config], list[str]] = lambda _config: []
     estimate: Callable[[Config], list[StageEstimate]] = lambda _config: []
     rehearsal: Callable[[Config, Path], Config] = lambda config, _folder: config
+    size: Callable[[Config, Path], DesignSize | None] = lambda _config, _folder: None
     findings: Callable[[RunFolder], list[Finding]] = lambda _run: []
     show: Callable[[RunFolder, str | None], str] | None = None
     load: Callable[[Path], Config] | None = None

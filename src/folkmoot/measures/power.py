@@ -8,6 +8,29 @@ Cohen (1988), Statistical Power Analysis for the Behavioral Sciences, ch. 6.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class DesignSize:
+    """How large a design is.
+
+    independent  `arms` of `units` participants each, who did not talk to each other
+    paired       every one of `units` sets, groups or replications passes through all `arms`
+    clustered    `arms` of `units` sessions each, with `size` participants who talk
+    """
+
+    kind: Literal["independent", "paired", "clustered"]
+    arms: int
+    units: int
+    size: int = 1
+    unit_name: str = "participant"
+
+    @property
+    def comparisons(self) -> int:
+        """Pairs of arms."""
+        return self.arms * (self.arms - 1) // 2
 
 
 def cohen_h(share1: float, share2: float) -> float:

@@ -8,7 +8,13 @@ from typing import Any
 
 from folkmoot.engine.study import Planned, Study
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
-from folkmoot.studies.cross_pollination.estimate import cut, rehearsal, template, unusable
+from folkmoot.studies.cross_pollination.estimate import (
+    cut,
+    rehearsal,
+    size,
+    template,
+    unusable,
+)
 from folkmoot.studies.cross_pollination.findings import findings
 from folkmoot.studies.cross_pollination.protocol import protocol
 from folkmoot.studies.cross_pollination.show import show
@@ -35,6 +41,7 @@ STUDY = Study(
     prompts=Path(__file__).parent / "prompts",
     recognises=_recognises,
     run_id=lambda config: config.pilot_id,
+    size=size,
     findings=findings,
     planned=_planned,
     embeds=True,

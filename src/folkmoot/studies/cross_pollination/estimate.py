@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from folkmoot.measures.power import DesignSize
 from folkmoot.people.sources import quota
 from folkmoot.randomness import generator
 from folkmoot.records.run_folder import RunFolder
@@ -86,3 +87,8 @@ personas:
 model: synthetic                   # or openai/gpt-4o, anthropic/claude-haiku-4.5, …
 random_seed: 42
 """
+
+
+def size(config: CrossPollinationConfig, _folder: Path) -> DesignSize:
+    """How large the design is, for `folkmoot power`."""
+    return DesignSize("independent", len(config.conditions), config.participants_per_condition)

@@ -8,7 +8,14 @@ from typing import Any
 
 from folkmoot.engine.study import Study
 from folkmoot.studies.focus_group.config import DiscussionConfig
-from folkmoot.studies.focus_group.estimate import check, cut, notes, planned, template
+from folkmoot.studies.focus_group.estimate import (
+    check,
+    cut,
+    notes,
+    planned,
+    size,
+    template,
+)
 from folkmoot.studies.focus_group.findings import findings
 from folkmoot.studies.focus_group.protocol import protocol
 from folkmoot.studies.focus_group.show import show
@@ -28,6 +35,7 @@ STUDY = Study(
     recognises=_recognises,
     check=check,
     notes=notes,
+    size=size,
     findings=findings,
     planned=planned,
     show=show,

@@ -8,6 +8,7 @@ from typing import Any
 
 from folkmoot.engine.study import Planned
 from folkmoot.errors import InputError, Problem
+from folkmoot.measures.power import DesignSize
 from folkmoot.people.sources.grounded.generator import check_profile, check_quotas
 from folkmoot.studies.focus_group.config import DiscussionConfig
 from folkmoot.studies.focus_group.discussion import MODERATOR
@@ -138,3 +139,9 @@ temperature: 0.9
 #   - {name: oven, product_concept: "…"}
 #   - {name: box, product_concept: "…"}
 """
+
+
+def size(config: DiscussionConfig, _folder: Path) -> DesignSize:
+    """How large the design is, for `folkmoot power`: every group discusses all concepts."""
+    concepts = max(2, len(config.stimuli))
+    return DesignSize("paired", concepts, config.replications, config.num_personas, "group")

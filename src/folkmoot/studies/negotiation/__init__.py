@@ -8,7 +8,13 @@ from typing import Any
 
 from folkmoot.engine.study import Study
 from folkmoot.studies.negotiation.config import NegotiationConfig
-from folkmoot.studies.negotiation.estimate import check, cut, planned, template
+from folkmoot.studies.negotiation.estimate import (
+    check,
+    cut,
+    planned,
+    size,
+    template,
+)
 from folkmoot.studies.negotiation.findings import findings
 from folkmoot.studies.negotiation.protocol import protocol
 from folkmoot.studies.negotiation.show import show
@@ -30,6 +36,7 @@ STUDY = Study(
     prompts=Path(__file__).parent / "prompts",
     recognises=_recognises,
     check=check,
+    size=size,
     findings=findings,
     planned=planned,
     show=show,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from folkmoot.engine.study import Planned
 from folkmoot.errors import InputError, Problem
+from folkmoot.measures.power import DesignSize
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.participants import groups_of
 from folkmoot.studies.negotiation.tripcraft import read_trips
@@ -97,3 +99,10 @@ groups:
           event: I love sports.
           lodging: {room_type: I like adjoining rooms., house_rule: I want pets allowed.}
 """
+
+
+def size(config: NegotiationConfig, folder: Path) -> DesignSize:
+    """How large the design is, for `folkmoot power`: every group negotiates in all conditions."""
+    groups = groups_of(config, folder)
+    members = round(fmean(len(group.members) for group in groups))
+    return DesignSize("paired", len(config.conditions), len(groups), members, "group")

@@ -13,6 +13,7 @@ from folkmoot.studies.town_hall.estimate import (
     problems,
     recognises,
     seat_models,
+    size,
     template,
     unusable,
 )
@@ -30,6 +31,7 @@ STUDY = Study(
     recognises=recognises,
     check=problems,
     notes=notes,
+    size=size,
     findings=findings,
     planned=planned,
     show=show,

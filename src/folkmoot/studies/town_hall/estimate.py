@@ -10,6 +10,7 @@ from folkmoot.engine.study import Planned
 from folkmoot.errors import Problem
 from folkmoot.hints import did_you_mean
 from folkmoot.measures.estimates import plural
+from folkmoot.measures.power import DesignSize
 from folkmoot.records.run_folder import RunFolder
 from folkmoot.studies.town_hall.config import Ratios, ResidentSettings, TownHallConfig
 from folkmoot.studies.town_hall.levels import BUILT_IN, level_problems, levels_of
@@ -19,6 +20,7 @@ from folkmoot.studies.town_hall.participants import (
     OCCUPATIONS,
     Profile,
     joint_problem,
+    load_profiles,
     read_profiles,
 )
 
@@ -156,3 +158,9 @@ def _occupations(settings: ResidentSettings) -> list[Problem]:
             mend = f"add residents.occupations: {{{age!r}: {{low: […], middle: […], high: […]}}}}"
             found.append(Problem(what, key=f"residents.ratios.age_group.{age}", mend=mend))
     return found
+
+
+def size(config: TownHallConfig, folder: Path) -> DesignSize:
+    """How large the design is, for `folkmoot power`: every set passes through all levels."""
+    people = config.residents.general + len(load_profiles(config.vulnerable, folder))
+    return DesignSize("paired", len(config.levels), config.sets, people, "set")

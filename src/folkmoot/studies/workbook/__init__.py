@@ -7,7 +7,14 @@ from pathlib import Path
 from folkmoot.engine.study import Study
 from folkmoot.studies.workbook.config import WorkbookConfig
 from folkmoot.studies.workbook.convert import convert
-from folkmoot.studies.workbook.estimate import check, limit, load, notes, planned
+from folkmoot.studies.workbook.estimate import (
+    check,
+    limit,
+    load,
+    notes,
+    planned,
+    size,
+)
 from folkmoot.studies.workbook.findings import findings
 from folkmoot.studies.workbook.protocol import protocol
 from folkmoot.studies.workbook.show import show
@@ -23,6 +30,7 @@ STUDY = Study(
     run_id=lambda config: str(config.workbook.settings.experiment_id),
     check=check,
     notes=notes,
+    size=size,
     findings=findings,
     planned=planned,
     show=show,

@@ -12,6 +12,7 @@ from openpyxl.utils.cell import column_index_from_string
 
 from folkmoot.engine.study import Planned
 from folkmoot.errors import InputError, Problem
+from folkmoot.measures.power import DesignSize
 from folkmoot.studies.workbook.answers import Words
 from folkmoot.studies.workbook.checks import design_problems
 from folkmoot.studies.workbook.config import Workbook, WorkbookConfig, settings_of
@@ -219,3 +220,13 @@ def _column_notes(workbook: Workbook) -> list[str]:
                 "of who they are"
             )
     return found
+
+
+def size(config: WorkbookConfig, _folder: Path) -> DesignSize:
+    """How large the design is, for `folkmoot power`: sessions divided among treatments."""
+    settings = config.workbook.settings
+    arms = max(2, len(config.workbook.treatments))
+    sessions, people = settings.num_sessions // arms, settings.num_agents_per_session
+    if people == 1:
+        return DesignSize("independent", arms, sessions)
+    return DesignSize("clustered", arms, sessions, people, "session")
