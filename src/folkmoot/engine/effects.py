@@ -138,7 +138,8 @@ def answer_row(
     model: str,
 ) -> dict[str, Any]:
     """The row of the `answers` table that every ask leaves."""
-    options = getattr(wanted, "options", None) if wanted.kind == "choice" else None
+    said = getattr(wanted, "options", None)
+    options = said if isinstance(said, tuple) else None  # of JSON they are by field
     value = got.value
     scored = wanted.kind in ("choice", "number") and not isinstance(value, Missing)
     return {

@@ -199,6 +199,9 @@ def test_options_are_shuffled_for_each_participant_and_task(tmp_path: Path) -> N
         assert json.loads(row["options"])[row["position"] - 1] == row["value"] == "c"
     again = play(book, tmp_path / ".." / tmp_path.name, player(option="c"), **{"resume": True})
     assert again.table("responses").equals(run.table("responses"))
+    # The engine's own record of each reply has the same order.
+    recorded = run.table("answers").filter(kind="workbook").drop_nulls("options")
+    assert sorted(recorded["options"]) == sorted(run.table("responses")["options"].drop_nulls())
 
 
 def test_ties_are_shuffled_per_session_and_the_order_is_written(tmp_path: Path) -> None:
