@@ -119,7 +119,7 @@ BOMBS: dict[str, tuple[Callable[[Path, Path], Path], str]] = {
     "parts": (many_parts, "5,000 parts"),
     "bzip2": (
         lambda good_one, path: with_parts(good_one, path, zipfile.ZIP_BZIP2),
-        "packed in a way",
+        "compressed in a way",
     ),
 }
 

@@ -133,7 +133,7 @@ def test_show_lists_and_shows(run: Any) -> None:
     assert "What is a fair price?" in show(run.folder, "session:2")
     with pytest.raises(InputError, match="no such participant"):
         show(run.folder, "nobody")
-    with pytest.raises(InputError, match="there is none"):
+    with pytest.raises(InputError, match="there is no session 99"):
         show(run.folder, "session:99")
 
 

@@ -462,7 +462,7 @@ def test_constants_must_be_lists(tmp_path: Path, value: str) -> None:
         (f"{TASKS}!I6", '{"Seller": (0, 1)}', "Buyer has no response options"),
         (f"{TASKS}!I4", '["cheap", "dear"]', "not of type integer"),
         (f"{TASKS}!I5", "(0, 1)", "cannot be of type category"),
-        (f"{TASKS}!I5", None, "against nothing"),
+        (f"{TASKS}!I5", None, "there are no options"),
     ],
 )
 def test_undefined_names_and_wrong_options_are_errors_with_their_cell(

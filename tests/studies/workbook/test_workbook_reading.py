@@ -164,7 +164,7 @@ def test_roles_facilitator_must_be_there(tmp_path: Path) -> None:
 
 def test_the_context_comes_first(tmp_path: Path) -> None:
     found = mistakes(put(good(), f"{TASKS}!C2", 2), tmp_path)
-    assert any(f"{TASKS}!C2: the context c does not come before all other" in m for m in found)
+    assert any(f"{TASKS}!C2: the context c must come before all other" in m for m in found)
     book = good()
     del book[TASKS][1]
     assert any("there is no context task" in m for m in mistakes(book, tmp_path))
@@ -512,7 +512,7 @@ def test_numbers_of_rows_in_a_long_workbook(tmp_path: Path) -> None:
 def test_special_roles_are_there_once_in_whatever_case(tmp_path: Path, label: str) -> None:
     book = good()
     book["agent_roles"].append([label, "Once more."])
-    assert "is there twice" in only(mistakes(book, tmp_path))
+    assert "duplicate role" in only(mistakes(book, tmp_path))
 
 
 def test_no_respondent_is_called_like_a_special_role(tmp_path: Path) -> None:

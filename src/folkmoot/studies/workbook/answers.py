@@ -254,7 +254,7 @@ class WorkbookAnswer:
         return Parsed(Given(text.strip(), "unchecked", score), "unformatted")
 
     def last(self, reply: str) -> Given | Missing:
-        """What stands when validation failed to the end: the last answer, flagged invalid."""
+        """What is kept when validation failed to the last: that answer, marked invalid."""
         text, score, _, _ = self._unwrapped(reply)
         if not text.strip():
             return Missing("empty", "the reply was empty")

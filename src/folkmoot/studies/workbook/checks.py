@@ -90,7 +90,7 @@ def _specials(experiment: Experiment, problems: Problems) -> None:
     """Each special role is there once, whatever case it is written in; nobody has its name."""
     for special in SPECIAL_ROLES:
         for role in [r for r in experiment.roles.values() if r.special == special][1:]:
-            message = f"the role {special} is there twice, as {role.label!r} too"
+            message = f"duplicate role {special}, here as {role.label!r}"
             problems.add(message, role.at.get("role_label", ""), "keep one of them")
     profiles = experiment.workbook.profiles
     for row, identifier in enumerate(profiles.ids()):
@@ -212,10 +212,10 @@ def _contexts(workbook: Workbook, problems: Problems) -> None:
         problems.add("there is no context task", where, "the first task must be of type context")
     elif contexts and not others:
         where = contexts[-1].at.get("type", "")
-        problems.add("there is nothing but context", where, "add a discussion or a question")
+        problems.add("all tasks are context", where, "add a discussion or a question")
     for task in contexts:
         if others and task.task_order >= min(others):
-            message = f"the context {task.task_id} does not come before all other tasks"
+            message = f"the context {task.task_id} must come before all other tasks"
             mend = f"give it a task_order below {min(others)}"
             problems.add(message, task.at.get("task_order", ""), mend)
 
@@ -264,7 +264,7 @@ def _in_time(task: Task, text: str, later: set[str], problems: Problems) -> None
         return
     for name in sorted(names & later):
         problems.add(
-            f"{name} is not known yet when {task.task_id} is put (or not to this role)",
+            f"{name} is not known yet when {task.task_id} is asked (or not to this role)",
             where,
             "it needs a task_order below this one's; equal ones are shuffled",
         )
@@ -310,7 +310,7 @@ def _task(play: TaskInPlay, experiment: Experiment, problems: Problems) -> None:
     if task.type == "context":
         return
     if not speaking:
-        message = f"no participant has a part in {task.task_id}"
+        message = f"no participant takes part in {task.task_id}"
         mend = "add a role of the participants to the dict"
         problems.add(message, task.at.get("llm_text", ""), mend)
     for role in speaking:
@@ -326,7 +326,7 @@ def _task(play: TaskInPlay, experiment: Experiment, problems: Problems) -> None:
             and task.var_type in (None, "category")
         ):
             problems.add(
-                f"the answers of {task.task_id} must be validated, but against nothing",
+                f"the answers of {task.task_id} must be validated, but there are no options",
                 task.at.get("validate_response", where),
                 "give response options or write 0",
             )

@@ -175,7 +175,7 @@ class Computed(_Part):
 
 
 class Workbook(_Part):
-    """A whole experiment file. `notes` are lines for the user that are no mistakes."""
+    """A whole experiment file. `notes`: what the user should know."""
 
     layout: str
     settings: Settings
@@ -186,10 +186,6 @@ class Workbook(_Part):
     constants: tuple[Constant, ...] = ()
     computed: tuple[Computed, ...] = ()
     notes: tuple[str, ...] = ()
-
-    @property
-    def user_roles(self) -> tuple[Role, ...]:
-        return tuple(r for r in self.roles if r.special is None)
 
 
 MOST_PERMUTATIONS = 1_000
@@ -202,13 +198,13 @@ class WorkbookConfig(StudyConfig):
     source: str = Field("", description="name of the spreadsheet")
     max_permutations: Positive = Field(
         MOST_PERMUTATIONS,
-        description="most experiments that the constants may spin off; raise it to allow more",
+        description="largest number of experiments that the constants may spin off",
     )
     reasks: NonNegative = Field(
-        5, description="how often an answer that fails validation is asked for again"
+        5, description="how many times to ask again when an answer fails validation"
     )
     first_sessions: Positive | None = Field(
-        None, description="play only so many sessions of each experiment (`--limit`)"
+        None, description="play at most this many sessions of each experiment (`--limit`)"
     )
 
 

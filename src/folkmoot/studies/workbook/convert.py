@@ -450,7 +450,7 @@ class _Conversion:
                 for row in people[2:]:
                     row[column] = None if row[column] in odd else row[column]
                 self.told.append(
-                    f"the sessions {', '.join(str(o) for o in sorted(odd, key=str))} have not "
+                    f"the sessions {', '.join(str(o) for o in sorted(odd, key=str))} do not have "
                     f"{size} people; their session is blank, they take no part"
                 )
                 content["profiles"] = [tuple(row) for row in people]

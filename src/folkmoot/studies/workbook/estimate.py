@@ -61,7 +61,7 @@ def _place(problem: Problem) -> tuple[int, str, int, int]:
 
 
 def _about_people(problems: list[Problem], workbook: Workbook) -> bool:
-    """Whether a sheet is wrong that the assignment reads: it would only complain once more."""
+    """Whether a sheet that the assignment reads is wrong: the assignment would only repeat it."""
     addresses = [workbook.profiles.sheet, *workbook.settings.at.values()]
     addresses += [role.at.get("role_label", "") for role in workbook.roles]
     sheets = {address.partition("!")[0] for address in addresses}
@@ -80,7 +80,7 @@ def check(config: WorkbookConfig, _folder: Path) -> list[Problem]:
             f"the constants spin off {count:,} experiments, more than {most:,}",
             file=config.source,
             where=config.workbook.constants[0].at.get("value", ""),
-            mend=f"shorten the lists, or say that you mean it: --set max_permutations={count}",
+            mend=f"shorten the lists, or allow it: --set max_permutations={count}",
         )
     ]
 
@@ -109,7 +109,7 @@ def planned(sealed: Mapping[str, Any]) -> list[Planned]:
 
 
 def notes(config: WorkbookConfig) -> list[str]:
-    """What the user should know that is no mistake: the layout, the model, what binds."""
+    """What the user should know before a run: the layout, the model, limits that bind."""
     workbook = config.workbook
     _, about_model = settings_of(workbook)
     count = count_permutations(workbook)
@@ -160,7 +160,7 @@ def _seat_notes(experiment: Experiment, seed: int) -> list[str]:
         "variables": [t.var_name for t in workbook.tasks],
     }
     return found + [
-        f"the {what} {' and '.join(map(repr, alike))} look alike; they are different ones"
+        f"the {what} {' and '.join(map(repr, alike))} look alike, but they are different"
         for what, names in labels.items()
         for alike in look_alikes(names)
     ]
@@ -213,7 +213,7 @@ def _column_notes(workbook: Workbook) -> list[str]:
         column = getattr(settings, f"{what}_column")
         by_hand = getattr(settings, f"{what}_assignment_strategy") == "manual"
         if column and not by_hand:
-            found.append(f"{what}_column is only used when {what}s are assigned by hand")
+            found.append(f"{what}_column is only used when {what}s are assigned manually")
         if not column and what in (n.casefold() for n in workbook.profiles.names):
             found.append(
                 f"the profile column {what!r} assigns nothing: participants will see it as part "

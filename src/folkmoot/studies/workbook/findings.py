@@ -154,7 +154,7 @@ def play(sessions: pl.DataFrame, arms: Sequence[str]) -> Finding:
             }
         )
     cut = sessions.filter(pl.col("ended") != "completed").height
-    ended = f"{plural(cut, 'session')} reached a limit and ended there" if cut else "all to the end"
+    ended = f"{plural(cut, 'session')} ended at a limit" if cut else "all of them completed"
     many = sessions["experiment_id"].n_unique()
     across = f" of {plural(many, 'experiment')}" if many > 1 else ""
     people = plural(int(sessions["participants"].sum()), "participant")
@@ -341,16 +341,16 @@ def beside_people(
                 "people_sd_high": spread.high / OF,
             }
         )
-    flag = "Answers spread no less than people's."
+    flag = "Answers vary at least as much as people's."
     if narrow:
         flag = (
-            f"Variance collapse: answers spread less than people's under {', '.join(narrow)} (a "
+            f"Variance collapse: answers vary less than people's under {', '.join(narrow)} (a "
             "mean over rounds does so by itself)."
         )
     return [
         Finding(
             "human_bands",
-            "Contributions beside those of people",
+            "Contributions compared with people's",
             f"People give {percent(low)} to {percent(high)} of what they have; "
             f"{'; '.join(said)}. {flag}",
             Grid.of(rows, CLUSTERED),
@@ -385,8 +385,8 @@ def distribution(measure: Measure, values: pl.DataFrame, arms: Sequence[str]) ->
     grid, chart = _by_arm(answers, arms, names, measure.name)
     return Finding(
         f"distribution_{measure.name}",
-        f"{measure.name}, how answers spread",
-        f"Answers run from {numbers.min():.3g} to {numbers.max():.3g}; half of them are at or "
+        f"{measure.name}, distribution of answers",
+        f"Answers range from {numbers.min():.3g} to {numbers.max():.3g}; half of them are at or "
         f"below {np.median(numbers):.3g} ({plural(len(numbers), 'answer')}).",
         grid,
         chart,
@@ -456,12 +456,12 @@ def quality(responses: pl.DataFrame) -> Finding:
     return Finding(
         "answer_quality",
         "How the answers were obtained",
-        f"Of {plural(responses.height, 'answer')} {bad} failed validation to the end and "
-        f"were kept as they were, and {gone} could not be had.",
+        f"Of {plural(responses.height, 'answer')}, {bad} failed validation on the last try and "
+        f"were kept, marked invalid; {gone} are missing.",
         Grid.of(rows),
         notes=(
-            "Invalid answers stay in the files and are left out of computed values.",
-            "Speculation: 0 not speculative at all, 100 entirely, by the model's own word.",
+            "Invalid answers stay in the files but do not enter computed values.",
+            "Speculation: 0 not speculative at all, 100 entirely, as the model rates itself.",
         ),
         section="Noise",
         headline=bool(bad or gone),
@@ -469,7 +469,7 @@ def quality(responses: pl.DataFrame) -> Finding:
 
 
 def positions(responses: pl.DataFrame) -> list[Finding]:
-    """Whether options are chosen for standing first: expected is one in as many as there are."""
+    """Whether the option listed first is chosen more often than position alone would explain."""
     chosen = responses.filter(pl.col("position").is_not_null()).filter(
         pl.col("options").n_unique().over("var_name") > 1
     )
@@ -487,10 +487,10 @@ def positions(responses: pl.DataFrame) -> list[Finding]:
     return [
         Finding(
             "position",
-            "Are options chosen for standing first?",
+            "Is the first option preferred?",
             f"The option listed first was chosen in {percent(e.value)} of "
             f"{plural(chosen.height, 'answer')} from shuffled lists; {percent(expected)} is "
-            "expected if the place does not matter.",
+            "expected if position does not matter.",
             Grid.of([row]),
             section="Noise",
         )

@@ -27,7 +27,7 @@ MAX_VISITED = 8_000_000  # cells, counting the empty ones that a stray format le
 MAX_ROWS = 1_048_576  # Excel's own limits for a sheet
 MAX_COLUMNS = 16_384
 MAX_STRINGS = 1_000_000
-MAX_ELEMENTS = 200_000  # of styles and everything else that is no cell
+MAX_ELEMENTS = 200_000  # of styles and everything else that is not a cell
 MAX_FORMULAS = 20_000
 MAX_FORMULA = 8_192  # characters, as in Excel
 MAX_INSIDE = 1_000  # elements within one cell or shared string
@@ -110,7 +110,9 @@ def _check_parts(path: Path, archive: zipfile.ZipFile) -> list[_Count]:
     counts: list[_Count] = []
     for part in archive.infolist():
         if part.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise _refusal(path, f"{part.filename} is packed in a way that no workbook is", _AGAIN)
+            raise _refusal(
+                path, f"{part.filename} is compressed in a way that workbooks do not use", _AGAIN
+            )
         if unpacked > MAX_UNPACKED_BYTES:
             break
         # What a part says of its own size is not believed.
@@ -156,7 +158,7 @@ class _Count:
     formula: bool = False
 
     def read(self, source: IO[bytes]) -> int:
-        """Go through a part to its end; its size. What is no XML is only measured."""
+        """Go through a part to its end; its size. What is not XML is only measured."""
         parser = expat.ParserCreate()
         parser.buffer_text = True
         parser.StartElementHandler = self._start
@@ -282,13 +284,13 @@ def _is_number(text: str) -> bool:
 
 
 def _numbers(path: Path, bad: dict[str, list[str]]) -> list[Problem]:
-    """Where numbers stand that are none, by sheet and cell."""
+    """Cells that should hold a number and do not, by sheet."""
     book = load_workbook(path, read_only=True, keep_links=False)
     titles = {sheet._worksheet_path.lstrip("/"): sheet.title for sheet in book.worksheets}
     book.close()
     return [
         Problem(
-            f"the cell holds a number of more than {MAX_DIGITS} digits, or none",
+            f"the cell holds a number of more than {MAX_DIGITS} digits, or not a number",
             file=path.name,
             where=f"{titles.get(part, part)}!{cell}",
             mend="type the number again, or format the cell as text",

@@ -128,7 +128,7 @@ class _Draw:
         asked = self.profiles.questions.count(name)
         index = self.profiles.column(name) if name else None
         if not name:
-            message = f"{what}s are assigned by hand, but no column is named"
+            message = f"{what}s are assigned manually, but no column is named"
             self._report("column", message, where, "name a column of the profiles")
         elif index is None:
             mend = did_you_mean(name, self.profiles.names, "give the name in row 1 or row 2")
@@ -181,9 +181,9 @@ class _Draw:
             self._report(
                 "sessions",
                 f"the column {self.profiles.names[column]} names {len(members)} sessions, but {n} "
-                "are to be played",
+                "must be played",
                 self.settings.at.get("num_sessions", ""),
-                f"write {len(members)} or blank the sessions that are not to be played",
+                f"write {len(members)} or blank the sessions that should not be played",
             )
         for label, rows in members.items():
             if len(rows) != size:

@@ -46,7 +46,7 @@ class TemplateProblem(ValueError):
 
 
 class NotThere(str):
-    """A value that is not there: it prints as its words, and no filter or sum stumbles over it."""
+    """A value that is not there: it prints as its words, and filters and sums leave it so."""
 
     __slots__ = ()
 
@@ -189,7 +189,7 @@ def render(text: str, values: Mapping[str, Any]) -> str:
         raise TemplateProblem(f"the placeholder cannot be filled in: {error}") from error
     filled = "".join(parts)
     if BROKEN.search(filled):
-        raise TemplateProblem("the filled text holds half a character", "correct the placeholder")
+        raise TemplateProblem("the filled text holds a broken character", "correct the placeholder")
     return filled
 
 
@@ -250,7 +250,7 @@ def _of_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def calculated(*values: Any) -> Any:
         if not all(isinstance(v, (int, float)) and abs(v) <= MAX_BETWEEN for v in values):
-            raise ArithmeticError("only numbers that are not too large can be calculated with")
+            raise ArithmeticError("only numbers of moderate size can be calculated with")
         return function(*values)
 
     return calculated

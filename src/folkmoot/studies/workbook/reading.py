@@ -338,7 +338,7 @@ def _described(row: Row, kind: type[D], layout: Layout, problems: Problems) -> D
 
 def _check_roles(roles: Sequence[Role], sheet: Sheet, problems: Problems) -> None:
     if not any(r.special == FACILITATOR for r in roles):
-        mend = f"add a row {FACILITATOR} with a description; it poses the questions"
+        mend = f"add a row {FACILITATOR} with a description; it asks the questions"
         problems.add(f"the role {FACILITATOR} is missing", f"{sheet.name}!A2", mend)
     if all(r.special for r in roles):
         where = f"{sheet.name}!A{len(roles) + 2}"
@@ -436,7 +436,7 @@ def _constant(row: Row, problems: Problems) -> Constant | None:
     if not values or not all(is_scalar(v) for v in values):
         if text:
             problems.add("the list must hold texts or numbers, at least one", where, mend)
-        # The name is known, so that texts which use it are no mistakes.
+        # The name is known, so texts that use it are not mistakes.
         values = [text or name]
     if len({scalar_text(v) for v in values}) < len(values):
         problems.add("a value is in the list twice", where, "keep one of them")
@@ -513,8 +513,8 @@ def read_profiles(sheet: Sheet, problems: Problems) -> Profiles:
     bare = [n for n, r in zip(profiles.lines, profiles.rows, strict=True) if sum(map(bool, r)) == 1]
     if bare and len(bare) < len(profiles.rows) and len(columns) > 1:  # a footnote below the table?
         problems.notes.append(
-            f"{profiles.sheet}: {rows_in_words(bare)} with one filled cell only, read as "
-            "respondents all the same"
+            f"{profiles.sheet}: {rows_in_words(bare)} with only one filled cell, read as "
+            "respondents anyway"
         )
     note_gaps(sheet, data, problems)
     return profiles
@@ -578,8 +578,8 @@ def _check_ids(profiles: Profiles, problems: Problems) -> None:
         message = f"{more} more respondents have a missing or repeated ID"
         problems.add(message, profiles.sheet, "correct the column ID")
     problems.notes += [
-        f"{seen[labels[-1]]}: the IDs {' and '.join(map(repr, labels))} look alike; they are "
-        "different respondents"
+        f"{seen[labels[-1]]}: the IDs {' and '.join(map(repr, labels))} look alike, but they "
+        "are different respondents"
         for labels in look_alikes(list(seen))[:MAX_ROWS_OF_ONE_KIND]
     ]
 

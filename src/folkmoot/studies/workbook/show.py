@@ -98,7 +98,7 @@ def _session(run: RunFolder, label: str) -> str:
     said = run.table("utterances").filter(pl.col("session") == label)
     if said.is_empty():
         labels = run.table("sessions")["session"].unique(maintain_order=True).to_list()
-        raise InputError(f"session {label}: there is none; sessions are {', '.join(labels[:20])}")
+        raise InputError(f"there is no session {label}; sessions are {', '.join(labels[:20])}")
     lines: list[str] = []
     task: tuple[str, str] | None = None
     for row in said.to_dicts():

@@ -90,7 +90,7 @@ class Answered(InSession, table="responses"):
     )
     reasks: int = column("how often the answer was asked for again because it failed validation")
     speculation_score: int | None = column(
-        "0 not speculative at all to 100 entirely, by the model's own word"
+        "0 not speculative at all to 100 entirely, as the model rates itself"
     )
     options: list[str] | None = column(
         "the options in the order shown to this participant, as JSON"
@@ -126,8 +126,7 @@ TABLES = (Variable, Permutation, Assignment, SessionPlayed, Answered, Said, Comp
 
 
 def unusable(run: RunFolder) -> str:
-    """Why nothing in a run is of use: not one valid response of those that were to be validated, or
-    none at all."""
+    """Why nothing in a run is usable: not one valid response among those that were validated."""
     had = set(run.table("responses")["status"])
     return "no response is valid" if had and "valid" not in had and had != {"unchecked"} else ""
 
