@@ -22,7 +22,7 @@ from folkmoot.studies.town_hall.protocol import protocol
 from folkmoot.studies.town_hall.show import show
 from folkmoot.studies.town_hall.tables import TABLES
 
-STUDY = Study(
+STUDY: Study[TownHallConfig] = Study(
     name="town_hall",
     title="Town hall: who is heard, at each level of technical implementation",
     config=TownHallConfig,

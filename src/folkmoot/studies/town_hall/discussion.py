@@ -10,14 +10,12 @@ from typing import Any
 from folkmoot.conversation.answers import Repair
 from folkmoot.studies.town_hall.answers import (
     MINIMAL_CLOSING,
-    Ballot,
     Closing,
-    Item,
     Moderation,
     Reflection,
-    Satisfaction,
     Turn,
 )
+from folkmoot.studies.town_hall.ballots import Ballot, Item, Satisfaction
 from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.levels import Level, deal
 from folkmoot.studies.town_hall.participants import Resident, ResidentSet

@@ -17,11 +17,11 @@ from folkmoot.studies.town_hall.logs import log_lines, summary, use_of
 from folkmoot.studies.town_hall.measures import (
     SPECTRUM,
     Tracking,
+    group_measures,
     interaction_levels,
     measures,
     pairs,
     quality,
-    ratio,
     responders,
     satisfaction_rows,
     survival,
@@ -66,9 +66,9 @@ def keep(scope: Scope, discussion: Discussion, started_at: str) -> Held:
     return Held(meeting.id, result, quality(discussion), use_of(discussion))
 
 
-def keep_comparison(session: Session, held: list[Held], config: TownHallConfig) -> None:
+def keep_comparison(session: Session[TownHallConfig], held: list[Held]) -> None:
     """Compare the levels and add up how well answers could be read, and what they took."""
-    levels = levels_of(config)
+    levels = levels_of(session.config)
     comparison = compare(levels, [h.result for h in held])
     session.write_json("levels.json", comparison)
     record_comparison(session, comparison)
@@ -156,23 +156,19 @@ def _agents(discussion: Discussion, rows: list[Tracking]) -> list[dict[str, Any]
     """The per-resident measures over all rounds."""
     found = []
     for resident in discussion.meeting.residents:
-        own = [r for r in rows if r.agent_id == resident.id]
-        possible = sum(r.possible for r in own)
-        total = sum(r.total_reaction_count for r in own)
+        me, alone = resident.id, group_measures(discussion, rows, (resident.id,))
         found.append(
             {
-                "agent_id": resident.id,
+                "agent_id": me,
                 "is_vulnerable": resident.is_vulnerable,
                 "vulnerable_type": resident.vulnerable_type,
-                "interaction_count": sum(r.interaction_count for r in own),
-                "total_reaction_count": total,
-                "positive_reaction_ratio": ratio(
-                    sum(r.positive_reaction_count for r in own), total
-                ),
-                "weighted_inclusivity_score": ratio(sum(r.score_sum for r in own), possible),
-                "responders": responders(own, resident.id),
-                "speaking_volume": sum(r.speaking_volume for r in own),
-                "opinion_survival": survival(own, resident.id),
+                "interaction_count": alone["interaction_count"],
+                "total_reaction_count": alone["total_reaction_count"],
+                "positive_reaction_ratio": alone["positive_reaction_ratio"],
+                "weighted_inclusivity_score": alone["weighted_inclusivity_score"],
+                "responders": responders(rows, me),
+                "speaking_volume": alone["speaking_volume"],
+                "opinion_survival": survival(rows, me),
             }
         )
     return found

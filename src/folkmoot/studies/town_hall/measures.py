@@ -109,63 +109,42 @@ def reaction_level(config: TownHallConfig, types: Sequence[str]) -> int:
 
 @dataclass(frozen=True)
 class Tracking:
-    """What one resident met with in one round, and how much they said.
+    """What one resident met with in one round, and how much they said (source, section 7.3).
 
-    `possible` counts possible reactions; ratios are None where there is nothing to divide by.
+    Ratios and means are None where there is nothing to divide by. The last fields are what sums
+    over rounds and residents need.
     """
 
     agent_id: str
     round: int
-    spectrum: Mapping[str, int]
-    possible: int
-    score_sum: int
-    interactions: Mapping[str, int]
-    agree_levels: tuple[int, ...]
-    wants: tuple[bool, ...]
+    reaction_spectrum: Mapping[str, int]
+    total_reaction_count: int
+    positive_reaction_count: int
+    positive_ratio: float | None
+    weighted_inclusivity_score: float | None
+    avg_agree_level: float | None
     cited_as_compelling_count: int
-    cited_as_disagreed_count: int
     responders: tuple[str, ...]
+    possible_reactions: int
+    interaction_count: int
+    interaction_types: Mapping[str, int]
+    response_rate: float | None
+    cited_as_disagreed_count: int
     questions_received: int
+    speaking_volume: int
     new_points: int
     references_made: int
-
-    @property
-    def total_reaction_count(self) -> int:
-        return self.possible - self.spectrum["ignore"]
-
-    @property
-    def positive_reaction_count(self) -> int:
-        return self.spectrum["cite"] + self.spectrum["agree"]
-
-    @property
-    def interaction_count(self) -> int:
-        return sum(self.interactions.values())
-
-    @property
-    def speaking_volume(self) -> int:
-        return self.new_points + self.references_made
+    level_sum: int
+    agree_levels: tuple[int, ...]
+    wants: tuple[bool, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The record of source section 7.3, with what else is known of the round."""
-        return {
-            "agent_id": self.agent_id,
-            "round": self.round,
-            "reaction_spectrum": dict(self.spectrum),
-            "total_reaction_count": self.total_reaction_count,
-            "positive_reaction_count": self.positive_reaction_count,
-            "positive_ratio": ratio(self.positive_reaction_count, self.total_reaction_count),
-            "weighted_inclusivity_score": ratio(self.score_sum, self.possible),
-            "avg_agree_level": mean(self.agree_levels),
-            "cited_as_compelling_count": self.cited_as_compelling_count,
-            "responders": list(self.responders),
-            "possible_reactions": self.possible,
-            "interaction_count": self.interaction_count,
-            "interaction_types": dict(self.interactions),
-            "response_rate": mean(self.wants),
-            "cited_as_disagreed_count": self.cited_as_disagreed_count,
-            "questions_received": self.questions_received,
-            "speaking_volume": self.speaking_volume,
-        }
+        """The record of the source, with what else is known of the round."""
+        kept = {k: v for k, v in vars(self).items() if k not in SUMMED}
+        return kept | {"responders": list(self.responders)}
+
+
+SUMMED = ("new_points", "references_made", "level_sum", "agree_levels", "wants")
 
 
 def tracking(discussion: Discussion) -> list[Tracking]:
@@ -188,23 +167,35 @@ def _tracked(me: str, round_: Round, reactions: Sequence[Pair]) -> Tracking:
     compelling = [r.most_compelling.agent_id for r in reflections if r.most_compelling]
     disagreed = [r.most_disagreed.agent_id for r in reflections if r.most_disagreed]
     own = round_.turns[me].speaking
+    counted = [sum(p.level == level for p in reactions) for level in range(len(SPECTRUM))]
+    kinds: list[str] = [r.interaction_type for r in references]
+    agree_levels = tuple(r.agree_level for r in private if r.agree_level is not None)
+    wants = tuple(r.want_to_respond for r in private if r.want_to_respond is not None)
+    reacted, level_sum = sum(counted[1:]), sum(p.level for p in reactions)
+    positive = counted[3] + counted[4]  # cite and agree
     return Tracking(
         agent_id=me,
         round=round_.number,
-        spectrum={name: sum(p.level == i for p in reactions) for i, name in enumerate(SPECTRUM)},
-        possible=len(reactions),
-        score_sum=sum(p.level for p in reactions),
-        interactions={
-            kind: sum(r.interaction_type == kind for r in references) for kind in INTERACTIONS
-        },
-        agree_levels=tuple(r.agree_level for r in private if r.agree_level is not None),
-        wants=tuple(r.want_to_respond for r in private if r.want_to_respond is not None),
+        reaction_spectrum=dict(zip(SPECTRUM, counted, strict=True)),
+        total_reaction_count=reacted,
+        positive_reaction_count=positive,
+        positive_ratio=ratio(positive, reacted),
+        weighted_inclusivity_score=ratio(level_sum, len(reactions)),
+        avg_agree_level=mean(agree_levels),
         cited_as_compelling_count=compelling.count(me),
-        cited_as_disagreed_count=disagreed.count(me),
         responders=tuple(p.speaker for p in reactions if p.types),
+        possible_reactions=len(reactions),
+        interaction_count=len(kinds),
+        interaction_types={kind: kinds.count(kind) for kind in INTERACTIONS},
+        response_rate=mean(wants),
+        cited_as_disagreed_count=disagreed.count(me),
         questions_received=sum(q.target == me for t in others for q in t.speaking.questions),
+        speaking_volume=len(own.new_points) + len(own.references),
         new_points=len(own.new_points),
         references_made=len(own.references),
+        level_sum=level_sum,
+        agree_levels=agree_levels,
+        wants=wants,
     )
 
 
@@ -226,25 +217,26 @@ def group_measures(
 ) -> dict[str, Any]:
     """The totals of the source and the comparable figures for one group of residents."""
     own, n = [row for row in rows if row.agent_id in members], len(members)
-    reactions = sum(r.total_reaction_count for r in own)
-    positive = sum(r.positive_reaction_count for r in own)
-    possible = sum(r.possible for r in own)
-    interactions = sum(r.interaction_count for r in own)
-    compelling = sum(r.cited_as_compelling_count for r in own)
-    volume = sum(r.speaking_volume for r in own)
+
+    def total(name: str) -> int:
+        return sum(getattr(row, name) for row in own)
+
+    reactions, positive = total("total_reaction_count"), total("positive_reaction_count")
+    possible, interactions = total("possible_reactions"), total("interaction_count")
+    compelling, volume = total("cited_as_compelling_count"), total("speaking_volume")
     survived = [survival(own, i)["survival"] for i in members]
     return {
         "residents": n,
-        "reaction_spectrum": {s: sum(r.spectrum[s] for r in own) for s in SPECTRUM},
+        "reaction_spectrum": {s: sum(r.reaction_spectrum[s] for r in own) for s in SPECTRUM},
         "total_possible_reactions": possible,
         "total_reaction_count": reactions,
         "positive_reaction_count": positive,
         "interaction_count": interactions,
-        "interaction_types": {k: sum(r.interactions[k] for r in own) for k in INTERACTIONS},
+        "interaction_types": {k: sum(r.interaction_types[k] for r in own) for k in INTERACTIONS},
         "cited_as_compelling_count": compelling,
-        "questions_received": sum(r.questions_received for r in own),
+        "questions_received": total("questions_received"),
         "speaking_volume": volume,
-        "weighted_inclusivity_score": ratio(sum(r.score_sum for r in own), possible),
+        "weighted_inclusivity_score": ratio(total("level_sum"), possible),
         "positive_reaction_ratio": ratio(positive, reactions),
         "reactions_per_resident": ratio(reactions, n),
         "positive_reactions_per_resident": ratio(positive, n),

@@ -30,7 +30,7 @@ from folkmoot.studies.town_hall.stages import (
 from folkmoot.studies.town_hall.tables import record_set
 
 
-async def protocol(session: Session) -> None:
+async def protocol(session: Session[TownHallConfig]) -> None:
     """Draw residents and seats, hold all discussions, compare the levels."""
     meetings = await draw(session)
 
@@ -38,12 +38,12 @@ async def protocol(session: Session) -> None:
         return keep(scope, await hold_discussion(scope, meeting), session.started_at)
 
     held = await session.each(meetings, discuss, sets=lambda m: m.set.number)
-    keep_comparison(session, list(held.values()), session.config)
+    keep_comparison(session, list(held.values()))
 
 
-async def draw(session: Session) -> list[Meeting]:
+async def draw(session: Session[TownHallConfig]) -> list[Meeting]:
     """Residents, orders of speaking and seats of all discussions, sealed into the plan."""
-    config: TownHallConfig = session.config
+    config = session.config
     profiles = load_profiles(config.vulnerable, session.study_dir)
     sets = [make_set(config, profiles, session.seed, n) for n in range(1, config.sets + 1)]
     levels = levels_of(config)

@@ -20,18 +20,21 @@ from folkmoot.studies.town_hall.answers import (
     MINIMAL_REFLECTION,
     MINIMAL_SPEAKING,
     MINIMAL_THINKING,
+    Closing,
+    Moderation,
+    Speaking,
+    Thinking,
+    Turn,
+)
+from folkmoot.studies.town_hall.ballots import (
     NO_BALLOT,
     SATISFACTION,
     UNKNOWN,
     Ballot,
-    Closing,
     Item,
-    Moderation,
     Planned,
     Satisfaction,
-    Speaking,
-    Thinking,
-    Turn,
+    ballot,
 )
 from folkmoot.studies.town_hall.discussion import (
     Call,
@@ -233,7 +236,7 @@ async def vote(
     """Yes or no with a reason on each item, from each resident; nobody else votes."""
     rounds, items = so_far.rounds, so_far.items
     words, listed = moderator_words(rounds[-1]), [{"id": i.id, "text": i.text} for i in items]
-    answer = answers.ballot(items)
+    answer = ballot(items)
 
     async def alone(own: Scope, who: Speaker) -> Got[Ballot]:
         said = own_statements(rounds, who.id)

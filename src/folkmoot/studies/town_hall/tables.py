@@ -350,7 +350,7 @@ def _round(round_: Round, tracked: Tracking) -> dict[str, Any]:
     del data["reaction_spectrum"], data["interaction_types"]
     return {
         **data,
-        **{f"reactions_{name}": tracked.spectrum[name] for name in SPECTRUM},
+        **{f"reactions_{name}": n for name, n in tracked.reaction_spectrum.items()},
         "responders": "|".join(tracked.responders),
         "overall_stance": turn.thinking.overall_stance if turn.thinking else None,
         "silent": turn.silent,
