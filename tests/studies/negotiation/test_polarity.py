@@ -57,6 +57,7 @@ SENTENCES = [
     ("anything without sushi", {"sushi": -2}),
     ("I don't want sushi", {"sushi": -2}),
     ("I don’t want sushi", {"sushi": -2}),
+    *((f"I don{mark}t want sushi", {"sushi": -2}) for mark in "‘‛′ʹʼ´`＇"),
     ("I dont like sushi", {"sushi": -2}),
     ("I do not like sushi", {"sushi": -2}),
     ("I want no sushi", {"sushi": -2}),

@@ -37,6 +37,7 @@ nothing now one only please somebody someone something still
 """
 STOP_WORDS = frozenset(_SMALL.split())
 _TOKEN = re.compile(r"\d+(?:[.,]\d+)+|[^\W_]+(?:'[^\W_]+)*")
+_APOSTROPHES = re.compile("[\u2018\u2019\u201b\u2032\u02b9\u02bc\u00b4`]")
 _BOUNDARY = re.compile(r"(?<!\d)[,.](?!\d)|[,.](?!\d)|(?<!\d)[,.]|[;!?\n\r]")
 
 
@@ -77,8 +78,7 @@ def clauses(text: str) -> tuple[tuple[str, ...], ...]:
 
 def _plain(text: str) -> str:
     """Case, width, accents and typographic quotes folded; hyphens open, save after a cue."""
-    text = unicodedata.normalize("NFKC", text).casefold()
-    text = text.replace("’", "'").replace("‘", "'").replace("ʼ", "'")
+    text = unicodedata.normalize("NFKC", _APOSTROPHES.sub("'", text)).casefold()
     text = re.sub(r"\bdont\b", "don't", text)
     decomposed = unicodedata.normalize("NFKD", text)
     text = "".join(c for c in decomposed if not unicodedata.combining(c))
