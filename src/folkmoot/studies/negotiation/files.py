@@ -16,6 +16,7 @@ from jsonschema import Draft202012Validator
 
 from folkmoot.engine.session import Scope
 from folkmoot.errors import ProtocolError
+from folkmoot.studies.negotiation import tripcraft
 from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision
 from folkmoot.studies.negotiation.groups import Group
 from folkmoot.studies.negotiation.measures import (
@@ -71,9 +72,9 @@ def record_groups(scope: Scope, groups: Sequence[Group]) -> None:
 
 
 def finish_session(
-    scope: Scope, case: Negotiation, decisions: Sequence[SlotDecision]
+    scope: Scope, case: Negotiation, decisions: Sequence[SlotDecision], trip: tripcraft.Trip
 ) -> SessionResult:
-    """Record a session's rows, write its files, and give back what comparisons need."""
+    """Record a session's rows, write its files, and return what the study ends with."""
     group, condition = case.group, case.condition
     ids: dict[str, Any] = {
         "group_id": group.id,
@@ -98,7 +99,8 @@ def finish_session(
     scope.write_json(f"{folder}/decisions.json", _by_slot(trails))
     scope.write_json(f"{folder}/planner_payload.json", payload(case, decisions))
     conflicts = {} if condition.one_member else {d.topic: d.has_conflict for d in decisions}
-    return SessionResult(group.id, condition.id, values, conflicts)
+    row = tripcraft.row(case, decisions, trip)
+    return SessionResult(group.id, condition.id, values, conflicts, row)
 
 
 def _record_decision(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
@@ -150,12 +150,13 @@ def session_measures(
 
 @dataclass(frozen=True, slots=True)
 class SessionResult:
-    """The measures of one session, for comparing conditions."""
+    """One session: its measures, where it had conflicts, and its row for TripCraft."""
 
     group_id: str
     condition: str
     values: Mapping[str, float]
     conflicts: Mapping[str, bool]
+    trip: Mapping[str, Any] = field(default_factory=dict)
 
 
 def compare(results: Sequence[SessionResult], conditions: Sequence[str]) -> dict[str, Any]:

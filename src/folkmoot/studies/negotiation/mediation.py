@@ -106,11 +106,11 @@ async def propose(
     opening, said, dropped = sort_lines(reply.dialogue, names)
     label = None
     if isinstance(reply, GuidedSynthesis) and rung != "minimal":
-        label = reply.resolution_strategy.strip()
+        label = reply.resolution_strategy
     return Proposal(
         reply.has_conflict,
-        reply.conflict_description.strip(),
-        reply.resolution_explanation.strip(),
+        reply.conflict_description,
+        reply.resolution_explanation,
         label,
         opening,
         tuple(case.line(name, "user_respond", text, topic, finish=finish) for name, text in said),
@@ -260,7 +260,7 @@ async def _round(
         question=question,
     )
     reply, rung, finish = await _ask(scope, case, prompt, FeedbackReply(resolved=False))
-    asked = reply.targeted_feedback_question.strip()
+    asked = reply.targeted_feedback_question
     portions, refused = revised_portions(case.group, decision, reply.final_revised_decision)
     round_ = FeedbackRound(
         number,
@@ -268,8 +268,8 @@ async def _round(
         targeted,
         reply.resolved,
         asked if target.name.casefold() in asked.casefold() else question,
-        reply.updated_resolution_explanation.strip(),
-        reply.final_revised_decision.strip(),
+        reply.updated_resolution_explanation,
+        reply.final_revised_decision,
         refused,
         parse_error=rung == "minimal",
     )

@@ -65,33 +65,27 @@ async def protocol(session: Session[NegotiationConfig]) -> None:
     files.record_groups(session, groups)
     # Scopes are made beforehand, so that rows come stage by stage, whichever group is quicker.
     stating = {g.id: session.at("preferences", g.id) for g in groups}
-    talking = {
-        (g.id, c): session.at("negotiation", f"{g.id}-{c}")
-        for g in groups
-        for c in config.conditions
-    }
+    sessions = [(g, c) for g in groups for c in config.conditions]
+    talking = {(g.id, c): session.at("negotiation", f"{g.id}-{c}") for g, c in sessions}
+    journeys = {g.id: tripcraft.trip_of(trips, g.id, n) for n, g in enumerate(groups)}
 
-    async def whole_group(
-        scope: Scope, group: Group
-    ) -> Sequence[tuple[SessionResult, tripcraft.Trip]]:
+    async def whole_group(scope: Scope, group: Group) -> list[SessionResult]:
         stated = await state_preferences(stating[group.id], group, subjects, config.days)
 
-        async def under(_: Scope, condition: ConditionId) -> tuple[SessionResult, tripcraft.Trip]:
+        async def under(_: Scope, condition: ConditionId) -> SessionResult:
             at = talking[group.id, condition]
             case = Negotiation(group, CONDITIONS[condition], stated, subjects, config)
             decisions = [await settle(at.at(topic.id), case, topic) for topic in subjects]
-            result = files.finish_session(at, case, decisions)
-            trip = tripcraft.trip_of(trips, group.id, groups.index(group))
-            return result, tripcraft.row(case, decisions, trip)
+            return files.finish_session(at, case, decisions, journeys[group.id])
 
         return list((await scope.each(config.conditions, under)).values())
 
     by_group = await session.at("negotiation").each(groups, whole_group, sets=lambda g: g.id)
-    held = [one for group in by_group.values() for one in group]
+    results = [result for group in by_group.values() for result in group]
     for condition in config.conditions:
-        rows = [row for result, row in held if result.condition == condition]
+        rows = [result.trip for result in results if result.condition == condition]
         session.write_text(f"tripcraft/{condition}.csv", tripcraft.to_csv(rows))
-    session.write_json("comparison.json", compare([r for r, _ in held], config.conditions))
+    session.write_json("comparison.json", compare(results, config.conditions))
 
 
 # --- phase 1: preferences ----------------------------------------------------------------------

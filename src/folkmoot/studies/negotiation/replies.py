@@ -31,6 +31,7 @@ class _Reply(BaseModel):
     model_config = ConfigDict(
         extra="ignore",
         frozen=True,
+        str_strip_whitespace=True,
         json_schema_extra=lambda schema: schema.pop("description", None),
     )
 
@@ -116,7 +117,7 @@ def sort_lines(
     said: list[tuple[str, str]] = []
     dropped = 0
     for line in dialogue:
-        text, key = line.text.strip(), _key(line.speaker)
+        text, key = line.text, _key(line.speaker)
         if text and key in by_key:
             said.append((by_key[key], text))
         elif text and key in RESERVED:
