@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from folkmoot.engine.study import StageEstimate, Study
     from folkmoot.engine.verify import load
     from folkmoot.models.simple_call import call_llm
-    from folkmoot.people.makers import find_maker
     from folkmoot.people.persona import Persona
+    from folkmoot.people.sources import find_maker
     from folkmoot.records.findings import Finding, Grid
     from folkmoot.records.rows import Row, column
     from folkmoot.records.run_folder import RunFolder
@@ -79,7 +79,7 @@ _HOME = {
     "engine.study": ("StageEstimate", "Study"),
     "engine.verify": ("load",),
     "models.simple_call": ("call_llm",),
-    "people.makers": ("find_maker",),
+    "people.sources": ("find_maker",),
     "people.persona": ("Persona",),
     "records.findings": ("Finding", "Grid"),
     "records.rows": ("Row", "column"),

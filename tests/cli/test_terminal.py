@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import re
 
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from folkmoot.cli.run import TerminalProgress
-from folkmoot.cli.tables import finding_view
+from folkmoot.cli.tables import finding_view, print_findings
 from folkmoot.engine.progress import (
     AnswerMissing,
     CallDone,
@@ -49,6 +51,20 @@ def test_a_finding_is_title_words_table_and_caveats() -> None:
     for said in ("Who changed", "Some did.", "changed rate", "3.0 %", "A caveat.", "and 10 more"):
         assert said in text
     assert printed(finding_view(Finding("k", "Empty", "Nothing.", Grid((), ()))))
+
+
+@given(
+    st.lists(
+        st.tuples(st.text("abc d", max_size=30), st.integers(0, 10**9)), min_size=1, max_size=5
+    ),
+    st.integers(20, 100),
+)
+def test_no_terminal_is_too_narrow_for_a_figure(rows: list[tuple[str, int]], width: int) -> None:
+    grid = Grid(("who", "how_many_in_all", "changed_rate"), tuple((a, n, n / 1e9) for a, n in rows))
+    file = io.StringIO()
+    print_findings(Console(file=file, width=width), [Finding("k", "t", "s", grid)])
+    words = file.getvalue().split()
+    assert all(f"{n:,}" in words for _, n in rows)
 
 
 class Clock:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from folkmoot.errors import InputError
-from folkmoot.people.makers import find_maker, makers
+from folkmoot.people.sources import find_maker, makers
 
 
 @pytest.mark.parametrize("name", sorted(makers()))

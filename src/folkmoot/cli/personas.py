@@ -23,10 +23,9 @@ from folkmoot.engine.session import Scope, Session
 from folkmoot.engine.study import Study
 from folkmoot.errors import InputError
 from folkmoot.people.enrichment import enrich
-from folkmoot.people.makers import find_maker, makers
 from folkmoot.people.persona import Persona
 from folkmoot.people.pool import Pool, migrate
-from folkmoot.people.sources import persona_hub, table
+from folkmoot.people.sources import find_maker, makers, persona_hub, table
 from folkmoot.randomness import digest, generator
 from folkmoot.records.findings import Grid
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -83,6 +84,11 @@ class Persona:
             name=str(data.get("name") or ""),
             extra=dict(extra),
         )
+
+
+def article(following: str) -> str:
+    """ "a" or "an", by what follows: an artist, an 18-year-old, a user."""
+    return "an" if re.match(r"[aeio]|8|(?:11|18)\b", following.lower()) else "a"
 
 
 def persona_key(base: str) -> str:

@@ -17,9 +17,8 @@ import numpy as np
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import packaged_yaml
 from folkmoot.people.enrichment import SCALES
-from folkmoot.people.persona import Persona
-from folkmoot.people.sources.names import draw_names
-from folkmoot.people.sources.occupations import occupations
+from folkmoot.people.persona import DEMOGRAPHIC_KEYS, Persona, article
+from folkmoot.people.sources.names import draw_names, occupations
 
 Ratios = Mapping[str, Mapping[str, float]]
 Draw = Callable[[], float]  # a uniform draw from [0, 1)
@@ -138,8 +137,8 @@ def _age_in(band: str, rng: np.random.Generator) -> int:
 
 def _persona(i: int, name: str, row: dict[str, Any], draw: Draw) -> Persona:
     words = _words()
-    own = {k: v for k, v in row.items() if k not in _STANDARD}
-    job = str(row["occupation"])
+    own = {k: v for k, v in row.items() if k not in DEMOGRAPHIC_KEYS}
+    job, leaning = str(row["occupation"]), row["political_leaning"]
     place = _pick(words["places"][row["location_type"]], draw)
     life = "young" if row["age"] < 30 else "middle" if row["age"] < 52 else "older"
     facts = {
@@ -147,20 +146,20 @@ def _persona(i: int, name: str, row: dict[str, Any], draw: Draw) -> Persona:
         "first": name.split(" ", 1)[0],
         "they": "She" if row["sex"] == "F" else "He",
         "age": row["age"],
-        "an_age": f"{_an(str(row['age']))} {row['age']}",
+        "an_age": f"{article(str(row['age']))} {row['age']}",
         "job": job,
-        "a_job": f"{_an(job)} {job}",
-        "leaning": row["political_leaning"],
+        "a_job": f"{article(job)} {job}",
+        "leaning": leaning,
         "household": _pick(words["household"][life], draw),
         "home": _pick(words["setting"][row["location_type"]], draw).format(place=place),
-        "schooling": _schooling(row["education"]),
+        "schooling": _SCHOOLING[row["education"]],
         "money": _pick(words["money"][row["income"]], draw),
-        "politics": _politics(row["political_leaning"]),
+        "politics": "politically moderate" if leaning == "moderate" else f"{leaning} in politics",
         "care": _pick(words["cares"], draw),
         "manner": _pick(words["manner"], draw),
     }
     facts["habit"], facts["habit2"] = _several(words["habits"], 2, draw)
-    party = words["values"][row["political_leaning"]]
+    party = words["values"][leaning]
     facts["value"], facts["value2"] = _several([*words["values"]["any"], *party, *party], 2, draw)
     text = _pick(words["portraits"], draw).format(**facts)
     if own:
@@ -169,43 +168,21 @@ def _persona(i: int, name: str, row: dict[str, Any], draw: Draw) -> Persona:
     return Persona(
         id=f"q_{i + 1:05d}",
         text=text,
-        base=f"{name}, {_an(job)} {job} from {place}",
-        demographics={k: row[k] for k in (*_STANDARD, *own)},
+        base=f"{name}, {article(job)} {job} from {place}",
+        demographics={k: row[k] for k in (*DEMOGRAPHIC_KEYS, *own)},
         source="quota",
         name=name,
     )
 
 
 _PORTRAIT_DRAWS = 11
-
-_STANDARD = (
-    "age",
-    "sex",
-    "education",
-    "income",
-    "location_type",
-    "political_leaning",
-    "occupation",
-)
-
-
-def _schooling(education: str) -> str:
-    return {
-        "High school": "finished high school",
-        "Some college": "has some college",
-        "Bachelor's degree": "has a bachelor's degree",
-        "Master's degree": "has a master's degree",
-        "Doctorate": "has a doctorate",
-    }[education]
-
-
-def _politics(leaning: str) -> str:
-    return "politically moderate" if leaning == "moderate" else f"{leaning} in politics"
-
-
-@lru_cache(maxsize=10_000)
-def _an(following: str) -> str:
-    return "an" if re.match(r"[aeio]|8|18\b|11\b", following.lower()) else "a"
+_SCHOOLING = {
+    "High school": "finished high school",
+    "Some college": "has some college",
+    "Bachelor's degree": "has a bachelor's degree",
+    "Master's degree": "has a master's degree",
+    "Doctorate": "has a doctorate",
+}
 
 
 def _pick(items: Any, draw: Draw) -> str:

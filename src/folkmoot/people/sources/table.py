@@ -11,7 +11,7 @@ import polars as pl
 
 from folkmoot.errors import InputError, Problem
 from folkmoot.hidden_characters import hidden_in, without_hidden
-from folkmoot.people.persona import DEMOGRAPHIC_KEYS, Persona
+from folkmoot.people.persona import DEMOGRAPHIC_KEYS, Persona, article
 
 TEXT_COLUMNS = ("text", "persona", "enriched_persona", "description", "profile")
 MAX_BYTES = 500_000_000
@@ -138,8 +138,8 @@ def describe(name: str, demographics: Mapping[str, Any], extra: Mapping[str, Any
     """A description that completes "You are …" from whatever a row holds."""
     age = f"{demographics['age']}-year-old " if "age" in demographics else ""
     sex = {"f": "woman", "m": "man"}.get(str(demographics.get("sex", ""))[:1].casefold(), "person")
-    article = "an" if age.startswith(("8", "11-", "18-")) else "a"
-    head = f"{article} {age}{sex}"
+    who = f"{age}{sex}"
+    head = f"{article(who)} {who}"
     if "occupation" in demographics:
         head += f" who works as {demographics['occupation']}"
     rest = {k: v for k, v in demographics.items() if k not in {"age", "sex", "occupation"}}

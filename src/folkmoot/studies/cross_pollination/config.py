@@ -21,7 +21,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from folkmoot.conversation.choices import NOT_COUNTED, alike
 from folkmoot.conversation.spoken import folded
 from folkmoot.engine.config import StudyConfig
-from folkmoot.people.makers import makers
+from folkmoot.people.sources import makers
 
 SIMPLE_VOTING = "simple_voting"
 SIMPLE_PASSIVE = "simple_passive"

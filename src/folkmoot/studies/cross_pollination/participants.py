@@ -20,10 +20,9 @@ from folkmoot.errors import InputError
 from folkmoot.models.request import FloatArray
 from folkmoot.people.assignment import assign_conditions
 from folkmoot.people.enrichment import enrich
-from folkmoot.people.makers import find_maker
 from folkmoot.people.persona import Persona
 from folkmoot.people.pool import Pool, pool_target, select
-from folkmoot.people.sources import persona_hub, quota, table
+from folkmoot.people.sources import find_maker, persona_hub, quota, table
 from folkmoot.randomness import digest
 from folkmoot.records.run_folder import PERSONAS
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig

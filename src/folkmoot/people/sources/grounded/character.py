@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from folkmoot.files import packaged_yaml
+from folkmoot.people.persona import article
 from folkmoot.people.sources.grounded.profile import TRAITS, Profile, Traits, VoiceProfile
 
 BANDS = ("very low", "low", "middle", "high", "very high")
@@ -66,10 +67,9 @@ def category_engagement(profile: Profile, category: str) -> str:
 
 def introduction(profile: Profile) -> str:
     """The first paragraph after "You are": name, age, work, home. One sentence."""
-    age = profile.age
-    article = "an" if str(age).startswith("8") or age in {11, 18} else "a"
+    age = f"{profile.age}-year-old"
     return (
-        f"{profile.name}, {article} {age}-year-old {profile.occupation} who lives "
+        f"{profile.name}, {article(age)} {age} {profile.occupation} who lives "
         f"{profile.household} in {profile.location}."
     )
 

@@ -17,7 +17,7 @@ import numpy as np
 from folkmoot.errors import InputError
 from folkmoot.files import packaged_yaml
 from folkmoot.people.enrichment import SCALES
-from folkmoot.people.sources.occupations import occupations
+from folkmoot.people.sources.names import occupations
 
 Figures = Mapping[str, Any]
 Fixed = Mapping[str, Any]

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from folkmoot.people.enrichment import Education, Income, LocationType, PoliticalLeaning
-from folkmoot.people.persona import Persona
+from folkmoot.people.persona import DEMOGRAPHIC_KEYS, Persona
 
 TRAITS = ("openness", "conscientiousness", "extraversion", "agreeableness", "neuroticism")
 
@@ -112,11 +112,7 @@ class Profile(_Frozen):
 
     def demographics(self) -> dict[str, Any]:
         """The seven demographics that all sources share, and place and household."""
-        keys = (
-            "age", "sex", "education", "income", "location_type", "political_leaning",
-            "occupation", "location", "household",
-        )  # fmt: skip
-        return {key: getattr(self, key) for key in keys}
+        return {key: getattr(self, key) for key in (*DEMOGRAPHIC_KEYS, "location", "household")}
 
     def to_persona(self, text: str) -> Persona:
         """The persona that other studies use, with `text` as its description."""
