@@ -79,7 +79,7 @@ def test_each_refuses_a_key_twice(tmp_path: Path) -> None:
 
         await session.each(["a", "b", "a"], nothing)
 
-    with pytest.raises(ProtocolError, match="'a' twice"):
+    with pytest.raises(ProtocolError, match="duplicate key, 'a'"):
         run(tmp_path, protocol)
 
 

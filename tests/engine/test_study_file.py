@@ -99,7 +99,7 @@ temperature: hot
 random_seed: 1.5
 """
     assert mistakes(folder, text) == [
-        "study.yaml:3: pilot_id: stands twice (first in line 2, again here)",
+        "study.yaml:3: pilot_id: is a duplicate key (first in line 2, again here)",
         "study.yaml:4: topik: unknown key (did you mean topic?)",
         "study.yaml:7: treshold: unknown key (did you mean threshold?)",
         "study.yaml:8: threshold: must be at most 1, is 1.5",
@@ -177,13 +177,13 @@ def test_numbers_mean_what_they_say(folder: Path) -> None:
         (b"", "the file is empty"),
         (b"# only a comment\n", "the file is empty"),
         (b"- a\n- b\n", "a study file is a group"),
-        (b"a:\n\tb: 1\n", ":2: a tab stands here"),
+        (b"a:\n\tb: 1\n", ":2: there is a tab here"),
         (b"a: 'x\nb: 2\n", "a quote is not closed"),
-        (b"a: b: c\n", ":1: a colon stands where none can"),
+        (b"a: b: c\n", ":1: there is a colon in the wrong place"),
         (b"a: 1\nb: \xe9\n", ":2: is not UTF-8"),
         (b"a: &x [*x]\n", "aliases"),
         (b"a: 1\n---\nb: 2\n", ":2: a second document"),
-        (b"a: \x07\n", ":1: a control character"),
+        (b"a: \x07\n", ":1: there is a control character"),
         (b"a: !!python/object:os.system x\n", "!!python/object:os.system is not understood"),
         (b"? [a]\n: b\n", "a key must be a single word"),
         (b"PK\x03\x04rest", "is a workbook"),
@@ -203,7 +203,7 @@ def test_what_is_no_study_file_is_refused_in_plain_words(
 def test_aliases_that_multiply_are_stopped(folder: Path) -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
-    assert "multiply without end" in mistakes(folder, "\n".join(lines))[0]
+    assert "expand without end" in mistakes(folder, "\n".join(lines))[0]
 
 
 def test_encodings_with_a_mark_are_read(folder: Path) -> None:

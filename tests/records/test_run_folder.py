@@ -49,7 +49,7 @@ def test_a_run_that_is_not_finished_says_so(folder: Path) -> None:
 def test_what_is_no_run_folder_is_refused(tmp_path: Path, folder: Path) -> None:
     with pytest.raises(StorageError, match="no such run folder"):
         RunFolder(tmp_path / "gone")
-    with pytest.raises(StorageError, match="this is no run folder"):
+    with pytest.raises(StorageError, match="not a run folder"):
         RunFolder(tmp_path)
     (folder / "tables" / "votes.parquet").write_bytes(b"broken")
     with pytest.raises(StorageError, match=r"votes\.parquet: cannot be read"):

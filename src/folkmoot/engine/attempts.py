@@ -279,7 +279,7 @@ class Attempts:
         if asked > LONGEST_RETRY_AFTER:
             self._pause(line, f"asks to wait {asked:.0f} s", error)
         if call.failures > config.max_api_retries:
-            why = f"gave no answer in {call.attempts} tries (max_api_retries)"
+            why = f"gave no answer in {call.attempts} attempts (max_api_retries)"
             self._pause(line, why, error)
         doubled = config.api_retry_base_seconds * 2.0 ** min(max(call.failures, 1) - 1, 10)
         longest = min(LONGEST_BACKOFF, doubled)
@@ -292,7 +292,7 @@ class Attempts:
         seconds = self._config.quota_wait_seconds
         if call.waited_for_quota:
             empty = QuotaExhausted(
-                f"The quota of {line.name} is used up, also after a wait of {seconds:g} s: {error}"
+                f"The quota of {line.name} is still used up after a wait of {seconds:g} s: {error}"
             )
             self.stop(empty)
             raise empty from error

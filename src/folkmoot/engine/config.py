@@ -58,16 +58,16 @@ class StudyConfig(BaseModel):
     )
     max_tokens: Positive | None = Field(None, description="longest reply, in tokens")
     random_seed: NonNegative = Field(42, description="seed of every random draw of the run")
-    concurrency: Positive = Field(64, description="most calls in flight at once")
-    max_api_retries: NonNegative = Field(5, description="further tries after a passing failure")
+    concurrency: Positive = Field(64, description="maximum number of calls in flight")
+    max_api_retries: NonNegative = Field(5, description="retries after a transient error")
     api_retry_base_seconds: Seconds = Field(
-        2.0, description="first wait of the exponential backoff between tries"
+        2.0, description="first wait of the exponential backoff"
     )
     api_sleep_seconds: Seconds = Field(
         0.0, description="minimum time between the starts of two calls to one model"
     )
     request_timeout_seconds: float = Field(
-        120.0, gt=0, allow_inf_nan=False, description="longest wait for one reply"
+        120.0, gt=0, allow_inf_nan=False, description="timeout of one call"
     )
     max_reply_mb: float = Field(
         8.0,
@@ -77,14 +77,12 @@ class StudyConfig(BaseModel):
         "again and counts as missing (`too_large`)",
     )
     quota_wait_seconds: Seconds = Field(
-        60.0, description="the one wait when a quota is used up, before the run pauses"
+        60.0, description="wait once for so long when a quota is used up, then pause the run"
     )
     budget_usd: float | None = Field(
-        None, ge=0, allow_inf_nan=False, description="pause when this much money is spent"
+        None, ge=0, allow_inf_nan=False, description="pause after spending this many US dollars"
     )
-    budget_calls: NonNegative | None = Field(
-        None, description="pause when this many calls are made"
-    )
+    budget_calls: NonNegative | None = Field(None, description="pause after this many calls")
     prompts: str | None = Field(
         None, min_length=1, description="folder of prompts of your own that replace shipped ones"
     )

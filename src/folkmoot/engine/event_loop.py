@@ -127,7 +127,7 @@ def interruptible(context: RunContext, stopper: Stopper) -> Iterator[None]:
     """The first Ctrl-C lets calls in flight come home."""
 
     def halt() -> None:
-        context.progress(Notice("stopping: replies in flight are awaited", "warning"))
+        context.progress(Notice("stopping after the replies in flight", "warning"))
         context.halt(KeyboardInterrupt())
 
     stopper.halt = halt

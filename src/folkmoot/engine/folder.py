@@ -46,7 +46,7 @@ def open_folder(folder: Path, *, resume: bool) -> None:
     """
     if not resume and folder.exists() and any(folder.iterdir()) and not _asked_nothing(folder):
         raise RunExists(
-            f"{folder} is there already and is never overwritten: add --resume to go on with it, "
+            f"{folder} already exists; runs are never overwritten. Add --resume to continue it, "
             "or choose another place with --out"
         )
     if resume and not folder.exists():
@@ -83,13 +83,13 @@ def open_journal(folder: Path, *, accept_changes: bool) -> Journal:
             return journal
         journal.close()
         raise StorageError(
-            f"{folder / PLAN} is missing, though this run has asked: put it back, or start a new "
-            "run with --out"
+            f"{folder / PLAN} is missing, though this run has made calls: put it back, or start a "
+            "new run with --out"
         )
     if journal is not None:
         journal.close()
     raise StorageError(
-        f"{path} is missing or empty, though this run has asked: going on would "
+        f"{path} is missing or empty, though this run has made calls: continuing would "
         "ask everything again. Put the journal back, or start a new run with --out"
     )
 

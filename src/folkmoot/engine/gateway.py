@@ -282,7 +282,7 @@ class Gateway:
         return entry
 
     def _refuse(self, why: str) -> NoReturn:
-        """Stop the run: on this model's bill a budget in money cannot hold."""
+        """Stop the run: on this model's bill a budget in money cannot be kept."""
         error = FatalModelError(uncountable(why))
         self.stop(error)
         raise error
@@ -321,10 +321,10 @@ class Gateway:
 
 
 def uncountable(why: str) -> str:
-    """The sentence for a model on whose bill a budget in money cannot hold."""
+    """The sentence for a model on whose bill a budget in money cannot be kept."""
     return (
-        f"{why}: budget_usd cannot hold. Leave it out (and --budget) and bound the calls instead, "
-        "with budget_calls or --set budget_calls=N; all work is kept"
+        f"{why}: budget_usd cannot be kept. Leave it out (and --budget) and bound the calls "
+        "instead, with budget_calls or --set budget_calls=N; all work is kept"
     )
 
 

@@ -253,7 +253,7 @@ class Journal(JournalReader):
             f"the entries at {named} were changed" if changed else "entries were added or removed"
         )
         raise ForeignJournal(
-            f"{self.path}: {what} since they were written, so the run would go on from what was "
+            f"{self.path}: {what} since they were written, so the run would continue from what was "
             "never said. Put the journal back as it was, or start a new run with --out."
         )
 

@@ -52,7 +52,7 @@ _PLAIN_WORDS = {
     "too_long": "can have at most {max_length} entries",
     "union_tag_not_found": "does not say which kind it is (key {discriminator})",
     "union_tag_invalid": "must be of one of the kinds {expected_tags}",
-    "url_scheme": "must begin with http:// or https://",
+    "url_scheme": "must start with http:// or https://",
 }
 _SHOWS_VALUE = ("_type", "_parsing", "_from_float", "than", "than_equal", "literal_error", "enum")
 
@@ -121,7 +121,7 @@ def hidden_characters(tree: Tree) -> list[Problem]:
 
 
 def _hidden(message: str, path: Path_, tree: Tree) -> Problem:
-    return located_problem(f"{message}, which nobody sees", path, tree, "delete it")
+    return located_problem(f"{message}; it is invisible", path, tree, "delete it")
 
 
 def in_order(problems: Iterable[Problem]) -> list[Problem]:

@@ -189,7 +189,7 @@ def unpriced(config: StudyConfig, models: Iterable[str]) -> list[Problem]:
     specs = [resolve(name, config.endpoints) for name in dict.fromkeys(models)]
     return [
         Problem(
-            f"the price of {spec.name} is unknown, so that a budget in money cannot hold",
+            f"the price of {spec.name} is unknown, so a budget in money cannot be kept",
             key="budget_usd",
             mend="leave out budget_usd (and --budget) and set budget_calls instead",
         )

@@ -198,7 +198,9 @@ class Scope:
         keys = [_clean(k) for k in (items if named else map(key or _key_of, listed))]
         if len(set(keys)) != len(keys):
             twice = next(k for i, k in enumerate(keys) if k in keys[:i])
-            raise ProtocolError(f"{'/'.join(self.path)}: each() was given the key {twice!r} twice")
+            raise ProtocolError(
+                f"{'/'.join(self.path)}: each() was given a duplicate key, {twice!r}"
+            )
         if fn is None:
             if not (named and all(map(callable, listed))):
                 raise ProtocolError("each() needs a function, or a dictionary of functions")
@@ -393,7 +395,7 @@ def _check_asked(who: object, prompt: object, heard: object, answer: object) -> 
     if answer is not None and (isinstance(answer, type) or not hasattr(answer, "parse")):
         given = answer.__name__ if isinstance(answer, type) else repr(answer)[:60]
         raise ProtocolError(
-            f"ask(): answer is {given}, which is no answer type; give Text(), Choice(options), "
+            f"ask(): answer is {given}, which is not an answer type; give Text(), Choice(options), "
             "Number(low, high) or Json(Model)"
         )
 

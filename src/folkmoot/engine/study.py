@@ -225,7 +225,7 @@ def _module_of(path: Path) -> ModuleType:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise InputError(Problem("this is no Python file", file=str(path), key="study"))
+        raise InputError(Problem("this is not a Python file", file=str(path), key="study"))
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:

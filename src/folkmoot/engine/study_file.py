@@ -98,9 +98,7 @@ def load_study_file(
         return _load_own(path, reader, overrides)
     tree = read_tree(_text(path), str(path))
     if tree.value is None:
-        raise InputError(
-            Problem("the file is empty", str(path), mend="`folkmoot new` writes one to begin with")
-        )
+        raise InputError(Problem("the file is empty", str(path), mend="`folkmoot new` writes one"))
     if not isinstance(tree.value, dict):
         raise InputError(Problem("a study file is a group of `key: value` lines", str(path), "1"))
     apply_overrides(tree, overrides)

@@ -63,7 +63,7 @@ def read_tree(text: str, file: str) -> Tree:
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, int(error.position)) + 1
         raise InputError(
-            Problem("a control character stands here", file, str(line), mend="delete it")
+            Problem("there is a control character here", file, str(line), mend="delete it")
         ) from error
     except _TooMany as error:
         raise InputError(
@@ -127,7 +127,7 @@ class _Builder:
         self._count += 1
         if self._count > MOST_NODES or id(node) in self._open:
             raise InputError(
-                Problem("aliases (&, *) multiply without end", self._file, str(_line(node)))
+                Problem("aliases (&, *) expand without end", self._file, str(_line(node)))
             )
         line = key_line or _line(node)
         plain = node.value if node.tag == PLAIN else None
@@ -158,7 +158,7 @@ class _Builder:
                 continue
             if key in own:
                 where = f"first in line {own[key]}, again here"
-                self._problem(f"stands twice ({where})", key_node, (*path, key))
+                self._problem(f"is a duplicate key ({where})", key_node, (*path, key))
                 continue
             own[key] = line
             result[key] = self.build(value_node, (*path, key), line)
@@ -250,13 +250,13 @@ def _line(node: yaml.Node) -> int:
 def _syntax(error: yaml.MarkedYAMLError, file: str) -> Problem:
     mark = error.problem_mark or error.context_mark
     line = str(mark.line + 1) if mark else ""
-    what = str(error.problem or "this is no valid YAML")
+    what = str(error.problem or "this is not valid YAML")
     if "\\t" in what:
-        return Problem("a tab stands here", file, line, mend="indent with spaces")
+        return Problem("there is a tab here", file, line, mend="indent with spaces")
     if "expected a single document" in str(error.context):
-        return Problem("a second document begins here (---)", file, line, mend="keep one")
+        return Problem("a second document starts here (---)", file, line, mend="keep one")
     if "mapping values are not allowed" in what:
-        what, mend = "a colon stands where none can", "put text that holds `: ` in quotes"
+        what, mend = "there is a colon in the wrong place", "put text that holds `: ` in quotes"
     elif "could not find expected ':'" in what:
         what, mend = "a colon is missing after a key here or in the line before", "write `key: …`"
     elif "expected <block end>" in what:
@@ -287,7 +287,7 @@ def apply_overrides(tree: Tree, overrides: Sequence[str]) -> None:
         rest = key if not path else _beyond(key, path)
         path = (*path, *(rest.split(".") if rest else ()))
         if not put_at(tree.value, path, part.value):
-            raise InputError(Problem(f"there is no group of keys to put {key} into", SET, key=key))
+            raise InputError(Problem(f"no group of keys holds {key}", SET, key=key))
         for below, place in part.places.items():
             tree.places[(*path, *below)] = Place(place.file, 0, place.text)
 

@@ -32,7 +32,7 @@ class RunFolder:
         if not self.path.is_dir():
             raise StorageError(f"{self.path}: there is no such run folder")
         if not any((self.path / name).exists() for name in (PLAN, MANIFEST, STUDY_FILE)):
-            raise StorageError(f"{self.path}: this is no run folder: it has no {PLAN}")
+            raise StorageError(f"{self.path}: not a run folder: it has no {PLAN}")
 
     def __repr__(self) -> str:
         partial = f"; {self.partial}" if self.partial else ""

@@ -84,7 +84,7 @@ def test_many_mistakes_are_told_at_once_each_with_its_line(tmp_path: Path) -> No
         "pilot.yaml:8: opposition_method: must be one of cluster_embedding, embedding, llm_judge, "
         'predefined, highest_voted, is "embeding" (did you mean embedding?)',
         "pilot.yaml:9: clustering_algoritm: unknown key (did you mean clustering_algorithm?)",
-        "pilot.yaml:10: pilot_id: stands twice",
+        "pilot.yaml:10: pilot_id: is a duplicate key",
     ]
 
 

@@ -57,7 +57,7 @@ def read(path: Path, columns: Mapping[str, str] | None = None) -> list[Persona]:
                 Problem(f"more than {MAX_CHARACTERS:,} characters up to here", str(path), where)
             )
         if persona is not None and (hidden := hidden_in(persona.id, label=True)):
-            problem = f"the id holds {hidden}, which nobody sees"
+            problem = f"the id holds {hidden}; it is invisible"
             problems.append(Problem(problem, str(path), where, "id", mend="delete it"))
         elif persona is None:
             problems.append(Problem("this row describes nobody", str(path), where))

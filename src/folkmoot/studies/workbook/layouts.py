@@ -372,7 +372,7 @@ def report_hidden(sheet: Sheet, row: int, column: int, problems: Problems) -> No
     """Reports a character in a cell that nobody sees."""
     cell = sheet.rows.get(row, {}).get(column)
     if cell is not None and isinstance(cell.value, str) and (found := hidden_in(cell.value)):
-        message = f"the cell holds {found}, which nobody sees"
+        message = f"the cell holds {found}; it is invisible"
         problems.add(message, sheet.at(row, column), "delete it")
 
 

@@ -143,7 +143,7 @@ def _bounded(value: Any, depth: int = 0) -> int:
         items = sum(_bounded(v, depth + 1) for v in value) + len(value)
     else:
         if isinstance(value, str) and (hidden := hidden_in(value)):
-            raise NotALiteral(f"a text holds {hidden}, which nobody sees")
+            raise NotALiteral(f"a text holds {hidden}; it is invisible")
         if isinstance(value, (int, float)) and not abs(value) <= MAX_NUMBER:
             raise NotALiteral("a number is too large")
         items = 1
