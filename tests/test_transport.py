@@ -286,7 +286,7 @@ async def test_a_line_feed_in_a_key_begins_no_other_header(key: str) -> None:
 )
 async def test_what_is_no_address_is_said_to_be_none(url: str) -> None:
     async with wired(url) as wire:
-        with pytest.raises(FatalModelError, match="is no base URL"):
+        with pytest.raises(FatalModelError, match="is not a base URL"):
             await wire.post("/chat", {})
 
 

@@ -228,7 +228,7 @@ async def _other_scheme(url: str) -> str | None:
 def _named(error: Exception, url: str, proxy: str | None) -> TransferError:
     """Which failure an error of aiohttp is."""
     if isinstance(error, (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError)):
-        return TransferError(Failure.BAD_ADDRESS, "it is no http:// or https:// URL")
+        return TransferError(Failure.BAD_ADDRESS, "not an http:// or https:// URL")
     server = _place(urlsplit(url))
     host = f"the proxy {_place(urlsplit(proxy))}" if proxy else server
     match error:

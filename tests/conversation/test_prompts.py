@@ -78,13 +78,13 @@ def test_mistakes_in_own_prompts_are_all_found_before_a_run(shipped: Path, tmp_p
     (folder / "vote" / "final.md").write_text("a\n\n{% if %}")
     found = {str(p).replace(f"{folder}/", "") for p in PromptLibrary(shipped, folder).check()}
     assert found == {
-        "vot.md: prompts: no prompt is called vot (did you mean vote?)",
+        "vot.md: prompts: unknown prompt vot (did you mean vote?)",
         "vote.md:2: unknown variable colour (known are: options, who)",
         "vote.md:2: unknown variable wo (did you mean who?)",
         "vote/final.md:3: Expected an expression, got 'end of statement block'",
     }
     (problem,) = PromptLibrary(shipped, tmp_path / "none").check()
-    assert "there is no folder" in str(problem)
+    assert "no such folder" in str(problem)
 
 
 def test_undefined_variables_are_errors_of_whose_file_it_is(shipped: Path, tmp_path: Path) -> None:

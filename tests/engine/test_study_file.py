@@ -252,7 +252,7 @@ def test_a_broken_study_file_of_ones_own_is_named(folder: Path) -> None:
 
 def test_own_prompts_are_checked_with_the_file(folder: Path) -> None:
     (mistake,) = mistakes(folder, GOOD + "prompts: my_prompts\n")
-    assert "there is no folder" in mistake
+    assert "no such folder" in mistake
 
 
 def test_settings_from_python_are_checked_alike(folder: Path) -> None:
@@ -266,7 +266,7 @@ def test_settings_from_python_are_checked_alike(folder: Path) -> None:
     assert validate(study, many).topic.options == ("A", "B", "C")
     with pytest.raises(InputError, match=r"^topic\.options\[3\]: too many$"):
         validate(study, many, folder)
-    with pytest.raises(InputError, match="there is no folder"):
+    with pytest.raises(InputError, match="no such folder"):
         validate(study, {**data, "prompts": "none"}, folder)
 
 

@@ -54,7 +54,7 @@ def test_what_is_no_run_folder_is_refused(tmp_path: Path, folder: Path) -> None:
     (folder / "tables" / "votes.parquet").write_bytes(b"broken")
     with pytest.raises(StorageError, match=r"votes\.parquet: cannot be read"):
         RunFolder(folder).table("votes")
-    with pytest.raises(StorageError, match=r"other\.json: there is no such file"):
+    with pytest.raises(StorageError, match=r"other\.json: no such file"):
         RunFolder(folder).json("other.json")
 
 

@@ -81,7 +81,7 @@ class PromptLibrary:
         if self.overrides is None:
             return []
         if not self.overrides.is_dir():
-            return [Problem(f"there is no folder {self.overrides}", key="prompts")]
+            return [Problem(f"no such folder: {self.overrides}", key="prompts")]
         problems: list[Problem] = []
         for name, path in _prompt_files(self.overrides).items():
             if name in self.shipped:
@@ -89,7 +89,7 @@ class PromptLibrary:
             else:
                 mend = did_you_mean(name, self.shipped) or "prompts are: " + ", ".join(self.shipped)
                 problems.append(
-                    Problem(f"no prompt is called {name}", str(path), key="prompts", mend=mend)
+                    Problem(f"unknown prompt {name}", str(path), key="prompts", mend=mend)
                 )
         return problems
 
@@ -122,12 +122,12 @@ class PromptLibrary:
             if self.folder is None:
                 mend = 'the study has no prompts folder: Study(prompts=Path(__file__).parent / "…")'
             elif not self.folder.is_dir():
-                mend = f"there is no folder {self.folder}"
+                mend = f"no such folder: {self.folder}"
             else:
                 mend = did_you_mean(name, self.files) or f"{self.folder} holds " + (
                     ", ".join(self.files) or f"no file that ends with {SUFFIX}"
                 )
-            raise ProtocolError(f"no prompt is called {name} ({mend})")
+            raise ProtocolError(f"unknown prompt {name} ({mend})")
         try:
             shipped = self.files[name] == self.shipped[name]
             env = self._shipped_env if shipped else self._own_env
@@ -184,7 +184,7 @@ def _prompt_files(folder: Path | None) -> dict[str, Path]:
 
 def _read(path: Path) -> str:
     if not path.is_file() or path.stat().st_size > 4 * MAX_TEMPLATE:
-        raise TemplateError(f"is no text of at most {MAX_TEMPLATE:,} characters")
+        raise TemplateError(f"is not text of at most {MAX_TEMPLATE:,} characters")
     return path.read_text("utf-8-sig")
 
 

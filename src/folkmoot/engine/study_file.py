@@ -139,7 +139,7 @@ def _must_be_file(path: Path) -> None:
     near = [p.name for p in path.parent.glob("*")] if path.parent.is_dir() else []
     guess = nearest(path.name, near)
     mend = f"did you mean {path.with_name(guess)}?" if guess else ""
-    raise InputError(Problem("there is no such file", str(path), mend=mend))
+    raise InputError(Problem("no such file", str(path), mend=mend))
 
 
 def _text(path: Path) -> str:

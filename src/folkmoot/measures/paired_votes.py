@@ -43,7 +43,7 @@ def transition_table(
     table = np.zeros((len(options), len(options)), dtype=np.int64)
     for first, second in zip(before, after, strict=True):
         if first not in index or second not in index:
-            raise ValueError(f"a vote that is no option: {first!r} → {second!r}")
+            raise ValueError(f"not an option: {first!r} → {second!r}")
         table[index[first], index[second]] += 1
     return table
 

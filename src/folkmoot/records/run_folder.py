@@ -30,7 +30,7 @@ class RunFolder:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         if not self.path.is_dir():
-            raise StorageError(f"{self.path}: there is no such run folder")
+            raise StorageError(f"{self.path}: no such run folder")
         if not any((self.path / name).exists() for name in (PLAN, MANIFEST, STUDY_FILE)):
             raise StorageError(f"{self.path}: not a run folder: it has no {PLAN}")
 
@@ -112,7 +112,7 @@ class RunFolder:
         path = self.path / TABLES / f"{name}.parquet"
         if not path.exists():
             known = ", ".join(self.tables()) or "none yet; has the run finished?"
-            raise StorageError(f"{self.path}: there is no table {name}; tables: {known}")
+            raise StorageError(f"{self.path}: no table {name}; tables: {known}")
         try:
             return pl.read_parquet(path)
         except (OSError, pl.exceptions.PolarsError) as error:
