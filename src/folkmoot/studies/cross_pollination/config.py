@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -38,7 +39,15 @@ EMPTY_ARGUMENT = "empty_argument"
 OppositionMethod = Literal[
     "cluster_embedding", "embedding", "llm_judge", "predefined", "highest_voted"
 ]
-Option = Annotated[str, Field(min_length=1, max_length=300)]
+
+
+def _not_blank(option: str) -> str:
+    if option and not folded(option):
+        raise ValueError("is blank")
+    return option.strip()
+
+
+Option = Annotated[str, Field(min_length=1, max_length=300), AfterValidator(_not_blank)]
 
 
 class _Part(BaseModel):
@@ -55,35 +64,24 @@ class Topic(_Part):
     @classmethod
     def _told_apart(cls, options: Any, handler: ValidatorFunctionWrapHandler) -> tuple[str, ...]:
         """All mistakes of the list at once, so that a blank option hides no other's."""
+        given = options if isinstance(options, (list, tuple)) else ()
         faults: list[InitErrorDetails] = []
-        given: list[Any] = list(options) if isinstance(options, (list, tuple)) else []
-        checked: tuple[str, ...] = ()
         try:
-            checked = handler(tuple(given) or options)
+            checked: tuple[str, ...] = handler(tuple(given) or options)
         except ValidationError as error:
             faults += [
                 {"type": e["type"], "loc": e["loc"], "input": e["input"], "ctx": e.get("ctx") or {}}
                 for e in error.errors(include_url=False)
             ]
-        faults += [_fault(i, o, "is blank") for i, o in enumerate(given) if _blank(o)]
-        texts = {i: o for i, o in enumerate(given) if isinstance(o, str) and folded(o)}
-        places = list(texts)
-        for pair in alike(list(texts.values())):
-            first, second = (places[n] for n in pair)
-            says = f"{texts[first]!r} and {texts[second]!r} cannot be told apart: {NOT_COUNTED}"
-            faults += [_fault(first, texts[first], says), _fault(second, texts[second], says)]
+        texts = [(i, o) for i, o in enumerate(given) if isinstance(o, str) and folded(o)]
+        for pair in alike([o for _, o in texts]):
+            (_, first), (_, second) = twins = [texts[n] for n in pair]
+            says = f"{first!r} and {second!r} cannot be told apart: {NOT_COUNTED}"
+            kind = PydanticCustomError("value_error", "{error}", {"error": says})
+            faults += [{"type": kind, "loc": (i,), "input": o} for i, o in twins]
         if faults:
             raise ValidationError.from_exception_data("options", faults)
-        return tuple(o.strip() for o in checked)
-
-
-def _blank(option: Any) -> bool:
-    return isinstance(option, str) and bool(option) and not folded(option)
-
-
-def _fault(place: int, option: str, says: str) -> InitErrorDetails:
-    kind = PydanticCustomError("value_error", "{error}", {"error": says})
-    return {"type": kind, "loc": (place,), "input": option}
+        return checked
 
 
 class Personas(_Part):

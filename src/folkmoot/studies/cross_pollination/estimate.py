@@ -56,37 +56,7 @@ def cut(config: CrossPollinationConfig, limit: int) -> CrossPollinationConfig:
 
 def template() -> dict[str, str | bytes]:
     """A first study file."""
-    return {"cross_pollination.yaml": TEMPLATE}
-
-
-TEMPLATE = """\
-# An adversarial cross-pollination pilot. Run it with
-#   folkmoot run cross_pollination.yaml --model synthetic
-pilot_id: my_pilot
-pilot_name: What should the money be spent on?
-
-topic:
-  description: |
-    Your city has $500,000 in discretionary funds to allocate.
-    You must choose which area should receive the funding.
-  options:
-    - Park improvements
-    - Youth job training programs
-    - Senior services expansion
-
-participants_per_condition: 30
-disagreement_threshold: 0.9        # stop if one option gets this share of the first votes
-max_clarification_exchanges: 5
-max_socratic_exchanges: 5
-opposition_method: cluster_embedding   # or embedding, llm_judge, predefined, highest_voted
-revote: true                       # simple_voting votes twice: the noise floor
-option_order: random               # each participant sees the options in an order of their own
-
-personas:
-  source: quota                    # or persona_hub, table
-model: synthetic                   # or openai/gpt-4o, anthropic/claude-haiku-4.5, …
-random_seed: 42
-"""
+    return {"cross_pollination.yaml": (Path(__file__).parent / "template.yaml").read_bytes()}
 
 
 def size(config: CrossPollinationConfig, _folder: Path) -> DesignSize:
