@@ -215,7 +215,7 @@ async def test_when_tries_are_used_up_the_run_pauses_and_nothing_is_journaled(
 
     model = Scripted(down)
     async with gateway(tmp_path, model) as opened:
-        with pytest.raises(RunPaused, match="4 tries"):
+        with pytest.raises(RunPaused, match="4 attempts"):
             await opened.complete("a", ask())
         with pytest.raises(RunPaused):
             await opened.complete("b", ask())

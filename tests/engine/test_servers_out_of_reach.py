@@ -72,7 +72,7 @@ def test_a_server_that_goes_away_is_waited_for_and_pauses_the_run(tmp_path: Path
 
     gone = Study("trial", "Trial", StudyConfig, protocol)
     settings = settings_for(server.openai)
-    with pytest.raises(RunPaused, match=r"in 3 tries.*connection failed"):
+    with pytest.raises(RunPaused, match=r"in 3 attempts.*connection failed"):
         run(gone, settings, out=tmp_path / "run")
 
 
