@@ -87,3 +87,18 @@ def test_the_canonical_id_stands_whatever_was_proposed(label: str, drifted: bool
     assert decision.strategy_id == "least_misery"
     assert decision.proposed == label
     assert decision.drifted is drifted
+
+
+@pytest.mark.parametrize("conflict", [True, False])
+@pytest.mark.parametrize(("group", "topic"), list(table()))
+def test_a_group_parts_by_strategy_slot_and_conflict_alone(
+    group: str, topic: str, conflict: bool
+) -> None:
+    strategy = strategy_for(group, topic)
+    decision = SlotDecision(topic, "operator", conflict, "Split into subgroups!", strategy=strategy)
+    eligible = conflict and topic in ("cuisine", "attraction", "event")
+    required = eligible and strategy.strategy_id == "subgroup_required"
+    optional = eligible and strategy.strategy_id == "subgroup_optional"
+    assert (decision.subgrouping_required, decision.subgrouping_optional) == (required, optional)
+    plain = SlotDecision(topic, "synthesis", conflict, "Split into subgroups!")
+    assert not plain.subgrouping_required and not plain.subgrouping_optional

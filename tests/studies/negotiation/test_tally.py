@@ -7,17 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folkmoot.studies.negotiation.groups import Member, StatedMember, build_group
-from folkmoot.studies.negotiation.strategies import SLOTS, TOPICS, group_type, topics
+from folkmoot.studies.negotiation.strategies import TOPICS, group_type, topics
 from folkmoot.studies.negotiation.tally import (
     COMMITMENT,
-    NO_SPLIT,
     Ballot,
-    Flags,
     candidates,
     clean,
     count,
     coverage,
-    flags,
     member_scores,
     nearest_split,
     summary,
@@ -160,18 +157,6 @@ def test_candidates_do_not_depend_on_order(texts: dict[str, str], random: object
 @given(st.text(max_size=80))
 def test_cleaning_is_done_once(entry: str) -> None:
     assert clean(clean(entry)) == clean(entry)
-
-
-@pytest.mark.parametrize("slot", SLOTS)
-@pytest.mark.parametrize("conflict", [True, False])
-@pytest.mark.parametrize("strategy", ["subgroup_required", "subgroup_optional", "cluster", None])
-def test_flags(slot: str, conflict: bool, strategy: str | None) -> None:
-    found = flags(strategy, slot, conflict)
-    if conflict and slot in ("cuisine", "attraction", "event"):
-        wanted = {"subgroup_required": Flags(True, False), "subgroup_optional": Flags(False, True)}
-        assert found == wanted.get(strategy or "", NO_SPLIT)
-    else:
-        assert found == NO_SPLIT
 
 
 def test_the_split_is_nearest_with_a_stable_tie_break() -> None:

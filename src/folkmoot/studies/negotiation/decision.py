@@ -9,12 +9,16 @@ from typing import Any
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.groups import Group, Member
 from folkmoot.studies.negotiation.operators import Outcome, Portion
-from folkmoot.studies.negotiation.strategies import Condition, Strategy, Topic, slot_of
+from folkmoot.studies.negotiation.strategies import (
+    SUBGROUP_SLOTS,
+    Condition,
+    Strategy,
+    Topic,
+    slot_of,
+)
 from folkmoot.studies.negotiation.tally import (
-    NO_SPLIT,
     Ballot,
     Branch,
-    Flags,
     Tally,
     candidates,
     count,
@@ -167,7 +171,6 @@ class SlotDecision:
     cast: Mapping[str, Ballot] = field(default_factory=dict)
     vote_summary: Mapping[str, Any] | None = None
     coverage: Mapping[str, Any] | None = None
-    flags: Flags = NO_SPLIT
     split: tuple[Branch, Branch] | None = None
     feedback: tuple[FeedbackRound, ...] = ()
     lines: tuple[Line, ...] = ()
@@ -182,6 +185,21 @@ class SlotDecision:
     def strategy_id(self) -> str | None:
         """The canonical id: the label of the resolution, whatever the model proposed."""
         return self.strategy.strategy_id if self.strategy else None
+
+    @property
+    def subgrouping_required(self) -> bool:
+        """Whether the plan must part the group for this slot. Both flags follow from strategy, slot
+        and conflict alone, never from free text."""
+        return self._parts_by("subgroup_required")
+
+    @property
+    def subgrouping_optional(self) -> bool:
+        """Whether the plan may part the group for this slot."""
+        return self._parts_by("subgroup_optional")
+
+    def _parts_by(self, strategy_id: str) -> bool:
+        eligible = self.has_conflict and self.slot in SUBGROUP_SLOTS
+        return eligible and self.strategy_id == strategy_id
 
     @property
     def drifted(self) -> bool | None:

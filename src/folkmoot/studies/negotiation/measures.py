@@ -140,7 +140,7 @@ def session_measures(
         "drift_rate": _mean(float(d.drifted) for d in decisions if d.drifted is not None),
         "feedback_resolution_rate": _mean(float(bool(d.resolved)) for d in decisions if d.feedback),
         "split_share": _mean(
-            float(d.flags.required or d.flags.optional)
+            float(d.subgrouping_required or d.subgrouping_optional)
             for d in decisions
             if d.slot in SUBGROUP_SLOTS
         ),

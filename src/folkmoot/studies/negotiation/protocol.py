@@ -43,13 +43,12 @@ from folkmoot.studies.negotiation.strategies import (
     topics,
 )
 from folkmoot.studies.negotiation.tables import PreferenceRow
-from folkmoot.studies.negotiation.tally import Tally, coverage, flags, nearest_split, summary
+from folkmoot.studies.negotiation.tally import Tally, coverage, nearest_split, summary
 from folkmoot.studies.negotiation.wording import (
     conflict_part,
     contract,
     coverage_sentence,
     decision_sentence,
-    next_step,
     sentence,
 )
 
@@ -232,7 +231,6 @@ async def _guided(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision
         portions=outcome.portions,
         selected_option=outcome.selected_option,
         ballots=NOT_HELD,
-        flags=flags(strategy.strategy_id, topic.slot, proposal.has_conflict),
         rung=proposal.rung,
         dropped_lines=proposal.dropped,
     )
@@ -240,7 +238,7 @@ async def _guided(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision
     decision = _announced(case, topic, decision, proposal, votes=votes)
     if votes:
         decision = await _voted(scope.at("ballots"), case, topic, decision, tally)
-    elif decision.flags.required or decision.flags.optional:
+    elif decision.subgrouping_required or decision.subgrouping_optional:
         decision = _split(decision, tally)
     if case.feedback and decision.has_conflict:
         decision = await hold_feedback(scope.at("feedback"), case, topic, decision)
@@ -263,10 +261,24 @@ def _announced(
         decision.strategy.strategy_id,
         said,
         proposal.conflict_description or decision.strategy.rule,
-        next_step(decision.flags, decision.has_conflict, votes=votes, feedback=case.feedback),
+        _next_step(decision, votes=votes, feedback=case.feedback),
     )
     opening = case.line(SYSTEM, "sys_synthesize", text, topic)
     return decision.with_lines(opening, *proposal.responses)
+
+
+def _next_step(decision: SlotDecision, *, votes: bool, feedback: bool) -> str:
+    """What follows a synthesis turn: a vote, the plan of a split, feedback, or the plan."""
+    if votes:
+        return "Collect one ballot from each member, then apply the operator deterministically"
+    if decision.subgrouping_required:
+        return "Plan a shared backbone, the two branches and the point where they meet again"
+    if decision.subgrouping_optional:
+        return "Plan the shared backbone and leave the branch open to whoever wants it"
+    if not decision.has_conflict:
+        return "Take this to the plan as it stands"
+    plan = "Take who gets what to the plan"
+    return f"{plan}, once who is left out was heard" if feedback else plan
 
 
 async def _voted(
@@ -318,5 +330,5 @@ def _split(decision: SlotDecision, tally: Tally) -> SlotDecision:
     return replace(
         decision,
         vote_summary=summary(tally, id, decision.selected_option, NOT_HELD),
-        split=nearest_split(tally) if decision.flags.required else None,
+        split=nearest_split(tally) if decision.subgrouping_required else None,
     )

@@ -14,7 +14,6 @@ from typing import Any
 from folkmoot.studies.negotiation import polarity
 from folkmoot.studies.negotiation.groups import Member, natural
 from folkmoot.studies.negotiation.polarity import STRONG_REJECTION
-from folkmoot.studies.negotiation.strategies import SUBGROUP_SLOTS
 
 MOST_WORDS = 6
 BARE_WORDS = 3
@@ -277,25 +276,6 @@ def coverage(slot: str, tally: Tally, selected: str | None) -> dict[str, Any] | 
     if selected is None or not targets:
         return None
     return {"slot": slot, "minority_targets": targets, "commitment": COMMITMENT}
-
-
-@dataclass(frozen=True, slots=True)
-class Flags:
-    """Whether the plan must, or may, part the group for this slot."""
-
-    required: bool = False
-    optional: bool = False
-
-
-NO_SPLIT = Flags()
-
-
-def flags(strategy_id: str | None, slot: str, has_conflict: bool) -> Flags:
-    """Only cuisine, attraction and event, only with a conflict, only by the strategy's id; never
-    from free text."""
-    if slot not in SUBGROUP_SLOTS or not has_conflict:
-        return NO_SPLIT
-    return Flags(strategy_id == "subgroup_required", strategy_id == "subgroup_optional")
 
 
 METHOD = "preference_nearest_split_with_stable_tiebreak"

@@ -15,7 +15,6 @@ from folkmoot.files import packaged_yaml
 from folkmoot.studies.negotiation.groups import Group, listed
 from folkmoot.studies.negotiation.operators import WHOLE_TRIP, Outcome, Portion
 from folkmoot.studies.negotiation.strategies import table
-from folkmoot.studies.negotiation.tally import Flags
 
 # --- the contract ------------------------------------------------------------------------------
 
@@ -42,20 +41,6 @@ def conflict_part(topic: str, has_conflict: bool) -> str:
     """The conflict part for a topic: "Conflict is present in cuisine preferences"."""
     where = f"{topic.removesuffix('_preference').replace('_', ' ')} preferences"
     return f"Conflict is present in {where}" if has_conflict else f"No conflict in {where}"
-
-
-def next_step(flags: Flags, has_conflict: bool, *, votes: bool, feedback: bool) -> str:
-    """What follows a synthesis turn: a vote, the plan of a split, feedback, or the plan."""
-    if votes:
-        return "Collect one ballot from each member, then apply the operator deterministically"
-    if flags.required:
-        return "Plan a shared backbone, the two branches and the point where they meet again"
-    if flags.optional:
-        return "Plan the shared backbone and leave the branch open to whoever wants it"
-    if not has_conflict:
-        return "Take this to the plan as it stands"
-    plan = "Take who gets what to the plan"
-    return f"{plan}, once who is left out was heard" if feedback else plan
 
 
 # --- decisions in sentences --------------------------------------------------------------------
