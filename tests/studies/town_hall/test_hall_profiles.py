@@ -68,6 +68,7 @@ GOOD = PROFILE.format(label="mine", kind="housing")
         ("no front matter at all", "1", "", "no front matter"),
         (GOOD.replace("label: mine", "label: [mine"), "3", "", "but got ':'"),
         (GOOD.split("You live")[0], "", "", "no description"),
+        (GOOD.replace("label: mine", "label: mine\nlabel: other"), "3", "label", "line 2"),
     ],
 )  # fmt: skip
 def test_mistakes_name_file_line_key_and_mend(

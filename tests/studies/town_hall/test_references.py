@@ -21,6 +21,7 @@ from folkmoot.studies.town_hall.answers import (
     speaking,
     thinking,
 )
+from folkmoot.studies.town_hall.ballots import Planned
 from folkmoot.studies.town_hall.mending import Asked, resolve, spelled, whole
 
 IDS = tuple(f"A{i:02d}" for i in range(1, 21))
@@ -126,6 +127,16 @@ def test_changes_between_stances() -> None:
             kind = change_between(a, b)
             assert (kind == "maintain") == (i == j)
             assert (kind == "flip") == ((i - 2) * (j - 2) < 0)
+
+
+def test_a_ballot_has_each_proposal_once_and_no_more_than_it_may() -> None:
+    said = ("Plant trees.", "plant\n trees.", "Build.", "Sell.")
+    items = [{"proposal": p, "originating_residents": "A1, maybe"} for p in said]
+    reading = Reading(Asked(IDS, "planner", most=2))
+    found = Planned.model_validate({"items": [*items, "nothing"]}, context=reading).items
+    assert [i.proposal for i in found] == ["Plant trees.", "Build."]
+    assert {i.originating_residents for i in found} == {("A01",)}
+    assert [r.kind for r in reading.repairs if r.dropped] == ["repeated", "too_many"]
 
 
 def test_options_are_spelled_as_they_are() -> None:

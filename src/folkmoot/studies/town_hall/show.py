@@ -11,9 +11,11 @@ from typing import Any
 from rich.markup import escape
 
 from folkmoot.errors import InputError
+from folkmoot.kit.findings import number, signed
 from folkmoot.records.run_folder import RunFolder
 
 Lines = list[str]
+SCORE = "weighted_inclusivity_score"
 
 
 def show(run: RunFolder, what: str | None) -> str:
@@ -34,24 +36,15 @@ def show(run: RunFolder, what: str | None) -> str:
 
 
 def _list(run: RunFolder, names: list[str]) -> Lines:
-    lines = []
-    for row in run.table("discussions").to_dicts():
-        score, gap = (
-            row["vulnerable_weighted_inclusivity_score"],
-            row["gap_weighted_inclusivity_score"],
-        )
-        lines.append(
-            f"[bold]{row['discussion_id']:<12}[/bold] "
-            f"{row['items_passed']} of {row['total_vote_items']} items passed"
-            f"   inclusivity of the vulnerable {_number(score)}, gap {_number(gap, sign=True)}"
-        )
-    example = names[0]
-    lines += [
-        "",
-        f"[dim]A transcript: folkmoot show {run.id} {example} · "
-        f"one resident: folkmoot show {run.id} {example}/A17[/dim]",
+    lines = [
+        f"[bold]{row['discussion_id']:<12}[/bold] "
+        f"{row['items_passed']} of {row['total_vote_items']} items passed"
+        f"   inclusivity of the vulnerable {number(row[f'vulnerable_{SCORE}'])}, "
+        f"gap {signed(row[f'gap_{SCORE}'])}"
+        for row in run.table("discussions").to_dicts()
     ]
-    return lines
+    example = f"folkmoot show {run.id} {names[0]}"
+    return [*lines, "", f"[dim]A transcript: {example} · one resident: {example}/A17[/dim]"]
 
 
 def _transcript(run: RunFolder, discussion: str, log: Mapping[str, Any]) -> Lines:
@@ -60,9 +53,8 @@ def _transcript(run: RunFolder, discussion: str, log: Mapping[str, Any]) -> Line
     lines += [f"[dim]{i} is the {escape(label)}[/dim]" for i, label in vulnerable.items()]
     for round_ in log["rounds"]:
         lines += ["", f"[underline]Round {round_['round']}[/underline]", ""]
-        turns = {t["agent_id"]: t["speaking"] for t in round_["turns"]}
-        for resident in round_["speaking_order"]:
-            lines += _statement(resident, turns[resident], resident in vulnerable)
+        for who in round_["speaking_order"]:
+            lines.append(_statement(_own(round_["turns"], who), who in vulnerable))
         if round_["moderator"]:
             spoken = escape(round_["moderator"]["spoken"])
             lines += ["", f"[bold cyan]Moderator:[/bold cyan] {spoken}"]
@@ -70,20 +62,14 @@ def _transcript(run: RunFolder, discussion: str, log: Mapping[str, Any]) -> Line
     return [*lines, "", *_votes(voting), "", *_consensus(voting)]
 
 
-def _statement(resident: str, speaking: Mapping[str, Any], vulnerable: bool) -> Lines:
-    colour = "bold yellow" if vulnerable else "bold"
+def _statement(turn: Mapping[str, Any], vulnerable: bool) -> str:
+    speaking, colour = turn["speaking"], "bold yellow" if vulnerable else "bold"
+    words = escape(speaking["full_statement"]) or "[dim](keeps silent)[/dim]"
     if speaking.get("_parse_error"):
         words = "[red](the answer could not be read)[/red]"
-    elif not speaking["full_statement"]:
-        words = "[dim](keeps silent)[/dim]"
-    else:
-        words = escape(speaking["full_statement"])
-    kinds = ", ".join(
-        f"{r['interaction_type'].replace('_', ' ')} {r['target_agent']}"
-        for r in speaking["references"]
-    )
-    note = f" [dim]({escape(kinds)})[/dim]" if kinds else ""
-    return [f"[{colour}]{resident}:[/{colour}] {words}{note}"]
+    kinds = [f"{_plain(r['interaction_type'])} {r['target_agent']}" for r in speaking["references"]]
+    note = f" [dim]({escape(', '.join(kinds))})[/dim]" if kinds else ""
+    return f"[{colour}]{turn['agent_id']}:[/{colour}] {words}{note}"
 
 
 def _votes(voting: Mapping[str, Any]) -> Lines:
@@ -114,55 +100,51 @@ def _consensus(voting: Mapping[str, Any]) -> Lines:
 def _resident(
     run: RunFolder, discussion: str, log: Mapping[str, Any], resident: Mapping[str, Any]
 ) -> Lines:
-    me = resident["id"]
-    lines = [f"[bold]{me}[/bold] in {discussion}" + _label(resident), ""]
+    me, label = resident["id"], escape(resident["label"])
+    lines = [
+        f"[bold]{me}[/bold] in {discussion}" + (f" · [yellow]{label}[/yellow]" if label else "")
+    ]
+    lines.append("")
     for part in ("demographics", "personality", "economic", "state", "context"):
-        facts = ", ".join(f"{k.replace('_', ' ')} {_word(v)}" for k, v in resident[part].items())
+        facts = ", ".join(f"{_plain(k)} {_word(v)}" for k, v in resident[part].items())
         lines.append(f"[dim]{part}: {escape(facts)}[/dim]")
     survey = _own(run.json(f"{discussion}/satisfaction.json")["agents"], me)
-    lines += ["", _mark("Before", survey["pre_satisfaction"], survey["pre_reason"])]
-    reflections = {
-        r["round"]: _own(r["reflections"], me)
-        for r in run.json(f"{discussion}/reflection_log.json")["rounds"]
-    }
+    lines += ["", _satisfied("Before", survey["pre_satisfaction"], survey["pre_reason"])]
+    kept = run.json(f"{discussion}/reflection_log.json")["rounds"]
+    reflections = {r["round"]: _own(r["reflections"], me) for r in kept}
     for round_ in log["rounds"]:
-        lines += ["", f"[underline]Round {round_['round']}[/underline]"]
         turn = _own(round_["turns"], me)
+        lines += ["", f"[underline]Round {round_['round']}[/underline]"]
         lines += _thoughts(turn["thinking"]) if turn["thinking"] else []
-        lines += _statement(me, turn["speaking"], _is_vulnerable(resident))
-        lines += _heard(round_, me)
+        lines += [_statement(turn, _is_vulnerable(resident)), *_heard(round_, me)]
         lines += _reflection(reflections.get(round_["round"]))
     voting = run.json(f"{discussion}/voting_results.json")
     lines += ["", "[underline]Vote[/underline]"]
-    texts = {i["item_id"]: i["proposal"] for i in voting["items"]}
+    texts = {i["item_id"]: escape(i["proposal"]) for i in voting["items"]}
     for vote in _own(voting["ballots"], me)["votes"]:
-        said = vote["vote"] or "(not read)"
-        lines += [
-            f"[bold]{said:<3}[/bold] {escape(texts[vote['item_id']])}",
-            f"    [dim]{escape(vote['reason'] or '')}[/dim]",
-        ]
-    return [*lines, "", _mark("After", survey["post_satisfaction"], survey["post_reason"])]
+        lines.append(f"[bold]{vote['vote'] or '(not read)':<3}[/bold] {texts[vote['item_id']]}")
+        lines.append(f"    [dim]{escape(vote['reason'] or '')}[/dim]")
+    return [*lines, "", _satisfied("After", survey["post_satisfaction"], survey["post_reason"])]
 
 
 def _thoughts(thinking: Mapping[str, Any]) -> Lines:
     concerns = "; ".join(thinking["key_concerns"])
-    lines = [
-        f"[dim italic]thinks: {escape(str(thinking['overall_stance']).replace('_', ' '))}; "
-        f"{escape(concerns)}. {escape(thinking['strategic_notes'])}[/dim italic]"
+    said = (
+        f"thinks: {_plain(thinking['overall_stance'])}; {concerns}. {thinking['strategic_notes']}"
+    )
+    replies = [
+        f"  to {r['target_agent']}: {r['my_feeling']}, agrees {r['agree_level']} of 5; "
+        f"{r['reason']}"
+        for r in thinking["reactions"]
+        if r["want_to_respond"]
     ]
-    wanted = [r for r in thinking["reactions"] if r["want_to_respond"]]
-    for r in wanted:
-        lines.append(
-            f"[dim italic]  to {r['target_agent']}: {r['my_feeling']}, agrees "
-            f"{r['agree_level']} of 5; {escape(r['reason'])}[/dim italic]"
-        )
-    return lines
+    return [f"[dim italic]{escape(line)}[/dim italic]" for line in (said, *replies)]
 
 
 def _heard(round_: Mapping[str, Any], me: str) -> Lines:
     """Who took up the resident's words, and how."""
     found = [
-        f"{t['agent_id']} ({r['interaction_type'].replace('_', ' ')})"
+        f"{t['agent_id']} ({_plain(r['interaction_type'])})"
         for t in round_["turns"]
         for r in t["speaking"]["references"]
         if r["target_agent"] == me
@@ -171,14 +153,11 @@ def _heard(round_: Mapping[str, Any], me: str) -> Lines:
 
 
 def _reflection(found: Mapping[str, Any] | None) -> Lines:
-    evolution = found["stance_evolution"] if found else None
-    if not found or not evolution:
+    if not found or not (moved := found["stance_evolution"]):
         return []
-    words = (
-        f"{evolution['previous_stance']} → {evolution['current_stance']} "
-        f"({evolution['change_type']}): {evolution['change_reason']} {found['next_round_strategy']}"
-    )
-    return [f"[dim italic]looks back: {escape(words.replace('_', ' '))}[/dim italic]"]
+    stances = _plain(f"{moved['previous_stance']} → {moved['current_stance']}")
+    why = f"({moved['change_type']}): {moved['change_reason']} {found['next_round_strategy']}"
+    return [f"[dim italic]looks back: {escape(f'{stances} {why}')}[/dim italic]"]
 
 
 def _own(rows: list[Any], me: str) -> Any:
@@ -193,17 +172,10 @@ def _word(value: Any) -> str:
     return ("no", "yes")[value] if isinstance(value, bool) else str(value)
 
 
-def _label(resident: Mapping[str, Any]) -> str:
-    return f" · [yellow]{escape(resident['label'])}[/yellow]" if resident["label"] else ""
+def _plain(name: Any) -> str:
+    return str(name).replace("_", " ")
 
 
-def _mark(when: str, score: int | None, reason: str) -> str:
+def _satisfied(when: str, score: int | None, reason: str) -> str:
     said = "(not read)" if score is None else f"{score} of 10"
-    colon = ":" if reason else ""
-    return f"{when}: satisfied [bold]{said}[/bold]{colon} [dim]{escape(reason)}[/dim]"
-
-
-def _number(value: float | None, *, sign: bool = False) -> str:
-    if value is None:
-        return "unknown"
-    return f"{value:+.2f}" if sign else f"{value:.2f}"
+    return f"{when}: satisfied [bold]{said}[/bold]{':' * bool(reason)} [dim]{escape(reason)}[/dim]"

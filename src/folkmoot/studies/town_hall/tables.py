@@ -320,8 +320,8 @@ def record_discussion(scope: Scope, discussion: Discussion) -> None:
             }
             row = _round(round_, tracked[resident.id, round_.number])
             scope.record(RoundRow(**key, **seat, **row))
-        for row in _utterances(discussion, round_):
-            scope.record(Utterance(**key, **row))
+        for row_of in _utterances(discussion, round_, key):
+            scope.record(row_of)
     for record in (_reactions, _items, _votes, _mends):
         for row_of in record(discussion, key):
             scope.record(row_of)
@@ -366,38 +366,31 @@ def _round(round_: Round, tracked: Tracking) -> dict[str, Any]:
     }
 
 
-def _utterances(discussion: Discussion, round_: Round) -> list[dict[str, Any]]:
+def _utterances(discussion: Discussion, round_: Round, key: Mapping[str, Any]) -> list[Row]:
     finish = {
         who: call.finish
         for call in discussion.calls
         if call.round == round_.number and call.stage in ("speak", "round", "moderate")
         for who in (call.residents if call.stage != "moderate" else (MODERATOR,))
     }
-    rows = [
-        {
-            "speaker_id": resident,
-            "speaker_role": "resident",
-            "is_vulnerable": resident in discussion.meeting.vulnerable,
-            "text": round_.turns[resident].speaking.full_statement,
-            "silent": round_.turns[resident].silent,
-            "unread": not round_.turns[resident].heard,
-        }
-        for resident in round_.order
-    ]
-    if round_.moderation:
-        rows.append(
-            {
-                "speaker_id": MODERATOR,
-                "speaker_role": MODERATOR,
-                "is_vulnerable": False,
-                "text": round_.moderation.spoken,
-                "silent": False,
-                "unread": round_.moderation.parse_error,
-            }
-        )
+    turns = [(i, "resident", round_.turns[i]) for i in round_.order]
+    said = [(i, role, t.speaking.full_statement, t.silent, not t.heard) for i, role, t in turns]
+    if (moderation := round_.moderation) is not None:
+        said.append((MODERATOR, MODERATOR, moderation.spoken, False, moderation.parse_error))
     return [
-        row | {"round": round_.number, "turn": turn, "finish": finish.get(str(row["speaker_id"]))}
-        for turn, row in enumerate(rows, start=1)
+        Utterance(
+            **key,
+            round=round_.number,
+            turn=turn,
+            speaker_id=who,
+            speaker_role=role,
+            is_vulnerable=who in discussion.meeting.vulnerable,
+            text=text,
+            silent=silent,
+            unread=unread,
+            finish=finish.get(who),
+        )
+        for turn, (who, role, text, silent, unread) in enumerate(said, start=1)
     ]
 
 
