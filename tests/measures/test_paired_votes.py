@@ -64,7 +64,7 @@ def test_nobody_changed():
 def test_transition_table_counts_and_refuses_strangers():
     table = transition_table(["a", "a", "b"], ["a", "b", "b"], ["a", "b", "c"])
     assert table.tolist() == [[1, 1, 0], [0, 1, 0], [0, 0, 0]]
-    with pytest.raises(ValueError, match="no option"):
+    with pytest.raises(ValueError, match="not an option"):
         transition_table(["a"], ["d"], ["a", "b"])
     with pytest.raises(ValueError, match="first votes"):
         transition_table(["a"], [], ["a"])

@@ -61,7 +61,7 @@ def test_difference_p_is_chi_square_or_fisher():
 def test_nobody_has_no_share():
     with pytest.raises(ValueError, match="nobody"):
         wilson(0, 0)
-    with pytest.raises(ValueError, match="no share"):
+    with pytest.raises(ValueError, match="not a share"):
         wilson(3, 2)
 
 

@@ -148,7 +148,7 @@ def _check(count: int, n: int) -> None:
     if n < 1:
         raise ValueError("a share of nobody is not defined (n = 0)")
     if not 0 <= count <= n:
-        raise ValueError(f"{count} of {n} is no share")
+        raise ValueError(f"{count} of {n} is not a share")
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,9 +54,7 @@ class Document:
 def document(run: RunFolder) -> Document:
     """Make the report of a run. Raises InputError when the run has no tables yet."""
     if not run.tables():
-        raise InputError(
-            f"{run.path}: there is nothing to report yet; finish the run with --resume first"
-        )
+        raise InputError(f"{run.path}: nothing to report yet; finish the run with --resume first")
     study = study_of_run(run)
     findings = findings_of(study, run)
     if run.has_table("answers") and FITNESS not in {f.key for f in findings}:
@@ -84,8 +82,8 @@ def _planted(run: RunFolder) -> str:
         f"{kind.replace('_', ' ')} κ = {value:g}" for kind, value in planted["kappa"].items()
     )
     wrong = ", ".join(f"{knob} {value}" for knob, value in planted.get("pathologies", {}).items())
-    said = f"Planted where a choice is made again after reading or talk: {strengths}."
-    return f"{said} Pathologies planted: {wrong}." if wrong else said
+    said = f"Planted effects, where people choose again after reading or talking: {strengths}."
+    return f"{said} Planted pathologies: {wrong}." if wrong else said
 
 
 def _sections(findings: Sequence[Finding]) -> tuple[Section, ...]:

@@ -115,7 +115,7 @@ def _of_options(run: RunFolder) -> Conversation | None:
 def _of_items(run: RunFolder) -> Conversation | None:
     """Town hall: each ballot item of each discussion is a comment, yes agrees and no disagrees.
 
-    A vote that could not be read stays unseen: it is no pass.
+    A vote that could not be read stays unseen: it is not a pass.
     """
     if not (run.has_table("votes") and run.has_table("items")):
         return None

@@ -152,9 +152,9 @@ def test_planted_states_the_effect_sizes_in_force() -> None:
         ({"kapa_summaries": 1}, "did you mean kappa_summaries?"),
         ({"refusals": 1.5}, "from 0 to 1"),
         ({"persuasion": -1}, "negative"),
-        ({"noise": "much"}, "no number"),
+        ({"noise": "much"}, "not a number"),
         ({"position": 0}, "1 is the first"),
-        ({"malformed": True}, "no number"),
+        ({"malformed": True}, "not a number"),
     ],
 )
 def test_a_wrong_setting_is_named_with_its_mend(options: dict[str, object], says: str) -> None:

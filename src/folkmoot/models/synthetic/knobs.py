@@ -81,11 +81,11 @@ def _wrong(key: str, value: Any, known: Mapping[str, Any]) -> list[Problem]:
         mend = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
         return [Problem("the embedded respondent has no such setting", key=where, mend=mend)]
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        return [Problem(f"{str(value)[:40]!r} is no number", key=where)]
+        return [Problem(f"{str(value)[:40]!r} is not a number", key=where)]
     if key in _SHARES and not 0 <= value <= 1:
-        return [Problem(f"{value} is no share", key=where, mend="give a number from 0 to 1")]
+        return [Problem(f"{value} is not a share", key=where, mend="give a number from 0 to 1")]
     if key == "position" and (value < 1 or value != int(value)):
-        return [Problem(f"{value} is no place in a list", key=where, mend="1 is the first")]
+        return [Problem(f"{value} is not a place in a list", key=where, mend="1 is the first")]
     if key not in _SIGNED and value < 0:
         return [Problem(f"{value} is negative", key=where, mend="give 0 or more")]
     return []
