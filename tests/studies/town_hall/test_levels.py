@@ -91,7 +91,7 @@ def test_a_dealing_that_cannot_be_is_refused() -> None:
     ("settings", "vulnerable", "words", "key"),
     [
         ({"levels": ["2-3"]}, 4, "no level '2-3'", "levels"),
-        ({"levels": [3, 3]}, 4, "listed twice", "levels"),
+        ({"levels": [3, 3]}, 4, "duplicate level", "levels"),
         ({"levels": [3]}, 6, "6 vulnerable residents for 5 models", "levels"),
         (
             {"levels": [3], "level_settings": {3: {"models": list(FIVE_MODELS[:4])}}},
@@ -108,7 +108,7 @@ def test_a_dealing_that_cannot_be_is_refused() -> None:
         (
             {"levels": [3], "level_settings": {3: {"models": ["a", "a", "b", "c", "d"]}}},
             4,
-            "names a model twice",
+            "lists a model twice",
             "level_settings.3.models",
         ),
     ],

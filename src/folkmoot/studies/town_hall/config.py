@@ -92,7 +92,7 @@ class LevelSettings(_Part):
 
     context: Literal["shared", "separate"] | None = None
     models: Annotated[list[str] | None, BeforeValidator(_listed)] = Field(
-        None, description="one model, or several that are dealt over the seats"
+        None, description="one model, or several to deal over the seats"
     )
     moderator: str | None = Field(
         None, min_length=1, description="`none`, `model` (the run's own) or the name of a model"
@@ -100,7 +100,7 @@ class LevelSettings(_Part):
     think: bool | None = None
     reflect: bool | None = None
     part: Literal["main", "supplementary"] | None = Field(
-        None, description="is the level compared in the main results, or reported apart?"
+        None, description="whether the main results compare the level or it is reported apart"
     )
 
 
@@ -110,16 +110,14 @@ class TownHallConfig(StudyConfig):
     model: str | None = Field(
         DEFAULT_MODEL,
         min_length=1,
-        description="model of every seat that a level does not name one for, and of the planner",
+        description="model of the planner, and of every seat for which a level names none",
     )
     topic: Topic
     sets: Positive = Field(20, description="sets of residents; each runs through all levels")
     rounds: Positive = Field(3, description="rounds of discussion")
-    levels: list[LevelName] = Field(
-        list(MAIN_LEVELS), min_length=1, description="levels that are run"
-    )
+    levels: list[LevelName] = Field(list(MAIN_LEVELS), min_length=1, description="levels to run")
     level_settings: Annotated[dict[LevelName, LevelSettings], BeforeValidator(_named)] = Field(
-        default_factory=dict, description="switches of levels, changed or new: name → switches"
+        default_factory=dict, description="switches of changed or new levels: name → switches"
     )
     residents: ResidentSettings = Field(default_factory=ResidentSettings)
     vulnerable: Annotated[list[str], BeforeValidator(_listed)] = Field(
@@ -129,19 +127,20 @@ class TownHallConfig(StudyConfig):
     )
     reaction_levels: dict[InteractionType, Annotated[int, Field(ge=0, le=4)]] = Field(
         default_factory=dict,
-        description="level 0–4 of an interaction type, where it differs from the default",
+        description="level (0–4) of an interaction type, where it differs from the default",
     )
     repeated_reaction: Literal["highest", "lowest", "last"] = Field(
-        "highest", description="which counts when one statement answers the same resident twice"
+        "highest",
+        description="which level counts when one statement answers the same resident twice",
     )
-    max_vote_items: Positive = Field(6, description="most items that the planner may put to a vote")
+    max_vote_items: Positive = Field(6, description="most items on the ballot")
     longest_shared_reply: Positive = Field(
         32_000,
-        description="tokens that one reply of a shared session may have; above, it is split",
+        description="most tokens of one reply of a shared session; longer rounds are split",
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        "DEBUG", description="lowest level that is written to the discussions' logs"
+        "DEBUG", description="lowest level written to the logs of discussions"
     )
     log_texts: Literal["preview", "full"] = Field(
-        "preview", description="how much of questions and answers the logs hold"
+        "preview", description="whether the logs hold previews or the full questions and answers"
     )

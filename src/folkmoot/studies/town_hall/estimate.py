@@ -84,9 +84,11 @@ def notes(config: TownHallConfig) -> list[str]:
     count = plural(config.sets * len(levels), "discussion")
     lines = [f"{plural(config.sets, 'set')} x {plural(len(levels), 'level')} = {count}"]
     if config.sets == 1:
-        lines.append("with one set there are no intervals and no tests between levels")
+        lines.append(
+            "with one set there are no intervals and no tests of differences between levels"
+        )
     idle = [n for n in config.level_settings if n not in BUILT_IN and n not in config.levels]
-    lines += [f"level_settings describes level {n}, which levels does not run" for n in idle]
+    lines += [f"level_settings describes level {n}, but levels does not list it" for n in idle]
     apart = [level.name for level in levels if level.part != "main"]
     if apart:
         lines.append(f"reported apart, not in the main comparison: level {', '.join(apart)}")

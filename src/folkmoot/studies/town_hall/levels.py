@@ -80,7 +80,7 @@ def level_problems(config: TownHallConfig, vulnerable: int) -> list[Problem]:
     known = known_levels(config)
     problems = [_unknown(name, list(known)) for name in config.levels if name not in known]
     for name in sorted({n for n in config.levels if config.levels.count(n) > 1}):
-        problems.append(Problem(f"level {name} is listed twice", key="levels", mend="name it once"))
+        problems.append(Problem(f"duplicate level {name}", key="levels", mend="list it once"))
     for level in {level.name: level for level in levels_of(config)}.values():
         problems.extend(_level_problems(level, vulnerable, level.name in config.level_settings))
     return problems
@@ -90,7 +90,7 @@ def _level_problems(level: Level, vulnerable: int, own: bool) -> list[Problem]:
     key = f"level_settings.{level.name}.models" if own else "levels"
     distinct = len(set(level.models))
     if distinct < len(level.models):
-        return [Problem(f"level {level.name} names a model twice", key=key, mend="name each once")]
+        return [Problem(f"level {level.name} lists a model twice", key=key, mend="list each once")]
     if level.context == "shared" and distinct > 1:
         return [
             Problem(
@@ -105,14 +105,14 @@ def _level_problems(level: Level, vulnerable: int, own: bool) -> list[Problem]:
                 f"level {level.name} has {vulnerable} vulnerable residents for {distinct} models, "
                 "and no two of them may share one",
                 key=key,
-                mend=f"name at least {vulnerable} models, or have {distinct} profiles at most",
+                mend=f"name at least {vulnerable} models, or at most {distinct} profiles",
             )
         ]
     return []
 
 
 def _unknown(name: str, known: list[str]) -> Problem:
-    listed = f"known are {', '.join(known)}; new ones are defined under level_settings"
+    listed = f"known are {', '.join(known)}; define new ones under level_settings"
     mend = f"{did_you_mean(name, known)} {listed}".lstrip()
     return Problem(f"there is no level {name!r}", key="levels", mend=mend)
 

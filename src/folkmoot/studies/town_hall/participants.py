@@ -21,36 +21,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from folkmoot.engine.mistakes import problems_of, standing_at
 from folkmoot.engine.yaml_tree import read_tree
 from folkmoot.errors import InputError, Problem
+from folkmoot.files import packaged_yaml
 from folkmoot.randomness import generator
 from folkmoot.studies.town_hall.config import ResidentSettings, TownHallConfig
 
-OCCUPATIONS: Mapping[str, Mapping[str, Sequence[str]]] = {
-    "30s": {
-        "low": ("parcel courier", "kitchen hand", "call-centre clerk", "home carer"),
-        "middle": ("primary-school teacher", "nurse", "office clerk", "electrician"),
-        "high": ("software engineer", "pharmacist", "dentist", "product manager"),
-    },
-    "40s": {
-        "low": ("cleaner", "market stallholder", "warehouse worker", "school-canteen cook"),
-        "middle": ("café owner", "bus driver", "civil servant", "physiotherapist"),
-        "high": ("lawyer", "sales director", "surgeon", "architect"),
-    },
-    "50s": {
-        "low": ("taxi driver", "night guard", "seamstress", "cook in a small restaurant"),
-        "middle": ("shopkeeper", "factory foreman", "secondary-school teacher", "bank clerk"),
-        "high": ("company owner", "accountant", "hospital consultant", "estate agent"),
-    },
-    "60s": {
-        "low": ("janitor", "retired bus conductor", "street-food seller", "part-time caretaker"),
-        "middle": ("retired teacher", "hardware-shop owner", "retired postal worker", "barber"),
-        "high": ("retired executive", "landlord", "notary", "retired airline pilot"),
-    },
-    "70s+": {
-        "low": ("retired factory worker", "retired farm worker", "retired cleaner"),
-        "middle": ("retired civil servant", "retired nurse", "retired tailor"),
-        "high": ("retired doctor", "retired company owner", "retired professor"),
-    },
-}
+# Age group → income level → occupations that fit both.
+OCCUPATIONS: Mapping[str, Mapping[str, Sequence[str]]] = packaged_yaml(__file__, "occupations.yaml")
 
 AgeGroup = Literal["30s", "40s", "50s", "60s", "70s+"]
 Income = Literal["low", "middle", "high"]
@@ -194,7 +170,7 @@ def _sample_one(
     lived = int(np.clip(round(rng.normal(years.mean, years.sd)), years.low, years.high))
     coin = bool(rng.random() < settings.affords_in_between)
     work = settings.occupations.get(age) or OCCUPATIONS[age]
-    traits = {trait: int(_draw(rng, settings.personality)) for trait in TRAITS}
+    traits: dict[str, Any] = {t: int(_draw(rng, settings.personality)) for t in TRAITS}
     return Resident(
         id=name,
         age_group=age,
@@ -202,10 +178,7 @@ def _sample_one(
         residence_years=lived,
         ownership=_draw(rng, ratios.ownership),
         occupation=str(work[income][int(rng.integers(len(work[income])))]),
-        assertiveness=traits["assertiveness"],
-        openness=traits["openness"],
-        risk_tolerance=traits["risk_tolerance"],
-        community_orientation=traits["community_orientation"],
+        **traits,
         income_level=income,
         can_afford_contribution=affords(income, pressure, coin),
         economic_pressure=pressure,
