@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from folkmoot.conversation.answers import Json, Missing, Parsed, Text, Unreadable
+from folkmoot.conversation.answers import (
+    ALL_FIELDS,
+    Answer,
+    Json,
+    Missing,
+    Parsed,
+    Text,
+    Unreadable,
+)
 from folkmoot.conversation.choices import NOT_COUNTED, Choice, Number, alike, listed
 from folkmoot.studies.workbook.config import VarType
 from folkmoot.studies.workbook.literals import (
@@ -143,13 +152,6 @@ def show(
     return Shown(f"Choose exactly one of these options:\n{listed(order, labelled=False)}", order)
 
 
-def by_role(options: Options | Mapping[str, Options] | None, role: str) -> Options | None:
-    """The options of one role."""
-    if isinstance(options, Mapping):
-        return options.get(role)
-    return options
-
-
 Status = Literal["valid", "invalid", "unchecked"]
 Value = str | int | float
 
@@ -248,7 +250,11 @@ class WorkbookAnswer:
             if isinstance(read, Parsed):
                 status: Status = "valid" if self.validate else "unchecked"
                 return Parsed(Given(read.value, status, score), rung or read.rung)
-            problem = self._worded(read)
+            problem = read
+            if self.as_json:
+                problem = Unreadable(
+                    f'The "response" could not be read. {read.problem} {ALL_FIELDS}'
+                )
         if self.validate:
             return problem
         return Parsed(Given(text.strip(), "unchecked", score), "unformatted")
@@ -274,12 +280,15 @@ class WorkbookAnswer:
             parsed = Unreadable("The reply was not a JSON object that can be read.")
         if isinstance(parsed, Unreadable):
             return reply, None, "", parsed
-        score = _score(parsed.value.speculation_score)
-        text = BROKEN.sub("\ufffd", _as_text(parsed.value.response))
+        rated = parsed.value.speculation_score
+        score = round(rated) if rated is not None and 0 <= rated <= 100 else None
+        said = parsed.value.response
+        text = str(said) if isinstance(said, (str, bool)) else number_text(said)
+        text = BROKEN.sub("\ufffd", text)
         if self.speculation and score is None:
             problem = Unreadable(
                 "The JSON did not fit: speculation_score must be a whole number from 0 to 100. "
-                "Reply with only the JSON object, all fields present."
+                f"{ALL_FIELDS}"
             )
             return text, None, parsed.rung, problem
         if not text.strip():
@@ -287,63 +296,39 @@ class WorkbookAnswer:
         return text, score, parsed.rung, None
 
     def _read(self, text: str) -> Parsed[Any] | Unreadable:
-        if isinstance(self.choices, Listed):
-            return self._typed_choice(Choice(self.order, labelled=False).parse(text))
-        if not self.numeric:
-            return Text().parse(text)
-        bounds = self.choices if isinstance(self.choices, Range) else None
-        integer = self.var_type == "integer"
-        parsed = Number(
-            bounds.low if bounds else None, bounds.high if bounds else None, integer
-        ).parse(text)
+        parsed = self._plain().parse(text)
         if isinstance(parsed, Unreadable):
             return parsed
-        if not abs(parsed.value) <= MAX_NUMBER:
-            return Unreadable("The number is too large. Reply with a single number.")
-        keep = self.var_type == "float"
-        return Parsed(parsed.value if keep else _whole(parsed.value), parsed.rung)
-
-    def _typed_choice(self, parsed: Parsed[str] | Unreadable) -> Parsed[Any] | Unreadable:
-        if isinstance(parsed, Unreadable) or self.var_type not in ("integer", "float"):
+        if not self.numeric and self.var_type not in ("integer", "float"):
             return parsed
         number = float(parsed.value)
-        return Parsed(int(number) if self.var_type == "integer" else number, parsed.rung)
+        if not abs(number) <= MAX_NUMBER:
+            return Unreadable("The number is too large. Reply with a single number.")
+        return Parsed(number if self.var_type == "float" else _whole(number), parsed.rung)
 
-    def _worded(self, problem: Unreadable) -> Unreadable:
-        if not self.as_json:
-            return problem
-        return Unreadable(
-            f'The "response" could not be read. {problem.problem} '
-            "Reply with only the JSON object, all fields present."
-        )
+    def _plain(self) -> Answer[Any]:
+        """How the answer itself is read, out of JSON or without."""
+        if isinstance(self.choices, Listed):
+            return Choice(self.order, labelled=False)
+        if not self.numeric:
+            return Text()
+        low, high = None, None
+        if isinstance(self.choices, Range):
+            low, high = self.choices.low, self.choices.high
+        return Number(low, high, integer=self.var_type == "integer")
 
 
 def _whole(number: float) -> int | float:
     return int(number) if float(number).is_integer() else number
 
 
-def _score(score: float | None) -> int | None:
-    if score is None or not 0 <= score <= 100:
-        return None
-    return round(score)
-
-
-def _as_text(value: str | float | bool) -> str:
-    if isinstance(value, (str, bool)):
-        return str(value)
-    return number_text(value)
-
-
 def position(order: tuple[str, ...], value: Value) -> int | None:
     """The place of a chosen option in the order shown, from 1."""
     text = value if isinstance(value, str) else number_text(value)
-    folded: Mapping[str, int] = {option: i for i, option in enumerate(order, 1)}
-    if text in folded:
-        return folded[text]
-    for option, place in folded.items():
-        try:
-            if not isinstance(value, str) and float(option) == float(value):
+    if text in order:
+        return order.index(text) + 1
+    for place, option in enumerate(order, 1):
+        with suppress(ValueError):
+            if not isinstance(value, str) and float(option) == value:
                 return place
-        except ValueError:
-            continue
     return None

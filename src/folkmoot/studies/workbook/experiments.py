@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from folkmoot.errors import Problem
-from folkmoot.studies.workbook.answers import Options, by_role, read_options
+from folkmoot.studies.workbook.answers import Options, read_options
 from folkmoot.studies.workbook.config import Described, Role, Scalar, Task, Treatment, Workbook
 from folkmoot.studies.workbook.literals import NotALiteral
 from folkmoot.studies.workbook.placeholders import UNDEFINED, TemplateProblem, render
@@ -36,7 +36,7 @@ class TaskInPlay:
         return self.task.var_name
 
     def options_for(self, role: str) -> Options | None:
-        return by_role(self.options, role)
+        return self.options.get(role) if isinstance(self.options, Mapping) else self.options
 
 
 @dataclass(frozen=True)
