@@ -370,6 +370,13 @@ def test_mistakes_by_hand_have_their_cell(tmp_path: Path, cell: str, value: Any,
     assert any(says in m for m in found), found
 
 
+def test_every_wrong_role_of_a_session_is_named(tmp_path: Path) -> None:
+    book = put(put(by_hand(), "agent_profiles!F4", "Byer"), "agent_profiles!F5", "Sellr")
+    found = mistakes(book, tmp_path)
+    assert [m for m in found if "F4" in m and "did you mean Buyer" in m]
+    assert [m for m in found if "F5" in m and "did you mean Seller" in m]
+
+
 def test_a_blank_session_cell_leaves_a_respondent_out(tmp_path: Path) -> None:
     book = by_hand()
     book["agent_profiles"].append(["spare", 60, "Nowhere", None, None, None])

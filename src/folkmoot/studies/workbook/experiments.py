@@ -13,6 +13,7 @@ from folkmoot.studies.workbook.answers import Options, read_options
 from folkmoot.studies.workbook.config import Described, Role, Scalar, Task, Treatment, Workbook
 from folkmoot.studies.workbook.literals import NotALiteral
 from folkmoot.studies.workbook.placeholders import UNDEFINED, TemplateProblem, render
+from folkmoot.studies.workbook.sheets import Problems
 
 D = TypeVar("D", bound=Described)
 Filler = Callable[[str, str], str]  # (text, its cell) → the text filled in
@@ -88,7 +89,7 @@ def build(
     workbook: Workbook, constants: Mapping[str, Scalar], number: int, name: str
 ) -> tuple[Experiment, list[Problem]]:
     """One permutation and what was wrong in it; every text that failed stays as it was."""
-    problems: list[Problem] = []
+    problems = Problems()
     values = {**constants, "constant": dict(constants)}
 
     def fill(text: str, where: str) -> str:
@@ -96,7 +97,7 @@ def build(
             return render(text, values).strip()
         except TemplateProblem as problem:
             if problem.mend != UNDEFINED:  # `checks` reports those with the likely name
-                problems.append(Problem(str(problem), where=where, mend=problem.mend))
+                problems.add(str(problem), where, problem.mend)
             return text
 
     treatments = {t.label: t for t in (_described(t, fill) for t in workbook.treatments)}
@@ -110,13 +111,11 @@ def build(
         {t.task_id: _task(t, roles, fill, problems) for t in workbook.tasks},
         workbook,
     )
-    if len(treatments) < len({t.label for t in workbook.treatments}) or len(roles) < len(
-        {r.label for r in workbook.roles}
-    ):
-        problems.append(
-            Problem("two labels become one when placeholders are filled in", mend="rename one")
-        )
-    return experiment, problems
+    labels = len({t.label for t in workbook.treatments}) + len({r.label for r in workbook.roles})
+    if len(treatments) + len(roles) < labels:
+        message = "two labels become one when placeholders are filled in"
+        problems.add(message, mend="rename one")
+    return experiment, problems.found
 
 
 def _described(part: D, fill: Filler) -> D:
@@ -139,7 +138,7 @@ def _task(
     task: Task,
     roles: Mapping[str, Role],
     fill: Filler,
-    problems: list[Problem],
+    problems: Problems,
 ) -> TaskInPlay:
     options: Options | dict[str, Options] | None = None
     where = task.at.get("response_options", "")
@@ -147,17 +146,11 @@ def _task(
         try:
             options = read_options(fill(task.response_options, where))
         except NotALiteral as error:
-            problems.append(
-                Problem(
-                    f"the response options cannot be read: {error}",
-                    where=where,
-                    mend='write a text, ["a", "b"], (0, 10) or {"Role 1": (0, 10)}',
-                )
-            )
+            mend = 'write a text, ["a", "b"], (0, 10) or {"Role 1": (0, 10)}'
+            problems.add(f"the response options cannot be read: {error}", where, mend)
     if isinstance(task.llm_text, str):
         users = [r.label for r in roles.values() if r.special is None]
         return TaskInPlay(task, dict.fromkeys(users, task.llm_text), options, True)
-    prompts = {
-        fill(label, task.at.get("llm_text", "")): text for label, text in task.llm_text.items()
-    }
+    where = task.at.get("llm_text", "")
+    prompts = {fill(label, where): text for label, text in task.llm_text.items()}
     return TaskInPlay(task, prompts, options, False)

@@ -1,4 +1,7 @@
-"""Sheets as tables: header, rows, typed cells. Every mistake becomes a Problem with its address."""
+"""The layouts of this family of workbooks, and sheets read as tables by them.
+
+A layout is an adapter of data alone: our name for a sheet, key or column → its name.
+"""
 
 from __future__ import annotations
 
@@ -201,27 +204,22 @@ def sheet_problems(
 ) -> list[Problem]:
     """Missing sheets and extra ones (also those out of sight), each with the likely mend."""
     extra = [n for n in sheet_names if n not in found.values() and n != NOTES_SHEET]
-    problems: list[Problem] = []
+    problems = Problems()
     for ours in SHEETS:
         if ours in found:
             continue
         wanted = layout.sheet(ours)
-        guess = nearest(wanted, extra)
-        mend = f"rename {guess!r} to {wanted!r}" if guess else f"add a sheet named {wanted!r}"
-        if guess:
+        mend = f"add a sheet named {wanted!r}"
+        if guess := nearest(wanted, extra):
+            mend = f"rename {guess!r} to {wanted!r}"
             extra.remove(guess)
-        problems.append(Problem(f"the sheet {wanted} is missing", mend=mend))
-    wanted = f"sheets are {', '.join(layout.sheets.values())} and, if wanted, {COMPUTED} and "
+        problems.add(f"the sheet {wanted} is missing", mend=mend)
+    known = f"{', '.join(layout.sheets.values())} and, if wanted, {COMPUTED} and {NOTES_SHEET}"
     for name in extra:
         what, first = ("hidden sheet", "unhide it, then ") if name in hidden else ("sheet", "")
-        problems.append(
-            Problem(
-                f"the {what} {name!r} does not belong here",
-                where=name,
-                mend=f"{first}delete or rename it; {wanted}{NOTES_SHEET}",
-            )
-        )
-    return problems
+        mend = f"{first}delete or rename it; sheets are {known}"
+        problems.add(f"the {what} {name!r} does not belong here", name, mend)
+    return problems.found
 
 
 def describe(layout: Layout, found: Mapping[str, str]) -> str:

@@ -8,7 +8,7 @@ assignment: they then differ in nothing but their constants.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,9 +95,10 @@ class _Draw:
         self.settings = experiment.workbook.settings
         self.profiles = experiment.workbook.profiles
         self.found: dict[str, list[Problem]] = {}
-        self.columns = {
-            what: c for what in self._by_hand() if (c := self._column(what)) is not None
-        }
+        by_hand = manual_columns(self.settings, self.profiles)
+        self.columns = {what: column for what, column in by_hand.items() if column is not None}
+        for what, column in by_hand.items():
+            self._check_column(what, column)
 
     def _report(self, kind: str, message: str, where: str = "", mend: str = "") -> None:
         self.found.setdefault(kind, []).append(Problem(message, where=where, mend=mend))
@@ -118,25 +119,19 @@ class _Draw:
             )
         ]
 
-    def _by_hand(self) -> Iterable[str]:
-        return manual_columns(self.settings, self.profiles)
-
-    def _column(self, what: str) -> int | None:
-        """The column of the profiles that assigns."""
+    def _check_column(self, what: str, column: int | None) -> None:
         name = getattr(self.settings, f"{what}_column")
         where = self.settings.at.get(f"{what}_column", "")
         asked = self.profiles.questions.count(name)
-        index = self.profiles.column(name) if name else None
         if not name:
             message = f"{what}s are assigned manually, but no column is named"
             self._report("column", message, where, "name a column of the profiles")
-        elif index is None:
+        elif column is None:
             mend = did_you_mean(name, self.profiles.names, "give the name in row 1 or row 2")
             self._report("column", f"the profiles have no column {name!r}", where, mend)
         elif name not in self.profiles.names and asked > 1:
             message = f"{asked} columns have the question {name!r}"
             self._report("column", message, where, "give the name in row 1")
-        return index
 
     def _sessions(self) -> list[_Group]:
         if "session" in self.columns:
