@@ -9,7 +9,7 @@
     │   └── NotJournaled          a replay asked for what the journal does not hold
     ├── DriftError            a replayed request differs from the journaled one       exit 2
     ├── NothingUsable         the run is done, and nothing in it is of use            exit 3
-    ├── RunPaused             all work kept, `--resume` goes on                       exit 75
+    ├── RunPaused             all work kept, `--resume` resumes it                    exit 75
     │   ├── QuotaExhausted        the provider's quota is used up
     │   └── BudgetReached         the user's own budget is used up
     ├── ModelError            what a provider can answer instead of a reply
@@ -50,7 +50,7 @@ class FolkmootError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake in a user's input: where it is, what is wrong, how to mend it.
+    """One mistake in a user's input: where it is, what is wrong, how to correct it.
 
     `where` is a line (`12`), a cell (`roles!B3`) or empty; `key` is the dotted key or column.
     """
@@ -88,7 +88,7 @@ class StorageError(FolkmootError):
 
 
 class RunExists(StorageError):
-    """The run folder is already there and `--resume` was not given."""
+    """The run folder already exists and `--resume` was not given."""
 
 
 class RunLocked(StorageError):
@@ -104,19 +104,19 @@ class NotJournaled(StorageError):
 
 
 class DriftError(FolkmootError):
-    """A replayed effect asks for something else than what the journal holds."""
+    """A replayed effect differs from what the journal holds."""
 
     exit_code = EXIT_INPUT
 
 
 class NothingUsable(FolkmootError):
-    """The run came to its end, and nothing in it is of use. From Python: `Run.unusable`."""
+    """The run finished, and nothing in it is usable. From Python: `Run.unusable`."""
 
     exit_code = EXIT_UNUSABLE
 
 
 class RunPaused(FolkmootError):
-    """The run stopped with all work kept; the same command with `--resume` goes on."""
+    """The run stopped with all work kept; the same command with `--resume` continues it."""
 
     exit_code = EXIT_PAUSED
 
@@ -130,11 +130,11 @@ class BudgetReached(RunPaused):
 
 
 class RunInterrupted(KeyboardInterrupt):
-    """Ctrl-C stopped a run that had begun: all work is kept, `--resume` goes on (exit 130)."""
+    """Ctrl-C stopped a run: all work is kept, `--resume` continues it (exit 130)."""
 
 
 class ModelError(FolkmootError):
-    """A provider answered something other than a reply."""
+    """A provider did not send a reply."""
 
 
 class TransientError(ModelError):
@@ -146,7 +146,7 @@ class TransientError(ModelError):
 
 
 class RateLimited(TransientError):
-    """429: the model as a whole is asked to slow down."""
+    """429: all calls to the model must slow down."""
 
 
 class QuotaError(ModelError):

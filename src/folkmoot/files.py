@@ -97,13 +97,13 @@ def storage_errors(path: Path) -> Iterator[None]:
 def _in_words(error: OSError) -> str:
     """What went wrong with the disk, and what to do about it."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "the disk is full; free some space, then go on with --resume (nothing is lost)"
+        return "the disk is full; free some space, then continue with --resume (nothing is lost)"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return "this place cannot be written to; choose another place"
+        return "this location is not writable; choose another"
     if error.errno in (errno.ENOTDIR, errno.EEXIST):
-        return "a file stands where a folder is needed; choose another place"
+        return "a file is where a folder is needed; choose another location"
     if error.errno == errno.EISDIR:
-        return "a folder stands where a file is needed"
+        return "a folder is where a file is needed"
     return f"cannot be written: {error.strerror or error}"
 
 

@@ -1,8 +1,8 @@
-"""Characters that nobody sees: they make two labels look alike, turn the direction of reading, move
-a terminal's cursor, or stop a chart.
+"""Invisible characters: they make two labels look alike, reverse the reading direction, move a
+terminal's cursor, or break a chart.
 
-A study file, a workbook or an id with one is refused, with its place; what people wrote of
-themselves, and what is printed or drawn, goes on without.
+A study file, a workbook or an id with one is refused, with its place; people's own texts, and what
+is printed or drawn, lose them.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def encode(value: Any) -> bytes:
 def decode(text: bytes | str) -> Any:
     """The value in JSON text; integers beyond 64 bits come as floats.
 
-    Raises ValueError for what is no JSON, RecursionError for one that is too deep.
+    Raises ValueError for invalid JSON, RecursionError for JSON that is too deep.
     """
     try:
         return orjson.loads(text)

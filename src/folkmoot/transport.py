@@ -28,7 +28,7 @@ _CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 
 
 class Failure(Enum):
-    """Why no whole answer came, as far as it matters to whoever decides what to do next."""
+    """Why there is no complete answer, as far as it matters for the next step."""
 
     BAD_ADDRESS = "the URL, the proxy or a file of certificates is not usable; nothing was sent"
     UNREACHABLE = "no server that never answered before could be reached at this address"
@@ -146,7 +146,7 @@ def proxy_for(url: str) -> str | None:
     try:
         parts = urlsplit(url)
     except ValueError:
-        return None  # what is no address is said when it is used
+        return None  # an invalid URL is reported when it is used
     proxies = urllib.request.getproxies()
     found = proxies.get(parts.scheme) or proxies.get("all")
     if not found or urllib.request.proxy_bypass(_place(parts)):
@@ -237,7 +237,7 @@ def _named(error: Exception, url: str, proxy: str | None) -> TransferError:
             return TransferError(
                 Failure.UNREACHABLE,
                 f"the TLS certificate of {server} is not accepted "
-                f"({known or error.certificate_error}); if it is your own, let SSL_CERT_FILE name "
+                f"({known or error.certificate_error}); if it is your own, set SSL_CERT_FILE to "
                 "the certificate of its authority",
             )
         case aiohttp.ClientConnectorDNSError():
@@ -275,5 +275,5 @@ def _server(url: str) -> str:
 
 
 def _place(parts: SplitResult) -> str:
-    """host:port, without the password that may stand before it."""
+    """host:port, without a password before it."""
     return parts.netloc.rpartition("@")[2]

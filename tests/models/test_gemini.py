@@ -95,7 +95,7 @@ def test_a_minute_and_a_day_of_quota_are_different_things() -> None:
 
 def test_a_bad_key_comes_as_a_400() -> None:
     error = {"error": {"code": 400, "message": "API key not valid. Please pass a valid API key."}}
-    with pytest.raises(FatalModelError, match="key was not accepted"):
+    with pytest.raises(FatalModelError, match="rejected the key"):
         decode(400, {}, json.dumps(error).encode())
 
 

@@ -171,5 +171,5 @@ async def test_a_failed_fetch_leaves_nothing_and_says_the_ways_out(
 
 
 async def test_nobody_listening_is_a_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot be fetched"):
+    with pytest.raises(InputError, match="cannot download"):
         await fetch("http://127.0.0.1:9/x.jsonl", cache_dir=tmp_path)

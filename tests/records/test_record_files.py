@@ -87,8 +87,8 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path) -> None
     ("number", "said"),
     [
         (errno.ENOSPC, "the disk is full"),
-        (errno.EROFS, "cannot be written to"),
-        (errno.EACCES, "cannot be written to"),
+        (errno.EROFS, "not writable"),
+        (errno.EACCES, "not writable"),
         (errno.EIO, "cannot be written"),
     ],
 )

@@ -40,12 +40,12 @@ class BuildConfig(StudyConfig):
 
 
 def run_name(lines: Sequence[str]) -> str:
-    """The same lines, the same run: a second try goes on where the first stopped."""
+    """The same lines, the same run: a second try continues the first."""
     return f"personas-{digest(*lines, size=5).hex()}"
 
 
 async def build(session: Session) -> None:
-    """Two calls for each line; whoever cannot be made is left out and told of."""
+    """Two calls for each line; a persona that cannot be created is left out with a warning."""
     config = session.config
     assert isinstance(config, BuildConfig)
 

@@ -89,7 +89,7 @@ def _overview(
         console.print(grid_view(Grid(("table", "rows"), tuple(rows))), crop=False)
     ids = _ids(entries, speakers)
     if ids:
-        more = f", … ({len(ids):,} in all)" if len(ids) > MOST_IDS else ""
+        more = f", … ({len(ids):,} in total)" if len(ids) > MOST_IDS else ""
         listed = escape(clean(", ".join(ids[:MOST_IDS])))
         console.print(
             f"Read one: folkmoot show {escape(str(run.path))} ID, with ID of {listed}{more}"

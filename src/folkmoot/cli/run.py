@@ -95,7 +95,7 @@ class TerminalProgress:
         text, level = describe(event)
         worth = isinstance(event, (RunStarted, Notice)) or self._live is None or level != "info"
         if isinstance(event, (CallRetried, RunEnded)):
-            worth = False  # retries can be thousands; the end is told by whoever ran the run
+            worth = False  # retries can be thousands; the caller reports the end
         if worth and text:
             self._print(text, level)
         elif self._live is None and self._clock() - self._last >= self._every:
@@ -144,7 +144,7 @@ class TerminalProgress:
         self._last = self._clock()
         style = STYLES[level]
         line = f"{datetime.now():%H:%M:%S} {escape(safe(text))}"
-        with suppress(OSError):  # when the terminal is gone, the run goes on to a good end
+        with suppress(OSError):  # if the terminal is gone, the run continues
             self._console.print(f"[{style}]{line}[/]" if style else line, soft_wrap=True)
 
 

@@ -82,7 +82,7 @@ def _interval(low: str, high: str) -> str:
 def synthetic_panel(
     planted: Mapping[str, Any] | None = None, note: str = SYNTHETIC_NOTE
 ) -> RenderableType:
-    """The mark that stands over everything made with the embedded respondent.
+    """The mark above everything made with the embedded respondent.
 
     `planted`: what effects it was given, as `models.synthetic.planted` tells. `note`: the run's
     own, which says whom it answered where others had real models.

@@ -24,7 +24,7 @@ M = TypeVar("M", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """No answer could be had. `reason`: refused, unparsed, empty, too_long, filtered, ….
+    """There is no answer. `reason`: refused, unparsed, empty, too_long, filtered, ….
 
     `raw` keeps the last reply, for the record; it is never scored.
     """

@@ -112,7 +112,7 @@ class Constrained:
 
     @property
     def prompt(self) -> str:
-        """What to say to a speaker whose replies could not be read."""
+        """The question for a speaker whose replies could not be read."""
         return (
             'Reply with only the JSON object {"choice": …}, where … is the exact text of one of '
             f"these options:\n{self.choice.listing}"
@@ -156,8 +156,8 @@ def _index(options: tuple[str, ...]) -> _Index:
 
 
 def labels_of(options: Sequence[str]) -> tuple[str, ...]:
-    """What the options are listed by: numbers; letters where an option looks like a number; nothing
-    where it begins or ends with such a letter too."""
+    """What the options are listed by: numbers; letters if an option looks like a number; nothing
+    if an option begins or ends with such a letter."""
     texts = [folded(o) for o in options]
     if not any(_NUMERIC.search(t) or any(c.isnumeric() for c in t) for t in texts):
         return tuple(str(n) for n in range(1, len(options) + 1))
@@ -173,7 +173,7 @@ def listed(options: Sequence[str], *, labelled: bool = True) -> str:
     return "\n".join(f"{head} {option}" for head, option in zip(heads, options, strict=True))
 
 
-# Said of options that `alike` finds.
+# For options that `alike` finds.
 NOT_COUNTED = "case, width, quotes, closing marks and listing numbers count for nothing in a reply"
 
 

@@ -35,7 +35,7 @@ def is_signal(text: str, signal: str) -> bool:
     It does when a sentence or line of it is the signal and nothing else (case, quotes, markdown and
     closing punctuation aside), or when a sentence ends in the signal as it was agreed on, set off
     by a comma, colon, dash or brackets ("Thank you: SATISFIED"). Inside a sentence, as a question,
-    negated, or announced for later it is no signal, nor is one that is followed by a question.
+    negated, or announced for later it is not a signal, nor if a question follows.
     """
     sentences = [s for s in _SENTENCE.split(text.strip()) if re.search(r"\w", s)]
     given = [n for n, s in enumerate(sentences) if _gives(s, signal)]

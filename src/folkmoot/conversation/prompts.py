@@ -63,7 +63,7 @@ class PromptLibrary:
         try:
             if self.files[name] == self.shipped[name]:
                 return template.render(variables).strip()
-            # Only a prompt of somebody's own can go on without end.
+            # Only a user's own prompt can be endless.
             return "".join(_capped(template.generate({**variables, WORK: Work()}))).strip()
         except FAILURES as error:
             raise self._failed(name, str(error) or type(error).__name__) from error

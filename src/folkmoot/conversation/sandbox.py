@@ -1,4 +1,4 @@
-"""Templates that somebody else wrote: what they may hold, and how much work they may make.
+"""Templates from other people: what they may contain, and how much work they may cause.
 
 jinja2's sandbox keeps a template from reaching anything, but not from filling the memory. Here only
 listed kinds of nodes pass, everything that makes text longer is counted before it is done, and so

@@ -1,4 +1,4 @@
-"""What a short reply says once its decoration and a phrase around it are taken away.
+"""What a short reply says without its decoration and the phrase around it.
 
 Nothing is searched for in prose: a form of a reply is the whole of it, less what this module knows
 to carry no meaning. `answers.py` compares these forms with options and numbers.
@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-LONGEST = 2_000  # characters; a longer reply is no bare option in any dress
+LONGEST = 2_000  # characters; a longer reply is never a bare option
 MOST_FORMS = 100
 
 _QUOTES = str.maketrans(
@@ -35,7 +35,7 @@ def folded(text: str) -> str:
 
 
 def key(form: str) -> str:
-    """What two forms have in common that say the same: `10 %` and `10%`, `street-safety`."""
+    """The same text for forms that mean the same: `10 %` and `10%`, `street-safety`."""
     return _UNIT.sub(r"\1", _HYPHENATED.sub(" ", form))
 
 
@@ -118,12 +118,12 @@ _NUMBER_PHRASES = _compiled((*_CARRIERS, *_NUMBER_CARRIERS), _LEAD)
 
 
 def bare_forms(text: str) -> list[str]:
-    """A text folded, then every form of it with some decoration and listing number taken off."""
+    """A folded text, then its forms without decoration and listing number."""
     return _closure(text, _DECORATIONS)
 
 
 def carried_forms(text: str) -> list[str]:
-    """The bare forms, and those that stand alone inside a carrier phrase."""
+    """The bare forms, and those alone inside a carrier phrase."""
     return _closure(text, (*_DECORATIONS, *_OPTION_PHRASES))
 
 
@@ -139,7 +139,7 @@ def number_forms(text: str) -> tuple[list[str], list[str]]:
 
 
 def _closure(text: str, patterns: Sequence[re.Pattern[str]]) -> list[str]:
-    """The folded text and all that the patterns make of it; nothing where that has no end."""
+    """The folded text and all that the patterns make of it; nothing if there are too many."""
     whole = folded(text)
     found = [whole] if whole else []
     if len(text) > LONGEST:
@@ -172,5 +172,5 @@ _REFUSAL = re.compile(
 
 
 def looks_like_refusal(text: str) -> bool:
-    """Whether a text begs off (English phrases, looked for in its first 300 characters)."""
+    """Whether a text declines to answer (English phrases in its first 300 characters)."""
     return bool(_REFUSAL.search(text.replace("’", "'")[:300]))

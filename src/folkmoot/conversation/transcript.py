@@ -81,7 +81,7 @@ class Transcript:
     def to_rows(self, *, stage: str | None = None, **shared: Any) -> list[dict[str, Any]]:
         """One record per utterance, `turn` counted from 1, with the shared columns added.
 
-        `stage` stands in the place of the utterances' own.
+        `stage` replaces the stage of the utterances.
         """
         return [
             {
@@ -115,7 +115,7 @@ def messages_for(who: Speaker, heard: Transcript, prompt: str) -> tuple[Message,
     Own words become `assistant`. Others' words become `user`; with more than one other voice
     each is introduced by name. Neighbouring messages of one role are joined, because some
     providers refuse two in a row. An utterance without a speaker id is a prompt that was given
-    earlier: it is heard, but is no voice.
+    earlier: it is heard, but from nobody.
     """
     said = [u for u in heard.utterances if u.missing is None]
     several = len({u.speaker_id for u in said} - {"", who.id}) > 1

@@ -95,7 +95,7 @@ class AnthropicMessages:
 
     @property
     def notes(self) -> list[str]:
-        """What turned out about the models, in words; it grows."""
+        """What has been learnt about the models, in words."""
         return self._capabilities.notes
 
     async def complete(self, request: Request, *, address: str) -> Reply:
@@ -114,8 +114,8 @@ class AnthropicMessages:
         self, model: str, texts: Sequence[str], *, address: str
     ) -> tuple[FloatArray, Usage]:
         raise FatalModelError(
-            "Anthropic serves no embeddings; set embedding_model to another provider's model, or "
-            "leave it out for the embedded one"
+            "Anthropic has no embeddings; set embedding_model to another provider's model, or "
+            "omit it for the embedded one"
         )
 
     async def close(self) -> None:

@@ -23,7 +23,7 @@ ON_THIS_MACHINE = "local"  # or local:PATH; see models.local
 
 @dataclass(frozen=True, slots=True)
 class Vendor:
-    """Somebody who serves models: wire format (an entry point), address, key variables.
+    """A vendor: wire format (an entry point), address, key variables.
 
     `prices` is the vendor's name in the price library; `base_env` the variable that moves it;
     `embedding` the embedding model that its documentation takes for texts, if it has one.
@@ -40,7 +40,7 @@ class Vendor:
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """All that is known of one model.
+    """What is known of one model.
 
     `name` is canonical (`provider/model`), `provider` the entry point that speaks to it,
     `wire_model` the name that goes over the wire. `base_url` None: the provider's own.
@@ -156,7 +156,7 @@ def resolve(
     endpoints: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> ModelSpec:
-    """What is meant by a model's name. Raises InputError that names likely models.
+    """The model that a name means. Raises InputError with likely names.
 
     `endpoints` moves a model (or a whole vendor) to a base URL; after it the environment variable
     `<VENDOR>_BASE_URL` is looked at. A moved model needs no key, but gets one that is set.
@@ -285,7 +285,7 @@ def _hosted(name: str, endpoints: Mapping[str, str]) -> ModelSpec:
     if name not in endpoints:
         raise InputError(
             Problem(
-                f"{name} needs the URL of the endpoint", mend=f"endpoints: {{{name}: https://…}}"
+                f"{name} needs the URL of its endpoint", mend=f"endpoints: {{{name}: https://…}}"
             )
         )
     base = with_version(endpoints[name].rstrip("/"), "/v1")

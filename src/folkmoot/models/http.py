@@ -80,7 +80,7 @@ class Wire:
         if any(self._secrets) and base_url.lower().startswith("http:"):
             refuse_unencrypted("whatever it is", self._proxy)  # the way there is open, too
         if any(not value.isprintable() for value in headers.values()):
-            raise InputError("the key holds a line break or another control character")
+            raise InputError("the key contains a line break or another control character")
         headers = {"Content-Type": "application/json", **headers}
         self._connections = Connections(
             headers, settings.timeout, settings.max_reply_bytes, settings.reached
@@ -103,7 +103,7 @@ class Wire:
             raise self._meaning(error) from None
 
     def _meaning(self, error: TransferError) -> ModelError:
-        """What a failed transfer means for the run."""
+        """The error for a failed transfer."""
         match error.failure:
             case Failure.TIMED_OUT:
                 return TransientError(f"no answer within {self._settings.timeout:g} s")
@@ -123,7 +123,7 @@ class Wire:
         return scrub(text, self._secrets)
 
     def read(self, decode: Callable[[int, Mapping[str, str], bytes], R], answer: Answer) -> R:
-        """What `decode` makes of an answer; errors leave here without the key."""
+        """The decoded answer; errors are raised without the key."""
         try:
             return decode(*answer)
         except ModelError as error:
@@ -147,12 +147,14 @@ def read_json(body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise TransientError(f"the server sent a broken body: {_excerpt(body)}") from None
     if not isinstance(data, dict):
-        raise TransientError(f"the server sent no JSON object: {_excerpt(body)}")
+        raise TransientError(
+            f"the server sent something other than a JSON object: {_excerpt(body)}"
+        )
     return data
 
 
 def failure(status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
-    """The error that an answer other than 2xx stands for."""
+    """The error for an answer other than 2xx."""
     said = _said(body)
     message = f"HTTP {status}: {said or _excerpt(body) or 'no explanation'}"
     everything = body.decode("utf-8", "replace")
@@ -171,12 +173,12 @@ def failure(status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
     if status in (400, 403, 422) and _FILTERED.search(everything):
         return RefusedError(message, reason="filtered")
     if status in (401, 403) or (status == 400 and _BAD_KEY.search(said)):
-        return FatalModelError(f"the key was not accepted ({message})")
+        return FatalModelError(f"the server rejected the key ({message})")
     if status == 404:
-        return FatalModelError(f"no such model or no such base URL ({message})")
+        return FatalModelError(f"unknown model or base URL ({message})")
     if status in (400, 422) and not _NO_MODEL.search(said):
-        return RejectedError(f"the server does not take the request ({message})")
-    return FatalModelError(f"the server does not take the request ({message})")
+        return RejectedError(f"the server rejected the request ({message})")
+    return FatalModelError(f"the server rejected the request ({message})")
 
 
 def upstream_error(error: Any, headers: Mapping[str, str], *, begun: bool = False) -> ModelError:

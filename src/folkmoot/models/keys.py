@@ -1,7 +1,7 @@
 """API keys: found in the environment or the nearest `.env`, kept out of everything written.
 
-Used by the runner (to make providers), by `folkmoot models`, by the wire, and by whoever logs an
-error.
+Used by the runner (to make providers), by `folkmoot models`, by the wire, and wherever errors
+are logged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KEY_SHAPES = re.compile(
 
 
 class NeedsKey(Protocol):
-    """What of a model's description matters here."""
+    """What this module needs to know of a model."""
 
     @property
     def name(self) -> str: ...

@@ -77,7 +77,7 @@ class LocalModel:
     async def embed(
         self, model: str, texts: Sequence[str], *, address: str
     ) -> tuple[FloatArray, Usage]:
-        raise FatalModelError(f"{self._name} makes no embeddings: name an embedding_model")
+        raise FatalModelError(f"{self._name} makes no embeddings: set embedding_model")
 
     def longest_reply(self, request: Request) -> int | None:
         """Most tokens of a reply."""

@@ -43,8 +43,8 @@ _REASONING = re.compile(r"(?:^|/)(?:o\d|gpt-[5-9])(?!.*chat)")
 
 
 def first_capabilities(model: str) -> Capabilities:
-    """What a model is known to take before it was ever asked: reasoning models refuse a
-    temperature and want `max_completion_tokens`."""
+    """What a model is known to accept before its first call: reasoning models reject a
+    temperature and need `max_completion_tokens`."""
     reasoning = bool(_REASONING.search(model))
     return Capabilities(temperature=not reasoning, completion_tokens=reasoning)
 
@@ -136,7 +136,7 @@ class OpenAIChat:
 
     @property
     def notes(self) -> list[str]:
-        """What turned out about the models, in words; it grows."""
+        """What has been learnt about the models, in words."""
         return self._capabilities.notes
 
     async def complete(self, request: Request, *, address: str) -> Reply:

@@ -55,7 +55,7 @@ def rate_for(spec: ModelSpec) -> Rate | None:
 
 
 def cost_of(spec: ModelSpec, input_tokens: int, output_tokens: int) -> float | None:
-    """USD for so many tokens of a model, for estimates; None where the price is unknown."""
+    """USD for this many tokens of a model, for estimates; None if the price is unknown."""
     rate = rate_for(spec)
     return None if rate is None else rate.cost(Usage(input_tokens, output_tokens))
 

@@ -1,4 +1,4 @@
-"""What is asked of a model and what comes back: the types that every provider speaks.
+"""Requests to a model and its replies: the types that every provider uses.
 
 A provider is anything with `complete` and `embed`; it registers under the entry-point group
 `folkmoot.providers`. The gateway is the only caller. What every call makes several of is a
@@ -96,13 +96,13 @@ def estimated_tokens(*texts: str) -> int:
 
 
 def counted(value: Any) -> int | None:
-    """A count of tokens as a server sent it; None when it is no count."""
+    """A count of tokens as a server sent it; None if it is not a count."""
     count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
     return value if count else None
 
 
 # How a reply ended, by the word of the vendor, in lower case. What no larger limit would mend (the
-# model's own end) is told apart from a limit that was set.
+# model's own end) is distinguished from a limit that was set.
 _ENDS = {
     **dict.fromkeys(("stop", "end_turn", "stop_sequence", "eos", "eos_token", "complete"), "stop"),
     **dict.fromkeys(("length", "max_tokens"), CUT),
@@ -124,13 +124,13 @@ def ending(word: object) -> str:
     the vendor failed while it wrote."""
     said = word.strip().lower() if isinstance(word, str) else ""
     if said in _FAILED:
-        raise TransientError(f"the reply broke off upstream (finish reason {said!r})")
+        raise TransientError(f"the reply was interrupted upstream (finish reason {said!r})")
     if said in _UNSAID:
         return UNKNOWN
     return _ENDS.get(said) or f"{UNKNOWN}:{said[:40]}"
 
 
-# Each closed block, one that is never closed, and what stands before a closing mark without an
+# Each closed block, one that is never closed, and what comes before a closing mark without an
 # opening one: chat templates often open the block in the prompt.
 _MARK = r"[<\[◁]{}think(?:ing)?[>\]▷]"
 _THOUGHTS = re.compile(
@@ -186,10 +186,10 @@ class ProviderSettings:
 
 
 class Provider(Protocol):
-    """What the gateway needs of whoever answers.
+    """What the gateway needs of a provider.
 
     `complete` and `embed` raise the ModelError that fits and never retry: retrying is the
-    gateway's. `address` is where in the run the call stands; wire providers ignore it, the
+    gateway's. `address` is where in the run the call is made; wire providers ignore it, the
     embedded respondent seeds its draws with it.
     """
 

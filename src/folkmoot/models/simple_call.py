@@ -57,8 +57,8 @@ def call_llm(
     """The answer of a model to a question.
 
     `memory` holds what was said before, oldest first: `[{"question": str, "answer": str}, …]`; it
-    is converted for each provider. Transient errors are tried again three times with exponential
-    backoff, empty replies too; latency and tokens go to the log, and a warning where the reply was
+    is converted for each provider. Transient errors and empty replies are retried three times with
+    exponential backoff; latency and tokens go to the log, and a warning where the reply was
     cut by the token limit. Works with and without a running event loop.
 
     Raises InputError (unknown model, no key, a key over plain http), FatalModelError (wrong key,
@@ -146,8 +146,8 @@ def try_models(
     endpoints: Mapping[str, str] | None = None,
     timeout: float = 60.0,
 ) -> list[ModelListing]:
-    """The listing, with one small call to each model that is configured. Raises nothing for a
-    model that fails: its error stands in its line."""
+    """The listing, with one small call to each model that is configured. A model that fails
+    raises nothing: its error is in its line."""
     listed = list_models(names, endpoints)
     return [_tried(one, endpoints, timeout) if one.usable else one for one in listed]
 

@@ -79,7 +79,7 @@ def concede(
 class Learnt:
     """What the models of one endpoint turned out to accept; one for each provider instance.
 
-    `notes` says in words what was given up.
+    `notes` says what was given up.
     """
 
     def __init__(self, first: Callable[[str], Capabilities], rungs: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Base URLs: paths below them, keys inside them, and whether anybody could read what goes there.
+"""Base URLs: paths below them, keys inside them, and whether what is sent there is encrypted.
 
 Used by the catalog, the wire formats, and whoever sends a key.
 """
@@ -24,12 +24,13 @@ _PRIVATE = tuple(
 _LOCAL_NAMES = (".local", ".internal", ".home.arpa")  # reserved: no stranger can register one
 _SECRET_NAME = re.compile(r"key|token|secret|password|signature|^sig$", re.IGNORECASE)
 UNENCRYPTED = (
-    "write https://, reach the server by a tunnel to localhost, or, if it needs no key, unset it"
+    "write https://, reach the server through a tunnel to localhost, or, if it needs no key, "
+    "unset it"
 )
 
 
 def join_url(base: str, path: str) -> str:
-    """A path below a base URL. Raises ValueError for what is no URL."""
+    """A path below a base URL. Raises ValueError for an invalid URL."""
     parts = urlsplit(base)
     return urlunsplit((*parts[:2], parts.path.rstrip("/") + path, parts.query, ""))
 
@@ -41,7 +42,7 @@ def with_version(base: str, version: str) -> str:
             return base
         return join_url(base, version)
     except ValueError:
-        return base  # what is no address is said when it is used
+        return base  # an invalid URL is reported when it is used
 
 
 def refuse_unencrypted(key: str | None, base_url: str | None, model: str = "") -> None:
@@ -54,7 +55,7 @@ def refuse_unencrypted(key: str | None, base_url: str | None, model: str = "") -
         whose = f" for {model}" if model else ""
         raise InputError(
             Problem(
-                f"the key{whose} would go unencrypted (http://) to {host}, "
+                f"the key{whose} would travel unencrypted (http://) to {host}, "
                 "which is neither this machine nor known to be on a private network",
                 mend=UNENCRYPTED,
             )
@@ -71,14 +72,14 @@ def unencrypted_host(base_url: str) -> str | None:
         parts = urlsplit(base_url)
         host = parts.hostname or ""
     except ValueError:
-        return None  # no address at all: said when it is used
+        return None  # an invalid URL is reported when it is used
     if parts.scheme.lower() != "http" or not host:
         return None
     return None if _is_private(host.rstrip(".")) else host
 
 
 def is_this_machine(base_url: str) -> bool:
-    """Whether a URL leads nowhere else than to this machine."""
+    """Whether a URL leads to this machine."""
     try:
         host = (urlsplit(base_url).hostname or "").rstrip(".")
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
@@ -87,7 +88,7 @@ def is_this_machine(base_url: str) -> bool:
 
 
 def secrets_in(url: str) -> list[str]:
-    """Passwords and keys that stand in a URL: before the host, or in its query."""
+    """Passwords and keys in a URL: before the host, or in its query."""
     try:
         parts = urlsplit(url)
         found = [parts.password, *(v for n, v in parse_qsl(parts.query) if _SECRET_NAME.search(n))]

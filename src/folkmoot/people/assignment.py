@@ -18,9 +18,9 @@ def assign_conditions(
     condition is favoured. Raises InputError on repeated ids or conditions, or none at all.
     """
     if not conditions or len(set(conditions)) != len(conditions):
-        raise InputError("conditions: at least one is needed, and each only once")
+        raise InputError("conditions: name at least one, and each only once")
     if len(set(ids)) != len(ids):
-        raise InputError("participants: two have the same id")
+        raise InputError("participants: duplicate id")
     share, rest = divmod(len(ids), len(conditions))
     lucky = [conditions[int(i)] for i in rng.permutation(len(conditions))[:rest]]
     deck = [c for c in conditions for _ in range(share)] + lucky

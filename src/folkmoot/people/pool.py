@@ -60,7 +60,7 @@ class Pool:
         return self._parse(raw)
 
     def add(self, personas: Iterable[Persona]) -> int:
-        """Puts new people in (same base line: the one who is there stays); how many were new.
+        """Add new people (the same base line: the person already there stays); how many were new.
 
         The whole file is read again under the lock, so that two runs that fill the pool at the
         same time both keep their work.
@@ -89,7 +89,7 @@ class Pool:
             raise self._corrupt(f"it is not JSON ({error})") from error
         rows = data.get("personas") if isinstance(data, dict) else data
         if not isinstance(rows, list):
-            raise self._corrupt("it holds no list `personas`")
+            raise self._corrupt("no list `personas`")
         people = []
         for number, row in enumerate(rows, start=1):
             try:
@@ -192,13 +192,13 @@ def _participants(folder: Path, problems: list[Problem]) -> list[Any] | None:
         return None
     rows = data.get("participants") if isinstance(data, dict) else data
     if not isinstance(rows, list):
-        problems.append(Problem("it holds no list `participants`", file=str(path)))
+        problems.append(Problem("no list `participants`", file=str(path)))
         return None
     return rows
 
 
 def _from_participant(record: Any) -> Persona | None:
-    """The persona of one participant record; None when it is no usable one."""
+    """The persona of one participant record; None if it is unusable."""
     if not isinstance(record, dict) or not record.get("base_persona"):
         return None
     try:

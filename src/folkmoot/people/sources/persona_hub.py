@@ -234,7 +234,7 @@ async def fetch(
     except TransferError as error:
         raise InputError(
             Problem(
-                f"personas cannot be fetched from {url}: {error}",
+                f"cannot download personas from {url}: {error}",
                 mend="give a local file of that format, or use the `quota` source, "
                 "which needs no network",
             )

@@ -16,7 +16,7 @@ from folkmoot.people.persona import DEMOGRAPHIC_KEYS, Persona, article
 TEXT_COLUMNS = ("text", "persona", "enriched_persona", "description", "profile")
 MAX_BYTES = 500_000_000
 MAX_PEOPLE = 1_000_000
-MAX_CHARACTERS = 200_000_000  # one long text can stand in every row of a Parquet file
+MAX_CHARACTERS = 200_000_000  # every row of a Parquet file can hold one long text
 BASE_COLUMNS = ("base_persona", "base")
 
 
@@ -78,7 +78,7 @@ def _frame(path: Path) -> pl.DataFrame:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise InputError(Problem(f"larger than {MAX_BYTES:,} bytes", file=str(path)))
-        if kind in {".parquet", ".pq"}:  # a few bytes can stand for any number of rows
+        if kind in {".parquet", ".pq"}:  # a few bytes can encode any number of rows
             rows = pl.scan_parquet(path).select(pl.len()).collect().item()
             if rows > MAX_PEOPLE:
                 raise InputError(Problem(f"{rows:,} rows, the limit is {MAX_PEOPLE:,}", str(path)))
@@ -97,7 +97,7 @@ def _frame(path: Path) -> pl.DataFrame:
         raise InputError(Problem(f"cannot be read: {first}", file=str(path))) from error
     raise InputError(
         Problem(
-            f"profiles cannot be read from a {kind or 'nameless'} file",
+            f"cannot read profiles from a {kind or 'nameless'} file",
             file=str(path),
             mend="give .csv, .tsv, .parquet or .jsonl",
         )

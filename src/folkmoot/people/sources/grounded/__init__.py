@@ -1,6 +1,6 @@
 """The persona engine: people drawn from a population whose figures are cited beside them.
 
-`PersonaGenerator` is the way in; `Profile` is one person; every figure stands in `us.yaml`.
+`PersonaGenerator` is the way in; `Profile` is one person; every figure is in `us.yaml`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What is drawn of a person once the demographics are known: traits, buying, voice, opinion.
 
-Weights and published figures stand in `us.yaml`; how somebody talks is assumed, with chance.
+Weights and published figures are in `us.yaml`; how somebody talks is assumed, with chance.
 """
 
 from __future__ import annotations

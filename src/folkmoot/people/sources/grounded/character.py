@@ -16,7 +16,7 @@ BANDS = ("very low", "low", "middle", "high", "very high")
 
 
 def band(score: int) -> int:
-    """0 to 4: which fifth of the scale a score of 0–100 stands in."""
+    """0 to 4: the fifth of the scale in which a score of 0–100 lies."""
     return min(4, score // 20)
 
 
