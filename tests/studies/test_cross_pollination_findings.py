@@ -364,6 +364,17 @@ def test_clusters_of_noise_are_called_weak(tmp_path):
     assert [r[1] for r in tried.rows] == [2, 3, 4, 5, 6]
 
 
+def test_a_number_of_clusters_that_comes_out_otherwise_now_is_said(tmp_path):
+    p = Pilot(tmp_path / "run")
+    for i in range(30):  # three groups apart, two of them called one cluster by the run
+        group = i % 3
+        who = p.add("acp", PARKS, PARKS, cluster_id=f"Parks_cluster_{group // 2}")
+        p.embeddings[who] = (np.eye(16)[group] + 0.01 * np.eye(16)[i % 5 + 5]).tolist()
+    says = p.found()["cluster_number"].says
+    assert "was taken: Parks 2." in says
+    assert says.endswith("Computed again, the largest is at: Parks 3.")
+
+
 def test_fit_model_raises_no_flag_and_an_unfit_one_does(tmp_path):
     fit = Pilot(tmp_path / "fit")
     fit.many("simple_voting", {**STILL, (PARKS, JOBS): 5})

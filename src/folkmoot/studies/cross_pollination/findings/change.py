@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from folkmoot.kit.findings import Row, cells, intervals, known, listed, rates, share, shares
+from folkmoot.kit.findings import ALPHA, Row, cells, intervals, known, listed, rates, share, shares
 from folkmoot.kit.findings import differences as pairwise
 from folkmoot.measures.diagnostics import agreeing_share
 from folkmoot.measures.estimates import Estimate, p_value, percent, plural
@@ -159,28 +159,19 @@ def transitions(votes: Votes) -> Finding | None:
 
 def marginal_homogeneity(votes: Votes) -> Finding | None:
     """Did moves cancel out, or did they shift the outcome? Per condition."""
+    if not votes.twice:
+        return None
     rows = []
     lopsided = []
     for arm in votes.twice:
         table = _table(votes, arm)
+        row: Row = {"condition": arm.name, "n": arm.n}
         symmetry, margins = bowker(table), stuart_maxwell(table)
-        rows.append(
-            {
-                "condition": arm.name,
-                "n": arm.n,
-                "bowker": symmetry.statistic,
-                "bowker_df": symmetry.df,
-                "bowker_p": symmetry.p,
-                "stuart_maxwell": margins.statistic,
-                "stuart_maxwell_df": margins.df,
-                "stuart_maxwell_p": margins.p,
-                "reliable": symmetry.df > 0 and arm.changed >= 5 * symmetry.df,
-            }
-        )
-        if margins.df and margins.p < 0.05:
+        for name, test in (("bowker", symmetry), ("stuart_maxwell", margins)):
+            row |= {name: test.statistic, f"{name}_df": test.df, f"{name}_p": test.p}
+        rows.append({**row, "reliable": symmetry.df > 0 and arm.changed >= 5 * symmetry.df})
+        if margins.df and margins.p < ALPHA:
             lopsided.append(f"{arm.name} ({p_value(margins.p)})")
-    if not rows:
-        return None
     return Finding(
         "marginal_homogeneity",
         "Did the outcome shift?",
@@ -317,7 +308,17 @@ def regression(votes: Votes) -> Finding | None:
         if arms
         else "This model gives no estimate for the conditions.",
         Grid.of(
-            [_row(t) for t in (*arms, *others)],
+            [
+                {
+                    "variable": t.variable,
+                    "level": label(t.level) if t in arms else t.level,
+                    "odds_ratio": t.odds_ratio,
+                    "low": t.low,
+                    "high": t.high,
+                    "p": known(t.p),
+                }
+                for t in (*arms, *others)
+            ],
             f"Logistic regression, {fitted.estimator}, errors {fitted.errors}.",
         ),
         intervals(logs, f"log odds of changing, against {base}", zero=0.0),
@@ -356,27 +357,14 @@ def _width(values: Column) -> int:
 
 
 def _why_not(fitted: Logit) -> str:
-    if fitted.events == 0:
-        return "Nobody changed, so no regression can be fitted."
-    if fitted.events == fitted.n:
-        return "Everybody changed, so no regression can be fitted."
+    who = {0: "Nobody", fitted.n: "Everybody"}.get(fitted.events)
+    if who:
+        return f"{who} changed, so no regression can be fitted."
     return f"Too few participants ({fitted.n}) for a regression."
 
 
 def _aloud(t: Term) -> str:
-    span = f"{t.low:.2g} to {t.high:.2g}"
-    return f"{label(t.level)} × {t.odds_ratio:.2g} ({span}, {p_value(t.p)})"
-
-
-def _row(t: Term) -> Row:
-    return {
-        "variable": t.variable,
-        "level": label(t.level) if t.variable == "condition" else t.level,
-        "odds_ratio": t.odds_ratio,
-        "low": t.low,
-        "high": t.high,
-        "p": known(t.p),
-    }
+    return f"{label(t.level)} × {t.odds_ratio:.2g} ({t.low:.2g} to {t.high:.2g}, {p_value(t.p)})"
 
 
 def _notes(fitted: Logit, with_people: bool) -> list[str]:

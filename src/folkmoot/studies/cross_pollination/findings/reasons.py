@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from folkmoot.kit.findings import listed
 from folkmoot.measures.clusters import (
     Clustering,
     Stability,
@@ -151,11 +152,16 @@ def _number(groups: list[Reasons]) -> Finding:
     rows = tuple(
         (g.option, k, score, g.k == k) for g in groups for k, score in g.tried.silhouettes.items()
     )
-    taken = "; ".join(f"{g.option} {g.k}" for g in groups if g.tried.silhouettes)
+    cut = [g for g in groups if g.tried.silhouettes]
+    says = "For each option the number with the largest mean silhouette was taken: "
+    says += listed(f"{g.option} {g.k}" for g in cut)
+    # A run of another version, or one in which some summaries have no embedding any more.
+    if otherwise := [f"{g.option} {g.tried.k}" for g in cut if g.tried.k != g.k]:
+        says += f" Computed again, the largest is at: {listed(otherwise)}"
     return Finding(
         "cluster_number",
         "How many clusters?",
-        f"For each option the number with the largest mean silhouette was taken: {taken}.",
+        says,
         Grid(("option", "clusters", "silhouette", "chosen"), rows),
         Lines(
             tuple((option, float(k), score) for option, k, score, _ in rows),
