@@ -1,63 +1,22 @@
 """The layouts of this family of workbooks, and sheets read as tables by them.
 
-A layout is an adapter of data alone: our name for a sheet, key or column → its name.
+A layout is data alone, in `layouts.yaml`: our name for a sheet, key or column → its name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from folkmoot.errors import Problem
+from folkmoot.files import packaged_yaml
 from folkmoot.hidden_characters import hidden_in
 from folkmoot.hints import did_you_mean, nearest
 from folkmoot.studies.workbook.sheets import Cell, Problems, Sheet, rows_in_words
 
-SHEETS = ("settings", "treatments", "roles", "tasks", "profiles", "constants")
 COMPUTED = "computed"
 NOTES_SHEET = "notes"  # words for people; not read
-
-SETTINGS = (
-    "experiment_id",
-    "model_info",
-    "api_endpoint",
-    "temperature",
-    "num_agents_per_session",
-    "num_sessions",
-    "max_conversation_length",
-    "treatment_assignment_strategy",
-    "treatment_column",
-    "session_assignment_strategy",
-    "session_column",
-    "role_assignment_strategy",
-    "role_column",
-    "random_seed",
-)
-COLUMNS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "treatments": ("treatment_label", "treatment_description"),
-        "roles": ("role_label", "role_description"),
-        "tasks": (
-            "task_id",
-            "type",
-            "task_order",
-            "is_adapted",
-            "human_text",
-            "llm_text",
-            "var_name",
-            "var_type",
-            "response_options",
-            "randomize_response_order",
-            "validate_response",
-            "generate_speculation_score",
-            "format_response",
-        ),
-        "constants": ("name", "value"),
-        COMPUTED: ("name", "scope", "expression"),
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -74,8 +33,8 @@ class Layout:
     settings_header: str = "experimental_setting"
     settings: Mapping[str, str] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
-    more_settings: tuple[str, ...] = ()
-    optional: tuple[str, ...] = ()
+    more_settings: Sequence[str] = ()
+    optional: Sequence[str] = ()
     fixed: Mapping[str, Any] = field(default_factory=dict)
     texts_may_be_dicts: bool = False
 
@@ -93,88 +52,17 @@ class Layout:
         return (*SETTINGS, *self.more_settings)
 
 
-AGENT_ROLES = Layout(
-    "agent_roles",
-    "the documented layout (agent_roles, agent_profiles)",
-    {
-        "settings": "experimental_setting",
-        "treatments": "treatments",
-        "roles": "agent_roles",
-        "tasks": "interview_prompts",
-        "profiles": "agent_profiles",
-        "constants": "constants",
-    },
-    more_settings=("include_backstories",),
-    optional=("include_backstories",),
-)
-ROLES = Layout(
-    "roles",
-    "the layout with roles and demographic_profiles",
-    {**AGENT_ROLES.sheets, "roles": "roles", "profiles": "demographic_profiles"},
-    settings={
-        "api_endpoint": "hf_inference_endpoint",
-        "num_agents_per_session": "num_subjects_per_session",
-    },
-    more_settings=("include_backstories",),
-    optional=("include_backstories",),
-)
-SHORT = Layout(
-    "short",
-    "the layout with short names (settings, treatment, role, prompt, profile, constant)",
-    {
-        "settings": "settings",
-        "treatments": "treatment",
-        "roles": "role",
-        "tasks": "prompt",
-        "profiles": "profile",
-        "constants": "constant",
-    },
-    settings_header="settings_label",
-    settings={
-        "experiment_id": "session_id",
-        "api_endpoint": "hf_inference_endpoint",
-        "num_agents_per_session": "num_subjects_per_group",
-        "num_sessions": "num_groups",
-        "max_conversation_length": "max_num_rounds",
-        "session_assignment_strategy": "group_assignment_strategy",
-        "session_column": "group_column",
-        "show_profile": "build_profile_qna",
-        "include_backstories": "build_profile_backstories",
-    },
-    columns={
-        "treatments.treatment_description": "value",
-        "roles.role_description": "value",
-        "tasks.task_id": "round_id",
-        "tasks.task_order": "round_order",
-        "tasks.var_name": "response_name",
-        "tasks.var_type": "response_type",
-    },
-    more_settings=("show_profile", "include_backstories"),
-    # There the treatment is shown where a prompt says {{ treatment.description }}, private
-    # answers stay private, and the limit counts rounds.
-    fixed={"treatment_in_system": False, "reveal_private": False},
-    texts_may_be_dicts=True,
-)
-LAYOUTS = (AGENT_ROLES, ROLES, SHORT)
-
-# Names that one key or column had at one time or another, for workbooks between two layouts.
-_ALIASES: tuple[tuple[str, ...], ...] = (
-    ("api_endpoint", "hf_inference_endpoint"),
-    ("num_agents_per_session", "num_subjects_per_session", "num_subjects_per_group"),
-    ("num_sessions", "num_groups"),
-    ("session_assignment_strategy", "group_assignment_strategy"),
-    ("session_column", "group_column"),
-    ("experiment_id", "session_id"),
-    ("task_id", "round_id"),
-    ("task_order", "round_order"),
-    ("var_name", "response_name"),
-    ("var_type", "response_type"),
-)
+_NAMES: Mapping[str, Any] = packaged_yaml(__file__, "layouts.yaml")
+LAYOUTS = tuple(Layout(name, **parts) for name, parts in _NAMES["layouts"].items())
+AGENT_ROLES, ROLES, SHORT = LAYOUTS
+SHEETS = tuple(AGENT_ROLES.sheets)
+SETTINGS = tuple(_NAMES["settings"])
+COLUMNS: Mapping[str, tuple[str, ...]] = {k: tuple(v) for k, v in _NAMES["columns"].items()}
 
 
 def names_for(name: str) -> tuple[str, ...]:
     """The name itself first, then what the other layouts call the same thing."""
-    group = next((g for g in _ALIASES if name in g), (name,))
+    group = next((g for g in _NAMES["aliases"] if name in g), (name,))
     return (name, *(other for other in group if other != name))
 
 
