@@ -1,6 +1,6 @@
 """What is thought, said and written at a meeting: typed answers with the fields of the source.
 
-The types are strict. What a model writes more loosely is mended on the way in (`mending.py`). The
+The types are strict. What a model writes more loosely is mended on the way in (`repairs.py`). The
 docstrings and field descriptions are part of the JSON schemas that go with the requests.
 """
 
@@ -23,7 +23,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 
 from folkmoot.conversation.answers import Json, object_schema
-from folkmoot.studies.town_hall.mending import Asked, Mender, listed, spelled, text, whole
+from folkmoot.studies.town_hall.repairs import Asked, Repairer, listed, spelled, text, whole
 
 Stance = Literal["strong_support", "support", "neutral", "oppose", "strong_oppose"]
 Feeling = Literal["worried", "relieved", "angry", "hopeful", "indifferent", "empathetic"]
@@ -38,19 +38,19 @@ EVERYONE = ("all", "moderator", "planner")
 
 
 def _feeling(raw: Any, info: ValidationInfo) -> str | None:
-    return Mender.of(info).choice(raw, FEELINGS, "reactions.my_feeling")
+    return Repairer.of(info).choice(raw, FEELINGS, "reactions.my_feeling")
 
 
 def _level(raw: Any, info: ValidationInfo) -> int | None:
     """From 1 to 5; out of range is dropped, never moved to the nearest."""
-    mender, value, where = Mender.of(info), whole(raw, 5), "reactions.agree_level"
+    repairer, value, where = Repairer.of(info), whole(raw, 5), "reactions.agree_level"
     if value is None:
-        mender.note(where, "unknown_value" if raw else "missing_value", raw)
+        repairer.note(where, "unknown_value" if raw else "missing_value", raw)
     elif not 1 <= value <= 5:
-        mender.note(where, "out_of_range", raw)
+        repairer.note(where, "out_of_range", raw)
         return None
     elif not isinstance(raw, int):
-        mender.note(where, "spelling", raw, str(value))
+        repairer.note(where, "spelling", raw, str(value))
     return value
 
 
@@ -61,13 +61,13 @@ def _truth(raw: Any, info: ValidationInfo) -> bool | None:
     found = words.get(str(raw).strip().casefold())
     kind = "spelling" if found is not None else "unknown_value" if raw else "missing_value"
     became = "" if found is None else str(found)
-    Mender.of(info).note("reactions.want_to_respond", kind, raw, became)
+    Repairer.of(info).note("reactions.want_to_respond", kind, raw, became)
     return found
 
 
 def _texts(raw: Any, info: ValidationInfo) -> Any:
     if isinstance(raw, str):
-        Mender.of(info).note(str(info.field_name), "wrong_shape", raw, raw)
+        Repairer.of(info).note(str(info.field_name), "wrong_shape", raw, raw)
         raw = [raw]
     return [t for t in map(text, raw) if t] if isinstance(raw, Sequence) else raw
 
@@ -152,12 +152,12 @@ class Reaction(Record):
 T = TypeVar("T", Reaction, Reference)
 
 
-def _heard(kept: list[T], name: str, mender: Mender) -> list[T]:
+def _heard(kept: list[T], name: str, repairer: Repairer) -> list[T]:
     """Nothing in round 1, in which nobody has been heard yet."""
-    if mender.asked.round > 1:
+    if repairer.asked.round > 1:
         return kept
     for entry in kept:
-        mender.note(name, "nothing_said_yet", entry.target_agent)
+        repairer.note(name, "nothing_said_yet", entry.target_agent)
     return []
 
 
@@ -172,21 +172,21 @@ class Thinking(Minimal):
     @field_validator("reactions", mode="before")
     @classmethod
     def _to_others(cls, raw: Any, info: ValidationInfo) -> Any:
-        mender = Mender.of(info)
+        repairer = Repairer.of(info)
         kept: dict[str, Reaction] = {}
-        for entry in mender.entries(raw, "reactions"):
-            target = mender.target(entry.get("target_agent"), "reactions.target_agent")
+        for entry in repairer.entries(raw, "reactions"):
+            target = repairer.target(entry.get("target_agent"), "reactions.target_agent")
             if target in kept:
-                mender.note("reactions", "repeated", target)
+                repairer.note("reactions", "repeated", target)
             elif target:
                 own = {**entry, "target_agent": target}
-                kept[target] = Reaction.model_validate(own, context=mender.reading)
-        return _heard(list(kept.values()), "reactions", mender)
+                kept[target] = Reaction.model_validate(own, context=repairer.reading)
+        return _heard(list(kept.values()), "reactions", repairer)
 
     @field_validator("overall_stance", mode="before")
     @classmethod
     def _spelled(cls, raw: Any, info: ValidationInfo) -> Any:
-        return Mender.of(info).or_refused(raw, STANCES, "overall_stance")
+        return Repairer.of(info).or_refused(raw, STANCES, "overall_stance")
 
 
 class Question(Record):
@@ -207,25 +207,25 @@ class Speaking(Minimal):
     @field_validator("references", mode="before")
     @classmethod
     def _to_others(cls, raw: Any, info: ValidationInfo) -> Any:
-        mender = Mender.of(info)
+        repairer = Repairer.of(info)
         kept = []
-        for entry in mender.entries(raw, "references"):
-            target = mender.target(entry.get("target_agent"), "references.target_agent")
+        for entry in repairer.entries(raw, "references"):
+            target = repairer.target(entry.get("target_agent"), "references.target_agent")
             said = entry.get("interaction_type")
-            kind = target and mender.choice(said, INTERACTIONS, "references.interaction_type")
+            kind = target and repairer.choice(said, INTERACTIONS, "references.interaction_type")
             if kind:
                 own = {**entry, "target_agent": target, "interaction_type": kind}
                 kept.append(Reference.model_validate(own))
-        return _heard(kept, "references", mender)
+        return _heard(kept, "references", repairer)
 
     @field_validator("questions", mode="before")
     @classmethod
     def _to_somebody(cls, raw: Any, info: ValidationInfo) -> Any:
-        mender = Mender.of(info)
+        repairer = Repairer.of(info)
         kept = []
-        for entry in mender.entries(raw, "questions"):
+        for entry in repairer.entries(raw, "questions"):
             said = entry.get("target")
-            target = spelled(said, EVERYONE) or mender.target(said, "questions.target")
+            target = spelled(said, EVERYONE) or repairer.target(said, "questions.target")
             if target:
                 kept.append({**entry, "target": target})
         return kept
@@ -266,20 +266,20 @@ class StanceEvolution(Record):
         """The stance before is the one on record; the change is the one between the stances."""
         if not isinstance(raw, Mapping):
             return raw
-        mender = Mender.of(info)
-        before = mender.or_refused(raw.get("previous_stance"), STANCES, "previous_stance")
-        after = mender.or_refused(raw.get("current_stance"), STANCES, "current_stance")
-        if mender.asked.stance and before != mender.asked.stance:
+        repairer = Repairer.of(info)
+        before = repairer.or_refused(raw.get("previous_stance"), STANCES, "previous_stance")
+        after = repairer.or_refused(raw.get("current_stance"), STANCES, "current_stance")
+        if repairer.asked.stance and before != repairer.asked.stance:
             where = "stance_evolution.previous_stance"
-            mender.note(where, "contradiction", before, mender.asked.stance)
-            before = mender.asked.stance
+            repairer.note(where, "contradiction", before, repairer.asked.stance)
+            before = repairer.asked.stance
         said = spelled(raw.get("change_type"), CHANGES)
         if before in STANCES and after in STANCES:
             meant = change_between(before, after)
             # One may soften or harden and stay on the same step of the scale.
             within = meant == "maintain" and said in ("soften", "harden")
             if said != meant and not within:
-                mender.note("stance_evolution.change_type", "contradiction", said or "", meant)
+                repairer.note("stance_evolution.change_type", "contradiction", said or "", meant)
                 said = meant
         return {
             **raw,
@@ -300,12 +300,12 @@ class Reflection(Minimal):
     @field_validator("most_compelling", "most_disagreed", mode="before")
     @classmethod
     def _of_another(cls, raw: Any, info: ValidationInfo) -> Any:
-        mender, name = Mender.of(info), str(info.field_name)
+        repairer, name = Repairer.of(info), str(info.field_name)
         if not isinstance(raw, Mapping):
             if raw:
-                mender.note(name, "wrong_shape", raw)
+                repairer.note(name, "wrong_shape", raw)
             return None
-        target = mender.target(raw.get("agent_id"), f"{name}.agent_id")
+        target = repairer.target(raw.get("agent_id"), f"{name}.agent_id")
         return {**raw, "agent_id": target} if target else None
 
     @field_validator("stance_evolution", mode="before")
@@ -328,7 +328,7 @@ class Turn(Record):
     @field_validator("thinking", "speaking", mode="before")
     @classmethod
     def _objects(cls, raw: Any, info: ValidationInfo) -> Any:
-        if info.field_name == "thinking" and not Mender.of(info).asked.think:
+        if info.field_name == "thinking" and not Repairer.of(info).asked.think:
             return None
         return raw if isinstance(raw, Mapping) else {}
 
@@ -403,7 +403,7 @@ class Moderation(Minimal):
     @field_validator("invited_residents", mode="before")
     @classmethod
     def _known(cls, raw: Any, info: ValidationInfo) -> Any:
-        return Mender.of(info).targets(listed(raw), "invited_residents")
+        return Repairer.of(info).targets(listed(raw), "invited_residents")
 
     @field_validator("overlooked_concerns", mode="before")
     @classmethod
@@ -442,8 +442,8 @@ def _with_targets(
     concerns: Sequence[Mapping[str, Any]], where: str, info: ValidationInfo
 ) -> list[dict[str, Any]]:
     """Concerns of residents that there are."""
-    mender = Mender.of(info)
-    named = [(mender.target(text(c.get("resident")), f"{where}.resident"), c) for c in concerns]
+    repairer = Repairer.of(info)
+    named = [(repairer.target(text(c.get("resident")), f"{where}.resident"), c) for c in concerns]
     return [{"resident": who, "concern": c.get("concern")} for who, c in named if who]
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_va
 
 from folkmoot.conversation.answers import Json, Reading
 from folkmoot.studies.town_hall.answers import Record, Words
-from folkmoot.studies.town_hall.mending import Mender, listed, spelled, text, whole
+from folkmoot.studies.town_hall.repairs import Repairer, listed, spelled, text, whole
 
 
 class PlannedItem(Record):
@@ -42,19 +42,19 @@ class Planned(Record):
         cls, items: tuple[PlannedItem, ...], info: ValidationInfo
     ) -> tuple[PlannedItem, ...]:
         """Bad ids, repeated items and items beyond `most` are dropped and noted."""
-        mender = Mender.of(info)
+        repairer = Repairer.of(info)
         kept: dict[str, PlannedItem] = {}
         for item in items:
             wording = " ".join(item.proposal.split())
             if wording.casefold() in kept:
-                mender.note("items", "repeated", item.proposal)
-            elif len(kept) == mender.asked.most:
-                mender.note("items", "too_many", item.proposal)
+                repairer.note("items", "repeated", item.proposal)
+            elif len(kept) == repairer.asked.most:
+                repairer.note("items", "too_many", item.proposal)
             else:
                 where = "items.originating_residents"
-                origin = tuple(sorted(mender.targets(item.originating_residents, where)))
+                origin = tuple(sorted(repairer.targets(item.originating_residents, where)))
                 if not origin:
-                    mender.note(where, "no_origin", f"V{len(kept) + 1}")
+                    repairer.note(where, "no_origin", f"V{len(kept) + 1}")
                 known = {"proposal": wording, "originating_residents": origin}
                 kept[wording.casefold()] = item.model_copy(update=known)
         return tuple(kept.values())
@@ -149,7 +149,7 @@ class Satisfaction(Record):
         if score is None:
             raise ValueError("must be a whole number from 1 to 10")
         if not isinstance(said, int):
-            Mender.of(info).note("satisfaction", "spelling", said, str(score))
+            Repairer.of(info).note("satisfaction", "spelling", said, str(score))
         return score
 
 

@@ -16,8 +16,8 @@ from folkmoot.conversation.answers import Answer, Json, JsonMap, Missing
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Exchange, Scope
 from folkmoot.studies.town_hall.discussion import Call, Meeting
-from folkmoot.studies.town_hall.mending import resolve
 from folkmoot.studies.town_hall.participants import Resident
+from folkmoot.studies.town_hall.repairs import resolve
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)

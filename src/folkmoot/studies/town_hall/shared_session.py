@@ -32,7 +32,7 @@ from folkmoot.studies.town_hall.discussion import (
     one_line,
     statements,
 )
-from folkmoot.studies.town_hall.mending import Asked
+from folkmoot.studies.town_hall.repairs import Asked
 from folkmoot.studies.town_hall.sessions import (
     Group,
     Hall,
@@ -51,7 +51,7 @@ Reflections = dict[str, Reflection]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class UpcomingRound:
     """One round of the shared session, before it is held."""
 
     hall: Hall
@@ -112,22 +112,22 @@ async def shared_round(
     scope: Scope, hall: Hall, earlier: tuple[Round, ...], *, reflects: bool
 ) -> tuple[Round, list[Call]]:
     """One round: turns of all residents and, where wanted, their reflections."""
-    part = Part(hall, earlier, reflects)
+    ahead = UpcomingRound(hall, earlier, reflects)
     turns: Turns = {}
     reflections: Reflections = {}
     calls: list[Call] = []
     longest = hall.meeting.config.longest_shared_reply
-    if len(part.order) * part.tokens(reflects=reflects) <= longest:
-        turns, reflections, calls = await _in_one_reply(scope, part)
-    missing = [i for i in part.order if i not in turns]
+    if len(ahead.order) * ahead.tokens(reflects=reflects) <= longest:
+        turns, reflections, calls = await _in_one_reply(scope, ahead)
+    missing = [i for i in ahead.order if i not in turns]
     if missing:
-        more, further = await _turns(scope, part, turns, missing)
+        more, further = await _turns(scope, ahead, turns, missing)
         turns, calls = {**turns, **more}, [*calls, *further]
-    silent = MINIMAL_THINKING if part.think else None
+    silent = MINIMAL_THINKING if ahead.think else None
     unread = Turn.model_construct(thinking=silent, speaking=MINIMAL_SPEAKING)
-    round_ = Round(part.number, part.order, {i: turns.get(i, unread) for i in hall.ids})
+    round_ = Round(ahead.number, ahead.order, {i: turns.get(i, unread) for i in hall.ids})
     if reflects:
-        missing = [i for i in part.order if i not in reflections]
+        missing = [i for i in ahead.order if i not in reflections]
         if missing:
             late, further = await _reflections(scope, hall, round_, missing)
             reflections, calls = {**reflections, **late}, [*calls, *further]
@@ -136,16 +136,18 @@ async def shared_round(
     if len(calls) > 1:
         lost = calls[0].missing
         why = f"the first was no use ({lost})" if lost else "too long for one reply of the session"
-        scope.log(f"round {part.number} took {len(calls)} calls: {why}")
+        scope.log(f"round {ahead.number} took {len(calls)} calls: {why}")
     return replace(round_, parts=len(calls)), calls
 
 
-async def _in_one_reply(scope: Scope, part: Part) -> tuple[Turns, Reflections, list[Call]]:
-    who, meeting = session_of(part.hall), part.hall.meeting
-    question = part.prompt(scope, list(part.order), {}, whole=True)
+async def _in_one_reply(
+    scope: Scope, ahead: UpcomingRound
+) -> tuple[Turns, Reflections, list[Call]]:
+    who, meeting = session_of(ahead.hall), ahead.hall.meeting
+    question = ahead.prompt(scope, list(ahead.order), {}, whole=True)
     longest = meeting.config.longest_shared_reply
-    got = await scope.exchange(who, question, answer=WholeRound(part), max_tokens=longest)
-    call = call_of(part.stage, who, part.order, question, got)
+    got = await scope.exchange(who, question, answer=WholeRound(ahead), max_tokens=longest)
+    call = call_of(ahead.stage, who, ahead.order, question, got)
     if isinstance(got.value, Missing):
         # Its residents are asked for again, so that no minimal structure stands for them yet.
         return {}, {}, [replace(call, minimal=0, rung=got.rung)]
@@ -157,29 +159,29 @@ async def _in_one_reply(scope: Scope, part: Part) -> tuple[Turns, Reflections, l
 class WholeRound:
     """The answer type of a round in one reply: all turns, then all reflections on them."""
 
-    part: Part
+    ahead: UpcomingRound
     kind: str = "json"
 
     @property
     def schema(self) -> dict[str, Any]:
-        schemas = {"turns": each_of(self.part.turns()).schema}
-        if self.part.reflects:
-            schemas["reflections"] = self._back(dict.fromkeys(self.part.order, "")).schema
+        schemas = {"turns": each_of(self.ahead.turns()).schema}
+        if self.ahead.reflects:
+            schemas["reflections"] = self._back(dict.fromkeys(self.ahead.order, "")).schema
         return object_schema("Round", schemas)
 
     def _back(self, stances: Mapping[str, str]) -> JsonMap[Reflection]:
-        return each_of({i: reflection(self.part.hall.ids, i, s) for i, s in stances.items()})
+        return each_of({i: reflection(self.ahead.hall.ids, i, s) for i, s in stances.items()})
 
     def parse(self, reply: str) -> Parsed[tuple[Turns, Reflections]] | Unreadable:
         found = Json(AnyObject).parse(reply)
         if isinstance(found, Unreadable):
             return found
         raw = found.value.model_extra or {}
-        said = each_of(self.part.turns()).read(_object(raw, "turns", raw))
+        said = each_of(self.ahead.turns()).read(_object(raw, "turns", raw))
         if isinstance(said, Unreadable):
             return said
         turns = said.value.values
-        stances = {i: turn.stance for i, turn in turns.items()} if self.part.reflects else {}
+        stances = {i: turn.stance for i, turn in turns.items()} if self.ahead.reflects else {}
         back = self._back(stances).read(_object(raw, "reflections", {}))
         if isinstance(back, Unreadable):
             return Parsed((turns, {}), found.rung, said.repairs)
@@ -193,16 +195,16 @@ class AnyObject(BaseModel):
 
 
 async def _turns(
-    scope: Scope, part: Part, there: Turns, missing: list[str]
+    scope: Scope, ahead: UpcomingRound, there: Turns, missing: list[str]
 ) -> tuple[Turns, list[Call]]:
     """Turns of those who are missing, in as many replies as they need."""
 
     def prompt(residents: list[str], given: Mapping[str, Turn]) -> str:
-        return part.prompt(scope, residents, {**there, **given}, whole=False)
+        return ahead.prompt(scope, residents, {**there, **given}, whole=False)
 
-    turns = part.turns()
-    group = Group(part.stage, {i: turns[i] for i in missing}, part.tokens(reflects=False), prompt)
-    return await ask_together(scope, part.hall, group)
+    turns = ahead.turns()
+    group = Group(ahead.stage, {i: turns[i] for i in missing}, ahead.tokens(reflects=False), prompt)
+    return await ask_together(scope, ahead.hall, group)
 
 
 async def _reflections(

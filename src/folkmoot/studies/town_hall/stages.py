@@ -45,7 +45,7 @@ from folkmoot.studies.town_hall.discussion import (
     own_statements,
     statements,
 )
-from folkmoot.studies.town_hall.mending import Asked
+from folkmoot.studies.town_hall.repairs import Asked
 from folkmoot.studies.town_hall.sessions import (
     Got,
     Group,

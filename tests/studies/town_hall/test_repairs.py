@@ -22,7 +22,7 @@ from folkmoot.studies.town_hall.answers import (
     thinking,
 )
 from folkmoot.studies.town_hall.ballots import Planned
-from folkmoot.studies.town_hall.mending import Asked, resolve, spelled, whole
+from folkmoot.studies.town_hall.repairs import Asked, resolve, spelled, whole
 
 IDS = tuple(f"A{i:02d}" for i in range(1, 21))
 

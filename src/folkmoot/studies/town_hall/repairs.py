@@ -1,6 +1,6 @@
 """What a model meant: ids, options and numbers in the many ways in which they get written.
 
-What has a plain meaning is repaired and the rest is dropped. A `Mender` notes each case, so that
+What has a plain meaning is repaired and the rest is dropped. A `Repairer` notes each case, so that
 nothing is scored silently.
 """
 
@@ -124,8 +124,8 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Mender:
-    """Mends one reply and notes what it mended.
+class Repairer:
+    """Repairs one reply and notes each repair.
 
     `kind` of a repair: unknown_id, self_reference, several_ids, spelling, out_of_range,
     unknown_value, missing_value, repeated, too_many, no_origin, nothing_said_yet, contradiction,
@@ -136,8 +136,8 @@ class Mender:
     reading: Reading
 
     @classmethod
-    def of(cls, info: ValidationInfo) -> Mender:
-        """The mender of a validator; one that knows nobody where an answer is made in Python."""
+    def of(cls, info: ValidationInfo) -> Repairer:
+        """The repairer of a validator; one that knows nobody where an answer is made in Python."""
         reading = Reading.of(info)
         return cls(reading.about or Asked(), reading)
 
