@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from folkmoot.models.request import Message, Role
@@ -23,10 +23,6 @@ class Speaker:
     model: str | None = None
     temperature: float | None = None
     max_tokens: int | None = None
-
-    def with_system(self, system: str) -> Speaker:
-        """The same speaker under another system prompt."""
-        return replace(self, system=system)
 
 
 class Utterance(NamedTuple):

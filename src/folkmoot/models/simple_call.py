@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from folkmoot.errors import (
@@ -24,7 +24,6 @@ from folkmoot.models.catalog import (
     CALL_LLM_MODELS,
     LOCAL,
     ON_THIS_MACHINE,
-    VENDORS,
     ModelSpec,
     open_provider,
     resolve,
@@ -152,11 +151,6 @@ def try_models(
     return [_tried(one, endpoints, timeout) if one.usable else one for one in listed]
 
 
-def vendors() -> list[tuple[str, str, tuple[str, ...]]]:
-    """(vendor, base URL, key variables) of all that the catalog knows."""
-    return [(name, v.base_url or "", v.key_env) for name, v in VENDORS.items()]
-
-
 def _tried(one: ModelListing, endpoints: Mapping[str, str] | None, timeout: float) -> ModelListing:
     began = time.perf_counter()
     error = ""
@@ -165,9 +159,7 @@ def _tried(one: ModelListing, endpoints: Mapping[str, str] | None, timeout: floa
         call_llm(one.name, [], "Reply with the word: yes", base_url=base, timeout=timeout)
     except FolkmootError as problem:
         error = str(problem)
-    values: dict[str, Any] = {name: getattr(one, name) for name in one.__slots__}
-    latency = time.perf_counter() - began
-    return ModelListing(**{**values, "ok": not error, "latency_s": latency, "error": error})
+    return replace(one, ok=not error, latency_s=time.perf_counter() - began, error=error)
 
 
 async def _ask(spec: ModelSpec, settings: ProviderSettings, request: Request) -> Reply:
@@ -212,28 +204,11 @@ def _wait(error: TransientError, request: Request, attempt: int) -> float:
     return float(min(LONGEST_WAIT, max(error.retry_after or 0.0, longest * (0.5 + jitter / 2))))
 
 
-def _run(make: Callable[[], Awaitable[T]]) -> T:
+def _run(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a coroutine to its end, in a thread of its own if a loop is running here (notebooks)."""
-
-    async def main() -> T:
-        return await make()
-
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(main())
-    results: list[T] = []
-    errors: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            results.append(asyncio.run(main()))
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=work, name="call_llm")
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-    return results[0]
+        return asyncio.run(make())
+    with ThreadPoolExecutor(1, thread_name_prefix="call_llm") as pool:
+        return pool.submit(lambda: asyncio.run(make())).result()
