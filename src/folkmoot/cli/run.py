@@ -37,7 +37,7 @@ from folkmoot.engine.progress import (
 )
 from folkmoot.engine.runner import Run, load, run_study
 from folkmoot.errors import NothingUsable
-from folkmoot.measures.estimates import plural
+from folkmoot.measures.estimates import dollars, plural
 from folkmoot.records.run_folder import (
     CODEBOOK,
     JOURNAL,
@@ -191,7 +191,7 @@ def _summary(folder: RunFolder) -> str:
     names = ", ".join(m["asked"] for m in facts.get("models", []) if _answered(m, facts))
     unknown = facts.get("cost_unknown_for") or []
     cost = facts.get("cost_usd")
-    money = "cost unknown" if cost is None else f"${cost:,.2f}"
+    money = dollars(cost)
     if unknown and cost is not None:
         money += f" and the unknown cost of {', '.join(unknown)}"
     parts = [f"{facts.get('calls', 0):,} calls", names, money]
@@ -209,8 +209,7 @@ def _cut(folder: RunFolder) -> str:
     why = "the token limit" + (f" (max_tokens: {limit})" if limit else "")
     says = f"{plural(max(cut, calls), 'reply was', 'replies were')} cut by {why}."
     if calls:
-        money = "cost unknown" if cost is None else f"${cost:,.2f}"
-        says += f" {plural(calls, 'call')} ({money}) asked again with twice the limit."
+        says += f" {plural(calls, 'call')} ({dollars(cost)}) asked again with twice the limit."
     if not cut:
         return f"{says} None remained cut."
     return f"{says} {cut:,} remained cut: the column `finish` of the table answers is `length`."

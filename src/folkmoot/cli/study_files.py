@@ -23,6 +23,7 @@ from folkmoot.engine.study_file import StudyFile, load_study_file
 from folkmoot.engine.trust import Consent, sending
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import write_bytes
+from folkmoot.measures.estimates import dollars
 from folkmoot.models.catalog import LOCAL, ModelSpec, resolve
 from folkmoot.models.keys import find_key
 from folkmoot.models.prices import cost_of
@@ -154,17 +155,13 @@ def _cost(total: Estimate, specs: Sequence[ModelSpec], found: StudyFile) -> str:
     if not known:
         return "unknown (no price is known)"
     if total.models:
-        parts = ", ".join(f"{name} {_usd(cost)}" for name, cost in known.items() if cost)
+        parts = ", ".join(f"{name} {dollars(cost)}" for name, cost in known.items() if cost)
         several = f" ({parts})" if parts.count("$") > 1 else ""
-        return f"about {_usd(sum(known.values()))}{several}{tail}"
+        return f"about {dollars(sum(known.values()))}{several}{tail}"
     low, high = min(known, key=known.__getitem__), max(known, key=known.__getitem__)
     if low == high:
-        return f"about {_usd(known[low])}{tail}"
-    return f"from {_usd(known[low])} (all {low}) to {_usd(known[high])} (all {high}){tail}"
-
-
-def _usd(cost: float) -> str:
-    return f"${cost:,.2f}" if cost >= 0.01 or not cost else f"${cost:.4f}"
+        return f"about {dollars(known[low])}{tail}"
+    return f"from {dollars(known[low])} (all {low}) to {dollars(known[high])} (all {high}){tail}"
 
 
 def _pace(found: StudyFile, local: bool) -> str:

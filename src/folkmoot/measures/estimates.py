@@ -78,6 +78,13 @@ def p_value(p: float) -> str:
     return f"p = {p:.3f}".replace("0.", ".", 1) if p < 1 else "p = 1"
 
 
+def dollars(cost: float | None) -> str:
+    """1234.5 → "$1,234.50"; below a cent four decimals; None → "cost unknown"."""
+    if cost is None:
+        return "cost unknown"
+    return f"${cost:,.2f}" if cost >= 0.01 else f"${cost:.4f}" if cost else "$0"
+
+
 def plural(n: int, one: str, many: str | None = None) -> str:
     """1, "vote" → "1 vote"; 2 → "2 votes"."""
     return f"{n:,} {one if n == 1 else (many or one + 's')}"

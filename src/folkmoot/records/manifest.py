@@ -19,6 +19,7 @@ from typing import Any
 
 import polars as pl
 
+from folkmoot.measures.estimates import dollars
 from folkmoot.models.catalog import is_local
 
 SYNTHETIC_MARK = "SYNTHETIC"
@@ -64,8 +65,7 @@ class ModelUse:
         """The money in words, with what is unknown."""
         if self.unpriced and not self.cost_usd:
             return "cost unknown"
-        known = f"${self.cost_usd:,.2f}" if self.cost_usd >= 0.01 else f"${self.cost_usd:.4f}"
-        return ("$0" if not self.cost_usd else known) + (
+        return dollars(self.cost_usd) + (
             f" + {self.unpriced:,} calls of unknown cost" if self.unpriced else ""
         )
 
