@@ -117,6 +117,10 @@ BOMBS: dict[str, tuple[Callable[[Path, Path], Path], str]] = {
     "tag": (parts(**{STYLES: b'<a b="' + b"x" * (60 * MILLION)}), "a tag that does not end"),
     "lying": (lying, "unpacks to"),
     "parts": (many_parts, "5,000 parts"),
+    "hidden": (
+        parts(**{f"xl/s{n}.xml": sheet(b"<row hidden='1'/>" * 200_000) for n in range(60)}),
+        "50 sheets",
+    ),
     "bzip2": (
         lambda good_one, path: with_parts(good_one, path, zipfile.ZIP_BZIP2),
         "compressed in a way",

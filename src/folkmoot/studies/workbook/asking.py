@@ -92,11 +92,11 @@ async def ask_seat(
     seat: Seat,
     *,
     heard: Transcript,
-    prompt: str = "question",
     peers: Sequence[Utterance] = (),
 ) -> Asked:
     """Put a task to one participant. `heard` is all it knows; `peers` stand in the prompt."""
     row, choices = task.task, task.options_for(seat.role)
+    prompt = "turn" if row.type == "discussion" else "question"
     options = show(
         choices,
         integer=row.var_type == "integer",

@@ -11,6 +11,7 @@ import copy
 import math
 import zipfile
 import zlib
+from array import array
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -23,6 +24,8 @@ from folkmoot.errors import InputError, Problem
 MAX_FILE_BYTES = 50_000_000
 MAX_UNPACKED_BYTES = 300_000_000
 MAX_PARTS = 5_000
+MAX_SHEETS = 50
+MAX_MERGED = 20_000  # ranges of a sheet
 MAX_VISITED = 8_000_000  # cells, counting the empty ones that a stray format leaves behind
 MAX_ROWS = 1_048_576  # Excel's own limits for a sheet
 MAX_COLUMNS = 16_384
@@ -49,7 +52,7 @@ class Look:
     """
 
     filtered: bool = False
-    rows: list[int] = field(default_factory=list)
+    rows: array[int] = field(default_factory=lambda: array("I"))
     columns: list[tuple[int, int]] = field(default_factory=list)
     merged: list[str] = field(default_factory=list)
 
@@ -108,6 +111,7 @@ def _check_parts(path: Path, archive: zipfile.ZipFile) -> list[_Count]:
     """Counts every part."""
     unpacked = sum(part.file_size for part in archive.infolist())
     counts: list[_Count] = []
+    sheets = 0
     for part in archive.infolist():
         if part.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise _refusal(
@@ -123,6 +127,9 @@ def _check_parts(path: Path, archive: zipfile.ZipFile) -> list[_Count]:
             size = count.read(source)
         unpacked += size - part.file_size
         counts.append(count)
+        sheets += count.root == "worksheet"
+        if sheets > MAX_SHEETS:
+            raise _refusal(path, f"more than {MAX_SHEETS} sheets", "keep six or seven")
     if unpacked > MAX_UNPACKED_BYTES:
         raise _refusal(
             path,
@@ -225,18 +232,17 @@ class _Count:
                 self._looks(tag, attributes)
 
     def _looks(self, tag: str, attributes: dict[str, str]) -> None:
+        look = self.look
         if tag == "row":
             self.row = int(attributes.get("r", self.row + 1))
             if _hidden(attributes, "ht"):
-                self.look.rows.append(self.row)
-        elif tag == "col" and _hidden(attributes, "width"):
-            self.look.columns.append(
-                (int(attributes.get("min", "")), int(attributes.get("max", "")))
-            )
+                look.rows.append(self.row)
+        elif tag == "col" and _hidden(attributes, "width") and len(look.columns) < MAX_COLUMNS:
+            look.columns.append((int(attributes.get("min", "")), int(attributes.get("max", ""))))
         elif tag == "filterColumn":
-            self.look.filtered = True
-        elif tag == "mergeCell":
-            self.look.merged.append(attributes.get("ref", ""))
+            look.filtered = True
+        elif tag == "mergeCell" and len(look.merged) <= MAX_MERGED:
+            look.merged.append(attributes.get("ref", ""))
 
     def _within(self, tag: str) -> None:
         """An element in a cell or a shared string."""

@@ -147,7 +147,7 @@ async def discussion(scope: Scope, room: Room, task: TaskInPlay) -> None:
             room.tell([r for r in room.specials if r != who], said)
         else:
             heard = room.heard[who.id]
-            asked = await ask_seat(scope.at(who.id), room, task, who, heard=heard, prompt="turn")
+            asked = await ask_seat(scope.at(who.id), room, task, who, heard=heard)
             settle(room, asked)
             room.tell([s.id for s in room.seats if s is not who], asked.aloud)
 

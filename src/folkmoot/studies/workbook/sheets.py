@@ -20,12 +20,10 @@ from openpyxl import load_workbook
 from openpyxl.utils import get_column_letter, range_boundaries
 
 from folkmoot.errors import InputError, Problem
-from folkmoot.studies.workbook.opening import MAX_VISITED, Look, check_file
+from folkmoot.studies.workbook.opening import MAX_MERGED, MAX_SHEETS, MAX_VISITED, Look, check_file
 
 MAX_CELLS = 2_000_000  # that hold something
 MAX_CHARACTERS = 100_000_000  # of all texts together
-MAX_SHEETS = 50
-MAX_MERGED = 20_000
 MAX_MERGES_TOLD = 50
 MAX_RANGES = 20
 MAX_TEXT = 100_000  # characters in one cell; Excel itself stops at 32,767
@@ -160,7 +158,7 @@ def _sheets(path: Path, *, cached: bool) -> Iterator[tuple[Any, Iterable[Any]]]:
     """Every sheet with its filled cells; chart sheets, which have none, last."""
     book = load_workbook(path, read_only=True, data_only=cached, keep_links=False)
     try:
-        if len(book.sheetnames) > MAX_SHEETS:
+        if len(book.sheetnames) > MAX_SHEETS:  # several can name the same part
             raise InputError(
                 Problem(f"more than {MAX_SHEETS} sheets", file=path.name, mend="keep six or seven")
             )
@@ -295,7 +293,7 @@ def _hidden_notes(sheet: Sheet, look: Look, hidden: bool) -> Iterator[str]:
     """What is out of sight and read all the same, of the rows and columns that hold values."""
     if hidden:
         yield f"the sheet {sheet.name} is hidden in the spreadsheet; it is read anyway"
-    if rows := sorted(set(look.rows) & set(sheet.rows)):
+    if rows := sorted({row for row in look.rows if row in sheet.rows}):
         by = "hidden by a filter" if look.filtered else "hidden"
         yield (
             f"{sheet.name}: {rows_in_words(rows)} {by} in the spreadsheet; read anyway "
