@@ -52,3 +52,10 @@ def test_the_version_is_one() -> None:
     assert folkmoot.__version__ == version("folkmoot")
     citation = (Path(__file__).parents[1] / "CITATION.cff").read_text()
     assert f"version: {folkmoot.__version__}" in citation
+
+
+def test_a_scope_offers_no_more_than_the_page_on_writing_a_study_says() -> None:
+    scope = {name for name in dir(folkmoot.Scope) if not name.startswith("_")}
+    effects = {"ask", "exchange", "each", "in_turn", "embed", "compute", "record"}
+    files = {"prompt", "write_json", "write_text", "log", "warn"}
+    assert scope == effects | files | {"at", "path", "rng", "seed", "root", "finish"}
