@@ -74,37 +74,30 @@ class Pair:
 def pairs(discussion: Discussion) -> list[Pair]:
     """All possible reactions of a discussion, by round, speaker, target."""
     found: list[Pair] = []
+    ids, config = discussion.meeting.ids, discussion.meeting.config
+    levels = interaction_levels(config)
     for before, now in zip(discussion.rounds, discussion.rounds[1:], strict=False):
-        ids = discussion.meeting.ids
         heard = [i for i in ids if before.turns[i].heard]
-        speakers = [i for i in ids if now.turns[i].heard]
-        found += [
-            _pair(discussion.meeting.config, now, speaker, target)
-            for speaker in speakers
-            for target in heard
-            if target != speaker
-        ]
+        for speaker in (i for i in ids if now.turns[i].heard):
+            turn = now.turns[speaker]
+            private = {r.target_agent: r for r in turn.thinking.reactions} if turn.thinking else {}
+            types: dict[str, list[str]] = {}
+            for reference in turn.speaking.references:
+                types.setdefault(reference.target_agent, []).append(reference.interaction_type)
+            for target in (i for i in heard if i != speaker):
+                said = tuple(types.get(target, ()))
+                level = _level([levels[t] for t in said], config)
+                pair = Pair(now.number, speaker, target, level, said, private.get(target))
+                found.append(pair)
     return found
 
 
-def _pair(config: TownHallConfig, now: Round, speaker: str, target: str) -> Pair:
-    turn = now.turns[speaker]
-    thoughts = turn.thinking.reactions if turn.thinking else ()
-    private = next((r for r in thoughts if r.target_agent == target), None)
-    references = turn.speaking.references
-    types = tuple(r.interaction_type for r in references if r.target_agent == target)
-    return Pair(now.number, speaker, target, reaction_level(config, types), types, private)
-
-
-def reaction_level(config: TownHallConfig, types: Sequence[str]) -> int:
-    """0–4 for the references of one speaker to one resident in one round."""
-    levels = interaction_levels(config)
-    found = [levels[t] for t in types]
+def _level(found: Sequence[int], config: TownHallConfig) -> int:
+    """The level that counts, of one speaker's references to one resident in one round."""
     if not found:
         return 0
-    return {"highest": max(found), "lowest": min(found), "last": found[-1]}[
-        config.repeated_reaction
-    ]
+    by_rule = {"highest": max(found), "lowest": min(found), "last": found[-1]}
+    return by_rule[config.repeated_reaction]
 
 
 @dataclass(frozen=True)
@@ -149,9 +142,11 @@ SUMMED = ("new_points", "references_made", "level_sum", "agree_levels", "wants")
 
 def tracking(discussion: Discussion) -> list[Tracking]:
     """One record per resident and round, residents in order, rounds in order within."""
-    found = pairs(discussion)
+    reactions: dict[tuple[str, int], list[Pair]] = {}
+    for pair in pairs(discussion):
+        reactions.setdefault((pair.target, pair.round), []).append(pair)
     return [
-        _tracked(me, round_, [p for p in found if (p.target, p.round) == (me, round_.number)])
+        _tracked(me, round_, reactions.get((me, round_.number), []))
         for me in discussion.meeting.ids
         for round_ in discussion.rounds
     ]
