@@ -198,6 +198,14 @@ def numbers(text: str) -> list[int]:
     return found
 
 
+def test_a_run_says_too_who_takes_no_part(tmp_path: Path) -> None:
+    path = save(setting(good(), "num_sessions", 1), tmp_path / "book.xlsx")
+    words = ["run", str(path), "--model", "synthetic", "--out", str(tmp_path / "out")]
+    shown = CliRunner().invoke(app, words)
+    assert shown.exit_code == 0
+    assert "4 of 8 respondents take no part" in shown.output
+
+
 @pytest.mark.parametrize("seed", [7, 8])
 def test_people_whom_the_draw_leaves_out_are_those_whom_the_run_leaves_out(
     tmp_path: Path, seed: int
