@@ -273,8 +273,7 @@ def spectrum(reactions: pl.DataFrame) -> Finding | None:
     return Finding(
         "spectrum",
         "How others react",
-        "Of those who could have reacted to the vulnerable residents, so many passed over what "
-        f"they said: {listed(ignored)}",
+        f"The vulnerable residents got no reaction in these shares of cases: {listed(ignored)}",
         Grid.of(rows, "Share of possible reactions"),
         Bars(tuple(bars), unit="share of possible reactions", percent=True),
         notes=("Five-level reaction spectrum after Park & Lee (2016); no reference is `ignore`.",),
@@ -386,10 +385,11 @@ def reading(quality: Mapping[str, Any]) -> Finding:
     return Finding(
         "quality",
         "How well answers could be read",
-        f"Of {total['answers']:,} answers {total['rungs'].get('exact', 0):,} could be read as "
-        f"they came; {total['reasks']:,} had to be asked for again, for "
-        f"{total['minimal_structures']:,} the minimal structure stands, and {dropped:,} fields "
-        "were dropped (ids that do not exist, self-references, levels out of range).",
+        f"Of {total['answers']:,} answers, {total['rungs'].get('exact', 0):,} could be read as "
+        f"they came. {plural(total['reasks'], 're-ask')} followed; the minimal structure replaced "
+        f"the answers of {plural(total['minimal_structures'], 'resident')}; "
+        f"{plural(dropped, 'field')} had to be dropped (ids that do not exist, self-references, "
+        "levels out of range).",
         Grid.of(rows),
         notes=(
             "Answers that could not be read are left out of the denominators and never counted "
