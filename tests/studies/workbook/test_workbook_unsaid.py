@@ -265,7 +265,7 @@ def test_an_empty_row_in_the_middle_is_said(tmp_path: Path) -> None:
 def test_a_footnote_below_the_people_is_not_a_silent_respondent(tmp_path: Path) -> None:
     book = setting(good(), "num_sessions", 2)
     book[PEOPLE] += [[], ["Source: survey of 2021"]]
-    said(told(book, tmp_path), f"{PEOPLE}: row 12 with only one filled cell")
+    said(told(book, tmp_path), f"{PEOPLE}: row 12 with one filled cell")
 
 
 def test_a_sheet_without_a_row_of_questions_does_not_swallow_the_first_respondent(

@@ -175,7 +175,11 @@ class Computed(_Part):
 
 
 class Workbook(_Part):
-    """A whole experiment file. `notes`: what the user should know."""
+    """A whole experiment file.
+
+    `notes`: what the user should know. They are sealed with the rest of the design, so new wording
+    keeps older runs from resuming.
+    """
 
     layout: str
     settings: Settings

@@ -513,8 +513,8 @@ def read_profiles(sheet: Sheet, problems: Problems) -> Profiles:
     bare = [n for n, r in zip(profiles.lines, profiles.rows, strict=True) if sum(map(bool, r)) == 1]
     if bare and len(bare) < len(profiles.rows) and len(columns) > 1:  # a footnote below the table?
         problems.notes.append(
-            f"{profiles.sheet}: {rows_in_words(bare)} with only one filled cell, read as "
-            "respondents anyway"
+            f"{profiles.sheet}: {rows_in_words(bare)} with one filled cell only, read as "
+            "respondents all the same"
         )
     note_gaps(sheet, data, problems)
     return profiles
@@ -578,8 +578,8 @@ def _check_ids(profiles: Profiles, problems: Problems) -> None:
         message = f"{more} more respondents have a missing or repeated ID"
         problems.add(message, profiles.sheet, "correct the column ID")
     problems.notes += [
-        f"{seen[labels[-1]]}: the IDs {' and '.join(map(repr, labels))} look alike, but they "
-        "are different respondents"
+        f"{seen[labels[-1]]}: the IDs {' and '.join(map(repr, labels))} look alike; they are "
+        "different respondents"
         for labels in look_alikes(list(seen))[:MAX_ROWS_OF_ONE_KIND]
     ]
 

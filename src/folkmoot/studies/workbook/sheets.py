@@ -292,18 +292,18 @@ def _rounded(value: float, text: str) -> bool:
 def _hidden_notes(sheet: Sheet, look: Look, hidden: bool) -> Iterator[str]:
     """What is out of sight and read all the same, of the rows and columns that hold values."""
     if hidden:
-        yield f"the sheet {sheet.name} is hidden in the spreadsheet; it is read anyway"
+        yield f"the sheet {sheet.name} is hidden in the spreadsheet; it is read all the same"
     if rows := sorted({row for row in look.rows if row in sheet.rows}):
         by = "hidden by a filter" if look.filtered else "hidden"
         yield (
-            f"{sheet.name}: {rows_in_words(rows)} {by} in the spreadsheet; read anyway "
+            f"{sheet.name}: {rows_in_words(rows)} {by} in the spreadsheet; read all the same "
             "(delete what should not take part)"
         )
     columns = sorted({column for _, column, _ in sheet.cells()}) if look.columns else []
     shut = [get_column_letter(c) for c in columns if any(a <= c <= b for a, b in look.columns)]
     if shut:
         what = f"column{'s' * (len(shut) > 1)} {', '.join(shut)}"
-        yield f"{sheet.name}: {what} hidden in the spreadsheet; read anyway"
+        yield f"{sheet.name}: {what} hidden in the spreadsheet; read all the same"
 
 
 def _merge(sheet: Sheet, look: Look, problems: Problems) -> list[str]:
@@ -348,7 +348,7 @@ def _merge(sheet: Sheet, look: Look, problems: Problems) -> list[str]:
                 f"for {rows_in_words([top, *within])}"
             )
     if (more := len(notes) - MAX_MERGES_TOLD) > 0:
-        notes[MAX_MERGES_TOLD:] = [f"{sheet.name}: {more} more merged cells are read this way"]
+        notes[MAX_MERGES_TOLD:] = [f"{sheet.name}: {more} more merged cells are read like that"]
     return notes
 
 
