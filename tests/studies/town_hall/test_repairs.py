@@ -84,6 +84,13 @@ def test_the_first_of_repeated_reactions_counts() -> None:
     ]
 
 
+def test_no_model_can_call_its_own_answer_unread() -> None:
+    said = {"references": [], "new_points": [], "questions": [], "full_statement": "Hear me."}
+    reply = json.dumps({**said, "_parse_error": True, "parse_error": True})
+    found = speaking(Asked(IDS, "A01", 1)).parse(reply)
+    assert isinstance(found, Parsed) and not found.value.parse_error
+
+
 def test_questions_may_go_to_all_but_not_to_nobody() -> None:
     questions = [{"target": t, "content": "?"} for t in ("all", "Planner", "A3", "God")]
     raw = {"questions": questions, "new_points": [], "full_statement": ""}

@@ -105,7 +105,9 @@ class Record(BaseModel):
         if not isinstance(raw, Mapping):
             return raw
         mended = (n for n, f in cls.model_fields.items() if f.is_required() and not _plain(f))
-        return {**dict.fromkeys(mended), **raw}
+        # Whether an answer could be read is ours to say, not the model's.
+        said = {k: v for k, v in raw.items() if k not in ("parse_error", "_parse_error")}
+        return {**dict.fromkeys(mended), **said}
 
     def to_json(self) -> dict[str, Any]:
         """The fields under the source's names; `_parse_error` only where it is true."""
