@@ -25,9 +25,25 @@ from tests.faults.lab import CommandLine, journaled, panel, pilot, resume_line, 
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 
+Process = subprocess.Popen[str]
 
-def kill(process: subprocess.Popen[str]) -> None:
+
+def kill(process: Process) -> None:
     process.kill()
+
+
+def run_it(study: Path, out: Path) -> list[object]:
+    return ["run", study, "--out", out]
+
+
+def interrupt(server: ServerThread, number: signal.Signals) -> Callable[[Process], None]:
+    """Send a signal while the server holds its answers; only then do they come."""
+
+    def act(process: Process) -> None:
+        process.send_signal(number)
+        server.model.plan = FaultPlan()
+
+    return act
 
 
 def kill_again_and_again(
@@ -79,14 +95,10 @@ def test_a_kill_of_the_pilot_at_any_moment(
 def test_ctrl_c_awaits_what_is_in_flight(
     tmp_path: Path, serve: Serve, cache: Path, undisturbed_panel: dict[str, bytes]
 ) -> None:
-    server = serve(latency=0.1)
+    server = serve(FaultPlan(hold_after=50))
     line, study, out = CommandLine(server.openai, cache), panel(tmp_path), tmp_path / "run"
-
-    def answered(count: int) -> Callable[[], bool]:
-        return lambda: len(server.model.log) >= count
-
     code, printed = line.run_until(
-        answered(50), lambda p: p.send_signal(signal.SIGINT), "run", study, "--out", out
+        lambda: len(server.model.log) >= 50, interrupt(server, signal.SIGINT), *run_it(study, out)
     )
     assert code == 130 and resume_line(printed), printed
     assert journaled(out) == Counter(server.model.log)  # every paid reply was kept
@@ -211,24 +223,20 @@ def test_a_second_ctrl_c_does_not_wait_for_replies(
 def test_a_hang_up_awaits_what_is_in_flight(
     number: signal.Signals, tmp_path: Path, serve: Serve, cache: Path
 ) -> None:
-    server = serve(latency=0.1)
+    server = serve(FaultPlan(hold_after=50))
     line, study, out = CommandLine(server.openai, cache), panel(tmp_path), tmp_path / "run"
     code, printed = line.run_until(
-        lambda: len(server.model.log) >= 50, lambda p: p.send_signal(number), *run_it(study, out)
+        lambda: len(server.model.log) >= 50, interrupt(server, number), *run_it(study, out)
     )
     assert code == 130 and resume_line(printed), printed
     assert journaled(out) == Counter(server.model.log)
-
-
-def run_it(study: Path, out: Path) -> list[object]:
-    return ["run", study, "--out", out]
 
 
 def test_a_terminal_that_is_closed_loses_no_reply(
     tmp_path: Path, serve: Serve, cache: Path
 ) -> None:
     """The real thing: the other end of the terminal goes, and the process gets SIGHUP and EIO."""
-    server = serve(latency=0.1)
+    server = serve(FaultPlan(hold_after=50))
     line, study, out = CommandLine(server.openai, cache), panel(tmp_path), tmp_path / "run"
     ours, theirs = os.openpty()
 
@@ -250,6 +258,7 @@ def test_a_terminal_that_is_closed_loses_no_reply(
     while len(server.model.log) < 50:
         assert process.poll() is None
     os.close(ours)
+    server.model.plan = FaultPlan()
     assert process.wait(timeout=120) == 130
     assert journaled(out) == Counter(server.model.log)
     assert json.loads((out / "manifest.json").read_text())["outcome"] == "interrupted"

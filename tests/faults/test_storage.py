@@ -63,7 +63,7 @@ def test_a_read_only_folder_is_said(tmp_path: Path, serve: Serve, cache: Path) -
 
 
 def test_a_folder_has_one_writer(tmp_path: Path, serve: Serve, cache: Path) -> None:
-    server = serve(latency=0.1)
+    server = serve(FaultPlan(hold_after=40))
     line, study, out = CommandLine(server.openai, cache), panel(tmp_path), tmp_path / "run"
     seen: list[str] = []
 
@@ -71,6 +71,7 @@ def test_a_folder_has_one_writer(tmp_path: Path, serve: Serve, cache: Path) -> N
         second = line.run("run", study, "--out", out, "--resume", expect=2)
         assert str(first.pid) in second, second
         seen.append(second)
+        server.model.plan = FaultPlan()  # only now can the first one end
 
     code, printed = line.run_until(
         lambda: server.model.counts["answered"] > 20, intrude, "run", study, "--out", out
