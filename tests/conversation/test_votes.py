@@ -73,6 +73,12 @@ REPLIES: list[tuple[tuple[str, ...], str, str]] = [
     (PARK_AND_MALL, "I'm going with Mall", "Mall"),
     (PARK_AND_MALL, "Without a doubt, Park", "Park"),
     (PARK_AND_MALL, "There is no better option than Park.", "Park"),
+    (PARK_AND_MALL, "~~Park~~", NOT_READ),  # struck out
+    (PARK_AND_MALL, "~~2~~", NOT_READ),
+    (("25", "52", "5"), "5²", NOT_READ),
+    (("25", "52", "51"), "I choose 5¹.", NOT_READ),  # a footnote
+    (("25", "52", "5"), "5②", NOT_READ),
+    (("5 m²", "52 m"), "5 m2", "5 m²"),
     # What says more than one option does, or less, or something else.
     (PARK_AND_MALL, "I would not choose Park", NOT_READ),
     (PARK_AND_MALL, "I don’t choose Park.", NOT_READ),

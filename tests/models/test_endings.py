@@ -82,7 +82,11 @@ def test_a_field_that_is_not_there_is_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    "word", ["error", "ERROR", "network_error", "insufficient_system_resource", "abort"]
+    "word",
+    [
+        *("error", "ERROR", "network_error", "insufficient_system_resource", "abort"),
+        *("failed", "timeout", "timed_out", "server_error", "canceled"),
+    ],
 )
 @pytest.mark.parametrize("wire", [openai, anthropic, google])
 def test_a_vendor_that_failed_while_it_wrote_is_asked_again(
@@ -148,3 +152,47 @@ def test_what_stands_after_the_thoughts_is_kept(thoughts: str, said: str) -> Non
     for sent in (f"<think>{thoughts}</think>{said}", f"{thoughts}</think>{said}"):
         assert without_thoughts(sent) == said.strip()
     assert without_thoughts(said) == said
+
+
+def test_a_part_without_text_says_nothing() -> None:
+    parts = [{"type": "text", "text": None}]
+    claude = {"content": parts, "stop_reason": "end_turn"}
+    assert anthropic_messages.decode(200, {}, json.dumps(claude).encode()).text == ""
+    google = {"candidates": [{"content": {"parts": parts}, "finishReason": "STOP"}]}
+    assert gemini.decode(200, {}, json.dumps(google).encode()).text == ""
+    for content, text in ((parts, ""), ({"text": "Yes"}, "Yes"), ({}, "")):
+        choice = {"message": {"content": content}, "finish_reason": "stop"}
+        assert openai_chat.decode(200, {}, json.dumps({"choices": [choice]}).encode()).text == text
+
+
+def test_a_reply_of_no_tokens_was_not_counted() -> None:
+    for text, tokens in (("Yes", None), ("", 0)):
+        usage = {"prompt_tokens": 9, "completion_tokens": 0}
+        chat = {"choices": [{"message": {"content": text}}], "usage": usage}
+        got = openai_chat.decode(200, {}, json.dumps(chat).encode()).usage
+        assert (got.input_tokens, got.output_tokens) == (9, tokens)
+        usage = {"input_tokens": 9, "output_tokens": 0}
+        claude = {"content": [{"type": "text", "text": text}], "usage": usage}
+        got = anthropic_messages.decode(200, {}, json.dumps(claude).encode()).usage
+        assert (got.input_tokens, got.output_tokens) == (9, tokens)
+
+
+def test_embeddings_that_hold_no_number_are_asked_for_again() -> None:
+    chat = {"data": [{"index": 0, "embedding": [0.5, None]}]}
+    with pytest.raises(TransientError, match="no number"):
+        openai_chat.decode_embeddings(200, {}, json.dumps(chat).encode(), 1)
+    google = {"embeddings": [{"values": [0.5, None]}]}
+    with pytest.raises(TransientError, match="no number"):
+        gemini.decode_embeddings(200, {}, json.dumps(google).encode(), 1)
+
+
+def test_no_discount_on_more_than_was_sent() -> None:
+    cached = {"cached_tokens": 500}
+    usage = {"prompt_tokens": 50, "completion_tokens": 5, "prompt_tokens_details": cached}
+    chat = {"choices": [{"message": {"content": "Yes"}}], "usage": usage}
+    got = openai_chat.decode(200, {}, json.dumps(chat).encode()).usage
+    assert (got.input_tokens, got.cached_tokens) == (50, None)
+    counts = {"promptTokenCount": 50, "candidatesTokenCount": 5, "cachedContentTokenCount": 500}
+    google = {"candidates": [{"content": {"parts": []}}], "usageMetadata": counts}
+    got = gemini.decode(200, {}, json.dumps(google).encode()).usage
+    assert (got.input_tokens, got.cached_tokens) == (50, None)

@@ -39,13 +39,17 @@ class Choice:
     schema: dict[str, Any] | None = None
 
     def __init__(self, options: Sequence[str], *, labelled: bool = True) -> None:
+        if isinstance(options, str) or not all(isinstance(o, str) for o in options):
+            raise TypeError('options are a list of texts: Choice(["Yes", "No"])')
         self.options = tuple(options)
         self._labelled = labelled
         self._index = _index(tuple(sorted(set(options))))
 
     @property
     def unclear(self) -> str:
-        """Which options cannot be told apart, in words; empty where all can."""
+        """Why nobody can choose, in words (options that cannot be told apart); else empty."""
+        if not self.options:
+            return "there are no options to choose from"
         pairs = alike(self.options) if len(self._index.exact) < len(set(self.options)) else []
         if not pairs:
             return ""
@@ -215,6 +219,12 @@ class Number:
     integer: bool = False
     kind: str = "number"
     schema: dict[str, Any] | None = None
+
+    @property
+    def unclear(self) -> str:
+        """Why no number fits, in words; else empty."""
+        crossed = self.low is not None and self.high is not None and self.low > self.high
+        return f"no number is{self._bounds()}" if crossed else ""
 
     def parse(self, reply: str) -> Parsed[float] | Unreadable:
         text = reply.strip()

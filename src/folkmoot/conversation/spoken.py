@@ -22,13 +22,16 @@ _QUOTES = str.maketrans(
     }
 )
 _INVISIBLE = re.compile(r"[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufe00-\ufe0f\ufeff]")
+# A raised, lowered or circled number beside a digit is no further digit: `5²`, `5¹` (a footnote).
+_BESIDE_DIGIT = re.compile(r"(?<=\d)(?=[²³¹⁰-\u209c①-⒛⓪⓵-⓾])|(?<=[²³¹⁰-\u209c①-⒛⓪⓵-⓾])(?=\d)")
 _HYPHENATED = re.compile(r"(?<=[^\W\d])[-_](?=[^\W\d])")
 _UNIT = re.compile(r"\s*([%‰$€£¥])\s*")
 
 
 def folded(text: str) -> str:
     """Case, width, quotes, dashes and spaces folded; a line's end stays one. Symbols stay."""
-    text = unicodedata.normalize("NFKC", text.translate(_QUOTES)).casefold()
+    text = _BESIDE_DIGIT.sub(" ", text.translate(_QUOTES))
+    text = unicodedata.normalize("NFKC", text).casefold()
     text = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text)).translate(_QUOTES)
     text = re.sub(r"\s*[\n\r\v\f\u2028\u2029]\s*", "\n", text)
     return re.sub(r"[^\S\n]+", " ", text).strip()
@@ -44,7 +47,7 @@ _DRESS = (
     r"(.*[^.!])(?:\.|!+)",
     r'"(.+)"',
     r"'(.+)'",
-    r"(\*{1,3}|_{1,3}|`{1,3}|~~)(?=[^\s*_`~])(.*[^\s*_`~])\1",
+    r"(\*{1,3}|_{1,3}|`{1,3})(?=[^\s*_`])(.*[^\s*_`])\1",  # not ~~: that is struck out
     r"\((.+)\)|\[(.+)\]|\{(.+)\}",
     r"\$*\\(?:boxed|text)\{(.+)\}\$*",
     r"(?:[*•·→]|#{1,6})\s(.+)",

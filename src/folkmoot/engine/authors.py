@@ -40,6 +40,8 @@ def mistake_of(error: BaseException) -> Problem | None:
     """
     if isinstance(error, FolkmootError) and not isinstance(error, ProtocolError):
         return None
+    if isinstance(error.__cause__, (StopIteration, SystemExit)):  # raised by a coroutine, or below
+        error = error.__cause__
     told = getattr(error, "place", None)
     place = told if told and _is_authors(told[0], "") else _last_place(error)
     if place is None:
@@ -126,6 +128,8 @@ def _is_authors(file: str, module: str) -> bool:
 
 def _mend(error: BaseException) -> str:
     text = str(error)
+    if isinstance(error, SystemExit):
+        return "return instead; the process is not the study's to end"
     if "'await' expression" in text:
         return _NO_AWAIT
     if "coroutine" in text and not isinstance(error, ProtocolError):

@@ -36,7 +36,21 @@ from folkmoot.randomness import digest
 from folkmoot.records.files import dumps, write_json, write_text
 from folkmoot.records.manifest import ModelUse
 from folkmoot.records.rows import declared
+from folkmoot.records.run_folder import (
+    CODEBOOK,
+    JOURNAL,
+    LOG,
+    LOG_LINES,
+    MANIFEST,
+    PERSONAS,
+    PLAN,
+    STUDY_FILE,
+    TABLES,
+)
 from folkmoot.records.tables import Recording, typed
+
+# What the engine writes into a run folder; also `journal.sqlite-wal`.
+_ENGINES = (PLAN, MANIFEST, STUDY_FILE, CODEBOOK, JOURNAL, LOG, LOG_LINES, PERSONAS, ".lock")
 
 
 class Plan:
@@ -301,6 +315,9 @@ class RunContext:
         target = (self.folder / name).resolve()
         if not target.is_relative_to(self.folder.resolve()):
             raise ProtocolError(f"{name}: a study may write inside its run folder only")
+        inside = target.relative_to(self.folder.resolve()).parts
+        if not inside or inside[0] == TABLES or inside[0].startswith(_ENGINES):
+            raise ProtocolError(f"{name} is written by the engine; choose another name")
         return target
 
 

@@ -37,7 +37,7 @@ from folkmoot.engine.providers import Providers
 from folkmoot.engine.session import Session
 from folkmoot.engine.study_file import StudyFile
 from folkmoot.engine.trust import Consent
-from folkmoot.errors import InputError, Problem, RunInterrupted, RunPaused
+from folkmoot.errors import InputError, Problem, ProtocolError, RunInterrupted, RunPaused
 from folkmoot.models.keys import scrub
 from folkmoot.models.request import Provider
 from folkmoot.records.files import write_json
@@ -201,7 +201,10 @@ async def _protocol(execution: Execution, context: RunContext) -> None:
     own = not str(getattr(found.study.protocol, "__module__", "")).startswith("folkmoot.")
     with interruptible(context, execution.stopper):
         with watching_awaits(context.forgotten.append) if own else contextlib.nullcontext():
-            await found.study.protocol(Session(context))
+            try:
+                await found.study.protocol(Session(context))
+            except SystemExit as error:
+                raise ProtocolError("the study ended the process") from error
         context.check_awaited()
     if context.halted is not None:
         raise context.halted

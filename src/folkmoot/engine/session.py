@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 from collections.abc import (
     Awaitable,
     Callable,
@@ -199,7 +200,7 @@ class Scope:
         if len(set(keys)) != len(keys):
             twice = next(k for i, k in enumerate(keys) if k in keys[:i])
             raise ProtocolError(
-                f"{'/'.join(self.path)}: each() was given a duplicate key, {twice!r}"
+                f"{'/'.join(self.path) or 'session'}: each() was given a duplicate key, {twice!r}"
             )
         if fn is None:
             if not (named and all(map(callable, listed))):
@@ -285,6 +286,11 @@ class Scope:
         mend = 'write record("table", {"column": value})'
         _must_be(table, str, "record(): the table", mend)
         _must_be(row, Mapping, "record(): the row", mend)
+        if table == "answers" or not re.fullmatch(r"\w[\w-]*", table):
+            why = "a table of the engine" if table == "answers" else "not a plain name"
+            raise ProtocolError(f"record(): the table {table!r} is {why}; name one of your own")
+        for column in row or ():
+            _must_be(column, str, f"record(): a column of {table}", mend)
         self._run.record(self._rows, table, row or {})
 
     def prompt(self, name: str, **variables: Any) -> str:

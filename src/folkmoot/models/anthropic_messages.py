@@ -17,6 +17,7 @@ from folkmoot.models.request import (
     Usage,
     counted,
     ending,
+    text_of,
     without_thoughts,
 )
 from folkmoot.models.structured import (
@@ -69,12 +70,12 @@ def decode(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
         raise upstream_error(data.get("error"), headers)
     finish = ending(data.get("stop_reason"))
     try:
-        text = "".join(str(p["text"]) for p in data["content"] if p.get("type") == "text")
+        text = "".join(text_of(p) for p in data["content"] if p.get("type") == "text")
     except (KeyError, TypeError, AttributeError):
         raise TransientError("the server sent a reply without content") from None
     return Reply(
         without_thoughts(text),
-        _usage(data.get("usage")),
+        _usage(data.get("usage"), text),
         str(data.get("model") or ""),
         str(data.get("id") or headers.get("request-id", "")),
         finish,
@@ -115,7 +116,7 @@ class AnthropicMessages:
     ) -> tuple[FloatArray, Usage]:
         raise FatalModelError(
             "Anthropic has no embeddings; set embedding_model to another provider's model, or "
-            "omit it for the embedded one"
+            "to synthetic"
         )
 
     async def close(self) -> None:
@@ -135,7 +136,7 @@ def _turns(messages: Sequence[Message]) -> list[Message]:
     return turns
 
 
-def _usage(data: Any) -> Usage:
+def _usage(data: Any, text: str) -> Usage:
     """Tokens; Anthropic counts cached input apart, here it is part of the input."""
     if not isinstance(data, dict):
         return Usage()
@@ -143,4 +144,5 @@ def _usage(data: Any) -> Usage:
     written = counted(data.get("cache_creation_input_tokens"))
     plain = counted(data.get("input_tokens"))
     asked = None if plain is None else plain + (cached or 0) + (written or 0)
-    return Usage(asked or None, counted(data.get("output_tokens")), cached)
+    said = counted(data.get("output_tokens"))
+    return Usage(asked or None, said or (None if text else said), cached)

@@ -20,6 +20,7 @@ from folkmoot.models.request import (
     Usage,
     counted,
     ending,
+    text_of,
     without_thoughts,
 )
 from folkmoot.models.structured import (
@@ -82,7 +83,7 @@ def decode(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
         candidate = data["candidates"][0]
         finish = ending(candidate.get("finishReason"))
         parts = (candidate.get("content") or {}).get("parts") or []
-        text = "".join(str(p.get("text", "")) for p in parts if not p.get("thought"))
+        text = "".join(text_of(p) for p in parts if not p.get("thought"))
     except (KeyError, IndexError, TypeError, AttributeError):
         raise TransientError("the server sent a reply without candidates") from None
     hints = rate_hints(headers)
@@ -102,6 +103,8 @@ def decode_embeddings(
         raise TransientError("the server sent embeddings that cannot be read") from None
     if vectors.ndim != 2 or len(vectors) != expected:
         raise TransientError(f"the server sent {len(vectors)} embeddings for {expected} texts")
+    if not np.isfinite(vectors).all():  # null, among others
+        raise TransientError("the server sent embeddings that hold no number at places")
     return vectors
 
 
@@ -169,4 +172,7 @@ def _usage(data: Any) -> Usage:
     if thought is not None:  # nothing but thoughts: then the other count is left out
         said = (said or 0) + thought
     asked = counted(data.get("promptTokenCount")) or None
-    return Usage(asked, said, counted(data.get("cachedContentTokenCount")))
+    cached = counted(data.get("cachedContentTokenCount"))
+    if asked is not None and cached is not None and cached > asked:
+        cached = None  # a discount on what was never sent
+    return Usage(asked, said, cached)

@@ -21,6 +21,7 @@ from folkmoot.models.request import (
     Usage,
     counted,
     ending,
+    text_of,
     without_thoughts,
 )
 from folkmoot.models.structured import (
@@ -100,7 +101,7 @@ def decode(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
         text, finish = str(message["refusal"]), "refused:refused"
     return Reply(
         text,
-        _usage(data.get("usage")),
+        _usage(data.get("usage"), text),
         str(data.get("model") or ""),
         str(data.get("id") or headers.get("x-request-id", "")),
         finish,
@@ -122,6 +123,8 @@ def decode_embeddings(
         raise TransientError("the server sent embeddings that cannot be read") from None
     if vectors.ndim != 2 or len(vectors) != expected:
         raise TransientError(f"the server sent {len(vectors)} embeddings for {expected} texts")
+    if not np.isfinite(vectors).all():  # null, among others
+        raise TransientError("the server sent embeddings that hold no number at places")
     return vectors, Usage(_usage(data.get("usage")).input_tokens, 0)
 
 
@@ -182,16 +185,22 @@ def provider(settings: ProviderSettings) -> OpenAIChat:
 def _text(content: Any) -> str:
     """The text of a message, in one piece."""
     if isinstance(content, list):
-        content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+        content = "".join(map(text_of, content))
+    if isinstance(content, Mapping):
+        content = text_of(content)
     return without_thoughts("" if content is None else str(content))
 
 
-def _usage(data: Any) -> Usage:
+def _usage(data: Any, text: str = "") -> Usage:
     if not isinstance(data, dict):
         return Usage()
     details = data.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else None
-    # No prompt is of no tokens: a server that writes 0 there has not counted.
+    # No prompt is of no tokens, no text either: a server that writes 0 there has not counted.
     asked = counted(data.get("prompt_tokens")) or None
     said = None if asked is None else counted(data.get("completion_tokens"))
-    return Usage(asked, said, counted(cached))
+    said = said or (None if text else said)
+    cached = counted(cached)
+    if asked is not None and cached is not None and cached > asked:
+        cached = None  # a discount on what was never sent
+    return Usage(asked, said, cached)

@@ -101,6 +101,12 @@ def counted(value: Any) -> int | None:
     return value if count else None
 
 
+def text_of(part: Any) -> str:
+    """The text of one part of a message; empty where it holds none, or null."""
+    text = part.get("text") if isinstance(part, Mapping) else None
+    return text if isinstance(text, str) else ""
+
+
 # How a reply ended, by the word of the vendor, in lower case. What no larger limit would mend (the
 # model's own end) is distinguished from a limit that was set.
 _ENDS = {
@@ -113,9 +119,7 @@ _ENDS = {
     **dict.fromkeys(("refusal", "refused"), "refused:refused"),
     "language": "refused:language",
 }
-_FAILED = frozenset(
-    {"error", "network_error", "insufficient_system_resource", "abort", "aborted", "cancelled"}
-)
+_FAILED = re.compile(r"error|fail|time[d_-]*out|^abort|^cancel|^insufficient_system_resource$")
 _UNSAID = frozenset({"", "null", "none", "unknown", "finish_reason_unspecified"})
 
 
@@ -123,7 +127,7 @@ def ending(word: object) -> str:
     """A vendor's finish reason as `Reply.finish`. Raises TransientError where the word says that
     the vendor failed while it wrote."""
     said = word.strip().lower() if isinstance(word, str) else ""
-    if said in _FAILED:
+    if _FAILED.search(said):
         raise TransientError(f"the reply was interrupted upstream (finish reason {said!r})")
     if said in _UNSAID:
         return UNKNOWN

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -127,14 +128,26 @@ def _harmless(data: pl.DataFrame) -> pl.DataFrame:
     return data.with_columns(pl.when(risky).then(pl.lit("'") + text).otherwise(text).name.keep())
 
 
+_HALF = re.compile(r"[\ud800-\udfff]")  # half of a character: no file can hold it
+
+
 def _cell(value: Any, name: str, table: str) -> Any:
-    if value is None or isinstance(value, (str, bool)):
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        if not value.isascii() and _HALF.search(value):
+            raise ProtocolError(f"table {table}, column {name}: the text holds half a character")
         return value
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, int):
+        if not -(2**63) <= value < 2**63:
+            raise ProtocolError(
+                f"table {table}, column {name}: a whole number has at most 63 bits; record a float "
+                "or text"
+            )
         return value
     try:
         if isinstance(value, Mapping):
