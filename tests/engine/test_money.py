@@ -14,6 +14,7 @@ from folkmoot.engine.journal import Journal
 from folkmoot.engine.journal_file import COLUMNS
 from folkmoot.engine.runner import Run, from_python, run_study
 from folkmoot.errors import BudgetReached, FatalModelError, InputError
+from folkmoot.records.run_folder import RunFolder
 from folkmoot.report.trust import methods, trust
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
@@ -80,6 +81,8 @@ def test_with_a_budget_in_money_the_first_reply_without_usage_ends_the_run(
         with pytest.raises(FatalModelError, match="budget_calls"):
             run(STUDY, named, out=tmp_path / "run")
         assert server.model.counts["answered"] == 1
+        told = RunFolder(tmp_path / "run").manifest
+        assert (told["calls"], told["cost_usd"]) == (1, None)
         with pytest.raises(InputError, match="budget_calls"):  # and nothing is asked again
             resumed(named, tmp_path / "run")
         assert server.model.counts["answered"] == 1

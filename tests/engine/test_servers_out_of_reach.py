@@ -119,6 +119,7 @@ def test_an_answer_that_is_far_too_long_is_missing_and_not_asked_again(tmp_path:
         settings = settings_for(server.openai, max_reply_mb=0.5)
         done = run(STUDY, settings, out=tmp_path / "run")
     assert done.table("said")["missing"].to_list() == [None, "too_large", None]
+    assert done.manifest["cost_usd"] is None  # it was written and billed, and nobody read at what
     assert server.received == ASKED
 
 

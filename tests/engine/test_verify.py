@@ -378,3 +378,9 @@ def test_an_unfinished_run_says_what_cannot_be_compared(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, words).exit_code == 75
     code, said = verify(tmp_path / "run")
     assert code == 4 and "The run is not finished" in said and "difference" not in said
+
+
+def test_a_manifest_without_its_hashes_is_not_verified(run: Path) -> None:
+    change_json(run / "manifest.json", lambda m: (m.pop("hashes"), m.pop("journal_digest")))
+    code, said = verify(run)
+    assert code == 4 and "hashes is null" in said and "journal_digest is null" in said

@@ -102,6 +102,7 @@ class Gateway:
             line = self._lines.get(request.model) or self._open_line(request.model)
             entry = await self._ask(line, address, request, fingerprint, spare)
         self._count(request.model, entry, replayed=replayed)
+        self._check_counted(request.model, entry, replayed=replayed)
         return Reply(
             entry.reply,
             Usage(entry.input_tokens, entry.output_tokens, entry.cached_tokens),
@@ -124,6 +125,7 @@ class Gateway:
             line = self._lines.get(model) or self._open_line(model)
             entry = await self._embed(line, address, asked, fingerprint)
         self._count(model, entry, replayed=replayed)
+        self._check_counted(model, entry, replayed=replayed)
         return _vectors(entry.blob or b"", len(texts))
 
     def taken(self) -> tuple[float, int]:
@@ -172,8 +174,10 @@ class Gateway:
 
         def refused(error: RefusedError) -> Reply:
             self._warn(f"{address}: {line.name}: {error}")
-            # An error status in place of a reply: no model answered, nothing is billed.
-            return Reply("", NOTHING, finish=f"refused:{error.reason}")
+            # An error status in place of a reply: no model answered, nothing is billed. What is too
+            # long to read was written all the same, and nobody read what it cost.
+            usage = Usage() if error.reason == "too_large" else NOTHING
+            return Reply("", usage, finish=f"refused:{error.reason}")
 
         async def send() -> Reply:
             try:
@@ -274,12 +278,15 @@ class Gateway:
                     self.budget.settle(call.reserved, entry.cost_usd)
             if self._idle is not None and not self.in_flight:
                 self._idle.set()
-        if self.budget.usd is not None and entry.cost_usd is None:  # kept, and the last of them
-            self._refuse(f"{line.name} does not say how many tokens its replies used")
         while line.told < len(line.notes):
             self._warn(line.notes[line.told])
             line.told += 1
         return entry
+
+    def _check_counted(self, model: str, entry: Entry, *, replayed: bool) -> None:
+        """Stop at the first new reply of an unknown cost under a budget in money; it is kept."""
+        if self.budget.usd is not None and entry.cost_usd is None and not replayed:
+            self._refuse(f"{model} does not say how many tokens its replies used")
 
     def _refuse(self, why: str) -> NoReturn:
         """Stop the run: on this model's bill a budget in money cannot be kept."""

@@ -317,7 +317,7 @@ def _plans(there: Mapping[str, Any], rebuilt: Mapping[str, Any]) -> list[str]:
 
 
 def _manifests(there: Mapping[str, Any], rebuilt: Mapping[str, Any]) -> list[str]:
-    names = (n for n in rebuilt if n not in OF_THE_DAY)
+    names = (n for n in rebuilt if n not in OF_THE_DAY or n not in there)
     return [
         f"{name} is {_short(there.get(name))}, rebuilt {_short(rebuilt[name])}."
         for name in names
