@@ -42,7 +42,6 @@ from folkmoot.records.run_folder import (
     LOG,
     LOG_LINES,
     MANIFEST,
-    PERSONAS,
     PLAN,
     STUDY_FILE,
     TABLES,
@@ -50,7 +49,7 @@ from folkmoot.records.run_folder import (
 from folkmoot.records.tables import Recording, typed
 
 # What the engine writes into a run folder; also `journal.sqlite-wal`.
-_ENGINES = (PLAN, MANIFEST, STUDY_FILE, CODEBOOK, JOURNAL, LOG, LOG_LINES, PERSONAS, ".lock")
+_ENGINES = (PLAN, MANIFEST, STUDY_FILE, CODEBOOK, JOURNAL, LOG, LOG_LINES, ".lock")
 
 
 class Plan:
