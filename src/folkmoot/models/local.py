@@ -87,9 +87,9 @@ class LocalModel:
         """End the server."""
         if self._chat is not None:
             await self._chat.close()
-        if self._process is not None and self._process.stdin is not None:
-            self._process.stdin.close()
-            await asyncio.to_thread(self._process.wait)
+        if self._process is not None:
+            # Closes the server's standard input, which ends it, and waits for that.
+            await asyncio.to_thread(self._process.__exit__, None, None, None)
 
     async def _served(self) -> OpenAIChat:
         async with self._starting:
