@@ -63,7 +63,7 @@ def packaged_yaml(beside: str, name: str) -> Any:
 def whole_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
     """A binary file that takes the place of `path` only when the block ends well.
 
-    Raises StorageError that says what the disk said. Other errors of the block pass, also those
+    Raises StorageError with the disk's error. Other errors of the block pass, also those
     of a connection, which are OSErrors too.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
@@ -87,7 +87,7 @@ def whole_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
-    """Turn what the disk says into a StorageError in plain words."""
+    """Turn a disk error into a StorageError in plain words."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Which known name was meant by one that is not known; every message that guesses asks here."""
+"""Guesses which known name was meant; every message that suggests a name asks here."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Randomness that depends on a seed and a path and on nothing else.
 
 No stream is shared: the generator of a path is made from a hash of (seed, path), so a new stage
-or one more draw shifts nobody else's draws, whatever the scheduling. Numeric libraries are held to
-one thread where the same result is wanted on every machine: sums in another order give other last
-bits.
+or one more draw shifts nobody else's draws, whatever the scheduling. Numeric libraries are limited
+to one thread where the same result is wanted on every machine: sums in another order give other
+last bits.
 """
 
 from __future__ import annotations

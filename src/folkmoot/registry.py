@@ -1,7 +1,7 @@
-"""What packages outside this one add: study types, persona sources, model providers.
+"""What other packages add: study types, persona sources, model providers.
 
-They register under entry-point groups. All packages are searched once in a process, which takes
-longer than most of what a command does; what is installed later is found by the next process.
+They register under entry-point groups. Packages are searched once per process, which takes
+longer than most commands do; what is installed later is found by the next process.
 """
 
 from __future__ import annotations

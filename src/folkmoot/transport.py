@@ -28,7 +28,7 @@ _CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 
 
 class Failure(Enum):
-    """Why there is no complete answer, as far as it matters for the next step."""
+    """Why no complete answer came, as far as the next step depends on it."""
 
     BAD_ADDRESS = "the URL, the proxy or a file of certificates is not usable; nothing was sent"
     UNREACHABLE = "no server that never answered before could be reached at this address"
@@ -52,8 +52,8 @@ class Connections:
         self, headers: Mapping[str, str], timeout: float, limit: int, reached: set[str]
     ) -> None:
         """`timeout`: seconds for a whole exchange. `limit`: longest body in bytes, unpacked.
-        `headers` go with every request. `reached` holds all servers that ever answered: who never
-        did is at a wrong address, who did will come back.
+        `headers` go with every request. `reached` holds all servers that ever answered: one that
+        never did has a wrong address, one that did will come back.
         """
         self._headers = headers
         self._timeout = timeout

@@ -276,7 +276,7 @@ def test_a_journal_that_is_gone_or_none(run: Path, how: str) -> None:
         path.write_text("" if how == "empty" else "not a database " * 50)
     code, said = verify(run)
     assert code == 4 and "cannot be looked up" in said
-    assert "Without its journal nothing of the run can be rebuilt" in said
+    assert "Without its journal the run cannot be rebuilt" in said
     assert "cannot be looked up" in reported(run)
 
 

@@ -40,7 +40,7 @@ class BuildConfig(StudyConfig):
 
 
 def run_name(lines: Sequence[str]) -> str:
-    """The same lines, the same run: a second try continues the first."""
+    """The same lines, the same run: running it again continues the first."""
     return f"personas-{digest(*lines, size=5).hex()}"
 
 

@@ -1,4 +1,4 @@
-"""`folkmoot show, verify, report, export, compare, power`: what a run, or a design, can tell."""
+"""`folkmoot show, verify, report, export, compare, power`: read runs and designs."""
 
 from __future__ import annotations
 

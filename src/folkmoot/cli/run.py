@@ -102,7 +102,7 @@ class TerminalProgress:
             self._print(self.tally.line(), "info")
 
     def view(self) -> RenderableType:
-        """The live table: a line for each stage, then calls, cost, and missing answers."""
+        """The live table: a line for each stage, then calls, cost and missing answers."""
         table = Table.grid(padding=(0, 2))
         for _ in range(2):
             table.add_column()

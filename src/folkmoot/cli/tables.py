@@ -1,4 +1,4 @@
-"""Findings and grids as rich tables: how numbers look in the terminal, for all study types."""
+"""Findings and grids as rich tables: how all study types show numbers in the terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_ROWS = 40
 
 
 def finding_view(finding: Finding) -> RenderableType:
-    """A finding: title, what it says, its numbers, its caveats."""
+    """Print a finding: title, sentence, numbers, caveats."""
     parts: list[RenderableType] = [Text(clean(finding.title), style="bold")]
     if finding.says:
         parts.append(Text(clean(finding.says)))
@@ -30,7 +30,7 @@ def finding_view(finding: Finding) -> RenderableType:
 
 
 def print_findings(console: Console, findings: Iterable[Finding]) -> None:
-    """Print findings; a table too wide for the terminal runs over, no figure is cut."""
+    """Print findings; a table too wide for the terminal wraps; no figure is cut."""
     for finding in findings:
         console.print(finding_view(finding), crop=False)
 
@@ -40,7 +40,7 @@ def grid_view(grid: Grid) -> RenderableType:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     columns = _columns(grid)
     for title, cells, numeric in columns:
-        # Where there is little room, a text may break anywhere, a number never.
+        # In little room a text may break anywhere, a number never.
         words = [word for cell in cells for word in cell.split()] if numeric else []
         justify: JustifyMethod = "right" if numeric else "left"
         least = max(map(len, words), default=None)

@@ -1,7 +1,7 @@
 """One call, tried until there is an answer: limiter, budget, and the policy for each kind of error.
 
 Used by the gateway, which journals what comes of it. What stops one call for good (wrong key, no
-quota, tries used up, budget) stops all: nobody begins another, those who wait are sent home.
+quota, attempts used up, budget) stops all: nobody starts another, and those who wait are released.
 
 A plain 400 may be about one prompt or about every call. The replies to others decide: it waits for
 the next of its model. Once the model answers somebody, it was the prompt, and the call ends as
@@ -57,7 +57,7 @@ class Line:
     limiter: Limiter
     rate: Rate | None
     use: ModelUse
-    # What the provider has to say of the model; it grows, and `told` counts what was passed on.
+    # Messages of the provider about the model; the list grows, `told` counts those passed on.
     notes: Sequence[str] = ()
     told: int = 0
     longest_reply: int = GUESSED_OUTPUT_TOKENS  # tokens, of those that nothing bounded
@@ -69,7 +69,7 @@ class Line:
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def price(self, most_in: int, most_out: int | None) -> Price:
-        """What a call may cost at its dearest; `most_out` None where nothing bounds the reply."""
+        """The most that a call may cost; `most_out` None where nothing bounds the reply."""
         if most_out is not None:
             dearest = self.cost(Usage(most_in, most_out, 0)) or 0.0
             return Price(dearest, dearest)
@@ -78,12 +78,12 @@ class Line:
         return Price(dearest, self.cost(Usage(most_in, self.longest_reply, 0)) or 0.0)
 
     def tell(self) -> None:
-        """Wake those who wait for news of this model's answers."""
+        """Wake everyone who waits for this model's answers."""
         self.news.set()
         self.news = asyncio.Event()
 
     def cost(self, usage: Usage) -> float | None:
-        """What the tokens cost (USD); None where the price or their number is unknown."""
+        """The cost of the tokens (USD); None where the price or their number is unknown."""
         return None if self.rate is None else self.rate.cost(usage)
 
 
@@ -134,7 +134,7 @@ class Attempts:
             limiter.stop(self.stopped)
 
     def stop(self, error: FolkmootError) -> None:
-        """Begin no more calls; the first error counts."""
+        """Start no more calls; the first error counts."""
         if self.stopped is None:
             self.stopped = error
             self._stop.set()
@@ -167,7 +167,7 @@ class Attempts:
         raise rejected
 
     async def _judge(self, line: Line, error: RejectedError) -> None:
-        """Wait for the verdict on a rejected prompt; raises where it is not only this one."""
+        """Wait for the verdict on a rejected prompt; raises if others fail as well."""
         answers = line.answers
         line.rejected += 1
         await asyncio.sleep(0)  # calls of the same fork may be about to begin
@@ -224,8 +224,8 @@ class Attempts:
             await self._sleep(wait)
 
     async def _stand_back(self, line: Line, call: Call) -> None:
-        """Send nothing more, and hold no money, while it is open whether the model takes any prompt
-        at all."""
+        """Send nothing more, and reserve no money, until it is known whether the model takes any
+        prompt."""
         line.trying -= 1
         if call.reserved is not None:
             self._budget.release(call.reserved)
@@ -262,7 +262,7 @@ class Attempts:
         """Wait until the budget agrees to a call, or stop the run.
 
         Before the limiter: who waits for money must hold no place that a call in flight needs to
-        be tried again.
+        be retried.
         """
         try:
             price = line.price(call.most_in, call.most_out())
@@ -272,7 +272,7 @@ class Attempts:
             raise
 
     def _after(self, line: Line, call: Call, error: TransientError) -> float:
-        """Seconds to wait, with full jitter, or pause the run when tries are used up."""
+        """Seconds to wait, with full jitter, or pause the run when the attempts are used up."""
         config = self._config
         line.use.retries += 1
         asked = error.retry_after or 0.0
@@ -288,7 +288,7 @@ class Attempts:
         return wait
 
     def _after_quota(self, line: Line, call: Call, error: QuotaError) -> float:
-        """The account is empty: the first time hold the model, after that wait pause the run."""
+        """The account is empty: hold the model the first time; after that wait, pause the run."""
         seconds = self._config.quota_wait_seconds
         if call.waited_for_quota:
             empty = QuotaExhausted(
@@ -324,5 +324,5 @@ class Attempts:
 
 
 def _held(error: TransientError) -> float | None:
-    """How long to hold the model: what was asked for, within reason."""
+    """How long to hold the model: as long as it asked for, within reason."""
     return None if error.retry_after is None else min(error.retry_after, LONGEST_RETRY_AFTER)

@@ -1,4 +1,4 @@
-"""Mistakes in the code of a study of somebody's own: where they stand and how to mend them.
+"""Mistakes in a user's own study code: where they are and how to correct them.
 
 The command line asks of every error whether it is one; the engine watches for a forgotten `await`,
 which raises nothing.
@@ -34,9 +34,9 @@ _FORGOTTEN = re.compile(
 
 
 def mistake_of(error: BaseException) -> Problem | None:
-    """The author's mistake behind an error; None where no code of an author had a part in it.
+    """The author's mistake behind an error; None where no code of the author took part.
 
-    Foreseen errors other than ProtocolError say themselves what is wrong.
+    Expected errors other than ProtocolError explain themselves.
     """
     if isinstance(error, FolkmootError) and not isinstance(error, ProtocolError):
         return None
@@ -81,7 +81,7 @@ def watching_awaits(tell: Callable[[ProtocolError], object]) -> Iterator[None]:
         name = found["name"].removeprefix("Scope.").removeprefix("Session.")
         tell(
             ProtocolError(
-                f"{name}(…) is not awaited, so nothing came of it; write `await` "
+                f"{name}(…) is not awaited, so it did nothing; write `await` "
                 f"before it ({Path(file).name}, line {line})",
                 (file, int(line or 0)),
             )
@@ -129,7 +129,7 @@ def _is_authors(file: str, module: str) -> bool:
 def _mend(error: BaseException) -> str:
     text = str(error)
     if isinstance(error, SystemExit):
-        return "return instead; the process is not the study's to end"
+        return "return instead; a study must not end the process"
     if "'await' expression" in text:
         return _NO_AWAIT
     if "coroutine" in text and not isinstance(error, ProtocolError):

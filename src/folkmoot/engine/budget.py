@@ -1,8 +1,8 @@
-"""The user's budget in money and in calls: who may be asked, who waits, and when to say stop.
+"""The user's budget in money and in calls: which calls may start, which wait, and when to stop.
 
 It covers the whole run over all its resumptions: what earlier processes spent counts, replayed
-calls cost nothing again. Every call is reserved at its dearest before it may start, so a budget is
-not passed by calls that are already in flight. Used by the gateway.
+calls cost nothing. Every call reserves the most it may cost before it starts, so calls already in
+flight cannot exceed a budget. Used by the gateway.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Budget:
         return max(0, int(min(left)))
 
     def stop(self, error: FolkmootError) -> None:
-        """Let nobody in any more; those who wait get the error."""
+        """Admit nobody else; those who wait get the error."""
         self._stopped = self._stopped or error
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
@@ -135,7 +135,7 @@ class Budget:
         return self.spent_usd + self._reserved + usd <= self.usd + _ROUNDING
 
     def _pump(self) -> None:
-        """Let in those who wait, in order, as far as they fit; stop when nobody ever will."""
+        """Admit those who wait, in order, as far as they fit; stop when nobody ever will."""
         if self._stopped is not None:
             self.stop(self._stopped)
             return
@@ -154,7 +154,7 @@ class Budget:
             self._admit(next_one)
 
     def _judge(self, turns: int) -> None:
-        """Say stop, unless somebody whose call fits comes within so many turns of the loop."""
+        """Stop, unless somebody whose call fits comes within so many turns of the loop."""
         if turns and self._waiting and not self._in_flight:
             asyncio.get_running_loop().call_soon(self._judge, turns - 1)
             return

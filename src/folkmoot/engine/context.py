@@ -94,7 +94,7 @@ class Plan:
         self._unwritten = True
 
     def write(self) -> None:
-        """Put what was sealed since the last time on the disk. Raises StorageError."""
+        """Write what was sealed since the last time to disk. Raises StorageError."""
         if self._unwritten:
             write_text(self._path, dumps(self._data))
             self._unwritten = False
@@ -144,7 +144,7 @@ def time_of_day() -> str:
 
 
 class Halted(FolkmootError):
-    """Inside the engine only: no new call may begin, because the run is about to stop."""
+    """Inside the engine only: no new call may start, because the run is about to stop."""
 
 
 @dataclass
@@ -188,7 +188,7 @@ class RunContext:
         return self._models[key]
 
     def embedded_respondent(self, role: str) -> bool:
-        """Whether the embedded respondent is who answers a role."""
+        """Whether the embedded respondent answers a role."""
         own = self.config.models.get(role) or self.config.model
         answers = self.providers.override or own or self.providers.default
         return not self.providers.scripted and is_local(answers)
@@ -201,7 +201,7 @@ class RunContext:
 
     @property
     def synthetic_mark(self) -> str:
-        """What stands on files that the embedded respondent had a part in; else empty."""
+        """The mark on files that the embedded respondent had a part in; else empty."""
         roles = self.synthetic_roles()
         if not roles:
             return ""
@@ -240,7 +240,7 @@ class RunContext:
         self._claimed.add(prefix)
 
     def check_awaited(self) -> None:
-        """Raise ProtocolError when the study forgot an `await`."""
+        """Raise ProtocolError if the study forgot an `await`."""
         if self.forgotten:
             raise self.forgotten[0]
 
@@ -249,7 +249,7 @@ class RunContext:
             raise Halted("the run is stopping")
 
     def halt(self, cause: BaseException) -> None:
-        """Let no new call begin; calls in flight go on. The first cause stays."""
+        """Start no new calls; calls in flight go on. The first cause stays."""
         if self.halted is None:
             self.halted = cause
             self.gateway.stop(Halted("the run is stopping"))
@@ -263,7 +263,7 @@ class RunContext:
         return self.halted or failures[min(failures)]
 
     def stage_started(self, path: tuple[str, ...], total: int) -> str:
-        """Tell the progress of a fork; only those near the root are worth a line."""
+        """Report the progress of a fork; only those near the root are worth a line."""
         stage = "/".join(path[:1]) or "run"
         if len(path) <= 1:
             self.progress(StageStarted(stage, total))

@@ -1,5 +1,5 @@
 """The effects of a scope: a question, asked again while its answer is unreadable; embeddings;
-computations that are dear.
+and expensive computations.
 
 Used by `session.py` alone. Every ask leaves a row of the `answers` table.
 """
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 SHORT = ("choice", "number")  # kinds of answers whose beginning may be another answer
-EMPTY_TRIES = 2  # times that an empty reply is asked for again, whatever the answer's own re-asks
+EMPTY_TRIES = 2  # times that an empty reply is asked for again, beside the answer's own re-asks
 
 
 class Exchange(NamedTuple, Generic[T]):
@@ -109,7 +109,7 @@ async def converse(
     if fallback is not None:
         return _exchange(cast("T", fallback), "minimal", step, request, reply)
     reason = "refused" if declined else "unparsed" if said else "empty"
-    # What to reply with is said to the speaker, not to whoever reads the tables.
+    # The speaker is told what to reply with; readers of the tables need not be.
     missing = Missing(reason, read.problem.partition(" Reply with")[0], raw=reply.text)
     return _exchange(missing, "missing", step, request, reply)
 

@@ -1,4 +1,4 @@
-"""What a run will take, found by rehearsing it: the study runs in a folder that is thrown away,
+"""What a run will need, found by rehearsing it: the study runs in a folder that is thrown away,
 answered by the embedded respondent, and every prompt that it would send is counted.
 
 So prompts are counted as they are rendered, each for the model that is dealt to its seat, whatever

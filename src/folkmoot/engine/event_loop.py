@@ -19,12 +19,12 @@ PATIENCE = 0.7  # seconds for a run that was told twice to stop, before `abandon
 
 
 class Stopper:
-    """Stops a run, from any thread: the first call lets replies in flight come home, the second
+    """Stops a run, from any thread: the first call lets replies in flight arrive, the second
     does not wait. `abandon` ends the process when even that is not heard (the study's own code
     hangs, or a long computation)."""
 
     def __init__(self, abandon: Callable[[], object] | None = None) -> None:
-        self.halt: Callable[[], None] | None = None  # while there is something to let come home
+        self.halt: Callable[[], None] | None = None  # while there are replies to wait for
         self.calls = 0
         self._abandon = abandon
         self._deadline: threading.Timer | None = None
@@ -124,7 +124,7 @@ def _run(main: Coroutine[Any, Any, None], stopper: Stopper) -> None:
 
 @contextlib.contextmanager
 def interruptible(context: RunContext, stopper: Stopper) -> Iterator[None]:
-    """The first Ctrl-C lets calls in flight come home."""
+    """The first Ctrl-C lets replies in flight arrive."""
 
     def halt() -> None:
         context.progress(Notice("stopping after the replies in flight", "warning"))

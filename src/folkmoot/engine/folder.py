@@ -1,4 +1,4 @@
-"""The run folder: made or refused, and held by one process at a time."""
+"""The run folder: created or refused, and held by one process at a time."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The limiter of one model: how many calls at once, how fast, and when to hold them all.
 
-Its concurrency halves when the provider says 429 and creeps up on success; requests and tokens
+Its concurrency halves when the provider says 429 and rises by one on success; requests and tokens
 per minute are learnt from the provider's headers; a `Retry-After` holds the whole model. Used by
 the gateway, one limiter per model. An uncontended call costs about a microsecond.
 """
@@ -47,7 +47,7 @@ class Waiter(NamedTuple):
 
 
 class Limiter:
-    """Admission of calls to one model: first come, first served.
+    """Admission of calls to one model, first come, first served.
 
     `concurrency` is the most calls in flight, `spacing` the least time (s) between two starts.
     """
@@ -108,7 +108,7 @@ class Limiter:
             self._pump()
 
     def succeeded(self, hints: Mapping[str, float] | None = None) -> None:
-        """A reply came: creep up by one place per round of replies, and learn from headers."""
+        """A reply came: rise by one place per round of replies, and learn from headers."""
         self.successes += 1
         if self.allowed < self.most:
             self.allowed = min(float(self.most), self.allowed + 1.0 / int(self.allowed))
@@ -116,7 +116,7 @@ class Limiter:
             self._learn(hints)
 
     def rate_limited(self, entered_at: float, retry_after: float | None) -> None:
-        """A 429 came: halve, once for all calls of one volley, and hold the model if told to."""
+        """A 429 came: halve, once for all calls sent together, and hold the model if told to."""
         if entered_at >= self._last_cut:
             self.allowed = max(1.0, min(self.allowed, float(self.in_flight)) / 2)
             self._last_cut = self._clock()
@@ -128,7 +128,7 @@ class Limiter:
         self._not_before = max(self._not_before, self._clock() + seconds)
 
     def stop(self, error: FolkmootError) -> None:
-        """Let nobody in any more; those who wait get the error."""
+        """Admit nobody else; those who wait get the error."""
         self._stopped = error
         if self._timer is not None:
             self._timer.cancel()

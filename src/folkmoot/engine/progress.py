@@ -45,7 +45,7 @@ class StageStarted:
 
 @dataclass(frozen=True, slots=True)
 class ItemDone:
-    """One item of a stage is through."""
+    """One item of a stage is done."""
 
     stage: str
 
@@ -70,7 +70,7 @@ class CallDone(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CallRetried:
-    """A passing failure: the call is tried again after a wait."""
+    """A transient failure: the call is retried after a wait."""
 
     model: str
     reason: str
@@ -88,8 +88,8 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
-    """The run is over, for good or for now. `message` of one that is done: why nothing in it is of
-    use."""
+    """The run has ended, for good or for now. `message` of one that is done: why nothing in it is
+    usable."""
 
     outcome: Outcome
     message: str = ""
@@ -109,11 +109,11 @@ Progress = Callable[[Event], None]
 
 
 def silent(_event: Event) -> None:
-    """The Progress of those who want none."""
+    """A Progress that does nothing."""
 
 
 def broadcast(*listeners: Progress) -> Progress:
-    """One Progress that tells several."""
+    """A Progress that passes events to several others."""
 
     def tell(event: Event) -> None:
         for listener in listeners:
@@ -146,7 +146,7 @@ def describe(event: Event) -> tuple[str, Level]:
 
 @dataclass(slots=True)
 class StageTally:
-    """How far a stage is."""
+    """The progress of a stage."""
 
     name: str
     total: int | None
@@ -159,7 +159,7 @@ class StageTally:
         return self.total is not None and self.done >= self.total
 
     def eta_seconds(self, now: float) -> float | None:
-        """Seconds until the stage is through at the pace so far; None when that is unknown."""
+        """Seconds until the stage is done at the present rate; None when that is unknown."""
         if self.total is None or not self.done or self.over:
             return None
         return (now - self.started) / self.done * (self.total - self.done)
@@ -182,7 +182,7 @@ class Tally:
         self.started = self.clock()
 
     def __call__(self, event: Event) -> None:
-        """Take one event in."""
+        """Add one event."""
         match event:
             case CallDone():  # by far the most frequent
                 self._call(event)
@@ -263,7 +263,7 @@ def pace(per_second: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them: `42 s`, `3 min 05 s`, `2 h 10 min`."""
+    """Seconds in words: `42 s`, `3 min 05 s`, `2 h 10 min`."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

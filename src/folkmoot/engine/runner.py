@@ -31,7 +31,7 @@ from folkmoot.records.run_folder import RunFolder
 
 @dataclass(frozen=True, repr=False)
 class Run:
-    """A run that came to its end: its folder, tables as data frames, findings."""
+    """A finished run: its folder, tables as data frames, findings."""
 
     folder: RunFolder
     study: Study
@@ -52,7 +52,7 @@ class Run:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """What was run with what, and what it cost."""
+        """Models, settings, versions and cost of the run."""
         return self.folder.manifest
 
     def __repr__(self) -> str:
@@ -100,7 +100,7 @@ def limited(found: StudyFile, limit: int | None) -> StudyFile:
     if limit < 1:
         raise InputError("--limit: must be at least 1")
     if found.study.limit is None:
-        raise InputError(f"--limit: the study type {found.study.name} has no such cut")
+        raise InputError(f"--limit: the study type {found.study.name} cannot be limited")
     config = found.study.limit(found.config, limit)
     return StudyFile(found.path, found.study, config, found.raw)
 
@@ -202,7 +202,7 @@ async def arun(
         except asyncio.CancelledError:
             stopper()
             await asyncio.wait([done])
-            with suppress(BaseException):  # what came of it is no longer wanted
+            with suppress(BaseException):  # its result is no longer wanted
                 done.result()
             raise
 

@@ -306,11 +306,11 @@ class Scope:
         self._run.write_text(name, text)
 
     def log(self, message: str) -> None:
-        """Say something in the run's log and on the console."""
+        """Write a message to the run's log and the console."""
         self._run.log(self.path, message)
 
     def warn(self, message: str) -> None:
-        """Say something that the user should look at."""
+        """Log something that the user should look at."""
         self._run.warn(self.path, message)
 
     @property

@@ -264,7 +264,7 @@ def check_study(study: Study, name: str = "") -> None:
         problems.append(Problem(what, file, line, mend=mend))
 
     if inspect.isasyncgenfunction(protocol):
-        wrong("the protocol has a `yield`", "a protocol gives nothing back; record rows instead")
+        wrong("the protocol has a `yield`", "a protocol returns nothing; record rows instead")
     elif inspect.isfunction(protocol) and not inspect.iscoroutinefunction(protocol):
         wrong("the protocol is not async", f"write `async def {protocol.__name__}(session)`")
     elif not callable(protocol):

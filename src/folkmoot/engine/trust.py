@@ -1,6 +1,6 @@
-"""What a file from somebody else may do only after the user's yes: run code, send data away.
+"""What a file from somebody else may do only after the user agrees: run code, send data away.
 
-A yes is remembered by what the file holds, so that it is given once and a changed file is asked
+Consent is remembered by the file's content, so it is given once and a changed file is asked
 about again (docs/decisions/0019). What the caller names in Python is the caller's own.
 """
 
@@ -25,7 +25,7 @@ TRUST_ALL = "FOLKMOOT_TRUST"  # =1: every file that is run here is one's own
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """How a user says yes: beforehand (`given`), or when asked with a list of sentences.
+    """How a user agrees: beforehand (`given`), or when asked with a list of sentences.
 
     `ask` is None where nobody can be asked; `line` is what to type then.
     """
@@ -54,7 +54,7 @@ class Consent:
     def require_code(self, code: Path) -> None:
         """Return if the Python file may be run. Raises InputError; a missing file passes."""
         if code.is_file():
-            self.require(code, ["is Python code, which can do all that you can"], code.read_bytes())
+            self.require(code, ["is Python code and can do anything you can"], code.read_bytes())
 
     def require_sending(
         self,
@@ -91,7 +91,7 @@ def sending(config: StudyConfig, providers: Providers, overrides: Sequence[str] 
 
 
 def _stem(url: str) -> str:
-    """An address however its end is written."""
+    """An address, whatever its ending."""
     return url.strip(" '\"").rstrip("/").removesuffix("/v1")
 
 
@@ -104,7 +104,7 @@ def _own_address(name: str) -> str | None:
 
 
 def _memory() -> Path:
-    """The file of all that was agreed to, by the habit of the system."""
+    """The file of everything that was agreed to, where the system keeps such files."""
     if sys.platform == "win32":
         root = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     elif sys.platform == "darwin":
@@ -122,7 +122,7 @@ def _remembered() -> set[str]:
 
 
 def _remember(digest: str, file: Path) -> None:
-    """A yes that cannot be kept is asked for again."""
+    """Consent that cannot be stored is asked for again."""
     with suppress(OSError, RuntimeError):
         memory = _memory()
         memory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

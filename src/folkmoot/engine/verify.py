@@ -1,5 +1,6 @@
-"""Was anything of a run changed since? `folkmoot verify` answers in full, reports and `load` by
-hashes alone.
+"""Was anything in a run changed since it ended?
+
+`folkmoot verify` answers in full, reports and `load` by hashes alone.
 
 In full means: the journal is replayed in a scratch folder, where no model can be asked, and every
 table and file that comes out is compared with what lies in the run folder.
@@ -69,7 +70,7 @@ OF_THE_DAY = frozenset(
 
 @dataclass
 class Verification:
-    """What came of it. `differences`: what is not as the run left it, or as its journal says;
+    """The result. `differences`: what is not as the run left it, or as its journal says;
     `not_compared`: what could not be compared, and why; the rest counts what was compared."""
 
     differences: list[str] = field(default_factory=list)
@@ -126,11 +127,11 @@ def verify_run(run: RunFolder, study: Study | None = None) -> Verification:
             found.entries, found.journal_digest = len(journal), journal.content_digest()
             found.differences += _forged_entries(journal)
     except StorageError:
-        found.not_compared.append("Without its journal nothing of the run can be rebuilt.")
+        found.not_compared.append("Without its journal the run cannot be rebuilt.")
         return found
     if not run.finished:
         found.not_compared.append(
-            "The run is not finished, so its tables and files cannot be rebuilt. --resume ends it."
+            "The run is not finished, so it cannot be rebuilt; finish it with --resume."
         )
         return found
     with TemporaryDirectory(prefix="folkmoot-verify-") as folder:

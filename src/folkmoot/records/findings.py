@@ -109,7 +109,7 @@ Chart = Flow | Intervals | Bars | Lines | Heat | Points | Board
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One result. `says` reads the numbers aloud, with their uncertainty, in plain words.
+    """One result. `says` states the numbers with their uncertainty in plain words.
 
     `headline` findings are printed at the end of a run; all are in the report. `section` groups
     them (`Effects`, `Noise`, `Attrition`, `Human bands`, …). `notes` are caveats and sources.

@@ -179,7 +179,7 @@ def _synthetic(facts: RunFacts) -> dict[str, Any]:
 
 
 def rung_shares(answers: pl.DataFrame) -> dict[str, Any]:
-    """How answers were read: count, share per rung of the ladder, share missing, re-asks."""
+    """How answers were read: count, share per parse step, share missing, re-asks."""
     count = answers.height
     if not count or "rung" not in answers.columns:
         return {"count": count}
@@ -190,7 +190,7 @@ def rung_shares(answers: pl.DataFrame) -> dict[str, Any]:
 
 
 def cut_replies(tables: Mapping[str, pl.DataFrame]) -> int:
-    """How many answers stand as the token limit cut them."""
+    """How many answers were kept as the token limit cut them."""
     answers = tables.get("answers")
     if answers is None or "finish" not in answers.columns:
         return 0

@@ -50,12 +50,12 @@ class RunFolder:
 
     @property
     def finished(self) -> bool:
-        """Whether the run came to its end (a paused one has no manifest, or one that says so)."""
+        """Whether the run finished (a paused one has no manifest, or one that says so)."""
         return bool(self.manifest) and self.manifest.get("outcome", "done") == "done"
 
     @property
     def partial(self) -> str:
-        """What must be said with every figure of a run that did not come to its end; else empty."""
+        """The caveat for every figure of an unfinished run; else empty."""
         if self.finished:
             return ""
         outcome = self.manifest.get("outcome", "unfinished")
@@ -63,7 +63,7 @@ class RunFolder:
 
     @property
     def unusable(self) -> str:
-        """Why nothing in a run that came to its end is of use; empty when something is."""
+        """Why nothing in a finished run is usable; empty when something is."""
         return str(self.manifest.get("unusable", ""))
 
     @property

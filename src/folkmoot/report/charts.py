@@ -17,12 +17,12 @@ from folkmoot.report.style import BAND, COLOURS, INK, SHAPES, theme
 
 WIDTH = 560
 MOST_NAMED = 8  # more series than this are drawn thin and without a legend
-MOST_GROUPS = 24  # of a map: colour and shape together still tell so many apart
-PERCENT = "~%"  # as many decimals as tell two ticks apart
+MOST_GROUPS = 24  # of a map: with colour and shape together readers can distinguish this many
+PERCENT = "~%"  # enough decimals to distinguish two ticks
 
 
 def svgs(chart: Chart, description: str) -> list[str]:
-    """The chart as one SVG, or several panels. A Board is no drawing: it gives an empty list."""
+    """The chart as one SVG, or several panels. A Board is not a drawing: the list is empty."""
     if isinstance(chart, Flow):
         return [_named(svg, description) for svg in alluvial(chart)]
     draw = _DRAW.get(type(chart))
@@ -158,7 +158,7 @@ def _colour(field: str, values: list[str], shown: bool = True) -> alt.Color:
 
 
 def _shape(field: str, values: list[str], shown: bool = True) -> alt.Shape:
-    """A second mark beside colour, for the colour-blind and for grey paper."""
+    """A second mark beside colour, for colour-blind readers and grey-scale prints."""
     scale = alt.Scale(domain=values, range=[SHAPES[i % len(SHAPES)] for i in range(len(values))])
     legend = alt.Legend() if shown else None
     return alt.Shape(f"{field}:N", scale=scale, title=None, legend=legend)
@@ -171,7 +171,7 @@ def _steps(chart: Lines) -> alt.Axis:
 
 
 def _counted(values: list[float]) -> alt.Axis:
-    """An axis for things that are counted: a tick for each, or as many as there is room for."""
+    """An axis for categories: a tick for each, or as many as fit."""
     low, high = int(min(values)), int(max(values))
     if high - low <= 12:
         return alt.Axis(values=list(range(low, high + 1)), format="d")

@@ -1,7 +1,7 @@
-"""Runs side by side: two models, two prompts, or a simulation against people.
+"""Compares runs: two models, two prompts, or a simulation against people.
 
-The first run is what the others are set against. Works on the tables of any study type; where
-designs differ it says so before it compares.
+The first run is the reference for the others. Works on the tables of any study type; where designs
+differ it says so first.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def compare(runs: Sequence[RunFolder | Path | str]) -> list[Finding]:
 
 
 def designs(runs: Sequence[Sample]) -> Finding:
-    """What was run differently: settings, models as served, study types."""
+    """How the runs differ: settings, models as served, study types."""
     flat = {s.name: _settings(s) for s in runs}
     made = [s.name for s in runs if not s.human]
     people = [s.name for s in runs if s.human]
@@ -99,7 +99,7 @@ def designs(runs: Sequence[Sample]) -> Finding:
         parts.append(f"{_named(people)}: answers by people.")
     return Finding(
         "designs",
-        "What was done differently",
+        "Settings that differ",
         " ".join(parts),
         Grid.of(
             [
@@ -270,11 +270,11 @@ def _agreement(run: str, base: str, own: Estimate, first: Estimate, gap: Estimat
         return f"the effects differ ({sizes})."
     if own.excludes_zero and first.excludes_zero and own.value * first.value > 0:
         return f"both show the effect ({sizes})."
-    return f"no difference in effect that chance could not explain ({sizes})."
+    return f"the effects do not differ significantly ({sizes})."
 
 
 def starting_points(runs: Sequence[Sample]) -> Finding | None:
-    """Whether the runs begin and end with the same opinions."""
+    """Whether the runs start and end with the same opinions."""
     rows = []
     apart = []
     base, *others = runs
@@ -304,13 +304,13 @@ def starting_points(runs: Sequence[Sample]) -> Finding | None:
     says = (
         f"Other opinions than in {base.name}: {listed(apart)}"
         if apart
-        else f"First and final votes are distributed as in {base.name}, as far as can be told."
+        else f"First and final votes are distributed as in {base.name}, as far as one can tell."
     )
     if any(a.startswith("initial") for a in apart):
-        says += " Runs that start from other opinions have different room for change."
+        says += " Runs that start from different opinions leave different room for change."
     return Finding(
         "compare_votes",
-        "Do the runs hold the same opinions?",
+        "Do the runs express the same opinions?",
         says,
         Grid.of(rows, "Votes of all conditions together; p: Pearson's χ²."),
         section=SECTION,
@@ -391,7 +391,7 @@ def _shared_figures(runs: Sequence[Sample]) -> list[tuple[str, str]]:
 
 
 def _values(part: pl.DataFrame, column: str) -> tuple[list[float], list[Any]]:
-    """The known values and the conversation that each came from."""
+    """The known values and the conversation each came from."""
     told = part.filter(pl.col(column).is_not_null())
     by = cluster_column(told)
     clusters = told[by].to_list() if by else list(range(told.height))

@@ -1,4 +1,4 @@
-"""The sealed plan beside what happened: the report's list of deviations.
+"""Compares the sealed plan with what happened: the report's list of deviations.
 
 What the plan foresees of a study's tables the study type says itself (`Study.planned`); settings,
 seed, files and models are compared for all of them.
@@ -17,7 +17,7 @@ from folkmoot.errors import StorageError
 from folkmoot.measures.estimates import plural
 from folkmoot.records.run_folder import JOURNAL, RunFolder
 
-MOST_NAMED = 3  # of what differs, so many are named
+MOST_NAMED = 3  # at most this many differences are named
 
 
 def deviations(run: RunFolder, study: Study) -> list[str]:
@@ -29,7 +29,7 @@ def deviations(run: RunFolder, study: Study) -> list[str]:
     found += _superseded(run)
     sealed = {name: part["data"] for name, part in run.plan.get("sealed", {}).items()}
     if not sealed:
-        found.append("There is no sealed plan (plan.json): nothing can be compared with it.")
+        found.append("There is no sealed plan (plan.json), so deviations cannot be checked.")
     found += _settings(run, sealed.get("design", {}))
     for planned in study.planned(sealed):
         found += _against_table(run, planned)
@@ -43,7 +43,7 @@ def deviations(run: RunFolder, study: Study) -> list[str]:
 
 
 def since(run: RunFolder, study: Study) -> list[str]:
-    """What has changed since the run, so that the same again would not be the same."""
+    """What has changed since the run, so that a repetition would differ."""
     sealed = run.plan.get("sealed", {}).get("design", {}).get("data", {}).get("prompts", {})
     if study.prompts is None or run.config.get("prompts") or not sealed:
         return []
@@ -120,7 +120,7 @@ def _against_table(run: RunFolder, planned: Planned) -> list[str]:
 def _otherwise(
     foreseen: Mapping[str, Mapping[str, Any]], held: Mapping[str, Mapping[str, Any]], unit: str
 ) -> list[str]:
-    """Those who were planned for one thing and had another."""
+    """Units that were planned for one value and have another."""
     found: dict[str, list[str]] = {}
     for key, row in foreseen.items():
         for column, value in row.items():

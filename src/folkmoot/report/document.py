@@ -38,7 +38,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """All that a report shows."""
+    """Everything that a report shows."""
 
     title: str
     subtitle: str

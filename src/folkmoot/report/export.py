@@ -48,7 +48,7 @@ def export(run: RunFolder, to: str, out: Path) -> None:
 
 
 def readme(run: RunFolder, to: str) -> str:
-    """What the files are and where they come from; who made the answers stands first."""
+    """What the files are and where they come from; who answered is stated first."""
     facts = run.manifest
     mark = f"{SYNTHETIC_MARK}. {run.synthetic_note} These are not findings about people.\n\n"
     partial = f"{run.partial}.\n\n" if run.partial else ""
@@ -159,7 +159,7 @@ def _comments(conversation: Conversation, run: RunFolder) -> pl.DataFrame:
 
 
 def _participants(conversation: Conversation) -> pl.DataFrame:
-    """Who has which number, in which group, with what as first choice (empty where not asked)."""
+    """Who has which number, in which group, with which first choice (empty where not asked)."""
     return pl.DataFrame(
         [
             (number, who, conversation.groups[who], conversation.first.get(who))

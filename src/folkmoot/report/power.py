@@ -1,6 +1,6 @@
-"""Before any money is spent: which effects a study of this size can detect.
+"""Statistical power: which effects a study of this size can detect.
 
-The study type says how large the design is (`Study.size`): arms of independent participants, the
+The study type states how large the design is (`Study.size`): arms of independent participants, the
 same sets at every level, or sessions of several who talk.
 """
 
@@ -35,7 +35,7 @@ def power_report(
 ) -> list[Finding]:
     """Findings for a design of this size: what it can detect, and what it would need.
 
-    `iccs` are the likenesses of people in one conversation that are assumed in turn; `base` is the
+    `iccs` are the intraclass correlations assumed in turn; `base` is the
     rate from which the sentences start (people change their choice for no reason, too).
     """
     title = title.split(":", maxsplit=1)[0] or "This design"
@@ -188,7 +188,7 @@ def _paired(size: DesignSize, title: str, iccs: Sequence[float]) -> list[Finding
 
 
 def _worth(size: DesignSize, title: str, iccs: Sequence[float]) -> Finding:
-    """What the people of an arm are worth, by how alike people in one conversation are."""
+    """The effective number of participants of an arm, by intraclass correlation."""
     people = size.units * size.size
     rows = [
         {
@@ -202,10 +202,10 @@ def _worth(size: DesignSize, title: str, iccs: Sequence[float]) -> Finding:
     typical = effective_n(people, size.size, icc)
     return Finding(
         "power_clusters",
-        "What the participants are worth",
+        "Effective number of participants",
         f"{plural(people, 'participant')} per condition in {plural(size.units, size.unit_name)}"
         f" of about {size.size} are worth {typical:.0f} independent ones at an ICC of {icc:g} "
-        "(how alike people in one conversation are).",
+        "(the similarity of people in one conversation).",
         Grid.of(rows, f"{title}: design effect 1 + (m − 1) ICC."),
         section=SECTION,
     )
@@ -278,7 +278,7 @@ def _unknown(title: str) -> Finding:
 
 
 def _assumed(iccs: Sequence[float]) -> float:
-    """The likeness that sentences speak of: .05 if it is among those given, else the first."""
+    """The intraclass correlation used in sentences: .05 if given, else the first."""
     return 0.05 if 0.05 in iccs or not iccs else iccs[0]
 
 

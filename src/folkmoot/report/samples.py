@@ -1,4 +1,4 @@
-"""What can be compared: a run, or a CSV of answers by people, read to one shape."""
+"""What can be compared: a run, or a CSV of people's answers, in one form."""
 
 from __future__ import annotations
 

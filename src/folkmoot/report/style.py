@@ -1,4 +1,4 @@
-"""The visual language of all charts: colours that the colour-blind and grey printers can tell."""
+"""The style of all charts: colours that stay distinct for colour-blind readers and in grey."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How far to trust a run: what was asked of whom, at which settings, and what differs from plan.
+"""How far to trust a run: who was asked what, at which settings, and deviations from the plan.
 
-All of it is read from the run folder; nothing is typed in by anybody. The checklist is GUIDE-LLM's
+All of it is read from the run folder; nothing is entered by hand. The checklist is GUIDE-LLM's
 core items after Feuerriegel et al., "GUIDE-LLM: a reporting checklist for LLMs in behavioural
 science" (https://llm-checklist.com/checklist), in our own words.
 """
@@ -71,7 +71,7 @@ def _called(run: RunFolder) -> dict[str, tuple[str, str]]:
     try:
         with JournalReader(run.path / JOURNAL) as journal:
             called = journal.called()
-    except StorageError:  # the deviations say it
+    except StorageError:  # reported under deviations
         return {}
     return {name: (_moment(first), _moment(last)) for name, (first, last) in called.items()}
 
@@ -159,7 +159,7 @@ def _cell(value: Any) -> Any:
 
 
 def methods(run: RunFolder, title: str) -> str:
-    """One paragraph in the past tense; blanks are named where a program cannot know."""
+    """One paragraph in the past tense; what a program cannot know is marked as a blank."""
     manifest = run.manifest
     served = [m for m in manifest.get("models", []) if m.get("calls") and m.get("roles", True)]
     names = "; ".join(
@@ -189,7 +189,7 @@ def methods(run: RunFolder, title: str) -> str:
         f"{manifest.get('calls', 0):,} calls ({tokens_in} tokens in, {tokens_out} out) "
         f"{money}. Of {answers.get('count', 0):,} "
         f"answers {exact:.1f} % were in the form asked for, {answers.get('reasks', 0):,} requests "
-        f"were repeated because of form, and {missing:.1f} % of answers stayed missing. "
+        f"were repeated because of form, and {missing:.1f} % of answers remained missing. "
     )
     if run.partial:
         text += "The run did not finish: these figures cover a part of it. "
@@ -203,7 +203,7 @@ def methods(run: RunFolder, title: str) -> str:
 
 
 def _checklist(run: RunFolder) -> Grid:
-    """Item, what it asks for, and the answer, or that the authors must give it."""
+    """Item, what it asks for, and the answer, or a note that the authors must supply it."""
     manifest, config = run.manifest, run.config
     design = run.plan.get("sealed", {}).get("design", {}).get("data", {})
     first, last = (str(manifest.get(key, "?"))[:10] for key in ("started_at", "finished_at"))
@@ -213,7 +213,7 @@ def _checklist(run: RunFolder) -> Grid:
     )
     items = (
         (
-            *("A.1", "what the models were used for"),
+            *("A.1", "purpose of the models"),
             f"Simulated participants and other roles of a {run.study.replace('_', ' ')} study.",
         ),
         ("A.2", "human in the loop, or fully automated", "Fully automated."),
@@ -231,7 +231,7 @@ def _checklist(run: RunFolder) -> Grid:
         ("B.4", "fine-tuning or customisation", BLANK),
         (
             *("B.5", "whether sessions kept state"),
-            "No: each request carries all that the speaker has heard.",
+            "No: each request contains everything that the speaker has heard.",
         ),
         (
             *("C.1", "exact prompts"),
