@@ -6,6 +6,7 @@ can each be the one who asks.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, get_args
@@ -37,6 +38,19 @@ SCALES: dict[str, tuple[str, ...]] = {
 }
 
 
+def one_letter(sex: Any) -> Any:
+    """F or M for the words that people write; whatever else it is, as it is."""
+    words = {"m": "M", "male": "M", "man": "M", "f": "F", "female": "F", "woman": "F"}
+    return words.get(sex.strip().casefold(), sex) if isinstance(sex, str) else sex
+
+
+def as_listed(value: Any, listed: Iterable[str]) -> Any:
+    """The listed value that is written with other case or apostrophes; else the value itself."""
+    if not isinstance(value, str):
+        return value
+    return {o.casefold(): o for o in listed}.get(value.strip().replace("’", "'").casefold(), value)
+
+
 class Demographics(BaseModel):
     """The seven demographics of a persona. Case and curly quotes in a reply are forgiven."""
 
@@ -53,17 +67,12 @@ class Demographics(BaseModel):
     @field_validator("sex", mode="before")
     @classmethod
     def _one_letter(cls, value: Any) -> Any:
-        words = {"m": "M", "male": "M", "man": "M", "f": "F", "female": "F", "woman": "F"}
-        return words.get(value.strip().casefold(), value) if isinstance(value, str) else value
+        return one_letter(value)
 
     @field_validator("education", "income", "location_type", "political_leaning", mode="before")
     @classmethod
     def _as_listed(cls, value: Any) -> Any:
-        if not isinstance(value, str):
-            return value
-        folded = value.strip().replace("’", "'").casefold()
-        listed = {o.casefold(): o for scale in SCALES.values() for o in scale}
-        return listed.get(folded, value)
+        return as_listed(value, (o for scale in SCALES.values() for o in scale))
 
     @field_validator("occupation", mode="before")
     @classmethod

@@ -42,7 +42,6 @@ def read(path: Path, columns: Mapping[str, str] | None = None) -> list[Persona]:
     problems: list[Problem] = []
     seen: set[str] = set()
     characters = 0
-    first_line = 2 if path.suffix.lower() in {".csv", ".tsv"} else 1
     for number, row in enumerate(table.iter_rows(named=True)):
         cells = {
             name: value if name == "id" else _seen(value)
@@ -50,7 +49,7 @@ def read(path: Path, columns: Mapping[str, str] | None = None) -> list[Persona]:
             if value is not None and str(value).strip()
         }
         persona = _persona(number, cells)
-        where = str(number + first_line)
+        where = str(number + first_line(path))
         characters += sum(len(v) for v in cells.values() if isinstance(v, str))
         if characters > MAX_CHARACTERS:
             raise InputError(
@@ -71,6 +70,11 @@ def read(path: Path, columns: Mapping[str, str] | None = None) -> list[Persona]:
     if problems:
         raise InputError(problems)
     return people
+
+
+def first_line(path: Path) -> int:
+    """The line on which the first person of a file stands."""
+    return 2 if path.suffix.lower() in {".csv", ".tsv"} else 1
 
 
 def _frame(path: Path) -> pl.DataFrame:

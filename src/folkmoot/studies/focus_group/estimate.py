@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from folkmoot.engine.study import Planned
 from folkmoot.errors import InputError, Problem
 from folkmoot.measures.power import DesignSize
+from folkmoot.people.sources import table
 from folkmoot.people.sources.grounded.generator import check_profile, check_quotas
 from folkmoot.studies.focus_group.config import DiscussionConfig
 from folkmoot.studies.focus_group.discussion import MODERATOR
@@ -30,7 +32,10 @@ def check(config: DiscussionConfig, folder: Path) -> list[Problem]:
         rows = profiles(config, folder)
     except InputError as error:
         return [*problems, *(_at_personas(p) for p in error.problems)]
-    problems += [p for i, row in enumerate(rows, 1) for p in check_profile(row, i)]
+    path = folder / Path(config.personas).expanduser()
+    first = table.first_line(path)
+    for line, row in enumerate(rows, first):
+        problems += [replace(p, file=str(path)) for p in check_profile(row, str(line))]
     if any(row["id"] == MODERATOR for row in rows):
         problems.append(Problem(f"no profile can have the id {MODERATOR!r}", key="personas"))
     if len(rows) < config.num_personas:

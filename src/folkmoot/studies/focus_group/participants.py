@@ -14,10 +14,11 @@ from folkmoot.conversation.answers import Missing
 from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope, Session
+from folkmoot.people.enrichment import as_listed
 from folkmoot.people.sources import table
 from folkmoot.people.sources.grounded import PersonaGenerator, Profile, character
 from folkmoot.people.sources.grounded.attributes import label
-from folkmoot.people.sources.grounded.profile import first_name
+from folkmoot.people.sources.grounded.profile import LISTED, Given, first_name
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase, Stimulus
 from folkmoot.studies.focus_group.discussion import (
     INTENTS,
@@ -78,18 +79,32 @@ def recruit(session: Session[DiscussionConfig]) -> dict[str, list[Profile]]:
 
 
 def profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, Any]]:
-    """The rows of a file of real profiles; empty for `grounded`. Raises InputError."""
+    """The rows of a file of real profiles; empty for `grounded`. Raises InputError.
+
+    `background` holds what the generator has no place for: the profile's own text, the column of
+    that name, an income in dollars, and every other column by its name. With a text of its own it
+    holds all columns, for what is drawn of such a person is not told in the prompt.
+    """
     if config.personas == "grounded":
         return []
     path = folder / Path(config.personas).expanduser()
     rows = []
     for persona in table.read(path):
-        row: dict[str, Any] = {"id": persona.id, **persona.demographics, **persona.extra}
-        if persona.name:
-            row["name"] = persona.name
-        if persona.extra.get("background") is None and persona.base != persona.text:
-            row["background"] = persona.text
-        rows.append({k: v for k, v in row.items() if v not in (None, "")})
+        known = {"id": persona.id, "name": persona.name, **persona.demographics, **persona.extra}
+        described = table.describe(persona.name, persona.demographics, persona.extra)
+        own = [persona.text, persona.base] if persona.text != described else []
+        told = [*dict.fromkeys(own), str(known.get("background", ""))]
+        told += [
+            f"{key.replace('_', ' ')}: {value}"
+            for key, value in known.items()
+            if key not in Given.model_fields
+            or (key == "income" and as_listed(value, LISTED[key]) not in LISTED[key])
+            or key == "income_usd"
+            or (own and key in persona.demographics)
+        ]
+        known["described"] = bool(own)
+        known["background"] = " ".join(f"{t.rstrip('.')}." for t in told if t)
+        rows.append({key: value for key, value in known.items() if value not in (None, "")})
     return rows
 
 
@@ -162,7 +177,10 @@ class Participant:
         persona, config = self.persona, self.config
         return scope.prompt(
             "persona_system",
-            introduction=character.introduction(persona),
+            introduction=(
+                f"{persona.name}." if persona.described else character.introduction(persona)
+            ),
+            circumstances="" if persona.described else character.circumstances(persona),
             background=persona.background,
             personality=character.temperament(persona.traits),
             voice=character.manner(persona.voice),
@@ -268,7 +286,9 @@ def spoken(text: str, persona: Profile) -> str:
 
 
 def title_of(profile: Profile) -> str:
-    """`Emma (27, Marketing Coordinator)`."""
+    """`Emma (27, Marketing Coordinator)`; of a person known by a text the name alone."""
+    if profile.described:
+        return profile.first_name
     small = {"of", "and", "the", "in", "for", "at", "between"}
     words = [w if w in small else w[:1].upper() + w[1:] for w in profile.occupation.split()]
     return f"{profile.first_name} ({profile.age}, {' '.join(words)})"

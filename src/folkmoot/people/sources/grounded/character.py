@@ -74,6 +74,18 @@ def introduction(profile: Profile) -> str:
     )
 
 
+def circumstances(profile: Profile) -> str:
+    """Sex, schooling, income and politics in one sentence."""
+    in_words = {
+        key: words()["circumstances"][key][getattr(profile, key)]
+        for key in ("sex", "education", "income", "political_leaning")
+    }
+    return (
+        "You are {sex} with {education}, your household's income is {income} for this country, "
+        "and politically you are {political_leaning}."
+    ).format(**in_words)
+
+
 def description(profile: Profile) -> str:
     """The whole person as one paragraph that completes "You are …"."""
     return " ".join((introduction(profile), temperament(profile.traits), buying(profile)))

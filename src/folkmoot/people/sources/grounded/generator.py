@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from pydantic import ValidationError
 
 from folkmoot.errors import InputError, Problem
-from folkmoot.people.enrichment import SCALES
 from folkmoot.people.persona import Persona
 from folkmoot.people.sources.grounded import character
 from folkmoot.people.sources.grounded.attributes import (
@@ -23,16 +23,11 @@ from folkmoot.people.sources.grounded.attributes import (
     scores_of,
 )
 from folkmoot.people.sources.grounded.population import draw_circumstances, figures
-from folkmoot.people.sources.grounded.profile import TRAITS, Profile, first_name
+from folkmoot.people.sources.grounded.profile import LISTED, TRAITS, Given, Profile, first_name
 from folkmoot.people.sources.names import draw_names
 
 Quotas = Mapping[str, Mapping[str, float]]
-QUOTA_KEYS = ("age", "sex", *SCALES, "vals", "adoption")
-FIXABLE = (
-    *("id", "name", "age", "sex", "education", "income", "income_usd", "occupation", "location"),
-    *("location_type", "household", "political_leaning", *TRAITS, "engagement"),
-    *("price_sensitivity", "brand_loyalty", "adoption", "valence", "opinion", "background"),
-)
+QUOTA_KEYS = ("age", "sex", *LISTED)
 _TRIES = 4000
 
 
@@ -68,19 +63,20 @@ class PersonaGenerator:
     ) -> list[Profile]:
         """People of whom something is known: what a row holds is kept, the rest is drawn.
 
-        Keys are those of `FIXABLE`. Raises InputError naming every value that makes no sense.
+        Keys are those of `Given`. Raises InputError naming every value that makes no sense.
         """
-        problems = [p for i, row in enumerate(rows, 1) for p in check_profile(row, i)]
+        problems = [p for i, row in enumerate(rows, 1) for p in check_profile(row, f"profile {i}")]
         if problems:
             raise InputError(problems)
+        known = [Given.model_validate(row).model_dump(exclude_none=True) for row in rows]
         seeds: list[int] = rng.integers(2**63, size=len(rows)).tolist()
         drawn = [
-            self._one(np.random.default_rng(s), {k: v for k, v in row.items() if k in FIXABLE})
-            for s, row in zip(seeds, rows, strict=True)
+            self._one(np.random.default_rng(s), row) for s, row in zip(seeds, known, strict=True)
         ]
-        given = [str(row.get("name", "")) for row in rows]
-        ids = [str(row.get("id", "")) for row in rows]
-        return self._named(drawn, rng, given, ids)
+        given = [row.get("name", "") for row in known]
+        ids = [row.get("id", "") for row in known]
+        named = self._named(drawn, rng, given, ids)
+        return [person.model_copy(update={"source": "table"}) for person in named]
 
     def facing_another_concept(self, profile: Profile, rng: np.random.Generator) -> Profile:
         """The same person with a first opinion on another concept, drawn anew."""
@@ -108,9 +104,10 @@ class PersonaGenerator:
             id="", name="", age=who.age, sex=who.sex, education=who.education, income=who.income,
             income_usd=who.income_usd, occupation=who.occupation, location=who.location,
             location_type=who.location_type, household=who.household,
-            political_leaning=who.political_leaning, traits=traits, vals=vals,
+            political_leaning=who.political_leaning, traits=traits, vals=fixed.get("vals", vals),
             consumer=consumer, voice=voice, opinion=opinion,
             background=str(fixed.get("background", "")),
+            described=bool(fixed.get("described", False)),
         )  # fmt: skip
 
     def _by_quota(self, n: int, seeds: Sequence[int], quotas: Quotas) -> list[Profile]:
@@ -192,13 +189,7 @@ def age_band(text: str) -> tuple[int, int] | None:
 def check_quotas(quotas: Quotas, key: str = "quotas") -> list[Problem]:
     """Everything wrong with quotas: unknown attributes or values, negative or empty shares."""
     problems: list[Problem] = []
-    data = figures()
-    known: dict[str, Sequence[str]] = {
-        "sex": ("F", "M"),
-        **SCALES,
-        "vals": list(character.words()["vals"]),
-        "adoption": list(data["adoption"]["shares"]),
-    }
+    known = {"sex": ("F", "M"), **LISTED}
     for name, shares in quotas.items():
         at = f"{key}.{name}"
         if name not in QUOTA_KEYS:
@@ -219,28 +210,28 @@ def check_quotas(quotas: Quotas, key: str = "quotas") -> list[Problem]:
     return problems
 
 
-def check_profile(row: Mapping[str, Any], number: int) -> list[Problem]:
-    """Everything wrong with one row of real profiles; `number` counts from 1."""
-    problems: list[Problem] = []
-    where = f"profile {number}"
-
-    def wrong(key: str, what: str, mend: str) -> None:
-        problems.append(Problem(what, where=where, key=key, mend=mend))
-
-    for key in (*TRAITS, "engagement", "price_sensitivity", "brand_loyalty"):
-        if key in row and not _number_within(row[key], 0, 100):
-            wrong(key, f"{row[key]!r} is not a score", "a number from 0 to 100")
-    if "age" in row and not _number_within(row["age"], 16, 110):
-        wrong("age", f"{row['age']!r} is not a valid age", "a number from 16 to 110")
-    if "valence" in row and not _number_within(row["valence"], -1, 1):
-        wrong("valence", f"{row['valence']!r} is not a valence", "a number from -1 to 1")
-    if "sex" in row and row["sex"] not in ("F", "M"):
-        wrong("sex", f"{row['sex']!r} is not on the scale", "F (female) or M (male)")
-    for key, scale in SCALES.items():
-        if key in row and row[key] not in scale:
-            wrong(key, f"{row[key]!r} is not on the scale", f"one of: {', '.join(scale)}")
-    return problems
+def check_profile(row: Mapping[str, Any], where: str) -> list[Problem]:
+    """Everything wrong with one row of real profiles, which stands at `where`."""
+    try:
+        Given.model_validate(row)
+    except ValidationError as error:
+        wrong = {str(e["loc"][0]): e["input"] for e in error.errors()}
+        return [
+            Problem(f"{value!r} is not a valid {key}", where=where, key=key, mend=_wanted(key))
+            for key, value in wrong.items()
+        ]
+    return []
 
 
-def _number_within(value: Any, low: float, high: float) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and low <= value <= high
+def _wanted(key: str) -> str:
+    """What a value of a real profile may be."""
+    if key in LISTED:
+        return f"one of: {', '.join(LISTED[key])}" + (
+            "; or dollars a year" if key == "income" else ""
+        )
+    return {
+        "age": "a whole number from 16 to 110",
+        "sex": "F (female) or M (male)",
+        "income_usd": "dollars a year, a whole number",
+        "valence": "a number from -1 to 1",
+    }.get(key, "a whole number from 0 to 100")

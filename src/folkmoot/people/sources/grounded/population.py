@@ -52,7 +52,7 @@ class Circumstances:
     def scores(self) -> dict[str, float]:
         """Standardised scores: income by its rank in fifths of dollars, education by its rank."""
         return {
-            "income": math.log(self.income_usd / 74580) / 0.93,
+            "income": math.log(max(self.income_usd, 1000) / 74580) / 0.93,
             "education": (SCALES["education"].index(self.education) - 1.2) / 1.1,
             "age": (self.age - 47) / 17.0,
             "employed": 0.7 if self.employed else -1.0,

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from folkmoot.people.enrichment import Education, Income, LocationType, PoliticalLeaning
+from folkmoot.people.enrichment import (
+    SCALES,
+    Education,
+    Income,
+    LocationType,
+    PoliticalLeaning,
+    as_listed,
+    one_letter,
+)
 from folkmoot.people.persona import DEMOGRAPHIC_KEYS, Persona
 
 TRAITS = ("openness", "conscientiousness", "extraversion", "agreeableness", "neuroticism")
@@ -81,9 +89,81 @@ class Opinion(_Frozen):
     sentence: str
 
 
+LISTED: dict[str, tuple[str, ...]] = {
+    **SCALES,
+    "vals": get_args(Vals),
+    "adoption": get_args(Adoption),
+}
+
+
+class Given(BaseModel):
+    """What is known of a real person; the rest is drawn. Other columns are no part of it.
+
+    Case and apostrophes of listed values are forgiven, as are "female", "$52,000" and an `income`
+    in dollars, which is `income_usd`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore", coerce_numbers_to_str=True)
+
+    id: str | None = None
+    name: str | None = None
+    age: Annotated[int, Field(ge=16, le=110)] | None = None
+    sex: Literal["F", "M"] | None = None
+    education: Education | None = None
+    income: Income | None = None
+    income_usd: Annotated[int, Field(ge=0, le=1_000_000_000)] | None = None
+    occupation: str | None = None
+    location: str | None = None
+    location_type: LocationType | None = None
+    household: str | None = None
+    political_leaning: PoliticalLeaning | None = None
+    openness: Score | None = None
+    conscientiousness: Score | None = None
+    extraversion: Score | None = None
+    agreeableness: Score | None = None
+    neuroticism: Score | None = None
+    engagement: Score | None = None
+    price_sensitivity: Score | None = None
+    brand_loyalty: Score | None = None
+    adoption: Adoption | None = None
+    vals: Vals | None = None
+    valence: Valence | None = None
+    opinion: str | None = None
+    background: str | None = None
+    described: bool | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _dollars(cls, row: Any) -> Any:
+        row = dict(row)
+        if "income" in row and "income_usd" not in row and str(_dollars(row["income"])).isdigit():
+            row["income_usd"] = row.pop("income")
+        return row
+
+    @field_validator("income_usd", mode="before")
+    @classmethod
+    def _without_sign(cls, value: Any) -> Any:
+        return _dollars(value)
+
+    @field_validator("sex", mode="before")
+    @classmethod
+    def _one_letter(cls, value: Any) -> Any:
+        return one_letter(value)
+
+    @field_validator(*LISTED, mode="before")
+    @classmethod
+    def _as_listed(cls, value: Any) -> Any:
+        return as_listed(value, (v for values in LISTED.values() for v in values))
+
+
+def _dollars(value: Any) -> Any:
+    return value.strip().removeprefix("$").replace(",", "") if isinstance(value, str) else value
+
+
 class Profile(_Frozen):
     """A grounded persona. `household` and `location` are phrases, `income_usd` dollars a year,
-    `background` what a real profile says in free words."""
+    `background` what a real profile says in free words; `described` says that these words describe
+    the whole person, so that circumstances that were drawn might contradict them."""
 
     id: str
     name: str
@@ -103,6 +183,7 @@ class Profile(_Frozen):
     voice: VoiceProfile
     opinion: Opinion | None = None
     background: str = ""
+    described: bool = False
     source: str = "grounded"
 
     @property

@@ -1,0 +1,101 @@
+"""Real profiles: all that a file says of a person reaches the prompt, or is refused by its line."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from folkmoot.errors import InputError
+from folkmoot.models.scripted import Scripted
+from folkmoot.people.sources.grounded import PersonaGenerator, character
+from folkmoot.randomness import generator
+from tests.studies.focus_group.test_focus_group_run import play, reply
+
+AT_TABLE = "personas: real.csv\nnum_personas: 2\nmax_responses_per_question: 2\n"
+
+
+def test_text_demographics_and_every_other_column_reach_the_persons_prompt(tmp_path: Path) -> None:
+    (tmp_path / "real.csv").write_text(
+        "name,text,sex,education,income,political_leaning,background,Favorite store,shoe size\n"
+        "Ann Lee,You are the beekeeper of Elm Street.,female,doctorate,"
+        '"$41,300",very conservative,Sells honey.,Corner Shop,38\n'
+        "Bo Ray,,M,High school,High income,liberal,,,\n"
+    )
+    scripted = Scripted(reply, keep=True)
+    run = play(tmp_path, AT_TABLE, provider=scripted)
+    systems = {r.messages[0].content for a, r in scripted.seen if "/says/" in a}
+    ann, bo = (
+        next(s for s in systems if s.startswith(f"You are {n}")) for n in ("Ann Lee", "Bo Ray")
+    )
+    for told in (
+        "the beekeeper of Elm Street", "sex: female", "education: doctorate",
+        "very conservative", "41,300",
+        "Sells honey", "favorite store: Corner Shop", "shoe size: 38",
+    ):  # fmt: skip
+        assert told in ann, told
+        assert told not in bo
+    for told in ("a man", "a high school education", "household's income is high", "liberal"):
+        assert told in bo
+    assert not re.search(r"lives|\d-year-old", ann)  # nothing that was drawn beside what is known
+    people = {r["name"]: r for r in run.table("personas").iter_rows(named=True)}
+    assert (people["Ann Lee"]["income_usd"], people["Ann Lee"]["education"]) == (41300, "Doctorate")
+    assert {p["source"] for p in people.values()} == {"table"}
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "mend"),
+    [
+        ("adoption", "early bird", "early adopter"),
+        ("income", "abc", "Low income"),
+        ("income_usd", "abc", "dollars"),
+        ("income_usd", "-5", "dollars"),
+        ("vals", "dreamer", "thinker"),
+        ("education", "PhD?", "Doctorate"),
+        ("sex", "x", "F (female) or M (male)"),
+        ("age", "41.5", "whole number"),
+        ("openness", "high", "0 to 100"),
+        ("valence", "2", "-1 to 1"),
+    ],
+)
+def test_a_value_that_cannot_be_kept_is_refused_with_its_line(
+    tmp_path: Path, column: str, value: str, mend: str
+) -> None:
+    (tmp_path / "real.csv").write_text(f"name,town,{column}\nAnn Lee,Ulm,\nBo Ray,,{value}\n")
+    with pytest.raises(InputError) as caught:
+        play(tmp_path, AT_TABLE)
+    (problem,) = caught.value.problems
+    assert problem.file.endswith("real.csv")
+    assert (problem.where, problem.key) == ("3", column)
+    assert repr(value) in problem.message or value in problem.message
+    assert mend in problem.mend
+
+
+@pytest.mark.parametrize("key", ["adoption", "vals", "education", "income", "sex"])
+def test_what_is_given_is_kept(key: str) -> None:
+    given = {
+        "adoption": "Laggard", "vals": "maker", "education": "bachelor’s degree",
+        "income": "LOW INCOME", "sex": "male",
+    }  # fmt: skip
+    kept = {
+        "adoption": "laggard", "vals": "maker", "education": "Bachelor's degree",
+        "income": "Low income", "sex": "M",
+    }  # fmt: skip
+    for seed in range(5):
+        (who,) = PersonaGenerator().from_profiles([{key: given[key]}], generator(seed, ()))
+        assert {**who.demographics(), **who.consumer.model_dump(), "vals": who.vals}[key] == (
+            kept[key]
+        )
+
+
+def test_a_row_whose_column_holds_words_elsewhere_is_still_read_as_numbers(tmp_path: Path) -> None:
+    (tmp_path / "real.csv").write_text("name,age\nAnn Lee,41\nBo Ray,old\n")
+    with pytest.raises(InputError) as caught:
+        play(tmp_path, AT_TABLE)
+    assert [p.where for p in caught.value.problems] == ["3"]
+
+
+def test_nobody_earns_so_little_that_no_prompt_can_be_made() -> None:
+    (who,) = PersonaGenerator().from_profiles([{"income_usd": 0}], generator(1, ()))
+    assert "income is low" in character.circumstances(who)
