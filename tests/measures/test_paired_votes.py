@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from folkmoot.measures.paired_votes import (
     bowker,
     mcnemar,
     moves_towards,
+    paired_shares,
     stuart_maxwell,
     transition_table,
 )
@@ -75,3 +80,35 @@ def test_moves_towards():
     assert (found.to_target, found.elsewhere, found.stayed) == (1, 1, 3)
     assert found.moved == 2
     assert found.by_chance == 1.0
+
+
+COUNTS = st.integers(0, 60)
+
+
+@given(COUNTS, COUNTS, COUNTS, COUNTS)
+def test_a_paired_difference_lies_within_its_interval_and_mirrors(both, first, second, neither):
+    if both + first + second + neither == 0:
+        return
+    e, mirrored = (
+        paired_shares(both, first, second, neither),
+        paired_shares(both, second, first, neither),
+    )
+    assert -1 <= e.low <= e.value <= e.high <= 1
+    assert (mirrored.low, mirrored.high) == pytest.approx((-e.high, -e.low))
+
+
+def test_a_paired_difference_of_many_people_is_near_the_textbook_interval():
+    n, back, there = 1600, 150, 86
+    e = paired_shares(794, back, there, n - 794 - back - there)
+    error = math.sqrt(back + there - (there - back) ** 2 / n) / n
+    wald = (-0.04, -0.04 - 1.96 * error, -0.04 + 1.96 * error)
+    assert (e.value, e.low, e.high) == pytest.approx(wald, abs=2e-4)
+    assert e.p == mcnemar(back, there).p
+
+
+def test_paired_intervals_cover_as_they_say():
+    rng = np.random.default_rng(7)
+    shares = np.array([0.25, 0.05, 0.12, 0.58])
+    draws = rng.multinomial(60, shares, size=1500)
+    inside = [e.low <= 0.07 <= e.high for e in (paired_shares(*map(int, d)) for d in draws)]
+    assert 0.93 <= np.mean(inside) <= 0.985

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import polars as pl
@@ -75,12 +76,12 @@ def test_the_same_run_twice_shows_nothing(base):
     assert {"first", "first (2)"} <= runs
 
 
-def test_large_equal_runs_are_called_practically_the_same(tmp_path):
+def test_large_equal_runs_are_called_equivalent(tmp_path):
     runs = [
         write_run(tmp_path / name, {"acp": (800, 4_000), "simple_voting": (200, 4_000)})
         for name in ("one", "two")
     ]
-    assert "practically the same" in found(runs)["compare_change"].says
+    assert "are equivalent" in found(runs)["compare_change"].says
 
 
 def test_other_opinions_at_the_start_are_said(base, tmp_path):
@@ -169,3 +170,50 @@ def test_one_run_is_no_comparison(base, tmp_path):
     (empty / "study.yaml").write_text("study: x\n")
     with pytest.raises(InputError, match="no tables"):
         compare([base, empty])
+
+
+def sealed(folder: Path, people: str) -> Path:
+    """The run folder with a plan that seals who takes part."""
+    parts = {name: {"hash": f"{name} {people}", "data": {}} for name in ("assignment", "personas")}
+    parts["design"] = {"hash": folder.name, "data": {}}
+    (folder / "plan.json").write_text(json.dumps({"started_at": "", "sealed": parts}))
+    return folder
+
+
+def test_runs_of_the_same_people_are_compared_person_by_person(tmp_path):
+    counts = {"acp": (60, 150), "simple_voting": (12, 150)}
+    first = sealed(write_run(tmp_path / "first", counts), "seed 1")
+    more = {"acp": (75, 150), "simple_voting": (12, 150)}
+    same = sealed(write_run(tmp_path / "same", more, model="b"), "seed 1")
+    other = sealed(write_run(tmp_path / "other", more, model="b"), "seed 2")
+
+    paired, apart = found([first, same]), found([first, other])
+    # The same 60 changed in both, 15 more in the second: McNemar's exact p is 2 · 2⁻¹⁵ by hand.
+    says = paired["compare_change"].says
+    assert "same drew the same people as first" in paired["designs"].says
+    assert "ACP: in same more change than in first (+10 points" in says
+    rows = {(r[0], r[1]): r for r in paired["compare_change"].grid.rows}
+    p = rows["ACP", "same − first"][paired["compare_change"].grid.columns.index("holm_p")]
+    assert p == pytest.approx(2 * 2 * 0.5**15)
+    assert "different people" in apart["compare_change"].grid.caption
+    assert "ACP: other and first do not differ significantly" in apart["compare_change"].says
+    votes = paired["compare_votes"].grid
+    at = votes.columns.index("same_person_same_choice_share")
+    assert [r[at] for r in votes.rows] == [1.0, 285 / 300]
+    # Nobody differs in simple voting, so the effects differ as much as the changes do, and surely.
+    assert "ACP: the effects differ" in paired["compare_effects"].says
+    assert "ACP: both show the effect" in apart["compare_effects"].says
+
+
+def test_a_margin_of_ones_own_says_what_counts_as_equivalent(tmp_path):
+    counts = {"acp": (60, 150), "simple_voting": (12, 150)}
+    runs = [sealed(write_run(tmp_path / name, counts), "seed 1") for name in ("first", "second")]
+    wide, narrow = (compare(runs, margin=m) for m in (0.05, 0.001))
+    said = {
+        m: next(f.says for f in fs if f.key == "compare_change")
+        for m, fs in (("wide", wide), ("narrow", narrow))
+    }
+    assert said["wide"].count("are equivalent") == 2
+    assert "equivalent" not in said["narrow"]
+    with pytest.raises(InputError, match="--margin"):
+        compare(runs, margin=1.5)

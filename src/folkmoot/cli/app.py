@@ -267,11 +267,14 @@ def compare(
             metavar="RUN...", help="Runs, or a CSV or Parquet file of people's answers."
         ),
     ],
+    margin: Annotated[
+        float, typer.Option("--margin", help="Call shares within this difference equivalent.")
+    ] = 0.05,
 ) -> None:
     """Compare runs with each other, or with people's answers."""
     from folkmoot.cli.results import compare_command
 
-    compare_command(runs)
+    compare_command(runs, margin)
 
 
 @app.command()

@@ -184,7 +184,7 @@ def export_command(name: str, to: str, target: Path | None) -> None:
     out().print(f"wrote {escape(str(folder))}", soft_wrap=True)
 
 
-def compare_command(names: Sequence[str]) -> None:
+def compare_command(names: Sequence[str], margin: float) -> None:
     """Print what differs between runs."""
     from folkmoot.report.compare import compare
 
@@ -197,7 +197,7 @@ def compare_command(names: Sequence[str]) -> None:
     for run in runs:
         if isinstance(run, RunFolder) and run.partial:
             warn(f"{run.id}: {run.partial}")
-    print_findings(out(), compare(runs))
+    print_findings(out(), compare(runs, margin))
 
 
 def power_command(path: Path, overrides: tuple[str, ...], iccs: Sequence[float]) -> None:

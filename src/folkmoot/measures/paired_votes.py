@@ -135,6 +135,32 @@ def mcnemar(there: int, back: int, *, exact: bool | None = None, correction: boo
     return Test(name, float(result.statistic), 0 if use_exact else 1, float(result.pvalue))
 
 
+def paired_shares(both: int, first: int, second: int, neither: int) -> Estimate:
+    """The difference of two shares over the same people, second minus first.
+
+    Counts of people who show it in both conditions, in the first alone, in the second alone, in
+    neither. Interval: Newcombe's score interval for paired shares (his method 10), the Wilson
+    limits of both shares put together with their correlation φ (corrected for continuity). p:
+    McNemar's. Raises ValueError for nobody.
+    Newcombe (1998), doi:10.1002/(SICI)1097-0258(19981130)17:22<2635::AID-SIM954>3.0.CO;2-C.
+    """
+    n = both + first + second + neither
+    one, two = wilson(both + first, n), wilson(both + second, n)
+    cross = both * neither - first * second
+    spread = (both + first) * (second + neither) * (both + second) * (first + neither)
+    phi = (max(cross - n / 2, 0.0) if cross > 0 else cross) / math.sqrt(spread) if spread else 0.0
+    difference = two.value - one.value
+
+    def reach(from_two: float, from_one: float) -> float:
+        squared = from_two**2 - 2 * phi * from_two * from_one + from_one**2
+        return math.sqrt(max(0.0, squared))
+
+    low = difference - reach(two.value - two.low, one.high - one.value)
+    high = difference + reach(two.high - two.value, one.value - one.low)
+    p = mcnemar(second, first).p
+    return Estimate(difference, max(-1.0, low), min(1.0, high), n, p=p, method="Newcombe, paired")
+
+
 @dataclass(frozen=True, slots=True)
 class Moves:
     """Of n people with a known opposing option: how they moved.

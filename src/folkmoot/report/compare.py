@@ -7,6 +7,7 @@ differ it says so first.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,11 @@ import polars as pl
 from folkmoot.errors import InputError
 from folkmoot.kit.findings import ALPHA, Row, cells, found, intervals, listed, rates
 from folkmoot.measures.bands import human_band, sentence
-from folkmoot.measures.clustered import clustered_difference, clustered_mean
+from folkmoot.measures.clustered import (
+    clustered_difference,
+    clustered_mean,
+    paired_difference,
+)
 from folkmoot.measures.diversity import jensen_shannon, total_variation
 from folkmoot.measures.estimates import (
     Estimate,
@@ -26,6 +31,7 @@ from folkmoot.measures.estimates import (
     points_span,
     span,
 )
+from folkmoot.measures.paired_votes import paired_shares, stuart_maxwell, transition_table
 from folkmoot.measures.proportions import between, holm, homogeneity_p, newcombe
 from folkmoot.randomness import digest
 from folkmoot.records.findings import Finding, Grid
@@ -36,12 +42,15 @@ from folkmoot.report.samples import (
     by_column,
     cluster_column,
     condition_name,
+    matched,
+    same_people,
     samples,
     split,
 )
 
 SECTION = "Comparison"
-SAME = 0.05  # differences in shares within this are called practically the same
+PAIRED = "paired"
+MARGIN = 0.05  # differences of shares within it are called equivalent
 # How calls were made: settings that leave the results alone.
 HANDLING = frozenset(
     {
@@ -62,16 +71,21 @@ MOST_FIGURES = 25
 Counts = tuple[int, int]  # how many changed, of how many
 
 
-def compare(runs: Sequence[RunFolder | Path | str]) -> list[Finding]:
+def compare(runs: Sequence[RunFolder | Path | str], margin: float = MARGIN) -> list[Finding]:
     """Findings on how the runs differ. Needs two; raises InputError otherwise.
 
     Each run is a run folder, or the path of a CSV of answers by people (see
-    `samples.people_file`).
+    `samples.people_file`). Runs that drew the same people are compared person by person. Shares
+    whose difference lies within ± `margin` with all of its interval are called equivalent.
     """
     read = samples(runs)
     if len(read) < 2:
         raise InputError("a comparison needs two or more runs")
-    compared = found(change_rates(read), effects(read), starting_points(read), figures(read))
+    if not 0 < margin < 1:
+        raise InputError(f"--margin {margin}: must be a share between 0 and 1, such as 0.05")
+    compared = found(
+        change_rates(read, margin), effects(read), starting_points(read), figures(read)
+    )
     return found(designs(read), compared or _nothing_shared(read), beside_people(read))
 
 
@@ -95,6 +109,9 @@ def designs(runs: Sequence[Sample]) -> Finding:
             parts.append("A difference in results may come from any of these.")
     elif len(made) > 1:
         parts.append("All settings that matter are the same: differences are chance or the model.")
+    same = [s.name for s in runs[1:] if same_people(runs[0], s)]
+    if same:
+        parts.append(f"{_named(same)} drew the same people as {runs[0].name}.")
     if people:
         parts.append(f"{_named(people)}: answers by people.")
     return Finding(
@@ -139,7 +156,7 @@ def _named(names: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
 
 
-def change_rates(runs: Sequence[Sample]) -> Finding | None:
+def change_rates(runs: Sequence[Sample], margin: float = MARGIN) -> Finding | None:
     """The share that changed, per condition and run, and differences to the first run."""
     base, *others = runs
     counts = {s.name: _changed(s) for s in runs}
@@ -149,9 +166,9 @@ def change_rates(runs: Sequence[Sample]) -> Finding | None:
         for name, rate in rates(own).items():
             rows.append(_change_row(condition, name, rate, None))
     tests = [
-        (condition, s.name, newcombe(*there, *here))
+        (condition, s.name, d)
         for s in others
-        for condition, here, there in _paired(counts[base.name], counts[s.name])
+        for condition, d in _differences(base, s, counts).items()
     ]
     if not tests:
         return None
@@ -159,14 +176,15 @@ def change_rates(runs: Sequence[Sample]) -> Finding | None:
     verdicts = []
     for (condition, name, d), p in zip(tests, adjusted, strict=True):
         rows.append(_change_row(condition, f"{name} − {base.name}", d, p))
-        verdicts.append(f"{condition_name(condition)}: {_verdict(name, base.name, d, p)}")
+        verdicts.append(f"{condition_name(condition)}: {_verdict(name, base.name, d, p, margin)}")
+    paired = [
+        s.name for s in others if any(n == s.name and PAIRED in d.method for _, n, d in tests)
+    ]
     return Finding(
         "compare_change",
         "Share that changed their choice, run by run",
         " ".join(verdicts),
-        Grid.of(
-            rows, "95 % Wilson intervals; for differences Newcombe, p adjusted over all of them."
-        ),
+        Grid.of(rows, _how_compared(base.name, paired, [s.name for s in others])),
         intervals(
             {f"{condition_name(condition)}: {name}": d for condition, name, d in tests},
             f"difference to {base.name}",
@@ -174,12 +192,47 @@ def change_rates(runs: Sequence[Sample]) -> Finding | None:
             percent=True,
         ),
         notes=(
-            f"“Practically the same”: the whole interval within ±{100 * SAME:.0f} points. Not "
-            "significantly different is not the same as equal: look at the width of the interval.",
+            f"“Equivalent”: the whole interval lies within ±{100 * margin:g} points (`--margin`). "
+            "Not significantly different is not the same as equal: look at the width of the "
+            "interval.",
         ),
         section=SECTION,
         headline=True,
     )
+
+
+def _differences(
+    base: Sample, s: Sample, counts: Mapping[str, Mapping[str, Counts]]
+) -> dict[str, Estimate]:
+    """Condition → the difference in the share that changed, person by person where possible."""
+    apart = {
+        condition: newcombe(*there, *here)
+        for condition, here, there in _paired(counts[base.name], counts[s.name])
+    }
+    if not same_people(base, s):
+        return apart
+    first, second = (split(_voted_twice(run)) for run in (base, s))
+    for condition in apart.keys() & first.keys() & second.keys():
+        people = matched(first[condition], second[condition], "position_changed")
+        if people.height:
+            one, two = people["first"], people["second"]
+            apart[condition] = paired_shares(
+                *(int(n.sum()) for n in (one & two, one & ~two, ~one & two, ~one & ~two))
+            )
+    return apart
+
+
+def _how_compared(base: str, paired: Sequence[str], others: Sequence[str]) -> str:
+    caption = "95 % Wilson intervals; "
+    apart = [name for name in others if name not in paired]
+    if paired:
+        caption += (
+            f"{_named(paired)} drew the same people as {base}: differences are paired (McNemar's "
+            "test, Newcombe's paired interval); "
+        )
+    if apart:
+        caption += f"differences of {_named(apart)} are between different people (Newcombe); "
+    return caption + "p adjusted over all differences (Holm)."
 
 
 def _change_row(condition: str, name: str, e: Estimate, p: float | None) -> Row:
@@ -192,23 +245,32 @@ def _change_row(condition: str, name: str, e: Estimate, p: float | None) -> Row:
     }
 
 
-def _verdict(name: str, base: str, d: Estimate, p: float) -> str:
+def _verdict(name: str, base: str, d: Estimate, p: float, margin: float) -> str:
     measured = f"{points(d.value)}, {points_span(d.low, d.high)}"
+    equivalent = d.low > -margin and d.high < margin
     if p < ALPHA:
         more = "more" if d.value > 0 else "fewer"
-        return f"in {name} {more} change than in {base} ({measured}, adjusted {p_value(p)})."
-    if d.low > -SAME and d.high < SAME:
-        return f"{name} and {base} are practically the same ({measured})."
+        aside = "; equivalent within the margin all the same" if equivalent else ""
+        said = f"{measured}, adjusted {p_value(p)}{aside}"
+        return f"in {name} {more} change than in {base} ({said})."
+    if equivalent:
+        return f"{name} and {base} are equivalent ({measured})."
     return f"{name} and {base} do not differ significantly ({measured})."
+
+
+def _voted_twice(s: Sample) -> pl.DataFrame:
+    """The participants who came to the end, where the table says who changed; else no rows."""
+    table = s.tables.get("participants")
+    if table is None or "position_changed" not in table.columns:
+        return pl.DataFrame()
+    return table.filter(pl.col("status") == "complete") if "status" in table.columns else table
 
 
 def _changed(s: Sample) -> dict[str, Counts]:
     """Condition → (changed, voted twice)."""
-    table = s.tables.get("participants")
-    if table is None or "position_changed" not in table.columns:
+    table = _voted_twice(s)
+    if not table.height:
         return {}
-    if "status" in table.columns:
-        table = table.filter(pl.col("status") == "complete")
     changed = {c: part["position_changed"].drop_nulls() for c, part in split(table).items()}
     return {c: (int(known.sum()), len(known)) for c, known in changed.items() if len(known)}
 
@@ -233,6 +295,8 @@ def effects(runs: Sequence[Sample]) -> Finding | None:
     floor, *rest = [c for c in counts[0] if all(c in own for own in counts)] or [""]
     if not rest:
         return None
+    named = {s.name: own for s, own in zip(runs, counts, strict=True)}
+    changes = {s.name: _differences(runs[0], s, named) for s in runs[1:]}
     rows: list[Row] = []
     lines: dict[str, Estimate] = {}
     said = []
@@ -243,7 +307,10 @@ def effects(runs: Sequence[Sample]) -> Finding | None:
             rows.append({"condition": name, "run": s.name, **cells(e, "effect_rate", "_rate")})
             lines[f"{name}: {s.name}"] = e
         for s, e in zip(runs[1:], others, strict=True):
-            gap = between(e, first)
+            own_change, floor_change = (changes[s.name][c] for c in (condition, floor))
+            paired = PAIRED in own_change.method and PAIRED in floor_change.method
+            # Over the same people the noise that both runs share drops out.
+            gap = between(own_change, floor_change) if paired else between(e, first)
             of = f"{s.name} − {runs[0].name}"
             rows.append({"condition": name, "run": of, **cells(gap, "effect_rate", "_rate")})
             said.append(f"{name}: {_agreement(s.name, runs[0].name, e, first, gap)}")
@@ -287,12 +354,15 @@ def starting_points(runs: Sequence[Sample]) -> Finding | None:
             options = sorted({*first, *own})
             a, b = ([of.get(o, 0) for o in options] for of in (first, own))
             moved, p = total_variation(a, b), homogeneity_p(a, b)
+            same = _same_choice(base, s, f"{which}_choice", options)
+            p = same[1] if same else p
             rows.append(
                 {
                     "votes": which,
                     "runs": f"{s.name} − {base.name}",
                     "total_variation_share": moved,
                     "jensen_shannon_bits": jensen_shannon(a, b),
+                    "same_person_same_choice_share": same[0] if same else None,
                     "p": p,
                 }
             )
@@ -312,9 +382,27 @@ def starting_points(runs: Sequence[Sample]) -> Finding | None:
         "compare_votes",
         "Do the runs express the same opinions?",
         says,
-        Grid.of(rows, "Votes of all conditions together; p: Pearson's χ²."),
+        Grid.of(
+            rows,
+            "Votes of all conditions together; p: Pearson's χ², or Stuart and Maxwell's test where "
+            "both runs drew the same people.",
+        ),
         section=SECTION,
     )
+
+
+def _same_choice(
+    base: Sample, s: Sample, column: str, options: Sequence[str]
+) -> tuple[float, float] | None:
+    """The share of people who chose the same in both runs, and the p of marginal homogeneity;
+    None where the runs drew different people."""
+    if not same_people(base, s):
+        return None
+    people = matched(base.tables["participants"], s.tables["participants"], column)
+    if not people.height:
+        return None
+    table = transition_table(people["first"].to_list(), people["second"].to_list(), options)
+    return float(table.trace() / table.sum()), stuart_maxwell(table).p
 
 
 def _choices(s: Sample, column: str) -> dict[str, int]:
@@ -334,16 +422,10 @@ def figures(runs: Sequence[Sample]) -> Finding | None:
         parts = split(base.tables[table])
         for condition, s in ((c, s) for c in parts for s in others):
             own = split(s.tables[table]).get(condition)
-            if own is None:
+            d = None if own is None else _figure(base, s, (parts[condition], own), column)
+            if own is None or d is None:
                 continue
-            (first, here), (second, there) = (
-                _values(part, column) for part in (parts[condition], own)
-            )
-            if not first or not second or len({*first, *second}) < 2:
-                continue
-            treated = [False] * len(first) + [True] * len(second)
-            groups = [*(("first", c) for c in here), *(("second", c) for c in there)]
-            d = clustered_difference([*first, *second], treated, groups)
+            (first, here), (second, there) = (_values(t, column) for t in (parts[condition], own))
             rows.append(
                 {
                     "measure": column,
@@ -351,6 +433,7 @@ def figures(runs: Sequence[Sample]) -> Finding | None:
                     base.name: clustered_mean(first, here).value,
                     "run": s.name,
                     "there": clustered_mean(second, there).value,
+                    "paired": d.method == PAIRED,
                     **cells(d, "difference"),
                 }
             )
@@ -367,9 +450,32 @@ def figures(runs: Sequence[Sample]) -> Finding | None:
         else f"None of {plural(len(tests), 'comparison')} of measures is statistically significant "
         "(Holm-adjusted).",
         Grid.of(rows, "Means and differences; 95 % intervals clustered by conversation."),
-        notes=("Units that shared a conversation are one cluster; without such a column, rows.",),
+        notes=(
+            "Units that shared a conversation are one cluster; without such a column, rows. "
+            "Runs that drew the same people are compared unit by unit (`paired`).",
+        ),
         section=SECTION,
     )
+
+
+def _figure(
+    base: Sample, s: Sample, parts: tuple[pl.DataFrame, pl.DataFrame], column: str
+) -> Estimate | None:
+    """The difference in a measure, unit by unit where both runs drew the same people; None where
+    there is nothing to compare."""
+    if same_people(base, s):
+        units = matched(*parts, column)
+        if units.height and len({*units["first"], *units["second"]}) > 1:
+            by = cluster_column(units)
+            clusters = units[by].to_list() if by else list(range(units.height))
+            paired = paired_difference(units["second"], units["first"], clusters)
+            return replace(paired, method=PAIRED)
+    (first, here), (second, there) = (_values(part, column) for part in parts)
+    if not first or not second or len({*first, *second}) < 2:
+        return None
+    treated = [False] * len(first) + [True] * len(second)
+    groups = [*(("first", c) for c in here), *(("second", c) for c in there)]
+    return clustered_difference([*first, *second], treated, groups)
 
 
 def _shared_figures(runs: Sequence[Sample]) -> list[tuple[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from folkmoot.records.run_folder import RunFolder
 
 BY = ("condition", "level", "treatment", "stimulus", "concept")
 CLUSTERS = ("set", "discussion", "group_id", "group", "replication", "session", "session_id")
+UNITS = ("participant_id", "persona_id", "member_id", "resident_id", "id", "seat")
+DESIGN = "design"
 EVERYBODY = "everybody"
 # Names that stand for plainer conditions in the study types here, plainest first.
 PLAINER = ("control", "baseline", "simple_voting", "simple_passive", "clarified_passive")
@@ -28,6 +30,7 @@ class Sample:
     tables: Mapping[str, pl.DataFrame]
     config: Mapping[str, Any]
     manifest: Mapping[str, Any]
+    sealed: Mapping[str, str] = field(default_factory=dict)  # sealed part → its hash
 
     @property
     def human(self) -> bool:
@@ -47,7 +50,7 @@ def samples(sources: Sequence[RunFolder | Path | str]) -> list[Sample]:
         counts[s.name] = counts.get(s.name, 0) + 1
         again = counts[s.name] > 1
         name = f"{s.name} ({counts[s.name]})" if again else s.name
-        named.append(Sample(name, s.kind, s.tables, s.config, s.manifest))
+        named.append(replace(s, name=name))
     return named
 
 
@@ -64,7 +67,33 @@ def _sample(source: RunFolder | Path | str) -> Sample:
         )
     wanted = [t for t in run.tables() if t not in ("answers", "utterances")]
     tables = {name: run.table(name) for name in wanted}
-    return Sample(run.id, run.study or "run", tables, run.config, run.manifest)
+    sealed = {name: str(part.get("hash")) for name, part in run.plan.get("sealed", {}).items()}
+    return Sample(run.id, run.study or "run", tables, run.config, run.manifest, sealed)
+
+
+def same_people(first: Sample, second: Sample) -> bool:
+    """Whether two runs drew the same people: all that both sealed besides the design is the same.
+
+    Models and prompts belong to the design; who takes part, and in which condition, is sealed
+    apart from it.
+    """
+    parts = (first.sealed.keys() & second.sealed.keys()) - {DESIGN}
+    return bool(parts) and all(first.sealed[part] == second.sealed[part] for part in parts)
+
+
+def matched(first: pl.DataFrame, second: pl.DataFrame, column: str) -> pl.DataFrame:
+    """The units that both tables hold with a known value of a column.
+
+    One row a unit: its id and cluster, the value in the first table as `first`, in the second as
+    `second`. Empty where ids are not unique or not shared.
+    """
+    keys = [c for c in (*BY, *CLUSTERS, *UNITS) if c in first.columns and c in second.columns]
+    one, two = (
+        table.filter(pl.col(column).is_not_null()).select(*keys, pl.col(column).alias(name))
+        for table, name in ((first, "first"), (second, "second"))
+    )
+    unique = keys and not any(t.select(keys).is_duplicated().any() for t in (one, two))
+    return one.join(two, on=keys) if unique else one.clear()
 
 
 def people_file(path: Path) -> Sample:
