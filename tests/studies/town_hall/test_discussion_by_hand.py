@@ -70,10 +70,15 @@ def answer(key: Key, request: Request) -> Any:
     if stage == "speak":
         said["new_points"] = ["a point"] * NEW_POINTS.get((number or 0, who), 0)
         if number and number > 1:
-            said["references"] = [
-                {"target_agent": target, "interaction_type": kind, "content": "…"}
+            answers = {
+                (target, kind): f"{target}, this is my {kind}."
                 for target, kind in REFERENCES.get((number, who), [])
+            }
+            said["references"] = [
+                {"target_agent": target, "interaction_type": kind, "content": words}
+                for (target, kind), words in answers.items()
             ]
+            said["full_statement"] = " ".join([said["full_statement"], *answers.values()])
     if stage == "reflect" and (number, who) in COMPELLING:
         most = {
             "agent_id": COMPELLING[number or 0, who],

@@ -95,8 +95,9 @@ def test_an_unread_thought_still_speaks_and_has_no_stance(tmp_path: Path) -> Non
 def test_bad_references_are_dropped_and_counted(tmp_path: Path) -> None:
     def wild(said: Any, _: int) -> Any:
         if "references" in said:
+            said["full_statement"] = "Quite so."
             said["references"] = [
-                {"target_agent": t, "interaction_type": k, "content": "…"}
+                {"target_agent": t, "interaction_type": k, "content": "Quite so."}
                 for t, k in [
                     ("a1", "Agree"),  # both repaired
                     ("A99", "agree"),  # nobody
@@ -117,7 +118,8 @@ def test_bad_references_are_dropped_and_counted(tmp_path: Path) -> None:
 
 def test_a_round_without_anything_said_before_has_no_references(tmp_path: Path) -> None:
     def eager(said: Any, _: int) -> Any:
-        said["references"] = [{"target_agent": "A01", "interaction_type": "agree", "content": "…"}]
+        entry = {"target_agent": "A01", "interaction_type": "agree", "content": "Quite so."}
+        said |= {"full_statement": "Quite so.", "references": [entry]}
         return said
 
     held, quality = quality_of(tmp_path, spoilt("speak", "A02", eager))

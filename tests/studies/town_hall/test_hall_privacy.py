@@ -49,10 +49,10 @@ def marked(key: Key, request: Request) -> Any:
     return said
 
 
-def prompts(folder: Path, level: str) -> list[tuple[Key, str]]:
+def prompts(folder: Path, level: str, **settings: Any) -> list[tuple[Key, str]]:
     """Everything that was sent, with who it was sent to and what for."""
     model = scripted(marked if level != "1" else together(marked), keep=True)
-    hold(folder, small_hall(folder) | {"levels": [level]}, model)
+    hold(folder, small_hall(folder) | {"levels": [level], **settings}, model)
     return [(where(a), "\n".join(m.content for m in r.messages)) for a, r in model.seen]
 
 
@@ -90,29 +90,78 @@ def test_reflections_feed_the_next_think_only(seen: list[tuple[Key, str]]) -> No
     assert fed == {(f"A0{i}", str(r)) for i in range(1, 6) for r in (1, 2)}
 
 
-def test_a_round_hears_the_round_before_and_not_itself(seen: list[tuple[Key, str]]) -> None:
-    for (stage, reader, number), text in seen:
-        heard = {(who, int(r)) for who, r in PUBLIC.findall(text)}
-        others = {(who, r) for who, r in heard if who != reader}
-        if stage == "think":
-            assert number
-            everyone = {(f"A0{i}", number - 1) for i in range(1, 6)} - {(reader, number - 1)}
-            assert others == (everyone if number > 1 else set())
-            assert {r for who, r in heard if who == reader} == set(range(1, number))
-        if stage == "reflect":
-            assert {r for _, r in others} == {number}
+def test_a_round_hears_the_rounds_before_and_not_itself(seen: list[tuple[Key, str]]) -> None:
+    for (stage, _, number), text in seen:
+        rounds = {int(r) for _, r in PUBLIC.findall(text)}
+        if number and stage in ("think", "speak", "reflect"):
+            assert rounds == set(range(1, number + (stage == "reflect")))
 
 
-def test_the_moderator_is_heard_in_the_next_round_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("history", "rounds"), [("all", {1, 2, 3}), ("last", {3})])
+def test_every_level_has_the_same_rounds_before_it(
+    tmp_path: Path, history: str, rounds: set[int]
+) -> None:
+    """What stands in the prompts of a decision is the same at levels 1 and 2-1, own words and
+    others' together, so that the two differ in sharing alone."""
+    shared: dict[Any, Any] = {}
+    for (stage, _, number), text in prompts(tmp_path / "a", "1", history=history):
+        shared[stage, number] = set(PUBLIC.findall(text))
+    for (stage, _, number), text in prompts(tmp_path / "b", "2-1", history=history):
+        if stage in ("think", "speak"):
+            assert set(PUBLIC.findall(text)) == shared["session", number]
+        if stage in ("vote", "after"):
+            assert set(PUBLIC.findall(text)) == shared[stage, None]
+            assert {int(r) for _, r in PUBLIC.findall(text)} == rounds
+            assert {who for who, _ in PUBLIC.findall(text)} == {f"A0{i}" for i in range(1, 6)}
+
+
+@pytest.mark.parametrize(
+    ("history", "after_first"),
+    [("all", {("think", 3), ("speak", 3), ("reflect", 2), ("vote", None), ("after", None)}),
+     ("last", set())],
+)  # fmt: skip
+def test_the_moderator_is_heard_from_the_next_round_on(
+    tmp_path: Path, history: str, after_first: set[Any]
+) -> None:
     heard: dict[str, set[tuple[str, int | None]]] = {"1": set(), "2": set(), "3": set()}
-    for (stage, _, number), text in prompts(tmp_path, "4"):
+    for (stage, _, number), text in prompts(tmp_path, "4", history=history):
         for when in re.findall(r"moderated-(\d)", text):
             heard[when].add((stage, number))
-    assert heard == {
-        "1": {("think", 2), ("speak", 2)},
-        "2": {("think", 3), ("speak", 3)},
-        "3": {("vote", None)},
-    }
+    assert heard["1"] == {("think", 2), ("speak", 2)} | after_first
+    assert {("think", 3), ("speak", 3)} <= heard["2"]
+    assert heard["3"] == {("vote", None), ("after", None)}
+
+
+@pytest.mark.parametrize("level", ["1", "4"])
+def test_questions_reach_those_who_were_asked(tmp_path: Path, level: str) -> None:
+    put = {"A02": "to-a-resident", "all": "to-everyone", "moderator": "to-the-chair",
+           "planner": "to-the-planner"}  # fmt: skip
+
+    def curious(key: Key, request: Request) -> Any:
+        said = plain(key, request)
+        if key[:2] == ("speak", "A01"):
+            asked = [{"target": t, "content": f"{words}-{key[2]}"} for t, words in put.items()]
+            said |= {"questions": asked, "full_statement": "I have questions."}
+        return said
+
+    model = scripted(curious if level != "1" else together(curious), keep=True)
+    hold(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
+    reached: dict[str, set[Any]] = {words: set() for words in put.values()}
+    for address, request in model.seen:
+        (stage, who, number), text = where(address), request.messages[-1].content
+        for words in put.values():
+            for when in re.findall(rf"{words}-(\d)", text):
+                if stage in ("think", "speak", "session", "moderator"):
+                    assert number == int(when) + (stage != "moderator")
+                reached[words].add(who)
+    if level == "1":  # one session has everybody's part; there is no moderator
+        assert reached["to-a-resident"] == reached["to-everyone"] == {"session", "vote"}
+        assert reached["to-the-chair"] == set()
+    else:
+        assert reached["to-a-resident"] == {"A02"}
+        assert reached["to-everyone"] == {"A02", "A03", "A04", "A05", "moderator"}
+        assert reached["to-the-chair"] == {"moderator"}
+    assert reached["to-the-planner"] == {"plan"}
 
 
 def test_without_thinking_the_statements_are_heard_when_speaking(tmp_path: Path) -> None:
@@ -128,8 +177,8 @@ def test_without_thinking_the_statements_are_heard_when_speaking(tmp_path: Path)
     turns = [(where(a), r.messages[-1].content) for a, r in model.seen if "/turns/" in a]
     assert len(turns) == 3 * 5
     for (_, reader, number), text in turns:
-        others = {(w, int(r)) for w, r in PUBLIC.findall(text) if w != reader}
-        assert {r for _, r in others} == ({number - 1} if number and number > 1 else set())
+        others = {int(r) for w, r in PUBLIC.findall(text) if w != reader}
+        assert number and others == set(range(1, number))
     assert held.table("rounds")["overall_stance"].null_count() == 15
 
 
@@ -138,7 +187,7 @@ def test_planner_and_closing_text_are_not_told_who_is_vulnerable(tmp_path: Path)
         if stage in ("plan", "consensus", "vote"):
             assert "profile 0" not in text and "vulnerable" not in text.lower()
         if stage == "moderator":
-            assert "A04 is the profile 0" in text and "A05 is the profile 1" in text
+            assert "A04 (Betty) is the profile 0" in text and "A05 (Ruth) is" in text
 
 
 def test_thoughts_of_a_shared_session_go_into_no_prompt(tmp_path: Path) -> None:

@@ -93,9 +93,51 @@ def test_no_model_can_call_its_own_answer_unread() -> None:
 
 def test_questions_may_go_to_all_but_not_to_nobody() -> None:
     questions = [{"target": t, "content": "?"} for t in ("all", "Planner", "A3", "God")]
-    raw = {"questions": questions, "new_points": [], "full_statement": ""}
+    raw = {"questions": questions, "new_points": [], "full_statement": "Well?"}
     out = Speaking.model_validate(raw, context=Reading(Asked(IDS, "A01")))
     assert [q.target for q in out.questions] == ["all", "planner", "A03"]
+
+
+NAMES = {"A02": "Linda", "A03": "Hugo", "A04": "Rose"}
+
+
+@pytest.mark.parametrize(
+    ("words", "statement", "heard"),
+    [
+        ("the rents must stay", "As I see it, the rents must stay.", True),
+        ("The rents must stay!", "He said it: “the rents\n must stay”, and I agree.", True),
+        ("the rents … must stay", "The rents, if you ask me, must stay.", True),
+        ("the rents will have to stay", "As I see it, the rents must stay.", False),
+        ("she is right on rents", "Linda has it right about the rents.", True),  # named, roughly
+        ("she is right on rents", "A02 has it right about the rents.", True),
+        ("she is right on rents", "Thank you, Linda. I worry about the lift.", False),
+        ("she is right on rents", "Hugo has it right about the rents.", False),
+        ("I agree", "Linda, I have another matter.", False),
+        ("…", "Linda, yes.", True),
+        ("…", "Yes.", False),
+        ("the rents must stay", "", False),
+        ("the rents must stay, and so must the shops and the school", "the rents must stay", False),
+    ],
+)
+def test_an_answer_counts_if_its_words_were_said_aloud(
+    words: str, statement: str, heard: bool
+) -> None:
+    entry = {"target_agent": "A02", "interaction_type": "agree", "content": words}
+    raw = {"references": [entry], "questions": [], "new_points": ["x"]}
+    reading = Reading(Asked(IDS, "A01", names=NAMES))
+    out = Speaking.model_validate({**raw, "full_statement": statement}, context=reading)
+    assert bool(out.references) == heard
+    assert any(r.kind == "not_said_aloud" for r in reading.repairs) != heard
+    assert bool(out.new_points) == bool(statement)  # who keeps silent has made no point
+
+
+@pytest.mark.parametrize(
+    ("raw", "meant"),
+    [("Linda", "A02"), ("Linda (A02)", "A02"), ("Ms. Linda", "A02"), ("rose", ""),
+     ("Linda and Hugo", ""), ("A03", "A03")],
+)  # fmt: skip
+def test_residents_are_found_by_name(raw: str, meant: str) -> None:
+    assert Asked(IDS, "A01", names=NAMES).resident(raw) == meant
 
 
 @pytest.mark.parametrize(
@@ -180,7 +222,7 @@ def test_whatever_is_written_nothing_invalid_gets_through(raw: dict[str, Any], n
     reply = json.dumps(raw)
     said = speaking(Asked(IDS, "A01", number)).parse(reply)
     thought = thinking(Asked(IDS, "A01", number)).parse(reply)
-    noted = reflection(IDS, "A01", "support").parse(reply)
+    noted = reflection(Asked(IDS, "A01", stance="support")).parse(reply)
     if isinstance(said, Parsed):
         targets = [r.target_agent for r in said.value.references]
         assert set(targets) <= set(IDS) - {"A01"} and (number > 1 or not targets)

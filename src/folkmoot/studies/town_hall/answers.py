@@ -237,6 +237,27 @@ class Speaking(Minimal):
     def _stripped(cls, said: str) -> str:
         return said.strip()
 
+    @model_validator(mode="after")
+    def _aloud(self, info: ValidationInfo) -> Self:
+        """Only what the hall heard counts: answers whose words the statement does not hold are
+        dropped, and from the silent everything."""
+        repairer, said = Repairer.of(info), self.full_statement
+        if not repairer.asked.ids:
+            return self
+        heard = [
+            r for r in self.references if repairer.asked.said_aloud(r.content, r.target_agent, said)
+        ]
+        for r in self.references:
+            if r not in heard:
+                repairer.note("references", "not_said_aloud", f"{r.target_agent}: {r.content}")
+        if said:
+            return self.model_copy(update={"references": tuple(heard)})
+        for name in ("new_points", "questions"):
+            for one in getattr(self, name):
+                words = one.content if isinstance(one, Question) else one
+                repairer.note(name, "not_said_aloud", words)
+        return self.model_copy(update={"references": (), "new_points": (), "questions": ()})
+
 
 class Compelling(Record):
     """The opinion that convinced most."""
@@ -366,9 +387,9 @@ def turn(asked: Asked) -> Json[Turn]:
     return Json(Turn, about=asked, schema=schema)
 
 
-def reflection(ids: Sequence[str], me: str, stance: str) -> Json[Reflection]:
-    """The answer type of REFLECT; `stance` is the resident's own before it, or empty."""
-    return Json(Reflection, about=Asked(ids, me, stance=stance))
+def reflection(asked: Asked) -> Json[Reflection]:
+    """The answer type of REFLECT."""
+    return Json(Reflection, about=asked)
 
 
 class Concern(Record):

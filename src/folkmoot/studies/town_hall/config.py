@@ -115,6 +115,11 @@ class TownHallConfig(StudyConfig):
     topic: Topic
     sets: Positive = Field(20, description="sets of residents; each runs through all levels")
     rounds: Positive = Field(3, description="rounds of discussion")
+    history: Literal["all", "last"] = Field(
+        "all",
+        description="rounds that residents still have before them: all, or the last one only; "
+        "the same at every level",
+    )
     levels: list[LevelName] = Field(list(MAIN_LEVELS), min_length=1, description="levels to run")
     level_settings: Annotated[dict[LevelName, LevelSettings], BeforeValidator(_named)] = Field(
         default_factory=dict, description="switches of changed or new levels: name → switches"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -54,6 +54,50 @@ class Meeting:
     @property
     def rounds(self) -> int:
         return self.config.rounds
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        return {r.id: r.name for r in self.residents}
+
+    def statements(self, round_: Round, *, but: str = "") -> list[dict[str, str]]:
+        """What was said in a round, in its order of speaking, without one resident's and the
+        silent."""
+        turns = [(i, one_line(round_.turns[i].speaking.full_statement)) for i in round_.order]
+        return self.lines((i, words) for i, words in turns if i != but)
+
+    def history(self, rounds: Sequence[Round], *, but: str = "") -> list[dict[str, Any]]:
+        """All that was said in public, round by round."""
+        return [
+            {
+                "round": r.number,
+                "statements": self.statements(r, but=but),
+                "moderator": one_line(r.moderation.spoken) if r.moderation else "",
+            }
+            for r in rounds
+        ]
+
+    def remembered(self, rounds: Sequence[Round]) -> Sequence[Round]:
+        """The rounds that residents still have before them; the same at every level."""
+        return rounds if self.config.history == "all" else rounds[-1:]
+
+    def questions(
+        self, rounds: Sequence[Round], *asked: str, but: str = ""
+    ) -> list[dict[str, str]]:
+        """Questions that were put to any of `asked`, without one resident's own."""
+        return [
+            self._line(i, one_line(q.content)) | {"target": q.target}
+            for r in rounds
+            for i in r.order
+            for q in r.turns[i].speaking.questions
+            if q.target in asked and i != but
+        ]
+
+    def lines(self, said: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+        """Who said what, without the silent, as prompts list it."""
+        return [self._line(i, words) for i, words in said if words]
+
+    def _line(self, resident: str, text: str) -> dict[str, str]:
+        return {"id": resident, "name": self.names[resident], "text": text}
 
 
 def make_meeting(config: TownHallConfig, of: ResidentSet, level: Level, seed: int) -> Meeting:
@@ -156,28 +200,10 @@ class Discussion:
         return frozenset(o.item for o in self.outcomes if o.passed)
 
 
-def statements(round_: Round | None, *, but: str = "") -> list[dict[str, str]]:
-    """What was said in a round, in its order of speaking, without one resident's and the silent."""
-    if round_ is None:
-        return []
-    said = {i: one_line(round_.turns[i].speaking.full_statement) for i in round_.order if i != but}
-    return [{"id": i, "text": words} for i, words in said.items() if words]
-
-
-def history(rounds: Sequence[Round]) -> list[dict[str, Any]]:
-    """All that was said in public, round by round."""
-    return [{"round": r.number, "statements": statements(r)} for r in rounds]
-
-
 def own_statements(rounds: Sequence[Round], resident: str) -> list[dict[str, Any]]:
     """What one resident has said so far."""
     said = {r.number: one_line(r.turns[resident].speaking.full_statement) for r in rounds}
     return [{"round": number, "text": words} for number, words in said.items() if words]
-
-
-def moderator_words(round_: Round | None) -> str:
-    """What the moderator said after a round, or nothing."""
-    return round_.moderation.spoken if round_ is not None and round_.moderation else ""
 
 
 def one_line(text: str) -> str:

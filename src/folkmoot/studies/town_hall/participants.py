@@ -9,6 +9,7 @@ the contribution; who is struggling, or has a low income, cannot; in between a c
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from folkmoot.engine.mistakes import problems_of, standing_at
 from folkmoot.engine.yaml_tree import read_tree
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import packaged_yaml
+from folkmoot.people.sources.names import draw_names
 from folkmoot.randomness import generator
 from folkmoot.studies.town_hall.config import ResidentSettings, TownHallConfig
 
@@ -45,12 +47,13 @@ Score = Annotated[int, Field(ge=1, le=5)]
 class Profile(BaseModel):
     """The standardised fields of the source, as the front matter of a profile gives them.
 
-    `label` is a short name for tables.
+    `label` is a short name for tables; a `name` of one's own may be left out and is drawn.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     label: str = Field(min_length=1)
+    name: str = ""
     vulnerable_type: Literal["housing", "participation"]
     age_group: AgeGroup
     gender: Literal["male", "female"]
@@ -93,6 +96,7 @@ class Resident(Profile):
         """The fields in the groups of the source's persona format."""
         return {
             "id": self.id,
+            "name": self.name,
             "label": self.label,
             "demographics": self._some(
                 "age_group", "gender", "residence_years", "ownership", "occupation"
@@ -133,12 +137,28 @@ def make_set(
         *sample_residents(config.residents, general, seed, number),
         *(p.model_copy(update={"id": i}) for p, i in zip(profiles, vulnerable, strict=True)),
     )
-    names = [r.id for r in residents]
+    all_ids = [r.id for r in residents]
     rng = generator(seed, ("town_hall", f"set{number:02d}", "orders"))
     orders = tuple(
-        tuple(names[i] for i in rng.permutation(len(names))) for _ in range(config.rounds)
+        tuple(all_ids[i] for i in rng.permutation(len(all_ids))) for _ in range(config.rounds)
     )
-    return ResidentSet(number, residents, orders)
+    return ResidentSet(number, named(residents, seed, number), orders)
+
+
+def named(residents: Sequence[Resident], seed: int, set_no: int) -> tuple[Resident, ...]:
+    """The same residents, each with a name: a given name that fits gender and age where the set
+    has it only once, else with a family name."""
+    rng = generator(seed, ("town_hall", f"set{set_no:02d}", "names"))
+    sexes = [{"female": "F", "male": "M"}.get(r.gender, "FM"[rng.integers(2)]) for r in residents]
+    ages = [int((re.findall(r"\d+", r.age_group) or [45])[0]) + 5 for r in residents]
+    own = {r.name for r in residents if r.name}
+    drawn = draw_names(list(zip(sexes, ages, strict=True)), rng, taken=own)
+    given = Counter(name.split()[0] for name in drawn)
+    short = [n if given[n.split()[0]] > 1 else n.split()[0] for n in drawn]
+    return tuple(
+        r if r.name else r.model_copy(update={"name": name})
+        for r, name in zip(residents, short, strict=True)
+    )
 
 
 def ids(general: int, vulnerable: int) -> tuple[list[str], list[str]]:

@@ -95,6 +95,6 @@ async def hold_round(
         said, call = await moderate(scope.at("moderator"), hall, round_)
         round_, calls = replace(round_, moderation=said), [*calls, call]
     if reflects and hall.session is None:
-        round_, made = await reflect(scope.at("reflect"), hall, round_)
+        round_, made = await reflect(scope.at("reflect"), hall, (*earlier, round_))
         calls = [*calls, *made]
     return round_, calls

@@ -7,11 +7,13 @@ nothing is scored silently.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import ValidationInfo
+from rapidfuzz import fuzz
 
 from folkmoot.conversation.answers import Reading
 
@@ -66,6 +68,28 @@ def _key(name: str) -> str:
     return f"{letters}{digits.lstrip('0') or '0'}"
 
 
+ALIKE = 85  # of 100: how like its words a passage of a statement must be
+
+
+def quoted(words: str, statement: str) -> bool:
+    """Do these words stand in a statement, but for spelling, marks and what an ellipsis omits?"""
+    said = _plain(statement)
+    parts = [p for p in map(_plain, re.split(r"…|\.\.\.", words)) if p]
+    return bool(parts) and all(
+        f" {part} " in f" {said} "
+        or (len(part) <= len(said) and fuzz.partial_ratio(part, said) >= ALIKE)
+        for part in parts
+    )
+
+
+def _plain(said: str) -> str:
+    return " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", said).casefold()))
+
+
+def _stems(said: str) -> set[str]:
+    return {word[:5] for word in _plain(said).split() if len(word) > 3}
+
+
 def spelled(raw: Any, options: Sequence[str]) -> str | None:
     """The option that is meant but for case, spaces, hyphens and a few plain synonyms."""
     if raw in options:
@@ -108,7 +132,7 @@ def listed(raw: Any) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Who was asked: `ids` are all residents, `me` who replied.
+    """Who was asked: `ids` are all residents (`names` by id), `me` who replied.
 
     In `round` 1 there is nothing to react to. `stance` is the resident's own stance before a
     reflection, empty where none is known. `think`: are thoughts asked for? `most`: items that a
@@ -121,6 +145,32 @@ class Asked:
     stance: str = ""
     think: bool = True
     most: int = 0
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def resident(self, raw: Any) -> str:
+        """The one resident that a text names, by id or by name, or ''."""
+        found = resolve(raw, self.ids)
+        if found or not isinstance(raw, str):
+            return found
+        named = [i for i, name in self.names.items() if re.search(rf"\b{re.escape(name)}\b", raw)]
+        return named[0] if len(named) == 1 else ""
+
+    def said_aloud(self, words: str, target: str, statement: str) -> bool:
+        """Can the hall have heard this answer to `target` in a statement?
+
+        Its words stand there, or a sentence that names `target` shares one with it: models copy
+        their words into what they say only roughly.
+        """
+        if quoted(words, statement):
+            return True
+        name = self.names.get(target, target)
+        told = _stems(words) - _stems(name)
+        return any(
+            not told or told & _stems(sentence)
+            for sentence in re.split(r"(?<=[.!?…;])\s", statement)
+            if target in ids_in(sentence, self.ids)
+            or re.search(rf"\b{re.escape(name)}\b", sentence)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +179,7 @@ class Repairer:
 
     `kind` of a repair: unknown_id, self_reference, several_ids, spelling, out_of_range,
     unknown_value, missing_value, repeated, too_many, no_origin, nothing_said_yet, contradiction,
-    wrong_shape.
+    wrong_shape, not_said_aloud.
     """
 
     asked: Asked
@@ -146,7 +196,7 @@ class Repairer:
 
     def target(self, raw: Any, where: str) -> str:
         """The id that is meant, or an empty text when it was dropped."""
-        found = resolve(raw, self.asked.ids)
+        found = self.asked.resident(raw)
         if not found:
             several = isinstance(raw, str) and len(ids_in(raw, self.asked.ids)) > 1
             self.note(where, "several_ids" if several else "unknown_id", raw)

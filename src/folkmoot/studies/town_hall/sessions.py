@@ -6,7 +6,7 @@ quality counts and the logs.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -15,9 +15,9 @@ from pydantic import BaseModel
 from folkmoot.conversation.answers import Answer, Json, JsonMap, Missing
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Exchange, Scope
-from folkmoot.studies.town_hall.discussion import Call, Meeting
+from folkmoot.studies.town_hall.discussion import Call, Meeting, Round, own_statements
 from folkmoot.studies.town_hall.participants import Resident
-from folkmoot.studies.town_hall.repairs import resolve
+from folkmoot.studies.town_hall.repairs import Asked, resolve
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
@@ -37,6 +37,10 @@ class Hall:
     def ids(self) -> tuple[str, ...]:
         return self.meeting.ids
 
+    def asked(self, me: str, **more: Any) -> Asked:
+        """What reading an answer of `me` takes: who else is there, and what was asked for."""
+        return Asked(self.ids, me, names=self.meeting.names, **more)
+
 
 def open_hall(scope: Scope, meeting: Meeting) -> Hall:
     """Everybody with their system prompt: personas, the shared session, planner, moderator.
@@ -48,7 +52,11 @@ def open_hall(scope: Scope, meeting: Meeting) -> Hall:
     shared = level.context == "shared"
     moderator = None
     if level.moderated:
-        listed = [{"id": r.id, "label": r.label} for r in meeting.residents if r.is_vulnerable]
+        listed = [
+            {"id": r.id, "name": r.name, "label": r.label}
+            for r in meeting.residents
+            if r.is_vulnerable
+        ]
         moderator = Speaker(
             id="moderator",
             name="Moderator",
@@ -98,6 +106,33 @@ def _shared_session(scope: Scope, meeting: Meeting) -> Speaker:
 def portrait(scope: Scope, resident: Resident) -> str:
     """Who a resident is, in one paragraph that opens with "You are"; the same at every level."""
     return scope.prompt("portrait", r=resident.to_row() | {"story": resident.story})
+
+
+def heard(hall: Hall, rounds: Sequence[Round], me: str) -> dict[str, Any]:
+    """What a resident with a session of their own knows of these rounds, as variables of prompts:
+    `statements` (others', of the last round), `earlier` (rounds before it), `own` statements,
+    `questions` put to them in the last round, and what the `moderator` said after it."""
+    meeting, rounds = hall.meeting, hall.meeting.remembered(rounds)
+    *earlier, last = meeting.history(rounds, but=me) or [{"statements": [], "moderator": ""}]
+    return {
+        "me": me,
+        "earlier": earlier,
+        "statements": last["statements"],
+        "moderator": last["moderator"],
+        "own": own_statements(rounds, me),
+        "questions": meeting.questions(rounds[-1:], me, "all", but=me),
+    }
+
+
+def all_heard(hall: Hall, rounds: Sequence[Round]) -> dict[str, Any]:
+    """What the shared session knows of these rounds: the same, of all residents at once."""
+    meeting, rounds = hall.meeting, hall.meeting.remembered(rounds)
+    history = meeting.history(rounds)
+    return {
+        "history": history,
+        "moderator": history[-1]["moderator"] if history else "",
+        "questions": meeting.questions(rounds[-1:], *meeting.ids, "all"),
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,16 +27,13 @@ from folkmoot.studies.town_hall.answers import (
 from folkmoot.studies.town_hall.discussion import (
     Call,
     Round,
-    history,
-    moderator_words,
     one_line,
-    statements,
 )
-from folkmoot.studies.town_hall.repairs import Asked
 from folkmoot.studies.town_hall.sessions import (
     Group,
     Hall,
     Stage,
+    all_heard,
     ask_together,
     call_of,
     each_of,
@@ -81,8 +78,8 @@ class UpcomingRound:
 
     def turns(self) -> dict[str, Json[Turn]]:
         """How each resident's turn is read."""
-        ids = self.hall.ids
-        return {i: turn(Asked(ids, i, self.number, think=self.think)) for i in self.order}
+        asked = {i: self.hall.asked(i, round=self.number, think=self.think) for i in self.order}
+        return {i: turn(of) for i, of in asked.items()}
 
     def prompt(self, scope: Scope, residents: list[str], there: Turns, *, whole: bool) -> str:
         """What is asked for these residents; `there` are turns that were written already."""
@@ -94,14 +91,13 @@ class UpcomingRound:
             ids=residents,
             round=self.number,
             rounds=self.hall.meeting.rounds,
-            history=history(self.earlier),
-            moderator=moderator_words(last),
+            **all_heard(self.hall, self.earlier),
             notes=[
                 {"id": i, "reflection": noted[i].to_json()}
                 for i in residents
                 if i in noted and not noted[i].parse_error
             ],
-            already=[{"id": i, "text": words} for i, words in said.items() if words],
+            already=self.hall.meeting.lines(said.items()),
             think=self.think,
             reflect=self.reflects and whole,
             whole=whole,
@@ -129,7 +125,7 @@ async def shared_round(
     if reflects:
         missing = [i for i in ahead.order if i not in reflections]
         if missing:
-            late, further = await _reflections(scope, hall, round_, missing)
+            late, further = await _reflections(scope, hall, (*earlier, round_), missing)
             reflections, calls = {**reflections, **late}, [*calls, *further]
         kept = {i: reflections.get(i, MINIMAL_REFLECTION) for i in hall.ids}
         round_ = replace(round_, reflections=kept)
@@ -170,7 +166,9 @@ class WholeRound:
         return object_schema("Round", schemas)
 
     def _back(self, stances: Mapping[str, str]) -> JsonMap[Reflection]:
-        return each_of({i: reflection(self.ahead.hall.ids, i, s) for i, s in stances.items()})
+        return each_of(
+            {i: reflection(self.ahead.hall.asked(i, stance=s)) for i, s in stances.items()}
+        )
 
     def parse(self, reply: str) -> Parsed[tuple[Turns, Reflections]] | Unreadable:
         found = Json(AnyObject).parse(reply)
@@ -208,20 +206,23 @@ async def _turns(
 
 
 async def _reflections(
-    scope: Scope, hall: Hall, round_: Round, missing: list[str]
+    scope: Scope, hall: Hall, rounds: tuple[Round, ...], missing: list[str]
 ) -> tuple[Reflections, list[Call]]:
+    round_, meeting = rounds[-1], hall.meeting
+
     def prompt(residents: list[str], _: Mapping[str, Reflection]) -> str:
         return scope.prompt(
             "shared_reflect",
             ids=residents,
             round=round_.number,
-            rounds=hall.meeting.rounds,
-            statements=statements(round_),
+            rounds=meeting.rounds,
+            earlier=meeting.history(meeting.remembered(rounds)[:-1]),
+            statements=meeting.statements(round_),
             stances=[{"id": i, "stance": round_.turns[i].stance} for i in residents],
         )
 
     stage = Stage("reflect", round_.number, 1)
-    each = {i: reflection(hall.ids, i, round_.turns[i].stance) for i in missing}
+    each = {i: reflection(hall.asked(i, stance=round_.turns[i].stance)) for i in missing}
     return await ask_together(scope, hall, Group(stage, each, REFLECTION_TOKENS, prompt))
 
 

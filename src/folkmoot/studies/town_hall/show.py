@@ -49,35 +49,39 @@ def _list(run: RunFolder, names: list[str]) -> Lines:
 
 def _transcript(run: RunFolder, discussion: str, log: Mapping[str, Any]) -> Lines:
     vulnerable = {r["id"]: r["label"] for r in log["residents"] if _is_vulnerable(r)}
+    names = _names(log)
     lines = [f"[bold]{discussion}[/bold] · {escape(log['topic']['title'])}", ""]
-    lines += [f"[dim]{i} is the {escape(label)}[/dim]" for i, label in vulnerable.items()]
+    lines += [f"[dim]{names[i]} is the {escape(label)}[/dim]" for i, label in vulnerable.items()]
     for round_ in log["rounds"]:
         lines += ["", f"[underline]Round {round_['round']}[/underline]", ""]
         for who in round_["speaking_order"]:
-            lines.append(_statement(_own(round_["turns"], who), who in vulnerable))
+            lines.append(_statement(_own(round_["turns"], who), names, who in vulnerable))
         if round_["moderator"]:
             spoken = escape(round_["moderator"]["spoken"])
             lines += ["", f"[bold cyan]Moderator:[/bold cyan] {spoken}"]
     voting = run.json(f"{discussion}/voting_results.json")
-    return [*lines, "", *_votes(voting), "", *_consensus(voting)]
+    return [*lines, "", *_votes(voting, names), "", *_consensus(voting, names)]
 
 
-def _statement(turn: Mapping[str, Any], vulnerable: bool) -> str:
+def _statement(turn: Mapping[str, Any], names: Mapping[str, str], vulnerable: bool) -> str:
     speaking, colour = turn["speaking"], "bold yellow" if vulnerable else "bold"
     words = escape(speaking["full_statement"]) or "[dim](keeps silent)[/dim]"
     if speaking.get("_parse_error"):
         words = "[red](the answer could not be read)[/red]"
-    kinds = [f"{_plain(r['interaction_type'])} {r['target_agent']}" for r in speaking["references"]]
+    kinds = [
+        f"{_plain(r['interaction_type'])} {names[r['target_agent']]}"
+        for r in speaking["references"]
+    ]
     note = f" [dim]({escape(', '.join(kinds))})[/dim]" if kinds else ""
-    return f"[{colour}]{turn['agent_id']}:[/{colour}] {words}{note}"
+    return f"[{colour}]{names[turn['agent_id']]}:[/{colour}] {words}{note}"
 
 
-def _votes(voting: Mapping[str, Any]) -> Lines:
+def _votes(voting: Mapping[str, Any], names: Mapping[str, str]) -> Lines:
     lines = ["[underline]Vote[/underline]"]
     for item in voting["items"]:
         word, colour = ("passed", "green") if item["passed"] else ("failed", "red")
         tie = ", a tie" if item["tie"] else ""
-        origin = ", ".join(item["originating_residents"]) or "nobody named"
+        origin = ", ".join(names[i] for i in item["originating_residents"]) or "nobody named"
         came_out = f"[{colour}]{word} {item['yes']}:{item['no']}{tie}[/{colour}]"
         lines += [
             f"[bold]{item['item_id']}[/bold] {came_out}  {escape(item['proposal'])}",
@@ -86,12 +90,12 @@ def _votes(voting: Mapping[str, Any]) -> Lines:
     return lines if voting["items"] else [*lines, "[red](no ballot could be read)[/red]"]
 
 
-def _consensus(voting: Mapping[str, Any]) -> Lines:
+def _consensus(voting: Mapping[str, Any], names: Mapping[str, str]) -> Lines:
     final = voting["final_consensus"]
     lines = ["[underline]Final consensus[/underline]", escape(final["text"] or "(none)")]
     by_concern: dict[str, Lines] = {}
     for concern in final["concerns_reflected"]:
-        who = concern["resident"]
+        who = names[concern["resident"]]
         mark = f"[bold yellow]{who}[/bold yellow]" if concern["is_vulnerable"] else who
         by_concern.setdefault(concern["concern"], []).append(mark)
     return lines + [f"takes up: {escape(c)} ({', '.join(who)})" for c, who in by_concern.items()]
@@ -100,9 +104,10 @@ def _consensus(voting: Mapping[str, Any]) -> Lines:
 def _resident(
     run: RunFolder, discussion: str, log: Mapping[str, Any], resident: Mapping[str, Any]
 ) -> Lines:
-    me, label = resident["id"], escape(resident["label"])
+    me, label, names = resident["id"], escape(resident["label"]), _names(log)
     lines = [
-        f"[bold]{me}[/bold] in {discussion}" + (f" · [yellow]{label}[/yellow]" if label else "")
+        f"[bold]{names[me]}[/bold] in {discussion}"
+        + (f" · [yellow]{label}[/yellow]" if label else "")
     ]
     lines.append("")
     for part in ("demographics", "personality", "economic", "state", "context"):
@@ -115,8 +120,8 @@ def _resident(
     for round_ in log["rounds"]:
         turn = _own(round_["turns"], me)
         lines += ["", f"[underline]Round {round_['round']}[/underline]"]
-        lines += _thoughts(turn["thinking"]) if turn["thinking"] else []
-        lines += [_statement(turn, _is_vulnerable(resident)), *_heard(round_, me)]
+        lines += _thoughts(turn["thinking"], names) if turn["thinking"] else []
+        lines += [_statement(turn, names, _is_vulnerable(resident)), *_heard(round_, me, names)]
         lines += _reflection(reflections.get(round_["round"]))
     voting = run.json(f"{discussion}/voting_results.json")
     lines += ["", "[underline]Vote[/underline]"]
@@ -127,13 +132,13 @@ def _resident(
     return [*lines, "", _satisfied("After", survey["post_satisfaction"], survey["post_reason"])]
 
 
-def _thoughts(thinking: Mapping[str, Any]) -> Lines:
+def _thoughts(thinking: Mapping[str, Any], names: Mapping[str, str]) -> Lines:
     concerns = "; ".join(thinking["key_concerns"])
     said = (
         f"thinks: {_plain(thinking['overall_stance'])}; {concerns}. {thinking['strategic_notes']}"
     )
     replies = [
-        f"  to {r['target_agent']}: {r['my_feeling']}, agrees {r['agree_level']} of 5; "
+        f"  to {names[r['target_agent']]}: {r['my_feeling']}, agrees {r['agree_level']} of 5; "
         f"{r['reason']}"
         for r in thinking["reactions"]
         if r["want_to_respond"]
@@ -141,10 +146,10 @@ def _thoughts(thinking: Mapping[str, Any]) -> Lines:
     return [f"[dim italic]{escape(line)}[/dim italic]" for line in (said, *replies)]
 
 
-def _heard(round_: Mapping[str, Any], me: str) -> Lines:
+def _heard(round_: Mapping[str, Any], me: str, names: Mapping[str, str]) -> Lines:
     """Who took up the resident's words, and how."""
     found = [
-        f"{t['agent_id']} ({_plain(r['interaction_type'])})"
+        f"{names[t['agent_id']]} ({_plain(r['interaction_type'])})"
         for t in round_["turns"]
         for r in t["speaking"]["references"]
         if r["target_agent"] == me
@@ -158,6 +163,10 @@ def _reflection(found: Mapping[str, Any] | None) -> Lines:
     stances = _plain(f"{moved['previous_stance']} → {moved['current_stance']}")
     why = f"({moved['change_type']}): {moved['change_reason']} {found['next_round_strategy']}"
     return [f"[dim italic]looks back: {escape(f'{stances} {why}')}[/dim italic]"]
+
+
+def _names(log: Mapping[str, Any]) -> dict[str, str]:
+    return {r["id"]: f"{r['id']} {r['name']}" for r in log["residents"]}
 
 
 def _own(rows: list[Any], me: str) -> Any:

@@ -40,20 +40,17 @@ from folkmoot.studies.town_hall.discussion import (
     Call,
     Discussion,
     Round,
-    history,
-    moderator_words,
-    own_statements,
-    statements,
 )
-from folkmoot.studies.town_hall.repairs import Asked
 from folkmoot.studies.town_hall.sessions import (
     Got,
     Group,
     Hall,
     Stage,
+    all_heard,
     ask_alone,
     ask_one,
     ask_together,
+    heard,
 )
 
 BEFORE, AFTER = "satisfaction_before", "satisfaction_after"
@@ -71,20 +68,18 @@ async def survey(
     ending: dict[str, Any] = {"items": with_outcomes(so_far), "consensus": so_far.closing.consensus}
 
     async def alone(own: Scope, who: Speaker) -> Got[Satisfaction]:
-        said = own_statements(so_far.rounds, who.id)
+        known = heard(hall, so_far.rounds, who.id)
         if after:
             votes = so_far.ballots[who.id].votes
             items = [{**i, "mine": votes.get(i["id"], "")} for i in ending["items"]]
-            prompt = own.prompt(AFTER, **{**ending, "items": items}, me=who.id, own=said)
+            prompt = own.prompt(AFTER, **{**ending, "items": items}, **known)
         else:
             prompt = own.prompt(BEFORE, me=who.id)
-        return await ask_one(own, who, prompt, SATISFACTION, Stage(when, None, len(said)))
+        return await ask_one(own, who, prompt, SATISFACTION, Stage(when, None, len(known["own"])))
 
     def together(residents: list[str], _: Any) -> str:
-        said = history(so_far.rounds)
-        return scope.prompt(
-            "shared_satisfaction", ids=residents, after=after, history=said, **ending
-        )
+        known = all_heard(hall, so_far.rounds)
+        return scope.prompt("shared_satisfaction", ids=residents, after=after, **known, **ending)
 
     if hall.session is None:
         found, calls = await ask_alone(scope, hall, alone)
@@ -97,10 +92,8 @@ async def survey(
 
 
 async def take_turns(scope: Scope, hall: Hall, earlier: Rounds) -> tuple[Round, list[Call]]:
-    """THINK and SPEAK of residents in separate sessions, side by side.
-
-    They know only the statements of the round before.
-    """
+    """THINK and SPEAK of residents in separate sessions, side by side: nobody hears the others
+    of the same round."""
     number, meeting = len(earlier) + 1, hall.meeting
 
     async def take_turn(own: Scope, who: Speaker) -> tuple[Turn, list[Call]]:
@@ -123,44 +116,39 @@ async def take_turns(scope: Scope, hall: Hall, earlier: Rounds) -> tuple[Round, 
 async def think(scope: Scope, hall: Hall, who: Speaker, earlier: Rounds) -> Got[Thinking]:
     """THINK: private reactions to the round before, and where one stands."""
     number, last = len(earlier) + 1, earlier[-1] if earlier else None
-    own = own_statements(earlier, who.id)
+    known = heard(hall, earlier, who.id)
     reflection = last.reflections.get(who.id) if last else None
     remembered = reflection is not None and not reflection.parse_error
     prompt = scope.prompt(
         "think",
-        me=who.id,
         round=number,
         rounds=hall.meeting.rounds,
-        statements=statements(last, but=who.id),
-        moderator=moderator_words(last),
-        own=own,
+        **known,
         reflection=reflection.to_json() if reflection and remembered else None,
     )
-    answer = answers.thinking(Asked(hall.ids, who.id, number))
-    return await ask_one(scope, who, prompt, answer, Stage("think", number, len(own) + remembered))
+    answer = answers.thinking(hall.asked(who.id, round=number))
+    stage = Stage("think", number, len(known["own"]) + remembered)
+    return await ask_one(scope, who, prompt, answer, stage)
 
 
 async def speak(
     scope: Scope, hall: Hall, mind: tuple[Speaker, Thinking | None], earlier: Rounds
 ) -> Got[Speaking]:
-    """SPEAK: what the hall hears, from one's own thoughts (or straight from what was said)."""
+    """SPEAK: what the hall hears, from one's own thoughts (if asked for) and what was said."""
     who, thoughts = mind
-    number, last = len(earlier) + 1, earlier[-1] if earlier else None
+    number = len(earlier) + 1
     noted = thoughts.to_json() if thoughts is not None and not thoughts.parse_error else None
     if noted and not noted["reactions"]:
         del noted["reactions"]  # as in the first round, which has none
     prompt = scope.prompt(
         "speak",
-        me=who.id,
         round=number,
         rounds=hall.meeting.rounds,
         thoughts=noted,
-        heard=bool(last),
-        statements=[] if noted else statements(last, but=who.id),
-        own=[] if noted else own_statements(earlier, who.id),
-        moderator=moderator_words(last),
+        heard=bool(earlier),
+        **heard(hall, earlier, who.id),
     )
-    answer = answers.speaking(Asked(hall.ids, who.id, number))
+    answer = answers.speaking(hall.asked(who.id, round=number))
     return await ask_one(scope, who, prompt, answer, Stage("speak", number, int(bool(noted))))
 
 
@@ -173,10 +161,11 @@ async def moderate(scope: Scope, hall: Hall, round_: Round) -> tuple[Moderation,
         "moderator",
         round=round_.number,
         rounds=hall.meeting.rounds,
-        statements=statements(round_),
-        quiet=quiet(round_),
+        statements=hall.meeting.statements(round_),
+        quiet=[f"{i} ({hall.meeting.names[i]})" for i in quiet(round_)],
+        questions=hall.meeting.questions([round_], "moderator", "all"),
     )
-    answer = Json(Moderation, about=Asked(hall.ids, "moderator"))
+    answer = Json(Moderation, about=hall.asked("moderator"))
     stage = Stage("moderate", round_.number)
     got = await ask_one(scope, hall.moderator, prompt, answer, stage)
     return got.value or MINIMAL_MODERATION, got.call
@@ -189,21 +178,21 @@ def quiet(round_: Round) -> list[str]:
     return sorted(i for i, n in words.items() if n == 0 or n < middle / 2)
 
 
-async def reflect(scope: Scope, hall: Hall, round_: Round) -> tuple[Round, list[Call]]:
-    """REFLECT: each looks back on the round; the round with the reflections in it."""
+async def reflect(scope: Scope, hall: Hall, rounds: Rounds) -> tuple[Round, list[Call]]:
+    """REFLECT: each looks back on the last of these rounds; that round with the reflections."""
+    round_ = rounds[-1]
 
     async def look_back(own: Scope, who: Speaker) -> Got[answers.Reflection]:
         turn = round_.turns[who.id]
         prompt = own.prompt(
             "reflect",
-            me=who.id,
             round=round_.number,
             rounds=hall.meeting.rounds,
-            statements=statements(round_, but=who.id),
+            **heard(hall, rounds, who.id),
             own_statement=turn.speaking.full_statement,
             stance=turn.stance,
         )
-        answer = answers.reflection(hall.ids, who.id, turn.stance)
+        answer = answers.reflection(hall.asked(who.id, stance=turn.stance))
         return await ask_one(own, who, prompt, answer, Stage("reflect", round_.number, 1))
 
     found, calls = await ask_alone(scope, hall, look_back)
@@ -219,8 +208,13 @@ async def draw_up_ballot(
     No items when the planner could not be read.
     """
     rounds, most = so_far.rounds, hall.meeting.config.max_vote_items
-    prompt = scope.prompt("planner", history=history(rounds), most=most)
-    answer = Json(Planned, about=Asked(hall.ids, "planner", most=most))
+    prompt = scope.prompt(
+        "planner",
+        history=hall.meeting.history(rounds),
+        questions=hall.meeting.questions(rounds, "planner"),
+        most=most,
+    )
+    answer = Json(Planned, about=hall.asked("planner", most=most))
     got = await ask_one(scope, hall.planner, prompt, answer, Stage("plan", None, len(rounds)))
     planned = got.value.items if got.value else ()
     items = tuple(
@@ -235,22 +229,16 @@ async def vote(
 ) -> tuple[dict[str, Ballot], list[Call]]:
     """Yes or no with a reason on each item, from each resident; nobody else votes."""
     rounds, items = so_far.rounds, so_far.items
-    words, listed = moderator_words(rounds[-1]), [{"id": i.id, "text": i.text} for i in items]
+    listed = [{"id": i.id, "text": i.text} for i in items]
     answer = ballot(items)
 
     async def alone(own: Scope, who: Speaker) -> Got[Ballot]:
-        said = own_statements(rounds, who.id)
-        heard = statements(rounds[-1], but=who.id)
-        prompt = own.prompt(
-            "vote", me=who.id, statements=heard, moderator=words, own=said, items=listed
-        )
-        return await ask_one(own, who, prompt, answer, Stage("vote", None, len(said)))
+        known = heard(hall, rounds, who.id)
+        prompt = own.prompt("vote", **known, items=listed)
+        return await ask_one(own, who, prompt, answer, Stage("vote", None, len(known["own"])))
 
     def together(residents: list[str], _: Any) -> str:
-        said = history(rounds)
-        return scope.prompt(
-            "shared_vote", ids=residents, history=said, moderator=words, items=listed
-        )
+        return scope.prompt("shared_vote", ids=residents, **all_heard(hall, rounds), items=listed)
 
     if not items:
         return dict.fromkeys(hall.ids, NO_BALLOT), []
@@ -267,9 +255,9 @@ async def write_consensus(
     scope: Scope, hall: Hall, so_far: Discussion
 ) -> tuple[Closing, list[Call]]:
     """The closing text, written by the planner from the votes and the discussion."""
-    said = history(so_far.rounds)
+    said = hall.meeting.history(so_far.rounds)
     prompt = scope.prompt("consensus", items=with_outcomes(so_far), history=said)
-    answer = Json(Closing, about=Asked(hall.ids, "planner"))
+    answer = Json(Closing, about=hall.asked("planner"))
     stage = Stage("consensus", None, len(said))
     got = await ask_one(scope, hall.planner, prompt, answer, stage)
     return got.value or MINIMAL_CLOSING, [got.call]

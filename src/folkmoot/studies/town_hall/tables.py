@@ -46,6 +46,7 @@ class ResidentRow(Row, table="residents"):
 
     set: int = column(SET)
     id: str = column("id of the resident")
+    name: str = column("name that the resident goes by")
     age_group: str = column("age group")
     gender: str = column("gender")
     residence_years: int = column("years lived in the quarter")
