@@ -155,11 +155,17 @@ def check(
     model: ModelOpt = None,
     set_: SetOpt = None,
     trust: TrustOpt = False,
+    preview: Annotated[
+        bool,
+        typer.Option(
+            "--preview", help="Print the first prompt of every role, treatment, and permutation."
+        ),
+    ] = False,
 ) -> None:
     """Check a study file; estimate calls, cost, and time without calling a model."""
     from folkmoot.cli.study_files import check_command
 
-    check_command(study, model, tuple(set_ or ()), trust)
+    check_command(study, model, tuple(set_ or ()), trust, preview)
 
 
 @app.command()

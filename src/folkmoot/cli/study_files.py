@@ -16,7 +16,7 @@ from folkmoot.cli.tables import grid_view
 from folkmoot.engine.estimate import ASSUMED_LATENCY, SYNTHETIC_LATENCY, Estimate, rehearsed
 from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.progress import duration
-from folkmoot.engine.providers import unpriced
+from folkmoot.engine.providers import blind, unpriced
 from folkmoot.engine.runner import providers_of
 from folkmoot.engine.study import Study, find_study, installed_studies
 from folkmoot.engine.study_file import StudyFile, load_study_file
@@ -53,7 +53,9 @@ def _agreed(sentences: Sequence[str]) -> bool:
         return False
 
 
-def check_command(path: Path, model: str | None, overrides: tuple[str, ...], trust: bool) -> None:
+def check_command(
+    path: Path, model: str | None, overrides: tuple[str, ...], trust: bool, preview: bool
+) -> None:
     """Print what a run of this file would do. Raises InputError with every mistake."""
     agreed = consent(path, trust)
     found = load_study_file(path, overrides, models=model is None, consent=agreed)
@@ -61,6 +63,9 @@ def check_command(path: Path, model: str | None, overrides: tuple[str, ...], tru
     wishes = sending(found.config, providers, overrides)
     providers.refuse_unencrypted()
     specs = [resolve(name, found.config.endpoints) for name in _models(found, model)]
+    images = found.study.images(found.config)
+    if problems := blind(found.config, _models(found, model), images, str(path)):
+        raise InputError(problems)
     if problems := unpriced(found.config, _models(found, model)):
         raise InputError(problems)
     console = out()
@@ -76,7 +81,25 @@ def check_command(path: Path, model: str | None, overrides: tuple[str, ...], tru
         console.print(f"[cyan]Note:[/] {escape(clean(note))}", soft_wrap=True)
     if trust:
         agreed.require_sending(path, found.config, providers, overrides)
+    if preview:
+        _print_preview(found)
     _print_estimate(found, model, specs, embedding)
+
+
+def _print_preview(found: StudyFile) -> None:
+    """Prompts as they would be sent, each under a line that says whose it is."""
+    if found.study.preview is None:
+        raise InputError(f"--preview: the study type {found.study.name} has none")
+    console = out()
+    for one in found.study.preview(found.config, found.prompts()):
+        console.print(f"[bold cyan]{escape(clean(one.title))}[/]", soft_wrap=True)
+        for role, text in one.messages:
+            console.print(f"[bold]{role}[/]\n{escape(clean(text))}\n", soft_wrap=True)
+        for image in one.images:
+            console.print(f"[cyan]Sent as an image:[/] {escape(clean(image))}", soft_wrap=True)
+        if one.note:
+            console.print(f"[cyan]Note:[/] {escape(clean(one.note))}", soft_wrap=True)
+        console.print()
 
 
 def _print_estimate(

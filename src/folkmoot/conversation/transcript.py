@@ -13,7 +13,8 @@ from folkmoot.models.request import Message, Role
 class Speaker:
     """Someone who can be asked: a participant, a moderator, a planner, a facilitator.
 
-    `system` is the system prompt; `model` None means the run's model for this role.
+    `system` is the system prompt; `model` None means the run's model for this role. `images`: words
+    of `system` and of the prompts put to it that are sent as images (`models.images`).
     """
 
     id: str
@@ -23,11 +24,13 @@ class Speaker:
     model: str | None = None
     temperature: float | None = None
     max_tokens: int | None = None
+    images: tuple[str, ...] = ()
 
 
 class Utterance(NamedTuple):
     """One thing said by one speaker. `missing` holds the reason when no words could be had;
-    `finish` how the reply ended, None for words that no model wrote."""
+    `finish` how the reply ended, None for words that no model wrote; `images` the words of `text`
+    that are sent as images."""
 
     speaker_id: str
     text: str
@@ -37,6 +40,7 @@ class Utterance(NamedTuple):
     round: int | None = None
     missing: str | None = None
     finish: str | None = None
+    images: tuple[str, ...] = ()
 
     def to_source_json(self) -> dict[str, str]:
         """`{role, content}`, the transcript format of the cross-pollination source."""

@@ -60,6 +60,7 @@ class Line:
     # Messages of the provider about the model; the list grows, `told` counts those passed on.
     notes: Sequence[str] = ()
     told: int = 0
+    sees: bool = False  # it has answered a prompt with images
     longest_reply: int = GUESSED_OUTPUT_TOKENS  # tokens, of those that nothing bounded
     # For the verdict on rejected prompts: answers so far, rejections since the last of them, calls
     # that may still bring one, and what wakes those who wait for news of these.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
@@ -22,9 +23,11 @@ from folkmoot.engine.progress import CallDone, Notice, Progress, silent
 from folkmoot.errors import (
     FatalModelError,
     FolkmootError,
+    ModelError,
     RefusedError,
     RejectedError,
     StorageError,
+    TransientError,
 )
 from folkmoot.models.catalog import ModelSpec
 from folkmoot.models.prices import rate_for
@@ -42,6 +45,7 @@ from folkmoot.records.manifest import ModelUse
 
 R = TypeVar("R")
 
+MOST_IMAGE_TOKENS = 50_000  # of one image; gpt-4o-mini counts 48,169 for its largest
 UNBOUNDED = 1_000_000  # places at the limiter of a model in this process
 # A provider may name a refusal without our prefix; it is an outcome all the same.
 _REFUSALS = {"refusal": "refused:refused", "filter": "refused:filtered"}
@@ -163,7 +167,7 @@ class Gateway:
         wire = line.spec.wire_model
         sent = request
         if wire != request.model:  # not `replace`: it costs as much as a look-up
-            how = (request.temperature, request.max_tokens, request.schema)
+            how = (request.temperature, request.max_tokens, request.schema, request.images)
             sent = Request(wire, request.messages, *how)
         call = Call(
             address,
@@ -181,11 +185,18 @@ class Gateway:
 
         async def send() -> Reply:
             try:
-                return await line.provider.complete(sent, address=address)
-            except RejectedError:
-                raise  # what it means is decided by the replies to others
-            except RefusedError as error:
-                return refused(error)
+                reply = await line.provider.complete(sent, address=address)
+            except ModelError as error:
+                if sent.images and _no_images(error, line):
+                    raise FatalModelError(
+                        f"{line.name} did not take a prompt with images ({error}). Name a model "
+                        "that takes them, or see that the server can reach their addresses"
+                    ) from None
+                if isinstance(error, RefusedError) and not isinstance(error, RejectedError):
+                    return refused(error)
+                raise  # what a rejection means is decided by the replies to others
+            line.sees = line.sees or bool(sent.images)
+            return reply
 
         async def settled() -> Reply:
             try:
@@ -339,7 +350,21 @@ def _most_tokens_in(request: Request) -> int:
     """A bound of the tokens of a request, with the words and marks that wire formats add."""
     schema = len(json.dumps(request.schema)) + 200 if request.schema is not None else 0
     said = byte_count(*(m.content for m in request.messages))
+    said += MOST_IMAGE_TOKENS * len(request.images)
     return said + 2 * schema + 16 * (len(request.messages) + 1)
+
+
+# Servers say in many ways, with any status, that a model reads text alone.
+_ABOUT_IMAGES = re.compile(r"image|multi-?modal|mmproj", re.IGNORECASE)
+
+
+def _no_images(error: ModelError, line: Line) -> bool:
+    """Whether an error to a prompt with images is about these: it says so, or the model never
+    answered such a prompt."""
+    if isinstance(error, RejectedError) and not line.sees:
+        return True
+    kinds = (RejectedError, TransientError)
+    return type(error) in kinds and bool(_ABOUT_IMAGES.search(str(error)))
 
 
 def _longest_reply(provider: Provider, request: Request) -> int | None:

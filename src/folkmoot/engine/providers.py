@@ -14,6 +14,7 @@ from folkmoot.models.catalog import (
     embedding_for,
     is_local,
     open_provider,
+    reads_text_alone,
     resolve,
 )
 from folkmoot.models.keys import find_key, key_for
@@ -90,16 +91,18 @@ class Providers:
             "`embedding_model: synthetic` for the embedded word hash",
         )
 
-    def check(self, *, embeds: bool = False, file: str = "") -> None:
+    def check(self, *, embeds: bool = False, images: Sequence[str] = (), file: str = "") -> None:
         """Look every named model up, with its key. Raises InputError before anything is written:
-        one problem for each model that is unknown or has no key, and one where a study that
-        `embeds` has no embedding model."""
+        one problem for each model that is unknown, has no key, or cannot see the `images` of the
+        study, and one where a study that `embeds` has no embedding model."""
         if self._given is not None:
             return
         problems: list[Problem] = []
         names = self.named()
         for name in dict.fromkeys(names):
             problems += self._problems(name, problems)
+        if not problems:
+            problems = blind(self._config, names, images, file)
         if embeds and not problems:
             names.append(self.embedding_model(file))
             problems += self._problems(names[-1], [])
@@ -180,6 +183,25 @@ class Providers:
         """The key given with `--key`, if this model takes it."""
         main = resolve(self.default, self._config.endpoints)
         return self._key if spec.key_env == main.key_env else None
+
+
+def blind(
+    config: StudyConfig, models: Iterable[str], images: Sequence[str], file: str = ""
+) -> list[Problem]:
+    """One problem for each model that takes no images, where `images` says that some are shown."""
+    if not images:
+        return []
+    specs = [resolve(name, config.endpoints) for name in dict.fromkeys(models)]
+    return [
+        Problem(
+            f"the prompt shows an image, and {spec.name} takes none",
+            file=file,
+            where=images[0],
+            mend="name a model that does, e.g. --model gpt-4o, or take the address out",
+        )
+        for spec in specs
+        if reads_text_alone(spec)
+    ]
 
 
 def unpriced(config: StudyConfig, models: Iterable[str]) -> list[Problem]:

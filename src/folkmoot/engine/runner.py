@@ -112,7 +112,8 @@ def run_study(found: StudyFile, options: RunOptions, stopper: Stopper | None = N
     FatalModelError, StorageError; whatever is raised, every reply that was paid for is kept.
     """
     providers = providers_of(found, options)
-    providers.check(embeds=found.study.embeds, file=str(found.path))
+    images = found.study.images(found.config)
+    providers.check(embeds=found.study.embeds, images=images, file=str(found.path))
     folder = _folder_of(found, options)
     new = not (folder.exists() and any(folder.iterdir()))
     open_folder(folder, resume=options.resume)

@@ -32,6 +32,7 @@ from folkmoot.engine.effects import Exchange, answer_row, computed, converse, em
 from folkmoot.engine.gateway import Gateway
 from folkmoot.engine.progress import AnswerMissing
 from folkmoot.errors import ProtocolError
+from folkmoot.models.images import shown_in
 from folkmoot.models.request import FloatArray, Request
 from folkmoot.randomness import generator
 from folkmoot.records.rows import Row
@@ -134,12 +135,14 @@ class Scope:
         run = self._run
         try:
             model = run.model_for(who.model, who.role)
+            messages = messages_for(who, heard, prompt)
             request = Request(
                 model,
-                messages_for(who, heard, prompt),
+                messages,
                 _first(temperature, who.temperature, run.config.temperature),
                 _first(max_tokens, who.max_tokens, run.config.max_tokens),
                 wanted.schema,
+                shown_in({*who.images, *(w for u in heard for w in u.images)}, messages),
             )
             got = await converse(run, address, request, wanted, reasks)
         finally:

@@ -17,12 +17,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic
 
+from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.authors import OWN_FILE, place_of_syntax
 from folkmoot.engine.config import Config, StudyConfig
 from folkmoot.engine.trust import TRUST_ALL, Consent
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
 from folkmoot.measures.power import DesignSize
+from folkmoot.models.request import Message
 from folkmoot.records.findings import Finding, Grid
 from folkmoot.records.rows import Row
 from folkmoot.registry import STUDIES, installed
@@ -63,6 +65,16 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
+class Preview:
+    """One prompt as it would be sent: whose it is, in words, and the request."""
+
+    title: str
+    messages: tuple[Message, ...]
+    images: tuple[str, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Study(Generic[Config]):
     """A study type. Only name, title, config and protocol are needed; the rest has defaults.
 
@@ -78,6 +90,9 @@ class Study(Generic[Config]):
                 (`engine/estimate.py`), which is nearer to the truth
     rehearsal   the config for a rehearsal, from the config and a folder that is thrown away: what
                 the study keeps outside of its run folder must stay untouched, nothing is fetched
+    images      where its prompts show images (cells, lines), so that a model that takes none is
+                refused before anything is spent
+    preview     what `folkmoot check --preview` prints: prompts as they would be sent
     size        how large the design is (config, folder of the study file), for `folkmoot power`;
                 None where the settings don't say
     findings    results from the tables of a finished run
@@ -108,6 +123,8 @@ class Study(Generic[Config]):
     notes: Callable[[Config], list[str]] = lambda _config: []
     estimate: Callable[[Config], list[StageEstimate]] = lambda _config: []
     rehearsal: Callable[[Config, Path], Config] = lambda config, _folder: config
+    images: Callable[[Config], Sequence[str]] = lambda _config: ()
+    preview: Callable[[Config, PromptLibrary], list[Preview]] | None = None
     size: Callable[[Config, Path], DesignSize | None] = lambda _config, _folder: None
     findings: Callable[[RunFolder], list[Finding]] = lambda _run: []
     show: Callable[[RunFolder, str | None], str] | None = None

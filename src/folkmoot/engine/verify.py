@@ -198,6 +198,7 @@ def _fits(entry: Entry) -> bool:
     try:
         messages = tuple(Message(m["role"], m["content"]) for m in asked["messages"])
         how = {k: asked[k] for k in ("temperature", "max_tokens", "schema")}
+        how["images"] = tuple(asked.get("images", ()))
         return Request(asked["model"], messages, **how).fingerprint() == entry.fingerprint
     except (KeyError, TypeError):
         return False

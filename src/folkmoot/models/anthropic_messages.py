@@ -8,6 +8,7 @@ from typing import Any
 
 from folkmoot.errors import FatalModelError, TransientError
 from folkmoot.models.http import Wire, failure, rate_hints, read_json, upstream_error
+from folkmoot.models.images import Part, placed
 from folkmoot.models.request import (
     FloatArray,
     Message,
@@ -40,12 +41,11 @@ CONCESSIONS = 4
 def encode(request: Request, capabilities: Capabilities | None = None) -> dict[str, Any]:
     """The JSON body; `request.model` is the name on the wire."""
     capabilities = capabilities or Capabilities()
-    messages = messages_of(request, capabilities)
-    system = "\n\n".join(m.content for m in messages if m.role == "system")
+    system, turns = _split(messages_of(request, capabilities), request.images)
     body: dict[str, Any] = {
         "model": request.model,
         "max_tokens": request.max_tokens or DEFAULT_MAX_TOKENS,
-        "messages": [m.to_json() for m in _turns(messages)],
+        "messages": turns,
     }
     if system:
         body["system"] = system
@@ -57,7 +57,7 @@ def encode(request: Request, capabilities: Capabilities | None = None) -> dict[s
             body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
         else:
             told = messages_of(request, replace(capabilities, rung=PROMPT))
-            body["messages"] = [m.to_json() for m in _turns(told)]
+            body["messages"] = _split(told, request.images)[1]
     return body
 
 
@@ -128,12 +128,35 @@ def provider(settings: ProviderSettings) -> AnthropicMessages:
     return AnthropicMessages(settings)
 
 
-def _turns(messages: Sequence[Message]) -> list[Message]:
-    """The messages without the system's; the first must be the user's."""
+def _split(
+    messages: Sequence[Message], images: tuple[str, ...]
+) -> tuple[str, list[dict[str, Any]]]:
+    """The system's words, and the messages without them; the first must be the user's."""
+    systems = [m for m in messages if m.role == "system"]
     turns = [m for m in messages if m.role != "system"]
     if turns and turns[0].role == "assistant":
-        return [Message("user", "(The conversation so far.)"), *turns]
-    return turns
+        turns = [Message("user", "(The conversation so far.)"), *turns]
+    if not images:
+        return "\n\n".join(m.content for m in systems), [m.to_json() for m in turns]
+    parted = placed([*systems, *turns], images)
+    system = "\n\n".join(_words(parts) for _, parts in parted[: len(systems)])
+    return system, [
+        {"role": m.role, "content": [_block(part) for part in parts]}
+        for m, parts in parted[len(systems) :]
+    ]
+
+
+def _words(parts: Sequence[Part]) -> str:
+    return "".join(part.text for part in parts)
+
+
+def _block(part: Part) -> dict[str, Any]:
+    if part.image is None:
+        return {"type": "text", "text": part.text}
+    if part.image.data is None:
+        return {"type": "image", "source": {"type": "url", "url": part.image.url}}
+    kind, data = part.image.data
+    return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}
 
 
 def _usage(data: Any, text: str) -> Usage:

@@ -194,6 +194,20 @@ def is_local(name: str) -> bool:
     return name == LOCAL or name.startswith(f"{LOCAL}/")
 
 
+# By their vendors' documentation. Of others the server decides when it is shown an image.
+_TEXT_ALONE = re.compile(
+    r"(?:^|/)(?:gpt-3\.5|gpt-4(?:-\d{4}(?:-preview)?|-32k.*)?$|o1-(?:mini|preview)|o3-mini|"
+    r"claude-(?:2|instant)|kimi-k2(?!\.\d)|exaone|deepseek-(?:chat|reasoner|r1|v3)|text-)",
+    re.IGNORECASE,
+)
+
+
+def reads_text_alone(spec: ModelSpec) -> bool:
+    """Whether a model is known to take no images."""
+    here = spec.local or spec.provider == ON_THIS_MACHINE
+    return here or bool(_TEXT_ALONE.search(spec.wire_model))
+
+
 def embedding_for(name: str, endpoints: Mapping[str, str] | None = None) -> str | None:
     """The embedding model that goes with a model: its vendor's own, at the same address.
 

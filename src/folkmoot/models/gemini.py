@@ -11,6 +11,7 @@ import numpy as np
 
 from folkmoot.errors import TransientError
 from folkmoot.models.http import Wire, failure, rate_hints, read_json, upstream_error
+from folkmoot.models.images import Part, placed
 from folkmoot.models.request import (
     FloatArray,
     Message,
@@ -46,9 +47,9 @@ _THINKS = re.compile(r"gemini-(?:2\.5|[3-9])")
 def encode(request: Request, capabilities: Capabilities | None = None) -> dict[str, Any]:
     """The JSON body; the model's name goes into the path."""
     capabilities = capabilities or Capabilities()
-    messages = messages_of(request, capabilities)
-    system = "\n\n".join(m.content for m in messages if m.role == "system")
-    body: dict[str, Any] = {"contents": [_content(m) for m in messages if m.role != "system"]}
+    messages = placed(messages_of(request, capabilities), request.images)
+    system = "\n\n".join(p.text for m, parts in messages if m.role == "system" for p in parts)
+    body: dict[str, Any] = {"contents": [_content(*m) for m in messages if m[0].role != "system"]}
     if system:
         body["systemInstruction"] = {"parts": [{"text": system}]}
     config: dict[str, Any] = {}
@@ -158,9 +159,19 @@ def provider(settings: ProviderSettings) -> Gemini:
     return Gemini(settings)
 
 
-def _content(message: Message) -> dict[str, Any]:
+def _content(message: Message, parts: Sequence[Part]) -> dict[str, Any]:
     role = "model" if message.role == "assistant" else "user"
-    return {"role": role, "parts": [{"text": message.content}]}
+    return {"role": role, "parts": [_part(part) for part in parts]}
+
+
+def _part(part: Part) -> dict[str, Any]:
+    if part.image is None:
+        return {"text": part.text}
+    if part.image.data is not None:
+        kind, data = part.image.data
+        return {"inlineData": {"mimeType": kind, "data": data}}
+    mime = {"mimeType": part.image.mime} if part.image.mime else {}
+    return {"fileData": {"fileUri": part.image.url, **mime}}
 
 
 def _usage(data: Any) -> Usage:

@@ -13,8 +13,10 @@ import numpy as np
 
 from folkmoot.errors import TransientError
 from folkmoot.models.http import Wire, failure, rate_hints, read_json, upstream_error
+from folkmoot.models.images import Part, placed
 from folkmoot.models.request import (
     FloatArray,
+    Message,
     ProviderSettings,
     Reply,
     Request,
@@ -55,7 +57,7 @@ def encode(request: Request, capabilities: Capabilities | None = None) -> dict[s
     capabilities = capabilities or first_capabilities(request.model)
     body: dict[str, Any] = {
         "model": request.model,
-        "messages": [m.to_json() for m in messages_of(request, capabilities)],
+        "messages": _messages(messages_of(request, capabilities), request.images),
     }
     if request.temperature is not None and capabilities.temperature:
         body["temperature"] = request.temperature
@@ -79,6 +81,23 @@ def encode(request: Request, capabilities: Capabilities | None = None) -> dict[s
     elif request.schema is not None and capabilities.rung == JSON_MODE:
         body["response_format"] = {"type": "json_object"}
     return body
+
+
+def _messages(messages: Sequence[Message], images: tuple[str, ...]) -> list[dict[str, Any]]:
+    if not images:
+        return [m.to_json() for m in messages]
+    return [{"role": m.role, "content": _content(parts)} for m, parts in placed(messages, images)]
+
+
+def _content(parts: Sequence[Part]) -> str | list[dict[str, Any]]:
+    if not any(part.image for part in parts):
+        return "".join(part.text for part in parts)
+    return [
+        {"type": "image_url", "image_url": {"url": part.image.url}}
+        if part.image
+        else {"type": "text", "text": part.text}
+        for part in parts
+    ]
 
 
 def decode(status: int, headers: Mapping[str, str], body: bytes) -> Reply:

@@ -44,7 +44,8 @@ class Request:
 
     `model` is `provider/model`. `schema` is a JSON schema (title included) when a structured
     answer is wanted; the provider sends it as well as the endpoint can take it, and the reply
-    is validated by us in any case.
+    is validated by us in any case. `images`: the words of the messages that are sent as images
+    (`models.images`).
     """
 
     model: str
@@ -52,6 +53,7 @@ class Request:
     temperature: float | None = None
     max_tokens: int | None = None
     schema: dict[str, Any] | None = None
+    images: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -60,6 +62,7 @@ class Request:
             "temperature": self.temperature,
             "max_tokens": self.max_tokens,
             "schema": self.schema,
+            **({"images": list(self.images)} if self.images else {}),
         }
 
     def fingerprint(self) -> bytes:
@@ -68,7 +71,7 @@ class Request:
         said = [part for m in self.messages for part in (m.role, m.content)]
         # One hash of one piece of text: of a long conversation's parts it would take five times
         # as long.
-        whole = [self.model, self.temperature, self.max_tokens, schema, *said]
+        whole = [self.model, self.temperature, self.max_tokens, schema, *said, *self.images]
         return digest(json_text.encode(whole))
 
 

@@ -16,6 +16,8 @@ from folkmoot.studies.workbook.estimate import (
     size,
 )
 from folkmoot.studies.workbook.findings import findings
+from folkmoot.studies.workbook.images import cells_with_images
+from folkmoot.studies.workbook.preview import preview
 from folkmoot.studies.workbook.protocol import protocol
 from folkmoot.studies.workbook.show import show
 from folkmoot.studies.workbook.tables import TABLES, unusable
@@ -31,6 +33,8 @@ STUDY = Study(
     check=check,
     notes=notes,
     size=size,
+    images=cells_with_images,
+    preview=preview,
     findings=findings,
     planned=planned,
     show=show,

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from folkmoot.conversation.answers import Missing
 from folkmoot.conversation.choices import Number
 from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance
 from folkmoot.engine.session import Exchange, Scope
+from folkmoot.models.images import images_in
 from folkmoot.studies.workbook.answers import Given, Listed, WorkbookAnswer, show
 from folkmoot.studies.workbook.config import FACILITATOR
 from folkmoot.studies.workbook.experiments import TaskInPlay
 from folkmoot.studies.workbook.participants import Seat
 from folkmoot.studies.workbook.placeholders import (
+    NAMESPACES,
     OPTIONS,
     TemplateProblem,
     names_in,
     normalise_options,
     render,
 )
-from folkmoot.studies.workbook.room import NOT_AVAILABLE, Response, Room
+from folkmoot.studies.workbook.room import NOT_AVAILABLE, Prompts, Response, Room
 
 INSTRUCTION = "Instruction"  # who seems to speak when the workbook tells a special role what to do
 
@@ -46,13 +50,23 @@ class Asked:
         )
 
 
-def by_facilitator(text: str, task: TaskInPlay) -> Utterance:
+@dataclass(frozen=True)
+class Wording:
+    """A task's prompt for one speaker, filled in; its `images` (their words)."""
+
+    text: str
+    has_options: bool
+    images: tuple[str, ...]
+
+
+def by_facilitator(text: str, task: TaskInPlay, images: tuple[str, ...] = ()) -> Utterance:
     """Words that the Facilitator poses as the workbook has them; no model is asked for them."""
-    return Utterance(FACILITATOR, text, FACILITATOR, "facilitator", task.task.task_id)
+    said = Utterance(FACILITATOR, text, FACILITATOR, "facilitator", task.task.task_id)
+    return said._replace(images=images)
 
 
-def wording(room: Room, task: TaskInPlay, who: Seat | str, options: str) -> tuple[str, bool]:
-    """The prompt for one speaker, filled in, and whether it holds the options.
+def wording(room: Room, task: TaskInPlay, who: Seat | str, options: str) -> Wording:
+    """The prompt for one speaker, filled in.
 
     `who` may be a role's label: then it is the question as those hear it to whom it is not put.
     """
@@ -60,13 +74,18 @@ def wording(room: Room, task: TaskInPlay, who: Seat | str, options: str) -> tupl
     text = normalise_options(task.prompts[label])
     names, _ = names_in(text)
     values = {**room.fillings(who, names - {OPTIONS}), OPTIONS: options}
+    answers = names - {OPTIONS} - set(room.experiment.constants) - set(NAMESPACES)
     try:
-        return render(text, values).strip(), OPTIONS in names
+        filled = render(text, values).strip()
     except TemplateProblem:
         # The values of this session break the text (a division by zero, say): without them it
         # was checked, so the participant reads that they are not available.
-        gone = dict.fromkeys(names - {OPTIONS} - set(room.experiment.constants), NOT_AVAILABLE)
-        return render(text, {**values, **gone}).strip(), OPTIONS in names
+        filled = render(text, {**values, **dict.fromkeys(answers, NOT_AVAILABLE)}).strip()
+    # What somebody answered is words, whatever address is in it.
+    said = [str(values[name]) for name in answers]
+    shown = (image.words for image in images_in(f"{filled}\n{options}"))
+    images = tuple(words for words in shown if not any(words in text for text in said))
+    return Wording(filled, OPTIONS in names, images)
 
 
 def question_aloud(room: Room, task: TaskInPlay, in_play: Sequence[Seat | str]) -> None:
@@ -74,7 +93,8 @@ def question_aloud(room: Room, task: TaskInPlay, in_play: Sequence[Seat | str]) 
     first = next((who for who in in_play if isinstance(who, Seat)), None)
     if first is None:
         return
-    question = by_facilitator(wording(room, task, first.role, "")[0], task)
+    put = wording(room, task, first.role, "")
+    question = by_facilitator(put.text, task, put.images)
     room.said.append(question)
     room.tell([*room.specials, *(s.id for s in room.seats if s not in in_play)], question)
 
@@ -83,6 +103,56 @@ def special_label(room: Room, special: str) -> str:
     """The label under which the workbook has a special role."""
     role = room.experiment.special(special)
     return role.label if role else special
+
+
+@dataclass(frozen=True)
+class Put:
+    """A task as it is put to one participant: the prompt, its images, the answer that is wanted."""
+
+    prompt: str
+    images: tuple[str, ...]
+    wanted: WorkbookAnswer
+
+
+def put_to(
+    prompt: Prompts,
+    rng: np.random.Generator,
+    room: Room,
+    task: TaskInPlay,
+    seat: Seat,
+    peers: Sequence[Utterance] = (),
+) -> Put:
+    """A task in the words for one participant. `rng` shuffles the options; `peers` answered before
+    and stand in the prompt."""
+    row, choices = task.task, task.options_for(seat.role)
+    name = "turn" if row.type == "discussion" else "question"
+    options = show(
+        choices,
+        integer=row.var_type == "integer",
+        shuffle=row.randomize_response_order,
+        rng=rng,
+    )
+    wanted = WorkbookAnswer(
+        choices,
+        options.order,
+        row.var_type,
+        validate=row.validate_response,
+        as_json=row.format_response,
+        speculation=row.generate_speculation_score,
+    )
+    put = wording(room, task, seat, options.text)
+    variables: dict[str, Any] = {
+        "options": "" if put.has_options and name == "question" else options.text,
+        "as_json": wanted.as_json,
+        "speculation": wanted.speculation,
+        "listed": isinstance(choices, Listed) and wanted.validate,
+        "numeric": wanted.numeric and wanted.validate,
+    }
+    if name == "question":
+        variables |= {"peers": peers, "text": put.text}
+    else:
+        variables["called"] = seat.name
+    return Put(prompt(name, **variables), put.images, wanted)
 
 
 async def ask_seat(
@@ -95,38 +165,14 @@ async def ask_seat(
     peers: Sequence[Utterance] = (),
 ) -> Asked:
     """Put a task to one participant. `heard` is all it knows; `peers` stand in the prompt."""
-    row, choices = task.task, task.options_for(seat.role)
-    prompt = "turn" if row.type == "discussion" else "question"
-    options = show(
-        choices,
-        integer=row.var_type == "integer",
-        shuffle=row.randomize_response_order,
-        rng=scope.rng,
-    )
-    wanted = WorkbookAnswer(
-        choices,
-        options.order,
-        row.var_type,
-        validate=row.validate_response,
-        as_json=row.format_response,
-        speculation=row.generate_speculation_score,
-    )
-    text, has_options = wording(room, task, seat, options.text)
-    variables: dict[str, Any] = {
-        "options": "" if has_options and prompt == "question" else options.text,
-        "as_json": wanted.as_json,
-        "speculation": wanted.speculation,
-        "listed": isinstance(choices, Listed) and wanted.validate,
-        "numeric": wanted.numeric and wanted.validate,
-    }
-    if prompt == "question":
-        variables |= {"peers": peers, "text": text}
-    else:
-        variables["called"] = seat.name
-    put = scope.prompt(prompt, **variables)
+    row = task.task
+    put = put_to(scope.prompt, scope.rng, room, task, seat, peers)
+    wanted = put.wanted
+    question = by_facilitator(put.prompt, task, put.images)
     who = room.speakers[seat.id]
+    seeing = replace(who, images=(*who.images, *put.images))
     reasks = room.reasks if row.validate_response else 0
-    got = await scope.exchange(who, put, heard=heard, answer=wanted, reasks=reasks)
+    got = await scope.exchange(seeing, put.prompt, heard=heard, answer=wanted, reasks=reasks)
     given, finish = got.value, got.reply.finish
     by_provider = finish.startswith("refused:")
     if isinstance(given, Missing) and given.reason in ("unparsed", "refused") and not by_provider:
@@ -134,7 +180,7 @@ async def ask_seat(
     missing = given.reason if isinstance(given, Missing) else None
     own = "" if missing else got.text.strip()
     memory = [
-        by_facilitator(put, task),
+        question,
         Utterance(seat.id, own, seat.name, "participant", row.task_id, missing=missing),
     ]
     score = given.score if isinstance(given, Given) else None
@@ -142,7 +188,7 @@ async def ask_seat(
         score, more = await _speculation(scope, task, who, seat, heard + memory)
         memory += more
     response = Response(
-        task, room.rounds, seat.id, seat.role, given, got.reasks, options.order, score, finish
+        task, room.rounds, seat.id, seat.role, given, got.reasks, wanted.order, score, finish
     )
     return Asked(seat, response, tuple(memory))
 
@@ -162,10 +208,10 @@ async def _speculation(
 
 async def ask_special(scope: Scope, room: Room, task: TaskInPlay, label: str) -> Utterance:
     """Let the Facilitator or the Summarizer speak; it has heard everything, secrets too."""
-    text, _ = wording(room, task, label, "")
-    got: Exchange[str] = await scope.exchange(
-        room.speakers[label], text, heard=room.heard.get(label, EMPTY)
-    )
+    put = wording(room, task, label, "")
+    who = room.speakers[label]
+    seeing = replace(who, images=(*who.images, *put.images))
+    got: Exchange[str] = await scope.exchange(seeing, put.text, heard=room.heard.get(label, EMPTY))
     if isinstance(got.value, Missing):
         given: Given | Missing = got.value
         words, missing = "", got.value.reason
@@ -186,7 +232,8 @@ async def ask_special(scope: Scope, room: Room, task: TaskInPlay, label: str) ->
         missing=missing,
         finish=finish,
     )
-    room.tell([label], Utterance(INSTRUCTION, text, INSTRUCTION, "instruction", task.task.task_id))
+    told = Utterance(INSTRUCTION, put.text, INSTRUCTION, "instruction", task.task.task_id)
+    room.tell([label], told._replace(images=put.images))
     room.tell([label], said)
     room.said.append(said)
     return said

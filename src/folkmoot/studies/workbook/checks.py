@@ -11,7 +11,7 @@ from itertools import islice
 from folkmoot.errors import Problem
 from folkmoot.hints import did_you_mean
 from folkmoot.studies.workbook.answers import Listed, Options, Range
-from folkmoot.studies.workbook.config import SPECIAL_ROLES, Role, Task, Workbook, special_role
+from folkmoot.studies.workbook.config import SPECIAL_ROLES, Task, Workbook, special_role
 from folkmoot.studies.workbook.experiments import (
     Experiment,
     TaskInPlay,
@@ -20,6 +20,7 @@ from folkmoot.studies.workbook.experiments import (
     count_permutations,
     experiment_ids,
 )
+from folkmoot.studies.workbook.images import MOST_PERMUTATIONS_CHECKED, image_problems, texts
 from folkmoot.studies.workbook.participants import assign
 from folkmoot.studies.workbook.placeholders import (
     NAMESPACES,
@@ -38,7 +39,6 @@ from folkmoot.studies.workbook.placeholders import (
 from folkmoot.studies.workbook.room import NOT_AVAILABLE, known_beforehand
 from folkmoot.studies.workbook.sheets import Problems
 
-MOST_PERMUTATIONS_CHECKED = 1_000
 FIXED_COLUMNS = ("experiment_id", "session", "treatment", "ID", "role", "invalid", "missing")
 DESCRIBED = ("description", "label")
 
@@ -71,6 +71,7 @@ def design_problems(
         for task in experiment.tasks.values():
             _task(task, experiment, problems)
         _filled(experiment, problems)
+        image_problems(experiment, problems)
         if seated and number == 1 and workbook.profiles.rows:
             seed = workbook.settings.random_seed if seed is None else seed
             problems.found += assign(experiment, seed)[1]
@@ -275,14 +276,7 @@ def _in_time(task: Task, text: str, later: set[str], problems: Problems) -> None
 
 def _filled(experiment: Experiment, problems: Problems) -> None:
     """Fill the prompts in with the constants and nothing else, to see whether that works."""
-    texts: list[tuple[str, Role | None, str]] = [
-        (text, experiment.roles.get(label), play.task.at.get("llm_text", ""))
-        for play in experiment.tasks.values()
-        for label, text in play.prompts.items()
-    ]
-    for role in experiment.roles.values():
-        texts.append((role.description, role, role.at.get("role_description", "")))
-    for text, told, where in texts:
+    for text, told, where in texts(experiment):
         try:
             names, _ = names_in(text)
             for treatment in experiment.treatments:

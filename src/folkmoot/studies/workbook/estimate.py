@@ -23,6 +23,7 @@ from folkmoot.studies.workbook.experiments import (
     combinations,
     count_permutations,
 )
+from folkmoot.studies.workbook.images import cells_with_images
 from folkmoot.studies.workbook.layouts import COMPUTED, LAYOUTS, SHEETS
 from folkmoot.studies.workbook.participants import assign, manual_columns
 from folkmoot.studies.workbook.reading import look_alikes, read_workbook
@@ -121,6 +122,7 @@ def notes(config: WorkbookConfig) -> list[str]:
         *_seat_notes(first, config.random_seed),
         *_limit_notes(first),
         *_option_notes(first),
+        *_image_notes(config),
         *_column_notes(workbook),
     ]
 
@@ -205,6 +207,12 @@ def _option_notes(experiment: Experiment) -> list[str]:
                 f"being {what}; a range like (0, 10) or a list is enforced"
             )
     return found
+
+
+def _image_notes(config: WorkbookConfig) -> list[str]:
+    cells = cells_with_images(config)
+    said = "images are shown, and their tokens are not part of the estimate: "
+    return [said + ", ".join(cells)] if cells else []
 
 
 def _column_notes(workbook: Workbook) -> list[str]:

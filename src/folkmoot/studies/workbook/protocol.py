@@ -135,7 +135,8 @@ async def discussion(scope: Scope, room: Room, task: TaskInPlay) -> None:
     in_play = room.in_play(task)
     for seat in room.seats:
         if seat in in_play:
-            room.tell([seat.id], by_facilitator(wording(room, task, seat, "")[0], task))
+            put = wording(room, task, seat, "")
+            room.tell([seat.id], by_facilitator(put.text, task, put.images))
     question_aloud(room, task, in_play)
     for who in in_play:
         if room.left() <= 0:

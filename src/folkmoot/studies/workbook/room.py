@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from folkmoot.conversation.answers import Missing
 from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance
 from folkmoot.engine.session import Scope
+from folkmoot.models.images import images_in
 from folkmoot.studies.workbook.answers import Given
 from folkmoot.studies.workbook.config import (
     FACILITATOR,
@@ -23,6 +24,7 @@ from folkmoot.studies.workbook.sheets import number_text
 
 NOT_AVAILABLE = NotThere("not available")
 SOMEBODY_ELSES = NotThere("…")  # in a question as those hear it to whom it is not put
+Prompts = Callable[..., str]  # (name, **variables) → the prompt of that name, filled in
 CUT, CUT_ROUNDS = "conversation_length", "rounds"  # why a session ended before its end
 
 
@@ -207,17 +209,15 @@ class Figure(float):
 
 
 async def open_room(scope: Scope, room: Room) -> None:
-    """Give every speaker its system message: persona, role, treatment, context.
+    """Give every speaker its system message. Backstories are written where the workbook wants them.
 
-    Backstories are written where the workbook wants them. The special roles get a message of their
-    own, for the tasks in which the workbook gives them words.
+    The special roles get a message of their own, for the tasks in which the workbook gives them
+    words.
     """
-    experiment = room.experiment
-    workbook, settings = experiment.workbook, experiment.workbook.settings
-    profiles = {seat.id: profile_of(workbook, seat.row) for seat in room.seats}
+    settings = room.experiment.workbook.settings
 
     async def backstory(inner: Scope, seat: Seat) -> str:
-        prompt = inner.prompt("backstory", profile=profiles[seat.id])
+        prompt = inner.prompt("backstory", profile=profile_of(room.experiment.workbook, seat.row))
         told = await inner.ask(Speaker(seat.id, seat.name, "biographer"), prompt)
         return "" if isinstance(told, Missing) else told
 
@@ -225,31 +225,49 @@ async def open_room(scope: Scope, room: Room) -> None:
     if settings.include_backstories:
         # Two names deep, so that no task_id can have the same address.
         stories = await scope.at("before", "backstories").each(room.seats, backstory)
-    treatment = experiment.treatments.get(room.plan.treatment)
-    told = treatment.description if treatment and settings.treatment_in_system else ""
     for seat in room.seats:
-        role = experiment.roles[seat.role].description
-        system = scope.prompt(
-            "system",
-            called=seat.name,
-            profile=profiles[seat.id] if settings.show_profile else [],
-            backstory=stories.get(seat.id, ""),
-            role=render(role, room.fillings(seat, ())).strip(),
-            treatment=told,
-            context=_context(room, seat),
-            facilitator=FACILITATOR,
-        )
-        room.speakers[seat.id] = Speaker(seat.id, seat.name, "participant", system)
-    for special in filter(None, map(experiment.special, SPECIAL_ROLES)):
-        label = str(special.special)
-        system = scope.prompt(
-            "special",
-            label=label,
-            role=render(special.description, room.fillings(label, ())).strip(),
-            treatment=told,
-            context=_context(room, label),
-        )
-        room.speakers[label] = Speaker(label, label, label.lower(), system)
+        room.speakers[seat.id] = participant(scope.prompt, room, seat, stories.get(seat.id, ""))
+    for label in room.specials:
+        room.speakers[label] = special(scope.prompt, room, label)
+
+
+def participant(prompt: Prompts, room: Room, seat: Seat, story: str) -> Speaker:
+    """A participant with its system message: persona, role, treatment, context."""
+    workbook = room.experiment.workbook
+    role, treatment, context = _told(room, seat, room.experiment.roles[seat.role])
+    system = prompt(
+        "system",
+        called=seat.name,
+        profile=profile_of(workbook, seat.row) if workbook.settings.show_profile else [],
+        backstory=story,
+        role=role,
+        treatment=treatment,
+        context=context,
+        facilitator=FACILITATOR,
+    )
+    images = tuple(image.words for text in (role, treatment, context) for image in images_in(text))
+    return Speaker(seat.id, seat.name, "participant", system, images=images)
+
+
+def special(prompt: Prompts, room: Room, label: str) -> Speaker:
+    """A special role with its system message."""
+    told = room.experiment.special(label)
+    assert told is not None
+    role, treatment, context = _told(room, label, told)
+    system = prompt("special", label=label, role=role, treatment=treatment, context=context)
+    images = tuple(image.words for text in (role, treatment, context) for image in images_in(text))
+    return Speaker(label, label, label.lower(), system, images=images)
+
+
+def _told(room: Room, who: Seat | str, role: Role) -> tuple[str, str, str]:
+    """What a speaker is told before anything else: its role, the treatment, the context."""
+    treatment = room.experiment.treatments.get(room.plan.treatment)
+    in_system = treatment and room.experiment.workbook.settings.treatment_in_system
+    return (
+        render(role.description, room.fillings(who, ())).strip(),
+        treatment.description if treatment and in_system else "",
+        _context(room, who),
+    )
 
 
 def _context(room: Room, who: Seat | str) -> str:

@@ -1,0 +1,122 @@
+"""Images in prompts: which words of a text mean one, and where it stands in what a model is sent.
+
+An image is known by its address. Studies say which words of their texts are images
+(`Speaker.images`); the wire formats send them in the shape of each vendor.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from folkmoot.models.request import Message
+
+# What all vendors take. Vectors, TIFF, BMP and the like are taken by none or by one.
+TYPES = {
+    "png": "image/png",
+    "jpg": "image/jpeg",
+    "jpeg": "image/jpeg",
+    "gif": "image/gif",
+    "webp": "image/webp",
+}
+NOT_TAKEN = ("svg", "bmp", "tif", "tiff", "avif", "heic", "ico")
+
+# Lengths are bounded, so that no text takes long to search.
+_ADDRESS = r"https?://[^\s<>\"'()\[\]{}|\\^`]{1,2000}"
+_DATA = r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}"
+# Said to be an image (Markdown, or a tag in brackets), or known as one by the end of its path.
+_EITHER = rf"\s*({_ADDRESS}|{_DATA})\s*"
+_MARKED = rf"!\[[^\]\n]{{0,500}}\]\({_EITHER}\)|\[image:{_EITHER}\]"
+_PATH = r"https?://[^\s<>\"'()\[\]{}|\\^`?#]{1,2000}"
+_TYPE = rf"\.(?:{'|'.join((*TYPES, *NOT_TAKEN))})(?![\w/.%-]{{0,100}}\w)"
+_QUERY = r"(?:[?#][^\s<>\"'()\[\]{}|\\^`]{0,2000}[\w=&%/-])?"
+_IMAGE = re.compile(f"{_MARKED}|({_PATH}{_TYPE}{_QUERY}|{_DATA})", re.IGNORECASE)
+_PATH_END = re.compile(r"\.(\w+)(?:[?#].*)?$", re.DOTALL)
+
+
+class Image(NamedTuple):
+    """One image. `words` is what means it in a text, `url` its address (`https:` or `data:`)."""
+
+    words: str
+    url: str
+
+    @property
+    def ending(self) -> str:
+        """The file type at the end of the address; empty where it has none."""
+        found = None if self.data else _PATH_END.search(self.url.partition("://")[2])
+        return found[1].lower() if found else ""
+
+    @property
+    def mime(self) -> str:
+        """The media type, as far as the address tells it; else empty."""
+        return self.data[0] if self.data else TYPES.get(self.ending, "")
+
+    @property
+    def data(self) -> tuple[str, str] | None:
+        """(media type, base64) of an image that is its own address."""
+        head, comma, body = self.url.partition(";base64,")
+        return (head.removeprefix("data:"), body) if comma and head.startswith("data:") else None
+
+
+def images_in(text: str) -> list[Image]:
+    """The images that a text shows, in its order, each once."""
+    return list(dict.fromkeys(image for image, _ in _found(text)))
+
+
+class Part(NamedTuple):
+    """A piece of a message: text, or an image that stands there."""
+
+    text: str = ""
+    image: Image | None = None
+
+
+def shown_in(images: Collection[str], messages: Iterable[Message]) -> tuple[str, ...]:
+    """Those of the images (by their words) that these messages show."""
+    asked = (m.content for m in messages if m.role != "assistant") if images else ()
+    found = (image.words for text in asked for image in images_in(text) if image.words in images)
+    return tuple(dict.fromkeys(found))
+
+
+def placed(
+    messages: Sequence[Message], images: Collection[str]
+) -> list[tuple[Message, list[Part]]]:
+    """The messages in parts: at its first mention an image stands in place of its address.
+
+    Every mention becomes `[image 1]`, `[image 2]`, …, so that words can refer to what was shown. An
+    image of the system message, which holds text alone, opens the first message of the user.
+    """
+    if not images:
+        return [(message, [Part(message.content)]) for message in messages]
+    numbers: dict[str, int] = {}
+    early: list[Part] = []
+    out: list[tuple[Message, list[Part]]] = []
+    for message in messages:
+        if message.role == "assistant":
+            out.append((message, [Part(message.content)]))
+            continue
+        parts, early = ([], early) if message.role == "system" else (early, [])
+        text, end = "", 0
+        for image, found in _found(message.content):
+            if image.words not in images:
+                continue
+            new = image.url not in numbers
+            label = f"[image {numbers.setdefault(image.url, len(numbers) + 1)}]"
+            text += message.content[end : found.start()] + label
+            end = found.end()
+            if new and message.role == "user":
+                parts += [Part(text), Part(image=image)]
+                text = ""
+            elif new:
+                early += [Part(label), Part(image=image)]
+        text += message.content[end:]
+        if text.strip():
+            parts.append(Part(text))
+        out.append((message, parts))
+    return out
+
+
+def _found(text: str) -> Iterator[tuple[Image, re.Match[str]]]:
+    if "://" in text or "data:image" in text:
+        for match in _IMAGE.finditer(text):
+            yield Image(match[0], next(filter(None, match.groups()))), match

@@ -1,0 +1,178 @@
+"""Images in prompts: which words mean one, where it stands, and the shape of each vendor."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from folkmoot.models import anthropic_messages, gemini, openai_chat
+from folkmoot.models.catalog import reads_text_alone, resolve
+from folkmoot.models.images import images_in, placed, shown_in
+from folkmoot.models.request import Message, Request
+from folkmoot.models.structured import Capabilities
+
+PLAN = "https://example.org/plan.png"
+PARK = "https://example.org/park.jpg?size=large"
+DATA = "data:image/png;base64,iVBORw0KGgo="
+
+
+@pytest.mark.parametrize(
+    ("text", "urls"),
+    [
+        (f"Look at {PLAN}.", [PLAN]),
+        (f"Which is nicer, {PLAN}, or ({PARK})?", [PLAN, PARK]),
+        (f"A: {PLAN}\nB: {PARK}\nA again: {PLAN}", [PLAN, PARK]),
+        ("![the plan](https://example.org/view?id=7)", ["https://example.org/view?id=7"]),
+        ("[IMAGE: https://example.org/view/7]", ["https://example.org/view/7"]),
+        (f'<img src="{PLAN}">', [PLAN]),
+        ("https://example.org/PLAN.PNG#top", ["https://example.org/PLAN.PNG#top"]),
+        ("http://127.0.0.1:8000/a.b/c.webp", ["http://127.0.0.1:8000/a.b/c.webp"]),
+        (f"Seen: {DATA} there", [DATA]),
+        ("https://example.org/plan.png.html", []),
+        ("https://example.org/a.png/view", []),
+        ("https://example.org/news/7 and example.org/a.png and plan.png", []),
+        ("The file .png at https://example.org", []),
+        ("[a link](https://example.org/view?id=7)", []),
+    ],
+)
+def test_which_words_of_a_text_are_images(text: str, urls: list[str]) -> None:
+    assert [image.url for image in images_in(text)] == urls
+
+
+@pytest.mark.parametrize(
+    "text", ["http://" * 15_000, "![" * 50_000, "https://x/" + ".png" * 25_000]
+)
+def test_a_long_text_is_searched_quickly(text: str) -> None:
+    """In steps that grow with the text and not with its square; otherwise this takes minutes."""
+    assert len(images_in(text[:100_000])) <= 1
+
+
+def sent(*messages: Message, images: tuple[str, ...] = ()) -> Request:
+    shown = images or tuple(i.words for m in messages for i in images_in(m.content))
+    return Request("m", messages, images=shown)
+
+
+BOTH = sent(
+    Message("system", "You are Ann."),
+    Message("user", f"First {PLAN} then\n![park]({PARK})"),
+    Message("assistant", "I like the first."),
+    Message("user", f"Why not ![park]({PARK})? Answer."),
+)
+
+
+def test_openai_takes_image_url_parts() -> None:
+    messages = openai_chat.encode(BOTH)["messages"]
+    assert messages == [
+        {"role": "system", "content": "You are Ann."},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "First [image 1]"},
+                {"type": "image_url", "image_url": {"url": PLAN}},
+                {"type": "text", "text": " then\n[image 2]"},
+                {"type": "image_url", "image_url": {"url": PARK}},
+            ],
+        },
+        {"role": "assistant", "content": "I like the first."},
+        {"role": "user", "content": "Why not [image 2]? Answer."},
+    ]
+
+
+def test_anthropic_takes_url_sources() -> None:
+    body = anthropic_messages.encode(BOTH)
+    assert body["system"] == "You are Ann."
+    assert body["messages"][0]["content"] == [
+        {"type": "text", "text": "First [image 1]"},
+        {"type": "image", "source": {"type": "url", "url": PLAN}},
+        {"type": "text", "text": " then\n[image 2]"},
+        {"type": "image", "source": {"type": "url", "url": PARK}},
+    ]
+    assert body["messages"][2]["content"] == [
+        {"type": "text", "text": "Why not [image 2]? Answer."}
+    ]
+
+
+def test_gemini_takes_file_data_with_its_type_where_the_address_tells_it() -> None:
+    body = gemini.encode(sent(Message("user", f"{PARK} ![](https://example.org/7) Which?")))
+    assert body["contents"][0]["parts"] == [
+        {"text": "[image 1]"},
+        {"fileData": {"fileUri": PARK, "mimeType": "image/jpeg"}},
+        {"text": " [image 2]"},
+        {"fileData": {"fileUri": "https://example.org/7"}},
+        {"text": " Which?"},
+    ]
+
+
+def test_an_image_that_is_its_own_address_goes_as_bytes() -> None:
+    request = sent(Message("user", f"See {DATA}"))
+    image = openai_chat.encode(request)["messages"][0]["content"][1]
+    assert image == {"type": "image_url", "image_url": {"url": DATA}}
+    image = anthropic_messages.encode(request)["messages"][0]["content"][1]
+    assert image["source"] == {
+        "type": "base64",
+        "media_type": "image/png",
+        "data": "iVBORw0KGgo=",
+    }
+    part = gemini.encode(request)["contents"][0]["parts"][1]
+    assert part == {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}
+
+
+IN_SYSTEM = sent(Message("system", f"You see {PLAN}."), Message("user", "What do you say?"))
+
+
+@pytest.mark.parametrize("wire", [openai_chat, anthropic_messages, gemini])
+def test_an_image_of_the_system_message_opens_the_first_question(wire: Any) -> None:
+    """No vendor takes an image in the system message."""
+    body = wire.encode(IN_SYSTEM)
+    messages = body.get("messages") or body["contents"]
+    first = next(m for m in messages if m["role"] == "user")
+    parts = first.get("content") or first["parts"]
+    assert parts[0].get("text") == "[image 1]"
+    assert PLAN in json.dumps(parts[1])
+    assert parts[2]["text"] == "What do you say?"
+    assert json.dumps(body).count(PLAN) == 1 and "You see [image 1]." in json.dumps(body)
+
+
+@pytest.mark.parametrize("wire", [openai_chat, anthropic_messages])
+def test_a_model_without_system_messages_sees_it_all_the_same(wire: Any) -> None:
+    body = wire.encode(IN_SYSTEM, Capabilities(system=False))
+    parts = body["messages"][0]["content"]
+    assert parts[0]["text"] == "You see [image 1]" and PLAN in json.dumps(parts[1])
+
+
+@pytest.mark.parametrize("wire", [openai_chat, anthropic_messages, gemini])
+def test_addresses_that_nobody_called_images_stay_words(wire: Any) -> None:
+    """What a participant says is never fetched by a vendor."""
+    said = f"I found https://evil.example/x.png and {PLAN}"
+    request = sent(Message("user", f"{PLAN}\n{said}"), images=(PLAN,))
+    body = json.dumps(wire.encode(request))
+    assert "I found https://evil.example/x.png and [image 1]" in body
+    assert body.count(PLAN) == 1
+
+
+def test_only_what_stands_in_the_messages_is_sent() -> None:
+    messages = [Message("user", f"See {PLAN}"), Message("assistant", PARK)]
+    assert shown_in({PLAN, PARK}, messages) == (PLAN,)
+    assert placed(messages, ()) == [(m, [(m.content, None)]) for m in messages]
+
+
+def test_an_image_changes_the_fingerprint_and_text_alone_does_not() -> None:
+    words = (Message("user", f"See {PLAN}"),)
+    assert Request("m", words).fingerprint() != Request("m", words, images=(PLAN,)).fingerprint()
+    assert "images" not in Request("m", words).to_json()
+
+
+@pytest.mark.parametrize(
+    ("model", "blind"),
+    [
+        *((name, True) for name in ("synthetic", "local", "gpt-3.5-turbo", "gpt-4", "kimi-k2")),
+        *((name, True) for name in ("exaone-4.0", "o3-mini", "deepseek/deepseek-chat")),
+        *((name, False) for name in ("gpt-4o", "gpt-4o-mini", "gpt-4-turbo", "gpt-4.1", "o3")),
+        *((name, False) for name in ("claude-haiku-4.5", "gemini-3-flash", "moonshot/kimi-k2.5")),
+        ("openai/a-model-of-mine", False),
+    ],
+)
+def test_models_that_are_known_to_take_no_images(model: str, blind: bool) -> None:
+    assert reads_text_alone(resolve(model)) is blind
