@@ -175,9 +175,7 @@ def run_command(path: Path, options: RunOptions, trust: bool) -> None:
 def print_results(run: Run, console: Console) -> None:
     """Headline findings, the mark of planted data, the cost, and where the files are."""
     if run.folder.synthetic:
-        from folkmoot.models.synthetic import planted  # there already, if it answered
-
-        effects = planted(run.folder.config.get("respondent") or {})
+        effects = run.folder.manifest.get("planted")
         console.print(synthetic_panel(effects, run.folder.synthetic_note))
     print_findings(console, [f for f in run.findings() if f.headline])
     console.print(_summary(run.folder), soft_wrap=True)

@@ -29,6 +29,7 @@ from folkmoot.models.request import (
     ProviderSettings,
     Reply,
     Request,
+    StudyPart,
     Usage,
     estimated_tokens,
 )
@@ -172,7 +173,12 @@ def rehearsed(found: StudyFile, model: str | None, embedding: str = LOCAL) -> Es
 
 def _play(found: StudyFile, model: str | None, embedding: str) -> Counting:
     config = found.config
-    settings = ProviderSettings(seed=config.random_seed, options=config.respondent)
+    part = found.study.respondent
+    settings = ProviderSettings(
+        seed=config.random_seed,
+        options=config.respondent,
+        study=StudyPart(part, config) if part else None,
+    )
     counting = Counting(settings, embedding)
     with tempfile.TemporaryDirectory(prefix="folkmoot-rehearsal-") as folder:
         config = found.study.rehearsal(config, Path(folder))

@@ -53,6 +53,7 @@ from folkmoot.records.run_folder import (
     RunFolder,
 )
 from folkmoot.records.tables import codebook, write_table
+from folkmoot.respondent.knobs import planted
 
 
 @dataclass(frozen=True)
@@ -318,9 +319,9 @@ def _relative(path: Path, folder: Path) -> str:
 
 
 def _planted(found: StudyFile) -> dict[str, Any]:
-    from folkmoot.models.synthetic import planted  # there already, if it answered
+    from folkmoot.models.synthetic import planted as old  # there already, if it answered
 
-    return planted(found.config.respondent)
+    return (planted if found.study.respondent else old)(found.config.respondent)
 
 
 def _tables(folder: Path) -> list[Path]:

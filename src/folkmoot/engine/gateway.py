@@ -168,7 +168,7 @@ class Gateway:
         sent = request
         if wire != request.model:  # not `replace`: it costs as much as a look-up
             how = (request.temperature, request.max_tokens, request.schema, request.images)
-            sent = Request(wire, request.messages, *how)
+            sent = Request(wire, request.messages, *how, request.asked)
         call = Call(
             address,
             _most_tokens_in(request),

@@ -19,7 +19,7 @@ from folkmoot.models.catalog import (
 )
 from folkmoot.models.keys import find_key, key_for
 from folkmoot.models.prices import rate_for
-from folkmoot.models.request import Provider, ProviderSettings
+from folkmoot.models.request import Provider, ProviderSettings, StudyPart
 from folkmoot.models.urls import refuse_unencrypted, secrets_in
 
 
@@ -37,10 +37,13 @@ class Providers:
         key: str | None = None,
         provider: Provider | None = None,
         seats: Sequence[str] = (),
+        *,
+        respondent: object = None,
     ) -> None:
         self._config = config
         self._seats = seats
         self._key = key
+        self._respondent = respondent
         self._given = provider
         self._opened: dict[ModelSpec, Provider] = {}
         self._reached: set[str] = set()
@@ -177,6 +180,7 @@ class Providers:
             if config.local
             else {},
             reached=self._reached,
+            study=StudyPart(self._respondent, config) if self._respondent else None,
         )
 
     def _explicit(self, spec: ModelSpec) -> str | None:

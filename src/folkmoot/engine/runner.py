@@ -131,7 +131,9 @@ def run_study(found: StudyFile, options: RunOptions, stopper: Stopper | None = N
 def providers_of(found: StudyFile, options: RunOptions) -> Providers:
     """The models of a run of this file."""
     seats = found.study.seat_models(found.config)
-    return Providers(found.config, options.model, options.key, options.provider, seats)
+    part = found.study.respondent
+    given = (options.model, options.key, options.provider)
+    return Providers(found.config, *given, seats, respondent=part)
 
 
 def _folder_of(found: StudyFile, options: RunOptions) -> Path:

@@ -25,6 +25,7 @@ from typing import Any, Generic, TypeVar, cast, overload
 import numpy as np
 
 from folkmoot.conversation.answers import Answer, Missing, Text
+from folkmoot.conversation.choices import Choice, Number
 from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance, messages_for
 from folkmoot.engine.config import Config
 from folkmoot.engine.context import Rows, RunContext
@@ -33,7 +34,7 @@ from folkmoot.engine.gateway import Gateway
 from folkmoot.engine.progress import AnswerMissing
 from folkmoot.errors import ProtocolError
 from folkmoot.models.images import shown_in
-from folkmoot.models.request import FloatArray, Request
+from folkmoot.models.request import FloatArray, Pointers, Request
 from folkmoot.randomness import generator
 from folkmoot.records.rows import Row
 
@@ -143,6 +144,7 @@ class Scope:
                 _first(max_tokens, who.max_tokens, run.config.max_tokens),
                 wanted.schema,
                 shown_in({*who.images, *(w for u in heard for w in u.images)}, messages),
+                Pointers(who.role, who.persona, wanted.kind, _offered(wanted)),
             )
             got = await converse(run, address, request, wanted, reasks)
         finally:
@@ -391,6 +393,15 @@ class Session(Scope, Generic[Config]):
         On a resume the same data must come out; otherwise DriftError says what differs.
         """
         self._run.plan.seal(name, data)
+
+
+def _offered(wanted: Answer[Any]) -> tuple[str, ...]:
+    """The options of a choice, or the bounds of a number."""
+    if isinstance(wanted, Choice):
+        return wanted.options
+    if isinstance(wanted, Number):
+        return tuple(f"{bound:g}" for bound in (wanted.low, wanted.high) if bound is not None)
+    return ()
 
 
 def _first(*values: Any) -> Any:

@@ -28,6 +28,7 @@ from folkmoot.models.request import Message
 from folkmoot.records.findings import Finding, Grid
 from folkmoot.records.rows import Row
 from folkmoot.registry import STUDIES, installed
+from folkmoot.respondent.part import Part
 
 if TYPE_CHECKING:
     from folkmoot.engine.session import Session
@@ -109,6 +110,8 @@ class Study(Generic[Config]):
                 something is. That no answer at all could be read need not be found here
     codebook    what the study's own columns mean: column → words, or table → {column → words}
     template    file name → content for `folkmoot new`
+    respondent  what the embedded respondent should know of this study's answers and topics
+                (`folkmoot.respondent`)
     convert     an old study file → (the content of a new one, what was guessed)
     """
 
@@ -138,6 +141,7 @@ class Study(Generic[Config]):
     unusable: Callable[[RunFolder], str] = lambda _run: ""
     codebook: Mapping[str, Any] = field(default_factory=dict)
     template: Callable[[], dict[str, str | bytes]] = dict
+    respondent: Part[Config] | None = None
     convert: Callable[[Path], tuple[bytes, list[str]]] | None = None
 
 

@@ -44,6 +44,7 @@ from folkmoot.errors import InputError, Problem
 from folkmoot.hidden_characters import without_hidden
 from folkmoot.hints import nearest
 from folkmoot.models.catalog import resolve
+from folkmoot.respondent.knobs import Knobs
 
 NOBODY = Consent()
 MOST_BYTES = 20_000_000
@@ -273,7 +274,7 @@ def _prune(error: ValidationError, model: type[StudyConfig], data: dict[str, Any
 
 def _deeper(study: Study, config: StudyConfig, path: Path, tree: Tree) -> list[Problem]:
     problems = []
-    for problem in [*study.check(config, path.parent), *_respondent_problems(config)]:
+    for problem in [*study.check(config, path.parent), *_respondent_problems(config, study)]:
         if not problem.file:
             where = find_path(tree.value, problem.key)
             place = tree.nearest(where)
@@ -312,14 +313,14 @@ def _unknown_models(tree: Tree) -> list[Problem]:
     return problems
 
 
-def _respondent_problems(config: StudyConfig) -> list[Problem]:
+def _respondent_problems(config: StudyConfig, study: Study) -> list[Problem]:
     """Settings that the embedded respondent does not have, whether or not it will answer."""
     if not config.respondent:
         return []
-    from folkmoot.models.synthetic import Knobs  # a quarter of a second, for few files
+    from folkmoot.models.synthetic import Knobs as Old  # a quarter of a second, for few files
 
     try:
-        Knobs.of(config.respondent)
+        (Knobs if study.respondent else Old).of(config.respondent)
     except InputError as error:
         return error.problems
     return []

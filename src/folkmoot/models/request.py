@@ -38,6 +38,25 @@ class Message(NamedTuple):
         return {"role": self.role, "content": self.content}
 
 
+class Pointers(NamedTuple):
+    """Who is asked and what for, for the embedded respondent. They point at parts of the messages
+    and add nothing: a persona or an option that does not stand in the text does not count. So they
+    are in no fingerprint, in no journal and on no wire.
+
+    `persona`: the description of the person, as it stands in the text (of several lines, those that
+    do). `kind`: of answer, as `Answer.kind` has it. `offered`: the options of a choice, or the
+    bounds of a number.
+    """
+
+    role: str = ""
+    persona: str = ""
+    kind: str = ""
+    offered: tuple[str, ...] = ()
+
+
+NOBODY = Pointers()
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One call to a chat model, free of any provider's wire format.
@@ -45,7 +64,7 @@ class Request:
     `model` is `provider/model`. `schema` is a JSON schema (title included) when a structured
     answer is wanted; the provider sends it as well as the endpoint can take it, and the reply
     is validated by us in any case. `images`: the words of the messages that are sent as images
-    (`models.images`).
+    (`models.images`). `asked` is no part of what is sent.
     """
 
     model: str
@@ -54,6 +73,7 @@ class Request:
     max_tokens: int | None = None
     schema: dict[str, Any] | None = None
     images: tuple[str, ...] = ()
+    asked: Pointers = NOBODY
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -171,6 +191,14 @@ class Reply(NamedTuple):
     hints: Mapping[str, float] = MappingProxyType({})
 
 
+class StudyPart(NamedTuple):
+    """A study's own part of the embedded respondent (`folkmoot.respondent.Part`) with the study's
+    settings."""
+
+    part: object
+    config: object
+
+
 @dataclass(frozen=True, slots=True)
 class ProviderSettings:
     """What a provider's factory gets: `provider(settings) -> Provider`.
@@ -179,7 +207,8 @@ class ProviderSettings:
     provider's own; `api_key` never leaves the process (its repr hides
     it); `options` are the study file's settings for this provider (the respondent's knobs);
     `timeout` is in seconds. `reached` is shared by the providers of a run: the servers that have
-    answered, which may fail for a while without being at a wrong address.
+    answered, which may fail for a while without being at a wrong address. `study` is what the study
+    tells the embedded respondent.
     """
 
     base_url: str | None = None
@@ -190,6 +219,7 @@ class ProviderSettings:
     options: Mapping[str, Any] = field(default_factory=dict)
     reached: set[str] = field(default_factory=set, repr=False)
     model: str = ""
+    study: StudyPart | None = None
 
 
 class Provider(Protocol):

@@ -11,6 +11,7 @@ from folkmoot.models.synthetic.draws import VERSION
 from folkmoot.models.synthetic.knobs import PATHOLOGIES, Knobs, planted
 from folkmoot.models.synthetic.mirror import true_effects
 from folkmoot.models.synthetic.respondent import MODEL_SERVED, Respondent
+from folkmoot.respondent import provider as rebuilt
 
 __all__ = [
     "MODEL_SERVED",
@@ -26,4 +27,6 @@ __all__ = [
 
 def provider(settings: ProviderSettings) -> Provider:
     """The embedded respondent with these settings. InputError on an unknown option."""
+    if settings.study is not None:  # studies that have a part of their own in the new one
+        return rebuilt(settings)
     return Respondent(settings)

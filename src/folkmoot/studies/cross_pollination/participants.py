@@ -76,7 +76,7 @@ class Participant:
 
     def speaker(self, system: str) -> Speaker:
         """The participant as the models see it."""
-        return Speaker(self.id, "Participant", "participant", system)
+        return Speaker(self.id, "Participant", "participant", system, persona=self.enriched_persona)
 
     def with_(self, **changes: Any) -> Participant:
         return replace(self, **changes)
@@ -214,7 +214,7 @@ async def _enriched(
     overrides = session.study_dir / config.prompts if config.prompts else None
 
     async def one(scope: Scope, line: str) -> Persona | Missing:
-        return await enrich(line, _Asker(scope), prompts=overrides)
+        return await enrich(line, _Asker(scope, line), prompts=overrides)
 
     def key(line: str) -> str:
         return digest(line, size=8).hex()
@@ -238,8 +238,9 @@ async def _enriched(
 class _Asker:
     """Lets the persona engine put its prompts to the recruiter's model."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, line: str) -> None:
         self._scope = scope
+        self._recruiter = replace(RECRUITER, persona=line)
 
     async def ask(self, prompt: str, answer: Answer[T]) -> T | Missing:
-        return await self._scope.ask(RECRUITER, prompt, answer=answer)
+        return await self._scope.ask(self._recruiter, prompt, answer=answer)

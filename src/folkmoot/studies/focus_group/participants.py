@@ -199,6 +199,7 @@ class Participant:
             self.id,
             self.name,
             system=self.build_system_prompt(scope),
+            persona=f"{character.introduction(self.persona)}\n{self.persona.background}",
             temperature=self.config.temperature,
             max_tokens=self.config.max_tokens or ANSWER_TOKENS,
         )

@@ -114,15 +114,16 @@ def _without_you_are(text: str) -> str:
 
 def member_speaker(scope: Scope, group: Group, member: Member, days: int) -> Speaker:
     """A member as somebody who can be asked."""
+    persona = member.persona.rstrip() or f"a traveller, {member.name}."
     system = scope.prompt(
         "member_system",
-        persona=member.persona.rstrip() or f"a traveller, {member.name}.",
+        persona=persona,
         me=member.name,
         companions=listed([m.name for m in group.members if m.id != member.id]),
         group_title=group.type.title,
         days=days,
     )
-    return Speaker(member.id, member.name, "participant", system)
+    return Speaker(member.id, member.name, "participant", system, persona=persona)
 
 
 def mediator(scope: Scope) -> Speaker:

@@ -79,16 +79,17 @@ def open_hall(scope: Scope, meeting: Meeting) -> Hall:
 
 
 def _resident(scope: Scope, meeting: Meeting, resident: Resident) -> Speaker:
+    described = portrait(scope, resident)
     system = scope.prompt(
         "persona",
         r={"id": resident.id},
-        portrait=portrait(scope, resident),
+        portrait=described,
         topic=meeting.topic,
         residents=len(meeting.ids),
         rounds=meeting.rounds,
     )
     model = meeting.seats[resident.id]
-    return Speaker(id=resident.id, name=resident.id, system=system, model=model)
+    return Speaker(resident.id, resident.id, system=system, model=model, persona=described)
 
 
 def _shared_session(scope: Scope, meeting: Meeting) -> Speaker:

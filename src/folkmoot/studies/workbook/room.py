@@ -235,10 +235,11 @@ def participant(prompt: Prompts, room: Room, seat: Seat, story: str) -> Speaker:
     """A participant with its system message: persona, role, treatment, context."""
     workbook = room.experiment.workbook
     role, treatment, context = _told(room, seat, room.experiment.roles[seat.role])
+    profile = profile_of(workbook, seat.row) if workbook.settings.show_profile else []
     system = prompt(
         "system",
         called=seat.name,
-        profile=profile_of(workbook, seat.row) if workbook.settings.show_profile else [],
+        profile=profile,
         backstory=story,
         role=role,
         treatment=treatment,
@@ -246,7 +247,8 @@ def participant(prompt: Prompts, room: Room, seat: Seat, story: str) -> Speaker:
         facilitator=FACILITATOR,
     )
     images = tuple(image.words for text in (role, treatment, context) for image in images_in(text))
-    return Speaker(seat.id, seat.name, "participant", system, images=images)
+    persona = "\n".join([*(line["answer"] for line in profile), story])
+    return Speaker(seat.id, seat.name, "participant", system, images=images, persona=persona)
 
 
 def special(prompt: Prompts, room: Room, label: str) -> Speaker:

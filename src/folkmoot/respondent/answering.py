@@ -1,0 +1,121 @@
+"""Answers by their form: an option of those listed, a number within its bounds, text.
+
+A study's own answers (`Part.answers`) come first.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+from folkmoot.respondent import roles
+from folkmoot.respondent.filling import filled
+from folkmoot.respondent.mind import Mind
+from folkmoot.respondent.part import Answering
+from folkmoot.respondent.reading import Reading
+from folkmoot.respondent.scales import on_scale
+
+
+def answered(mind: Mind, answers: Mapping[str, Answering]) -> str:
+    """The reply of a mind, as text."""
+    read = mind.reading
+    kind = read.kind or "text"
+    own = answers.get(str(mind.schema.get("title", ""))) or answers.get(f"{read.role} {kind}")
+    given = own(mind) if own else None
+    if kind == "choice":
+        chosen = str(given) if given is not None else choice(mind)
+        return (
+            json.dumps(filled(mind, dict.fromkeys(_fields(mind), chosen)))
+            if mind.schema
+            else chosen
+        )
+    if mind.schema:
+        return json.dumps(filled(mind, given, known=own is not None), ensure_ascii=False)
+    if given is not None:
+        return str(given)
+    if kind == "number":
+        return number(mind)
+    if kind == "json":
+        return json.dumps(filled(mind, None), ensure_ascii=False)
+    return spoken(mind)
+
+
+def _fields(mind: Mind) -> Sequence[str]:
+    return tuple(mind.schema.get("properties") or ())
+
+
+def choice(mind: Mind) -> str:
+    """One of the options: on a rating scale by the leaning on what is asked, else by liking."""
+    options = mind.options
+    if len(options) < 2:
+        mind.unread()
+        return options[0] if options else spoken(mind)
+    if not mind.person:
+        return roles.judged(mind)
+    return on_scale(mind, options, mind.reading.question) or mind.choose()
+
+
+_NUMBER = r"[-+]?\d[\d,]*(?:\.\d+)?"
+# Two numbers with at most two short words or marks between them.
+_PAIR = re.compile(
+    rf"({_NUMBER})\s*[%€$£]?(?:\s*(?:[-–—,.…]{{1,3}}|\w{{1,8}})){{1,2}}\s*[€$£]?\s*({_NUMBER})"
+)
+_ANY = re.compile(_NUMBER)
+
+
+def bounds_of(reading: Reading) -> tuple[float, float, bool] | None:
+    """(low, high, whole): the bounds offered where they stand in the text, else the last pair of
+    numbers in the question; None where there is none."""
+    stands = {_value(n) for n in _ANY.findall(reading.text)}
+    offered = [float(b) for b in reading.offered]
+    if len(offered) == 2 and set(offered) <= stands:
+        return offered[0], offered[1], all(b.is_integer() for b in offered)
+    for text in (reading.question, reading.prompt, reading.reminder):
+        for low, high in reversed(_PAIR.findall(text)):
+            if _value(low) < _value(high):
+                return _value(low), _value(high), "." not in low + high
+    return None
+
+
+def _value(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+def number(mind: Mind) -> str:
+    """A number within the bounds that the text states: the person's leaning on the question."""
+    bounds = bounds_of(mind.reading)
+    if bounds is None or not mind.person:
+        mind.unread()
+    low, high, whole = bounds or (0.0, 100.0, True)
+    value = low + (high - low) * (mind.rating(mind.reading.question) + 1) / 2
+    whole = whole and high - low > 1
+    return str(round(value)) if whole else f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def spoken(mind: Mind) -> str:
+    """Free text: a person's reasons, or the part of whoever leads or sums up."""
+    if not mind.person:
+        return roles.said(mind)
+    if not mind.options and mind.matter == "this":
+        mind.unread()
+    read, tongue = mind.reading, mind.tongue
+    if not mind.held:
+        return mind.say()
+    parts = []
+    put = [o for o in mind.arguments(read.prompt) if o not in ("", mind.held)]
+    if put:
+        parts.append(_met(mind, put[-1]))
+    elif mind.who.calling and not read.own_words:
+        parts.append(tongue.say("self"))
+    return " ".join([*parts, mind.say(n=max(1, 3 - len(parts)) if put else 0)])
+
+
+def _met(mind: Mind, rival: str) -> str:
+    """How an argument for another option is met: the more it moved the person, the more often it
+    is granted."""
+    known = dict(zip(mind.options, mind.utilities(), strict=True))
+    gap = known[mind.held] - known[rival]
+    odds = 0.65 if gap < 0 else 0.12 + 0.3 * mind.who.susceptibility / (1 + gap)
+    kind = "gives" if mind.draws.chance(odds) else "holds"
+    return mind.tongue.say(kind, O=mind.held, B=rival)

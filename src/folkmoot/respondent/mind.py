@@ -1,0 +1,211 @@
+"""`Mind`: what somebody who is asked knows and thinks, for one reply.
+
+The shared rules and those of the studies (`Part.answers`) are functions of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from folkmoot.respondent.draws import Draws, gumbel, normal, unit
+from folkmoot.respondent.knobs import ANCHOR, DISTANCE, HALF_READ, HALF_TURNS, Knobs
+from folkmoot.respondent.lexicon import Counts, Lexicon, match
+from folkmoot.respondent.persona import Persona
+from folkmoot.respondent.reading import Dose, Reading, arguments, dose_of, listed, standing
+from folkmoot.respondent.speech import Tongue
+
+UNREAD = "stop:unread"  # how a reply ends that was given without reading the material
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What all minds of one reply share. `meet` gives the persona of a description, `names` are
+    what opinions are about in this study."""
+
+    reading: Reading
+    names: tuple[str, ...]
+    lexicon: Lexicon
+    knobs: Knobs
+    seed: int
+    address: str
+    meet: Callable[[str], Persona]
+
+
+class Mind:
+    """Somebody who is asked. `person` is False for a moderator, a summarizer, a coder."""
+
+    def __init__(self, at: Situation, who: Persona, *, person: bool = True) -> None:
+        self.at = at
+        self.who = who
+        self.person = person
+        self.reading = at.reading
+        self.knobs = at.knobs
+        self.finish = "stop"
+        self.draws = Draws(at.seed, at.address, who.key)
+        said = " ".join(at.reading.own_words[-6:])
+        self.tongue = Tongue(who, at.lexicon, self.draws, said)
+
+    @property
+    def text(self) -> str:
+        """All that stands in the messages."""
+        return self.reading.text
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """The JSON schema that is asked for; empty where none is."""
+        return self.reading.schema or {}
+
+    @cached_property
+    def options(self) -> tuple[str, ...]:
+        """What opinions are about here: the options offered, else the study's names that stand in
+        the text, else a list that stands in it."""
+        read = self.reading
+        return (
+            read.options
+            or standing(self.at.names, read.text)
+            or listed(read.prompt)
+            or listed(read.system)
+        )
+
+    def mind_of(self, persona: str) -> Mind:
+        """The mind of somebody else whom the text describes, for replies that write several
+        people's parts. `persona` as it stands in the text."""
+        return Mind(self.at, self.at.meet(persona))
+
+    def unread(self) -> None:
+        """Say that this answer has no relation to what was asked; the run counts such answers."""
+        self.finish = UNREAD
+
+    # --- opinions --------------------------------------------------------------------------------
+
+    def tastes(self) -> list[float]:
+        """u(0): what the person thinks of each option before anything is said (standard deviation
+        1.3)."""
+        spread = 1 - 0.8 * self.knobs.shrinking_variance
+        return [self.who.taste(o, spread) for o in self.options]
+
+    @cached_property
+    def held(self) -> str:
+        """The option that the person holds: the one that the system message names more often than
+        any other, else the one liked best; empty without options."""
+        if not self.options:
+            return ""
+        low = self.reading.system.casefold()
+        named = sorted((low.count(o.casefold()), o) for o in self.options)
+        if len(named) > 1 and named[-1][0] > named[-2][0]:
+            return named[-1][1]
+        tastes = self.tastes()
+        return self.options[max(range(len(tastes)), key=tastes.__getitem__)]
+
+    @cached_property
+    def dose(self) -> Dose:
+        """What the person was exposed to in this request."""
+        return dose_of(self.reading.said, self.options, self.held, self.at.lexicon)
+
+    def utilities(self) -> list[float]:
+        """What the person thinks of each option after all that was read and heard."""
+        first = self.tastes()
+        u = moved(first, self.options, self.dose, self.who, self.knobs)
+        if self.knobs.sycophancy:
+            pushed = self.dose.arguments
+            favoured = max(pushed, key=lambda o: sum(pushed[o]), default="")
+            bonus = 2.5 * self.knobs.sycophancy
+            u = [x + bonus * (o == favoured) for x, o in zip(u, self.options, strict=True)]
+        return u
+
+    def opinion(self, option: str) -> float:
+        """What the person thinks of one option after all that was said (mean about 0, standard
+        deviation about 1.3)."""
+        return self.utilities()[self.options.index(option)]
+
+    def choose(self, options: Sequence[str] = (), purpose: str = "choice") -> str:
+        """One of the options (left out: all): argmax of utility + position bias + σ·Gumbel."""
+        asked = tuple(options) or self.options
+        at, knobs = self.at, self.knobs
+        if knobs.instability and unit(at.seed, at.address, purpose, "?") < knobs.instability:
+            return asked[int(len(asked) * unit(at.seed, at.address, purpose, "any"))]
+        known = dict(zip(self.options, self.utilities(), strict=True))
+        u = [known[o] if o in known else self.who.taste(o) for o in asked]
+        if 1 <= knobs.position <= len(u):
+            u[knobs.position - 1] += knobs.position_bias
+        noisy = [
+            x + knobs.noise * gumbel(at.seed, at.address, purpose, o)
+            for x, o in zip(u, asked, strict=True)
+        ]
+        return asked[max(range(len(noisy)), key=noisy.__getitem__)]
+
+    def lean(self, about: str) -> float:
+        """The person's leaning on a question, −1 to 1, by its content words: the same each time."""
+        knobs = self.knobs
+        lean = (1 - knobs.shrinking_variance) * self.who.lean(about) + 0.15 * self.who.warmth
+        return _within(lean + knobs.acquiescence + 0.5 * knobs.sycophancy)
+
+    def rating(self, about: str) -> float:
+        """`lean` with the noise of one asking, for answers on a scale."""
+        at = self.at
+        noise = normal(at.seed, at.address, "rating", about)
+        return _within(self.lean(about) + (self.knobs.noise + 2 * self.knobs.instability) * noise)
+
+    def agreement(self, text: str) -> float:
+        """How far the person agrees with a statement, −1 to 1: by its arguments, by the options for
+        which it speaks, by its content words. The same each time."""
+        found = self.arguments(text)
+        total = [sum(c[k] for c in found.values()) for k in range(3)]
+        score = 0.45 * self.lean(text)
+        if any(total):
+            score += 0.8 * match(total, self.who.camp) - 0.4
+        spoken = [self.who.taste(o) for o in found if o]
+        if spoken:
+            score += 0.5 * math.tanh(sum(spoken) / len(spoken))
+        return _within(score + 0.5 * self.knobs.sycophancy)
+
+    def arguments(self, text: str) -> dict[str, Counts]:
+        """Distinct argument words of a text by the option for which they speak, counted by camp."""
+        return arguments(text, self.options, self.at.lexicon)
+
+    # --- words -----------------------------------------------------------------------------------
+
+    def say(self, about: str = "", n: int = 0) -> str:
+        """Sentences in the person's voice with reasons for `about` (left out: the option held, else
+        what the question is about); `n` sentences, by default as many as the voice likes."""
+        matter = about or self.held or self.matter
+        return self.tongue.reasons(matter, n)
+
+    @cached_property
+    def matter(self) -> str:
+        """What is talked about, where there are no options: a name of the study's that stands in
+        the text, else "this"."""
+        return next(iter(standing(self.at.names, self.text)), "this")
+
+
+def moved(
+    first: Sequence[float], options: Sequence[str], dose: Dose, who: Persona, knobs: Knobs
+) -> list[float]:
+    """u_j += s·κ_j·read_j·exp(−((max u − u_j)/3)²)·match(a_j, r), then u ← .75u + .25u(0).
+
+    read_j: n/(n + 4) of the n distinct argument words for j; a_j: their camps. κ_j is κ_read, times
+    `factor_interviewed` after an interview, and with t answered turns for j times
+    1 + (`factor_addressed` − 1)·t/(t + 1).
+    """
+    if not dose.arguments or not knobs.persuasion:
+        return list(first)
+    top = max(first)
+    after = []
+    for value, option in zip(first, options, strict=True):
+        counts = dose.arguments.get(option, (0, 0, 0))
+        n, t = sum(counts), dose.turns.get(option, 0)
+        kappa = knobs.persuasion * knobs.kappa_read
+        kappa *= knobs.factor_interviewed if dose.interviewed else 1.0
+        kappa *= 1 + (knobs.factor_addressed - 1) * t / (t + HALF_TURNS)
+        near = math.exp(-(((top - value) / DISTANCE) ** 2))
+        push = who.susceptibility * kappa * n / (n + HALF_READ) * near * match(counts, who.camp)
+        after.append(value + (1 - ANCHOR) * push)
+    return after
+
+
+def _within(value: float) -> float:
+    return max(-1.0, min(1.0, value))

@@ -1,0 +1,168 @@
+"""Who a persona is for the respondent: reason camp, tastes, leanings, susceptibility, voice.
+
+Everything here follows from the persona's text and the run's seed, never from the address, so
+that one person stays one person through all stages of a study.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from statistics import NormalDist
+
+from folkmoot.respondent.draws import normal, unit
+from folkmoot.respondent.knobs import BETA, TASTE_SD
+
+VOICES = ("terse", "plain", "chatty", "formal")
+_STANDARD = NormalDist()
+_TOKEN = re.compile(r"[^\W\d_]+")
+# Words that say nothing of what a question is about: function words, and words of answering.
+_STOP_WORDS = """
+about after again also alone among been before being best between both cannot choice choose
+could dear does down each either else every exact exactly from give given have here into just
+like more most must need none nothing number only option options other over please question
+rather read reply respond same scale self shall should some such sure take tell text than that
+them then there these they this those very want well were what when where which while whole
+will with without would write your yours
+"""
+_STOP = frozenset(_STOP_WORDS.split())
+_OPEN = re.compile(
+    r"open[- ]minded|curious|agreeable|cooperative|easy-?going|open to|listens|flexible|empath"
+    r"|accommodating|warm-hearted|trusting"
+)
+_CLOSED = re.compile(
+    r"stubborn|s[ck]eptic|independent-minded|traditional|blunt|set in|suspicious|headstrong"
+    r"|opinionated|wary"
+)
+_VOICED = {
+    "formal": re.compile(
+        r"professor|lawyer|attorney|scientist|scholar|doctor|ph\.?d|formal|academic|judge|executive"
+        r"|economist|diplomat|researcher|polished"
+    ),
+    "terse": re.compile(
+        r"farmer|mechanic|reserved|quiet|introvert|shy|few words|terse|brief|plumber|soldier"
+        r"|concise|passive"
+    ),
+    "chatty": re.compile(
+        r"outgoing|extra?vert|extrovert|talkative|sociable|chatty|social media|influencer|storytell"
+        r"|gregarious|long-winded|assertive|blogger"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Persona:
+    """The latents of one persona. `camp` indexes the reason camps, `susceptibility` is in (0, 1).
+
+    `warmth` in (−1, 1) is a general leaning to agree; `calling` is how the person names
+    themselves ("a retired teacher") or empty.
+    """
+
+    key: str
+    seed: int
+    camp: int
+    susceptibility: float
+    warmth: float
+    voice: str
+    calling: str
+    words: frozenset[str]
+
+    def taste(self, option: str, spread: float = 1.0) -> float:
+        """u(0) of one option: N(μ, 1.3²), fixed for this persona and option; μ is .8 for an option
+        that shares a word with the persona, else 0."""
+        text = " ".join(option.casefold().split())
+        mean = 0.8 if content_words(text) & self.words else 0.0
+        return mean + spread * TASTE_SD * normal(self.seed, self.key, "taste", text)
+
+    def lean(self, about: str) -> float:
+        """A fixed leaning in (−1, 1) on any question, evenly spread over people.
+
+        The leanings of a population on two questions correlate as their content words do: it is a
+        sum of one draw for each word.
+        """
+        words = sorted(content_words(about))
+        if not words:
+            return 2.0 * unit(self.seed, self.key, "lean", about) - 1.0
+        total = sum(normal(self.seed, self.key, "word", w) for w in words)
+        return 2.0 * _STANDARD.cdf(total / math.sqrt(len(words))) - 1.0
+
+
+@lru_cache(maxsize=4096)
+def content_words(text: str) -> frozenset[str]:
+    """The words of a text that say what it is about, in lower case."""
+    found = _TOKEN.findall(text.casefold())
+    return frozenset(w for w in found if len(w) > 3 and w not in _STOP)
+
+
+def meet(text: str, seed: int) -> Persona:
+    """The latents of the persona that a text describes (white space does not matter)."""
+    key = " ".join(text.split())
+    low = key.casefold()
+    shift = 0.4 * (_hits(low, _OPEN) - _hits(low, _CLOSED))
+    at = _STANDARD.cdf(_STANDARD.inv_cdf(unit(seed, key, "susceptibility")) + shift)
+    warmth = 0.5 * (2 * unit(seed, key, "warmth") - 1) + 0.4 * max(-1, min(1, shift))
+    return Persona(
+        key=key,
+        seed=seed,
+        camp=int(3 * unit(seed, key, "camp")),
+        susceptibility=beta_quantile(at),
+        warmth=max(-1.0, min(1.0, warmth)),
+        voice=_voice(low, unit(seed, key, "voice")),
+        calling=_calling(key),
+        words=content_words(key),
+    )
+
+
+def beta_quantile(p: float) -> float:
+    """The quantile of Beta(4, 3), by bisection of its distribution function (a binomial tail)."""
+    low, high = 0.0, 1.0
+    a, n = int(BETA[0]), int(BETA[0] + BETA[1]) - 1
+    for _ in range(40):
+        x = (low + high) / 2
+        below = sum(math.comb(n, k) * x**k * (1 - x) ** (n - k) for k in range(a, n + 1))
+        low, high = (x, high) if below < p else (low, x)
+    return (low + high) / 2
+
+
+def _hits(low: str, words: re.Pattern[str]) -> int:
+    return min(2, len(words.findall(low)))
+
+
+def _voice(low: str, draw: float) -> str:
+    for voice, words in _VOICED.items():
+        if draw < 0.9 and words.search(low):
+            return voice
+    return VOICES[int(len(VOICES) * draw)]
+
+
+_CALLING = re.compile(
+    r"(?:^(?:[Yy]ou are |I am |I'm )?(?:[A-Z][\w'’-]+(?: [A-Z][\w'’.-]+){0,3},\s*)?"
+    r"|\b(?:works?|worked|working|a living|employed) (?:\w+ )?as )"
+    r"(?:[Aa]n? )(?:\d{1,3}[- ]years?[- ]old )?([A-Za-z][\w' -]{2,60})"
+)
+_TAIL = re.compile(
+    r"\s+(?:who|with|living|and|that|whose|from|in|at|for|to|of|on|by|near|trying|looking|working|"
+    r"aged|born)\b.*$"
+)
+_NOT_A_CALLING = re.compile(
+    r"\b(?:participa\w+|resident|respond\w+|person|people|man|woman|you|years?|member|group|team)\b"
+    r"|[^s]s$",
+    re.IGNORECASE,
+)
+_VOWEL = re.compile(r"^(?:[aeio]|u(?!ni|s|t[ei]|ro|k))(?!ne\b|nce\b|uro)", re.IGNORECASE)
+
+
+def article(phrase: str) -> str:
+    """`a` or `an`, by how the phrase begins."""
+    return "an" if _VOWEL.match(phrase) else "a"
+
+
+def _calling(text: str) -> str:
+    """What the person would call themselves, with its article; empty where the text is unclear."""
+    found = _CALLING.search(text)
+    bare = _TAIL.sub("", found[1]).strip(" -'’") if found else ""
+    if not bare or len(bare.split()) > 5 or _NOT_A_CALLING.search(bare):
+        return ""
+    return f"{article(bare)} {bare}"

@@ -1,0 +1,245 @@
+"""What a request says: who is asked, which options there are, which arguments stand in the text.
+
+Everything is recognised by content and form (names, argument words, first person, lists), nothing
+by the wording of a prompt.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+from folkmoot.models.request import Request
+from folkmoot.respondent.lexicon import Counts, Lexicon
+
+_STEP = re.compile(r"\.r(\d+)$")
+SENTENCE = re.compile(r"(?<=[.!?])[\"'”’)]*\s+|\n+")
+_FIRST_PERSON = re.compile(r"\b(?:I|I['’](?:m|d|ve|ll)|[Mm]e|[Mm]y|[Mm]yself|[Mm]ine)\b")
+ENOUGH_WORDS = 2  # argument words of a sentence that is an argument; one alone is chance
+
+
+class Passage(NamedTuple):
+    """A message as it reached the person; `own`: they said it themselves."""
+
+    text: str
+    own: bool
+
+
+class Sentence(NamedTuple):
+    """The argument words of a sentence by the option for which they speak ("" where none was
+    named), and whether somebody speaks of themselves in it."""
+
+    words: Mapping[str, tuple[str, ...]]
+    first_person: bool
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One request, read. `said` is everything but the system message, in order; `persona` the
+    description of the person as far as it stands in the messages."""
+
+    role: str
+    kind: str
+    persona: str
+    system: str
+    said: tuple[Passage, ...]
+    reminder: str
+    offered: tuple[str, ...]
+    schema: Mapping[str, Any] | None
+
+    @cached_property
+    def text(self) -> str:
+        """All of it."""
+        return "\n\n".join((self.system, *(p.text for p in self.said), self.reminder))
+
+    @property
+    def prompt(self) -> str:
+        """What was put to the person last."""
+        return self.said[-1].text if self.said else ""
+
+    @cached_property
+    def question(self) -> str:
+        """The last paragraph of the prompt that says something: what is asked, apart from what is
+        shown for it."""
+        parts = [p for p in self.prompt.split("\n\n") if len(p.split()) > 5]
+        return parts[-1] if parts else self.prompt
+
+    @cached_property
+    def options(self) -> tuple[str, ...]:
+        """The options that are offered and stand in the text, in the order offered."""
+        return standing(self.offered, self.text)
+
+    @property
+    def own_words(self) -> list[str]:
+        return [p.text for p in self.said if p.own]
+
+
+def read(request: Request, address: str) -> Reading:
+    """The reading of a request; one that is asked again is read as its first asking, with the
+    reminder apart (`address` says how many times it was asked)."""
+    asked = request.asked
+    system = "\n\n".join(m.content for m in request.messages if m.role == "system")
+    rest = [m for m in request.messages if m.role != "system"]
+    again = _STEP.search(address)
+    reminder = ""
+    for _ in range(int(again[1]) if again else 0):
+        if len(rest) > 2 and rest[-2].role == "assistant":
+            reminder, rest = reminder or rest[-1].content, rest[:-2]
+    whole = fold("\n".join(m.content for m in request.messages))
+    lines = [line for line in asked.persona.splitlines() if line.strip() and fold(line) in whole]
+    return Reading(
+        asked.role,
+        asked.kind or ("json" if request.schema else ""),
+        "\n".join(lines),
+        system,
+        tuple(Passage(m.content, m.role == "assistant") for m in rest),
+        reminder,
+        asked.offered,
+        request.schema,
+    )
+
+
+def fold(text: str) -> str:
+    """With single spaces, for comparing what may stand on one line or on several."""
+    return " ".join(text.split())
+
+
+@lru_cache(maxsize=1024)
+def any_of(names: tuple[str, ...]) -> re.Pattern[str]:
+    longest_first = sorted(names, key=len, reverse=True)
+    ways = "|".join(r"\s+".join(map(re.escape, n.split())) for n in longest_first)
+    return re.compile(rf"(?<!\w)(?:{ways})(?!\w)", re.IGNORECASE)
+
+
+def standing(names: Sequence[str], text: str) -> tuple[str, ...]:
+    """Those names that stand in a text, whatever their case and white space."""
+    named = tuple(n for n in dict.fromkeys(names) if n.strip())
+    if not named:
+        return ()
+    there = {fold(m).casefold() for m in any_of(named).findall(text)}
+    low = {n: fold(n).casefold() for n in named}
+    # A name within a longer one that stands there is not found by itself.
+    return tuple(n for n in named if low[n] in there or any(low[n] in t for t in there))
+
+
+@lru_cache(maxsize=2048)
+def sentences(text: str, names: tuple[str, ...], lexicon: Lexicon) -> tuple[Sentence, ...]:
+    """The sentences of a text that hold arguments, or in which somebody speaks of themselves.
+
+    A word speaks for the option named last before it in its sentence, else for the first that the
+    sentence names, else for the one named last before. Names are no arguments.
+    """
+    names_of = {fold(n).casefold(): n for n in names}
+    found = []
+    current = ""
+    for raw in SENTENCE.split(text):
+        named = (
+            [(m.end(), names_of[fold(m[0]).casefold()]) for m in any_of(names).finditer(raw)]
+            if names
+            else []
+        )
+        bare = any_of(names).sub(lambda m: " " * len(m[0]), raw) if named else raw
+        words = [(m.start(), m[0].casefold()) for m in lexicon.any_word.finditer(bare)]
+        if len(words) >= ENOUGH_WORDS:
+            by_option: dict[str, list[str]] = {}
+            for at, word in words:
+                before = [name for end, name in named if end <= at]
+                option = before[-1] if before else named[0][1] if named else current
+                by_option.setdefault(option, []).append(word)
+            held = {o: tuple(w) for o, w in by_option.items()}
+            found.append(Sentence(held, bool(_FIRST_PERSON.search(bare))))
+        current = named[-1][1] if named else current
+    return tuple(found)
+
+
+def arguments(text: str, names: tuple[str, ...], lexicon: Lexicon) -> dict[str, Counts]:
+    """Distinct argument words of a text by option ("" where none is named), counted by camp."""
+    words: dict[str, set[str]] = {}
+    for sentence in sentences(text, names, lexicon):
+        for option, found in sentence.words.items():
+            words.setdefault(option, set()).update(found)
+    return {option: by_camp(found, lexicon) for option, found in words.items()}
+
+
+def by_camp(words: Sequence[str] | set[str], lexicon: Lexicon) -> Counts:
+    counts = [0, 0, 0]
+    for word in words:
+        counts[lexicon.camp_of[word]] += 1
+    return counts[0], counts[1], counts[2]
+
+
+@dataclass(frozen=True)
+class Dose:
+    """What somebody was exposed to, for the options that they do not hold: distinct argument words
+    by option and camp, turns in which arguments for an option were put to them and answered, and
+    whether they had said their own reasons without being argued with."""
+
+    arguments: Mapping[str, Counts]
+    turns: Mapping[str, int]
+    interviewed: bool
+
+
+def dose_of(said: Sequence[Passage], names: tuple[str, ...], held: str, lexicon: Lexicon) -> Dose:
+    """The dose of what was said to somebody who holds an option.
+
+    Their own words are their own messages, and sentences in the first person with arguments for the
+    option held (an interview or a dialogue that is written out, under whatever labels).
+    """
+    words: dict[str, set[str]] = {}
+    turns: dict[str, int] = {}
+    put, speaks, interviewed = "", "", False
+    for passage in said:
+        if passage.own:
+            turned = [Sentence({held: ()}, True)] if passage.text.strip() else []
+        else:
+            turned = list(sentences(passage.text, names, lexicon))
+        for sentence in turned:
+            others = [o for o in sentence.words if o not in ("", held)]
+            if others:
+                for option in others:
+                    words.setdefault(option, set()).update(sentence.words[option])
+                put, speaks = others[-1], "other"
+            elif sentence.first_person and held in sentence.words:
+                if speaks != "own" and put:
+                    turns[put] = turns.get(put, 0) + 1
+                elif speaks != "own":
+                    interviewed = True
+                put, speaks = "", "own"
+    return Dose({o: by_camp(w, lexicon) for o, w in words.items()}, turns, interviewed)
+
+
+# --- options that no pointer names, found by form -------------------------------------------------
+
+_ITEM = re.compile(r"^[ \t]*(?:\(?(?:\d{1,2}|[A-Za-z])[.):]|[-*•])[ \t]+(\S.{0,118}?)[ \t]*$")
+_QUOTED = re.compile(r"[\"“'‘]([^\"“”\n]{1,120}?)[\"”'’](?=\s*(?:[,;/\]]|and\b|or\b|[.)]|$))")
+_BRACKETED = re.compile(r"\[([^\[\]\n]{3,400})\]|:\s*([^:\n]{3,400}?)\.?\s*$", re.MULTILINE)
+
+
+@lru_cache(maxsize=512)
+def listed(text: str) -> tuple[str, ...]:
+    """The last list of two to twenty short things in a text: numbered, lettered or with bullets;
+    quoted; in brackets or after a colon with commas between them."""
+    lists: list[list[str]] = [[]]
+    for line in text.splitlines():
+        item = _ITEM.match(line)
+        if item:
+            lists[-1].append(item[1].strip("\"“”'`*"))
+        elif line.strip() and lists[-1]:
+            lists.append([])
+    for items in reversed(lists):
+        if 2 <= len(set(items)) <= 20 and all(not i.endswith(("?", ":")) for i in items):
+            return tuple(dict.fromkeys(items))
+    for line in reversed(text.splitlines()):
+        quoted = tuple(dict.fromkeys(_QUOTED.findall(line)))
+        if len(quoted) > 1:
+            return quoted
+    for found in reversed(_BRACKETED.findall(text)):
+        body = found[0] or found[1]
+        mark = ";" if ";" in body else "|" if "|" in body else ","
+        parts = [re.sub(r"^(?:or|and)\s+", "", p.strip(" '\"")) for p in body.split(mark)]
+        if len(parts) > 1 and all(p and len(p.split()) <= 6 for p in parts):
+            return tuple(dict.fromkeys(parts))
+    return ()

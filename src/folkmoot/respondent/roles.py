@@ -1,0 +1,180 @@
+"""Those who are no persons of the study: whoever leads a conversation, sums up, or judges.
+
+They have no opinions. What they say is made of the argument phrases that stand in the text, bound
+to the options for which they stand there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from folkmoot.respondent.lexicon import Lexicon
+from folkmoot.respondent.mind import Mind
+from folkmoot.respondent.reading import SENTENCE, any_of, fold, sentences
+from folkmoot.respondent.speech import capital, enumerated, frames
+
+ROOM = 10  # phrases of a summary of one option
+LEADING = frozenset({"moderator", "mediator", "facilitator"})
+_SIGNAL = re.compile(r"[\"“'‘`*]([A-Z]{4,})[.!]?[\"”'’`*]")
+# The chance that whoever leads is content, after so many answers.
+_CONTENT = (0.0, 0.0, 0.35, 0.55, 0.75)
+Phrases = dict[str, Counter[str]]
+
+
+def said(mind: Mind) -> str:
+    """The text of a role: a turn of who leads a conversation, else a summary of what is shown."""
+    read = mind.reading
+    if read.own_words or read.role in LEADING:
+        return turn(mind)
+    return summary(mind)
+
+
+def phrases(text: str, names: tuple[str, ...], lexicon: Lexicon) -> Phrases:
+    """The argument phrases of a text by the option for which they stand ("" where none is named),
+    each with how often it stands there."""
+    names_of = {fold(n).casefold(): n for n in names}
+    found: Phrases = {}
+    current = ""
+    for raw in SENTENCE.split(text):
+        named = (
+            [(m.end(), names_of[fold(m[0]).casefold()]) for m in any_of(names).finditer(raw)]
+            if names
+            else []
+        )
+        for m in lexicon.any_phrase.finditer(raw):
+            before = [name for end, name in named if end <= m.start()]
+            option = before[-1] if before else named[0][1] if named else current
+            found.setdefault(option, Counter())[m[0].casefold()] += 1
+        current = named[-1][1] if named else current
+    return found
+
+
+def summary(mind: Mind) -> str:
+    """Two or three sentences for each option that has arguments in the text."""
+    lexicon, options = mind.at.lexicon, mind.options
+    found = phrases(mind.reading.prompt, options, lexicon)
+    parts = []
+    for option in [o for o in (*options, "") if found.get(o)]:
+        kept = _proportional(found[option], lexicon)
+        nouns = [p for p in kept if p not in lexicon.verbs]
+        verbs = [p for p in kept if p in lexicon.verbs]
+        about = option or mind.matter
+        half = (len(nouns) + 1) // 2
+        for kind, some in (
+            ("sums_nouns", nouns[:half]),
+            ("sums_nouns", nouns[half:]),
+            ("sums_verbs", verbs),
+        ):
+            if some:
+                frame = mind.tongue.fresh(frames()[kind])
+                parts.append(capital(frame.format(O=about, N=enumerated(some))))
+    if parts:
+        return " ".join(parts)
+    mind.unread()
+    named = enumerated(mind.options) or mind.matter
+    return f"On {named} no reasons are given that could be summed up."
+
+
+def _proportional(found: Counter[str], lexicon: Lexicon) -> list[str]:
+    """At most `ROOM` phrases, the most frequent ones, the camps in the proportion in which they
+    were voiced."""
+    weight = [0, 0, 0]
+    for phrase, n in found.items():
+        weight[lexicon.phrases[phrase]] += n
+    left = [round(ROOM * w / sum(weight)) for w in weight]
+    kept = []
+    for phrase, _ in sorted(found.items(), key=lambda kv: -kv[1]):
+        camp = lexicon.phrases[phrase]
+        if left[camp] > 0:
+            left[camp] -= 1
+            kept.append(phrase)
+    return kept
+
+
+def turn(mind: Mind) -> str:
+    """One question or challenge of whoever leads a conversation, or the signal that ends it."""
+    read, tongue, draws = mind.reading, mind.tongue, mind.draws
+    answers = len(read.own_words)
+    signal = _SIGNAL.search(read.system)
+    if signal and draws.chance(_CONTENT[min(answers, len(_CONTENT) - 1)]):
+        return signal[1]
+    heard = "\n".join(p.text for p in read.said if not p.own)
+    spoken = phrases(heard, mind.options, mind.at.lexicon) if answers else {}
+    spoken.pop("", None)
+    theirs = max(spoken, key=lambda o: spoken[o].total(), default="")
+    sides = [o for o in singled_out(mind) if o != theirs] or [
+        o for o in mind.options if o != theirs
+    ]
+    material = phrases(read.system, mind.options, mind.at.lexicon)
+    shown = {o: material[o] for o in sides if material.get(o)}
+    if not shown or (not theirs and len(sides) < 2):
+        about = theirs or (sides[0] if sides else mind.matter)
+        rivals = [o for o in mind.options if o != about] or ["the alternatives"]
+        return tongue.fill(tongue.fresh(frames()["asks"]), O=about, B=draws.pick(rivals))
+    if theirs:
+        return " ".join(
+            _point(mind, o, shown[o], "challenges") for o in [*shown] * (3 - len(shown))
+        )
+    sides_said = [_point(mind, o, found, "sides") for o, found in shown.items()]
+    return " ".join([*sides_said, tongue.fresh(frames()["sides_ask"])])
+
+
+def _point(mind: Mind, option: str, found: Counter[str], kind: str) -> str:
+    """A sentence with two arguments for an option that this speaker has not brought up yet."""
+    lexicon, tongue = mind.at.lexicon, mind.tongue
+    by_kind: dict[bool, list[str]] = {True: [], False: []}
+    brought_up = " ".join(mind.reading.own_words).casefold()
+    fresh = [p for p in mind.draws.shuffled(list(found)) if p not in brought_up]
+    for phrase in fresh if len(fresh) > 3 else mind.draws.shuffled(list(found)):
+        by_kind[phrase in lexicon.verbs].append(phrase)
+    verbal = len(by_kind[True]) > 1 and (len(by_kind[False]) < 2 or mind.draws.chance(0.5))
+    two = (by_kind[verbal] * 2)[:2]
+    if not two:
+        two = (by_kind[not verbal] * 2)[:2]
+        verbal = not verbal
+    frame = tongue.fresh(frames()[f"{kind}_{'verbs' if verbal else 'nouns'}"])
+    slots = dict(zip("VW" if verbal else "NM", two, strict=True))
+    return capital(frame.format(O=option, **slots))
+
+
+def singled_out(mind: Mind) -> list[str]:
+    """The options that the instructions name by themselves: outside of lists, headings and
+    arguments, more often than the others; in order of their first naming."""
+    options = mind.options
+    if not options:
+        return []
+    times = dict.fromkeys(options, 0)
+    names_of = {fold(o).casefold(): o for o in options}
+    for line in SENTENCE.split(mind.reading.system):
+        named = [names_of[fold(m).casefold()] for m in any_of(options).findall(line)]
+        rest = any_of(options).sub("", line)
+        heading = line.lstrip().startswith("#") or len(re.findall(r"[^\W\d_]{2,}", rest)) < 2
+        alone = named and not heading and len(set(named)) < len(options)
+        if alone and not mind.at.lexicon.any_word.search(rest):
+            times[named[0]] += 1
+    least = min(times.values()) if len(options) > 2 else 0
+    return [o for o in options if times[o] > least]
+
+
+def judged(mind: Mind) -> str:
+    """The option whose arguments in the text are least like those that stand there first."""
+    options = mind.options
+    said = sentences(mind.reading.prompt, options, mind.at.lexicon)
+    counts = {o: Counter[int]() for o in options}
+    first = ""
+    for sentence in said:
+        for option, words in sentence.words.items():
+            if option:
+                first = first or option
+                counts[option].update(mind.at.lexicon.camp_of[w] for w in words)
+    rivals = [o for o in options if o != first and counts[o]]
+    if not rivals:
+        mind.unread()
+        return mind.draws.pick([o for o in options if o != first] or options)
+    return max(rivals, key=lambda o: _distance(counts[o], counts[first]))
+
+
+def _distance(a: Counter[int], b: Counter[int]) -> float:
+    """Half the L1 distance between two mixtures of camps (0 to 1)."""
+    return sum(abs(a[k] / a.total() - b[k] / b.total()) for k in range(3)) / 2
