@@ -61,10 +61,9 @@ def shares(counts: Mapping[str, int]) -> dict[str, float | None]:
 def clustered_share(hits: Sequence[bool], clusters: Sequence[Hashable]) -> Estimate:
     """The share of `hits` (n,) among units that came in `clusters` (n,), bounds within [0, 1].
 
-    Of a single cluster the Wilson interval of its units: how sure the share is for this cluster.
+    A single cluster has no interval: its units heard each other, and there is nothing to tell how
+    another one would come out.
     """
-    if len(set(clusters)) < 2:
-        return wilson(sum(hits), len(hits))
     e = clustered_mean([float(hit) for hit in hits], clusters)
     # With few clusters the t interval can reach past what a share can be.
     return replace(e, low=max(0.0, e.low), high=min(1.0, e.high)) if e.has_interval else e

@@ -16,6 +16,7 @@ from folkmoot.randomness import generator, uniform
 from folkmoot.studies.focus_group import STUDY
 from folkmoot.studies.focus_group.config import DiscussionConfig
 from folkmoot.studies.focus_group.discussion import DiscussionTranscript
+from folkmoot.studies.focus_group.participants import with_own_opinions
 from folkmoot.studies.focus_group.protocol import discussion
 
 Says = Callable[["Asked"], str | Missing]
@@ -37,13 +38,15 @@ class Asked:
 
     @property
     def kind(self) -> str:
-        """guide, question, probe, coder, intent or answer."""
+        """guide, question, probe, coder, opinion, intent or answer."""
         if self.who.role == "coder":
             return "coder"
         if self.who.role == "moderator":
             if isinstance(self.answer, Json):
                 return "guide"
             return "probe" if self.path[-1] == "probe" else "question"
+        if isinstance(self.answer, Json):
+            return "opinion"
         return "intent" if isinstance(self.answer, Choice) else "answer"
 
 
@@ -102,6 +105,7 @@ def plain(asked: Asked) -> str:
         "question": "So, what do you all make of that?",
         "probe": "What makes you say that?",
         "coder": f'{{"changed": {"true" if draw < 0.1 else "false"}, "valence": {draw - 0.5:.2f}}}',
+        "opinion": f'{{"opinion": "It has its points.", "position": {draw - 0.5:.2f}}}',
         "intent": "Might or might not buy",
         "answer": LINES[int(draw * len(LINES))],
     }[asked.kind]
@@ -111,8 +115,9 @@ def settings(**changes: Any) -> DiscussionConfig:
     return DiscussionConfig(**{**SETTINGS, **changes})
 
 
-def people(seed: int = 1, n: int = 8) -> tuple[Profile, ...]:
-    return tuple(PersonaGenerator().generate(n, generator(seed, ("people",))))
+def people(seed: int = 1, n: int = 8, **changes: Any) -> tuple[Profile, ...]:
+    drawn = PersonaGenerator().generate(n, generator(seed, ("people",)))
+    return tuple(with_own_opinions(drawn, settings(**changes)))
 
 
 async def discuss(
@@ -121,5 +126,5 @@ async def discuss(
     """One discussion in memory."""
     config = config or settings()
     scope: Any = MemoryScope(seed, says)
-    at_table = people(seed, config.num_personas)
+    at_table = people(seed, config.num_personas, first_opinion=config.first_opinion)
     return await discussion(scope, config, at_table, "group_001", "concept")

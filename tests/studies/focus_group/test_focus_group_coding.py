@@ -18,7 +18,9 @@ def answers(valence: list[float], sentiment: list[float], source: str = "vader")
         }
     )
     nothing = pl.DataFrame()
-    return Concept("oven", said, nothing, nothing, None, None, single=True, several=False)
+    return Concept(
+        "oven", said, nothing, nothing, nothing, nothing, None, single=True, several=False
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from folkmoot.errors import InputError
@@ -64,7 +65,7 @@ def test_a_value_that_cannot_be_kept_is_refused_with_its_line(
 ) -> None:
     (tmp_path / "real.csv").write_text(f"name,town,{column}\nAnn Lee,Ulm,\nBo Ray,,{value}\n")
     with pytest.raises(InputError) as caught:
-        play(tmp_path, AT_TABLE)
+        play(tmp_path, AT_TABLE + "first_opinion: seeded\n")
     (problem,) = caught.value.problems
     assert problem.file.endswith("real.csv")
     assert (problem.where, problem.key) == ("3", column)
@@ -99,3 +100,14 @@ def test_a_row_whose_column_holds_words_elsewhere_is_still_read_as_numbers(tmp_p
 def test_nobody_earns_so_little_that_no_prompt_can_be_made() -> None:
     (who,) = PersonaGenerator().from_profiles([{"income_usd": 0}], generator(1, ()))
     assert "income is low" in character.circumstances(who)
+
+
+def test_a_given_opinion_is_not_dropped_unsaid_where_opinions_are_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "real.csv").write_text("name,opinion\nAnn Lee,Too dear.\nBo Ray,Fine.\n")
+    with pytest.raises(InputError) as caught:
+        play(tmp_path, AT_TABLE)
+    assert [(p.where, p.key) for p in caught.value.problems] == [("2", "opinion"), ("3", "opinion")]
+    run = play(tmp_path, AT_TABLE + "first_opinion: seeded\n")
+    assert set(run.table("statements").filter(pl.col("when") == "before")["words"]) == {
+        "Too dear.", "Fine.",
+    }  # fmt: skip

@@ -35,6 +35,8 @@ def reply(request: Request, address: str) -> str:
     if request.schema is not None:
         if request.schema["title"] == "PhaseGuide":
             return '{"questions": ["What do you make of it?", "And what would you change?"]}'
+        if request.schema["title"] == "PrivateOpinion":
+            return json.dumps({"opinion": "It has its points.", "position": round(draw - 0.5, 2)})
         return json.dumps({"changed": draw < 0.1, "valence": round(draw - 0.5, 2)})
     if "/intent/" in address:
         return "Probably would buy" if draw < 0.5 else "Probably would not buy"
@@ -66,7 +68,8 @@ def test_one_group_leaves_its_files_in_the_run_folder(tmp_path: Path) -> None:
     assert people["name"].to_list() == [p.name for p in t.personas]
     assert people["openness"].to_list() == [p.traits.openness for p in t.personas]
     sealed = run.plan["sealed"]["recruits"]["data"]
-    assert [Profile.model_validate(p) for p in sealed["group_001"]] == list(t.personas)
+    recruits = [Profile.model_validate(p) for p in sealed["group_001"]]
+    assert recruits == [p.model_copy(update={"opinion": None}) for p in t.personas]
 
 
 def test_positions_form_a_trajectory_from_the_private_opinion_on(tmp_path: Path) -> None:
@@ -99,13 +102,11 @@ def test_replications_are_independent_groups_and_the_topline_tells_what_holds(
     (concept,) = run.json("topline.json")["concepts"]
     across = concept["across_groups"]
     assert across["groups"] == 4
-    opinions = run.table("opinions")
+    stated = run.table("statements")
     warmed = 0
-    for _, table in opinions.group_by("group"):
-        ends = table.group_by("persona_id", maintain_order=True).agg(
-            pl.col("valence").first().alias("a"), pl.col("valence").last().alias("b")
-        )
-        warmed += float((ends["b"] - ends["a"]).mean() or 0) > 0.02  # type: ignore[arg-type]
+    for _, table in stated.group_by("group"):
+        mean = {when: part["position"].mean() for (when,), part in table.group_by("when")}
+        warmed += mean["after"] - mean["before"] > 0.02  # type: ignore[operator]
     assert across["groups_that_warmed"] == warmed
     assert not run.has("transcript.md")
 
@@ -137,9 +138,13 @@ def test_findings_say_what_the_tables_hold(tmp_path: Path) -> None:
         "coding",
     }  # fmt: skip
     intents = run.table("intents")
-    likely = (intents["score"] >= 4).sum() / intents.height
+    after = intents.filter(pl.col("when") == "after")
+    likely = (after["score"] >= 4).sum() / after.height
     says = found["purchase_intent"].says
-    assert says.startswith(f"{100 * likely:.0f} % (") and "would definitely or probably" in says
+    assert (
+        says.startswith(f"{100 * likely:.0f} % (no interval) ")
+        and "would definitely or probably" in says
+    )
     said = run.table("utterances")
     words = {r[0]: r[1] for r in found["talk_time"].grid.rows}
     for name, count in words.items():

@@ -5,9 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+)
 
 from folkmoot.engine.config import Positive, StudyConfig
 
@@ -27,6 +34,28 @@ class DiscussionPhase(StrEnum):
         return "Warm-Up" if self is DiscussionPhase.WARMUP else self.value.replace("_", " ").title()
 
 
+_AMOUNT = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?")
+
+
+def amount(price: str) -> float:
+    """The number in a price: 1299 in "$1,299 a year". Raises ValueError without exactly one."""
+    (found,) = _AMOUNT.findall(price)
+    return float(found.replace(",", ""))
+
+
+def _with_amount(price: str) -> str:
+    if len(_AMOUNT.findall(price)) != 1:
+        raise ValueError('a price has exactly one number in it, as in "299 dollars"')
+    return price
+
+
+Price = Annotated[
+    str,
+    BeforeValidator(lambda value: str(value) if isinstance(value, (int, float)) else value),
+    AfterValidator(_with_amount),
+]
+
+
 class Stimulus(BaseModel):
     """One concept of a concept test. Keys left out are taken from the study."""
 
@@ -37,6 +66,7 @@ class Stimulus(BaseModel):
     )
     product_concept: str = Field(min_length=1, description="the concept to discuss")
     stimulus_material: str | None = Field(None, description="ad copy, product text, …")
+    price: Price | None = Field(None, description="what it costs, if it differs from the study's")
     category: str | None = Field(None, description="category, if it differs from the study's")
 
     @property
@@ -54,7 +84,18 @@ class DiscussionConfig(StudyConfig):
     )
     category: str = Field(min_length=1, description="product category")
     stimulus_material: str | None = Field(
-        None, description="ad copy or product description, shown from the reaction phase on"
+        None,
+        description="ad copy or product description, read in private before the talk and shown "
+        "again from the reaction phase on",
+    )
+    price: Price | None = Field(None, description='what it costs ("299 dollars")')
+    prices: tuple[Price, ...] = Field(
+        (), description="a price ladder: intent is asked at each of these prices"
+    )
+    first_opinion: Literal["asked", "seeded"] = Field(
+        "asked",
+        description="whether each reads the concept in private and says what it thinks, or first "
+        "opinions are planted by what a person is like",
     )
     num_personas: Positive = Field(8, description="people in a group")
     phases: tuple[DiscussionPhase, ...] = Field(
@@ -78,7 +119,7 @@ class DiscussionConfig(StudyConfig):
         "grounded", min_length=1, description="`grounded`, or a file of real profiles"
     )
     appeal: float = Field(
-        0.0, ge=-1, le=1, allow_inf_nan=False, description="shift of everybody's initial opinion"
+        0.0, ge=-1, le=1, allow_inf_nan=False, description="shift of everybody's seeded opinion"
     )
     sentiment: Literal["lexicon", "model"] = Field(
         "lexicon", description="who rates the sentiment of a message: VADER, or the model"
@@ -127,18 +168,30 @@ class DiscussionConfig(StudyConfig):
         )
 
     @property
+    def ladder(self) -> tuple[str, ...]:
+        """The prices at which intent is asked besides the product's own, the lowest first."""
+        own = None if self.price is None else amount(self.price)
+        return tuple(sorted((p for p in self.prices if amount(p) != own), key=amount))
+
+    @property
     def groups(self) -> tuple[str, ...]:
         """Names of the groups: `group_001`, …."""
         width = max(3, len(str(self.replications)))
         return tuple(f"group_{i:0{width}d}" for i in range(1, self.replications + 1))
 
     def on(self, stimulus: Stimulus) -> DiscussionConfig:
-        """The settings of the discussion of one concept."""
+        """The settings of the discussion of one concept. Without material nothing can be reacted
+        to, so there is no reaction phase."""
+        material = stimulus.stimulus_material or self.stimulus_material
         return self.model_copy(
             update={
                 "product_concept": stimulus.product_concept,
-                "stimulus_material": stimulus.stimulus_material or self.stimulus_material,
+                "stimulus_material": material,
+                "price": stimulus.price or self.price,
                 "category": stimulus.category or self.category,
+                "phases": tuple(
+                    p for p in self.phases if material or p is not DiscussionPhase.REACTION
+                ),
                 "stimuli": (),
             }
         )

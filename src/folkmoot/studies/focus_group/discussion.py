@@ -77,12 +77,41 @@ class DiscussionMessage(BaseModel):
         )
 
 
-class PurchaseIntent(BaseModel):
-    """What somebody said in private at the end: one of `INTENTS`, or why there is no answer."""
+class When(StrEnum):
+    """When somebody is asked in private; `alone`: after an interview without the others."""
+
+    BEFORE = "before"
+    AFTER = "after"
+    ALONE = "alone"
+
+
+class Statement(BaseModel):
+    """What somebody says in private of the concept: a position in −1 … 1 with their own words, or
+    why there is none. `planted`: it was drawn by what the person is like, not asked for."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     persona_id: str
+    when: When
+    position: float | None = None
+    words: str = ""
+    planted: bool = False
+    missing: str | None = None
+
+
+class PurchaseIntent(BaseModel):
+    """What somebody says in private of buying it: one of `INTENTS`, or why there is no answer.
+
+    `price` is the one in view, None where the material alone says it; `ladder`: it is one of the
+    prices of the ladder, and not the product's own.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    persona_id: str
+    when: When
+    price: str | None = None
+    ladder: bool = False
     answer: str | None
     missing: str | None = None
 
@@ -107,6 +136,7 @@ class DiscussionTranscript(BaseModel):
     messages: tuple[DiscussionMessage, ...] = ()
     personas: tuple[Profile, ...]
     guide: dict[DiscussionPhase, tuple[str, ...]] = Field(default_factory=dict)
+    statements: tuple[Statement, ...] = ()
     intents: tuple[PurchaseIntent, ...] = ()
     silences: tuple[tuple[int, str, str], ...] = Field(
         (), description="(question, persona id, reason) where an answer could not be had"
@@ -116,14 +146,26 @@ class DiscussionTranscript(BaseModel):
         """The messages of each phase, in order."""
         return [(phase, list(ms)) for phase, ms in groupby(self.messages, lambda m: m.phase)]
 
-    def first_positions(self) -> dict[str, float]:
-        """Where each person stood before anybody spoke, by id."""
-        return {p.id: p.opinion.valence if p.opinion else 0.0 for p in self.personas}
+    def positions(self, when: When) -> dict[str, float]:
+        """Where each person stood, by id, of those of whom it is known."""
+        return {
+            s.persona_id: s.position
+            for s in self.statements
+            if s.when is when and s.position is not None
+        }
 
-    def final_positions(self) -> dict[str, float]:
-        """Where each person stood at the end, by id."""
-        said = {m.speaker_id: m.valence for m in self.by_participants() if m.valence is not None}
-        return self.first_positions() | said
+    def moved(self) -> dict[str, tuple[float, float]]:
+        """Positions before and after by id, of those of whom both are known."""
+        before, after = self.positions(When.BEFORE), self.positions(When.AFTER)
+        return {who: (before[who], after[who]) for who in before if who in after}
+
+    def would_buy(self, when: When) -> dict[str, str]:
+        """What each answered about buying it at its own price, by id."""
+        return {
+            i.persona_id: i.answer
+            for i in self.intents
+            if i.when is when and not i.ladder and i.answer is not None
+        }
 
     def by_participants(self) -> Iterator[DiscussionMessage]:
         """The messages of participants, in order."""

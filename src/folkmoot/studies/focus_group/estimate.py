@@ -12,7 +12,7 @@ from folkmoot.errors import InputError, Problem
 from folkmoot.measures.power import DesignSize
 from folkmoot.people.sources import table
 from folkmoot.people.sources.grounded.generator import check_profile, check_quotas
-from folkmoot.studies.focus_group.config import DiscussionConfig
+from folkmoot.studies.focus_group.config import DiscussionConfig, amount
 from folkmoot.studies.focus_group.discussion import MODERATOR
 from folkmoot.studies.focus_group.participants import different_names, profiles
 
@@ -36,6 +36,18 @@ def check(config: DiscussionConfig, folder: Path) -> list[Problem]:
     first = table.first_line(path)
     for line, row in enumerate(rows, first):
         problems += [replace(p, file=str(path)) for p in check_profile(row, str(line))]
+        if config.first_opinion == "asked":
+            problems += [
+                Problem(
+                    "an opinion is given, but each is asked for their own",
+                    file=str(path),
+                    where=str(line),
+                    key=key,
+                    mend="first_opinion: seeded, or delete the column",
+                )
+                for key in ("valence", "opinion")
+                if key in row
+            ]
     if any(row["id"] == MODERATOR for row in rows):
         problems.append(Problem(f"no profile can have the id {MODERATOR!r}", key="personas"))
     if len(rows) < config.num_personas:
@@ -75,8 +87,15 @@ def _fitting(config: DiscussionConfig) -> list[Problem]:
     wanted, people = config.max_responses_per_question, config.num_personas
     if "max_responses_per_question" in config.model_fields_set and wanted > people:
         wrong("max_responses_per_question", f"{wanted} answers, but only {people} people")
-    questions = len(config.phases) * config.questions_per_phase
-    if questions * config.responses_cap < people:
+    if config.appeal and config.first_opinion == "asked":
+        wrong("appeal", "it shifts only seeded opinions", "add `first_opinion: seeded`")
+    if len({amount(p) for p in config.prices}) != len(config.prices):
+        wrong("prices", "a price can be listed only once")
+    phases = min((config.on(s).phases for s in config.concepts), key=len)
+    questions = len(phases) * config.questions_per_phase
+    if not phases:
+        wrong("phases", "without material there is no reaction phase", "give stimulus_material")
+    elif questions * config.responses_cap < people:
         wrong(
             "num_personas",
             f"{people} people cannot all speak in {questions} questions of at most "
@@ -99,9 +118,16 @@ def cut(config: DiscussionConfig, groups: int) -> DiscussionConfig:
 
 def notes(config: DiscussionConfig) -> list[str]:
     """What a user should know before a run."""
-    if config.max_responses_per_question <= config.num_personas:
-        return []
-    return [f"at most {config.num_personas} answers to a question: there are no more people"]
+    said = []
+    if config.max_responses_per_question > config.num_personas:
+        said.append(
+            f"at most {config.num_personas} answers to a question: there are no more people"
+        )
+    for concept in config.concepts:
+        if len(config.on(concept).phases) < len(config.phases):
+            about = f" of {concept.id}" if config.stimuli else ""
+            said.append(f"the discussion{about} has no reaction phase, because it has no material")
+    return said
 
 
 def template() -> dict[str, str | bytes]:

@@ -22,6 +22,7 @@ from folkmoot.studies.focus_group import sycophancy, topline
 from folkmoot.studies.focus_group.config import DiscussionConfig
 from folkmoot.studies.focus_group.discussion import (
     DiscussionTranscript,
+    When,
 )
 from folkmoot.studies.focus_group.participants import title_of
 
@@ -137,10 +138,8 @@ class TranscriptFormatter:
                 {"from": names[a], "to": names.get(b, "Moderator"), "times": n}
                 for (a, b), n in replies.items()
             ],
-            "mean_valence_before": _mean(
-                p.opinion.valence for p in transcript.personas if p.opinion
-            ),
-            "mean_valence_after": _mean(transcript.final_positions().values()),
+            "mean_valence_before": _mean(transcript.positions(When.BEFORE).values()),
+            "mean_valence_after": _mean(transcript.positions(When.AFTER).values()),
             "sycophancy": {
                 "agree_share": _plain(check.agree),
                 "disagree_share": _plain(check.disagree),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from folkmoot.kit.findings import (
     found,
     intervals,
     known,
+    points,
     rates,
     share,
     shares,
@@ -27,14 +29,17 @@ from folkmoot.measures.agreement import krippendorff_alpha
 from folkmoot.measures.clustered import clustered_mean, paired_difference
 from folkmoot.measures.diversity import gini
 from folkmoot.measures.estimates import Estimate, percent, plural
+from folkmoot.measures.proportions import wilson
 from folkmoot.records.findings import Bars, Finding, Grid, Lines
 from folkmoot.records.run_folder import RunFolder
 from folkmoot.studies.focus_group import sycophancy
-from folkmoot.studies.focus_group.discussion import INTENTS
+from folkmoot.studies.focus_group.config import amount
+from folkmoot.studies.focus_group.discussion import INTENTS, When
 from folkmoot.studies.focus_group.reading import MODEL
 
 TALK = ["group", "stimulus"]
 PERSON = [*TALK, "persona_id"]
+LIKELY = 4  # definitely or probably would buy
 MOVED = 0.1  # a smaller difference of positions is not a move
 MOST_LINES = 20
 GOOD, FAIR = 0.8, 0.667  # Krippendorff's customary limits: for conclusions, for tentative ones
@@ -52,7 +57,8 @@ class Concept:
     said: pl.DataFrame
     opinions: pl.DataFrame
     people: pl.DataFrame
-    intents: pl.DataFrame | None
+    statements: pl.DataFrame
+    intents: pl.DataFrame
     objections: pl.DataFrame | None
     single: bool
     several: bool
@@ -72,7 +78,7 @@ def findings(run: RunFolder) -> list[Finding]:
     """All findings, concept by concept; the comparison of concepts first."""
     if not run.has_table("utterances"):
         return []
-    said, opinions = run.table("utterances"), run.table("opinions")
+    said, opinions, stated = (run.table(t) for t in ("utterances", "opinions", "statements"))
     stimuli = said["stimulus"].unique(maintain_order=True).to_list()
 
     def only(table: str, stimulus: str) -> pl.DataFrame | None:
@@ -85,7 +91,8 @@ def findings(run: RunFolder) -> list[Finding]:
             said.filter(pl.col("stimulus") == stimulus),
             opinions.filter(pl.col("stimulus") == stimulus),
             run.table("personas"),
-            only("intents", stimulus),
+            run.table("statements").filter(pl.col("stimulus") == stimulus),
+            run.table("intents").filter(pl.col("stimulus") == stimulus),
             only("objections", stimulus),
             single=said.select(TALK).unique().height == 1,
             several=len(stimuli) > 1,
@@ -93,10 +100,11 @@ def findings(run: RunFolder) -> list[Finding]:
         for stimulus in stimuli
     ]
     return found(
-        compared(opinions, stimuli) if len(stimuli) > 1 else None,
+        compared(stated, stimuli) if len(stimuli) > 1 else None,
         *(
             (
                 purchase_intent(c),
+                demand(c),
                 positions(c),
                 objections(c),
                 replies(c) if c.single else None,
@@ -110,44 +118,115 @@ def findings(run: RunFolder) -> list[Finding]:
 
 
 def purchase_intent(c: Concept) -> Finding | None:
-    """The private answers after the talk; None if nobody gave one."""
-    answered = None if c.intents is None else c.intents.filter(pl.col("answer").is_not_null())
-    if answered is None or answered.is_empty():
+    """The private answers before and after the talk; None if nobody gave one after it."""
+    own = c.intents.filter(~pl.col("ladder") & pl.col("answer").is_not_null())
+    parts = {when: own.filter(pl.col("when") == when) for when in own["when"].unique()}
+    after = parts.get("after", own.clear())
+    if after.is_empty():
         return None
-    counts = {o: answered.filter(pl.col("answer") == o).height for o in INTENTS}
-    likely = clustered_share((answered["score"] >= 4).to_list(), answered["group"].to_list())
-    groups = answered["group"].n_unique()
+    likely = clustered_share((after["score"] >= LIKELY).to_list(), after["group"].to_list())
+    both = parts.get("before", own.clear()).join(after, on=PERSON, suffix="_after")
+    moved = paired_difference(
+        both["score_after"] >= LIKELY, both["score"] >= LIKELY, both["group"].to_list()
+    )
+    first = (both["score"] >= LIKELY).to_numpy().mean() if both.height else math.nan
+    price = after["price"][0]
+    groups = after["group"].n_unique()
+    counts = {
+        when: {o: part.filter(pl.col("answer") == o).height for o in INTENTS}
+        for when, part in sorted(parts.items(), key=lambda item: list(When).index(When(item[0])))
+    }
     return c.finding(
         "purchase_intent",
         "Would they buy it?",
-        f"{share(likely)} would definitely or probably buy it, asked in private after the talk; "
-        f"{answered.height} people in {'one group' if groups == 1 else plural(groups, 'group')}.",
+        f"{share(likely)} would definitely or probably buy it{f' at {price}' if price else ''}, "
+        f"asked in private after the talk; {after.height} people in "
+        f"{'one group' if groups == 1 else plural(groups, 'group')}."
+        + (f" Before the talk it was {percent(first)}: {points(moved)}." if both.height else ""),
         Grid.of(
             [
-                {"answer": o, "people": counts[o], "people_share": part}
-                for o, part in shares(counts).items()
+                {"answer": o}
+                | {f"{when}_share": shares(of)[o] for when, of in counts.items()}
+                | {f"people {when}": of[o] for when, of in counts.items()}
+                for o in INTENTS
             ]
         ),
-        Bars(tuple((o, "people", float(n)) for o, n in counts.items()), unit="people"),
+        Bars(
+            tuple((o, when, float(of[o])) for when, of in counts.items() for o in INTENTS),
+            unit="people",
+        ),
         notes=("Stated intent overstates what people buy; use it to compare concepts.",),
         section="Purchase intent",
         headline=True,
     )
 
 
-def paths(opinions: pl.DataFrame) -> pl.DataFrame:
-    """One row a person: first and last position."""
-    return opinions.group_by(PERSON, maintain_order=True).agg(
-        pl.col("name").first(),
-        pl.col("valence").first().alias("before"),
-        pl.col("valence").last().alias("after"),
-        pl.col("changed").sum().alias("shifts"),
+def demand(c: Concept) -> Finding | None:
+    """The share that would buy at each price, before and after the talk; None without a ladder."""
+    asked = c.intents.filter(pl.col("answer").is_not_null() & pl.col("price").is_not_null())
+    if asked["price"].n_unique() < 2:
+        return None
+    rows: list[dict[str, Any]] = []
+    curves: dict[str, list[tuple[str, float, float]]] = {}
+    for price in sorted(asked["price"].unique(), key=amount):
+        for when in When:
+            at = asked.filter((pl.col("price") == price) & (pl.col("when") == when.value))
+            if at.is_empty():
+                continue
+            hits = (at["score"] >= LIKELY).to_list()
+            # Before the talk nobody has heard anybody; after it groups are the units.
+            e = (
+                wilson(sum(hits), len(hits))
+                if when is not When.AFTER
+                else clustered_share(hits, at["group"].to_list())
+            )
+            curves.setdefault(when.value, []).append((price, amount(price), e.value))
+            rows.append(
+                {"price": price, "when": when.value, "people": e.n}
+                | cells(e, "would_buy_share", "_share")
+            )
+    last = curves.get("after") or next(iter(curves.values()))
+    rising = [
+        f"{when} the talk at {b[0]} more than at {a[0]}"
+        for when, curve in curves.items()
+        for a, b in pairwise(curve)
+        if b[2] > a[2]
+    ]
+    return c.finding(
+        "demand",
+        "What would they pay?",
+        f"After the talk {', '.join(f'{percent(v)} would buy it at {p}' for p, _, v in last)}."
+        + (f" Demand rises with the price in places ({'; '.join(rising)})." if rising else ""),
+        Grid.of(rows, "Definitely or probably would buy, asked in private at each price"),
+        Lines(
+            tuple((when, x, round(y, 4)) for when, curve in curves.items() for _, x, y in curve),
+            "price",
+            "share that would buy",
+        ),
+        notes=(
+            "Each price was asked by itself, without knowledge of the others. A curve that rises "
+            "with the price is noise, or people who take the price for quality.",
+        ),
+        section="Purchase intent",
+        headline=True,
     )
 
 
-def positions(c: Concept) -> Finding:
+def paths(stated: pl.DataFrame) -> pl.DataFrame:
+    """One row a person of whom both are known: the private position before and after the talk."""
+    before, after = (
+        stated.filter((pl.col("when") == when) & pl.col("position").is_not_null())
+        for when in ("before", "after")
+    )
+    both = before.join(after, on=PERSON, suffix="_after", maintain_order="left")
+    return both.select(*PERSON, "name", before=pl.col("position"), after=pl.col("position_after"))
+
+
+def positions(c: Concept) -> Finding | None:
     """From where to where: of one group its people, of many their means."""
-    path = paths(c.opinions)
+    path = paths(c.statements)
+    if path.is_empty():
+        return None
     moved = paired_difference(path["after"], path["before"], path["group"].to_list())
     movers = path.filter((pl.col("after") - pl.col("before")).abs() >= MOVED).height
     by = change(moved, "groups as units") if moved.has_interval else signed(moved.value)
@@ -156,6 +235,8 @@ def positions(c: Concept) -> Finding:
         f"{movers} of {path.height} people changed their position; on average it moved {by} on a "
         "scale from −1 to 1" + (f", {toward}." if abs(moved.value) >= 0.01 else ".")
     )
+    shifts = c.opinions.group_by(PERSON).agg(shifts=pl.col("changed").sum())
+    path = path.join(shifts, on=PERSON, how="left", maintain_order="left")
     if c.single:
         rows = path.select(pl.col("name").alias("person"), "before", "after", "shifts")
         lines = Lines(tuple(_carried(c.opinions)), "turn", "position (−1 against, 1 in favor)")
@@ -166,12 +247,19 @@ def positions(c: Concept) -> Finding:
             pl.col("shifts").sum(),
         )
         lines = Lines(tuple(_by_question(c.opinions)), "question", "mean position of the group")
+    planted = bool(c.statements["planted"].any())
     return c.finding(
         "positions",
         "What moved?",
-        said,
+        said + (" The positions before the talk were planted, not asked." if planted else ""),
         Grid.of(rows.to_dicts()),
         lines,
+        notes=(
+            "Positions after the talk are those that the coder read last: nobody was asked."
+            if planted
+            else "Positions before and after are each person's own, stated in private; the path "
+            "between them is a coder's reading of the answers.",
+        ),
         section="Positions",
         headline=True,
     )
@@ -179,8 +267,9 @@ def positions(c: Concept) -> Finding:
 
 def _carried(opinions: pl.DataFrame) -> list[tuple[str, float, float]]:
     """Each person's positions, the last one carried to the last turn of the talk."""
-    rows = opinions.sort("turn", maintain_order=True).select("name", "turn", "valence").rows()
-    last = float(max(turn for _, turn, _ in rows))
+    known = opinions.filter(pl.col("valence").is_not_null()).sort("turn", maintain_order=True)
+    rows = known.select("name", "turn", "valence").rows()
+    last = float(max((turn for _, turn, _ in rows), default=0))
     ends = {name: (name, last, valence) for name, _, valence in rows}
     return [(name, float(turn), valence) for name, turn, valence in rows] + list(ends.values())
 
@@ -191,7 +280,8 @@ def _by_question(opinions: pl.DataFrame) -> list[tuple[str, float, float]]:
     for group in opinions["group"].unique(maintain_order=True).to_list()[:MOST_LINES]:
         now: dict[str, float] = {}
         means: dict[int, float] = {}
-        for r in opinions.filter(pl.col("group") == group).iter_rows(named=True):
+        own = opinions.filter((pl.col("group") == group) & pl.col("valence").is_not_null())
+        for r in own.iter_rows(named=True):
             now[r["persona_id"]] = r["valence"]
             means[r["question"]] = sum(now.values()) / len(now)
         out += [(group, float(q), round(v, 4)) for q, v in means.items()]
@@ -305,7 +395,7 @@ def pleasing(c: Concept) -> Finding:
         )
         for r in c.answers.filter(~pl.col("probe")).iter_rows(named=True)
     ]
-    parts = [part for _, part in paths(c.opinions).group_by(TALK, maintain_order=True)]
+    parts = [part for _, part in paths(c.statements).group_by(TALK, maintain_order=True)]
     check = sycophancy.check(
         answers, [p["before"].to_list() for p in parts], [p["after"].to_list() for p in parts]
     )
@@ -391,9 +481,9 @@ def _alpha_aloud(alpha: float) -> str:
     )
 
 
-def compared(opinions: pl.DataFrame, stimuli: list[str]) -> Finding:
+def compared(stated: pl.DataFrame, stimuli: list[str]) -> Finding:
     """The same people on several concepts: final positions, and differences to the first."""
-    path = paths(opinions)
+    path = paths(stated)
     base = path.filter(pl.col("stimulus") == stimuli[0])
     means: dict[str, float] = {}
     gaps: dict[str, Estimate] = {}
@@ -407,7 +497,7 @@ def compared(opinions: pl.DataFrame, stimuli: list[str]) -> Finding:
             )
     best = max(means, key=lambda s: means[s])
     clear = [significant(e) for s, e in gaps.items() if best in (stimuli[0], s)]
-    if opinions["group"].n_unique() == 1:
+    if path["group"].n_unique() == 1:
         certain = "but one group cannot tell a difference from chance: add replications"
     elif all(clear):
         certain = "which is more than chance variation between groups would produce"

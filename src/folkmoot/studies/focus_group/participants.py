@@ -6,24 +6,32 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
 
-from folkmoot.conversation.answers import Missing
+from folkmoot.conversation.answers import Json, Missing
 from folkmoot.conversation.choices import Choice
-from folkmoot.conversation.transcript import Speaker
+from folkmoot.conversation.transcript import Speaker, Transcript
 from folkmoot.engine.session import Scope, Session
 from folkmoot.people.enrichment import as_listed
 from folkmoot.people.sources import table
 from folkmoot.people.sources.grounded import PersonaGenerator, Profile, character
 from folkmoot.people.sources.grounded.attributes import label
 from folkmoot.people.sources.grounded.profile import LISTED, Given, first_name
-from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase, Stimulus
+from folkmoot.studies.focus_group.config import (
+    DiscussionConfig,
+    DiscussionPhase,
+    Stimulus,
+    amount,
+)
 from folkmoot.studies.focus_group.discussion import (
     INTENTS,
     DiscussionMessage,
     PurchaseIntent,
+    Statement,
+    When,
     heard,
 )
 
@@ -72,10 +80,18 @@ def recruit(session: Session[DiscussionConfig]) -> dict[str, list[Profile]]:
         rng = session.at("recruits", group).rng
         if rows:
             chosen = with_different_names(rows, config.num_personas, rng)
-            groups[group] = generator.from_profiles(chosen, rng)
+            people = generator.from_profiles(chosen, rng)
         else:
-            groups[group] = generator.generate(config.num_personas, rng, config.quotas or None)
+            people = generator.generate(config.num_personas, rng, config.quotas or None)
+        groups[group] = people
     return groups
+
+
+def with_own_opinions(people: Sequence[Profile], config: DiscussionConfig) -> list[Profile]:
+    """People without the opinions that the generator plants, unless these are wanted."""
+    if config.first_opinion == "seeded":
+        return list(people)
+    return [person.model_copy(update={"opinion": None}) for person in people]
 
 
 def profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, Any]]:
@@ -138,12 +154,12 @@ def different_names(rows: Sequence[Mapping[str, Any]]) -> int:
 def facing(
     session: Session[DiscussionConfig], group: str, people: Sequence[Profile], stimulus: Stimulus
 ) -> list[Profile]:
-    """The same people with a first opinion on this concept (with one concept: as recruited).
+    """The same people with a seeded opinion on this concept (with one concept: as recruited).
 
     What they are like pulls each opinion the same way; the rest is drawn for each concept.
     """
     config = session.config
-    if len(config.concepts) == 1:
+    if len(config.concepts) == 1 or config.first_opinion == "asked":
         return list(people)
     generator = PersonaGenerator(appeal=config.appeal)
     return [
@@ -157,12 +173,22 @@ def facing(
 # --- a participant -----------------------------------------------------------------------------
 
 
+class PrivateOpinion(BaseModel):
+    """What somebody thinks of the concept: in words, and as a position in −1 … 1."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", str_strip_whitespace=True)
+
+    opinion: Annotated[str, Field(min_length=1)]
+    position: Annotated[float, Field(ge=-1, le=1)]
+
+
 @dataclass(frozen=True)
 class Participant:
-    """One persona in one discussion."""
+    """One persona in one discussion, or interviewed alone."""
 
     persona: Profile
     config: DiscussionConfig
+    alone: bool = False
 
     @property
     def id(self) -> str:
@@ -171,6 +197,11 @@ class Participant:
     @property
     def name(self) -> str:
         return self.persona.first_name
+
+    @property
+    def first_position(self) -> float | None:
+        """Where this participant stood before the talk; None where that is not known."""
+        return self.persona.opinion.valence if self.persona.opinion else None
 
     def build_system_prompt(self, scope: Scope) -> str:
         """Who this is, in natural language: no score, no trait with a number."""
@@ -189,7 +220,8 @@ class Participant:
             who=persona.first_name,
             category=config.category,
             concept=config.product_concept,
-            leaning=leaning(persona.opinion.valence if persona.opinion else 0.0),
+            alone=self.alone,
+            leaning=leaning(persona.opinion.valence) if persona.opinion else "",
             opinion=persona.opinion.sentence if persona.opinion else "",
         )
 
@@ -233,23 +265,71 @@ class Participant:
             company=company_advice(self.persona),
             max_words=self.config.max_words_per_response,
         )
-        latest = heard(context, self.config.context_messages)
-        said = await scope.ask(self.speaker(scope), prompt, heard=latest)
+        said = await scope.ask(self.speaker(scope), prompt, heard=self._latest(context))
         if isinstance(said, Missing):
             return said
         words = spoken(said, self.persona)
         return words or Missing("empty", "a name and nothing said", raw=said)
 
-    async def would_buy(self, scope: Scope, context: Sequence[DiscussionMessage]) -> PurchaseIntent:
-        """Whether this participant would buy it, asked in private."""
+    async def states(
+        self, scope: Scope, when: When, context: Sequence[DiscussionMessage]
+    ) -> Statement:
+        """What this participant thinks of it in private, with material and price in view."""
         prompt = scope.prompt(
-            "purchase_intent", options=INTENTS, concept=self.config.product_concept
+            "private_opinion",
+            talked=when is When.AFTER,
+            alone=when is When.ALONE,
+            **self._in_view(self.config.price),
         )
-        latest = heard(context, self.config.context_messages)
-        got = await scope.ask(self.speaker(scope), prompt, heard=latest, answer=Choice(INTENTS))
-        if isinstance(got, Missing):
-            return PurchaseIntent(persona_id=self.id, answer=None, missing=got.reason)
-        return PurchaseIntent(persona_id=self.id, answer=got)
+        said = await scope.ask(
+            self.speaker(scope), prompt, heard=self._latest(context), answer=Json(PrivateOpinion)
+        )
+        if isinstance(said, Missing):
+            return Statement(persona_id=self.id, when=when, missing=said.reason)
+        return Statement(
+            persona_id=self.id, when=when, position=round(said.position, 2), words=said.opinion
+        )
+
+    async def would_buy(
+        self, scope: Scope, when: When, context: Sequence[DiscussionMessage]
+    ) -> tuple[PurchaseIntent, ...]:
+        """Whether this participant would buy it, asked in private: at its own price, then at each
+        of the ladder, every time without knowing of the others."""
+        config = self.config
+        answers = [await self._would_buy(scope, when, context, config.price)]
+        for price in config.ladder:
+            at = scope.at(f"{amount(price):g}")
+            answers.append(await self._would_buy(at, when, context, price, ladder=True))
+        return tuple(answers)
+
+    async def _would_buy(
+        self,
+        scope: Scope,
+        when: When,
+        context: Sequence[DiscussionMessage],
+        price: str | None,
+        *,
+        ladder: bool = False,
+    ) -> PurchaseIntent:
+        prompt = scope.prompt("purchase_intent", options=INTENTS, **self._in_view(price))
+        got = await scope.ask(
+            self.speaker(scope), prompt, heard=self._latest(context), answer=Choice(INTENTS)
+        )
+        known = (
+            {"answer": None, "missing": got.reason} if isinstance(got, Missing) else {"answer": got}
+        )
+        return PurchaseIntent(persona_id=self.id, when=when, price=price, ladder=ladder, **known)
+
+    def _in_view(self, price: str | None) -> dict[str, Any]:
+        config = self.config
+        return {
+            "concept": config.product_concept,
+            "stimulus": config.stimulus_material,
+            "price": price,
+        }
+
+    def _latest(self, context: Sequence[DiscussionMessage]) -> Transcript:
+        return heard(context, self.config.context_messages)
 
 
 def speaking_probability(extraversion: int) -> float:

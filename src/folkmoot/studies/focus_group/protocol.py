@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from folkmoot.conversation.answers import Missing
 from folkmoot.conversation.transcript import how_ended
 from folkmoot.engine.session import Scope, Session
-from folkmoot.people.sources.grounded import Profile
+from folkmoot.people.sources.grounded import Opinion, Profile
 from folkmoot.studies.focus_group import files, reading
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase, Stimulus
 from folkmoot.studies.focus_group.discussion import (
@@ -18,9 +18,16 @@ from folkmoot.studies.focus_group.discussion import (
     DiscussionTranscript,
     MessageRole,
     PurchaseIntent,
+    Statement,
+    When,
 )
 from folkmoot.studies.focus_group.moderator import Moderator, addressed, room
-from folkmoot.studies.focus_group.participants import Participant, facing, recruit
+from folkmoot.studies.focus_group.participants import (
+    Participant,
+    facing,
+    recruit,
+    with_own_opinions,
+)
 from folkmoot.studies.focus_group.tables import record_discussion, record_personas
 
 
@@ -30,7 +37,8 @@ async def protocol(session: Session[DiscussionConfig], invited: Sequence[Profile
     Those `invited` sit in every group; by default each group has recruits of its own.
     """
     config = session.config
-    groups = {group: list(invited) for group in config.groups} if invited else recruit(session)
+    recruits = dict.fromkeys(config.groups, invited) if invited else recruit(session)
+    groups = {group: with_own_opinions(people, config) for group, people in recruits.items()}
     await session.seal(
         "recruits",
         {group: [p.model_dump(mode="json") for p in people] for group, people in groups.items()},
@@ -57,29 +65,78 @@ async def discussion(
 ) -> DiscussionTranscript:
     """One group on one concept (`config` is that of the concept, see `DiscussionConfig.on`).
 
-    The moderator plans the guide; the phases follow one another, question by question, each
-    speaker having heard those before; at the end everybody says in private what they would buy.
+    The moderator plans the guide; each reads the concept in private and says what they think; the
+    phases follow one another, question by question, each speaker having heard those before; at the
+    end everybody is asked in private again.
     """
     moderator = Moderator(config, {p.id: p.first_name for p in people})
     await moderator.generate_discussion_guide(scope.at("guide"))
-    talk = Talk(config, moderator, [Participant(p, config) for p in people])
+    before = await in_private(scope.at("before"), [Participant(p, config) for p in people])
+    at_table = [
+        Participant(with_opinion(p, said.statement), config)
+        for p, said in zip(people, before, strict=True)
+    ]
+    talk = Talk(config, moderator, at_table)
     for phase in config.phases:
         for index in range(config.questions_per_phase):
             await talk.question(scope.at(phase.value), phase, index)
-
-    async def in_private(scope: Scope, who: Participant) -> PurchaseIntent:
-        return await who.would_buy(scope, talk.messages)
-
-    intents = await scope.at("intent").each(talk.participants, in_private)
+    after = await in_private(scope.at("after"), at_table, talk)
     return DiscussionTranscript(
         group=group,
         stimulus=stimulus,
         config=config,
         messages=tuple(talk.messages),
-        personas=tuple(people),
+        personas=tuple(who.persona for who in at_table),
         guide=moderator.discussion_guide,
-        intents=tuple(intents.values()),
+        statements=tuple(said.statement for said in (*before, *after)),
+        intents=tuple(intent for said in (*before, *after) for intent in said.intents),
         silences=tuple(talk.silences),
+    )
+
+
+class Private(NamedTuple):
+    """What one person says in private: what they think of it, and whether they would buy it."""
+
+    statement: Statement
+    intents: tuple[PurchaseIntent, ...]
+
+
+async def in_private(
+    scope: Scope, people: Sequence[Participant], talk: Talk | None = None
+) -> list[Private]:
+    """Everybody is asked in private, before anything was said or after a talk.
+
+    With seeded opinions nobody is asked for a position: the planted one holds before the talk, the
+    one last read after it.
+    """
+    when = When.AFTER if talk else When.BEFORE
+    said = talk.messages if talk else []
+
+    async def one(scope: Scope, who: Participant) -> Private:
+        if who.config.first_opinion == "seeded":
+            opinion = who.persona.opinion
+            statement = Statement(
+                persona_id=who.id,
+                when=when,
+                position=talk.position(who) if talk else who.first_position,
+                words="" if talk or not opinion else opinion.sentence,
+                planted=talk is None,
+            )
+        else:
+            statement = await who.states(scope.at("opinion"), when, said)
+            if talk is None:
+                who = replace(who, persona=with_opinion(who.persona, statement))
+        return Private(statement, await who.would_buy(scope.at("intent"), when, said))
+
+    return list((await scope.each(people, one)).values())
+
+
+def with_opinion(person: Profile, said: Statement) -> Profile:
+    """A person with the first opinion that they stated, if they did."""
+    if said.position is None:
+        return person
+    return person.model_copy(
+        update={"opinion": Opinion(valence=said.position, sentence=said.words)}
     )
 
 
@@ -165,7 +222,7 @@ class Talk:
         if isinstance(said, Missing):
             self.silences.append((self.questions, who.id, said.reason))
             return None
-        last = self._position(who)
+        last = self.position(who)
         now = await reading.read_position(
             scope.at(who.id, "position"), who, last, asked.content, said
         )
@@ -195,11 +252,10 @@ class Talk:
             finish=how_ended(at),
         )
 
-    def _position(self, who: Participant) -> float:
+    def position(self, who: Participant) -> float | None:
         """Where somebody stands: after their last answer, else in their private opinion."""
         own = [m.valence for m in self.messages if m.speaker_id == who.id and m.valence is not None]
-        opinion = who.persona.opinion
-        return own[-1] if own else (opinion.valence if opinion else 0.0)
+        return own[-1] if own else who.first_position
 
     def _asks(
         self,

@@ -35,32 +35,34 @@ class OpinionReading(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     changed: bool
-    valence: Annotated[float, Field(ge=-1, le=1)]
+    valence: Annotated[float | None, Field(ge=-1, le=1)]
     sentiment: Annotated[float | None, Field(ge=-1, le=1)] = None
 
 
 class Position(NamedTuple):
-    """Where somebody stands (−1 … 1), whether the last answer moved it, the coder's sentiment."""
+    """Where somebody stands (−1 … 1; None: not known), whether the last answer moved it, the
+    coder's sentiment."""
 
-    valence: float
+    valence: float | None
     changed: bool = False
     sentiment: float | None = None
 
 
 async def read_position(
-    scope: Scope, who: Participant, last: float, question: str, answer: str
+    scope: Scope, who: Participant, last: float | None, question: str, answer: str
 ) -> Position:
     """Ask the coder whether an answer shows a change from the position last known, and to where.
 
-    A reading that cannot be had leaves the position where it was.
+    A reading that cannot be had leaves the position where it was. Where none was known before,
+    the first one read is no change.
     """
     prompt = scope.prompt(
         "opinion_shift",
         who=who.name,
         concept=who.config.product_concept,
         first_opinion=who.persona.opinion.sentence if who.persona.opinion else "",
-        last_position=f"{last:+.2f}",
-        last_leaning=leaning(last),
+        last_position="" if last is None else f"{last:+.2f}",
+        last_leaning="" if last is None else leaning(last),
         question=question,
         answer=answer,
         with_sentiment=who.config.sentiment == MODEL,
@@ -69,8 +71,10 @@ async def read_position(
     read = await scope.ask(coder, prompt, answer=Json(OpinionReading), temperature=0.0)
     if isinstance(read, Missing):
         return Position(last)
-    moved = read.changed and abs(read.valence - last) >= SMALLEST_SHIFT
     tone = None if read.sentiment is None else round(read.sentiment, 3)
+    if read.valence is None or last is None:
+        return Position(last if read.valence is None else round(read.valence, 2), False, tone)
+    moved = read.changed and abs(read.valence - last) >= SMALLEST_SHIFT
     return Position(round(read.valence, 2) if moved else last, moved, tone)
 
 
@@ -146,11 +150,12 @@ def reply_target(
     return last if last.by_participant and last.speaker_id != speaker_id else None
 
 
-def surprising(stance: str | None, tone: float | None, last: float, changed: bool) -> bool:
+def surprising(stance: str | None, tone: float | None, last: float | None, changed: bool) -> bool:
     """Whether an answer is worth a probe: a change of mind, open disagreement, or a tone clearly
     against where the speaker stood.
     """
-    against = tone is not None and abs(tone) >= 0.5 and abs(last) >= 0.2 and tone * last < 0
+    felt, stood = tone or 0.0, last or 0.0
+    against = abs(felt) >= 0.5 and abs(stood) >= 0.2 and felt * stood < 0
     return changed or stance == "disagree" or against
 
 

@@ -93,8 +93,8 @@ def of(transcripts: Sequence[DiscussionTranscript]) -> Check:
         for m in t.by_participants()
         if not m.probe
     ]
-    before = [list(t.first_positions().values()) for t in transcripts]
-    return check(answers, before, [list(t.final_positions().values()) for t in transcripts])
+    moved = [t.moved().values() for t in transcripts]
+    return check(answers, [[b for b, _ in m] for m in moved], [[a for _, a in m] for m in moved])
 
 
 def check(

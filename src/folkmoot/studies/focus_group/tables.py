@@ -9,7 +9,7 @@ from folkmoot.engine.session import Scope
 from folkmoot.people.sources.grounded import Profile
 from folkmoot.records.rows import Row, column
 from folkmoot.records.run_folder import RunFolder
-from folkmoot.studies.focus_group.discussion import INTENTS, DiscussionTranscript
+from folkmoot.studies.focus_group.discussion import INTENTS, DiscussionTranscript, When
 from folkmoot.studies.focus_group.reading import objections
 
 GROUP = "group of recruits (replication)"
@@ -86,8 +86,24 @@ class UtteranceRow(InDiscussion, table="utterances"):
     finish: str | None
 
 
+WHEN = "asked in private before the talk, after it, or after being interviewed alone"
+
+
+class StatementRow(InDiscussion, table="statements"):
+    """What a person says in private of the concept."""
+
+    persona_id: str = column(PERSON)
+    name: str = column(NAME)
+    when: str = column(WHEN)
+    position: float | None = column(VALENCE)
+    words: str = column("the opinion in the person's own words")
+    planted: bool = column("drawn by what the person is like (first_opinion: seeded), not asked")
+    missing: str | None = column("why there is no answer")
+
+
 class OpinionRow(InDiscussion, table="opinions"):
-    """Where a person stands at the start (turn 0) and after each answer."""
+    """Where a person stands after each answer, as a coder reads it; turn 0 is the private
+    opinion."""
 
     persona_id: str = column(PERSON)
     name: str = column(NAME)
@@ -103,7 +119,10 @@ class IntentRow(InDiscussion, table="intents"):
 
     persona_id: str = column(PERSON)
     name: str = column(NAME)
-    answer: str | None = column("purchase intent, asked in private at the end")
+    when: str = column(WHEN)
+    price: str | None = column("price in view; empty where only the material says it")
+    ladder: bool = column("a price of the ladder, not the product's own")
+    answer: str | None = column("purchase intent, asked in private")
     score: int | None = column("1 (definitely not) to 5 (definitely)")
     missing: str | None = column("why there is no answer")
 
@@ -127,7 +146,9 @@ class SilenceRow(InDiscussion, table="silences"):
     reason: str = column("why an answer could not be had")
 
 
-TABLES = (PersonaRow, UtteranceRow, OpinionRow, IntentRow, ObjectionRow, SilenceRow)
+TABLES = (
+    *(PersonaRow, UtteranceRow, StatementRow, OpinionRow, IntentRow, ObjectionRow, SilenceRow),
+)
 
 
 def unusable(run: RunFolder) -> str:
@@ -167,14 +188,17 @@ def record_discussion(scope: Scope, t: DiscussionTranscript) -> None:
             )
         )  # fmt: skip
 
-    for who, valence in t.first_positions().items():
-        opinion(who, 0, 0, "", valence=valence, changed=False)
+    for said in t.statements:
+        name = names[said.persona_id]
+        scope.record(StatementRow(**where, name=name, **said.model_dump(mode="json")))
+        if said.when is When.BEFORE:
+            opinion(said.persona_id, 0, 0, "", valence=said.position, changed=False)
     for m in t.messages:
-        said = m.model_dump(mode="json", exclude={"turn_number", "speaker_name", "content"})
+        rest = m.model_dump(mode="json", exclude={"turn_number", "speaker_name", "content"})
         scope.record(
             UtteranceRow(
                 **where, turn=m.turn_number, name=m.speaker_name, text=m.content, words=m.words,
-                **said,
+                **rest,
             )
         )  # fmt: skip
         if m.by_participant:
@@ -183,14 +207,9 @@ def record_discussion(scope: Scope, t: DiscussionTranscript) -> None:
                 valence=m.valence, changed=m.changed_mind,
             )  # fmt: skip
     for intent in t.intents:
-        who, answer = intent.persona_id, intent.answer
-        score = None if answer is None else INTENTS.index(answer) + 1
-        scope.record(
-            IntentRow(
-                **where, persona_id=who, name=names[who], answer=answer, score=score,
-                missing=intent.missing,
-            )
-        )  # fmt: skip
+        score = None if intent.answer is None else INTENTS.index(intent.answer) + 1
+        name = names[intent.persona_id]
+        scope.record(IntentRow(**where, name=name, score=score, **intent.model_dump(mode="json")))
     for o in objections(t):
         scope.record(
             ObjectionRow(

@@ -16,6 +16,7 @@ from folkmoot.studies.focus_group.discussion import (
     INTENTS,
     DiscussionMessage,
     DiscussionTranscript,
+    When,
 )
 from folkmoot.studies.focus_group.participants import leaning, title_of
 from folkmoot.studies.focus_group.reading import SMALLEST_SHIFT, objections
@@ -52,9 +53,15 @@ def _concept(group: Sequence[DiscussionTranscript], pages: dict[str, str]) -> di
 
 
 def _intent(group: Sequence[DiscussionTranscript]) -> dict[str, Any]:
-    given = [(t.group, i.answer) for t in group for i in t.intents if i.answer is not None]
+    given = [(t.group, answer) for t in group for answer in t.would_buy(When.AFTER).values()]
+    before = [answer for t in group for answer in t.would_buy(When.BEFORE).values()]
     counts = Counter(answer for _, answer in given)
-    out: dict[str, Any] = {"counts": {o: counts[o] for o in INTENTS}, "answered": len(given)}
+    out: dict[str, Any] = {
+        "price": group[0].config.price,
+        "counts": {o: counts[o] for o in INTENTS},
+        "answered": len(given),
+        "would_buy_share_before": _share(before),
+    }
     if given:
         # People of one group heard each other, so groups are the units.
         share = clustered_share([a in WOULD_BUY for _, a in given], [g for g, _ in given])
@@ -65,36 +72,38 @@ def _intent(group: Sequence[DiscussionTranscript]) -> dict[str, Any]:
     return out
 
 
+def _share(answers: Sequence[str]) -> float | None:
+    return round(fmean(a in WOULD_BUY for a in answers), 4) if answers else None
+
+
 def _positions(group: Sequence[DiscussionTranscript]) -> dict[str, Any]:
-    start = [v for t in group for v in t.first_positions().values()]
-    end = [v for t in group for v in t.final_positions().values()]
+    both = [pair for t in group for pair in t.moved().values()]
     moved = [m for t in group for m in _moved(t)]
     return {
-        "mean_before": round(fmean(start), 3),
-        "mean_after": round(fmean(end), 3),
+        "planted": any(s.planted for t in group for s in t.statements),
+        "mean_before": round(fmean(b for b, _ in both), 3) if both else None,
+        "mean_after": round(fmean(a for _, a in both), 3) if both else None,
         "people_who_moved": len(moved),
-        "people": len(start),
+        "people": len(both),
         "moved": moved if len(group) == 1 else [],
     }
 
 
 def _moved(t: DiscussionTranscript) -> list[dict[str, Any]]:
-    """Those whose position changed, and the turns that moved them."""
-    first, last = t.first_positions(), t.final_positions()
+    """Those whose position changed, and the turns in which a coder read a change."""
+    people = {p.id: p for p in t.personas}
     return [
         {
             "group": t.group,
-            "name": title_of(p),
-            "from": first[p.id],
-            "to": last[p.id],
+            "name": title_of(people[who]),
+            "from": before,
+            "to": after,
             "turns": [
-                m.turn_number
-                for m in t.by_participants()
-                if m.speaker_id == p.id and m.changed_mind
+                m.turn_number for m in t.by_participants() if m.speaker_id == who and m.changed_mind
             ],
         }
-        for p in t.personas
-        if abs(last[p.id] - first[p.id]) >= SMALLEST_SHIFT
+        for who, (before, after) in t.moved().items()
+        if abs(after - before) >= SMALLEST_SHIFT
     ]
 
 
@@ -136,20 +145,20 @@ def _objections(
 
 def _voices(t: DiscussionTranscript, pages: dict[str, str]) -> list[dict[str, Any]]:
     """For each person: position at start and end, share of the words, and a line that sums up."""
-    first, last = t.first_positions(), t.final_positions()
-    intents = {i.persona_id: i.answer for i in t.intents}
+    first, last = t.positions(When.BEFORE), t.positions(When.AFTER)
+    intents = t.would_buy(When.AFTER)
     page = pages[f"{t.group}/{t.stimulus}"]
     total = sum(m.words for m in t.by_participants()) or 1
     out = []
     for p in t.personas:
         own = [m for m in t.by_participants() if m.speaker_id == p.id]
         later = [m for m in own if m.phase is not DiscussionPhase.WARMUP]
-        telling = max(later, key=partial(_telling, last[p.id]), default=None)
+        telling = max(later, key=partial(_telling, last.get(p.id, 0.0)), default=None)
         out.append(
             {
                 "name": title_of(p),
-                "began": leaning(first[p.id]),
-                "ended": leaning(last[p.id]),
+                "began": _leaning(first.get(p.id)),
+                "ended": _leaning(last.get(p.id)),
                 "share_of_words": round(sum(m.words for m in own) / total, 3),
                 "purchase_intent": intents.get(p.id),
                 "quote": telling.content if telling else None,
@@ -158,6 +167,10 @@ def _voices(t: DiscussionTranscript, pages: dict[str, str]) -> list[dict[str, An
             }
         )
     return out
+
+
+def _leaning(position: float | None) -> str:
+    return "of unknown opinion" if position is None else leaning(position)
 
 
 def _telling(position: float, message: DiscussionMessage) -> float:
@@ -170,8 +183,9 @@ def _across(group: Sequence[DiscussionTranscript]) -> dict[str, Any]:
     """What holds across groups: in how many of them each thing came out the same way."""
     drift, majority = [], 0
     for t in group:
-        drift.append(fmean(t.final_positions().values()) - fmean(t.first_positions().values()))
-        answers = [i.answer for i in t.intents if i.answer is not None]
+        both = t.moved().values()
+        drift += [fmean(a - b for b, a in both)] if both else []
+        answers = list(t.would_buy(When.AFTER).values())
         majority += 2 * sum(answer in WOULD_BUY for answer in answers) > len(answers)
     return {
         "groups": len(group),

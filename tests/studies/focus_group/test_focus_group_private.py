@@ -1,0 +1,183 @@
+"""What each says in private, before the talk and after it: opinion, intent, intent by price."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import folkmoot
+from folkmoot.conversation.answers import Missing
+from folkmoot.errors import InputError
+from folkmoot.models.request import Request
+from folkmoot.models.scripted import Scripted
+from folkmoot.records.run_folder import RunFolder
+from folkmoot.studies.focus_group import STUDY
+from folkmoot.studies.focus_group.discussion import When
+from tests.studies.focus_group.at_hand import Asked, discuss, plain, settings
+from tests.studies.focus_group.test_focus_group_run import play, reply
+
+MATERIAL, PRICE = "Meet the oven that reads. 299 dollars.", "310 dollars"
+SMALL = "num_personas: 3\nmax_responses_per_question: 3\nquestions_per_phase: 1\n"
+
+
+async def test_each_reads_concept_material_and_price_before_the_talk_and_is_asked_again() -> None:
+    order: list[str] = []
+    asked_of: dict[str, list[str]] = {"opinion": [], "intent": []}
+
+    def watching(asked: Asked) -> str:
+        order.append(asked.kind)
+        if asked.kind in asked_of:
+            asked_of[asked.kind].append(asked.who.id)
+            assert all(words in asked.prompt for words in ("scans ready meals", MATERIAL, PRICE))
+            assert bool(asked.heard) == (asked.path[0] == "after")
+        return plain(asked)
+
+    t = await discuss(1, watching, settings(price=PRICE))
+    ids = [p.id for p in t.personas]
+    assert asked_of["opinion"] == asked_of["intent"] == [*ids, *ids]
+    talk = [i for i, kind in enumerate(order) if kind == "question"]
+    assert sum(i < talk[0] for i, k in enumerate(order) if k in asked_of) == 16
+    assert sum(i > talk[-1] for i, k in enumerate(order) if k in asked_of) == 16
+
+
+async def test_the_first_opinion_is_the_persons_own_and_stands_in_their_prompt_from_then_on() -> (
+    None
+):
+    seen: dict[str, list[str]] = {}
+
+    def thinking(asked: Asked) -> str:
+        if asked.kind == "opinion":
+            assert ("own private reaction" in asked.who.system) == (asked.path[0] == "after")
+            return json.dumps({"opinion": f"Ask {asked.who.id}.", "position": -0.8})
+        if asked.kind in ("answer", "intent"):
+            seen.setdefault(asked.who.id, []).append(asked.who.system)
+        return plain(asked)
+
+    t = await discuss(1, thinking)
+    for who, systems in seen.items():
+        assert all(f'strongly against it. In your words: "Ask {who}."' in s for s in systems)
+    assert t.positions(When.BEFORE) == t.positions(When.AFTER) == dict.fromkeys(seen, -0.8)
+    assert not any(s.planted for s in t.statements)
+
+
+def by_concept(request: Request, address: str) -> str:
+    """Thinks well of the oven and ill of the box; buys up to 300 dollars before the talk, up to
+    200 after it."""
+    asked = request.messages[-1].content
+    if request.schema is not None and request.schema["title"] == "PrivateOpinion":
+        return json.dumps({"opinion": "So.", "position": 0.7 if "oven" in asked else -0.6})
+    if "/intent/" in address:
+        price = re.search(r"costs: (\d+)", asked)
+        limit = 300 if "/before/" in address else 200
+        return f"{'Probably' if price and int(price[1]) <= limit else 'Definitely'} would" + (
+            " buy" if price and int(price[1]) <= limit else " not buy"
+        )
+    return reply(request, address)
+
+
+def test_a_good_and_a_bad_product_start_apart(tmp_path: Path) -> None:
+    stimuli = (
+        "stimuli:\n  - {name: oven, product_concept: An oven}\n"
+        "  - {name: box, product_concept: A box, stimulus_material: A plain box.}\n"
+    )
+    run = play(tmp_path, SMALL + stimuli, provider=Scripted(by_concept))
+    before = run.table("statements").filter(pl.col("when") == "before")
+    means = dict(before.group_by("stimulus").agg(pl.col("position").mean()).rows())
+    assert means == pytest.approx({"oven": 0.7, "box": -0.6})
+    opinions = run.table("opinions").filter(pl.col("turn") == 0)
+    assert opinions["valence"].to_list() == before["position"].to_list()
+
+
+def found(run: RunFolder) -> dict[str, folkmoot.Finding]:
+    return {f.key: f for f in STUDY.findings(run)}
+
+
+def test_a_price_ladder_gives_a_demand_curve_before_and_after(tmp_path: Path) -> None:
+    ladder = "price: 250 dollars\nprices: [400 dollars, 150, 250 dollars]\nreplications: 2\n"
+    scripted = Scripted(by_concept, keep=True)
+    run = play(tmp_path, SMALL + ladder, provider=scripted)
+    intents = run.table("intents")
+    assert intents.height == 2 * 3 * 3 * 2  # groups, people, prices, before and after
+    curve = found(run)["demand"].grid
+    at = {(str(r[0]), str(r[1])): r[3] for r in curve.rows}
+    assert curve.columns[:4] == ("price", "when", "people", "would_buy_share")
+    assert at == {
+        ("150", "before"): 1, ("150", "after"): 1, ("250 dollars", "before"): 1,
+        ("250 dollars", "after"): 0, ("400 dollars", "before"): 0, ("400 dollars", "after"): 0,
+    }  # fmt: skip
+    says = found(run)["purchase_intent"].says
+    assert says.startswith("0 % (no interval) would definitely or probably buy it at 250 dollars")
+    assert "Before the talk it was 100 %: −100 points" in says
+    # Nobody is told of the other prices.
+    for _, request in scripted.seen:
+        if "Choose one of these" in request.messages[-1].content:
+            asked = request.messages[-1].content.replace(MATERIAL, "")
+            assert len(re.findall(r"\b(?:150|250|400)\b", asked)) == 1
+
+
+def test_without_a_ladder_there_is_no_curve(tmp_path: Path) -> None:
+    assert "demand" not in found(play(tmp_path, SMALL))
+
+
+async def test_an_opinion_that_cannot_be_had_is_unknown_and_not_undecided() -> None:
+    def silent(asked: Asked) -> str | Missing:
+        first = asked.kind == "opinion" and asked.who.id == "p_0002"
+        return Missing("refused") if first else plain(asked)
+
+    t = await discuss(1, silent)
+    assert "p_0002" not in t.positions(When.BEFORE) | t.positions(When.AFTER)
+    assert {s.missing for s in t.statements if s.persona_id == "p_0002"} == {"refused"}
+    own = [m for m in t.by_participants() if m.speaker_id == "p_0002"]
+    assert own[0].valence is not None and not own[0].changed_mind  # the first that is known
+    assert len(t.moved()) == 7
+
+
+def test_seeded_opinions_are_named_as_planted(tmp_path: Path) -> None:
+    run = play(tmp_path, "first_opinion: seeded\n")
+    stated = run.table("statements")
+    assert stated.filter(pl.col("when") == "before")["planted"].all()
+    assert not stated.filter(pl.col("when") == "after")["planted"].any()
+    assert "planted, not asked" in found(run)["positions"].says
+    assert "were planted" in run.text("topline.md")
+    assert "planted" not in found(play(_made(tmp_path / "asked")))["positions"].says
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def test_there_is_no_reaction_phase_without_material(tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text("study: focus_group\nproduct_concept: A bar\ncategory: snacks\n")
+    run = folkmoot.run(path, out=tmp_path / "run", provider=Scripted(reply)).folder
+    phases = run.table("utterances")["phase"].unique(maintain_order=True).to_list()
+    assert phases == ["warmup", "exploration", "deep_dive", "synthesis"]
+    config = settings(stimulus_material=None)
+    assert any("no reaction phase" in note for note in STUDY.notes(config))
+    assert STUDY.notes(settings()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "words"),
+    [
+        ("prices: [cheap, 20]\n", "prices", "exactly one number"),
+        ("prices: [20, 20.0]\n", "prices", "only once"),
+        ("price: 9,99 or 12\n", "price", "exactly one number"),
+        ("appeal: 0.3\n", "appeal", "seeded"),
+        ("phases: [reaction]\nstimulus_material: null\n", "phases", "no reaction phase"),
+    ],
+)
+def test_mistakes_about_prices_and_opinions(
+    tmp_path: Path, text: str, key: str, words: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        path = tmp_path / "study.yaml"
+        path.write_text(f"study: focus_group\nproduct_concept: A bar\ncategory: snacks\n{text}")
+        folkmoot.run(path, out=tmp_path / "run", provider=Scripted(reply))
+    (problem,) = caught.value.problems
+    assert problem.key.startswith(key) and words in str(problem)
