@@ -88,6 +88,11 @@ class JournalReader:
         )
         return {name: (first, last) for name, first, last in rows}
 
+    def asked_at(self) -> dict[str, float]:
+        """Address → when it was asked (seconds since 1970)."""
+        asked = "SELECT address, started_at FROM entries WHERE kind = 'ask'"
+        return dict(self._reader.execute(asked).fetchall())
+
     @property
     def format(self) -> int:
         """The version of the file's format."""

@@ -1,0 +1,275 @@
+"""A run as Polis writes a conversation: who agreed, disagreed or passed on which comment, and when.
+
+Five files: comments.csv, votes.csv, participants-votes.csv (1 agree, -1 disagree, 0 pass, empty
+unseen), summary.csv (no header), and participants.csv of ours, because Polis numbers people and
+knows one vote of each on a comment. Nobody is given a vote that they did not cast.
+
+Groups are found as Polis finds them: see `measures.clusters.opinion_groups`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from folkmoot.engine.journal import JournalReader
+from folkmoot.errors import InputError
+from folkmoot.measures.clusters import opinion_groups
+from folkmoot.records.files import write_text
+from folkmoot.records.run_folder import RunFolder
+
+AGREE, PASS, DISAGREE = 1, 0, -1
+ITEM_VOTES = {"yes": AGREE, "no": DISAGREE, "abstain": PASS}
+MODERATED = 1  # Polis's mark of an accepted comment
+NOBODY = -1  # author of a comment that none of the participants made
+
+
+class Comment(NamedTuple):
+    """A statement to vote on. `author` is a participant's id, or empty; `at` ms since 1970."""
+
+    text: str
+    author: str = ""
+    at: int = 0
+
+
+class Cast(NamedTuple):
+    """A vote: who, on which comment (its number), what, and when (ms since 1970)."""
+
+    who: str
+    comment: int
+    vote: int
+    at: int
+
+
+@dataclass
+class Conversation:
+    """What Polis calls a conversation. `people`: participant id → first choice (empty if none)."""
+
+    topic: str
+    description: str = ""
+    comments: list[Comment] = field(default_factory=list)
+    votes: list[Cast] = field(default_factory=list)
+    people: dict[str, str] = field(default_factory=dict)
+
+
+def write_polis(run: RunFolder, out: Path) -> None:
+    """Write the conversation of a run, or a folder for each of several. Raises InputError for a
+    run without votes on comments."""
+    found = dict([*_of_options(run), *_of_items(run)])
+    if not found:
+        raise InputError(f"{run.path}: this study has no votes that fit the Polis format")
+    for name, conversation in found.items():
+        write_conversation(conversation, out / name if len(found) > 1 else out)
+
+
+def write_conversation(conversation: Conversation, folder: Path) -> None:
+    """Write the files of one conversation."""
+    folder.mkdir(parents=True, exist_ok=True)
+    numbers = {who: number for number, who in enumerate(conversation.people)}
+    matrix = _matrix(conversation, numbers)
+    groups = opinion_groups(matrix)
+    files = {
+        "comments.csv": _comments(conversation, matrix, numbers),
+        "votes.csv": _votes(conversation, numbers),
+        "participants-votes.csv": _participants_votes(conversation, matrix, groups),
+        "summary.csv": _summary(conversation, groups),
+        "participants.csv": _participants(conversation),
+    }
+    for name, rows in files.items():
+        write_text(folder / name, _csv(rows))
+
+
+def _of_options(run: RunFolder) -> Iterator[tuple[str, Conversation]]:
+    """Cross-pollination: each option is a comment, and whoever chose it at last agrees with it.
+
+    What was not chosen was not voted on: it stays unseen. So nobody disagrees and there are no
+    groups to be found; who chose what at first is in participants.csv.
+    """
+    if not run.has_table("participants") or "initial_choice" not in run.table("participants"):
+        return
+    people = run.table("participants").filter(pl.col("initial_choice").is_not_null())
+    topic = run.config.get("topic") or {}
+    options = [str(o) for o in topic.get("options") or people["initial_choice"].unique().sort()]
+    found = Conversation(run.id, str(topic.get("description", "")).strip())
+    found.comments = [Comment(option, at=_milliseconds(run)) for option in options]
+    times = _chosen_at(run)
+    for row in people.iter_rows(named=True):
+        who, choice = str(row["participant_id"]), row.get("final_choice") or row["initial_choice"]
+        found.people[who] = str(row["initial_choice"])
+        at = times.get((who, choice), _milliseconds(run))
+        found.votes.append(Cast(who, options.index(choice), AGREE, at))
+    yield "", found
+
+
+def _of_items(run: RunFolder) -> Iterator[tuple[str, Conversation]]:
+    """Town hall: each discussion is a conversation, each item of its ballot a comment.
+
+    A vote that could not be read stays unseen: it is not a pass.
+    """
+    if not (run.has_table("votes") and run.has_table("items")):
+        return
+    votes, items = run.table("votes"), run.table("items")
+    wanted = {"discussion_id", "item_id"}
+    if not (wanted | {"agent_id", "vote"} <= {*votes.columns} and wanted <= {*items.columns}):
+        return
+    topic = run.config.get("topic") or {}
+    asked = _asked_at(run)
+    for (discussion,), listed in items.group_by(["discussion_id"], maintain_order=True):
+        found = Conversation(f"{topic.get('title', run.id)}: {discussion}")
+        numbers: dict[str, int] = {}
+        for row in listed.iter_rows(named=True):
+            numbers[row["item_id"]] = len(numbers)
+            author, *_ = str(row.get("origin") or "").split("|")
+            found.comments.append(Comment(row["text"], author, _milliseconds(run)))
+        for row in votes.filter(pl.col("discussion_id") == discussion).iter_rows(named=True):
+            who = str(row["agent_id"])
+            found.people.setdefault(who, "")
+            if row["vote"] in ITEM_VOTES:
+                at = asked.get((discussion, who), _milliseconds(run))
+                vote = ITEM_VOTES[row["vote"]]
+                found.votes.append(Cast(who, numbers[row["item_id"]], vote, at))
+        yield str(discussion), found
+
+
+def _milliseconds(run: RunFolder) -> int:
+    """When the run began (ms since 1970): the time of what has none of its own."""
+    try:
+        began = datetime.fromisoformat(str(run.manifest.get("started_at")))
+    except ValueError:
+        return 0
+    return int(began.timestamp() * 1000)
+
+
+def _answered_at(run: RunFolder) -> pl.DataFrame:
+    """The table of answers with the time at which each was asked for (ms)."""
+    answers = run.table("answers") if run.has_table("answers") else pl.DataFrame()
+    path = run.path / "journal.sqlite"
+    if not answers.height or not path.exists():
+        return pl.DataFrame()
+    with JournalReader(path) as journal:
+        times = journal.asked_at()
+    at = [int(1000 * times.get(address, 0.0)) for address in answers["address"]]
+    return answers.with_columns(pl.Series("at", at))
+
+
+def _chosen_at(run: RunFolder) -> dict[tuple[str, str], int]:
+    """(participant, option) → when the participant last chose it."""
+    answers = _answered_at(run)
+    if not answers.height:
+        return {}
+    chosen = answers.filter(pl.col("kind") == "choice").sort("at")
+    return {(r["speaker_id"], r["value"]): r["at"] for r in chosen.iter_rows(named=True)}
+
+
+def _asked_at(run: RunFolder) -> dict[tuple[str, str], int]:
+    """(discussion, resident) → when the resident was last asked there; a reply that voted for
+    all is everybody's."""
+    answers = _answered_at(run)
+    if not answers.height:
+        return {}
+    voted = answers.filter(pl.col("address").str.contains("/vote/")).sort("at")
+    times = {(r["stage"], r["speaker_id"]): r["at"] for r in voted.iter_rows(named=True)}
+    residents = run.table("votes").select("discussion_id", "agent_id").unique()
+    return {
+        (d, who): times.get((d, who), times.get((d, "session"), _milliseconds(run)))
+        for d, who in residents.iter_rows()
+    }
+
+
+def _matrix(conversation: Conversation, numbers: Mapping[str, int]) -> NDArray[np.float64]:
+    """Votes (participants, comments), the last of each; NaN where there is none."""
+    matrix = np.full((len(numbers), len(conversation.comments)), np.nan)
+    for cast in sorted(conversation.votes, key=lambda cast: cast.at):
+        matrix[numbers[cast.who], cast.comment] = cast.vote
+    return matrix
+
+
+Table = Sequence[Sequence[object]]
+
+
+def _csv(rows: Table) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def _date(milliseconds: int) -> str:
+    """`Sat Nov 17 05:09:36 UTC 2018`."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
+
+
+def _comments(
+    conversation: Conversation, matrix: NDArray[np.float64], numbers: Mapping[str, int]
+) -> Table:
+    header = ("timestamp", "datetime", "comment-id", "author-id", "agrees", "disagrees")
+    return [
+        (*header, "moderated", "comment-body"),
+        *(
+            (
+                *(c.at, _date(c.at), number, numbers.get(c.author, NOBODY)),
+                *(int((matrix[:, number] == vote).sum()) for vote in (AGREE, DISAGREE)),
+                *(MODERATED, c.text),
+            )
+            for number, c in enumerate(conversation.comments)
+        ),
+    ]
+
+
+def _votes(conversation: Conversation, numbers: Mapping[str, int]) -> Table:
+    cast = sorted(conversation.votes, key=lambda c: (c.comment, numbers[c.who], c.at))
+    return [
+        ("timestamp", "datetime", "comment-id", "voter-id", "vote"),
+        *((c.at, _date(c.at), c.comment, numbers[c.who], c.vote) for c in cast),
+    ]
+
+
+def _participants_votes(
+    conversation: Conversation, matrix: NDArray[np.float64], groups: Sequence[int | None]
+) -> Table:
+    authored = [c.author for c in conversation.comments]
+    header = ("participant", "group-id", "n-comments", "n-votes", "n-agree", "n-disagree")
+    return [
+        (*header, *range(len(conversation.comments))),
+        *(
+            (
+                *(number, group, authored.count(who), int(np.isfinite(row).sum())),
+                *(int((row == vote).sum()) for vote in (AGREE, DISAGREE)),
+                *(int(vote) if np.isfinite(vote) else None for vote in row),
+            )
+            for number, (who, group, row) in enumerate(
+                zip(conversation.people, groups, matrix, strict=True)
+            )
+        ),
+    ]
+
+
+def _summary(conversation: Conversation, groups: Sequence[int | None]) -> Table:
+    voters = {c.who for c in conversation.votes}
+    commenters = {c.author for c in conversation.comments} & conversation.people.keys()
+    return [
+        ("topic", conversation.topic),
+        ("url", ""),
+        ("views", len(conversation.people)),
+        ("voters", len(voters)),
+        ("voters-in-conv", sum(group is not None for group in groups)),
+        ("commenters", len(commenters)),
+        ("comments", len(conversation.comments)),
+        ("groups", len({group for group in groups if group is not None})),
+        ("conversation-description", conversation.description),
+    ]
+
+
+def _participants(conversation: Conversation) -> Table:
+    return [
+        ("participant", "participant_id", "first_choice"),
+        *((n, who, first) for n, (who, first) in enumerate(conversation.people.items())),
+    ]

@@ -1,0 +1,178 @@
+"""Polis exports: the files as pol.is writes them, and groups as Polis finds them."""
+
+from __future__ import annotations
+
+import csv
+import os
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from sklearn.metrics import adjusted_rand_score
+
+import folkmoot
+from folkmoot.engine.journal import JournalReader
+from folkmoot.errors import InputError
+from folkmoot.measures.clusters import opinion_groups
+from folkmoot.records.run_folder import RunFolder
+from folkmoot.report.export import export
+from folkmoot.report.polis import Cast, Comment, Conversation, write_conversation
+from tests.contract.small import small_study
+
+COMMENTS = [
+    *("timestamp", "datetime", "comment-id", "author-id", "agrees", "disagrees"),
+    *("moderated", "comment-body"),
+]
+VOTES = ["timestamp", "datetime", "comment-id", "voter-id", "vote"]
+PARTICIPANTS = ["participant", "group-id", "n-comments", "n-votes", "n-agree", "n-disagree"]
+SUMMARY = [
+    *("topic", "url", "views", "voters", "voters-in-conv", "commenters", "comments", "groups"),
+    "conversation-description",
+]
+
+
+def read(path: Path) -> list[list[str]]:
+    with path.open(newline="", encoding="utf-8") as lines:
+        return list(csv.reader(lines))
+
+
+def test_the_fields_are_those_of_polis(tmp_path: Path) -> None:
+    said = Conversation("Bread, or roses?", 'Two lines:\nand "quotes"')
+    said.comments = [Comment("Bread, first", "b", 1_400_000_000_000), Comment("Roses")]
+    said.people = {"a": "", "b": "", "c": ""}
+    said.votes = [
+        *(Cast("a", 0, 1, 1_400_000_001_000), Cast("a", 0, -1, 1_400_000_009_000)),
+        *(Cast("b", 0, 0, 1_400_000_002_000), Cast("b", 1, 1, 1_400_000_003_000)),
+    ]
+    write_conversation(said, tmp_path)
+
+    comments = read(tmp_path / "comments.csv")
+    assert comments[0] == COMMENTS
+    assert comments[1] == [
+        *("1400000000000", "Tue May 13 16:53:20 UTC 2014", "0", "1", "0", "1", "1"),
+        "Bread, first",
+    ]
+    assert comments[2][3] == "-1"
+    # Every vote is kept with its time; the matrix holds the last of each.
+    votes = read(tmp_path / "votes.csv")
+    assert votes[0] == VOTES
+    assert [row[2:] for row in votes[1:]] == [
+        ["0", "0", "1"],
+        ["0", "0", "-1"],
+        ["0", "1", "0"],
+        ["1", "1", "1"],
+    ]
+    matrix = read(tmp_path / "participants-votes.csv")
+    assert matrix[0] == [*PARTICIPANTS, "0", "1"]
+    assert matrix[1:] == [
+        ["0", "", "0", "1", "0", "1", "-1", ""],
+        ["1", "", "1", "2", "1", "0", "0", "1"],
+        ["2", "", "0", "0", "0", "0", "", ""],
+    ]
+    summary = read(tmp_path / "summary.csv")
+    assert [row[0] for row in summary] == SUMMARY
+    assert dict(summary)["conversation-description"] == said.description
+    assert (dict(summary)["voters"], dict(summary)["commenters"]) == ("2", "1")
+
+
+def test_a_choice_among_options_is_one_agreement_and_nothing_else(
+    pilot: RunFolder, tmp_path: Path
+) -> None:
+    export(pilot, "polis", tmp_path / "polis")
+    people = pilot.table("participants").filter(pl.col("initial_choice").is_not_null())
+    votes = pl.read_csv(tmp_path / "polis" / "votes.csv")
+    assert votes["vote"].to_list() == [1] * people.height
+    comments = dict(
+        pl.read_csv(tmp_path / "polis" / "comments.csv")
+        .select("comment-body", "agrees")
+        .iter_rows()
+    )
+    last = pl.coalesce("final_choice", "initial_choice")
+    assert comments == {o: people.filter(last == o).height for o in comments}
+    # The times are those of the calls in which the choices were made.
+    with JournalReader(pilot.path / "journal.sqlite") as journal:
+        called = {int(1000 * at) for at in journal.asked_at().values()}
+    assert set(votes["timestamp"]) <= called and votes["timestamp"].n_unique() > 1
+    # Polis forgets who they were and what they chose at first: a file of its own keeps it.
+    known = pl.read_csv(tmp_path / "polis" / "participants.csv")
+    assert known["participant_id"].to_list() == people["participant_id"].to_list()
+    assert known["first_choice"].to_list() == people["initial_choice"].to_list()
+
+
+def test_each_discussion_of_a_town_hall_is_a_conversation(tmp_path: Path) -> None:
+    held = folkmoot.run(small_study("town_hall", tmp_path), model="synthetic", out=tmp_path / "run")
+    export(held.folder, "polis", tmp_path / "polis")
+    for (name,), items in held.table("items").group_by(["discussion_id"], maintain_order=True):
+        folder = tmp_path / "polis" / str(name)
+        comments = pl.read_csv(folder / "comments.csv")
+        assert comments["comment-body"].to_list() == items["text"].to_list()
+        assert comments["agrees"].to_list() == items["yes"].to_list()
+        assert comments["disagrees"].to_list() == items["no"].to_list()
+        assert comments["author-id"].min() >= 0
+        votes = held.table("votes").filter(pl.col("discussion_id") == name)
+        cast = votes.filter(pl.col("vote").is_in(["yes", "no", "abstain"])).height
+        assert pl.read_csv(folder / "votes.csv").height == cast
+
+
+def test_a_study_without_votes_is_refused(tmp_path: Path) -> None:
+    held = folkmoot.run(
+        small_study("focus_group", tmp_path), model="synthetic", out=tmp_path / "run"
+    )
+    with pytest.raises(InputError, match="no votes that fit"):
+        export(held.folder, "polis", tmp_path / "polis")
+
+
+def test_two_camps_are_two_groups_and_one_opinion_is_none() -> None:
+    rng = np.random.default_rng(3)
+    camp = np.repeat([0, 1], [40, 20])
+    sides = np.where(camp[:, None] == 0, 1.0, -1.0) * np.tile([1, -1], 8)
+    votes = np.where(rng.random((60, 16)) < 0.15, 0.0, sides)
+    votes[rng.random((60, 16)) < 0.4] = np.nan
+    votes[-1] = np.nan
+    votes[-1, :3] = sides[-1, :3]
+    found = opinion_groups(votes)
+    assert found[-1] is None  # three votes are too few
+    kept = [
+        (c, g)
+        for c, g, row in zip(camp, found, votes, strict=True)
+        if g is not None and np.isfinite(row).sum() >= 7
+    ]
+    assert adjusted_rand_score(*zip(*kept, strict=True)) > 0.9
+    assert found[0] == 0  # the larger group comes first
+    assert opinion_groups(np.ones((30, 5))) == [None] * 30
+    assert opinion_groups(np.full((4, 3), np.nan)) == [None] * 4
+
+
+@pytest.mark.skipif(
+    "FOLKMOOT_POLIS" not in os.environ, reason="set FOLKMOOT_POLIS to a folder of Polis exports"
+)
+def test_real_conversations_come_out_as_they_went_in(tmp_path: Path) -> None:
+    real = sorted(p.parent for p in Path(os.environ["FOLKMOOT_POLIS"]).glob("*/summary.csv"))
+    assert real
+    for folder in real:
+        comments = read(folder / "comments.csv")
+        header, *rows = read(folder / "participants-votes.csv")
+        assert comments[0] == COMMENTS
+        assert header[:6] == PARTICIPANTS
+        texts = {row[2]: row[7] for row in comments[1:]}
+        said = Conversation("", "", [Comment(texts.get(name, "")) for name in header[6:]])
+        said.people = {row[0]: "" for row in rows}
+        said.votes = [
+            Cast(row[0], number, int(vote), 0)
+            for row in rows
+            for number, vote in enumerate(row[6:])
+            if vote
+        ]
+        write_conversation(said, tmp_path / folder.name)
+        _, *ours = read(tmp_path / folder.name / "participants-votes.csv")
+        assert [row[3:] for row in ours] == [row[3:] for row in rows]
+        counted = {row[2]: row[4:6] for row in read(tmp_path / folder.name / "comments.csv")[1:]}
+        known = {str(header[6:].index(row[2])): row[4:6] for row in comments[1:]}
+        # Theirs count changed votes and people left out of the matrix as well, so never fewer.
+        for number, theirs in known.items():
+            assert all(int(o) <= int(t) for o, t in zip(counted[number], theirs, strict=True))
+        grouped = [
+            (row[1], own[1]) for row, own in zip(rows, ours, strict=True) if row[1] and own[1]
+        ]
+        print("groups:", adjusted_rand_score(*zip(*grouped, strict=True)), "of", len(grouped))
