@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,12 @@ from typer.testing import CliRunner
 import folkmoot
 from folkmoot import Run, Session, Speaker, Study, StudyConfig
 from folkmoot.cli.app import app
+from folkmoot.engine.journal import JournalReader
 from folkmoot.engine.providers import Providers
+from folkmoot.engine.verify import verify_run
 from folkmoot.errors import InputError, Problem
-from folkmoot.models.catalog import VENDORS, embedding_for, resolve
+from folkmoot.models import word_vectors
+from folkmoot.models.catalog import VENDORS, WORD_VECTORS, embedding_for, resolve
 from folkmoot.models.keys import _KEY_NAME
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
@@ -77,7 +81,8 @@ def embedded_with(run: Run) -> set[str]:
         ("gemini-3-flash", "google/gemini-embedding-001"),
         ("gemini/gemini-2.5-pro", "gemini/gemini-embedding-001"),
         ("mistral/mistral-large-latest", "mistral/mistral-embed"),
-        ("synthetic", "synthetic"),
+        ("synthetic", WORD_VECTORS),
+        ("local", WORD_VECTORS),
         ("claude-haiku-4.5", None),
         ("kimi-k2", None),
         ("exaone-4.0", None),
@@ -88,7 +93,7 @@ def test_the_vendor_s_documented_embedding_model_goes_with_its_models(
     model: str, embeds: str | None
 ) -> None:
     assert embedding_for(model) == embeds
-    if embeds is not None:
+    if embeds not in (None, WORD_VECTORS):
         assert resolve(embeds).provider == resolve(model).provider
 
 
@@ -138,7 +143,7 @@ def test_without_an_embedding_model_nothing_is_asked_and_two_ways_out_are_named(
     said = " ".join(result.output.split())
     assert result.exit_code == 2, said
     assert "pilot.yaml" in said and "embedding_model" in said and "claude-haiku-4.5" in said
-    assert "openai/text-embedding-3-small" in said and "embedding_model: synthetic" in said
+    assert "openai/text-embedding-3-small" in said and "embedding_model: wordllama" in said
     assert not server.model.counts["received"] and not Path("outputs").exists()
 
 
@@ -146,10 +151,51 @@ def test_both_ways_out_are_taken(server: ServerThread) -> None:
     named = "openai/text-embedding-3-small"
     run = pilot(model="claude-haiku-4.5", embedding_model=named)
     assert embedded_with(run) == {named} and not run.folder.synthetic
-    study_file(model="claude-haiku-4.5", embedding_model="synthetic")
-    here = folkmoot.run("pilot.yaml", out="here", seed=1)
-    assert embedded_with(here) == {"synthetic"} == {here.manifest["embedding_model"]}
-    assert not here.folder.synthetic  # nobody was answered by it
+    for name, model in (("wordllama", WORD_VECTORS), ("synthetic", "synthetic")):
+        study_file(model="claude-haiku-4.5", embedding_model=name)
+        here = folkmoot.run("pilot.yaml", out=name, seed=1)
+        assert embedded_with(here) == {model} == {here.manifest["embedding_model"]}
+        assert not here.folder.synthetic  # nobody was answered by it
+        assert all(used["cost_usd"] == 0 for used in here.manifest["models"] if not used["roles"])
+
+
+def test_what_embeds_here_is_sealed_under_its_name_and_the_hash_is_taken_when_named() -> None:
+    run = pilot()
+    assert run.folder.plan["sealed"]["design"]["data"]["embedding_model"] == WORD_VECTORS
+    assert embedded_with(run) == {WORD_VECTORS} and run.folder.synthetic
+    assert verify_run(run.folder).verified
+    with JournalReader(run.path / "journal.sqlite") as journal:
+        assert {len(e.blob or b"") % 1024 for e in journal.entries("embed")} == {0}
+    study_file(embedding_model="synthetic")
+    rehearsed = folkmoot.run("pilot.yaml", model="synthetic", out="hashed")
+    assert rehearsed.manifest["embedding_model"] == "synthetic"
+
+
+@pytest.mark.parametrize("command", ("check", "run"))
+def test_without_the_vectors_nothing_starts_and_the_line_to_type_is_said(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_installed(name: str) -> Any:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(word_vectors, "distribution", not_installed)
+    result = CliRunner().invoke(app, [command, str(study_file())])
+    said = " ".join(result.output.split())
+    assert result.exit_code == 2 and f"pip install {word_vectors.PACKAGE}" in said, said
+    assert not Path("outputs").exists()
+
+
+def test_a_run_from_before_the_word_vectors_goes_on_and_is_verified_with_its_hash(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr(Providers, "embedding", "synthetic")
+        run = pilot()
+    assert run.manifest["embedding_model"] == "synthetic" and verify_run(run.folder).verified
+    (run.path / "manifest.json").unlink()
+    again = folkmoot.run("pilot.yaml", out="run", seed=1, resume=True)
+    assert again.manifest["embedding_model"] == "synthetic"
+    assert again.manifest["journal_digest"] == run.manifest["journal_digest"]
 
 
 def test_a_named_embedding_model_is_used_whoever_answers(server: ServerThread) -> None:

@@ -213,6 +213,7 @@ async def _protocol(execution: Execution, context: RunContext) -> None:
 
 def _design(context: RunContext) -> dict[str, Any]:
     found, providers = context.found, context.providers
+    providers.keep_embedding(context.plan.sealed("design").get("embedding_model"))
     embedding = providers.embedding
     settings = found.config.model_dump(mode="json", exclude=set(OPERATIONAL))
     if earlier := context.plan.sealed("design").get("settings"):

@@ -10,6 +10,8 @@ from folkmoot.engine.config import StudyConfig
 from folkmoot.errors import InputError, Problem
 from folkmoot.models.catalog import (
     LOCAL,
+    ON_THIS_MACHINE,
+    WORD_VECTORS,
     ModelSpec,
     embedding_for,
     is_local,
@@ -75,13 +77,18 @@ class Providers:
     def embedding(self) -> str | Problem:
         """The embedding model: the one named, else that of the vendor who answers, or what to say
         where there is none. A rehearsal with `--model synthetic` embeds here, whatever is named."""
+        named = self._config.embedding_model
+        if named is not None and resolve(named, self._config.endpoints).provider == "wordllama":
+            return WORD_VECTORS
         if self.override is not None and is_local(self.override):
-            return LOCAL
-        if self._config.embedding_model is not None:
-            return self._config.embedding_model
+            return LOCAL if named == LOCAL else WORD_VECTORS
+        if named is not None:
+            return named
         real = [name for name in self.named() if not is_local(name)]
-        if self.scripted or not real:
+        if self.scripted:
             return LOCAL
+        if not real:
+            return WORD_VECTORS
         for name in real:
             found = embedding_for(name, self._config.endpoints)
             if found is not None:
@@ -91,7 +98,7 @@ class Providers:
             + ", ".join(dict.fromkeys(real)),
             key="embedding_model",
             mend="name one, such as `embedding_model: openai/text-embedding-3-small`, or write "
-            "`embedding_model: synthetic` for the embedded word hash",
+            "`embedding_model: wordllama` for the word vectors that Folkmoot installs",
         )
 
     def check(self, *, embeds: bool = False, images: Sequence[str] = (), file: str = "") -> None:
@@ -114,15 +121,26 @@ class Providers:
         if problems:
             raise InputError(problems)
 
+    def keep_embedding(self, sealed: str | None) -> None:
+        """A run that began before the word vectors were the default keeps its word hash."""
+        if sealed == LOCAL and self.embedding == WORD_VECTORS:
+            self.embedding = LOCAL
+
     def embedding_model(self, file: str) -> str:
-        """The embedding model of a study that embeds. Raises InputError where there is none."""
+        """The embedding model of a study that embeds. Raises InputError where there is none, or
+        the one that embeds here is not installed."""
         if isinstance(self.embedding, Problem):
             raise InputError(replace(self.embedding, file=file))
+        if self.embedding == WORD_VECTORS:
+            self.open(WORD_VECTORS)  # raises where they are not installed
         return self.embedding
 
     def _problems(self, name: str, known: Sequence[Problem]) -> list[Problem]:
         try:
-            self._settings(resolve(name, self._config.endpoints))
+            spec = resolve(name, self._config.endpoints)
+            self._settings(spec)
+            if spec.provider == ON_THIS_MACHINE:
+                self.open(name)  # raises where what it needs is not installed
         except InputError as error:
             return [p for p in error.problems if p not in known]
         return []

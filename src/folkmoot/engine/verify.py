@@ -248,6 +248,7 @@ def _as_it_was_run(run: RunFolder, study: Study | None) -> tuple[StudyFile, Prov
         scripted = manifest.get("scripted", not run.synthetic and is_local(sealed["model"]))
         nobody = Scripted(lambda _request, _address: "") if scripted else None
         providers = Providers(config, override, None, nobody, kind.seat_models(config))
+        providers.keep_embedding(sealed.get("embedding_model"))
     except FolkmootError as error:
         raise _NotRebuiltError(f"The run cannot be rebuilt{_other_code(run)}: {error}") from error
     was = sealed.get("prompts", {})

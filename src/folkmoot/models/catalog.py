@@ -19,6 +19,7 @@ from folkmoot.registry import PROVIDERS, installed
 
 LOCAL = "synthetic"
 ON_THIS_MACHINE = "local"  # or local:PATH; see models.local
+WORD_VECTORS = "wordllama/l2_supercat_256"  # embeds in this process; see models.word_vectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +166,8 @@ def resolve(
     endpoints = endpoints or {}
     if is_local(name):
         return ModelSpec(name, LOCAL, name, key_needed=False, local=True)
+    if name in (WORD_VECTORS, "wordllama"):
+        return ModelSpec(WORD_VECTORS, "wordllama", WORD_VECTORS, key_needed=False, local=True)
     if name == ON_THIS_MACHINE or name.startswith(f"{ON_THIS_MACHINE}:"):
         return ModelSpec(name, ON_THIS_MACHINE, name, key_needed=False)
     if name == HOSTED:
@@ -216,7 +219,7 @@ def embedding_for(name: str, endpoints: Mapping[str, str] | None = None) -> str 
     """
     spec = resolve(name, endpoints)
     if spec.local or spec.provider == ON_THIS_MACHINE:
-        return LOCAL
+        return WORD_VECTORS
     vendor_name = spec.name.partition("/")[0]
     vendor = VENDORS.get(vendor_name)
     if vendor is None or vendor.embedding is None:

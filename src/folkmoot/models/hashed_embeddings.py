@@ -1,8 +1,8 @@
 """Embeddings without a download: hashed word and character n-grams, tf-idf weighted, 512 numbers.
 
-The embedded default wherever no embedding model is named. A text's vector depends on that text
-alone: the idf is a fixed table (docs/decisions/0003), so batches and scheduling change nothing.
-Like all embeddings these tell topic and wording better than stance.
+Taken by `embedding_model: synthetic`; the default is `word_vectors`. A text's vector depends on
+that text alone: the idf is a fixed table (docs/decisions/0003), so batches and scheduling change
+nothing. Like all embeddings these tell topic and wording better than stance.
 """
 
 from __future__ import annotations

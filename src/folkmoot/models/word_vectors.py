@@ -1,0 +1,110 @@
+"""Embeddings by word vectors: 256 numbers a token, averaged. The default where no vendor embeds.
+
+The vectors and their tokenizer are two files of the package wordllama (MIT). They are read as
+files: that package's own code looks for them in another folder and then on the network. Of a name
+in a plan there is one pair of files, told by their digests, so that what is installed never
+changes a result. How they compare: docs/decisions/0047. An entry point of the gateway.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from folkmoot.errors import FatalModelError, InputError, Problem
+from folkmoot.models.request import FloatArray, ProviderSettings, Reply, Request, Usage
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+DIMENSIONS = 256
+PACKAGE = "wordllama==0.4.0.post1"
+VECTORS = (
+    "wordllama/weights/l2_supercat_256.safetensors",
+    "64b47a2dc493cb8e85944076601189739852d7b64e0e1eedcb1937a251cd9fd5",
+)
+TOKENS = (
+    "wordllama/tokenizers/l2_supercat_tokenizer_config.json",
+    "93248f2a9ec36c7b35f700a033d5f36228aae48db61aee31007fa49062cdeb68",
+)
+
+
+def file_of(name: str) -> Path:
+    """A file of the installed package. Raises InputError where it is missing."""
+    try:
+        path = Path(str(distribution("wordllama").locate_file(name)))
+    except PackageNotFoundError:
+        path = Path(name)
+    if not path.is_file():
+        raise InputError(_problem("the word vectors that embed texts are not installed"))
+    return path
+
+
+class WordVectors:
+    """The mean vector of a text's tokens, of length 1. Loaded by the first text."""
+
+    def __init__(self) -> None:
+        for name, _ in (VECTORS, TOKENS):
+            file_of(name)
+        self._loaded: tuple[FloatArray, Tokenizer] | None = None
+
+    async def complete(self, request: Request, *, address: str) -> Reply:
+        raise FatalModelError(f"{request.model} embeds texts and answers nothing: set model")
+
+    async def embed(
+        self, model: str, texts: Sequence[str], *, address: str
+    ) -> tuple[FloatArray, Usage]:
+        """Vectors of texts, shape (n, 256), float32, rows of length 1 (zero for an empty text).
+
+        A text's vector depends on that text alone. Raises InputError where the installed files are
+        not those of this model.
+        """
+        if self._loaded is None:
+            self._loaded = _load()
+        vectors, tokenizer = self._loaded
+        rows = np.zeros((len(texts), DIMENSIONS))
+        count = 0
+        for row, text in zip(rows, texts, strict=True):  # one by one: a batch is padded
+            if tokens := tokenizer.encode(text, add_special_tokens=False).ids:
+                count += len(tokens)
+                mean = vectors[tokens].mean(axis=0, dtype=np.float64)
+                row[:] = mean / (np.sqrt((mean**2).sum()) or 1)
+        return rows.astype(np.float32), Usage(count, 0, 0)
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+
+def provider(settings: ProviderSettings) -> WordVectors:
+    """Entry point `wordllama`."""
+    return WordVectors()
+
+
+def _load() -> tuple[FloatArray, Tokenizer]:
+    from safetensors.numpy import load
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_buffer(_read(*TOKENS))
+    tokenizer.no_truncation()
+    return load(_read(*VECTORS))["embedding.weight"], tokenizer
+
+
+def _read(name: str, digest: str) -> bytes:
+    path = file_of(name)
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise InputError(_problem(f"{path} holds other word vectors than those of {PACKAGE}"))
+    return content
+
+
+def _problem(what: str) -> Problem:
+    return Problem(
+        what,
+        key="embedding_model",
+        mend=f"pip install {PACKAGE}, or name another embedding_model (`synthetic`: a word hash)",
+    )

@@ -1,0 +1,155 @@
+"""Word vectors: one text, one vector; what is installed never changes it."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import adjusted_mutual_info_score
+from wordllama.inference import WordLlamaInference
+
+from folkmoot.errors import FatalModelError, InputError
+from folkmoot.measures.clusters import labels_at
+from folkmoot.models import hashed_embeddings, word_vectors
+from folkmoot.models.request import FloatArray, Message, Request
+from folkmoot.models.word_vectors import DIMENSIONS, WordVectors
+
+MODEL = WordVectors()
+# Four matters, said in words that are not shared.
+SENTENCES = {
+    "traffic": (
+        "Cars race past the school gate every morning.",
+        "We need a zebra crossing and a lower speed limit.",
+        "Cyclists are knocked down at that junction.",
+        "Lorries should be kept out of residential roads.",
+    ),
+    "housing": (
+        "Rents have doubled and young families move away.",
+        "Landlords evict tenants to sell their flats.",
+        "The council must build affordable homes.",
+        "Nobody on an ordinary wage gets a mortgage here.",
+    ),
+    "health": (
+        "It takes three weeks to see a doctor.",
+        "The hospital has too few nurses at night.",
+        "Patients wait for surgery in pain.",
+        "Our clinic should offer vaccinations without an appointment.",
+    ),
+    "farming": (
+        "Drought ruined the wheat harvest again.",
+        "Pesticides kill the bees in the orchards.",
+        "Milk prices do not cover what the cows eat.",
+        "Farmers want water for their fields in summer.",
+    ),
+}
+
+
+def embed(texts: Sequence[str]) -> FloatArray:
+    return asyncio.run(MODEL.embed("wordllama", texts, address="a"))[0]
+
+
+def test_rows_are_unit_vectors_and_the_tokens_are_counted() -> None:
+    rows, usage = asyncio.run(
+        MODEL.embed("wordllama", ["Night bus", "", "Cars race past"], address="a")
+    )
+    assert rows.shape == (3, DIMENSIONS) and rows.dtype == np.float32
+    assert np.allclose(np.linalg.norm(rows, axis=1), [1, 0, 1], atol=1e-6)
+    assert (usage.input_tokens or 0) >= 5 and usage.output_tokens == 0
+
+
+@given(st.lists(st.text(max_size=80), min_size=1, max_size=5), st.integers(0, 4))
+@settings(max_examples=60, deadline=None)
+def test_a_vector_does_not_depend_on_the_batch(texts: list[str], at: int) -> None:
+    at %= len(texts)
+    assert np.array_equal(embed(texts)[at], embed([texts[at]])[0])
+
+
+def test_they_are_those_of_the_package_s_own_code() -> None:
+    vectors, tokenizer = word_vectors._load()
+    own = WordLlamaInference(vectors, tokenizer)
+    texts = [text for said in SENTENCES.values() for text in said]
+    assert np.allclose(embed(texts), own.embed(texts, norm=True), atol=1e-5)
+
+
+def test_matters_are_told_apart_where_the_words_differ() -> None:
+    texts = [text for said in SENTENCES.values() for text in said]
+    topics = [topic for topic, said in SENTENCES.items() for _ in said]
+    by_hash = _agreement(hashed_embeddings.embed, texts, topics)
+    assert _agreement(embed, texts, topics) > max(0.5, by_hash + 0.3)
+
+
+def test_it_answers_nothing() -> None:
+    asked = Request("wordllama", (Message("user", "Name one fruit."),))
+    with pytest.raises(FatalModelError, match="answers nothing"):
+        asyncio.run(MODEL.complete(asked, address="a"))
+
+
+def test_other_files_of_that_name_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, _ in (word_vectors.VECTORS, word_vectors.TOKENS):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("{}")
+    monkeypatch.setattr(word_vectors, "file_of", tmp_path.joinpath)
+    with pytest.raises(InputError, match="other word vectors") as refused:
+        asyncio.run(WordVectors().embed("wordllama", ["a"], address="a"))
+    assert f"pip install {word_vectors.PACKAGE}" in str(refused.value)
+
+
+def _agreement(
+    how: Callable[[Sequence[str]], FloatArray], texts: Sequence[str], groups: Sequence[object]
+) -> float:
+    """Adjusted mutual information of Ward's clusters, as many as there are groups."""
+    found = labels_at(how(texts).astype(float), len(set(groups)), "agglomerative")
+    return float(adjusted_mutual_info_score(groups, found))
+
+
+# Real sentences that are not part of this project: docs/decisions/0047 says which, and the figures.
+DATA = Path(os.environ.get("FOLKMOOT_DATA", "nowhere"))
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="FOLKMOOT_DATA names no folder")
+
+
+@needs_data
+def test_topics_of_real_questions_are_found_better_than_by_the_hash() -> None:
+    asked = json.loads((DATA / "topics/questions_sample.json").read_text())
+    often = Counter(q["topic"] for q in asked)
+    kept = [q for q in asked if often[q["topic"]] >= 4]
+    texts, topics = [q["question"] for q in kept], [q["topic"] for q in kept]
+    vectors, hashed = (_agreement(how, texts, topics) for how in (embed, hashed_embeddings.embed))
+    print(f"topics: word vectors {vectors:.2f}, hash {hashed:.2f}")
+    assert vectors > 0.6 and vectors > hashed + 0.2
+
+
+@needs_data
+@pytest.mark.parametrize("name", ("15-per-hour-seattle", "scoop-hivemind.affordable-housing"))
+def test_who_votes_alike_on_statements_is_not_seen_in_their_words(name: str) -> None:
+    folder = DATA / "polis" / name
+    with (folder / "comments.csv").open() as file:
+        said = {c["comment-id"]: c["comment-body"] for c in csv.DictReader(file)}
+    with (folder / "participants-votes.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    votes = np.array([[float(row.get(c) or "nan") for c in said] for row in rows])
+    texts = list(said.values())
+    pairs = []
+    for one, other in combinations(range(len(texts)), 2):
+        both = ~np.isnan(votes[:, one]) & ~np.isnan(votes[:, other])
+        a, b = votes[both, one], votes[both, other]
+        if both.sum() >= 20 and a.std() and b.std():
+            pairs.append((one, other, abs(np.corrcoef(a, b)[0, 1])))
+    for how in (embed, hashed_embeddings.embed):
+        near = how(texts) @ how(texts).T
+        alike = np.corrcoef(
+            [(near[one, other], agreed) for one, other, agreed in pairs], rowvar=False
+        )
+        print(f"{name}: {alike[0, 1]:.2f}")
+        assert abs(alike[0, 1]) < 0.2
