@@ -11,6 +11,7 @@ from folkmoot.measures.agreement import (
     cohen_kappa,
     fleiss_kappa,
     krippendorff_alpha,
+    krippendorff_interval,
     number_codes,
 )
 
@@ -85,3 +86,37 @@ def test_cohen_known_answer():
     assert cohen_kappa(first, second) == pytest.approx(0.4)
     assert cohen_kappa(["a", "b"], ["a", "b"]) == pytest.approx(1.0)
     assert math.isnan(cohen_kappa(["a", "a"], ["a", "a"]))
+
+
+def test_the_interval_of_alpha_is_that_of_whole_texts() -> None:
+    rng = np.random.default_rng(1)
+    first = rng.integers(0, 3, 80).astype(float)
+    second = np.where(rng.random(80) < 0.8, first, rng.integers(0, 3, 80))
+    e = krippendorff_interval([first, second])
+    assert e.value == pytest.approx(krippendorff_alpha([first, second]))
+    assert (e.n, e.clusters) == (80, 80)
+    assert 0.1 < e.high - e.low < 0.4 and e.low < e.value < e.high
+    # Every unit three times, each text one cluster: no more is known than before.
+    tripled = krippendorff_interval(np.tile([first, second], 3), clusters=[*range(80)] * 3)
+    assert tripled.high - tripled.low == pytest.approx(e.high - e.low, abs=0.03)
+    assert tripled.clusters == 80
+
+
+def test_alpha_has_no_interval_where_nothing_tells_it() -> None:
+    one_text = krippendorff_interval([[1, 2, 1], [1, 2, 2]], clusters=["a", "a", "a"])
+    assert math.isfinite(one_text.value) and not one_text.has_interval
+    assert not krippendorff_interval([[1, 1], [1, 1]]).has_interval  # all the same
+
+
+@pytest.mark.nightly
+def test_the_interval_of_alpha_covers_the_truth() -> None:
+    rng = np.random.default_rng(2)
+
+    def draw(n: int) -> list[list[float]]:
+        first = rng.integers(0, 2, n).astype(float)
+        return [list(first), list(np.where(rng.random(n) < 0.6, first, rng.integers(0, 2, n)))]
+
+    truth = krippendorff_alpha(draw(1_000_000))
+    drawn = [krippendorff_interval(draw(60)) for _ in range(300)]
+    covered = sum(e.low <= truth <= e.high for e in drawn)
+    assert covered / len(drawn) > 0.9

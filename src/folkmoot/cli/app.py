@@ -248,6 +248,61 @@ def report(
     report_command(run, pdf)
 
 
+@app.command("codes", epilog=EXIT_CODES)
+@guarded
+def code_texts(
+    run: RunArg,
+    coder: Annotated[
+        str | None,
+        typer.Option("--coder", metavar="MODEL", help="Let this model code the run's texts."),
+    ] = None,
+    sample: Annotated[
+        bool, typer.Option("--sample", help="With --coder: code only the sample.")
+    ] = False,
+    sheet: Annotated[
+        Path | None,
+        typer.Option("--sheet", help="Write text, code, and quote to a sheet to correct (.xlsx)."),
+    ] = None,
+    blind: Annotated[
+        bool, typer.Option("--blind", help="With --sheet: write the sample without its codes.")
+    ] = False,
+    read: Annotated[
+        Path | None, typer.Option("--read", help="Read a person's sheet back as amendments.")
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option("--by", help="With --read: name the person.", metavar="NAME")
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option("--budget", min=0, help="Pause after spending this many US dollars."),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", help="Use this API key (the environment is safer).", metavar="KEY"),
+    ] = None,
+    trust: TrustOpt = False,
+) -> None:
+    """Show how free words were coded; code them, or have a person check the codes."""
+    from folkmoot.cli import codes
+    from folkmoot.engine.execution import RunOptions
+
+    if sum(x is not None for x in (coder, sheet, read)) > 1:
+        raise InputError("give one of --coder, --sheet, and --read")
+    if (sample and coder is None) or (blind and sheet is None):
+        raise InputError("--sample goes with --coder, and --blind with --sheet")
+    if (read is None) != (by is None):
+        raise InputError("--read and --by go together: the sheet, and the name of who filled it in")
+    if coder is not None:
+        options = RunOptions(budget=budget, key=key)
+        codes.code_command(run, coder, options, sample=sample, trust=trust)
+    elif sheet is not None:
+        codes.sheet_command(run, sheet, blind=blind)
+    elif read is not None and by is not None:
+        codes.read_command(run, read, by)
+    else:
+        codes.show_command(run)
+
+
 @app.command()
 @guarded
 def export(

@@ -17,6 +17,7 @@ from folkmoot.engine.study import study_of_run
 from folkmoot.engine.study_file import load_study_file
 from folkmoot.engine.verify import verify_run
 from folkmoot.errors import EXIT_DIFFERS, InputError, Problem, StorageError
+from folkmoot.kit.coding.afterwards import verify_codings
 from folkmoot.measures.estimates import plural
 from folkmoot.records.findings import Grid
 from folkmoot.records.run_folder import JOURNAL, RunFolder
@@ -139,10 +140,14 @@ def verify_command(name: str) -> None:
     """Print differences and what could not be compared; exit 4 if there is either."""
     run = find_run(name)
     found = verify_run(run)
+    for folder, coding in verify_codings(run):
+        found.differences += [f"{folder}: {d}" for d in coding.differences]
+        found.not_compared += [f"{folder}: {d}" for d in coding.not_compared]
     console = out()
     for title, lines in (
         (f"[red]{plural(len(found.differences), 'difference')}:[/]", found.differences),
         ("[yellow]Not compared:[/]", found.not_compared),
+        ("Amended since the run:", found.amended),
     ):
         if lines:
             console.print(title)

@@ -187,11 +187,13 @@ class RunContext:
                 self.warn((), f"no model is named for the role {role}: {default} answers")
         return self._models[key]
 
+    def model_of(self, role: str) -> str:
+        """The model that answers a role, whether or not it is asked anything."""
+        return self.providers.override or self.config.model_for(role) or self.providers.default
+
     def embedded_respondent(self, role: str) -> bool:
         """Whether the embedded respondent answers a role."""
-        own = self.config.models.get(role) or self.config.model
-        answers = self.providers.override or own or self.providers.default
-        return not self.providers.scripted and is_local(answers)
+        return not self.providers.scripted and is_local(self.model_of(role))
 
     def synthetic_roles(self) -> tuple[str, ...]:
         """The roles that the embedded respondent has answered so far, in order of name."""

@@ -12,6 +12,7 @@ import json
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -36,6 +37,7 @@ from folkmoot.models.catalog import LOCAL, is_local
 from folkmoot.models.request import Message, Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.randomness import digest
+from folkmoot.records import amendments
 from folkmoot.records.files import write_json
 from folkmoot.records.manifest import sha256, software
 from folkmoot.records.run_folder import (
@@ -71,10 +73,12 @@ OF_THE_DAY = frozenset(
 @dataclass
 class Verification:
     """The result. `differences`: what is not as the run left it, or as its journal says;
-    `not_compared`: what could not be compared, and why; the rest counts what was compared."""
+    `not_compared`: what could not be compared, and why; `amended`: what people changed since,
+    beside the run and not in it; the rest counts what was compared."""
 
     differences: list[str] = field(default_factory=list)
     not_compared: list[str] = field(default_factory=list)
+    amended: list[str] = field(default_factory=list)
     entries: int = 0
     tables: int = 0
     files: int = 0
@@ -98,7 +102,7 @@ def changed_since(run: RunFolder) -> list[str]:
     was = run.manifest.get("journal_digest")
     if kept == found != was and not run.finished:
         return []  # a later process was killed: the manifest is of an earlier state
-    return _changed_files(run) + [
+    return [*_changed_files(run), *amendments.changed(run.path)] + [
         f"{JOURNAL} was changed after the run: its digest is {found}, recorded was {recorded}."
         for recorded in dict.fromkeys((kept, was))
         if recorded and recorded != found
@@ -122,6 +126,8 @@ def verify_run(run: RunFolder, study: Study | None = None) -> Verification:
     `study`: the type, where it is neither installed nor a file beside the run.
     """
     found = Verification(changed_since(run))
+    with suppress(StorageError):  # it was named among the differences
+        found.amended = amendments.described(run.path)
     try:
         with JournalReader(run.path / JOURNAL) as journal:
             found.entries, found.journal_digest = len(journal), journal.content_digest()

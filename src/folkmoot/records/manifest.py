@@ -23,6 +23,7 @@ from folkmoot.measures.estimates import dollars
 from folkmoot.models.catalog import is_local
 
 SYNTHETIC_MARK = "SYNTHETIC"
+AMENDED = "amendments"  # count and digest of what people changed since (amendments.py)
 SYNTHETIC_NOTE = (
     "The embedded respondent answered: a model of opinion dynamics with planted effects. "
     "It is no evidence about people."
@@ -157,6 +158,7 @@ def manifest(facts: RunFacts, tables: Mapping[str, pl.DataFrame]) -> dict[str, A
         },
         "hashes": dict(facts.hashes),
         "journal_digest": facts.journal_digest,
+        **({AMENDED: earlier[AMENDED]} if AMENDED in earlier else {}),
         "software": software(),
     }
 

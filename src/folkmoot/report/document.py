@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from folkmoot.engine.study import findings_of, study_of_run
 from folkmoot.errors import InputError
-from folkmoot.kit.findings import FITNESS, fitness
+from folkmoot.kit import coding
+from folkmoot.kit.findings import FITNESS, fitness, found
 from folkmoot.measures.diagnostics import of_answers
 from folkmoot.records.findings import Board, Finding
 from folkmoot.records.run_folder import RunFolder
@@ -59,6 +60,7 @@ def document(run: RunFolder) -> Document:
     findings = findings_of(study, run)
     if run.has_table("answers") and FITNESS not in {f.key for f in findings}:
         findings.append(fitness(of_answers(run.table("answers").to_dicts())))
+    findings += found(coding.finding(run))
     name = str(run.config.get("pilot_name") or run.config.get("title") or study.title)
     return Document(
         title=name,

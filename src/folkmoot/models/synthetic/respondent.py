@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
-from folkmoot.models import hashed_embeddings
+from folkmoot.models import embedded_coder, hashed_embeddings
 from folkmoot.models.request import (
     FloatArray,
     ProviderSettings,
@@ -82,6 +82,8 @@ class Respondent:
         return self._meet(text, self._seed, reading.system[:4000])
 
     def _text(self, request: Request, reading: Reading, address: str) -> str:
+        if embedded_coder.is_coding(request):
+            return embedded_coder.codes_of(request)
         draws = Draws(self._seed, address, "reply")
         in_group = discussing.reply(request, reading, draws, self._knobs)
         if in_group is not None:

@@ -1,0 +1,62 @@
+"""`folkmoot codes`: how the free words of a run were coded, by whom, and what people say to it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from rich.markup import escape
+
+from folkmoot.cli.console import end_now, err, out, warn
+from folkmoot.cli.results import find_run
+from folkmoot.cli.run import KEY_WARNING, TerminalProgress
+from folkmoot.cli.study_files import consent
+from folkmoot.cli.tables import print_findings
+from folkmoot.engine.event_loop import Stopper
+from folkmoot.engine.execution import RunOptions
+from folkmoot.errors import InputError, Problem
+from folkmoot.kit.coding import finding
+from folkmoot.kit.coding.afterwards import code_afterwards
+from folkmoot.kit.coding.sheet import read_sheet, write_sheet
+from folkmoot.measures.estimates import plural
+from folkmoot.records.run_folder import STUDY_FILE, RunFolder
+
+
+def show_command(name: str) -> None:
+    """Print who coded what, and how far coders agree."""
+    _print(find_run(name))
+
+
+def code_command(name: str, coder: str, options: RunOptions, *, sample: bool, trust: bool) -> None:
+    """Let a model code the texts of a finished run; a coding that stopped is resumed."""
+    run = find_run(name)
+    if options.key:
+        warn(KEY_WARNING)
+    progress = TerminalProgress(err())
+    allowed = consent(run.path / STUDY_FILE, trust)
+    options = replace(options, progress=progress, consent=allowed)
+    with progress:
+        code_afterwards(run, coder, options, sample=sample, stopper=Stopper(end_now))
+    _print(RunFolder(run.path))
+
+
+def sheet_command(name: str, path: Path, *, blind: bool) -> None:
+    """Write a sheet for a person."""
+    lines = write_sheet(find_run(name), path, blind=blind)
+    out().print(f"wrote {escape(str(path))} ({plural(lines, 'line')})", soft_wrap=True)
+
+
+def read_command(name: str, path: Path, by: str) -> None:
+    """Read a person's sheet into the run."""
+    run = find_run(name)
+    new = read_sheet(run, path, by)
+    out().print(f"{plural(len(new), 'amendment')} by {escape(by)}", soft_wrap=True)
+    _print(RunFolder(run.path))
+
+
+def _print(run: RunFolder) -> None:
+    found = finding(run)
+    if found is None:
+        mend = "only a study with codebooks records them"
+        raise InputError(Problem(f"{run.path}: there are no texts to code", mend=mend))
+    print_findings(out(), [found])

@@ -1,0 +1,104 @@
+"""Codebooks: what a coder looks for in free words, as a YAML file that people and models read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from folkmoot.engine.mistakes import problems_of
+from folkmoot.engine.yaml_tree import read_tree
+from folkmoot.errors import InputError, Problem
+from folkmoot.randomness import digest
+
+NO_CODE = "(none)"  # stands where a text was read and no code applies
+EVERY = "all"  # a coder's word for all values of a slot
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Code(_Part):
+    """One code. `quoted: false` marks a code for what is absent, which no quote can show."""
+
+    name: str = Field(min_length=1)
+    definition: str = Field(min_length=1)
+    examples: tuple[str, ...] = ()
+    counter_examples: tuple[str, ...] = ()
+    quoted: bool = True
+
+
+class Codebook(_Part):
+    """What is asked of a text, and the codes that answer it.
+
+    `choose`: exactly one code (`one`), or all that apply (`any`). `level: ordinal` says that the
+    codes stand in order, for the agreement. `slots`: what each code is said of (an option, a
+    member), name → meaning; each text lists the values of its own.
+    """
+
+    name: str = Field(pattern=r"^\w+$")
+    question: str
+    choose: Literal["one", "any"] = "any"
+    level: Literal["nominal", "ordinal"] = "nominal"
+    slots: dict[str, str] = {}
+    codes: tuple[Code, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Codebook:
+        names = [c.name.casefold() for c in self.codes]
+        if twice := [c.name for i, c in enumerate(self.codes) if c.name.casefold() in names[:i]]:
+            raise ValueError(f"duplicate code {twice[0]!r}")
+        if wrong := {NO_CODE, EVERY} & set(names):
+            raise ValueError(f"no code can have the name {wrong.pop()!r}")
+        if wrong := {"code", "quote"} & set(self.slots):
+            raise ValueError(f"no slot can have the name {wrong.pop()!r}")
+        if self.level == "ordinal" and self.choose == "any":
+            raise ValueError("codes in order need `choose: one`")
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(c.name for c in self.codes)
+
+    def code(self, said: str) -> Code | None:
+        """The code of this name, case and spaces folded; None if there is none."""
+        return next((c for c in self.codes if _folded(c.name) == _folded(said)), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is written in the file, without what stands at its default."""
+        return self.model_dump(mode="json", exclude_defaults=True)
+
+    def as_yaml(self, **more: Any) -> str:
+        """The codebook as the coder reads it."""
+        data = {**self.to_json(), **{k: v for k, v in more.items() if v}}
+        return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100).strip()
+
+    @property
+    def hash(self) -> str:
+        """Changes with every word of the codebook."""
+        return digest(json.dumps(self.to_json(), sort_keys=True)).hex()
+
+
+def read_codebook(path: Path) -> Codebook:
+    """A codebook from its file. Raises InputError with the line of every mistake."""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(Problem(f"the codebook cannot be read: {error}", str(path))) from error
+    tree = read_tree(text, str(path))
+    if not isinstance(tree.value, Mapping):
+        mend = "it needs name:, question: and codes:"
+        raise InputError(Problem("this is not a codebook", str(path), mend=mend))
+    try:
+        return Codebook.model_validate(tree.value)
+    except ValidationError as error:
+        raise InputError(problems_of(error, tree, Codebook)) from error
+
+
+def _folded(name: str) -> str:
+    return "".join(name.casefold().replace("_", " ").replace("-", " ").split())

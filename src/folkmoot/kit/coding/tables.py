@@ -1,0 +1,40 @@
+"""The tables of coding: the texts that there are to code, and what every coder made of them."""
+
+from __future__ import annotations
+
+from folkmoot.records.rows import Row, column
+
+# Who coded: the two models, the phrase rules, people.
+CODER, SECOND, RULE, PERSON = "coder", "second_coder", "rule", "person"
+
+
+class TextRow(Row, table="texts"):
+    """A text of free words. What it was said under stands in the study's own tables."""
+
+    codebook: str = column("the codebook by which the text is coded")
+    text_id: str = column("the text: where it was said, in the study's own words")
+    participant_id: str | None
+    text: str = column("the words to be coded, as the coder reads them")
+    about: dict[str, str] = column("what the codebook's question refers to, as JSON")
+    slots: dict[str, list[str]] = column("the values of what a code is said of, as JSON")
+    sampled: bool = column("whether it is in the sample for a second coder, drawn by the seed")
+
+
+class CodeRow(Row, table="codes"):
+    """One code that one coder gave to one text."""
+
+    codebook: str = column("the codebook")
+    text_id: str = column("the text, as in the table texts")
+    participant_id: str | None
+    code: str | None = column("the code; (none) where no code applies; empty where none was had")
+    of: dict[str, str] = column("what the code is said of, as JSON: slot and value")
+    quote: str | None = column("the words of the text that justify the code")
+    by: str = column("coder, second_coder, or rule (a phrase rule, for comparison only)")
+    coder: str = column("the model that coded")
+    coder_kind: str = column(
+        "model, embedded (for tests and demos, supports no finding), rule or person"
+    )
+    refused: str | None = column("why the code does not count: its quote is not in the text, …")
+
+
+TABLES: tuple[type[Row], ...] = (TextRow, CodeRow)

@@ -1,0 +1,134 @@
+"""The embedded coder: codes texts by the words that they share with a codebook, without a model.
+
+It serves tests, demos and dry runs: its codes are marked `embedded` and support no finding. It
+reads a request by its form alone: the YAML in the system message is the codebook (and, where there
+is a second block, what its question refers to), the first message of the user is the text.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from folkmoot.models.request import Request
+
+TITLE = "Codes"  # of the JSON schema that a coder is asked to fill in
+ENOUGH = 0.16  # likeness of a sentence and a code from which the code is given
+_YAML = re.compile(r"```yaml\n(.*?)\n```", re.DOTALL)
+_SENTENCE = re.compile(r"[^.!?\n]*[^.!?\s][^.!?\n]*[.!?]*")
+_ENDINGS = re.compile(r"(?<=\w{3})(?:ing|edly|ed|ly|es|s|e)$")
+# Words of grammar, and those in which codebooks speak of any text at all.
+_GRAMMAR = (
+    "a about after all also an and any are as at be because been but by can could did do does "
+    "for from had has have her him his how if in into is it its just like may me more most "
+    "must my no nor not of off on one only or other our out over own said say says so some "
+    "such than that the their them then there these they this those to too under up us very "
+    "was we were what when where which who whom whose why will with without would you your "
+    "text speaker person people something someone anything thing"
+)
+_EMPTY = frozenset(_GRAMMAR.split())
+
+
+def is_coding(request: Request) -> bool:
+    """Whether a request asks for the codes of a text."""
+    return request.schema is not None and request.schema.get("title") == TITLE
+
+
+def codes_of(request: Request) -> str:
+    """The reply of the embedded coder, in JSON; without any code where it finds no codebook."""
+    system = next((m.content for m in request.messages if m.role == "system"), "")
+    text = next((m.content for m in request.messages if m.role == "user"), "")
+    blocks = [yaml.safe_load(block) for block in _YAML.findall(system)]
+    fields = (request.schema or {})["properties"]["codes"]["items"]["properties"]
+    slots = {name: part["enum"] for name, part in fields.items() if name not in ("code", "quote")}
+    if not blocks:
+        return json.dumps({"codes": []})
+    book, about = blocks[0], blocks[1] if len(blocks) > 1 else {}
+    found = _best(book, text, about) if book.get("choose") == "one" else _all(book, text, about)
+    return json.dumps({"codes": [_said(*f, slots) for f in found]}, ensure_ascii=False)
+
+
+def _said(code: str, quote: str, slots: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """A code of the values that its sentence names; of all where it names none."""
+    words = _words(quote)
+    named = {
+        slot: next((v for v in values if _words(v) and _words(v) <= words), values[-1])
+        for slot, values in slots.items()
+    }
+    return {"code": code, **named, "quote": quote}
+
+
+def _all(book: Mapping[str, Any], text: str, about: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Every code that some sentence is like enough, with the sentence that is most like it."""
+    referred = _words(" ".join(about.values()))
+    near = [s for s in _sentences(text) if not referred or referred & _words(s)]
+    found = []
+    for code, likeness in _codes(book):
+        best = max(near, key=likeness, default="")
+        if best and likeness(best) >= ENOUGH:
+            found.append((code["name"], best))
+    return found
+
+
+def _best(book: Mapping[str, Any], text: str, about: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The one code: by the share of what is referred to that the text takes up, where the codes
+    stand in order (most first), else the most alike."""
+    codes, sentences = _codes(book), _sentences(text)
+    if not sentences:
+        return []
+    if about and book.get("level") == "ordinal":
+        wanted = _words(" ".join(about.values()))
+        share = len(wanted & _words(text)) / max(1, len(wanted))
+        place = min(len(codes) - 1, int((1 - min(1.0, 2.5 * share)) * len(codes)))
+        code = codes[place][0]
+        best = max(sentences, key=lambda s: len(wanted & _words(s)))
+    else:
+        _, place, best = max(
+            (like(s), -i, s) for i, (_, like) in enumerate(codes) for s in sentences
+        )
+        code = codes[-place][0]
+        if codes[-place][1](best) < ENOUGH:  # like none: what is absent, if there is such a code
+            code = next((c for c, _ in codes if c.get("quoted") is False), code)
+    return [(code["name"], "" if code.get("quoted") is False else best)]
+
+
+Likeness = Callable[[str], float]
+
+
+def _codes(book: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], Likeness]]:
+    """Each code with the function that says how like it a sentence is (cosine, weights by how few
+    codes use a word; counter-examples count against it)."""
+    codes = book["codes"]
+    texts = [[c["name"].replace("_", " "), c["definition"], *c.get("examples", ())] for c in codes]
+    bags = [_words(" ".join(t)) for t in texts]
+    weight = {w: math.log(1 + len(bags) / sum(w in b for b in bags)) for w in set().union(*bags)}
+    against = [
+        _words(" ".join(c.get("counter_examples", ()))) - b
+        for c, b in zip(codes, bags, strict=True)
+    ]
+
+    def like(bag: frozenset[str], anti: frozenset[str]) -> Likeness:
+        def likeness(sentence: str) -> float:
+            words = _words(sentence)
+            size = math.sqrt(max(1, len(words)))
+            shared = sum(weight[w] for w in words & bag) - sum(w in anti for w in words)
+            return shared / (size * math.sqrt(sum(weight[w] ** 2 for w in bag)) + 1e-9)
+
+        return likeness
+
+    return [(c, like(b, a)) for c, b, a in zip(codes, bags, against, strict=True)]
+
+
+def _sentences(text: str) -> list[str]:
+    return [s.strip() for s in _SENTENCE.findall(text) if re.search(r"\w", s)]
+
+
+def _words(text: str) -> frozenset[str]:
+    """Content words, their endings off."""
+    words: Iterable[str] = re.findall(r"[a-z]+", text.casefold().replace("’", "'"))
+    return frozenset(_ENDINGS.sub("", w) for w in words if w not in _EMPTY and len(w) > 2)

@@ -1,0 +1,112 @@
+"""Amendments: what people change in a finished run, beside it and never in it.
+
+A correction of a code, a coding made afterwards, a person who withdraws: each is a line of
+`amendments.jsonl`, which is only ever added to. `manifest.json` holds the file's digest, so that
+`folkmoot verify` tells an amendment from a change made by hand. The journal and its digest stay
+those of what was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from folkmoot.errors import StorageError
+from folkmoot.records.files import read_json, write_json, write_text
+from folkmoot.records.manifest import AMENDED
+from folkmoot.records.run_folder import MANIFEST
+
+AMENDMENTS = "amendments.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Amendment:
+    """One line: what `kind` of change, made by whom, when (ISO 8601, UTC), and its `data`."""
+
+    kind: str
+    by: str
+    at: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    def line(self) -> str:
+        whole = {"kind": self.kind, "by": self.by, "at": self.at, **self.data}
+        return json.dumps(whole, ensure_ascii=False)
+
+
+def amend(run: Path, more: Iterable[Amendment]) -> None:
+    """Add amendments to a run; the caller holds its folder.
+
+    Raises StorageError when the file is not the one that the manifest names. Lines beyond those
+    named there are left from a process that was killed before it could name them; they are dropped.
+    """
+    lines = (*recorded(run), *(a.line() for a in more))
+    write_text(run / AMENDMENTS, "".join(f"{line}\n" for line in lines))
+    manifest = read_json(run / MANIFEST)
+    manifest[AMENDED] = {"count": len(lines), "digest": _digest(lines)}
+    write_json(run / MANIFEST, manifest)
+
+
+def amendments(run: Path) -> list[Amendment]:
+    """All amendments of a run, in the order in which they were made. Raises StorageError."""
+    found = []
+    for number, line in enumerate(recorded(run), 1):
+        try:
+            data = json.loads(line)
+            found.append(Amendment(data.pop("kind"), data.pop("by"), data.pop("at"), data))
+        except (ValueError, KeyError, AttributeError) as error:
+            raise StorageError(f"{run / AMENDMENTS}:{number}: not an amendment") from error
+    return found
+
+
+def recorded(run: Path) -> tuple[str, ...]:
+    """The lines that the manifest knows. Raises StorageError when they are not what it knows."""
+    lines, known = _lines(run), _known(run)
+    named = lines[: known.get("count", 0)]
+    if known and _digest(named) != known["digest"]:
+        raise StorageError(
+            f"{run / AMENDMENTS} was changed by hand: its digest is not the one in {MANIFEST}. Put "
+            "it back as it was; corrections are read from a sheet (`folkmoot codes`)"
+        )
+    return named
+
+
+def changed(run: Path) -> list[str]:
+    """In what the file is not what the manifest names, in sentences."""
+    try:
+        named, there = len(recorded(run)), len(_lines(run))
+    except StorageError as error:
+        return [f"{error}."]
+    if there == named:
+        return []
+    return [
+        f"{AMENDMENTS} has {there} lines, of which {MANIFEST} names {named}: the rest counts "
+        "for nothing, and the next amendment drops it."
+    ]
+
+
+def described(run: Path) -> list[str]:
+    """What was amended, one line for each kind and author."""
+    counts = Counter((a.kind, a.by) for a in amendments(run))
+    return [f"{count:,} × {kind}, by {by}" for (kind, by), count in counts.items()]
+
+
+def _lines(run: Path) -> tuple[str, ...]:
+    path = run / AMENDMENTS
+    try:
+        return tuple(path.read_bytes().decode().split("\n")[:-1]) if path.exists() else ()
+    except (OSError, UnicodeDecodeError) as error:
+        raise StorageError(f"{path}: cannot be read: {error}") from error
+
+
+def _digest(lines: Iterable[str]) -> str:
+    return hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
+
+
+def _known(run: Path) -> Mapping[str, Any]:
+    path = run / MANIFEST
+    return dict(read_json(path).get(AMENDED, {})) if path.exists() else {}

@@ -1,0 +1,52 @@
+"""A small study of one's own whose diaries are coded: what the tests of coding run."""
+
+from __future__ import annotations
+
+from folkmoot.engine.session import Session
+from folkmoot.engine.study import Study
+from folkmoot.kit import coding
+
+BOOK = """
+name: price
+question: What does the speaker say about the price?
+choose: any
+codes:
+  - name: too_dear
+    definition: The price keeps the speaker from buying, or is called too high.
+    examples: ["I would not pay that much for it.", "That is too expensive."]
+  - name: fair
+    definition: The price is called fair, low, or worth it.
+    examples: ["Good value for the money.", "It is cheap."]
+"""
+
+DIARIES = (
+    "Honestly, it’s far too expensive for me. I like the colour, though.",
+    "Good value! I would buy two.",
+    "My dog barked at it all day.",
+    "Too expensive at first sight; still, good value in the end.",
+)
+
+
+class Config(coding.CodedConfig):
+    arm: str = "treated"
+    book: str = BOOK
+    diaries: tuple[str, ...] = DIARIES
+
+
+def rule(text: coding.Text) -> list[coding.Coded]:
+    """What a list of phrases makes of it."""
+    return [coding.Coded("too_dear", "expensive")] if "expensive" in text.text else []
+
+
+async def protocol(session: Session[Config]) -> None:
+    path = session.run_dir / "price.yaml"
+    path.write_text(session.config.book, "utf-8")
+    texts = [
+        coding.Text(f"{session.config.arm}/day{n}", said.replace("[bell]", "\a"), f"p_{n:04}")
+        for n, said in enumerate(session.config.diaries)
+    ]
+    codes = await coding.code(session, path, texts, rule=rule)
+    session.record("outcome", {"coded": sum(map(len, codes.values())), "texts": len(codes)})
+
+
+STUDY = Study("diary", "Diaries", Config, protocol, tables=coding.TABLES)

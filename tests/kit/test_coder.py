@@ -1,0 +1,164 @@
+"""What a coder's reply must be: codes of the codebook, of values that there are, with quotes that
+stand in the text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from folkmoot.conversation.answers import Parsed, Unreadable
+from folkmoot.kit.coding.codebook import Codebook
+from folkmoot.kit.coding.coder import Coded, Codes, Text, stands_in, system_prompt
+from folkmoot.models.embedded_coder import codes_of
+from folkmoot.models.request import Message, Request
+
+DECISION = Codebook.model_validate(
+    {
+        "name": "decision",
+        "question": "Who gets what?",
+        "choose": "one",
+        "slots": {"option": "what is decided on", "member": "for whom"},
+        "codes": [
+            {"name": "chosen", "definition": "The option is chosen."},
+            {"name": "dropped", "definition": "The option is given up."},
+            {"name": "open", "definition": "It is not decided.", "quoted": False},
+        ],
+    }
+)
+SAID = Text(
+    "t1",
+    "We’ll take the “Harbour Walk” for everybody — and Ann skips the museum.",
+    slots={"option": ["Harbour walk", "Museum"], "member": ["Ann", "Bo"]},
+)
+
+
+def read(*codes: dict[str, Any], book: Codebook = DECISION, text: Text = SAID) -> Any:
+    return Codes(book, text).parse(json.dumps({"codes": codes}))
+
+
+def given_code(code: str, quote: str, **of: Any) -> dict[str, Any]:
+    return {"code": code, "quote": quote, **of}
+
+
+WALK = 'We\'ll take the "Harbour Walk" for everybody'
+
+
+@pytest.mark.parametrize("who", ["all", "ALL", ["Ann", "Bo"], ["ann", "bo"]])
+def test_a_code_of_several_values_is_a_code_of_each(who: object) -> None:
+    got = read(given_code("chosen", WALK, option="harbour walk", member=who))
+    assert isinstance(got, Parsed)
+    assert [dict(c.of) for c in got.value] == [
+        {"option": "Harbour walk", "member": "Ann"},
+        {"option": "Harbour walk", "member": "Bo"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (given_code("taken", WALK, option="Museum", member="Ann"), "not in the codebook"),
+        (given_code("dropped", "skips", option="Zoo", member="Ann"), "none of its values"),
+        (given_code("dropped", "skips", option="Museum"), "none of its values"),
+        (given_code("dropped", "Bo skips", option="Museum", member="Bo"), "not in the text"),
+        (given_code("dropped", "", option="Museum", member="Ann"), "not in the text"),
+        (given_code("dropped", "“”", option="Museum", member="Ann"), "not in the text"),
+    ],
+)
+def test_what_cannot_be_taken_is_asked_again_and_kept_only_as_refused(
+    wrong: dict[str, Any], why: str
+) -> None:
+    right = given_code("chosen", WALK, option="Harbour walk", member="Ann")
+    got = read(right, wrong)
+    assert isinstance(got, Unreadable) and why in got.problem
+    kept = Codes(DECISION, SAID).salvaged(json.dumps({"codes": [right, wrong]}))
+    assert [c.code for c in kept if not c.refused] == ["chosen"]
+    assert [why in c.refused for c in kept if c.refused] == [True]
+
+
+def test_codes_that_exclude_each_other_are_both_refused() -> None:
+    both = [
+        given_code(code, "Ann skips the museum", option="Museum", member="Ann")
+        for code in ("chosen", "dropped")
+    ]
+    assert isinstance(read(*both), Unreadable)
+    kept = Codes(DECISION, SAID).salvaged(json.dumps({"codes": both}))
+    assert all("exclude each other" in c.refused for c in kept)
+
+
+def test_a_code_for_what_is_absent_needs_no_quote() -> None:
+    got = read(given_code("open", "", option="Museum", member="Bo"))
+    assert isinstance(got, Parsed)
+    assert got.value == (Coded("open", "", {"option": "Museum", "member": "Bo"}),)
+
+
+def test_one_code_is_wanted_where_one_must_be_chosen() -> None:
+    assert isinstance(read(), Unreadable)
+    several = DECISION.model_copy(update={"choose": "any"})
+    assert isinstance(read(book=several), Parsed)
+
+
+@pytest.mark.parametrize("reply", ["", "too dear", "[]]", "{", '{"codes": 3}', "null"])
+def test_no_reply_breaks_the_reader(reply: str) -> None:
+    wanted = Codes(DECISION, SAID)
+    assert isinstance(wanted.parse(reply), Unreadable)
+    assert not [c for c in wanted.salvaged(reply) if not c.refused]
+
+
+SENTENCE = "we would not pay 20 $ for it — that’s dear, isn't it? “well” Straße"
+WORDS = st.sampled_from(SENTENCE.split())
+TEXTS = st.lists(WORDS, min_size=3, max_size=12)
+DRESSES = (
+    str.upper,
+    str.title,
+    lambda t: f"“{t}”",
+    lambda t: f'"{t}."',
+    lambda t: f"…{t}...",
+    lambda t: t.replace(" ", "\n  "),
+    lambda t: t.replace("’", "'").replace("“", '"').replace("—", "-"),
+)
+
+
+@given(TEXTS, st.data())
+def test_a_quote_is_found_in_any_dress(words: list[str], data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(words) - 1))
+    end = data.draw(st.integers(start + 1, len(words)))
+    quote = " ".join(words[start:end])
+    dress = data.draw(st.sampled_from(DRESSES))
+    if any(c.isalnum() for c in quote):
+        assert stands_in(dress(quote), " ".join(words))
+
+
+@given(TEXTS, st.data())
+def test_a_quote_with_a_word_that_was_not_said_is_not_found(
+    words: list[str], data: st.DataObject
+) -> None:
+    place = data.draw(st.integers(0, len(words)))
+    other = data.draw(st.sampled_from(["never", "pa", "ear", "0"]))
+    assert not stands_in(" ".join([*words[:place], other, *words[place:]]), " ".join(words))
+
+
+def test_the_coder_is_told_what_the_question_refers_to_and_the_values() -> None:
+    text = Text("t1", "Fine.", about={"concern": "The bus: it stops at 8 pm"}, slots=SAID.slots)
+    system = system_prompt(DECISION, text)
+    assert "it stops at 8 pm" in system and "Harbour walk; Museum" in system
+    assert "- member: Ann; Bo" in system and "Fine." not in system and "t1" not in system
+
+
+def test_the_embedded_coder_reads_the_codebook_by_its_form_in_any_wording() -> None:
+    wanted = Codes(DECISION, SAID)
+    request = Request(
+        "synthetic",
+        (
+            Message("system", f"Xyz:\n\n```yaml\n{DECISION.as_yaml()}\n```\n\nZyx."),
+            Message("user", "The museum is given up by Ann."),
+        ),
+        schema=wanted.schema,
+    )
+    said = json.loads(codes_of(request))["codes"]
+    assert said == [
+        given_code("dropped", "The museum is given up by Ann.", option="Museum", member="Ann")
+    ]
