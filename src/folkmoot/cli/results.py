@@ -18,6 +18,7 @@ from folkmoot.engine.study_file import load_study_file
 from folkmoot.engine.verify import verify_run
 from folkmoot.errors import EXIT_DIFFERS, InputError, Problem, StorageError
 from folkmoot.kit.coding.afterwards import verify_codings
+from folkmoot.kit.exposure import differences
 from folkmoot.measures.estimates import plural
 from folkmoot.records.findings import Grid
 from folkmoot.records.run_folder import JOURNAL, RunFolder
@@ -153,6 +154,8 @@ def verify_command(name: str) -> None:
             console.print(title)
         for line in lines:
             console.print(f"  {escape(clean(line))}", soft_wrap=True)
+    for line in differences(run):
+        console.print(f"[bold red]{escape(clean(line))}[/]", soft_wrap=True)
     compared = ", ".join(
         (
             plural(found.entries, "journal entry", "journal entries"),

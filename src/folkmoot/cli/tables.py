@@ -23,6 +23,7 @@ def finding_view(finding: Finding) -> RenderableType:
     parts: list[RenderableType] = [Text(clean(finding.title), style="bold")]
     if finding.says:
         parts.append(Text(clean(finding.says)))
+    parts += [Text(clean(alarm), style="bold red") for alarm in finding.alarms]
     if finding.grid.rows:
         parts += [Text(""), grid_view(finding.grid), Text("")]
     parts += [Text(clean(note), style="dim") for note in finding.notes]

@@ -72,6 +72,10 @@ class PromptLibrary:
         """Name → SHA-256 of the file that is used, in order of name, for the sealed plan."""
         return {n: hashlib.sha256(p.read_bytes()).hexdigest() for n, p in self.files.items()}
 
+    def wording(self) -> dict[str, str]:
+        """Name → the file that is used, before anything is filled in."""
+        return {name: _read(path) for name, path in self.files.items()}
+
     def variables(self, name: str) -> frozenset[str]:
         """The variables that the shipped prompt of this name uses."""
         return self._names(self.shipped[name])

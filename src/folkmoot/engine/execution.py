@@ -10,7 +10,7 @@ import contextlib
 import os
 import time
 from asyncio import CancelledError
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +23,7 @@ from folkmoot.engine.context import Halted, Plan, RunContext, time_of_day
 from folkmoot.engine.event_loop import Stopper, interruptible
 from folkmoot.engine.folder import open_journal, write_settings
 from folkmoot.engine.gateway import Gateway, uncountable
-from folkmoot.engine.journal import Journal, Replay
+from folkmoot.engine.journal import Journal, JournalReader, Replay
 from folkmoot.engine.progress import (
     Outcome,
     Progress,
@@ -42,7 +42,7 @@ from folkmoot.models.keys import scrub
 from folkmoot.models.request import Provider
 from folkmoot.records.files import write_json
 from folkmoot.records.manifest import RunFacts, file_hashes, manifest
-from folkmoot.records.rows import meanings
+from folkmoot.records.rows import declared, meanings
 from folkmoot.records.run_folder import (
     CODEBOOK,
     MANIFEST,
@@ -52,7 +52,7 @@ from folkmoot.records.run_folder import (
     TABLES,
     RunFolder,
 )
-from folkmoot.records.tables import codebook, write_table
+from folkmoot.records.tables import Recording, codebook, typed, write_table
 from folkmoot.respondent.knobs import planted
 
 
@@ -250,6 +250,9 @@ async def _finish(
             for name, table in context.frames():
                 tables[name] = table
                 write_table(context.folder / TABLES, name, table)
+            for name, table in _afterwards(context):
+                tables[name] = table
+                write_table(context.folder / TABLES, name, table)
             _write_codebook(execution, tables)
         unusable = _unusable(execution, tables) if outcome == "done" else ""
         facts = _facts(execution, context, outcome, seconds, unusable)
@@ -260,6 +263,22 @@ async def _finish(
             raise
         return ""
     return unusable
+
+
+def _afterwards(context: RunContext) -> Iterator[tuple[str, pl.DataFrame]]:
+    """The tables that the study makes of what the run left. Should that fail, the run is paid for
+    and stands: the log says what is missing."""
+    study, made = context.found.study, dict[str, Recording]()
+    try:
+        with JournalReader(context.journal.path) as journal:
+            left = RunFolder(context.folder), journal, context.prompts.wording()
+            for row in study.afterwards(*left):
+                made.setdefault(row.table, Recording(row.table)).add(row.cells())
+    except Exception as error:
+        context.warn((), f"tables made of the journal are not complete: {error!r}")
+    columns = declared(study.tables)
+    for name, recording in made.items():
+        yield name, typed(recording.frame(), columns.get(name, {}))
 
 
 def _unusable(execution: Execution, tables: Mapping[str, pl.DataFrame]) -> str:

@@ -118,6 +118,14 @@ class JournalReader:
         """All addresses, in order."""
         return [r[0] for r in self._reader.execute("SELECT address FROM entries ORDER BY address")]
 
+    def messages(self, address: str) -> list[str]:
+        """The texts that were sent at an address, in order; empty where nothing was asked."""
+        row = self._reader.execute(
+            "SELECT request FROM entries WHERE address = ?", (address,)
+        ).fetchone()
+        request = self._expand(json.loads(row[0])) if row else {}
+        return [m["content"] for m in request.get("messages", ())]
+
     def changed(self) -> list[str]:
         """Addresses of entries that were changed since they were written, as far as seals tell."""
         columns = [row[1] for row in self._reader.execute("PRAGMA table_info(entries)")]

@@ -10,7 +10,7 @@ import hashlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -31,6 +31,7 @@ from folkmoot.registry import STUDIES, installed
 from folkmoot.respondent.part import Part
 
 if TYPE_CHECKING:
+    from folkmoot.engine.journal import JournalReader
     from folkmoot.engine.session import Session
     from folkmoot.records.run_folder import RunFolder
 
@@ -108,6 +109,8 @@ class Study(Generic[Config]):
                 written without rows too
     unusable    why nothing in a run that came to its end is of use (exit status 3); empty when
                 something is. That no answer at all could be read need not be found here
+    afterwards  rows of further tables, made of what the run left: its folder, its journal, and the
+                wording of its prompts (name → text). Their classes stand in `tables`
     codebook    what the study's own columns mean: column → words, or table → {column → words}
     template    file name → content for `folkmoot new`
     respondent  what the embedded respondent should know of this study's answers and topics
@@ -139,6 +142,9 @@ class Study(Generic[Config]):
     limit: Callable[[Config, int], Config] | None = None
     tables: Sequence[type[Row]] = ()
     unusable: Callable[[RunFolder], str] = lambda _run: ""
+    afterwards: Callable[[RunFolder, JournalReader, Mapping[str, str]], Iterable[Row]] = (
+        lambda _run, _journal, _prompts: ()
+    )
     codebook: Mapping[str, Any] = field(default_factory=dict)
     template: Callable[[], dict[str, str | bytes]] = dict
     respondent: Part[Config] | None = None

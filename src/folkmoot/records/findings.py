@@ -112,7 +112,8 @@ class Finding:
     """One result. `says` states the numbers with their uncertainty in plain words.
 
     `headline` findings are printed at the end of a run; all are in the report. `section` groups
-    them (`Effects`, `Noise`, `Attrition`, `Human bands`, …). `notes` are caveats and sources.
+    them (`Effects`, `Noise`, `Attrition`, `Human bands`, …). `notes` are caveats and sources,
+    `alarms` what makes the run not what it says it is: they are shown in red.
     """
 
     key: str
@@ -123,6 +124,7 @@ class Finding:
     notes: tuple[str, ...] = ()
     section: str = "Effects"
     headline: bool = False
+    alarms: tuple[str, ...] = ()
 
 
 PERCENT = ("_rate", "_share")

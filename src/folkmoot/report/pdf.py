@@ -75,6 +75,7 @@ class _Writer:
             "share": min(0.88, max(map(_width, figure.panels), default=0.0) / PAGE),
             "grid": _grid(finding.grid),
             "notes": list(finding.notes),
+            "alarms": list(finding.alarms),
         }
 
     def _panel(self, svg: str) -> str:

@@ -96,3 +96,37 @@ def test_a_missing_file_of_personas_is_named_beside_every_other_mistake(tmp_path
     )
     assert any("pilot.yaml:5" in p and "there is no file nobody.csv" in p for p in found), found
     assert len(found) == 4
+
+
+PILOT = HEAD + OPTIONS + REST
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("exposure: sauce", 'exposure: must be one of source, is "sauce" (did you mean source?)'),
+        (
+            "exposure:\n  mine: {dialog: true}",
+            "pilot.yaml:7: exposure.mine.dialog: unknown key (did you mean dialogue?)",
+        ),
+        (
+            "exposure: {mine: {summaries: 2}}",
+            "exposure.mine.summaries: must be true or false, is 2",
+        ),
+        ("exposure: {acp: {dialogue: true}}", "exposure: acp keeps the meaning of the source"),
+        ("exposure: {names_only: {}}", "exposure: 'names_only' cannot name a condition"),
+        ("conditions: [simple_voting, acpp]", "no condition 'acpp'; did you mean acp?"),
+        (
+            "conditions: [simple_voting, simple_passive]",
+            "pilot.yaml:6: conditions: simple_passive would read summaries, and no condition sits "
+            "the interviews",
+        ),
+        (
+            "exposure: {mine: {summaries: true, dialogue: true}}\nconditions: [mine]",
+            "pilot.yaml:7: conditions: mine would read summaries",
+        ),
+    ],
+)
+def test_conditions_that_cannot_be_run_are_refused(tmp_path: Path, given: str, told: str) -> None:
+    (problem,) = mistakes(tmp_path, f"{PILOT}{given}\n")
+    assert told in problem

@@ -15,6 +15,7 @@ from folkmoot.studies.cross_pollination.estimate import (
     template,
     unusable,
 )
+from folkmoot.studies.cross_pollination.exposure_design import EXPOSURE
 from folkmoot.studies.cross_pollination.findings import findings
 from folkmoot.studies.cross_pollination.protocol import protocol
 from folkmoot.studies.cross_pollination.show import show
@@ -48,6 +49,7 @@ STUDY = Study(
     show=show,
     limit=cut,
     tables=TABLES,
+    afterwards=EXPOSURE,
     unusable=unusable,
     codebook=DEMOGRAPHICS,
     template=template,

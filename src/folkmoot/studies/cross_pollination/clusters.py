@@ -8,7 +8,7 @@ from folkmoot.conversation.answers import Missing
 from folkmoot.engine.session import Scope
 from folkmoot.measures.clusters import cluster_option
 from folkmoot.models.request import FloatArray
-from folkmoot.studies.cross_pollination.config import CLARIFIED, CrossPollinationConfig
+from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 from folkmoot.studies.cross_pollination.interviews import ANALYST
 from folkmoot.studies.cross_pollination.participants import Cluster, Participant, State
 
@@ -33,7 +33,8 @@ async def _clustered(
     scope: Scope, config: CrossPollinationConfig, option: str, state: State
 ) -> list[Participant]:
     """Those who gave reasons for an option, with the embedding of their summary and a cluster."""
-    chose = [p for p in state.chosen(*CLARIFIED) if p.initial_choice == option]
+    interviewed = state.chosen(config.those_with("interview"))
+    chose = [p for p in interviewed if p.initial_choice == option]
     if not chose:
         return []
     vectors = await scope.at("embeddings").embed([p.individual_summary or "" for p in chose])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,7 +11,9 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
+    Discriminator,
     Field,
+    Tag,
     ValidationError,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
@@ -22,15 +25,13 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from folkmoot.conversation.choices import NOT_COUNTED, alike
 from folkmoot.conversation.spoken import folded
 from folkmoot.engine.config import StudyConfig
+from folkmoot.hints import did_you_mean
 from folkmoot.people.sources import makers
 
 SIMPLE_VOTING = "simple_voting"
 SIMPLE_PASSIVE = "simple_passive"
 CLARIFIED_PASSIVE = "clarified_passive"
 ACP = "acp"
-CONDITIONS = (SIMPLE_VOTING, SIMPLE_PASSIVE, CLARIFIED_PASSIVE, ACP)
-CLARIFIED = (CLARIFIED_PASSIVE, ACP)
-READING = (SIMPLE_PASSIVE, CLARIFIED_PASSIVE)
 
 # Further arms that separate persuasion from being shown or told anything at all.
 NAMES_ONLY = "names_only"
@@ -52,6 +53,29 @@ Option = Annotated[str, Field(min_length=1, max_length=300), AfterValidator(_not
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Exposed(_Part):
+    """What a condition gives its participants before they vote again: three switches."""
+
+    summaries: bool = False
+    interview: bool = False
+    dialogue: bool = False
+
+
+Exposure = Annotated[
+    Annotated[Literal["source"], Tag("source")] | Annotated[dict[str, Exposed], Tag("conditions")],
+    Discriminator(lambda given: "source" if isinstance(given, str) else "conditions"),
+]
+
+# The source's four, each with one thing more than the one before it.
+CONDITIONS: Mapping[str, Exposed] = {
+    SIMPLE_VOTING: Exposed(),
+    SIMPLE_PASSIVE: Exposed(summaries=True),
+    CLARIFIED_PASSIVE: Exposed(summaries=True, interview=True),
+    ACP: Exposed(summaries=True, interview=True, dialogue=True),
+}
+PLACEBOS = (NAMES_ONLY, EMPTY_ARGUMENT)
 
 
 class Topic(_Part):
@@ -172,8 +196,13 @@ class CrossPollinationConfig(StudyConfig):
     option_order: Literal["fixed", "random"] = Field(
         "fixed", description="order in which each participant sees the options"
     )
-    remember_clarification: bool = Field(
-        True, description="clarified participants see their interview again at the final vote"
+    exposure: Exposure = Field(
+        {},
+        description="further conditions by `summaries`, `interview`, `dialogue`; `source`: only "
+        "what the source's prompts hold is in view at the final vote",
+    )
+    conditions: tuple[str, ...] | None = Field(
+        None, min_length=1, description="the conditions that are run; all, if left out"
     )
     judge_sample: int = Field(12, ge=1, description="positions shown to `llm_judge`")
 
@@ -198,17 +227,70 @@ class CrossPollinationConfig(StudyConfig):
             raise ValueError("opposition_mapping: " + "; ".join(dict.fromkeys(faults)))
         return self
 
-    @property
-    def conditions(self) -> tuple[str, ...]:
-        """All arms of this pilot, the source's four first."""
-        return (*CONDITIONS, *dict.fromkeys(self.extra_conditions))
+    @model_validator(mode="after")
+    def _arms_fit(self) -> CrossPollinationConfig:
+        known = self._designed
+        for name, shown in self._further.items():
+            if not re.fullmatch(r"[a-z]\w{0,39}", name) or name in PLACEBOS:
+                raise ValueError(
+                    f"exposure: {name!r} cannot name a condition; use lower case and `_`"
+                )
+            if name in CONDITIONS and shown != CONDITIONS[name]:
+                raise ValueError(
+                    f"exposure: {name} keeps the meaning of the source; give these switches a name "
+                    "of your own"
+                )
+        for name in self.conditions or ():
+            if name not in known:
+                mend = did_you_mean(name, known, f"known are: {', '.join(known)}")
+                raise ValueError(f"conditions: there is no condition {name!r}; {mend}")
+        readers = [name for name, shown in self.arms.items() if shown.summaries]
+        if readers and not any(shown.interview for shown in self.arms.values()):
+            raise ValueError(
+                f"conditions: {', '.join(readers)} would read summaries, and no condition sits the "
+                "interviews that they are made of; add one with `interview`"
+            )
+        return self
 
     @property
-    def voting_again(self) -> tuple[str, ...]:
-        """Arms that vote a second time without having read or heard a reason."""
-        return (*((SIMPLE_VOTING,) if self.revote else ()), *dict.fromkeys(self.extra_conditions))
+    def _further(self) -> dict[str, Exposed]:
+        """Conditions of the user's own."""
+        return {} if self.exposure == "source" else self.exposure
+
+    @property
+    def _designed(self) -> dict[str, Exposed]:
+        placebos: dict[str, Exposed] = {name: Exposed() for name in self.extra_conditions}
+        return {**CONDITIONS, **placebos, **self._further}
+
+    @property
+    def arms(self) -> dict[str, Exposed]:
+        """The conditions of this pilot and what each goes through, the source's four first."""
+        chosen = self._designed if self.conditions is None else self.conditions
+        return {name: shown for name, shown in self._designed.items() if name in chosen}
+
+    def in_view(self, condition: str) -> Exposed:
+        """What stands in the prompt of the final vote. By the source's prompts that is the dialogue
+        alone, or the summaries alone."""
+        shown = self.arms[condition]
+        if self.exposure != "source":
+            return shown
+        return Exposed(summaries=shown.summaries and not shown.dialogue, dialogue=shown.dialogue)
+
+    def those_with(self, *switches: str) -> tuple[str, ...]:
+        """The conditions in which all these switches are on."""
+        arms = self.arms.items()
+        return tuple(name for name, shown in arms if all(getattr(shown, s) for s in switches))
+
+    @property
+    def voting_otherwise(self) -> tuple[str, ...]:
+        """Conditions that vote again without having read or argued: after an interview at most."""
+        return tuple(
+            name
+            for name, shown in self.arms.items()
+            if not (shown.summaries or shown.dialogue) and (name != SIMPLE_VOTING or self.revote)
+        )
 
     @property
     def n(self) -> int:
         """Participants in all."""
-        return self.participants_per_condition * len(self.conditions)
+        return self.participants_per_condition * len(self.arms)

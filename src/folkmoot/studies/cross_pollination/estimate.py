@@ -7,11 +7,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from folkmoot.measures.power import DesignSize
 from folkmoot.people.sources import quota
 from folkmoot.randomness import generator
 from folkmoot.records.run_folder import RunFolder
-from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
+from folkmoot.studies.cross_pollination.config import CrossPollinationConfig, Exposed
 
 
 def unusable(run: RunFolder) -> str:
@@ -20,11 +22,16 @@ def unusable(run: RunFolder) -> str:
         return ""
     if _lacks(run, "initial_choice"):
         return "no participant gave a valid first vote"
-    if _lacks(run, "individual_summary"):
+    config = CrossPollinationConfig.model_validate(run.config)
+    informed = [name for name, shown in config.arms.items() if shown != Exposed()]
+    voted = run.table("participants").filter(pl.col("condition").is_in(informed))
+    if not informed or voted["final_choice"].count():
+        return ""
+    if config.those_with("interview") and _lacks(run, "individual_summary"):
         return "all interviews failed, so there was nothing to show"
-    if not any(run.table("clusters")["description"]):
+    if config.those_with("summaries") and not any(run.table("clusters")["description"]):
         return "no group of reasons could be described, so there was nothing to show"
-    return "nobody gave a valid final vote" if _lacks(run, "final_choice") else ""
+    return "nobody gave a valid final vote"
 
 
 def _lacks(run: RunFolder, column: str) -> bool:
@@ -50,7 +57,7 @@ def rehearsal(config: CrossPollinationConfig, folder: Path) -> CrossPollinationC
 
 def cut(config: CrossPollinationConfig, limit: int) -> CrossPollinationConfig:
     """The same pilot with at most `limit` participants, at least one a condition."""
-    per = max(1, min(config.participants_per_condition, limit // len(config.conditions)))
+    per = max(1, min(config.participants_per_condition, limit // len(config.arms)))
     return config.model_copy(update={"participants_per_condition": per})
 
 
@@ -61,4 +68,4 @@ def template() -> dict[str, str | bytes]:
 
 def size(config: CrossPollinationConfig, _folder: Path) -> DesignSize:
     """How large the design is, for `folkmoot power`."""
-    return DesignSize("independent", len(config.conditions), config.participants_per_condition)
+    return DesignSize("independent", len(config.arms), config.participants_per_condition)

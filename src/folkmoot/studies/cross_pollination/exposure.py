@@ -8,13 +8,11 @@ from typing import Any
 
 from folkmoot.conversation.answers import Missing
 from folkmoot.conversation.dialogue import question_and_answer
-from folkmoot.conversation.transcript import EMPTY, Speaker
+from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript
 from folkmoot.engine.session import Scope
 from folkmoot.studies.cross_pollination.config import (
-    ACP,
     EMPTY_ARGUMENT,
     NAMES_ONLY,
-    READING,
     CrossPollinationConfig,
 )
 from folkmoot.studies.cross_pollination.interviews import SATISFIED
@@ -25,7 +23,7 @@ from folkmoot.studies.cross_pollination.voting import final_vote
 def show_summaries(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
     """Phase 6, first part: what everybody who reads is shown, which is the same for all."""
     content = format_cross_pollination_content(scope, config, state)
-    readers = state.chosen(*READING, ACP)
+    readers = state.chosen(config.those_with("summaries"))
     if not content:
         return state.updated(p.skipped("there are no positions to show") for p in readers)
     return state.updated(p.with_(cross_pollination_content=content) for p in readers)
@@ -51,7 +49,7 @@ def format_cross_pollination_content(
 async def adversarial_dialogue(
     scope: Scope, config: CrossPollinationConfig, state: State
 ) -> Iterable[Participant]:
-    """Phase 7: Socratic questions from the opposing view, then the final vote of `acp`."""
+    """Phase 7: Socratic questions from the opposing view, then the final vote."""
 
     async def one(scope: Scope, p: Participant) -> Participant:
         told = {"base_system_prompt": p.system, "initial_choice": p.initial_choice}
@@ -60,7 +58,7 @@ async def adversarial_dialogue(
             topic=config.topic,
             options=p.options,
             initial_choice=p.initial_choice,
-            cross_pollination_content=p.cross_pollination_content,
+            cross_pollination_content=p.cross_pollination_content or "",
             opposition_view=p.opposition_view,
         )
         talk = await question_and_answer(
@@ -76,10 +74,16 @@ async def adversarial_dialogue(
             return p.failed(f"adversarial dialogue ({talk.silent})", talk.missing)
         if not talk.transcript:
             return p.failed("adversarial dialogue", Missing("moderator said nothing"))
-        prompt = scope.prompt("final_vote_after_dialogue", dialogue=talk.transcript)
-        return await final_vote(scope, p, scope.prompt("dialogue_voter", **told), prompt)
+        in_view = config.in_view(p.condition)
+        prompt = scope.prompt(
+            "final_vote_after_dialogue",
+            cross_pollination_content=p.cross_pollination_content if in_view.summaries else "",
+            dialogue=talk.transcript,
+        )
+        system = scope.prompt("dialogue_voter", **told)
+        return await final_vote(scope, p, system, prompt, _interview(config, p))
 
-    return (await scope.each(state.chosen(ACP), one)).values()
+    return (await scope.each(state.chosen(config.those_with("dialogue")), one)).values()
 
 
 async def cross_pollination(
@@ -91,16 +95,19 @@ async def cross_pollination(
         prompt = scope.prompt(
             "final_vote_after_summary", cross_pollination_content=p.cross_pollination_content
         )
-        heard = (p.clarification or EMPTY) if config.remember_clarification else EMPTY
-        return await final_vote(scope, p, _system(scope, p, "summary_reader"), prompt, heard)
+        system = _system(scope, p, "summary_reader")
+        return await final_vote(scope, p, system, prompt, _interview(config, p))
 
-    return (await scope.each(state.chosen(*READING), one)).values()
+    arguing = config.those_with("dialogue")
+    reading = [n for n in config.those_with("summaries") if n not in arguing]
+    return (await scope.each(state.chosen(reading), one)).values()
 
 
 async def second_vote(
     scope: Scope, config: CrossPollinationConfig, state: State
 ) -> Iterable[Participant]:
-    """Votes of those who were told nothing: the noise floor, and the placebo arms."""
+    """Votes of those who read nothing and argued with nobody: the noise floor, the placebo arms,
+    and those who were interviewed and no more."""
 
     async def one(scope: Scope, p: Participant) -> Participant:
         if p.condition == NAMES_ONLY:
@@ -109,11 +116,20 @@ async def second_vote(
             others = [o for o in p.options if o != p.initial_choice]
             other = others[int(scope.rng.integers(len(others)))]
             prompt = scope.prompt("empty_argument_vote", other_option=other)
+        elif p.clarification:
+            prompt = scope.prompt("final_vote_after_interview", options=p.options)
         else:
             prompt = scope.prompt("second_vote", options=p.options)
-        return await final_vote(scope, p, _system(scope, p, "returning_voter"), prompt)
+        system = _system(scope, p, "returning_voter")
+        return await final_vote(scope, p, system, prompt, _interview(config, p))
 
-    return (await scope.each(state.chosen(*config.voting_again), one)).values()
+    return (await scope.each(state.chosen(config.voting_otherwise), one)).values()
+
+
+def _interview(config: CrossPollinationConfig, p: Participant) -> Transcript:
+    """The participant's interview where it is in view at the final vote: a model has no memory but
+    its prompt."""
+    return (p.clarification or EMPTY) if config.in_view(p.condition).interview else EMPTY
 
 
 def _system(scope: Scope, p: Participant, name: str) -> str:

@@ -17,7 +17,12 @@ from folkmoot.studies.cross_pollination.participants import (
     Participant,
     State,
 )
-from folkmoot.studies.cross_pollination.tables import cluster_row, participant_row, utterance_rows
+from folkmoot.studies.cross_pollination.tables import (
+    cluster_row,
+    participant_row,
+    summary_row,
+    utterance_rows,
+)
 
 PHASES = (
     "initial_vote",
@@ -68,6 +73,8 @@ def save_results(scope: Scope, config: CrossPollinationConfig, state: State) -> 
             scope.record(row)
     for c in state.clusters:
         scope.record(cluster_row(c))
+        if c.description:
+            scope.record(summary_row(c))
 
 
 def write_checkpoint(session: Session[Any], phase: str, state: State) -> None:
@@ -135,7 +142,7 @@ def summary(config: CrossPollinationConfig, state: State) -> dict[str, Any]:
     """The content of summary.json. `completed` counts participants whose status is complete."""
     people = state.people.values()
     by_condition = {
-        c: _condition(config, [p for p in people if p.condition == c]) for c in config.conditions
+        c: _condition(config, [p for p in people if p.condition == c]) for c in config.arms
     }
     return {
         "pilot_id": config.pilot_id,

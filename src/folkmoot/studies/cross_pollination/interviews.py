@@ -9,7 +9,7 @@ from folkmoot.conversation.answers import Missing
 from folkmoot.conversation.dialogue import question_and_answer
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope
-from folkmoot.studies.cross_pollination.config import CLARIFIED, CrossPollinationConfig
+from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 from folkmoot.studies.cross_pollination.participants import Participant, State
 
 SATISFIED = "SATISFIED"
@@ -17,13 +17,14 @@ ANALYST = Speaker("summarizer", "Summarizer", "summarizer")
 
 
 async def clarification(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Interview each participant of the clarified conditions until the moderator is satisfied."""
+    """Interview each participant whose condition has one until the moderator is satisfied."""
 
     async def one(scope: Scope, p: Participant) -> Participant:
         p = await interviewed(scope, config, p)
         return await summarised(scope.at("summary"), p) if p.active else p
 
-    return state.updated((await scope.each(state.chosen(*CLARIFIED), one)).values())
+    sitting = state.chosen(config.those_with("interview"))
+    return state.updated((await scope.each(sitting, one)).values())
 
 
 async def interviewed(scope: Scope, config: CrossPollinationConfig, p: Participant) -> Participant:

@@ -1,4 +1,4 @@
-"""Phase 5: which option stands against each adversarial participant's own, by one of five methods.
+"""Phase 5: which option stands against each participant's own, by one of five methods.
 
 A new method is one function and one line in METHODS.
 """
@@ -16,7 +16,7 @@ from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope
 from folkmoot.models.request import FloatArray
-from folkmoot.studies.cross_pollination.config import ACP, CLARIFIED, CrossPollinationConfig
+from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 from folkmoot.studies.cross_pollination.participants import Participant, State
 
 JUDGE = Speaker("judge", "Judge", "judge")
@@ -41,23 +41,29 @@ Method = Callable[[Scope, Participant, Views], Awaitable[str | None]]
 
 
 async def opposition(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Give each adversarial participant an opposing view, or skip those who can have none."""
+    """Give each participant with a dialogue an opposing view, or skip those who can have none.
+
+    Without an interview nothing is known of a participant's reasons, so it is the most voted other
+    option, whatever the method.
+    """
     views = _views(config, state)
     method = METHODS[config.opposition_method]
 
     async def one(scope: Scope, p: Participant) -> Participant:
-        view = await method(scope, p, views)
+        view = await method(scope, p, views) if config.arms[p.condition].interview else None
         if view is None or view == p.initial_choice:
             view = await most_voted_other(scope, p, views)
         if view is None:
             return p.skipped("nobody chose another option, so there is no opposing view")
         return p.with_(opposition_view=view)
 
-    return state.updated((await scope.each(state.chosen(ACP), one)).values())
+    return state.updated(
+        (await scope.each(state.chosen(config.those_with("dialogue")), one)).values()
+    )
 
 
 def _views(config: CrossPollinationConfig, state: State) -> Views:
-    spoken = [p for p in state.chosen(*CLARIFIED) if p.embedding is not None]
+    spoken = [p for p in state.chosen(config.those_with("interview")) if p.embedding is not None]
     means: dict[str, NDArray[np.float64]] = {}
     for option in config.topic.options:
         own = [c for c in state.clusters_of(option) if c.embedding is not None]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -113,13 +113,14 @@ class State:
     def terminated_early(self) -> bool:
         return self.termination_reason is not None
 
-    def chosen(self, *conditions: str) -> list[Participant]:
-        """Active participants of these conditions (of all, if none is named), in order."""
-        return [
-            p
-            for p in self.people.values()
-            if p.active and (not conditions or p.condition in conditions)
-        ]
+    @property
+    def active(self) -> list[Participant]:
+        """Those still in the study, in order."""
+        return [p for p in self.people.values() if p.active]
+
+    def chosen(self, conditions: Container[str]) -> list[Participant]:
+        """Active participants of these conditions, in order."""
+        return [p for p in self.active if p.condition in conditions]
 
     def updated(self, changed: Iterable[Participant]) -> State:
         """The state with these participants' records replaced."""
@@ -138,7 +139,7 @@ async def recruit(session: Session[CrossPollinationConfig]) -> State:
     """Participants `p_0001` … with condition and persona."""
     config = session.config
     ids = [f"p_{k:04d}" for k in range(1, config.n + 1)]
-    arms = assign_conditions(ids, config.conditions, session.at("assignment").rng)
+    arms = assign_conditions(ids, tuple(config.arms), session.at("assignment").rng)
     await session.seal("assignment", arms)
     personas = await _people(session)
     await session.seal("personas", {p.id: digest(p.text).hex() for p in personas})

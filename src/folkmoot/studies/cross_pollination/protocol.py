@@ -63,7 +63,7 @@ async def deliberation(session: Session[CrossPollinationConfig], state: State) -
         "adversarial_dialogue": adversarial_dialogue,
         "cross_pollination": cross_pollination,
     }
-    if config.voting_again:
+    if config.voting_otherwise:
         parts["second_vote"] = second_vote
     final_votes = {name: partial(part, config=config, state=state) for name, part in parts.items()}
     for voters in (await session.each(final_votes)).values():

@@ -8,7 +8,9 @@ from typing import Any
 from rich.markup import escape
 
 from folkmoot.errors import InputError
+from folkmoot.kit.exposure import in_prompts
 from folkmoot.records.run_folder import RunFolder
+from folkmoot.studies.cross_pollination.exposure_design import FINAL, SUMMARIES
 
 
 def show(run: RunFolder, who: str | None) -> str:
@@ -22,7 +24,7 @@ def show(run: RunFolder, who: str | None) -> str:
             f"{who}: no such participant; ids go from {people[0]['participant_id']} to "
             f"{people[-1]['participant_id']}"
         )
-    return "\n".join(_portrait(found))
+    return "\n".join(_portrait(found, in_prompts(run, who).get(FINAL)))
 
 
 def _line(p: Mapping[str, Any]) -> str:
@@ -35,7 +37,8 @@ def _line(p: Mapping[str, Any]) -> str:
     )
 
 
-def _portrait(p: Mapping[str, Any]) -> list[str]:
+def _portrait(p: Mapping[str, Any], in_view: list[str] | None) -> list[str]:
+    """`in_view`: the kinds of text in the prompt of the final vote, None where it isn't known."""
     facts = ", ".join(f"{k} {v}" for k, v in p["demographics"].items())
     lines = [
         f"[bold]{p['participant_id']}[/bold] · {p['condition']} · {p['status']}"
@@ -53,10 +56,12 @@ def _portrait(p: Mapping[str, Any]) -> list[str]:
         lines.append(f"Cluster: {escape(p['cluster_id'])}")
     if p["opposition_view"]:
         lines += ["", f"Opposing view: [bold]{escape(p['opposition_view'])}[/bold]"]
-    if p["cross_pollination_content"]:
-        lines += ["", "[underline]What was shown[/underline]"]
-        lines += [f"[dim]{escape(x)}[/dim]" for x in p["cross_pollination_content"].splitlines()]
     lines += _talk("Adversarial dialogue", p["adversarial_transcript"])
+    if in_view is not None:
+        held = ", ".join(in_view) or "none of summaries, interview and dialogue"
+        lines += ["", f"[underline]In the prompt of the final vote[/underline]: {held}"]
+        page = (p["cross_pollination_content"] or "") if SUMMARIES in in_view else ""
+        lines += [f"[dim]{escape(x)}[/dim]" for x in page.splitlines()]
     if p["final_choice"]:
         word = "changed" if p["position_changed"] else "kept"
         lines += ["", f"Final vote: [bold]{escape(p['final_choice'])}[/bold] ({word})"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from folkmoot.conversation.transcript import EMPTY
+from folkmoot.kit.exposure import ExposureRow
 from folkmoot.records.rows import Row, column
 from folkmoot.studies.cross_pollination.participants import Cluster, Participant
 
@@ -56,6 +57,15 @@ class ClusterRow(Row, table="clusters"):
     member_ids: list[str] = column("their ids")
 
 
+class SummaryRow(Row, table="summaries"):
+    """One position on the page of summaries that readers are shown, in the order of the page."""
+
+    draw: int = column("draw of the summaries, from 1; see `summary_draws`")
+    option: str = column("option that it stands under")
+    cluster_id: str = column("cluster whose view it is")
+    description: str = column("the view in three sentences, by a model")
+
+
 class UtteranceRow(Row, table="utterances"):
     """One turn of an interview or of an adversarial dialogue."""
 
@@ -72,7 +82,7 @@ class UtteranceRow(Row, table="utterances"):
     finish: str | None
 
 
-TABLES = (ParticipantRow, ClusterRow, UtteranceRow)
+TABLES = (ParticipantRow, ClusterRow, SummaryRow, UtteranceRow, ExposureRow)
 
 
 def participant_row(p: Participant) -> ParticipantRow:
@@ -103,6 +113,10 @@ def cluster_row(c: Cluster) -> ClusterRow:
         member_count=len(c.member_ids),
         member_ids=list(c.member_ids),
     )
+
+
+def summary_row(c: Cluster) -> SummaryRow:
+    return SummaryRow(draw=1, option=c.option, cluster_id=c.id, description=c.description)
 
 
 def utterance_rows(p: Participant) -> Iterator[UtteranceRow]:

@@ -23,7 +23,7 @@ async def initial_vote(scope: Scope, config: CrossPollinationConfig, state: Stat
             return p.failed("initial vote", choice)
         return p.with_(initial_choice=choice, status=COMPLETE)
 
-    return state.updated((await scope.each(state.chosen(), one)).values())
+    return state.updated((await scope.each(state.active, one)).values())
 
 
 def prepared(p: Participant, scope: Scope, config: CrossPollinationConfig) -> Participant:
@@ -65,7 +65,7 @@ def _ended(scope: Scope, state: State, reason: str) -> State:
     Simple voting is complete with its first vote; a second one (`revote`) is our noise floor.
     """
     scope.root.warn(f"the study ends early: {reason}")
-    rest = [p for p in state.chosen() if p.condition != SIMPLE_VOTING]
+    rest = [p for p in state.active if p.condition != SIMPLE_VOTING]
     skipped = [p.skipped(f"terminated early: {reason}") for p in rest]
     return replace(state.updated(skipped), termination_reason=reason)
 

@@ -5,6 +5,7 @@ Each neighbour module makes the findings of one question; this one puts them in 
 
 from __future__ import annotations
 
+from folkmoot.kit.exposure import exposure
 from folkmoot.kit.findings import found
 from folkmoot.records.findings import Finding
 from folkmoot.records.run_folder import RunFolder
@@ -34,4 +35,5 @@ def findings(run: RunFolder) -> list[Finding]:
         noise.variance_collapse(votes),
         noise.attrition(votes),
         reasons(votes),
+        exposure(run),
     )

@@ -1,0 +1,72 @@
+"""What each condition is shown by design, and where the words of it are recorded."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import polars as pl
+
+from folkmoot.kit.exposure import Decision, Exposure, Text
+from folkmoot.records.run_folder import RunFolder
+from folkmoot.studies.cross_pollination.config import CrossPollinationConfig, Exposed
+
+KINDS = {"clarification": "interview", "adversarial_dialogue": "dialogue"}  # by stage
+SUMMARIES = "summaries"
+FIRST, FINAL = "first vote", "final vote"
+DECISIONS = {  # by stage
+    "initial_vote": FIRST,
+    "cross_pollination": FINAL,
+    "adversarial_dialogue": FINAL,
+    "second_vote": FINAL,
+}
+
+
+def texts(run: RunFolder) -> Iterator[Text]:
+    """Each participant's two conversations, and the page of summaries."""
+    said: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for row in run.table("utterances").iter_rows(named=True):
+        said[row["participant_id"], row["stage"]].append(row["text"] or "")
+    for (who, stage), words in said.items():
+        yield Text(KINDS[stage], f"{who}/{stage}", "\n".join(words), scope=who)
+    pages: dict[int, list[str]] = defaultdict(list)
+    for row in run.table("summaries").iter_rows(named=True):
+        pages[row["draw"]].append(row["description"])
+    for draw, page in pages.items():
+        yield Text(SUMMARIES, f"draw {draw}", "\n".join(page), scope=page_of(draw))
+    # Who quotes the topic or the own persona repeats nobody.
+    yield Text("", "topic", run.config["topic"]["description"])
+    for row in run.table("participants").iter_rows(named=True):
+        yield Text("", row["participant_id"], row["persona"], scope=row["participant_id"])
+
+
+def page_of(draw: int) -> str:
+    return f"{SUMMARIES} {draw}"
+
+
+def decisions(run: RunFolder) -> Iterator[Decision]:
+    """Every vote, the conditions in the order of the design."""
+    config = CrossPollinationConfig.model_validate(run.config)
+    votes = run.table("answers").filter(
+        pl.col("stage").is_in([*DECISIONS]), kind="choice", role="participant"
+    )
+    people = run.table("participants").select("condition", speaker_id="participant_id")
+    asked = votes.join(people, on="speaker_id", maintain_order="left").sort(
+        pl.col("stage") != "initial_vote",
+        pl.col("condition").replace_strict({arm: n for n, arm in enumerate(config.arms)}),
+        maintain_order=True,
+    )
+    for row in asked.iter_rows(named=True):
+        who, name = row["speaker_id"], DECISIONS[row["stage"]]
+        shown = Exposed() if name == FIRST else config.in_view(row["condition"])
+        yield Decision(
+            row["address"],
+            who,
+            row["condition"],
+            name,
+            frozenset((who, page_of(1))),
+            shown.model_dump(),
+        )
+
+
+EXPOSURE = Exposure(texts, decisions)

@@ -1,0 +1,239 @@
+"""What stood in the prompts is found in the requests, whatever the code says was shown."""
+
+from __future__ import annotations
+
+import string
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import folkmoot
+from folkmoot import Run, Session, Speaker, Study, StudyConfig
+from folkmoot.cli.app import app
+from folkmoot.conversation.choices import Choice
+from folkmoot.engine.verify import verify_run
+from folkmoot.kit.exposure import (
+    ELSEWHERE,
+    OWN,
+    Decision,
+    Exposure,
+    ExposureRow,
+    Index,
+    Text,
+    differences,
+    exposure,
+    in_prompts,
+    sentences_of,
+)
+from folkmoot.models.scripted import Scripted
+from folkmoot.records.run_folder import RunFolder
+from folkmoot.report.html import write_report
+
+LEAFLET = "The old bridge is closed to lorries. It will be rebuilt in stone by next spring."
+ANN, BOB = "I walk across that bridge with my children.", "My shop lives off the lorries that stop."
+
+
+def at(who: str = "ann", *scopes: str, **shows: bool) -> Decision:
+    return Decision("vote/ask0", who, "arm", "vote", frozenset(scopes), shows)
+
+
+def found(
+    texts: list[Text], *messages: str, who: str = "ann", scopes: tuple[str, ...] = ()
+) -> dict[tuple[str, str], float]:
+    return {(f.kind, f.id): f.share for f in Index(texts).found(at(who, *scopes), messages)}
+
+
+words = st.lists(
+    st.text(string.ascii_lowercase + "äé", min_size=2, max_size=8), min_size=4, max_size=9
+)
+texts_of_sentences = st.lists(words, min_size=1, max_size=6, unique_by=tuple)
+
+
+@given(texts_of_sentences, st.data())
+def test_a_text_is_found_whatever_is_done_to_its_form(
+    sentences: list[list[str]], data: st.DataObject
+) -> None:
+    text = ". ".join(" ".join(s) for s in sentences) + "."
+    gaps = data.draw(st.lists(st.sampled_from([" ", "\n", "\t", "  \n> "]), min_size=1))
+    wrapped = "".join(w + gaps[i % len(gaps)] for i, w in enumerate(text.split(" ")))
+    prompt = f'You were told: "{wrapped.upper() if data.draw(st.booleans()) else wrapped}"'
+    assert found([Text("leaflet", "l", text)], "Vote now.", prompt) == {("leaflet", "l"): 1}
+
+
+@given(texts_of_sentences, st.data())
+def test_of_a_text_that_was_cut_the_share_of_words_that_stood_is_given(
+    sentences: list[list[str]], data: st.DataObject
+) -> None:
+    text = "\n".join(" ".join(s) for s in sentences)
+    kept = data.draw(st.lists(st.sampled_from(sentences), unique_by=tuple))
+    prompt = " | ".join(" ".join(s) for s in kept)
+    shares = found([Text("leaflet", "l", text)], f"… {prompt} …")
+    # A sentence may also stand where two others of the drawn ones meet, never less than was kept.
+    assert shares["leaflet", "l"] >= sum(map(len, kept)) / sum(map(len, sentences))
+    if not kept:
+        assert shares["leaflet", "l"] == 0
+
+
+def test_sentences_of_a_word_or_two_prove_nothing_unless_there_are_no_others() -> None:
+    assert sentences_of("Yes. No! I would rather walk home.") == {
+        ("i", "would", "rather", "walk", "home")
+    }
+    assert sentences_of("299 dollars") == {("299", "dollars")}
+    assert sentences_of("…") == set()
+    assert found([Text("price", "p", "$299")], "It costs $299 a year.") == {("price", "p"): 1}
+    assert found([Text("price", "p", "$299")], "It costs $2990 a year.") == {("price", "p"): 0}
+
+
+def test_own_words_are_told_from_others_and_from_those_of_another_table() -> None:
+    texts = [
+        Text("statements", "1", ANN, scope="here", by="ann"),
+        Text("statements", "2", BOB, scope="here", by="bob"),
+        Text("statements", "3", LEAFLET, scope="there", by="cleo"),
+    ]
+    heard = found(texts, ANN, f"Bob: {BOB}", LEAFLET, scopes=("here",))
+    assert heard == {(OWN, "1"): 1, ("statements", "2"): 1, (ELSEWHERE, "3"): 1}
+    assert found(texts, ANN, scopes=("here",), who="bob") == {
+        ("statements", "1"): 1,
+        (OWN, "2"): 0,
+    }
+
+
+def test_what_is_said_here_too_shows_nothing_about_elsewhere() -> None:
+    texts = [
+        Text("statements", "1", BOB, scope="here"),
+        Text("statements", "2", BOB, scope="there"),
+    ]
+    assert found(texts, BOB, scopes=("here",)) == {("statements", "1"): 1}
+    assert found(texts, BOB, scopes=("nowhere",)) == {(ELSEWHERE, "1"): 1, (ELSEWHERE, "2"): 1}
+    # An instruction that a speaker repeats stands in everybody's prompt.
+    texts.append(Text("", "vote", BOB))
+    assert found(texts, BOB, scopes=("nowhere",)) == {}
+
+
+# --- a small study that claims more than it shows ------------------------------------------------
+
+
+def arms(run: RunFolder) -> dict[str, str]:
+    return dict(run.table("people").select("participant_id", "condition").iter_rows())
+
+
+def shown(run: RunFolder) -> list[Text]:
+    return [Text("leaflet", "leaflet", LEAFLET), Text("speech", "speech", BOB)]
+
+
+def votes(run: RunFolder) -> list[Decision]:
+    of = arms(run)
+    design = {
+        "reads": {"leaflet": True, "speech": False},
+        "hears": {"leaflet": False, "speech": True},
+    }
+    return [
+        Decision(address, who, of[who], "vote", frozenset({who}), design[of[who]])
+        for address, who in run.table("answers").select("address", "speaker_id").iter_rows()
+    ]
+
+
+def study(*, shows: dict[str, str], **more: object) -> Study:
+    async def protocol(session: Session) -> None:
+        for n in range(4):
+            who, arm = f"p{n}", "reads" if n % 2 else "hears"
+            prompt = f"{shows[arm]}\n\nFor or against?"
+            await session.at(who).ask(Speaker(who), prompt, answer=Choice(("for", "against")))
+            session.record("people", {"participant_id": who, "condition": arm})
+
+    design = {"afterwards": Exposure(shown, votes), "tables": (ExposureRow,), **more}
+    return Study(
+        name="bridge",
+        title="A bridge",
+        config=StudyConfig,
+        protocol=protocol,
+        findings=lambda run: [f for f in [exposure(run)] if f],
+        **design,  # type: ignore[arg-type]
+    )
+
+
+def run(folder: Path, study: Study) -> Run:
+    return folkmoot.run(study, {}, out=folder / "run", provider=Scripted(lambda *_: "for"))
+
+
+AS_CLAIMED = {"reads": LEAFLET, "hears": BOB}
+
+
+def test_the_matrix_is_clean_where_prompts_hold_what_the_design_says(tmp_path: Path) -> None:
+    done = run(tmp_path, study(shows=AS_CLAIMED))
+    (finding,) = done.findings()
+    assert finding.grid.columns == ("condition", "decision", "leaflet", "speech")
+    assert finding.grid.rows == (
+        ("hears", "vote", "0 %", "100 %"),
+        ("reads", "vote", "100 %", "0 %"),
+    )
+    assert (finding.alarms, finding.headline, differences(done.folder)) == ((), False, [])
+    assert in_prompts(done.folder, "p1") == {"vote": ["leaflet"]}
+    assert done.folder.codebook()["exposure"]["columns"]["share"]["meaning"]
+    assert verify_run(done.folder, done.study).verified
+
+
+def test_a_design_that_the_prompts_do_not_keep_is_shouted_and_stays_a_run(tmp_path: Path) -> None:
+    claims = study(shows={"reads": "A leaflet was shown to you.", "hears": f"{BOB} {LEAFLET}"})
+    done = run(tmp_path, claims)
+    (finding,) = done.findings()
+    assert finding.alarms == (
+        "hears, vote: leaflet should not stand in the prompt and did in 2 of 2.",
+        "reads, vote: leaflet should stand in the prompt and did not in 2 of 2.",
+    )
+    assert finding.headline
+    assert ("reads", "vote", "0 %, not 100 %", "0 %") in finding.grid.rows
+    assert done.manifest["outcome"] == "done" and not done.unusable
+    assert verify_run(done.folder, claims).verified
+
+
+def test_a_text_that_stood_in_part_is_told(tmp_path: Path) -> None:
+    half = LEAFLET.partition(". ")[2]
+    done = run(tmp_path, study(shows={**AS_CLAIMED, "reads": half}))
+    (finding,) = done.findings()
+    assert finding.alarms == ()
+    share = len(half.split()) / len(LEAFLET.split())
+    table = done.table("exposure").filter(condition="reads", kind="leaflet")
+    assert table["share"].to_list() == pytest.approx([share, share])
+    assert any(
+        "leaflet stood in 2 prompts only in part (at the least 56 %" in n for n in finding.notes
+    )
+
+
+def test_a_declaration_that_fails_costs_the_table_and_not_the_run(tmp_path: Path) -> None:
+    def broken(_run: RunFolder) -> list[Text]:
+        raise KeyError("transcripts")
+
+    done = run(tmp_path, study(shows=AS_CLAIMED, afterwards=Exposure(broken, votes)))
+    assert done.manifest["outcome"] == "done" and done.table("exposure").is_empty()
+    assert done.findings() == []
+    assert "KeyError('transcripts')" in done.folder.text("run.log")
+
+
+def test_run_report_and_verify_print_the_difference_in_red(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With one prompt replaced by a user's own, which drops the summaries."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts" / "final_vote_after_dialogue.md").write_text(
+        "{% for turn in dialogue %}{{ turn.text }}\n{% endfor %}\n"
+        "Now make your final choice. Respond with ONLY the exact text of your chosen option."
+    )
+    (tmp_path / "pilot.yaml").write_text(
+        "study: cross_pollination\npilot_id: pilot\nprompts: prompts\n"
+        "topic: {description: One purpose can be funded., options: [Parks, Jobs, Streets]}\n"
+        "participants_per_condition: 4\nmin_responses_for_threshold: 5\npersonas: {source: quota}\n"
+    )
+    told = "acp, final vote: summaries should stand in the prompt and did not in 4 of 4."
+    ran = CliRunner().invoke(app, ["run", "pilot.yaml"])
+    assert ran.exit_code == 0
+    assert told in " ".join(ran.output.split())
+    verified = CliRunner().invoke(app, ["verify", "outputs/pilot"])
+    assert verified.exit_code == 0
+    assert told in " ".join(verified.output.split())
+    page = write_report(RunFolder("outputs/pilot")).read_text("utf-8")
+    assert f'<p class="alarm" role="alert">{told}</p>' in page

@@ -1,0 +1,169 @@
+"""What each condition is shown before it votes again, by the requests as they were sent."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from folkmoot.kit.exposure import differences
+from folkmoot.models.request import Request
+from tests.studies.cross_pollination.test_protocol import Cast, number, people, run, text
+
+SWITCHES = ("summaries", "interview", "dialogue")
+COMBINATIONS = {
+    "with_" + ("_".join(s for s, on in zip(SWITCHES, given, strict=True) if on) or "nothing"): dict(
+        zip(SWITCHES, given, strict=True)
+    )
+    for given in product((False, True), repeat=3)
+}
+NAMED = {
+    "simple_voting": (),
+    "simple_passive": ("summaries",),
+    "clarified_passive": ("summaries", "interview"),
+    "acp": SWITCHES,
+}
+OF_OUR_OWN = {"exposure": COMBINATIONS, "revote": True, "participants_per_condition": 2}
+
+
+class Talkers(Cast):
+    """Everybody says words of their own, so that it can be seen whose words stand where."""
+
+    def usual(self, request: Request, address: str) -> str:
+        said = super().usual(request, address)
+        if said in ("SATISFIED",) or "ONLY the exact" in request.messages[-1].content:
+            return said
+        place = address.replace("/", " ").replace("%20", " ").lower()
+        return f"These are the very words that were given at {place}. There was no more to say."
+
+
+def stood(done: Any, decision: str = "final vote") -> dict[str, set[str]]:
+    """Condition → the kinds that stood in all of its prompts; none may stand in some alone."""
+    table = done.table("exposure").filter(decision=decision)
+    found: dict[str, set[str]] = {c: set() for c in table["condition"]}
+    for (condition, kind), rows in table.group_by("condition", "kind"):
+        assert len(set(rows["texts"])) == 1
+        if rows["texts"][0]:
+            found[str(condition)].add(str(kind))
+    return found
+
+
+def test_every_combination_of_switches_is_in_the_prompts_as_it_is_named(tmp_path: Path) -> None:
+    done = run(tmp_path, Talkers(), **OF_OUR_OWN)
+    own = {name: {s for s, on in shown.items() if on} for name, shown in COMBINATIONS.items()}
+    assert stood(done) == {**{c: set(kinds) for c, kinds in NAMED.items()}, **own}
+    assert stood(done, "first vote") == {c: set() for c in (*NAMED, *own)}
+    assert differences(done.folder) == []
+
+
+def test_each_named_condition_sees_one_thing_more_than_the_one_before(tmp_path: Path) -> None:
+    cast = Talkers()
+    done = run(tmp_path, cast, revote=True)
+    last = {
+        a.split("/")[1]: r
+        for a, r in cast.requests.items()
+        if "ONLY the exact" in r.messages[-1].content
+    }
+    for condition, kinds in NAMED.items():
+        for p in people(done, condition):
+            prompt = text(last[p["participant_id"]])
+            page = people(done, "acp")[0]["cross_pollination_content"]
+            assert (page in prompt) is ("summaries" in kinds)
+            for key, kind in (
+                ("clarification_transcript", "interview"),
+                ("adversarial_transcript", "dialogue"),
+            ):
+                said = [t["content"] for t in p[key] or ()]
+                assert all(words in prompt for words in said)
+                assert bool(said) is (kind in kinds)
+
+
+def test_the_sources_prompts_hold_the_summaries_or_the_dialogue_alone(tmp_path: Path) -> None:
+    cast = Talkers()
+    done = run(tmp_path, cast, exposure="source")
+    assert stood(done) == {
+        "simple_passive": {"summaries"},
+        "clarified_passive": {"summaries"},
+        "acp": {"dialogue"},
+    }
+    assert differences(done.folder) == []
+    # The moderator of the dialogue knows what was shown, as in the source.
+    acp = people(done, "acp")[0]
+    opening = cast.requests[f"adversarial_dialogue/{acp['participant_id']}/ask0"]
+    assert acp["cross_pollination_content"] in text(opening)
+    # Two conditions under two names: but for who they are, their prompts are the same.
+    readers = {c: people(done, c)[0] for c in ("simple_passive", "clarified_passive")}
+    prompts = {
+        text(cast.requests[f"cross_pollination/{p['participant_id']}/ask0"])
+        .replace(p["enriched_persona"], "")
+        .replace(f'"{p["initial_choice"]}"', "")
+        for p in readers.values()
+    }
+    assert len(prompts) == 1
+
+
+def test_without_an_interview_the_opposing_view_is_the_most_voted_other(tmp_path: Path) -> None:
+    def split(_request: Request, address: str) -> str:
+        from_three = ("Park improvements", "Job training", "Street safety")
+        return from_three[(0, 0, 0, 1, 1, 2)[number(address) % 6]]
+
+    arms = {"exposure": {"argued": {"dialogue": True}}, "conditions": ["argued", "acp"]}
+    mapping = {"Park improvements": "Street safety", "Job training": "Street safety"}
+    done = run(
+        tmp_path,
+        Talkers(initial_vote=split),
+        opposition_method="predefined",
+        opposition_mapping={**mapping, "Street safety": "Job training"},
+        **arms,
+    )
+    for p in people(done, "argued"):
+        parks = p["initial_choice"] == "Park improvements"
+        assert p["opposition_view"] == ("Job training" if parks else "Park improvements")
+        assert p["final_choice"] is not None
+    for p in people(done, "acp"):
+        assert (
+            p["opposition_view"]
+            == {**mapping, "Street safety": "Job training"}[p["initial_choice"]]
+        )
+
+
+def test_a_moderator_whose_participant_has_read_nothing_claims_nothing(tmp_path: Path) -> None:
+    cast = Talkers()
+    done = run(
+        tmp_path, cast, exposure={"argued": {"dialogue": True}}, conditions=["acp", "argued"]
+    )
+    opening = {
+        c: text(cast.requests[f"adversarial_dialogue/{people(done, c)[0]['participant_id']}/ask0"])
+        for c in ("acp", "argued")
+    }
+    assert "was shown" in opening["acp"] and "##" in opening["acp"]
+    assert "was shown" not in opening["argued"] and "##" not in opening["argued"]
+    assert "other perspectives above" not in opening["argued"]
+
+
+def test_a_run_without_interviews_or_readers_is_of_use(tmp_path: Path) -> None:
+    done = run(tmp_path, Talkers(), conditions=["simple_voting"], revote=True)
+    assert not done.unusable
+    assert {f.key for f in done.findings()} >= {"position_change", "exposure"}
+    argued = run(
+        tmp_path / "argued", Talkers(), exposure={"a": {"dialogue": True}}, conditions=["a"]
+    )
+    assert not argued.unusable and stood(argued) == {"a": {"dialogue"}}
+
+
+def test_show_prints_the_page_only_where_it_stood_in_the_prompt(tmp_path: Path) -> None:
+    own = run(tmp_path / "own", Talkers())
+    source = run(tmp_path / "source", Talkers(), exposure="source")
+    for done, held in ((own, "summaries, interview, dialogue"), (source, "dialogue")):
+        p = people(done, "acp")[0]
+        page = done.study.show(done.folder, p["participant_id"])
+        assert f"In the prompt of the final vote[/underline]: {held}\n" in page
+        assert (p["cross_pollination_content"].splitlines()[0] in page) is ("summaries" in held)
+        simple = people(done, "simple_voting")[0]["participant_id"]
+        assert "In the prompt" not in done.study.show(done.folder, simple)
+    (own.path / "tables" / "exposure.parquet").unlink()  # a run of an earlier version
+    p = people(own, "acp")[0]
+    page = own.study.show(own.folder, p["participant_id"])
+    assert (
+        "In the prompt" not in page and p["cross_pollination_content"].splitlines()[0] not in page
+    )
