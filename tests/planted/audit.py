@@ -5,6 +5,7 @@ Each check gives the faults it finds; a healthy run has none, a miswired one at 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
@@ -12,15 +13,17 @@ from typing import Any
 from sklearn.metrics import adjusted_rand_score
 
 from folkmoot.engine.journal import Journal
-from folkmoot.models.synthetic.latents import meet, persona_text
-from folkmoot.models.synthetic.mirror import true_effects
 from folkmoot.records.run_folder import RunFolder
+from folkmoot.respondent.mirror import Exposure, true_rates
+from folkmoot.respondent.persona import meet
 
-KIND = {
-    "simple_voting": "re_ask",
-    "simple_passive": "summaries",
-    "clarified_passive": "clarified",
-    "acp": "adversarial",
+# What a faithful pipeline exposes people to between their two votes: a page with about 45 of the
+# respondent's 80 argument words for each option; a dialogue of three turns with 18 for one.
+EXPOSED = {
+    "simple_voting": Exposure(),
+    "simple_passive": Exposure(words=45),
+    "clarified_passive": Exposure(words=45, interviewed=True),
+    "acp": Exposure(words=18, turns=3),
 }
 TOLERANCE = 0.10  # points at 300 a condition, one seed
 
@@ -46,21 +49,22 @@ class Audit:
     def rates(self) -> dict[str, float]:
         """Share that changed, by condition, as summary.json has it."""
         rows = self.run.json("summary.json")["by_condition"]
-        return {c: float(rows[c]["position_changed_rate"]) for c in KIND}
+        return {c: float(rows[c]["position_changed_rate"]) for c in EXPOSED}
 
     def truth(self) -> dict[str, float]:
         """The same shares as the respondent's own model has them for these very people."""
         found = {}
-        for condition, kind in KIND.items():
+        for condition, exposure in EXPOSED.items():
             own = [p for p in self.people if p["condition"] == condition]
-            effects = true_effects(
-                [f"You are {p['enriched_persona']}" for p in own],
+            rates = true_rates(
+                [p["enriched_persona"] for p in own],
                 self.options,
+                exposure,
                 seed=int(self.run.manifest["seed"]),
                 settings=self.run.config.get("respondent") or {},
-                opponents=[p["opposition_view"] for p in own],
+                against=[p["opposition_view"] for p in own],
             )
-            found[condition] = float(effects["rates"][kind])
+            found[condition] = sum(rates) / len(rates)
         return found
 
     def camps_recovered(self) -> float:
@@ -69,7 +73,7 @@ class Audit:
         scores = []
         for option in self.options:
             own = [p for p in self.people if p["cluster_id"] and p["initial_choice"] == option]
-            camps = [meet(persona_text(f"You are {p['enriched_persona']}"), seed).camp for p in own]
+            camps = [meet(p["enriched_persona"], seed).camp for p in own]
             scores.append(adjusted_rand_score(camps, [p["cluster_id"] for p in own]))
         return sum(scores) / len(scores)
 
@@ -79,7 +83,7 @@ class Audit:
 
     def _effects(self, tolerance: float) -> Iterator[str]:
         rates, truth = self.rates(), self.truth()
-        for condition in KIND:
+        for condition in EXPOSED:
             if abs(rates[condition] - truth[condition]) > tolerance:
                 yield f"{condition}: {rates[condition]:.3f}, planted {truth[condition]:.3f}"
         passive = (rates["simple_passive"] + rates["clarified_passive"]) / 2
@@ -91,6 +95,8 @@ class Audit:
     def _wiring(self) -> Iterator[str]:
         by_id = {p["participant_id"]: p for p in self.people}
         page = self._page()
+        # What is asked last of somebody in a stage is their vote.
+        votes = {a.rpartition("/")[0]: a for a in sorted(self.requests, key=_number)}.values()
         for address, text in self.requests.items():
             stage, *rest = address.split("/")
             who = next((by_id[part] for part in rest if part in by_id), None)
@@ -100,7 +106,7 @@ class Audit:
                 said = [t["content"] for t in who["clarification_transcript"]]
                 if any(words not in text for words in said):
                     yield f"{address}: not this participant's interview"
-            if stage == "adversarial_dialogue" and "You just had" in text and who is not None:
+            if address in votes and stage == "adversarial_dialogue" and who is not None:
                 said = [t["content"] for t in who["adversarial_transcript"]]
                 if any(words not in text for words in said):
                     yield f"{address}: not this participant's dialogue"
@@ -133,6 +139,10 @@ class Audit:
                 view = person["opposition_view"]
                 if view == person["initial_choice"]:
                     yield f"{person['participant_id']}: opposed with the own choice"
+
+
+def _number(address: str) -> int:
+    return int(re.findall(r"\d+", address)[-1])
 
 
 def quoted(name: str) -> str:

@@ -17,7 +17,7 @@ from folkmoot.engine.session import Scope
 from folkmoot.records.run_folder import RunFolder
 from folkmoot.studies.cross_pollination import exposure, files, interviews, opposition
 from folkmoot.studies.cross_pollination.participants import Participant
-from tests.planted.audit import KIND, Audit
+from tests.planted.audit import EXPOSED, Audit
 
 PROMPTS = Path(interviews.__file__).parent / "prompts"
 
@@ -230,12 +230,12 @@ def test_bias_and_coverage_over_200_seeds(tmp_path: Path) -> None:
         folder = tmp_path / str(seed)
         audit = Audit(pilot(folder, 300, seed))
         rate, truth = audit.rates(), audit.truth()
-        rates.append([rate[c] for c in KIND])
-        truths.append([truth[c] for c in KIND])
+        rates.append([rate[c] for c in EXPOSED])
+        truths.append([truth[c] for c in EXPOSED])
         recovered.append(audit.camps_recovered())
         shutil.rmtree(folder)
     bias = (np.array(rates) - np.array(truths)).mean(axis=0)
-    assert np.abs(bias).max() <= 0.006, dict(zip(KIND, bias, strict=True))
+    assert np.abs(bias).max() <= 0.006, dict(zip(EXPOSED, bias, strict=True))
     population = np.array(truths).mean(axis=0)
     low, high = proportion_confint(np.round(np.array(rates) * 300), 300, method="wilson")
     covered = ((low <= population) & (population <= high)).mean()

@@ -17,7 +17,7 @@ TASTE_SD = 1.3
 BETA = (4.0, 3.0)
 DISTANCE = 3.0
 ANCHOR = 0.25
-HALF_READ = 4.0  # argument words for an option at which half of what reading can do is done
+HALF_READ = 8.0  # argument words for an option at which half of what reading can do is done
 HALF_TURNS = 1.0  # answered turns at which half of what answering can do is done
 
 
@@ -35,9 +35,9 @@ class Knobs:
     random answer), `refusals`, `malformed`, `off_list`, `over_length` and `cut`.
     """
 
-    kappa_read: float = 0.85
-    factor_interviewed: float = 1.85
-    factor_addressed: float = 9.0
+    kappa_read: float = 0.75
+    factor_interviewed: float = 2.0
+    factor_addressed: float = 12.0
     persuasion: float = 1.0
     noise: float = 0.12
     position_bias: float = 0.0

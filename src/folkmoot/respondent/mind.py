@@ -187,7 +187,7 @@ def moved(
 ) -> list[float]:
     """u_j += s·κ_j·read_j·exp(−((max u − u_j)/3)²)·match(a_j, r), then u ← .75u + .25u(0).
 
-    read_j: n/(n + 4) of the n distinct argument words for j; a_j: their camps. κ_j is κ_read, times
+    read_j: n/(n + 8) of the n distinct argument words for j; a_j: their camps. κ_j is κ_read, times
     `factor_interviewed` after an interview, and with t answered turns for j times
     1 + (`factor_addressed` − 1)·t/(t + 1).
     """

@@ -37,7 +37,7 @@ class Respondent:
         self._seed = settings.seed
         self._knobs = Knobs.of(settings.options)
         study = settings.study
-        part = study.part if study is not None and isinstance(study.part, Part) else Part[object]()
+        part = study.part if study is not None and isinstance(study.part, Part) else Part()
         self._lexicon = part.lexicon or general()
         self._answers = {**people.ANSWERS, **part.answers}
         self._names = tuple(part.names(study.config)) if study is not None else ()

@@ -7,7 +7,8 @@ by the wording of a prompt.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -125,34 +126,71 @@ def standing(names: Sequence[str], text: str) -> tuple[str, ...]:
     return tuple(n for n in named if low[n] in there or any(low[n] in t for t in there))
 
 
+class _Parts(NamedTuple):
+    """Where names end and argument words and phrases begin in a sentence."""
+
+    named: tuple[tuple[int, str], ...]
+    words: tuple[tuple[int, str], ...]
+    phrases: tuple[tuple[int, str], ...]
+    first_person: bool
+
+    def option(self, at: int, before: str) -> str:
+        """For which option stands what stands there: the one named last before it in the sentence,
+        else the first that the sentence names, else the one named `before` the sentence."""
+        named = [name for end, name in self.named if end <= at]
+        return named[-1] if named else self.named[0][1] if self.named else before
+
+
+@lru_cache(maxsize=16384)
+def _parts(sentence: str, names: tuple[str, ...], lexicon: Lexicon) -> _Parts:
+    named: list[tuple[int, str]] = []
+    bare = sentence
+    if names:
+        called = {fold(n).casefold(): n for n in names}
+        named = [(m.end(), called[fold(m[0]).casefold()]) for m in any_of(names).finditer(sentence)]
+        # Names are no arguments.
+        bare = any_of(names).sub(lambda m: " " * len(m[0]), sentence) if named else sentence
+    words = tuple((m.start(), m[0].casefold()) for m in lexicon.any_word.finditer(bare))
+    phrases = lexicon.any_phrase.finditer(bare) if words else ()
+    return _Parts(
+        tuple(named),
+        words,
+        tuple((m.start(), m[0].casefold()) for m in phrases),
+        bool(_FIRST_PERSON.search(bare)),
+    )
+
+
+def _each(text: str, names: tuple[str, ...], lexicon: Lexicon) -> Iterator[tuple[_Parts, str]]:
+    """Each sentence of a text with the option named last before it."""
+    before = ""
+    for raw in SENTENCE.split(text):
+        parts = _parts(raw, names, lexicon)
+        yield parts, before
+        before = parts.named[-1][1] if parts.named else before
+
+
 @lru_cache(maxsize=2048)
 def sentences(text: str, names: tuple[str, ...], lexicon: Lexicon) -> tuple[Sentence, ...]:
-    """The sentences of a text that hold arguments, or in which somebody speaks of themselves.
-
-    A word speaks for the option named last before it in its sentence, else for the first that the
-    sentence names, else for the one named last before. Names are no arguments.
-    """
-    names_of = {fold(n).casefold(): n for n in names}
+    """The sentences of a text that hold arguments, each word bound to an option."""
     found = []
-    current = ""
-    for raw in SENTENCE.split(text):
-        named = (
-            [(m.end(), names_of[fold(m[0]).casefold()]) for m in any_of(names).finditer(raw)]
-            if names
-            else []
-        )
-        bare = any_of(names).sub(lambda m: " " * len(m[0]), raw) if named else raw
-        words = [(m.start(), m[0].casefold()) for m in lexicon.any_word.finditer(bare)]
-        if len(words) >= ENOUGH_WORDS:
+    for parts, before in _each(text, names, lexicon):
+        if len(parts.words) >= ENOUGH_WORDS:
             by_option: dict[str, list[str]] = {}
-            for at, word in words:
-                before = [name for end, name in named if end <= at]
-                option = before[-1] if before else named[0][1] if named else current
-                by_option.setdefault(option, []).append(word)
+            for at, word in parts.words:
+                by_option.setdefault(parts.option(at, before), []).append(word)
             held = {o: tuple(w) for o, w in by_option.items()}
-            found.append(Sentence(held, bool(_FIRST_PERSON.search(bare))))
-        current = named[-1][1] if named else current
+            found.append(Sentence(held, parts.first_person))
     return tuple(found)
+
+
+def phrases(text: str, names: tuple[str, ...], lexicon: Lexicon) -> dict[str, Counter[str]]:
+    """The argument phrases of a text by the option for which they stand ("" where none is named),
+    each with how often it stands there."""
+    found: dict[str, Counter[str]] = {}
+    for parts, before in _each(text, names, lexicon):
+        for at, phrase in parts.phrases:
+            found.setdefault(parts.option(at, before), Counter())[phrase] += 1
+    return found
 
 
 def arguments(text: str, names: tuple[str, ...], lexicon: Lexicon) -> dict[str, Counts]:

@@ -11,7 +11,7 @@ from collections import Counter
 
 from folkmoot.respondent.lexicon import Lexicon
 from folkmoot.respondent.mind import Mind
-from folkmoot.respondent.reading import SENTENCE, any_of, fold, sentences
+from folkmoot.respondent.reading import SENTENCE, any_of, fold, phrases, sentences
 from folkmoot.respondent.speech import capital, enumerated, frames
 
 ROOM = 10  # phrases of a summary of one option
@@ -19,7 +19,6 @@ LEADING = frozenset({"moderator", "mediator", "facilitator"})
 _SIGNAL = re.compile(r"[\"“'‘`*]([A-Z]{4,})[.!]?[\"”'’`*]")
 # The chance that whoever leads is content, after so many answers.
 _CONTENT = (0.0, 0.0, 0.35, 0.55, 0.75)
-Phrases = dict[str, Counter[str]]
 
 
 def said(mind: Mind) -> str:
@@ -28,26 +27,6 @@ def said(mind: Mind) -> str:
     if read.own_words or read.role in LEADING:
         return turn(mind)
     return summary(mind)
-
-
-def phrases(text: str, names: tuple[str, ...], lexicon: Lexicon) -> Phrases:
-    """The argument phrases of a text by the option for which they stand ("" where none is named),
-    each with how often it stands there."""
-    names_of = {fold(n).casefold(): n for n in names}
-    found: Phrases = {}
-    current = ""
-    for raw in SENTENCE.split(text):
-        named = (
-            [(m.end(), names_of[fold(m[0]).casefold()]) for m in any_of(names).finditer(raw)]
-            if names
-            else []
-        )
-        for m in lexicon.any_phrase.finditer(raw):
-            before = [name for end, name in named if end <= m.start()]
-            option = before[-1] if before else named[0][1] if named else current
-            found.setdefault(option, Counter())[m[0].casefold()] += 1
-        current = named[-1][1] if named else current
-    return found
 
 
 def summary(mind: Mind) -> str:
@@ -111,11 +90,10 @@ def turn(mind: Mind) -> str:
     if not shown or (not theirs and len(sides) < 2):
         about = theirs or (sides[0] if sides else mind.matter)
         rivals = [o for o in mind.options if o != about] or ["the alternatives"]
-        return tongue.fill(tongue.fresh(frames()["asks"]), O=about, B=draws.pick(rivals))
+        return tongue.say("asks" if answers else "asks_first", O=about, B=draws.pick(rivals))
     if theirs:
-        return " ".join(
-            _point(mind, o, shown[o], "challenges") for o in [*shown] * (3 - len(shown))
-        )
+        points = (*shown, *shown)[:2]
+        return " ".join(_point(mind, o, shown[o], "challenges") for o in points)
     sides_said = [_point(mind, o, found, "sides") for o, found in shown.items()]
     return " ".join([*sides_said, tongue.fresh(frames()["sides_ask"])])
 

@@ -18,6 +18,7 @@ from folkmoot.studies.cross_pollination.estimate import (
 from folkmoot.studies.cross_pollination.exposure_design import EXPOSURE
 from folkmoot.studies.cross_pollination.findings import findings
 from folkmoot.studies.cross_pollination.protocol import protocol
+from folkmoot.studies.cross_pollination.respondent import PART
 from folkmoot.studies.cross_pollination.show import show
 from folkmoot.studies.cross_pollination.tables import DEMOGRAPHICS, TABLES
 
@@ -53,4 +54,5 @@ STUDY = Study(
     unusable=unusable,
     codebook=DEMOGRAPHICS,
     template=template,
+    respondent=PART,
 )

@@ -1,0 +1,95 @@
+"""The planted truth without text: change rates of a population as the model itself has them.
+
+Tests hold the whole pipeline's estimate against this. It uses the same latents, the same formulas
+and the same noise, but in place of texts the doses that a faithful pipeline would give.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from folkmoot.respondent.knobs import Knobs
+from folkmoot.respondent.lexicon import MIXTURES, Counts
+from folkmoot.respondent.mind import moved
+from folkmoot.respondent.persona import Persona, meet
+from folkmoot.respondent.reading import Dose
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """What somebody meets between two votes: distinct argument words for each option that they do
+    not hold (for `against` alone, if one is named), the turns in which they were put to them and
+    answered, and whether the person had said their own reasons before."""
+
+    words: int = 0
+    turns: int = 0
+    interviewed: bool = False
+
+
+def true_rates(
+    personas: Sequence[str],
+    options: Sequence[str],
+    exposure: Exposure,
+    *,
+    seed: int,
+    settings: Mapping[str, Any] | None = None,
+    against: Sequence[str | None] = (),
+) -> list[float]:
+    """The probability, for each of these people, that a second vote differs from the first.
+
+    `personas` are descriptions as `Speaker.persona` has them. `against`: for each person the one
+    option for which arguments were put; left out, all options but the one held. Arguments for an
+    option come from the camps of those who hold it.
+    """
+    knobs = Knobs.of(settings or {})
+    people = [meet(text, seed) for text in personas]
+    crowd = _crowd(people, options, knobs)
+    rates = []
+    for who, opponent in zip(people, against or [None] * len(people), strict=True):
+        first = _first(who, options, knobs)
+        stays = 0.0
+        for at, p in enumerate(_shares(first, knobs)):
+            rivals = [o for o in options if o != options[at] and opponent in (None, o)]
+            dose = Dose(
+                {o: _words(crowd[o], exposure.words) for o in rivals if exposure.words},
+                dict.fromkeys(rivals, exposure.turns),
+                exposure.interviewed,
+            )
+            stays += p * _shares(moved(first, options, dose, who, knobs), knobs)[at]
+        rates.append(1.0 - stays)
+    return rates
+
+
+def _first(who: Persona, options: Sequence[str], knobs: Knobs) -> list[float]:
+    return [who.taste(o, 1 - 0.8 * knobs.shrinking_variance) for o in options]
+
+
+def _shares(u: Sequence[float], knobs: Knobs) -> list[float]:
+    """Choice probabilities: argmax of u + β[place] + σ·Gumbel is a softmax of u/σ."""
+    shown = list(u)
+    if 1 <= knobs.position <= len(shown):
+        shown[knobs.position - 1] += knobs.position_bias
+    scale = max(knobs.noise, 1e-9)
+    top = max(shown)
+    weights = [math.exp((x - top) / scale) for x in shown]
+    return [w / sum(weights) for w in weights]
+
+
+def _crowd(
+    people: Sequence[Persona], options: Sequence[str], knobs: Knobs
+) -> dict[str, list[float]]:
+    """Mean camp shares of the reasons of those who hold each option."""
+    sums = {o: [1e-9] * 3 for o in options}
+    for who in people:
+        for option, p in zip(options, _shares(_first(who, options, knobs), knobs), strict=True):
+            for camp in range(3):
+                sums[option][camp] += p * MIXTURES[who.camp][camp]
+    return {o: [x / sum(mix) for x in mix] for o, mix in sums.items()}
+
+
+def _words(mix: Sequence[float], n: int) -> Counts:
+    a, b = round(mix[0] * n), round(mix[1] * n)
+    return a, b, n - a - b
