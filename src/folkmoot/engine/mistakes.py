@@ -187,6 +187,8 @@ def _mend_unknown(path: Path_, model: type[BaseModel], missing: set[Path_]) -> s
     name = str(path[-1]) if path else ""
     if name.lower() in SECRET_KEYS:
         return SECRET_MEND
+    if len(path) == 1 and (own := getattr(model, "INSTEAD_OF", {}).get(name)):
+        return f"here it is {own}"
     wanted = [str(p[-1]) for p in missing if p[:-1] == path[:-1]]
     known = fields_at(model, path[:-1])
     if hint := did_you_mean(name, wanted) or did_you_mean(name, known):

@@ -187,7 +187,8 @@ def test_planner_and_closing_text_are_not_told_who_is_vulnerable(tmp_path: Path)
         if stage in ("plan", "consensus", "vote"):
             assert "profile 0" not in text and "vulnerable" not in text.lower()
         if stage == "moderator":
-            assert "A04 (Betty) is the profile 0" in text and "A05 (Ruth) is" in text
+            listed = re.findall(r"(A\d+) \(\w+\) is the (profile \d)", text)
+            assert listed == [("A04", "profile 0"), ("A05", "profile 1")]
 
 
 def test_thoughts_of_a_shared_session_go_into_no_prompt(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ GOOD = PROFILE.format(label="mine", kind="housing")
         (GOOD.replace("gender: female\n", ""), "1", "gender", "missing"),
         (GOOD.replace("openness: 3", "openness: 7"), "10", "openness", "must be at most 5, is 7"),
         (GOOD.replace("gender", "gendre"), "5", "gendre", "did you mean gender?"),
-        (GOOD.replace("ownership: tenant", "ownership: lodger"), "7", "ownership", "lodger"),
+        (GOOD.replace("age_group: 70s+", "age_group: 70"), "4", "age_group", "text"),
         (
             GOOD.replace("economic_pressure: struggling", "economic_pressure: comfortable"),
             "15",

@@ -37,7 +37,13 @@ def mistakes(folder: Path, text: str) -> list[str]:
             7,
             "sum to 1.1, not to 1",
         ),
-        ("residents:\n  ratios:\n    gender: {male: 0.5, femal: 0.5}\n", 7, "did you mean female?"),
+        (
+            "residents:\n  ratios:\n    information_access: {hi: 0.5, low: 0.5}\n",
+            7,
+            "did you mean high?",
+        ),
+        ("vulnerable: []\nNUM_AGENTS: 20\n", 6, "here it is `residents.general`"),
+        ("LOG_DIR: logs\n", 5, "logs/ of the run"),
         ("residents:\n  personality: {1: 0.5, 6: 0.5}\n", 6, "residents.personality.6"),
         (
             "residents:\n  ratios:\n    age_group: {20s: 0.5, 50s: 0.5}\n",

@@ -16,7 +16,10 @@ from folkmoot.measures.clustered import FEW_CLUSTERS, clustered_mean, sign_flip_
 from folkmoot.studies.town_hall.levels import Level
 from folkmoot.studies.town_hall.measures import FIGURES, GROUPS
 
-SWITCHES = ("context", "models", "moderator", "think", "reflect")
+SWITCHES = (
+    *("context", "models", "moderator", "think", "reflect"),
+    *("vulnerable", "moderator_list", "labels", "stories"),
+)
 BySet = Mapping[int, float]
 
 

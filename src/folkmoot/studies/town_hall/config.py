@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from folkmoot.engine.config import NonNegative, Positive, Share, StudyConfig
 from folkmoot.studies.town_hall.answers import InteractionType
@@ -20,7 +20,8 @@ def _as_text(value: Any) -> Any:
 
 
 def _listed(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
+    """`levels: 1` and `vulnerable: builtin` name one of what is a list."""
+    return [value] if isinstance(value, str | int) and not isinstance(value, bool) else value
 
 
 def _named(value: Any) -> Any:
@@ -42,10 +43,28 @@ class Topic(_Part):
     background: str = Field(
         min_length=1, description="what every resident has read about it, in plain words"
     )
+    contributions: dict[str, str] = Field(
+        default_factory=dict,
+        description="what residents are asked to pay, if anything: who → what, as in "
+        "`owner: a third of the price of the new flat`",
+    )
+    stakes: dict[str, list[str]] = Field(
+        default_factory=dict,
+        description="what is at stake for whom: who → sentences. `Who` in both is an ownership, a "
+        "vulnerable type, the label of a profile, or `all`",
+    )
+
+    @field_validator("stakes", mode="before")
+    @classmethod
+    def _sentences(cls, raw: Any) -> Any:
+        return {k: _listed(v) for k, v in raw.items()} if isinstance(raw, Mapping) else raw
 
 
 class Ratios(_Part):
-    """Shares from which the general residents are sampled; each sums to 1."""
+    """Shares from which the general residents are sampled; each sums to 1.
+
+    Age groups, genders and ownerships may be any; prompts say them in the words given here.
+    """
 
     age_group: Shares = {"30s": 0.15, "40s": 0.20, "50s": 0.25, "60s": 0.25, "70s+": 0.15}
     gender: Shares = {"male": 0.48, "female": 0.52}
@@ -99,6 +118,20 @@ class LevelSettings(_Part):
     )
     think: bool | None = None
     reflect: bool | None = None
+    vulnerable: bool | None = Field(
+        None, description="false: a control in which others sit in the seats of the vulnerable"
+    )
+    moderator_list: bool | None = Field(
+        None, description="false: a control in which the moderator is not told who is vulnerable"
+    )
+    labels: Literal["own", "shuffled"] | None = Field(
+        None,
+        description="shuffled: a placebo; who is listed and counted as vulnerable is drawn by lot",
+    )
+    stories: Literal["vulnerable", "all", "none"] | None = Field(
+        None, description="who has a life story in the prompts; with `all` of the same length"
+    )
+    like: LevelName | None = Field(None, description="the level from which the rest is taken")
     part: Literal["main", "supplementary"] | None = Field(
         None, description="whether the main results compare the level or it is reported apart"
     )
@@ -106,6 +139,18 @@ class LevelSettings(_Part):
 
 class TownHallConfig(StudyConfig):
     """A town-hall study file."""
+
+    # Names of the method's `.env`, and what stands for them here.
+    INSTEAD_OF: ClassVar[Mapping[str, str]] = {
+        "NUM_AGENTS": "`residents.general` (the vulnerable come on top)",
+        "NUM_VULNERABLE": "`vulnerable`, which names a profile for each",
+        "NUM_ROUNDS": "`rounds`",
+        "NUM_SETS": "`sets`",
+        "DEFAULT_MODEL": "`model`",
+        "MODERATOR_MODEL": "`models.moderator`",
+        "LOG_LEVEL": "`log_level`",
+        "LOG_DIR": "nothing: logs are written to logs/ of the run",
+    }
 
     model: str | None = Field(
         DEFAULT_MODEL,
@@ -120,15 +165,16 @@ class TownHallConfig(StudyConfig):
         description="rounds that residents still have before them: all, or the last one only; "
         "the same at every level",
     )
-    levels: list[LevelName] = Field(list(MAIN_LEVELS), min_length=1, description="levels to run")
+    levels: Annotated[list[LevelName], BeforeValidator(_listed)] = Field(
+        list(MAIN_LEVELS), min_length=1, description="levels to run"
+    )
     level_settings: Annotated[dict[LevelName, LevelSettings], BeforeValidator(_named)] = Field(
         default_factory=dict, description="switches of changed or new levels: name → switches"
     )
     residents: ResidentSettings = Field(default_factory=ResidentSettings)
     vulnerable: Annotated[list[str], BeforeValidator(_listed)] = Field(
         ["builtin"],
-        min_length=1,
-        description="profiles of the vulnerable residents: `builtin`, folders, files",
+        description="profiles of the vulnerable residents: `builtin`, folders, files; [] for none",
     )
     reaction_levels: dict[InteractionType, Annotated[int, Field(ge=0, le=4)]] = Field(
         default_factory=dict,

@@ -18,22 +18,30 @@ from folkmoot.studies.town_hall.answers import (
 from folkmoot.studies.town_hall.ballots import Ballot, Item, Satisfaction
 from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.levels import Level, deal
-from folkmoot.studies.town_hall.participants import Resident, ResidentSet
+from folkmoot.studies.town_hall.participants import (
+    Resident,
+    ResidentSet,
+    shuffled,
+    with_stories,
+)
 
 
 @dataclass(frozen=True)
 class Meeting:
-    """One discussion before it starts. `seats`: resident id → model, None for the run's own."""
+    """One discussion before it starts. `seats`: resident id → model, None for the run's own.
+
+    `residents` bear the labels by which they are listed and counted (vulnerable or not, and what
+    of); `people` are who they are, and differ from them only where labels are shuffled.
+    """
 
     id: str
     set: ResidentSet
     level: Level
     seats: Mapping[str, str | None]
     config: TownHallConfig
-
-    @property
-    def residents(self) -> tuple[Resident, ...]:
-        return self.set.residents
+    people: tuple[Resident, ...]
+    residents: tuple[Resident, ...]
+    orders: tuple[tuple[str, ...], ...]
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
@@ -49,7 +57,8 @@ class Meeting:
 
     @property
     def topic(self) -> dict[str, str]:
-        return {k: v.strip() for k, v in self.config.topic.model_dump().items()}
+        topic = self.config.topic
+        return {"title": topic.title.strip(), "background": topic.background.strip()}
 
     @property
     def rounds(self) -> int:
@@ -58,6 +67,11 @@ class Meeting:
     @cached_property
     def names(self) -> dict[str, str]:
         return {r.id: r.name for r in self.residents}
+
+    def concerning(self, resident: Resident, said: Mapping[str, Any]) -> list[Any]:
+        """What the topic says of a resident: for all, by ownership, vulnerable type, label."""
+        keys = ("all", resident.ownership, resident.vulnerable_type or "", resident.label)
+        return [said[k] for k in keys if k in said]
 
     def statements(self, round_: Round, *, but: str = "") -> list[dict[str, str]]:
         """What was said in a round, in its order of speaking, without one resident's and the
@@ -102,10 +116,20 @@ class Meeting:
 
 def make_meeting(config: TownHallConfig, of: ResidentSet, level: Level, seed: int) -> Meeting:
     """The meeting of one set at one level."""
-    general = [r.id for r in of.residents if not r.is_vulnerable]
-    vulnerable = [r.id for r in of.residents if r.is_vulnerable]
+    people, orders = of.residents, of.orders
+    general = [r.id for r in people if not r.is_vulnerable]
+    vulnerable = [r.id for r in people if r.is_vulnerable]
     seats = deal(level.models, general, vulnerable, seed, of.number)
-    return Meeting(f"set{of.number:02d}_lv{level.name}", of, level, seats, config)
+    if not level.vulnerable:
+        instead = dict(zip(vulnerable, of.stand_ins, strict=True))
+        people = tuple(instead.get(p.id, p) for p in people)
+        orders = tuple(tuple(instead[i].id if i in instead else i for i in o) for o in orders)
+        seats = {instead[i].id if i in instead else i: model for i, model in seats.items()}
+    if level.stories != "vulnerable":
+        people = with_stories(people, level.stories, seed, of.number)
+    residents = shuffled(people, seed, of.number) if level.labels == "shuffled" else people
+    name = f"set{of.number:02d}_lv{level.name}"
+    return Meeting(name, of, level, seats, config, people, residents, orders)
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,11 @@ def notes(config: TownHallConfig) -> list[str]:
         lines.append(
             "with one set there are no intervals and no tests of differences between levels"
         )
+    for key in ("gender", "ownership"):
+        usual = Ratios.model_fields[key].default
+        for word in getattr(config.residents.ratios, key).keys() - usual.keys():
+            guess = did_you_mean(word, usual)
+            lines.append(f"{key} {word!r} stands in prompts as it is written. {guess}".rstrip())
     idle = [n for n in config.level_settings if n not in BUILT_IN and n not in config.levels]
     lines += [f"level_settings describes level {n}, but levels does not list it" for n in idle]
     apart = [level.name for level in levels if level.part != "main"]
@@ -99,6 +104,13 @@ def problems(config: TownHallConfig, folder: Path) -> list[Problem]:
     """Every mistake that the types alone do not show."""
     profiles, found = read_profiles(config.vulnerable, folder)
     found += level_problems(config, 0 if found else len(profiles))
+    known = {"all", *config.residents.ratios.ownership}
+    known |= {w for p in profiles for w in (p.ownership, p.vulnerable_type or "", p.label)}
+    for key in ("contributions", "stakes"):
+        for who in getattr(config.topic, key).keys() - known:
+            mend = did_you_mean(who, known, f"known are {', '.join(sorted(known))}")
+            what = "no resident is meant by this"
+            found.append(Problem(what, key=f"topic.{key}.{who}", mend=mend))
     labels = [p.label for p in profiles]
     for label in sorted({label for label in labels if labels.count(label) > 1}):
         what = f"two vulnerable profiles have the label {label!r}"
@@ -111,9 +123,10 @@ def _residents(settings: ResidentSettings) -> list[Problem]:
     found: list[Problem] = []
     for name in Ratios.model_fields:
         shares, key = getattr(settings.ratios, name), f"residents.ratios.{name}"
-        # Age groups may be any that have occupations; the rest are what prompts can word.
-        if name != "age_group":
-            found += _known(shares, get_args(Profile.model_fields[name].annotation), key)
+        # Age groups may be any that have occupations, genders and ownerships any word; the rest
+        # are what prompts can word.
+        if options := get_args(Profile.model_fields[name].annotation):
+            found += _known(shares, options, key)
         found += _sums_to_one(shares, key)
     personality = {str(k): v for k, v in settings.personality.items()}
     found += _known(personality, tuple("12345"), "residents.personality")

@@ -4,7 +4,7 @@ source, the comparison of the levels, and the sealed plan.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,7 @@ from folkmoot.studies.town_hall.measures import (
     total_quality,
     tracking,
 )
-from folkmoot.studies.town_hall.participants import ResidentSet
+from folkmoot.studies.town_hall.participants import Resident, ResidentSet
 from folkmoot.studies.town_hall.tables import record_comparison, record_discussion
 
 FILES = (
@@ -106,11 +106,19 @@ def files(discussion: Discussion) -> dict[str, Any]:
 def plan_of(sets: list[ResidentSet], meetings: list[Meeting]) -> dict[str, Any]:
     """What is fixed before the first call: residents, orders of speaking, switches, dealing."""
     return {
-        "residents": {f"set{s.number:02d}": [r.to_row() for r in s.residents] for s in sets},
+        "residents": {
+            f"set{s.number:02d}": [r.to_row() for r in present(s, meetings)] for s in sets
+        },
         "orders": {f"set{s.number:02d}": [list(o) for o in s.orders] for s in sets},
         "levels": {m.level.name: m.level.to_json() for m in meetings},
         "seats": {m.id: dict(m.seats) for m in meetings},
     }
+
+
+def present(of: ResidentSet, meetings: Sequence[Meeting]) -> list[Resident]:
+    """Everybody who takes part in any meeting of a set, each once."""
+    known = {i for m in meetings if m.set is of for i in m.ids}
+    return [r for r in (*of.residents, *of.stand_ins) if r.id in known]
 
 
 def _discussion_log(discussion: Discussion) -> dict[str, Any]:

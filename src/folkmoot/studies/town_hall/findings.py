@@ -84,11 +84,7 @@ def inclusion(levels: Levels, sets: int) -> Finding:
         }
         for level, e in own.items()
     ]
-    says = [
-        f"At level {level} the vulnerable residents scored {number(e['vulnerable'].value)} of 4 "
-        f"and the others {number(e['general'].value)}: a gap of {change(e['gap'])}."
-        for level, e in own.items()
-    ]
+    says = [_scored(level, levels[level]["switches"], e) for level, e in own.items()]
     gaps = {f"level {level}": e["gap"] for level, e in own.items()}
     return Finding(
         "inclusion",
@@ -102,6 +98,20 @@ def inclusion(levels: Levels, sets: int) -> Finding:
             over_units("set", sets),
         ),
         headline=True,
+    )
+
+
+def _scored(level: str, switches: Mapping[str, Any], e: Mapping[str, Estimate]) -> str:
+    general = number(e["general"].value)
+    if not switches["vulnerable"] or known(e["vulnerable"].value) is None:
+        return f"At level {level} no vulnerable residents were heard; the others scored {general}."
+    who = "the vulnerable residents"
+    if switches["labels"] == "shuffled":
+        who = "those whom lot called vulnerable"
+    placebo = " placebo" * (switches["labels"] == "shuffled")
+    return (
+        f"At level {level} {who} scored {number(e['vulnerable'].value)} of 4 and the others "
+        f"{general}: a{placebo} gap of {change(e['gap'])}."
     )
 
 
@@ -133,7 +143,8 @@ def steps(differences: list[Mapping[str, Any]]) -> Finding:
         notes=(
             "The same residents at both levels; sets are the clusters.",
             "p by flipping the signs of sets (up to 12 sets), else by t; not corrected for the "
-            "number of comparisons.",
+            "number of comparisons. Intervals are t intervals: with few sets one can exclude zero "
+            "although p is large, since p does not lean on a normal distribution. Then p counts.",
             NOT_PEOPLE,
         ),
         headline=True,

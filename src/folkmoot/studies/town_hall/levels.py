@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from folkmoot.errors import Problem, ProtocolError
@@ -21,6 +21,10 @@ class Level:
     `models` empty means the run's own model; several are dealt over the seats. `moderator` is
     `none`, `model` (the run's own model for that role) or the name of a model. `part` says
     whether the level is compared in the main results or reported apart.
+
+    Controls: without `vulnerable` others sit in their seats; without `moderator_list` the moderator
+    is not told who they are; shuffled `labels` say by lot who is listed and counted as vulnerable;
+    `stories` says who has a life story (with `all` everybody, of the same length).
     """
 
     name: str
@@ -29,6 +33,10 @@ class Level:
     moderator: str = "none"
     think: bool = True
     reflect: bool = True
+    vulnerable: bool = True
+    moderator_list: bool = True
+    labels: Literal["own", "shuffled"] = "own"
+    stories: Literal["vulnerable", "all", "none"] = "vulnerable"
     part: Literal["main", "supplementary"] = "main"
 
     @property
@@ -62,14 +70,24 @@ def levels_of(config: TownHallConfig) -> list[Level]:
 
 def known_levels(config: TownHallConfig) -> dict[str, Level]:
     """All levels that a study file can name: the built-in ones and its own."""
-    names = list(dict.fromkeys([*BUILT_IN, *config.level_settings]))
-    return {n: _with(BUILT_IN.get(n, Level(n)), config.level_settings.get(n)) for n in names}
+    names = dict.fromkeys([*BUILT_IN, *config.level_settings])
+    return {n: level for n in names if (level := _level(config, n, ()))}
 
 
-def _with(level: Level, settings: LevelSettings | None) -> Level:
-    if settings is None:
+def _level(config: TownHallConfig, name: str, above: tuple[str, ...]) -> Level | None:
+    """A level with its own switches over those of the level that it is like; None where that
+    leads to no level, or in a circle."""
+    settings = config.level_settings.get(name)
+    if settings is None or settings.like is None:
+        return _with(BUILT_IN.get(name, Level(name) if settings else None), settings)
+    base = None if settings.like in above else _level(config, settings.like, (*above, name))
+    return _with(base and replace(base, name=name), settings)
+
+
+def _with(level: Level | None, settings: LevelSettings | None) -> Level | None:
+    if settings is None or level is None:
         return level
-    changed = {k: v for k, v in settings.model_dump().items() if v is not None}
+    changed = settings.model_dump(exclude={"like"}, exclude_none=True)
     if "models" in changed:
         changed["models"] = tuple(changed["models"])
     return Level(**(asdict(level) | changed))
@@ -78,11 +96,21 @@ def _with(level: Level, settings: LevelSettings | None) -> Level:
 def level_problems(config: TownHallConfig, vulnerable: int) -> list[Problem]:
     """What is wrong with the levels of a study file, given the number of vulnerable residents."""
     known = known_levels(config)
-    problems = [_unknown(name, list(known)) for name in config.levels if name not in known]
+    described = known.keys() | config.level_settings
+    problems = [_unknown(name, list(known)) for name in config.levels if name not in described]
     for name in sorted({n for n in config.levels if config.levels.count(n) > 1}):
         problems.append(Problem(f"duplicate level {name}", key="levels", mend="list it once"))
+    for name in sorted(config.level_settings.keys() - known):
+        like = str(config.level_settings[name].like)
+        mend = did_you_mean(like, known, "name a level that stands by itself")
+        what = f"{like} leads to no level that {name} could be like"
+        problems.append(Problem(what, key=f"level_settings.{name}.like", mend=mend))
     for level in {level.name: level for level in levels_of(config)}.values():
         problems.extend(_level_problems(level, vulnerable, level.name in config.level_settings))
+        key = f"level_settings.{level.name}.labels"
+        if level.labels == "shuffled" and not (vulnerable and level.vulnerable):
+            what = f"level {level.name} has no vulnerable residents whose labels could be shuffled"
+            problems.append(Problem(what, key=key, mend="leave one of the two out"))
     return problems
 
 

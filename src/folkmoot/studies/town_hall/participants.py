@@ -30,7 +30,10 @@ from folkmoot.studies.town_hall.config import ResidentSettings, TownHallConfig
 # Age group → income level → occupations that fit both.
 OCCUPATIONS: Mapping[str, Mapping[str, Sequence[str]]] = packaged_yaml(__file__, "occupations.yaml")
 
-AgeGroup = Literal["30s", "40s", "50s", "60s", "70s+"]
+# Sentences of everyday life by topic, for residents without a story of their own.
+STORIES: Mapping[str, Any] = packaged_yaml(__file__, "life_stories.yaml")
+STORY_WORDS = 80  # of such a story where nobody has one to go by
+
 Income = Literal["low", "middle", "high"]
 Pressure = Literal["comfortable", "moderate", "struggling"]
 INCOMES: tuple[Income, ...] = get_args(Income)
@@ -54,11 +57,11 @@ class Profile(BaseModel):
 
     label: str = Field(min_length=1)
     name: str = ""
-    vulnerable_type: Literal["housing", "participation"]
-    age_group: AgeGroup
-    gender: Literal["male", "female"]
+    vulnerable_type: str = Field(min_length=1)
+    age_group: str = Field(min_length=1)
+    gender: str = Field(min_length=1)
     residence_years: int = Field(ge=0, le=100)
-    ownership: Literal["owner", "tenant"]
+    ownership: str = Field(min_length=1)
     occupation: str = Field(min_length=1)
     assertiveness: Score
     openness: Score
@@ -87,7 +90,6 @@ class Resident(Profile):
 
     id: str = ""
     label: str = ""
-    age_group: str  # type: ignore[assignment]  # a study file may have its own
     is_vulnerable: bool = False
     vulnerable_type: str | None = None  # type: ignore[assignment]
     story: str = Field("", repr=False)
@@ -120,12 +122,14 @@ class Resident(Profile):
 class ResidentSet:
     """What all levels of a set have in common: the residents and the orders of speaking.
 
-    `orders` has one order per round: that in which the round's statements are listed.
+    `orders` has one order per round: that in which the round's statements are listed. `stand_ins`
+    sit in the seats of the vulnerable at levels that are held without them.
     """
 
     number: int
     residents: tuple[Resident, ...]
     orders: tuple[tuple[str, ...], ...]
+    stand_ins: tuple[Resident, ...]
 
 
 def make_set(
@@ -133,23 +137,69 @@ def make_set(
 ) -> ResidentSet:
     """The residents of one set and who speaks when; a function of seed and set alone."""
     general, vulnerable = ids(config.residents.general, len(profiles))
-    residents = (
-        *sample_residents(config.residents, general, seed, number),
-        *(p.model_copy(update={"id": i}) for p, i in zip(profiles, vulnerable, strict=True)),
+    n = len(general) + len(vulnerable)
+    instead = [f"A{i:0{len(general[0]) - 1}d}" for i in range(n + 1, n + len(vulnerable) + 1)]
+    everybody = named(
+        (
+            *sample_residents(config.residents, general, seed, number),
+            *(p.model_copy(update={"id": i}) for p, i in zip(profiles, vulnerable, strict=True)),
+            *sample_residents(config.residents, instead, seed, number),
+        ),
+        seed,
+        number,
     )
-    all_ids = [r.id for r in residents]
+    all_ids = [r.id for r in everybody[:n]]
     rng = generator(seed, ("town_hall", f"set{number:02d}", "orders"))
     orders = tuple(
         tuple(all_ids[i] for i in rng.permutation(len(all_ids))) for _ in range(config.rounds)
     )
-    return ResidentSet(number, named(residents, seed, number), orders)
+    return ResidentSet(number, everybody[:n], orders, everybody[n:])
+
+
+def shuffled(people: Sequence[Resident], seed: int, set_no: int) -> tuple[Resident, ...]:
+    """The same people with their labels (vulnerable or not, type, name of it) dealt by lot."""
+    rng = generator(seed, ("town_hall", f"set{set_no:02d}", "labels"))
+    labels = ("is_vulnerable", "vulnerable_type", "label")
+    dealt = [people[i].model_dump(include=set(labels)) for i in rng.permutation(len(people))]
+    return tuple(p.model_copy(update=of) for p, of in zip(people, dealt, strict=True))
+
+
+def with_stories(
+    people: Sequence[Resident], who: str, seed: int, set_no: int
+) -> tuple[Resident, ...]:
+    """The same people without life stories (`none`), or each with one (`all`): whoever has none
+    gets sentences of everyday life, as long together as the mean of the stories that there are."""
+    if who == "none":
+        return tuple(p.model_copy(update={"story": ""}) for p in people)
+    lengths = [len(p.story.split()) for p in people if p.story] or [STORY_WORDS]
+    words = round(sum(lengths) / len(lengths))
+    rngs = {p.id: generator(seed, ("town_hall", f"set{set_no:02d}", "story", p.id)) for p in people}
+    return tuple(
+        p if p.story else p.model_copy(update={"story": _story(p, words, rngs[p.id])})
+        for p in people
+    )
+
+
+def _story(of: Resident, words: int, rng: np.random.Generator) -> str:
+    """About so many words of everyday life that fit a resident."""
+    work = STORIES["work"]["retired" if of.occupation.startswith("retired") else "working"]
+    own = {"work": work, "neighbours": STORIES["neighbours"][of.community_engagement]}
+    topics = [list(own.get(topic, sentences)) for topic, sentences in STORIES.items()]
+    said: list[str] = []
+    while (left := words - sum(len(s.split()) for s in said)) > 0 and any(topics):
+        topic = topics.pop(0)
+        topics.append(topic)
+        if topic:
+            said.append(topic.pop(int(rng.integers(len(topic)))))
+    # The last sentence stays only if that brings the story nearer to the wanted length.
+    return " ".join(said if len(said) < 2 or -left <= len(said[-1].split()) / 2 else said[:-1])
 
 
 def named(residents: Sequence[Resident], seed: int, set_no: int) -> tuple[Resident, ...]:
     """The same residents, each with a name: a given name that fits gender and age where the set
     has it only once, else with a family name."""
     rng = generator(seed, ("town_hall", f"set{set_no:02d}", "names"))
-    sexes = [{"female": "F", "male": "M"}.get(r.gender, "FM"[rng.integers(2)]) for r in residents]
+    sexes = [{"female": "F", "male": "M"}.get(r.gender) or "FM"[rng.integers(2)] for r in residents]
     ages = [int((re.findall(r"\d+", r.age_group) or [45])[0]) + 5 for r in residents]
     own = {r.name for r in residents if r.name}
     drawn = draw_names(list(zip(sexes, ages, strict=True)), rng, taken=own)

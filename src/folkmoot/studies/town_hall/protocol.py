@@ -11,7 +11,7 @@ from dataclasses import replace
 from folkmoot.engine.session import Scope, Session
 from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.discussion import Call, Discussion, Meeting, Round, make_meeting
-from folkmoot.studies.town_hall.files import Held, keep, keep_comparison, plan_of
+from folkmoot.studies.town_hall.files import Held, keep, keep_comparison, plan_of, present
 from folkmoot.studies.town_hall.levels import levels_of
 from folkmoot.studies.town_hall.participants import load_profiles, make_set
 from folkmoot.studies.town_hall.sessions import Hall, open_hall
@@ -50,7 +50,7 @@ async def draw(session: Session[TownHallConfig]) -> list[Meeting]:
     meetings = [make_meeting(config, s, level, session.seed) for s in sets for level in levels]
     await session.seal("discussions", plan_of(sets, meetings))
     for of in sets:
-        record_set(session, of)
+        record_set(session, of.number, present(of, meetings))
     return meetings
 
 

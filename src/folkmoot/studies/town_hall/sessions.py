@@ -55,7 +55,7 @@ def open_hall(scope: Scope, meeting: Meeting) -> Hall:
         listed = [
             {"id": r.id, "name": r.name, "label": r.label}
             for r in meeting.residents
-            if r.is_vulnerable
+            if r.is_vulnerable and level.moderator_list
         ]
         moderator = Speaker(
             id="moderator",
@@ -66,7 +66,7 @@ def open_hall(scope: Scope, meeting: Meeting) -> Hall:
         )
     return Hall(
         meeting,
-        {} if shared else {r.id: _resident(scope, meeting, r) for r in meeting.residents},
+        {} if shared else {r.id: _resident(scope, meeting, r) for r in meeting.people},
         _shared_session(scope, meeting) if shared else None,
         Speaker(
             id="planner",
@@ -79,7 +79,7 @@ def open_hall(scope: Scope, meeting: Meeting) -> Hall:
 
 
 def _resident(scope: Scope, meeting: Meeting, resident: Resident) -> Speaker:
-    described = portrait(scope, resident)
+    described = portrait(scope, meeting, resident)
     system = scope.prompt(
         "persona",
         r={"id": resident.id},
@@ -95,7 +95,7 @@ def _resident(scope: Scope, meeting: Meeting, resident: Resident) -> Speaker:
 def _shared_session(scope: Scope, meeting: Meeting) -> Speaker:
     system = scope.prompt(
         "shared_session",
-        portraits=[portrait(scope, r) for r in meeting.residents],
+        portraits=[portrait(scope, meeting, r) for r in meeting.people],
         residents=list(meeting.ids),
         topic=meeting.topic,
         rounds=meeting.rounds,
@@ -104,9 +104,15 @@ def _shared_session(scope: Scope, meeting: Meeting) -> Speaker:
     return Speaker(id="session", name="session", system=system, model=model)
 
 
-def portrait(scope: Scope, resident: Resident) -> str:
+def portrait(scope: Scope, meeting: Meeting, resident: Resident) -> str:
     """Who a resident is, in one paragraph that opens with "You are"; the same at every level."""
-    return scope.prompt("portrait", r=resident.to_row() | {"story": resident.story})
+    topic = meeting.config.topic
+    return scope.prompt(
+        "portrait",
+        r=resident.to_row() | {"story": resident.story},
+        contributions=meeting.concerning(resident, topic.contributions),
+        stakes=[s for of in meeting.concerning(resident, topic.stakes) for s in of],
+    )
 
 
 def heard(hall: Hall, rounds: Sequence[Round], me: str) -> dict[str, Any]:

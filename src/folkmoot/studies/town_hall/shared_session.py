@@ -61,7 +61,7 @@ class UpcomingRound:
 
     @property
     def order(self) -> tuple[str, ...]:
-        return self.hall.meeting.set.orders[self.number - 1]
+        return self.hall.meeting.orders[self.number - 1]
 
     @property
     def stage(self) -> Stage:

@@ -109,7 +109,7 @@ async def take_turns(scope: Scope, hall: Hall, earlier: Rounds) -> tuple[Round, 
 
     taken = await scope.each([hall.seats[i] for i in hall.ids], take_turn)
     turns = {resident: turn for resident, (turn, _) in taken.items()}
-    order = meeting.set.orders[number - 1]
+    order = meeting.orders[number - 1]
     return Round(number, order, turns), [c for _, calls in taken.values() for c in calls]
 
 

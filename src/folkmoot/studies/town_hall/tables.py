@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import new_class
 from typing import Any
 
@@ -21,7 +21,7 @@ from folkmoot.studies.town_hall.measures import (
     satisfaction_rows,
     tracking,
 )
-from folkmoot.studies.town_hall.participants import ResidentSet
+from folkmoot.studies.town_hall.participants import Resident
 
 MODERATOR = "moderator"
 PART = "main comparison or supplementary"
@@ -287,10 +287,10 @@ TABLES: tuple[type[Row], ...] = (
 )
 
 
-def record_set(scope: Scope, of: ResidentSet) -> None:
+def record_set(scope: Scope, number: int, residents: Sequence[Resident]) -> None:
     """The residents of one set, one row each."""
-    for resident in of.residents:
-        scope.record(ResidentRow(set=of.number, **resident.to_row()))
+    for resident in residents:
+        scope.record(ResidentRow(set=number, **resident.to_row()))
 
 
 def record_comparison(scope: Scope, comparison: Mapping[str, Any]) -> None:

@@ -1,0 +1,183 @@
+"""Controls: halls without vulnerable residents, a moderator without the list, shuffled labels, life
+stories of equal length. Each changes what it says and nothing else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from folkmoot.engine.runner import Run
+from folkmoot.models.scripted import Scripted
+from folkmoot.studies.town_hall.config import TownHallConfig
+from folkmoot.studies.town_hall.findings import findings
+from folkmoot.studies.town_hall.levels import level_problems, levels_of
+from folkmoot.studies.town_hall.participants import STORIES, load_profiles
+
+from .hall_script import hold, scripted, small_hall
+from .test_discussion_by_hand import answer as by_hand
+
+CONTROLS = {
+    "bare": {"like": 4, "vulnerable": False},
+    "unlisted": {"like": 4, "moderator_list": False},
+    "placebo": {"like": 4, "labels": "shuffled"},
+    "stories": {"like": 4, "stories": "all"},
+    "untold": {"like": "stories", "stories": "none"},
+}
+
+
+@pytest.fixture(scope="module")
+def held(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Scripted]:
+    folder = tmp_path_factory.mktemp("controls")
+    settings = small_hall(folder, general=10, vulnerable=4) | {
+        "levels": [4, *CONTROLS],
+        "level_settings": CONTROLS,
+        "sets": 2,
+        "rounds": 2,
+    }
+    model = scripted(keep=True)
+    return hold(folder, settings, model), model
+
+
+def people(held: tuple[Run, Scripted], level: str, number: int = 1) -> dict[str, str]:
+    """Resident → system prompt."""
+    there = f"set{number:02d}_lv{level}/before/"
+    return {
+        address.split("/")[-2]: request.messages[0].content
+        for address, request in held[1].seen
+        if address.startswith(there)
+    }
+
+
+def chair(held: tuple[Run, Scripted], level: str) -> str:
+    return next(
+        r.messages[0].content for a, r in held[1].seen if a.startswith(f"set01_lv{level}/round1/mo")
+    )
+
+
+def test_without_the_vulnerable_others_sit_in_their_seats(held: tuple[Run, Scripted]) -> None:
+    main, bare = people(held, "4"), people(held, "bare")
+    general = [f"A{i:02d}" for i in range(1, 11)]
+    assert list(main) == [*general, "A11", "A12", "A13", "A14"]
+    assert list(bare) == [*general, "A15", "A16", "A17", "A18"]
+    assert all(main[i] == bare[i] for i in general)
+    assert not any("ground floor" in text for text in bare.values())
+    rows = held[0].table("rounds").filter(level="bare")
+    assert not rows["is_vulnerable"].any()
+    orders = held[0].folder.json("set01_lvbare/discussion_log.json")["rounds"]
+    again = held[0].folder.json("set01_lv4/discussion_log.json")["rounds"]
+    for a, b in zip(orders, again, strict=True):  # the same seats in the same order
+        stand_in = dict(zip(["A11", "A12", "A13", "A14"], list(bare)[10:], strict=True))
+        assert a["speaking_order"] == [stand_in.get(i, i) for i in b["speaking_order"]]
+    table = held[0].table("residents").filter(set=1)
+    assert table["id"].to_list() == [*main, *list(bare)[10:]]
+    assert table["name"].n_unique() == 18
+    found = held[0].table("discussions").filter(level="bare")
+    assert found["vulnerable_weighted_inclusivity_score"].null_count() == 2
+
+
+def test_a_moderator_without_the_list_is_told_of_nobody(held: tuple[Run, Scripted]) -> None:
+    assert people(held, "unlisted") == people(held, "4")
+    assert "A11 (" in chair(held, "4") and "list" in chair(held, "4")
+    assert "A11 (" not in chair(held, "unlisted") and "list" not in chair(held, "unlisted")
+    assert held[0].table("rounds").filter(level="unlisted")["is_vulnerable"].any()
+
+
+def test_shuffled_labels_change_the_list_and_the_count_and_no_person(
+    held: tuple[Run, Scripted],
+) -> None:
+    assert people(held, "placebo") == people(held, "4")
+    listed = re.findall(r"(A\d+) \(\w+\) is the profile", chair(held, "placebo"))
+    rows = held[0].table("rounds").filter(level="placebo", set=1)
+    counted = rows.filter("is_vulnerable")["agent_id"].unique(maintain_order=True).to_list()
+    assert len(listed) == 4 and sorted(listed) == sorted(counted)
+    drawn = {
+        tuple(
+            held[0].table("rounds").filter(level="placebo", set=n).filter("is_vulnerable")[
+                "agent_id"
+            ].unique(maintain_order=True)
+        )
+        for n in (1, 2)
+    }  # fmt: skip
+    assert len(drawn) == 2 and drawn != {("A11", "A12", "A13", "A14")}
+    says = next(f.says for f in findings(held[0].folder) if f.key == "inclusion")
+    assert "At level placebo those whom lot called vulnerable scored" in says
+    assert "a placebo gap of" in says and "At level bare no vulnerable residents" in says
+
+
+def test_life_stories_of_all_are_of_one_length(held: tuple[Run, Scripted]) -> None:
+    main, told, untold = (people(held, level) for level in ("4", "stories", "untold"))
+    own = 7  # You live alone on the ground floor.
+    for who in main:
+        more = len(told[who].split()) - len(main[who].split())
+        assert (more == 0) == (who >= "A11")
+        less = len(main[who].split()) - len(untold[who].split())
+        assert less == (own if who >= "A11" else 0)
+        if who < "A11":
+            assert 0 < more <= 20  # one sentence at least
+
+
+def test_stories_are_as_long_as_the_built_in_ones_and_fit(tmp_path: Path) -> None:
+    level = {"long": {"stories": "all"}}
+    settings = small_hall(tmp_path) | {"vulnerable": "builtin", "levels": ["long"], "rounds": 1}
+    settings |= {"level_settings": level, "residents": {"general": 60}}
+    model = scripted(keep=True)
+    hold(tmp_path, settings, model)
+    lengths, texts = [], []
+    for address, request in model.seen:
+        if "/before/A" in address and address.split("/")[-2] <= "A60":
+            text = request.messages[0].content.split("\n")[0]
+            story = text.split("putting the community first.")[1].strip()
+            lengths.append(len(story.split()))
+            texts.append(text)
+    built_in = [len(p.story.split()) for p in load_profiles(["builtin"], tmp_path)]
+    mean = sum(built_in) / 4
+    assert all(abs(n - mean) <= 10 for n in lengths) and abs(sum(lengths) / 60 - mean) < 4
+    for text in texts:
+        retired = any(s in text for s in STORIES["work"]["retired"])
+        assert retired == (", retired " in text)
+    assert len(set(texts)) == 60
+
+
+def test_a_placebo_has_no_gap_on_average(tmp_path: Path) -> None:
+    """Where reactions favour the vulnerable there is a gap; with shuffled labels there is none."""
+    settings = small_hall(tmp_path) | {
+        "levels": ["2-1", "placebo"],
+        "level_settings": {"placebo": {"labels": "shuffled"}},
+        "sets": 30,
+    }
+    found = hold(tmp_path, settings, scripted(by_hand)).table("discussions")
+    gap = pl.col("gap_weighted_inclusivity_score")
+    real = found.filter(level="2-1").select(gap.mean()).item()
+    placebo = found.filter(level="placebo").select(gap.mean()).item()
+    assert real == pytest.approx(18 / 16 - 9 / 24)
+    assert abs(placebo) < real / 2
+
+
+def config(**settings: Any) -> TownHallConfig:
+    topic = {"title": "Shall it be built?", "background": "A plan."}
+    return TownHallConfig.model_validate({"topic": topic, **settings})
+
+
+def test_a_level_may_be_like_another() -> None:
+    settings = {**CONTROLS, "5": {"like": "placebo", "think": False}}
+    (found,) = levels_of(config(levels=["5"], level_settings=settings))
+    assert found.moderated and len(found.models) == 5 and not found.think
+    assert found.labels == "shuffled" and found.part == "main"
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ({"a": {"like": "b"}, "b": {"like": "a"}}, "level_settings.a.like"),
+        ({"a": {"like": "a"}}, "level_settings.a.like"),
+        ({"a": {"like": "44"}}, "level_settings.a.like"),
+        ({"a": {"labels": "shuffled", "vulnerable": False}}, "level_settings.a.labels"),
+    ],
+)
+def test_controls_that_cannot_be_are_named(settings: dict[str, Any], key: str) -> None:
+    found = level_problems(config(levels=["a"], level_settings=settings), 4)
+    assert found[0].key == key and found[0].mend

@@ -1,0 +1,112 @@
+"""Scenarios of a user's own: contributions, stakes, ages, genders, sizes, in their own words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from folkmoot.engine.study_file import load_study_file
+from folkmoot.models.request import Request
+from folkmoot.studies.town_hall.findings import findings
+
+from .hall_script import PROFILE, Key, hold, plain, scripted, small_hall, together
+
+STREET = {
+    "title": "Shall Mill Street be closed to cars?",
+    "background": "A trial of one year.",
+    "contributions": {"tenant": "a fee of 40 a year for a parking place"},
+    "stakes": {"all": "The bus will go another way.", "health": ["You are driven to the clinic."]},
+}
+
+
+def systems(folder: Path, settings: dict[str, Any], answer: Any = plain) -> dict[str, str]:
+    """Who was asked → the system prompt, and `session` that of the shared one."""
+    model = scripted(answer, keep=True)
+    hold(folder, settings, model)
+    return {a.split("/")[-2]: r.messages[0].content for a, r in model.seen if "/before/" in a}
+
+
+@pytest.mark.parametrize("level", ["1", "2-1"])
+def test_prompts_take_the_scenarios_own_contributions_and_stakes(
+    tmp_path: Path, level: str
+) -> None:
+    settings = small_hall(tmp_path, general=6) | {"topic": STREET, "levels": [level]}
+    settings["residents"] = {"general": 6, "ratios": {"ownership": {"owner": 0.5, "tenant": 0.5}}}
+    (tmp_path / "profiles" / "p0.md").write_text(PROFILE.format(label="me", kind="health"), "utf-8")
+    found = systems(tmp_path, settings, plain if level == "2-1" else together())
+    text = "\n".join(found.values())
+    people = [p for p in text.splitlines() if "You are A0" in p]
+    assert len(people) == 8 and {"tenant" in p for p in people} == {True, False}
+    for person in people:
+        asked = "asked to pay a fee of 40 a year for a parking place, which you could " in person
+        assert asked == (", tenant," in person)
+        assert "What is at stake for you: The bus will go another way." in person
+        assert ("another way. You are driven to the clinic." in person) == ("A07" in person)
+    for word in ("redevelop", "contribution", "owners would", "quarter"):
+        assert word not in text
+
+
+def test_without_contributions_nobody_hears_of_one(tmp_path: Path) -> None:
+    found = systems(tmp_path, small_hall(tmp_path) | {"vulnerable": "builtin"})
+    assert len(found) == 7
+    for text in found.values():
+        assert "afford" not in text and "contribution" not in text and "at stake" not in text
+        assert "redevelop" not in text and "stone is laid" not in text
+
+
+def test_own_ages_genders_types_and_sizes_stand_in_prompts_and_tables(tmp_path: Path) -> None:
+    settings = small_hall(tmp_path, vulnerable=1) | {"levels": ["4"], "sets": 2}
+    profile = PROFILE.format(label="courier", kind="precarious work")
+    for was, own in [("gender: female", "gender: nonbinary"), ("age_group: 70s+", "age_group: 20s"),
+                     ("ownership: tenant", "ownership: lodger")]:  # fmt: skip
+        profile = profile.replace(was, own)
+    (tmp_path / "profiles" / "p0.md").write_text(profile, "utf-8")
+    jobs = {"low": ["cook"], "middle": ["nurse"], "high": ["lawyer"]}
+    ratios = {"age_group": {"20s": 1.0}, "gender": {"nonbinary": 1.0},
+              "ownership": {"member of the co-op": 1.0}}  # fmt: skip
+    settings["residents"] = {"general": 30, "ratios": ratios, "occupations": {"20s": jobs}}
+    found = systems(tmp_path, settings)
+    assert len(found) == 31
+    assert "a person (nonbinary) in your 20s, cook, lodger" in found["A31"].replace(
+        "retired cleaner", "cook"
+    )
+    assert "a person (nonbinary) in your 20s" in found["A01"]
+    assert ", member of the co-op, living here" in found["A01"]
+
+
+def test_a_word_of_ones_own_is_told_before_the_run(tmp_path: Path) -> None:
+    path = tmp_path / "hall.yaml"
+    path.write_text(
+        "study: town_hall\ntopic: {title: A, background: B}\n"
+        "residents: {ratios: {gender: {femal: 0.5, male: 0.5}}}\n",
+        "utf-8",
+    )
+    found = load_study_file(path)
+    told = [line for line in found.study.notes(found.config) if "femal" in line]
+    assert told == ["gender 'femal' stands in prompts as it is written. did you mean female?"]
+
+
+def test_a_hall_without_vulnerable_residents_runs_to_its_findings(tmp_path: Path) -> None:
+    settings = small_hall(tmp_path) | {"vulnerable": [], "levels": ["2-1", "4"], "sets": 2}
+    held = hold(tmp_path, settings, scripted())
+    found = findings(held.folder)
+    assert {f.key for f in found} >= {"inclusion", "steps", "quality"}
+    assert (
+        "no vulnerable residents were heard" in next(f for f in found if f.key == "inclusion").says
+    )
+    assert held.table("discussions")["gap_weighted_inclusivity_score"].null_count() == 4
+
+
+def test_people_have_names_of_their_own(tmp_path: Path) -> None:
+    settings = small_hall(tmp_path, general=40) | {"sets": 2, "rounds": 1, "levels": ["1"]}
+
+    def named(key: Key, request: Request) -> Any:
+        return together()(key, request)
+
+    people = hold(tmp_path, settings, scripted(named)).table("residents")
+    for number in (1, 2):
+        names = people.filter(set=number)["name"].to_list()
+        assert len(set(names)) == 42 and all(names)
+    assert people.filter(set=1)["name"].to_list() != people.filter(set=2)["name"].to_list()
