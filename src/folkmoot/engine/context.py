@@ -187,9 +187,11 @@ class RunContext:
                 self.warn((), f"no model is named for the role {role}: {default} answers")
         return self._models[key]
 
-    def model_of(self, role: str) -> str:
-        """The model that answers a role, whether or not it is asked anything."""
-        return self.providers.override or self.config.model_for(role) or self.providers.default
+    def model_of(self, role: str, named: str | None = None) -> str:
+        """The model that answers a role, in a seat that names its own (`named`) or not; whether or
+        not it is asked anything."""
+        own = named or self.config.model_for(role)
+        return self.providers.override or own or self.providers.default
 
     def embedded_respondent(self, role: str) -> bool:
         """Whether the embedded respondent answers a role."""

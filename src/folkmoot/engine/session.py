@@ -374,9 +374,9 @@ class Session(Scope, Generic[Config]):
         """What a file must say that the embedded respondent had a part in so far; else empty."""
         return self._run.synthetic_mark
 
-    def model_of(self, role: str) -> str:
-        """The model that answers this role."""
-        return self._run.model_of(role)
+    def model_of(self, role: str, named: str | None = None) -> str:
+        """The model that answers this role, in a seat that names its own (`named`) or not."""
+        return self._run.model_of(role, named)
 
     def synthetic(self, role: str) -> bool:
         """Whether the embedded respondent answers this role."""

@@ -152,6 +152,28 @@ CALL_LLM_MODELS = ("gemini-3-flash", "gpt-5-mini", "claude-haiku-4.5", "kimi-k2"
 HOSTED = "hf-inference"  # a Hugging Face endpoint of one's own: the model is whatever it serves
 
 
+# Tokens of the longest reply that a vendor states for its models, by how their names begin. Others
+# are not known.
+LONGEST_REPLIES: Mapping[str, int] = {
+    "gpt-4o": 16_384,
+    "gpt-4.1": 32_768,
+    "gpt-5": 128_000,
+    "claude-3-5-haiku": 8_192,
+    "claude-haiku-4": 64_000,
+    "claude-sonnet-4": 64_000,
+    "gemini-2.0": 8_192,
+    "gemini-2.5": 65_536,
+    "gemini-3": 65_536,
+    ON_THIS_MACHINE: 2_048,  # half of what a conversation with it may hold
+}
+
+
+def longest_reply(name: str, endpoints: Mapping[str, str] | None = None) -> int | None:
+    """Tokens of the longest reply of a model; None where that is not known."""
+    wire = resolve(name, endpoints).wire_model
+    return next((n for prefix, n in LONGEST_REPLIES.items() if wire.startswith(prefix)), None)
+
+
 def resolve(
     name: str,
     endpoints: Mapping[str, str] | None = None,

@@ -6,6 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from folkmoot.engine.estimate import rehearsed
+from folkmoot.engine.study_file import load_study_file
 from folkmoot.errors import RefusedError
 from folkmoot.models.request import Request
 
@@ -117,3 +121,29 @@ def test_who_stays_unreadable_gets_the_minimal_structure(tmp_path: Path) -> None
     assert quality["statements_unread"] == 3
     # Neither A03's silence nor others' silence towards A03 counts as ignoring: 4 · 3 pairs.
     assert held.table("reactions").height == 2 * 4 * 3
+
+
+@pytest.mark.parametrize(
+    ("model", "longest", "calls"), [("gpt-4o", 16_384, 3), ("gpt-5-mini", 32_000, 1)]
+)
+def test_a_round_too_long_for_the_model_is_planned_in_parts(
+    tmp_path: Path, model: str, longest: int, calls: int
+) -> None:
+    """Twenty residents' round 2 with reflections takes about 31,500 tokens."""
+    settings = small_hall(tmp_path, general=16, vulnerable=4) | {"levels": ["1"], "model": model}
+    asked = scripted(together(), keep=True)
+    held = hold(tmp_path, settings, asked)
+    log = held.folder.json("set01_lv1/discussion_log.json")["rounds"]
+    assert [r["calls_of_shared_session"] for r in log][1] == calls
+    requests = [r for a, r in asked.seen if "/session/" in a]
+    assert all(r.max_tokens == longest for r in requests)
+    assert not any(a.endswith((".long", ".r1")) for a, _ in asked.seen)  # planned, not cut off
+
+
+def test_the_check_counts_the_parts(tmp_path: Path) -> None:
+    path = tmp_path / "hall.yaml"
+    path.write_text(
+        "study: town_hall\ntopic: {title: A, background: B}\nlevels: 1\nsets: 1\n", "utf-8"
+    )
+    found = load_study_file(path)
+    assert rehearsed(found, "gpt-4o").calls > rehearsed(found, "gpt-5-mini").calls

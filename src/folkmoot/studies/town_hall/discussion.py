@@ -64,6 +64,11 @@ class Meeting:
     def rounds(self) -> int:
         return self.config.rounds
 
+    @property
+    def one_model(self) -> str | None:
+        """The model of a shared session; None for the run's own."""
+        return self.level.models[0] if self.level.models else None
+
     @cached_property
     def names(self) -> dict[str, str]:
         return {r.id: r.name for r in self.residents}

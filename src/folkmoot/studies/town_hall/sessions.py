@@ -15,6 +15,8 @@ from pydantic import BaseModel
 from folkmoot.conversation.answers import Answer, Json, JsonMap, Missing
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Exchange, Scope
+from folkmoot.models import catalog
+from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.discussion import Call, Meeting, Round, own_statements
 from folkmoot.studies.town_hall.participants import Resident
 from folkmoot.studies.town_hall.repairs import Asked, resolve
@@ -32,6 +34,7 @@ class Hall:
     session: Speaker | None
     planner: Speaker
     moderator: Speaker | None
+    longest_reply: int  # tokens of one reply of the shared session, as far as they are known
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -75,7 +78,15 @@ def open_hall(scope: Scope, meeting: Meeting) -> Hall:
             system=scope.prompt("planner_system", **known),
         ),
         moderator,
+        longest_reply(meeting.config, scope.root.model_of("participant", meeting.one_model)),
     )
+
+
+def longest_reply(config: TownHallConfig, model: str) -> int:
+    """Tokens of the longest reply that a shared session is asked for: as the study file says, or
+    as the model can give, whichever is less."""
+    limit = catalog.longest_reply(model, config.endpoints)
+    return min(config.longest_shared_reply, limit or config.longest_shared_reply)
 
 
 def _resident(scope: Scope, meeting: Meeting, resident: Resident) -> Speaker:
@@ -100,8 +111,7 @@ def _shared_session(scope: Scope, meeting: Meeting) -> Speaker:
         topic=meeting.topic,
         rounds=meeting.rounds,
     )
-    model = meeting.seats[meeting.ids[0]]
-    return Speaker(id="session", name="session", system=system, model=model)
+    return Speaker(id="session", name="session", system=system, model=meeting.one_model)
 
 
 def portrait(scope: Scope, meeting: Meeting, resident: Resident) -> str:
@@ -199,7 +209,7 @@ async def ask_together(
     One call where the reply can hold all, else several. Residents that a reply did not come to are
     asked for again, until a call brings nobody new.
     """
-    who, longest = session_of(hall), hall.meeting.config.longest_shared_reply
+    who, longest = session_of(hall), hall.longest_reply
     waiting = list(group.answers)
     values: dict[str, M] = {}
     calls: list[Call] = []

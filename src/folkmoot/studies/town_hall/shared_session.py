@@ -112,7 +112,7 @@ async def shared_round(
     turns: Turns = {}
     reflections: Reflections = {}
     calls: list[Call] = []
-    longest = hall.meeting.config.longest_shared_reply
+    longest = hall.longest_reply
     if len(ahead.order) * ahead.tokens(reflects=reflects) <= longest:
         turns, reflections, calls = await _in_one_reply(scope, ahead)
     missing = [i for i in ahead.order if i not in turns]
@@ -139,9 +139,9 @@ async def shared_round(
 async def _in_one_reply(
     scope: Scope, ahead: UpcomingRound
 ) -> tuple[Turns, Reflections, list[Call]]:
-    who, meeting = session_of(ahead.hall), ahead.hall.meeting
+    who = session_of(ahead.hall)
     question = ahead.prompt(scope, list(ahead.order), {}, whole=True)
-    longest = meeting.config.longest_shared_reply
+    longest = ahead.hall.longest_reply
     got = await scope.exchange(who, question, answer=WholeRound(ahead), max_tokens=longest)
     call = call_of(ahead.stage, who, ahead.order, question, got)
     if isinstance(got.value, Missing):
