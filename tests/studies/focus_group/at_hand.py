@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -42,9 +43,9 @@ class Asked:
         if self.who.role == "coder":
             return "coder"
         if self.who.role == "moderator":
-            if isinstance(self.answer, Json):
-                return "guide"
-            return "probe" if self.path[-1] == "probe" else "question"
+            if self.path[-1].startswith("probe"):
+                return "probe"
+            return "question" if self.path[-1] == "moderator" else "guide"
         if isinstance(self.answer, Json):
             return "opinion"
         return "intent" if isinstance(self.answer, Choice) else "answer"
@@ -88,6 +89,16 @@ class MemoryScope:
         return {item.id: await fn(self.at(item.id), item) for item in items}
 
 
+def asking(text: str, **more: Any) -> str:
+    """The moderator's reply that asks this."""
+    return json.dumps({"summary": "They talk.", "question": text, **more})
+
+
+def coded(**read: Any) -> str:
+    """The coder's reply; nothing read but what is given."""
+    return json.dumps({"changed": False, "valence": None, **read})
+
+
 LINES = (
     "I like it, it would save me time.",
     "I don't need that, my old one works fine.",
@@ -102,7 +113,7 @@ def plain(asked: Asked) -> str:
     draw = uniform(7, "plain", *asked.path, asked.who.id)
     return {
         "guide": '{"questions": ["What do you make of it?", "And what would you change?"]}',
-        "question": "So, what do you all make of that?",
+        "question": asking("So, what do you all make of that?"),
         "probe": "What makes you say that?",
         "coder": f'{{"changed": {"true" if draw < 0.1 else "false"}, "valence": {draw - 0.5:.2f}}}',
         "opinion": f'{{"opinion": "It has its points.", "position": {draw - 0.5:.2f}}}',

@@ -10,7 +10,7 @@ from folkmoot.conversation.answers import Missing
 from folkmoot.randomness import uniform
 from folkmoot.studies.focus_group.config import DiscussionPhase
 from folkmoot.studies.focus_group.discussion import DiscussionTranscript, MessageRole
-from tests.studies.focus_group.at_hand import Asked, discuss, plain, settings
+from tests.studies.focus_group.at_hand import Asked, asking, coded, discuss, plain, settings
 
 
 def check_shape(t: DiscussionTranscript, lowest: int, highest: int) -> None:
@@ -44,11 +44,12 @@ async def test_length_phases_and_everybody_heard_for_200_seeds() -> None:
 
 async def test_it_holds_too_when_every_answer_is_worth_a_probe_and_names_fly() -> None:
     def heated(asked: Asked) -> str:
-        if asked.kind == "answer":
-            return "I see it differently, I don't buy that at all."
+        if asked.kind == "coder":
+            return coded(stance="disagree")
         if asked.kind == "question":
             names = asked.who.system.split("At the table sit ")[1].split(".")[0].split(", ")
-            return f"{names[0]}, {names[1]} and {names[-1]}, what do you say?"
+            asks = [names[0], names[1], names[-1]]
+            return asking(f"{' and '.join(asks)}, what do you say?", asks=asks)
         return plain(asked)
 
     for seed in range(25):
@@ -59,8 +60,9 @@ async def test_it_holds_too_when_every_answer_is_worth_a_probe_and_names_fly() -
 
 async def test_probes_follow_about_one_in_five_surprising_answers() -> None:
     def mixed(asked: Asked) -> str:
-        if asked.kind == "answer" and uniform(3, "mixed", *asked.path) < 0.25:
-            return "I see it differently from all of you."
+        if asked.kind == "coder":
+            contrary = uniform(3, "mixed", *asked.path) < 0.25
+            return coded(stance="disagree") if contrary else coded()
         return plain(asked)
 
     surprising = probed = plain_probed = 0
@@ -69,7 +71,7 @@ async def test_probes_follow_about_one_in_five_surprising_answers() -> None:
         by_turn = {m.turn_number: m for m in t.messages}
         surprising += sum(m.surprising and not m.probe for m in t.by_participants())
         for m in t.messages:
-            if m.probe and not m.by_participant:
+            if m.rung == 1 and not m.by_participant:
                 probed += 1
                 plain_probed += not by_turn[m.replied_to_turn or 0].surprising
     assert plain_probed == 0

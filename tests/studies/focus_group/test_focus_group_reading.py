@@ -3,64 +3,44 @@
 from __future__ import annotations
 
 import json
-import math
+import re
 from html.parser import HTMLParser
 
-import numpy as np
 import pytest
 
 from folkmoot.measures.diversity import gini
-from folkmoot.randomness import generator
-from folkmoot.studies.focus_group import reading, sycophancy
-from folkmoot.studies.focus_group.discussion import INTENTS, DiscussionMessage, MessageRole
+from folkmoot.studies.focus_group import reading
+from folkmoot.studies.focus_group.discussion import INTENTS
 from folkmoot.studies.focus_group.files import TranscriptFormatter, topline_page
 from folkmoot.studies.focus_group.participants import title_of
-from folkmoot.studies.focus_group.sycophancy import Answered
 from folkmoot.studies.focus_group.topline import topline
-from tests.studies.focus_group.at_hand import discuss
+from tests.studies.focus_group.at_hand import Asked, coded, discuss, plain
 
 
-@pytest.mark.parametrize(
-    ("text", "stance"),
-    [
-        ("I agree with Ann, it's too dear.", "agree"),
-        ("That's a good point, but I see it differently.", "disagree"),
-        ("I don't agree with that at all.", "disagree"),
-        ("I’m not so sure about that.", "disagree"),
-        ("You're right, Bo, I hadn't thought of it.", "agree"),
-        ("I bought one last year.", None),
-    ],
-)
-def test_stance(text: str, stance: str | None) -> None:
-    assert reading.stance(text) == stance
+async def test_take_up_and_stance_are_the_coders_reading() -> None:
+    """Whose remark is meant comes by name; a name of nobody who has spoken means nobody."""
+    told: list[tuple[str | None, str]] = []
 
+    def coding(asked: Asked) -> str:
+        if asked.kind != "coder":
+            return plain(asked)
+        before = re.search(r"^Just before, (\w+) said: ", asked.prompt, re.MULTILINE)
+        listed = re.search(r"takes up, one of ([^;]+);", asked.prompt)
+        told.append((before and before[1], listed[1] if listed else ""))
+        takes_up = listed[1].split(", ")[0] if listed else "Nobody"
+        return coded(takes_up=takes_up, stance="agree")
 
-def message(turn: int, who: str, text: str) -> DiscussionMessage:
-    role = MessageRole.MODERATOR if who == "moderator" else MessageRole.PARTICIPANT
-    return DiscussionMessage(
-        role=role, speaker_id=who, speaker_name=who, content=text, phase="exploration",
-        turn_number=turn,
-    )  # fmt: skip
-
-
-def test_reply_targets() -> None:
-    names = {"a": "Ann", "b": "Bo", "c": "Cy"}
-    talk = [
-        message(1, "moderator", "So?"),
-        message(2, "a", "It's dear."),
-        message(3, "b", "It's nice."),
-    ]
-
-    def to(text: str, before: list[DiscussionMessage] = talk) -> int | None:
-        found = reading.reply_target(text, "c", before, names)
-        return found.turn_number if found else None
-
-    assert to("What Ann said.") == 2
-    assert to("I disagree, Bo.") == 3
-    assert to("I agree.") == 3
-    assert to("I have a dog.") is None
-    assert to("I agree.", talk[:1]) is None
-    assert to("I'm Cy, hello.") is None
+    t = await discuss(3, coding)
+    said = list(t.by_participants())
+    for i, m in enumerate(said):
+        earlier = [x for x in said[:i] if x.speaker_id != m.speaker_id]
+        names = list(dict.fromkeys(x.speaker_name for x in earlier))
+        assert told[i] == (earlier[-1].speaker_name if earlier else None, ", ".join(names))
+        if earlier:
+            latest = [x for x in earlier if x.speaker_name == names[0]][-1]
+            assert (m.replied_to_turn, m.stance) == (latest.turn_number, "agree")
+        else:
+            assert (m.replied_to_turn, m.stance) == (None, None)  # there is nobody to agree with
 
 
 def test_sentiment_has_the_sign_of_the_words() -> None:
@@ -96,47 +76,6 @@ async def test_balance_counts_every_word_and_reply() -> None:
     assert stats["moderator_share_of_words"] == pytest.approx(moderator / total, abs=1e-4)
     replied = sum(bool(m.replied_to) for m in t.by_participants())
     assert sum(reply["times"] for reply in stats["replies"]) == replied
-
-
-def answered(agree_by_place: dict[int, float], groups: int = 20) -> list[Answered]:
-    rng = generator(1, ("answers",))
-    return [
-        Answered(f"q{q}", place, "agree" if rng.random() < agree_by_place[place] else None)
-        for q in range(groups * 10)
-        for place in (1, 2, 3, 4, 5)
-    ]
-
-
-def test_agreement_that_rises_with_the_place_is_found_and_flat_agreement_is_not() -> None:
-    rising = sycophancy.check(answered({1: 0, 2: 0.1, 3: 0.2, 4: 0.3, 5: 0.4}), [], [])
-    assert rising.agree_slope == pytest.approx(0.1, abs=0.03)
-    assert rising.agree_p < 0.01
-    assert "The later somebody speaks" in rising.reading()
-    flat = sycophancy.check(answered(dict.fromkeys(range(1, 6), 0.25)), [], [])
-    assert flat.agree_p > 0.05
-    assert "does not rise" in flat.reading()
-
-
-def test_convergence_beyond_chance_is_found_and_random_shifts_are_not() -> None:
-    rng = generator(2, ("positions",))
-    before = [list(rng.uniform(-0.9, 0.9, 8)) for _ in range(20)]
-    pulled = [list(0.4 * np.array(b) + 0.6 * np.mean(b)) for b in before]
-    shuffled = [list(np.array(b) + rng.normal(0, 0.2, 8)) for b in before]
-    found = sycophancy.check([], before, pulled)
-    assert found.spread_after < 0.5 * found.spread_before
-    assert found.converge_p < 0.01
-    assert "gave in" in found.reading()
-    assert sycophancy.check([], before, shuffled).converge_p > 0.05
-    assert sycophancy.check([], before, before).converge_p == 1.0
-
-
-def test_dissent_is_read_aloud() -> None:
-    polite = [Answered(f"q{i}", 2, "agree") for i in range(100)]
-    open_ = [Answered(f"q{i}", 2, "disagree" if i % 4 == 0 else None) for i in range(100)]
-    assert "too polite" in sycophancy.check(polite, [], []).reading()
-    assert "disagree openly in 25%" in sycophancy.check(open_, [], []).reading()
-    nothing = sycophancy.check([], [], [])
-    assert math.isnan(nothing.agree) and "too few" in nothing.reading()
 
 
 async def test_markdown_has_headings_names_and_every_word() -> None:

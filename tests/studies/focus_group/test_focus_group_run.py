@@ -19,7 +19,7 @@ from folkmoot.randomness import uniform
 from folkmoot.records.run_folder import RunFolder
 from folkmoot.studies.focus_group import STUDY
 from folkmoot.studies.focus_group.files import TranscriptFormatter
-from tests.studies.focus_group.at_hand import LINES
+from tests.studies.focus_group.at_hand import LINES, asking
 
 STUDY_FILE = """
 study: focus_group
@@ -35,6 +35,8 @@ def reply(request: Request, address: str) -> str:
     if request.schema is not None:
         if request.schema["title"] == "PhaseGuide":
             return '{"questions": ["What do you make of it?", "And what would you change?"]}'
+        if request.schema["title"] == "NextQuestion":
+            return asking("So, what do you all make of that?")
         if request.schema["title"] == "PrivateOpinion":
             return json.dumps({"opinion": "It has its points.", "position": round(draw - 0.5, 2)})
         return json.dumps({"changed": draw < 0.1, "valence": round(draw - 0.5, 2)})

@@ -14,6 +14,7 @@ from pydantic import (
     ConfigDict,
     Field,
     field_validator,
+    model_validator,
 )
 
 from folkmoot.engine.config import Positive, StudyConfig
@@ -54,6 +55,22 @@ Price = Annotated[
     BeforeValidator(lambda value: str(value) if isinstance(value, (int, float)) else value),
     AfterValidator(_with_amount),
 ]
+
+
+class GuidePart(BaseModel):
+    """A researcher's own guide for one phase. A bare list is its questions."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    questions: list[str] = Field(
+        default_factory=list, description="asked in these words, in this order"
+    )
+    probes: list[str] = Field(default_factory=list, description="what to ask behind an answer")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bare_list(cls, value: Any) -> Any:
+        return {"questions": value} if isinstance(value, list) else value
 
 
 class Stimulus(BaseModel):
@@ -108,6 +125,15 @@ class DiscussionConfig(StudyConfig):
     temperature: float | None = Field(
         0.9, ge=0, le=5, allow_inf_nan=False, description="sampling temperature of all calls"
     )
+    guide: dict[DiscussionPhase, GuidePart] = Field(
+        default_factory=dict,
+        description="your own questions and probes by phase; the moderator plans the other phases",
+    )
+    control: Literal["alone", "order"] | None = Field(
+        None,
+        description="what giving in to the group is measured against: the same people interviewed "
+        "alone as well, or a speaking order that is random throughout",
+    )
     replications: Positive = Field(1, description="independent groups, each with its own recruits")
     stimuli: tuple[Stimulus, ...] = Field(
         (), description="two or more concepts that the same recruits discuss one by one"
@@ -148,6 +174,16 @@ class DiscussionConfig(StudyConfig):
             k: {str(c): n for c, n in v.items()} if isinstance(v, Mapping) else v
             for k, v in value.items()
         }
+
+    def questions_in(self, phase: DiscussionPhase) -> int:
+        """How many questions a phase has: those of the researcher's guide, or as many as set."""
+        part = self.guide.get(phase)
+        return len(part.questions) if part and part.questions else self.questions_per_phase
+
+    @property
+    def all_questions(self) -> int:
+        """How many questions a discussion has."""
+        return sum(self.questions_in(phase) for phase in self.phases)
 
     @property
     def responses_cap(self) -> int:

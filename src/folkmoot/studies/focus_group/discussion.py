@@ -30,8 +30,11 @@ class DiscussionMessage(BaseModel):
     turn in `replied_to_turn`), None for an answer to the question put to all. `sentiment` is in
     −1 … 1; `valence` is the speaker's position after the message, `changed_mind` whether it moved
     from the last one known. `question` counts the questions from 1 (probes belong to theirs),
-    `position` the answers to one question; `stance` is how it takes up others (`agree`,
-    `disagree` or None); `finish` how the reply ended, None for words of the guide.
+    `position` the answers to one question; `asks` holds the ids of those whom a question asks by
+    name; `rung` is 1 for a probe of an answer (why?), 2 for one of the answer to that (why does
+    that matter?), and the same for their answers; `stance` is how it takes up others (`agree`,
+    `disagree` or None), as the coder reads it; `finish` how the reply ended, None for words of the
+    guide.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -51,7 +54,9 @@ class DiscussionMessage(BaseModel):
     question: int = 0
     position: int = 0
     addressed: bool = False
+    asks: tuple[str, ...] = ()
     probe: bool = False
+    rung: int = 0
     stance: str | None = None
     surprising: bool = False
     finish: str | None = None
@@ -125,6 +130,16 @@ INTENTS = (
 )
 
 
+class ModeratorNotes(BaseModel):
+    """What the moderator had noted when it asked a question."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    question: int
+    summary: str
+    unanswered: tuple[str, ...]
+
+
 class DiscussionTranscript(BaseModel):
     """A whole discussion. `guide` holds the questions planned per phase."""
 
@@ -138,6 +153,10 @@ class DiscussionTranscript(BaseModel):
     guide: dict[DiscussionPhase, tuple[str, ...]] = Field(default_factory=dict)
     statements: tuple[Statement, ...] = ()
     intents: tuple[PurchaseIntent, ...] = ()
+    notes: tuple[ModeratorNotes, ...] = ()
+    interviews: dict[str, tuple[DiscussionMessage, ...]] = Field(
+        default_factory=dict, description="by persona id, with `control: alone`"
+    )
     silences: tuple[tuple[int, str, str], ...] = Field(
         (), description="(question, persona id, reason) where an answer could not be had"
     )

@@ -19,7 +19,7 @@ from folkmoot.studies.focus_group.participants import different_names, profiles
 
 def check(config: DiscussionConfig, folder: Path) -> list[Problem]:
     """Check what no key shows by itself: contradictions, unknown quotas, the file of profiles."""
-    problems = [*_fitting(config), *check_quotas(config.quotas)]
+    problems = [*_fitting(config), *_guide(config), *check_quotas(config.quotas)]
     if config.personas == "grounded":
         return problems
     if config.quotas:
@@ -89,11 +89,14 @@ def _fitting(config: DiscussionConfig) -> list[Problem]:
         wrong("max_responses_per_question", f"{wanted} answers, but only {people} people")
     if config.appeal and config.first_opinion == "asked":
         wrong("appeal", "it shifts only seeded opinions", "add `first_opinion: seeded`")
+    if config.control == "alone" and config.first_opinion == "seeded":
+        wrong(
+            "control", "nobody's position is asked for with seeded opinions", "first_opinion: asked"
+        )
     if len({amount(p) for p in config.prices}) != len(config.prices):
         wrong("prices", "a price can be listed only once")
-    phases = min((config.on(s).phases for s in config.concepts), key=len)
-    questions = len(phases) * config.questions_per_phase
-    if not phases:
+    questions = min(config.on(s).all_questions for s in config.concepts)
+    if not questions:
         wrong("phases", "without material there is no reaction phase", "give stimulus_material")
     elif questions * config.responses_cap < people:
         wrong(
@@ -101,6 +104,19 @@ def _fitting(config: DiscussionConfig) -> list[Problem]:
             f"{people} people cannot all speak in {questions} questions of at most "
             f"{config.responses_cap} answers",
         )
+    return problems
+
+
+def _guide(config: DiscussionConfig) -> list[Problem]:
+    """Questions of a researcher's guide that nobody would be asked."""
+    problems: list[Problem] = []
+    for phase, part in config.guide.items():
+        key = f"guide.{phase.value}"
+        if not all(line.strip() for line in (*part.questions, *part.probes)):
+            problems.append(Problem("a question or probe is blank", key=key))
+        if not all(phase in config.on(concept).phases for concept in config.concepts):
+            why = "is not one of `phases`" if phase not in config.phases else "has no material"
+            problems.append(Problem(f"the phase {why}, so nobody would be asked this", key=key))
     return problems
 
 

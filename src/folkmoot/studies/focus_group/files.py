@@ -148,6 +148,8 @@ class TranscriptFormatter:
                 "spread_before": _plain(check.spread_before),
                 "spread_after": _plain(check.spread_after),
                 "convergence_p": _plain(check.converge_p),
+                "towards_the_group": _plain(check.towards.value),
+                "beyond_alone": _plain(check.beyond_alone.value),
                 "reading": check.reading(),
             },
         }

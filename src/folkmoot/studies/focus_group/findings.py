@@ -18,7 +18,6 @@ from folkmoot.kit.findings import (
     intervals,
     known,
     points,
-    rates,
     share,
     shares,
     signed,
@@ -62,6 +61,7 @@ class Concept:
     objections: pl.DataFrame | None
     single: bool
     several: bool
+    control: str | None = None
 
     def finding(self, key: str, title: str, *about: Any, **more: Any) -> Finding:
         """A finding whose key and title name the concept where there are several."""
@@ -96,6 +96,7 @@ def findings(run: RunFolder) -> list[Finding]:
             only("objections", stimulus),
             single=said.select(TALK).unique().height == 1,
             several=len(stimuli) > 1,
+            control=run.config.get("control"),
         )
         for stimulus in stimuli
     ]
@@ -388,39 +389,45 @@ def talk_time(c: Concept) -> Finding:
 
 
 def pleasing(c: Concept) -> Finding:
-    """Signs of pleasing each other: agreement along the order, convergence, open disagreement."""
-    answers = [
-        sycophancy.Answered(
-            f"{r['group']}/{r['stimulus']}/{r['question']}", r["position"], r["stance"]
-        )
-        for r in c.answers.filter(~pl.col("probe")).iter_rows(named=True)
-    ]
-    parts = [part for _, part in paths(c.statements).group_by(TALK, maintain_order=True)]
-    check = sycophancy.check(
-        answers, [p["before"].to_list() for p in parts], [p["after"].to_list() for p in parts]
-    )
+    """Signs of pleasing each other: agreement along the order, movement towards the group, open
+    disagreement."""
+    people, answers = [], []
+    for (group, stimulus), part in c.answers.group_by(TALK, maintain_order=True):
+        stated = c.statements.filter(
+            (pl.col("group") == group) & pl.col("position").is_not_null()
+        ).select("when", "persona_id", "position")
+        by_when = [
+            dict(stated.filter(pl.col("when") == when.value).drop("when").rows()) for when in When
+        ]
+        people.append(sycophancy.Moved(str(group), *by_when))
+        moved = sycophancy.steps(by_when[0], part.select("speaker_id", "valence").iter_rows())
+        answers += [
+            sycophancy.Answered(
+                f"{group}/{stimulus}/{r['question']}", r["position"], r["stance"], step
+            )
+            for r, step in zip(part.iter_rows(named=True), moved, strict=True)
+            if not r["probe"]
+        ]
+    check = sycophancy.check(answers, people, c.control)
     rows = []
-    lines: dict[str, Estimate] = {}
+    bars = []
     for place in sorted({a.position for a in answers if a.position > 1}):
         at = [a.stance for a in answers if a.position == place]
-        of = rates({stance: (at.count(stance), len(at)) for stance in ("agree", "disagree")})
+        of = {stance: at.count(stance) / len(at) for stance in ("agree", "disagree")}
         rows.append(
-            {
-                "place in order": place,
-                "answers": len(at),
-                **{f"{stance}_share": e.value for stance, e in of.items()},
-            }
+            {"place in order": place, "answers": len(at)}
+            | {f"{stance}_share": part for stance, part in of.items()}
         )
-        lines |= {f"{stance}, place {place}": e for stance, e in of.items()}
+        bars += [(f"place {place}", stance, part) for stance, part in of.items()]
     return c.finding(
         "sycophancy",
         "Did they only please each other?",
         check.reading(),
         Grid.of(rows, caption="Answers that take up others, by speaking order"),
-        intervals(lines, "share of the answers", percent=True),
+        Bars(tuple(bars), "share of the answers", percent=True),
         notes=(
-            "Agreement and disagreement are read from cue words. Convergence is compared with the "
-            "same shifts reassigned at random within a group.",
+            "Agreement and disagreement are a coder's reading of each answer. Movement is that of "
+            "the private positions, towards where the others stood before the talk.",
         ),
         section="Conversation",
     )

@@ -1,6 +1,6 @@
-"""The moderator: plans the guide, asks, draws out the quiet, probes, and gives the floor.
+"""The moderator: plans the guide, keeps notes, asks, draws out the quiet, probes, gives the floor.
 
-Below the class: who is asked by name, and who answers a question, as pure functions.
+Below the class: who answers a question, as pure functions.
 """
 
 from __future__ import annotations
@@ -9,20 +9,30 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+)
 
-from folkmoot.conversation.answers import Json, Missing
+from folkmoot.conversation.answers import Json, Missing, Reading
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope
-from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase
+from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase, GuidePart
 from folkmoot.studies.focus_group.discussion import MODERATOR, DiscussionMessage, heard
-from folkmoot.studies.focus_group.participants import ANSWER_TOKENS, Participant
+from folkmoot.studies.focus_group.participants import Participant
 
 # About one in five surprising answers is followed up. The draw is somewhat likelier, because
 # about every fourth surprising answer is the last that its question has room for.
 PROBE_SHARE = 0.27
+MODERATOR_TOKENS = 700  # a question with its notes
 # How many of the latest messages the moderator has in mind when asking.
 REMEMBERED = 12
 
@@ -35,13 +45,72 @@ class PhaseGuide(BaseModel):
     questions: tuple[str, ...] = Field(min_length=1)
 
 
+class Remark(BaseModel):
+    """A remark of somebody, by a few of its words."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    name: str
+    words: str
+
+
+class NextQuestion(BaseModel):
+    """What the moderator says next, with what it keeps in mind. All but the question may be empty:
+    a model that leaves its notes out has still asked."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    summary: str = ""
+    unanswered: tuple[str, ...] = ()
+    takes_up: Remark | None = None
+    asks: tuple[str, ...] = ()
+    question: str
+
+    @field_validator("summary", "unanswered", "takes_up", "asks", mode="wrap")
+    @classmethod
+    def _or_nothing(
+        cls, value: Any, read: ValidatorFunctionWrapHandler, info: ValidationInfo
+    ) -> Any:
+        try:
+            return read(value)
+        except ValidationError:
+            if value is not None:
+                Reading.of(info).repaired(str(info.field_name), "unreadable", value)
+            return cls.model_fields[str(info.field_name)].default
+
+    @field_validator("question")
+    @classmethod
+    def _bare(cls, value: str) -> str:
+        if not (bare := unnumbered(value)):
+            raise ValueError("the question is empty")
+        return bare
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question as it is asked: to whom by name (ids), and the message that it takes up.
+
+    `planned`: in the guide's own words, with nothing of a model's.
+    """
+
+    text: str
+    asks: tuple[str, ...] = ()
+    takes_up: DiscussionMessage | None = None
+    planned: bool = False
+
+
 @dataclass
 class Moderator:
-    """Runs the discussion. `names` maps the ids of those at the table to their first names."""
+    """Runs the discussion. `names` maps the ids of those at the table to their first names.
+
+    `summary` and `unanswered` are the moderator's own notes up to the last question.
+    """
 
     config: DiscussionConfig
     names: Mapping[str, str]
     discussion_guide: dict[DiscussionPhase, tuple[str, ...]] = field(default_factory=dict)
+    summary: str = ""
+    unanswered: tuple[str, ...] = ()
 
     def speaker(self, scope: Scope) -> Speaker:
         """The moderator as the engine's conversations know it."""
@@ -51,15 +120,19 @@ class Moderator:
             concept=self.config.product_concept,
             names=list(self.names.values()),
         )
-        tokens = self.config.max_tokens or ANSWER_TOKENS
+        tokens = self.config.max_tokens or MODERATOR_TOKENS
         return Speaker(MODERATOR, "Moderator", role="moderator", system=system, max_tokens=tokens)
 
     async def generate_discussion_guide(self, scope: Scope) -> None:
         """Plan the questions of every phase, before anybody has spoken.
 
-        A phase for which no usable plan comes gets the packaged questions of its style.
+        The researcher's own questions stand as they are. A phase for which no usable plan comes
+        gets the packaged questions of its style.
         """
         for phase in self.config.phases:
+            if own := self._part(phase).questions:
+                self.discussion_guide[phase] = tuple(own)
+                continue
             prompt = scope.prompt(
                 "moderator_guide",
                 phase=phase.value,
@@ -77,17 +150,20 @@ class Moderator:
         """Exactly as many questions as wanted; packaged ones stand in for missing ones."""
         usable = list(dict.fromkeys(q for q in map(unnumbered, planned) if q))
         spare = [q.format(category=self.config.category) for q in STOCK[phase] if q not in usable]
-        while len(usable) < self.config.questions_per_phase:
+        wanted = self.config.questions_per_phase
+        while len(usable) < wanted:
             usable.append(spare.pop(0) if spare else STOCK[phase][-1])
-        return tuple(usable[: self.config.questions_per_phase])
+        return tuple(usable[:wanted])
 
     async def generate_question(
         self, scope: Scope, phase: DiscussionPhase, index: int, so_far: Sequence[DiscussionMessage]
-    ) -> str:
+    ) -> Question:
         """The next question: the guide's, taken up in the light of what was said, with the names
-        of quiet people to draw out. Falls back on the guide's own words.
+        of quiet people to draw out. Falls back on the guide's own words, as it does where the
+        researcher's own question was not asked in its words.
         """
         planned = self.discussion_guide[phase][index]
+        own = bool(self._part(phase).questions)
         shown = phase is DiscussionPhase.REACTION and index == 0
         prompt = scope.prompt(
             "moderator_question",
@@ -95,29 +171,58 @@ class Moderator:
             opening=not so_far,
             phase_begins=index == 0,
             planned=planned,
+            fixed=own,
             concept=self.config.product_concept,
             category=self.config.category,
             stimulus=self.config.stimulus_material if shown else None,
+            read_before=self.config.first_opinion == "asked",
+            summary=self.summary,
+            unanswered=list(self.unanswered),
             quiet=[self.names[who] for who in self.floor(so_far).quiet()],
             last_phase=phase is self.config.phases[-1],
         )
-        said = await scope.ask(self.speaker(scope), prompt, heard=heard(so_far, REMEMBERED))
-        question = "" if isinstance(said, Missing) else unnumbered(said)
-        return question or planned
+        latest = heard(so_far, REMEMBERED)
+        said = await scope.ask(self.speaker(scope), prompt, heard=latest, answer=Json(NextQuestion))
+        if isinstance(said, Missing):
+            return Question(planned, planned=True)
+        self.summary, self.unanswered = said.summary or self.summary, said.unanswered
+        if own and _folded(planned) not in _folded(said.question):
+            return Question(planned, planned=True)
+        return Question(
+            said.question,
+            self._asked(said),
+            remark(said.takes_up, so_far),
+            said.question == planned,
+        )
+
+    def _asked(self, said: NextQuestion) -> tuple[str, ...]:
+        """Ids of those whom a question asks by name: listed as asked, and named aloud."""
+        listed = {name.casefold() for name in said.asks}
+        return tuple(
+            who
+            for who, name in self.names.items()
+            if name.casefold() in listed and re.search(rf"\b{re.escape(name)}\b", said.question)
+        )
+
+    def _part(self, phase: DiscussionPhase) -> GuidePart:
+        return self.config.guide.get(phase, GuidePart())
 
     async def generate_followup(
         self, scope: Scope, response: DiscussionMessage, so_far: Sequence[DiscussionMessage]
     ) -> str | None:
-        """A probe of one answer, or None. About one in five surprising answers is probed, drawn
-        from the scope's generator."""
-        drawn = scope.rng.random() < PROBE_SHARE
-        if not (response.surprising and drawn):
+        """A probe of one answer, or None: why that is so, and of the answer to such a probe, why
+        it matters. About one in five surprising answers is probed, drawn from the scope's
+        generator.
+        """
+        if response.rung == 0 and not (response.surprising and scope.rng.random() < PROBE_SHARE):
             return None
         prompt = scope.prompt(
             "moderator_followup",
             who=response.speaker_name,
             answer=response.content,
             phase=response.phase.value,
+            rung=response.rung + 1,
+            probes=self._part(response.phase).probes,
         )
         said = await scope.ask(self.speaker(scope), prompt, heard=heard(so_far, REMEMBERED))
         return None if isinstance(said, Missing) else unnumbered(said) or None
@@ -125,16 +230,18 @@ class Moderator:
     def select_respondents(
         self,
         participants: Sequence[Participant],
-        question: str,
+        called: Sequence[str],
         so_far: Sequence[DiscussionMessage],
         questions_left: int,
         rng: np.random.Generator,
     ) -> list[Participant]:
-        """Those who answer a question, in their order: see `choose`."""
-        called = addressed(question, self.names)
+        """Those who answer a question, in their order: see `choose`. `called`: ids of those whom
+        it asks by name."""
         willing = [p.id for p in participants if p.should_speak(rng, addressed=p.id in called)]
         limits = room(len(participants), self.config.responses_cap)
         order = choose(willing, called, self.floor(so_far, questions_left), limits, rng)
+        if self.config.control == "order":
+            order = [order[int(i)] for i in rng.permutation(len(order))]
         by_id = {p.id: p for p in participants}
         return [by_id[who] for who in order]
 
@@ -156,65 +263,24 @@ _NUMBERING = re.compile(
 )
 
 
+def remark(taken: Remark | None, so_far: Sequence[DiscussionMessage]) -> DiscussionMessage | None:
+    """The latest message of a participant that holds a remark's words; None where none does."""
+    words = _folded(taken.words) if taken else ""
+    own = (m for m in reversed(so_far) if m.by_participant and words in _folded(m.content))
+    return next(own, None) if words else None
+
+
+def _folded(text: str) -> str:
+    """Text without differences of case, space, quotation marks and a stop at the end."""
+    return " ".join(re.sub("[“”\"‘’']", "", text).casefold().split()).rstrip(".?!…")
+
+
 def unnumbered(text: str) -> str:
     """A question without "Moderator:", number, bullet or quotation marks around it."""
     bare = _NUMBERING.sub("", text.strip(), count=1).strip()
     if len(bare) > 1 and (bare[0], bare[-1]) in {('"', '"'), ("“", "”")}:
         bare = bare[1:-1]
     return " ".join(bare.split())
-
-
-# --- who is asked by name ----------------------------------------------------------------------
-
-_SPOKEN_OF = re.compile(
-    r"(?:['’]s\b|(?: just| also| has| have| and \w+)* (?:said|says|mentioned|brought|told|asked|"
-    r"asks|put|raised|noted|likes?|thinks?|feels?|has|had|is|was|talked|spoke|described|pointed|"
-    r"suggested|made|sees|saw|seem(?:s|ed)|called|worried|worries|wants|wanted|would|shared|gave)\b)"
-)
-_BEFORE = re.compile(
-    r"\b(?:like|as|unlike|than|what|when|that|agree with|to what)\s+$", re.IGNORECASE
-)
-_A_VERB = re.compile(  # "Will you buy it?", "May I ask …"
-    r"\s+(?:i|you|we|he|she|it|they|any\w+|every\w+|some\w+|this|that|these|those|the|there)\b",
-    re.IGNORECASE,
-)
-_THANKED = re.compile(
-    r"\b(?:thank|thanks|appreciate|interesting|helpful|good point|fair point|i hear you|got it|"
-    r"okay|ok|great|lovely|right|noted|i see|true|wonderful|good)\b",
-    re.IGNORECASE,
-)
-
-
-def named(text: str, names: Mapping[str, str]) -> list[str]:
-    """Ids of those whose first name a text uses, in the order of the text. `names`: id → name."""
-    return [who for who, _ in _mentions(text, names)]
-
-
-def addressed(text: str, names: Mapping[str, str]) -> list[str]:
-    """Ids of those whom a text asks by name, in the order of the text.
-
-    Not those who are only thanked ("Thank you, Ann.") or spoken of ("as Ann said").
-    """
-    called = []
-    for who, hit in _mentions(text, names):
-        before, after = text[max(0, hit.start() - 60) : hit.start()], text[hit.end() :]
-        sentence = re.split(r"[.!?]\s+", before)[-1]
-        if _SPOKEN_OF.match(after) or _BEFORE.search(sentence):
-            continue
-        if _THANKED.search(sentence) and re.match(r"\s*(?:[.!;–—]|,(?! what|  how))", after):
-            continue
-        called.append(who)
-    return list(dict.fromkeys(called))
-
-
-def _mentions(text: str, names: Mapping[str, str]) -> list[tuple[str, re.Match[str]]]:
-    hits = [
-        (who, hit)
-        for who, name in names.items()
-        for hit in re.finditer(rf"(?<![\w'’]){re.escape(name)}(?!\w)", text)
-        if not (name in ("Will", "May") and _A_VERB.match(text, hit.end()))
-    ]
-    return sorted(hits, key=lambda item: item[1].start())
 
 
 # --- who gets the floor ------------------------------------------------------------------------

@@ -259,6 +259,7 @@ class Participant:
             phase=asked.phase.value,
             addressed=addressed,
             probe=asked.probe,
+            alone=self.alone,
             others=any(m.by_participant and m.speaker_id != self.id for m in context),
             stimulus=self.config.stimulus_material if shown else None,
             length=length_advice(self.persona),

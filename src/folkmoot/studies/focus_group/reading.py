@@ -1,17 +1,16 @@
 """What is read from an answer: the speaker's position, its tone, whom it takes up, objections.
 
-The position is read by a coder, a model that is asked after each answer. The rest is read from the
-words alone, by English cues, so that it holds for any model. Such counts help to find passages;
-none is better than the words it stands on.
+Position and take-up are read by a coder, a model that is asked after each answer; the tone by a
+lexicon.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import version
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
@@ -21,7 +20,6 @@ from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope
 from folkmoot.studies.focus_group.config import DiscussionPhase
 from folkmoot.studies.focus_group.discussion import DiscussionMessage, DiscussionTranscript
-from folkmoot.studies.focus_group.moderator import named
 from folkmoot.studies.focus_group.participants import Participant, leaning
 
 # Smaller differences of position are wording, not a change of mind.
@@ -36,34 +34,48 @@ class OpinionReading(BaseModel):
 
     changed: bool
     valence: Annotated[float | None, Field(ge=-1, le=1)]
+    takes_up: str | None = None
+    stance: Literal["agree", "disagree"] | None = None
     sentiment: Annotated[float | None, Field(ge=-1, le=1)] = None
 
 
 class Position(NamedTuple):
-    """Where somebody stands (−1 … 1; None: not known), whether the last answer moved it, the
-    coder's sentiment."""
+    """What the coder reads from an answer: where the speaker stands (−1 … 1; None: not known),
+    whether the answer moved it, whose message it takes up, whether it agrees with it, its tone."""
 
     valence: float | None
     changed: bool = False
+    takes_up: DiscussionMessage | None = None
+    stance: str | None = None
     sentiment: float | None = None
 
 
 async def read_position(
-    scope: Scope, who: Participant, last: float | None, question: str, answer: str
+    scope: Scope,
+    who: Participant,
+    last: float | None,
+    asked: DiscussionMessage,
+    answer: str,
+    before: Sequence[DiscussionMessage],
 ) -> Position:
-    """Ask the coder whether an answer shows a change from the position last known, and to where.
+    """Ask the coder whether an answer shows a change from the position last known, and to where,
+    and how it takes up what others said `before`.
 
     A reading that cannot be had leaves the position where it was. Where none was known before,
     the first one read is no change.
     """
+    others = [m for m in before if m.by_participant and m.speaker_id != who.id]
+    opinion = who.persona.opinion
     prompt = scope.prompt(
         "opinion_shift",
         who=who.name,
         concept=who.config.product_concept,
-        first_opinion=who.persona.opinion.sentence if who.persona.opinion else "",
+        first_opinion=opinion.sentence if opinion else "",
         last_position="" if last is None else f"{last:+.2f}",
         last_leaning="" if last is None else leaning(last),
-        question=question,
+        before={"name": others[-1].speaker_name, "words": others[-1].content} if others else None,
+        others=list(dict.fromkeys(m.speaker_name for m in others)),
+        question=asked.content,
         answer=answer,
         with_sentiment=who.config.sentiment == MODEL,
     )
@@ -71,11 +83,14 @@ async def read_position(
     read = await scope.ask(coder, prompt, answer=Json(OpinionReading), temperature=0.0)
     if isinstance(read, Missing):
         return Position(last)
+    name = (read.takes_up or "").casefold()
+    takes_up = next((m for m in reversed(others) if m.speaker_name.casefold() == name), None)
     tone = None if read.sentiment is None else round(read.sentiment, 3)
+    rest = (takes_up, read.stance if others else None, tone)
     if read.valence is None or last is None:
-        return Position(last if read.valence is None else round(read.valence, 2), False, tone)
+        return Position(last if read.valence is None else round(read.valence, 2), False, *rest)
     moved = read.changed and abs(read.valence - last) >= SMALLEST_SHIFT
-    return Position(round(read.valence, 2) if moved else last, moved, tone)
+    return Position(round(read.valence, 2) if moved else last, moved, *rest)
 
 
 # --- tone --------------------------------------------------------------------------------------
@@ -99,55 +114,6 @@ def lexicon() -> str:
 @cache
 def _analyzer() -> SentimentIntensityAnalyzer:
     return SentimentIntensityAnalyzer()
-
-
-# --- whom an answer takes up, and how ----------------------------------------------------------
-
-_DISAGREE = re.compile(
-    r"\b(?:disagree|don'?t agree|do not agree|can'?t agree|not so sure|not sure (?:that|about)|"
-    r"see it differently|see (?:this|that) (?:another|a different) way|not (?:really )?convinced|"
-    r"wouldn'?t go that far|the opposite|on the contrary|beg to differ|not how i see|"
-    r"(?:not|isn'?t|wasn'?t) my experience|"
-    r"hold on|with respect|have to push back|push back|don'?t buy (?:that|it)|"
-    r"that'?s (?:not|exactly not|just not) (?:right|true|the point|it|how)|i doubt that|"
-    r"can'?t go along|not with you|take issue|have to object|i'?d argue|you'?re overlooking)\b",
-    re.IGNORECASE,
-)
-_AGREE = re.compile(
-    r"\b(?:i agree|agreed|agree with|i'?m with|same here|same for me|exactly|good point|fair point|"
-    r"that'?s a (?:good|fair|great) (?:point|one)|you'?re right|is right|are right|has a point|"
-    r"have a point|makes? a good point|made a good point|like (?:\w+) said|as (?:\w+) said|"
-    r"i second|to add to|building on|picking up on|me too|absolutely|i go along|feel the same|"
-    r"couldn'?t agree more|that rings true|what (?:\w+) said|took the words|put it well|"
-    r"on the same page)\b",
-    re.IGNORECASE,
-)
-
-
-def stance(text: str) -> str | None:
-    """`disagree`, `agree` or None. A message that grants a point and then objects disagrees."""
-    plain = text.replace("’", "'")
-    if _DISAGREE.search(plain):
-        return "disagree"
-    return "agree" if _AGREE.search(plain) else None
-
-
-def reply_target(
-    text: str, speaker_id: str, before: Sequence[DiscussionMessage], names: Mapping[str, str]
-) -> DiscussionMessage | None:
-    """The message that this one answers, or None where it answers the question put to all.
-
-    Somebody named who has spoken: their latest message. Nobody named, but agreement or
-    disagreement said: the participant who spoke just before, in the same question.
-    """
-    for who in named(text, {who: name for who, name in names.items() if who != speaker_id}):
-        latest = next((m for m in reversed(before) if m.speaker_id == who), None)
-        if latest is not None:
-            return latest
-    if stance(text) is None or not before:
-        return None
-    last = before[-1]
-    return last if last.by_participant and last.speaker_id != speaker_id else None
 
 
 def surprising(stance: str | None, tone: float | None, last: float | None, changed: bool) -> bool:

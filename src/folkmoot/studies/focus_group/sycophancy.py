@@ -1,27 +1,50 @@
-"""Do they please each other? Agreement by speaking order, convergence of positions, dissent."""
+"""Do they please each other? Agreement by speaking order, movement towards the group, dissent.
+
+That people move towards a group has other reasons than giving in: extreme positions regress
+towards the middle by themselves, and people learn the same things from each other. Only a control
+tells them apart, so only with one is giving in spoken of.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from folkmoot.measures.proportions import wilson
+from folkmoot.kit.findings import change, signed, significant
+from folkmoot.measures.clustered import clustered_mean, paired_difference
+from folkmoot.measures.estimates import Estimate, percent
 from folkmoot.randomness import generator
-from folkmoot.studies.focus_group.discussion import DiscussionTranscript
+from folkmoot.studies.focus_group.discussion import DiscussionTranscript, When
 
 SHUFFLES = 2000
+CLEAR = 0.05  # a smaller p is more than chance
+
+Positions = Mapping[str, float]
 
 
 class Answered(NamedTuple):
-    """An answer: its question, its place in the order, its stance."""
+    """An answer: its question, its place in the order, its stance, and how far it moved the
+    speaker towards the others (see `steps`); None where that is not known."""
 
     question: str
     position: int
     stance: str | None
+    step: float | None = None
+
+
+class Moved(NamedTuple):
+    """The private positions of one group's people by id: before the talk, after it, and after an
+    interview without the others (empty without that control)."""
+
+    group: str
+    before: Positions
+    after: Positions
+    alone: Positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +52,12 @@ class Check:
     """What was found. Shares in 0–1; NaN where there was nothing to compare.
 
     `agree_slope` is the change of the agreeing share per place later in the order (from the
-    second on), `agree_p` its two-sided p against shuffling within questions. `spread_before`
-    and `_after` are standard deviations of the positions, `converge_p` the share of shuffles of
-    the shifts among people that end as close together or closer.
+    second on), `agree_p` its two-sided p against shuffling within questions; `step_slope` and
+    `step_p` are the same for the movement towards the others, from the first place on.
+    `spread_before` and `_after` are standard deviations of the positions, `converge_p` the share
+    of shuffles of the shifts among people that end as close together or closer. `towards` is how
+    far people moved towards the others, `beyond_alone` how much further than the same people did
+    in an interview; both over groups.
     """
 
     answers: int
@@ -39,36 +65,78 @@ class Check:
     disagree: float
     agree_slope: float
     agree_p: float
+    step_slope: float
+    step_p: float
     spread_before: float
     spread_after: float
     converge_p: float
+    towards: Estimate
+    beyond_alone: Estimate
+    control: str | None
 
     def reading(self) -> str:
         """The check in plain words."""
-        return " ".join(filter(None, (self._order(), self._convergence(), self._dissent())))
+        return " ".join(filter(None, (self._order(), self._group(), self._dissent())))
 
     def _order(self) -> str:
         if math.isnan(self.agree_slope):
             return "There are too few answers to tell whether agreement depends on speaking order."
         step = f"{abs(100 * self.agree_slope):.0f} points per place"
-        if self.agree_p < 0.05 and self.agree_slope > 0:
+        if self.agree_p < CLEAR and self.agree_slope > 0:
             return f"The later somebody speaks, the more often they agree ({step}): a bad sign."
-        if self.agree_p < 0.05:
+        if self.agree_p < CLEAR:
             return f"Later speakers agree less often ({step})."
         return "Agreement does not rise noticeably with speaking order."
 
-    def _convergence(self) -> str:
+    def _group(self) -> str:
+        if self.control == "alone":
+            return self._against_alone()
+        if self.control == "order":
+            return self._against_order()
+        return self._without_control()
+
+    def _against_alone(self) -> str:
+        e = self.beyond_alone
+        if math.isnan(e.value):
+            return "Nobody's positions are known in both settings: giving in cannot be told."
+        if not e.has_interval and not math.isfinite(e.p):
+            return (
+                f"People moved {signed(e.value)} further towards the others in the group than "
+                "alone; one group cannot tell that from chance."
+            )
+        if significant(e) and e.value > 0:
+            return (
+                f"People gave in to the group: in it they moved {change(e, 'groups as units')} "
+                "further towards the others than the same people did when interviewed alone."
+            )
+        return (
+            "People did not move clearly further towards the others in the group than when "
+            f"interviewed alone ({change(e)})."
+        )
+
+    def _against_order(self) -> str:
+        if math.isnan(self.step_p):
+            return "There are too few answers to tell whether hearing others moves people."
+        by = f"{signed(self.step_slope)} per place in a random order"
+        if self.step_p < CLEAR and self.step_slope > 0:
+            return (
+                "People gave in to the group: the more of the others had just spoken, the further "
+                f"an answer moved towards them ({by})."
+            )
+        return f"Answers do not move further towards the others the more of them had spoken ({by})."
+
+    def _without_control(self) -> str:
         if math.isnan(self.converge_p) or self.spread_before == 0:
             return ""
         ratio = self.spread_after / self.spread_before
-        spread = f"spread {ratio:.0%} of what it was"
-        if self.converge_p < 0.05:
-            how, end = (
-                ("closer together", ": people gave in to the group.")
-                if ratio < 0.8
-                else ("slightly closer together", ".")
+        spread = f"spread {percent(ratio)} of what it was"
+        if self.converge_p < CLEAR:
+            return (
+                f"People moved towards the group, by {change(self.towards)}, and ended closer "
+                f"together than shifts of this size would by chance ({spread}). Regression to the "
+                "middle and what they learned from each other can do the same; a control "
+                "(`control: alone` or `control: order`) tells these apart from giving in."
             )
-            return f"Positions moved {how} than shifts of this size would by chance ({spread}){end}"
         if ratio > 1.1:
             return f"Positions moved apart ({spread})."
         return f"Positions did not converge more than chance alone would produce ({spread})."
@@ -76,58 +144,105 @@ class Check:
     def _dissent(self) -> str:
         if not self.answers:
             return ""
-        interval = wilson(round(self.disagree * self.answers), self.answers)
-        share = f"{self.disagree:.0%} of the answers ({interval.low:.0%}–{interval.high:.0%})"
+        share = f"{percent(self.disagree)} of the answers"
         if self.disagree < 0.05:
-            return f"Open disagreement is nearly absent: {share}; the group is too polite."
+            return f"Open disagreement is nearly absent ({share}): the group is too polite."
         if self.disagree < 0.12:
-            return f"Open disagreement is rare: {share}."
+            return f"Open disagreement is rare ({share})."
         return f"People disagree openly in {share}."
 
 
 def of(transcripts: Sequence[DiscussionTranscript]) -> Check:
     """The check over one or more discussions."""
-    answers = [
-        Answered(f"{t.group}/{t.stimulus}/{m.question}", m.position, m.stance)
-        for t in transcripts
-        for m in t.by_participants()
-        if not m.probe
-    ]
-    moved = [t.moved().values() for t in transcripts]
-    return check(answers, [[b for b, _ in m] for m in moved], [[a for _, a in m] for m in moved])
+    answers: list[Answered] = []
+    for t in transcripts:
+        said = list(t.by_participants())
+        moved = steps(t.positions(When.BEFORE), ((m.speaker_id, m.valence) for m in said))
+        answers += [
+            Answered(f"{t.group}/{t.stimulus}/{m.question}", m.position, m.stance, step)
+            for m, step in zip(said, moved, strict=True)
+            if not m.probe
+        ]
+    people = [Moved(t.group, *(t.positions(when) for when in When)) for t in transcripts]
+    return check(answers, people, transcripts[0].config.control if transcripts else None)
+
+
+def steps(first: Positions, said: Iterable[tuple[str, float | None]]) -> list[float | None]:
+    """How far each of the answers (speaker, position after it) moved its speaker towards where
+    the others stood at `first`; None where one of these is not known."""
+    now = dict(first)
+    found: list[float | None] = []
+    for who, after in said:
+        before = now.get(who)
+        found.append(_towards(first, who, before, after))
+        if after is not None:
+            now[who] = after
+    return found
+
+
+def towards(first: Positions, after: Positions) -> dict[str, float]:
+    """How far each person moved towards where the others stood at `first`, by id."""
+    moved = {who: _towards(first, who, before, after.get(who)) for who, before in first.items()}
+    return {who: step for who, step in moved.items() if step is not None}
+
+
+def _towards(first: Positions, who: str, before: float | None, after: float | None) -> float | None:
+    others = [position for other, position in first.items() if other != who]
+    if before is None or after is None or not others:
+        return None
+    return (after - before) * float(np.sign(np.mean(others) - before))
 
 
 def check(
-    answers: Sequence[Answered],
-    before: Sequence[Sequence[float]],
-    after: Sequence[Sequence[float]],
+    answers: Sequence[Answered], people: Sequence[Moved], control: str | None = None
 ) -> Check:
-    """The check from bare data: answers, and positions before and after by discussion."""
+    """The check from bare data: answers, and private positions by discussion."""
     # The first to answer a question has nobody to agree with.
     later = [a for a in answers if a.position > 1]
     stances = [a.stance for a in later]
     n = len(later) or math.nan
+    known = [a for a in answers if a.step is not None]
+    in_group = [towards(p.before, p.after) for p in people]
+    alone = [towards(p.before, p.alone) for p in people]
+    both = [
+        (p.group, moved[who], single[who])
+        for p, moved, single in zip(people, in_group, alone, strict=True)
+        for who in moved
+        if who in single
+    ]
+    units = [
+        (p.group, step)
+        for p, moved in zip(people, in_group, strict=True)
+        for step in moved.values()
+    ]
     return Check(
         len(later),
         stances.count("agree") / n,
         stances.count("disagree") / n,
-        *_slope(later),
-        *_convergence(before, after),
+        *_slope([float(a.stance == "agree") for a in later], later),
+        *_slope([a.step or 0.0 for a in known], known),
+        *_convergence(people),
+        clustered_mean([step for _, step in units], [group for group, _ in units]),
+        paired_difference(
+            [g for _, g, _ in both], [s for _, _, s in both], [g for g, _, _ in both]
+        ),
+        control,
     )
 
 
-def _slope(answers: Sequence[Answered]) -> tuple[float, float]:
-    """Slope of agreement on the place within questions, and the p of shuffling within them.
+def _slope(values: Sequence[float], answers: Sequence[Answered]) -> tuple[float, float]:
+    """Slope of a value of answers on the place within questions, and the p of shuffling within
+    them.
 
-    With the places fixed and agreement shuffled within each question the slope has mean 0 and a
+    With the places fixed and the values shuffled within each question the slope has mean 0 and a
     known variance, Σ_q Σ(x − x̄)² Σ(a − ā)² / (n_q − 1); p is that of the normal.
     """
-    agree = np.array([a.stance == "agree" for a in answers], dtype=float)
+    value = np.array(values, dtype=float)
     place = np.array([a.position for a in answers], dtype=float)
     if len(answers) < 6 or np.ptp(place) == 0:
         return math.nan, math.nan
     _, block = np.unique([a.question for a in answers], return_inverse=True)
-    x, y = place - _block_means(place, block), agree - _block_means(agree, block)
+    x, y = place - _block_means(place, block), value - _block_means(value, block)
     scale = float((x**2).sum())
     freedom = np.maximum(np.bincount(block) - 1, 1)
     spread = np.bincount(block, weights=x**2) * np.bincount(block, weights=y**2) / freedom
@@ -138,20 +253,20 @@ def _slope(answers: Sequence[Answered]) -> tuple[float, float]:
     return total / scale, math.erfc(z / math.sqrt(2))
 
 
-def _block_means(values: np.ndarray, block: np.ndarray) -> np.ndarray:
+def _block_means(values: NDArray[np.float64], block: NDArray[np.intp]) -> NDArray[np.float64]:
     sums = np.bincount(block, weights=values)
     return np.asarray((sums / np.bincount(block))[block])
 
 
-def _convergence(
-    before: Sequence[Sequence[float]], after: Sequence[Sequence[float]]
-) -> tuple[float, float, float]:
+def _convergence(people: Sequence[Moved]) -> tuple[float, float, float]:
     """Mean standard deviation before and after, and the share of shuffles that end as close."""
-    pairs = [
-        (np.asarray(b, float), np.asarray(a, float))
-        for b, a in zip(before, after, strict=True)
-        if len(b) > 2
-    ]
+    pairs = []
+    for p in people:
+        known = [who for who in p.before if who in p.after]
+        if len(known) > 2:
+            pairs.append(
+                (np.array([p.before[w] for w in known]), np.array([p.after[w] for w in known]))
+            )
     if not pairs:
         return math.nan, math.nan, math.nan
     start = float(np.mean([b.std(ddof=1) for b, _ in pairs]))

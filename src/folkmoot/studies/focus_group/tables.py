@@ -79,9 +79,11 @@ class UtteranceRow(InDiscussion, table="utterances"):
     )
     valence: float | None = column(VALENCE)
     changed_mind: bool = column("whether the message moved the position last known")
-    stance: str | None = column("agree or disagree with others, by cue words; empty for neither")
+    stance: str | None = column("agree or disagree with others, by the coder; empty for neither")
+    asks: list[str] = column("ids of those whom a question asks by name")
     addressed: bool = column("whether the speaker was asked by name")
     probe: bool = column("a follow-up to one answer, or the answer to it")
+    rung: int = column("1: a probe for the reason, or its answer; 2: for why that matters; else 0")
     surprising: bool = column("change of mind, disagreement, or a tone against the position")
     finish: str | None
 
@@ -138,6 +140,27 @@ class ObjectionRow(InDiscussion, table="objections"):
     quote: str = column("the sentence")
 
 
+class NoteRow(InDiscussion, table="notes"):
+    """What the moderator had noted when it asked a question."""
+
+    question: int = column(QUESTION)
+    summary: str = column("what was said so far, in the moderator's words")
+    unanswered: list[str] = column("what was still unanswered, in the moderator's words")
+
+
+class InterviewRow(InDiscussion, table="interviews"):
+    """What was said in an interview without the others (control: alone)."""
+
+    persona_id: str = column(PERSON)
+    name: str = column(NAME)
+    turn: int
+    phase: str = column(PHASE)
+    question: int = column(QUESTION)
+    role: str = column("moderator or participant")
+    text: str
+    finish: str | None
+
+
 class SilenceRow(InDiscussion, table="silences"):
     """An answer that could not be had."""
 
@@ -148,6 +171,7 @@ class SilenceRow(InDiscussion, table="silences"):
 
 TABLES = (
     *(PersonaRow, UtteranceRow, StatementRow, OpinionRow, IntentRow, ObjectionRow, SilenceRow),
+    *(NoteRow, InterviewRow),
 )
 
 
@@ -217,5 +241,16 @@ def record_discussion(scope: Scope, t: DiscussionTranscript) -> None:
                 turn=o.turn, phase=o.phase, quote=o.quote,
             )
         )  # fmt: skip
+    for note in t.notes:
+        scope.record(NoteRow(**where, **note.model_dump(mode="json")))
+    for who, talk in t.interviews.items():
+        for m in talk:
+            scope.record(
+                InterviewRow(
+                    **where, persona_id=who, name=names[who], turn=m.turn_number,
+                    phase=m.phase.value, question=m.question, role=m.role.value, text=m.content,
+                    finish=m.finish,
+                )
+            )  # fmt: skip
     for question, who, reason in t.silences:
         scope.record(SilenceRow(**where, question=question, persona_id=who, reason=reason))

@@ -1,0 +1,190 @@
+"""A discussion as it goes: what was said at one table so far, and the rules of a question."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from folkmoot.conversation.answers import Missing
+from folkmoot.conversation.transcript import how_ended
+from folkmoot.engine.session import Scope
+from folkmoot.studies.focus_group import reading
+from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase
+from folkmoot.studies.focus_group.discussion import (
+    MODERATOR,
+    DiscussionMessage,
+    MessageRole,
+    ModeratorNotes,
+)
+from folkmoot.studies.focus_group.moderator import Moderator, room
+from folkmoot.studies.focus_group.participants import Participant
+
+RUNGS = 2  # of a ladder of probes: why is that so, and why does that matter?
+
+
+@dataclass
+class Talk:
+    """What has happened at one table so far, and the rules of a question."""
+
+    config: DiscussionConfig
+    moderator: Moderator
+    participants: Sequence[Participant]
+    messages: list[DiscussionMessage] = field(default_factory=list)
+    notes: list[ModeratorNotes] = field(default_factory=list)
+    silences: list[tuple[int, str, str]] = field(default_factory=list)
+    questions: int = 0
+    probes: int = 0
+
+    async def question(self, scope: Scope, phase: DiscussionPhase, index: int) -> None:
+        """The moderator asks; those who are chosen answer in turn; at most one is probed, by why
+        and then by why that matters.
+
+        A probe and its answer keep to the limits of the question: the last who can wait drops
+        out. There are at most half as many probes as questions, which keeps a discussion in its
+        length.
+        """
+        self.questions += 1
+        scope = scope.at(f"q{self.questions:02d}")
+        moderator = self.moderator
+        at = scope.at("moderator")
+        question = await moderator.generate_question(at, phase, index, self.messages)
+        self.notes.append(
+            ModeratorNotes(
+                question=self.questions,
+                summary=moderator.summary,
+                unanswered=moderator.unanswered,
+            )
+        )
+        waiting = moderator.select_respondents(
+            self.participants,
+            question.asks,
+            self.messages,
+            self.config.all_questions - self.questions,
+            scope.at("floor").rng,
+        )
+        asked = self._asks(
+            phase,
+            question.text,
+            None if question.planned else how_ended(at),
+            to=question.takes_up,
+            asks=question.asks,
+        )
+        probed = False
+        while waiting:
+            speaker = waiting.pop(0)
+            answer = await self._answer(scope, speaker, asked)
+            while answer and (answer.rung or not probed):
+                after = self._waiting_after_a_probe(asked, waiting)
+                if after is None or answer.rung == RUNGS:
+                    break
+                names = (f"probe{answer.rung or ''}", f"again{answer.rung or ''}")
+                at = scope.at(speaker.id, names[0])
+                text = await moderator.generate_followup(at, answer, self.messages)
+                if not text:
+                    break
+                probed, waiting = True, after
+                self.probes += 1
+                probe = self._asks(
+                    phase, text, how_ended(at), to=answer, asks=(speaker.id,), rung=answer.rung + 1
+                )
+                answer = await self._answer(scope.at(speaker.id, names[1]), speaker, probe)
+
+    def _answers(self) -> int:
+        """How many answers the question has so far."""
+        return sum(m.by_participant and m.question == self.questions for m in self.messages)
+
+    def _waiting_after_a_probe(
+        self, asked: DiscussionMessage, waiting: list[Participant]
+    ) -> list[Participant] | None:
+        """Who still answers a question if somebody is probed; None where a probe has no room.
+
+        Neither those asked by name nor those who have not spoken yet drop out.
+        """
+        if self.probes >= self.config.all_questions // 2:
+            return None
+        fewest, most = room(len(self.participants), self.config.responses_cap)
+        if self._answers() + len(waiting) < most:
+            return waiting
+        here = {m.speaker_id for m in self.messages if m.question == self.questions}
+        spoken = {m.speaker_id for m in self.messages}
+        free = [p for p in waiting if p.id in spoken and p.id not in asked.asks]
+        if len(here - {MODERATOR}) + len(waiting) <= fewest or not free:
+            return None
+        return [p for p in waiting if p is not free[-1]]
+
+    async def _answer(
+        self, scope: Scope, who: Participant, asked: DiscussionMessage
+    ) -> DiscussionMessage | None:
+        """One answer with all that is read from it; None (and a note) when there is none."""
+        called = who.id in asked.asks
+        at = scope.at(who.id, "says")
+        said = await who.respond(at, asked, self.messages, addressed=called)
+        if isinstance(said, Missing):
+            self.silences.append((self.questions, who.id, said.reason))
+            return None
+        last = self.position(who)
+        now = await reading.read_position(
+            scope.at(who.id, "position"), who, last, asked, said, self.messages
+        )
+        to = now.takes_up or (asked if asked.probe else None)
+        by_model = self.config.sentiment == reading.MODEL and now.sentiment is not None
+        tone = now.sentiment if by_model else reading.tone(said)
+        return self._add(
+            role=MessageRole.PARTICIPANT,
+            speaker_id=who.id,
+            speaker_name=who.name,
+            content=said,
+            phase=asked.phase,
+            replied_to=to.speaker_id if to else None,
+            replied_to_turn=to.turn_number if to else None,
+            sentiment=tone,
+            sentiment_source=reading.MODEL if by_model else reading.lexicon(),
+            changed_mind=now.changed,
+            valence=now.valence,
+            position=self._answers() + 1,
+            addressed=called,
+            probe=asked.probe,
+            rung=asked.rung,
+            stance=now.stance,
+            surprising=reading.surprising(now.stance, tone, last, now.changed),
+            finish=how_ended(at),
+        )
+
+    def position(self, who: Participant) -> float | None:
+        """Where somebody stands: after their last answer, else in their private opinion."""
+        own = [m.valence for m in self.messages if m.speaker_id == who.id and m.valence is not None]
+        return own[-1] if own else who.first_position
+
+    def _asks(
+        self,
+        phase: DiscussionPhase,
+        text: str,
+        finish: str | None,
+        *,
+        to: DiscussionMessage | None,
+        asks: tuple[str, ...],
+        rung: int = 0,
+    ) -> DiscussionMessage:
+        """The moderator's words; `to`: the remark that they take up, or the answer they probe."""
+        return self._add(
+            role=MessageRole.MODERATOR,
+            speaker_id=MODERATOR,
+            speaker_name="Moderator",
+            content=text,
+            phase=phase,
+            replied_to=to.speaker_id if to else None,
+            replied_to_turn=to.turn_number if to else None,
+            sentiment=reading.tone(text),
+            sentiment_source=reading.lexicon(),
+            asks=asks,
+            probe=rung > 0,
+            rung=rung,
+            finish=finish,
+        )
+
+    def _add(self, **fields: Any) -> DiscussionMessage:
+        turn = len(self.messages) + 1
+        message = DiscussionMessage(turn_number=turn, question=self.questions, **fields)
+        self.messages.append(message)
+        return message

@@ -1,0 +1,120 @@
+"""Whether they only please each other: known answers, and what may be said without a control."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import ArrayLike
+
+from folkmoot.randomness import generator
+from folkmoot.studies.focus_group import sycophancy
+from folkmoot.studies.focus_group.sycophancy import Answered, Moved
+
+
+def answered(by_place: dict[int, float], value: str = "stance") -> list[Answered]:
+    rng = generator(1, ("answers",))
+    return [
+        Answered(f"q{q}", place, "agree" if rng.random() < by_place[place] else None)
+        if value == "stance"
+        else Answered(f"q{q}", place, None, by_place[place] + rng.normal(0, 0.1))
+        for q in range(200)
+        for place in range(1, 6)
+    ]
+
+
+def named(positions: ArrayLike) -> dict[str, float]:
+    return {f"p{i}": float(v) for i, v in enumerate(np.asarray(positions))}
+
+
+def groups(
+    after: float, alone: float | None = None, n: int = 20, noise: float = 0.05
+) -> list[Moved]:
+    """Groups whose people move this share of the way to the group's mean, after the talk and after
+    an interview."""
+    rng = generator(2, ("positions",))
+    out = []
+    for g in range(n):
+        first = rng.uniform(-0.9, 0.9, 8)
+
+        def towards(share: float, first: np.ndarray = first) -> dict[str, float]:
+            return named(first + share * (first.mean() - first) + rng.normal(0, noise, 8))
+
+        single = {} if alone is None else towards(alone)
+        out.append(Moved(f"g{g}", named(first), towards(after), single))
+    return out
+
+
+def test_agreement_that_rises_with_the_place_is_found_and_flat_agreement_is_not() -> None:
+    rising = sycophancy.check(answered({1: 0, 2: 0.1, 3: 0.2, 4: 0.3, 5: 0.4}), [])
+    assert rising.agree_slope == pytest.approx(0.1, abs=0.03)
+    assert rising.agree_p < 0.01
+    assert "The later somebody speaks" in rising.reading()
+    flat = sycophancy.check(answered(dict.fromkeys(range(1, 6), 0.25)), [])
+    assert flat.agree_p > 0.05
+    assert "does not rise" in flat.reading()
+
+
+def test_without_a_control_moving_together_is_never_called_giving_in() -> None:
+    found = sycophancy.check([], groups(0.6))
+    assert found.spread_after < 0.5 * found.spread_before and found.converge_p < 0.01
+    said = found.reading()
+    assert "moved towards the group" in said and "gave in" not in said
+    assert "Regression" in said and "learned from each other" in said and "control" in said
+
+
+def test_random_shifts_and_no_shifts_are_no_movement() -> None:
+    apart = sycophancy.check([], groups(0.0, noise=0.2))
+    assert apart.converge_p > 0.05 and "towards the group" not in apart.reading()
+    still = sycophancy.check([], groups(0.0, noise=0.0))
+    assert still.converge_p == 1.0
+
+
+def test_against_the_same_people_alone_giving_in_is_told_from_regression() -> None:
+    pulled = sycophancy.check([], groups(0.6, alone=0.2), "alone")
+    assert "People gave in to the group: in it they moved +" in pulled.reading()
+    expected = [
+        0.4 * abs(v - np.mean([x for o, x in m.before.items() if o != who]))
+        for m in groups(0.6, 0.2)
+        for who, v in m.before.items()
+    ]
+    assert pulled.beyond_alone.value == pytest.approx(float(np.mean(expected)) * 7 / 8, abs=0.03)
+    regressed = sycophancy.check([], groups(0.5, alone=0.5), "alone")
+    assert regressed.converge_p < 0.01  # they do move together
+    assert "gave in" not in regressed.reading()
+    assert "did not move clearly further" in regressed.reading()
+
+
+def test_one_group_cannot_tell_and_unknown_positions_say_nothing() -> None:
+    one = sycophancy.check([], groups(0.6, alone=0.2, n=1), "alone")
+    assert "one group cannot tell" in one.reading() and "gave in" not in one.reading()
+    none = sycophancy.check([], groups(0.6), "alone")
+    assert "cannot be told" in none.reading()
+    nothing = sycophancy.check([], [])
+    assert math.isnan(nothing.agree) and "too few" in nothing.reading()
+
+
+def test_with_a_random_order_giving_in_is_movement_that_grows_with_the_place() -> None:
+    grows = answered({place: 0.05 * place for place in range(1, 6)}, "step")
+    found = sycophancy.check(grows, groups(0.6), "order")
+    assert found.step_slope == pytest.approx(0.05, abs=0.01)
+    assert "People gave in to the group: the more of the others had just spoken" in found.reading()
+    flat = sycophancy.check(answered(dict.fromkeys(range(1, 6), 0.1), "step"), [], "order")
+    assert "gave in" not in flat.reading()
+
+
+def test_a_step_is_measured_towards_where_the_others_stood_at_first() -> None:
+    first = {"a": 0.0, "b": 0.6, "c": 0.2}  # the others of a stand at .4, of b at .1, of c at .3
+    said = [("a", 0.3), ("b", 0.8), ("a", 0.1), ("c", None), ("c", 0.2), ("d", 0.5)]
+    found = sycophancy.steps(first, said)
+    assert found == pytest.approx([0.3, -0.2, -0.2, None, 0.0, None])
+    assert sycophancy.towards(first, {"a": 0.2, "b": 0.1}) == pytest.approx({"a": 0.2, "b": 0.5})
+
+
+def test_dissent_is_read_aloud_without_an_interval_over_people_who_heard_each_other() -> None:
+    polite = [Answered(f"q{i}", 2, "agree") for i in range(100)]
+    open_ = [Answered(f"q{i}", 2, "disagree" if i % 4 == 0 else None) for i in range(100)]
+    assert "too polite" in sycophancy.check(polite, []).reading()
+    said = sycophancy.check(open_, []).reading()
+    assert said.endswith("People disagree openly in 25 % of the answers.")
