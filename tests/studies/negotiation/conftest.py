@@ -57,13 +57,21 @@ def names_in(request: Request) -> list[str]:
     return list(request.schema["$defs"]["Spoken"]["properties"]["speaker"]["enum"][1:])
 
 
+def options_in(prompt: str) -> list[str]:
+    listed = prompt.split("\nOptions on the table:\n")[1].split("\n\n")[0]
+    return [line.removeprefix("- ") for line in listed.splitlines()]
+
+
 def mediator(request: Request, address: str, **changes: Any) -> str:
-    """A sensible mediator and sensible members; `changes` replace fields of every reply."""
-    title = request.schema["title"] if request.schema else ""
+    """A sensible mediator and sensible members; `changes` replace fields of every reply. The
+    mediator states that everyone gets the first option of the alphabet, and revises nothing."""
+    if request.schema is None:
+        return "yes"
+    title = request.schema["title"]
     prompt = request.messages[-1].content
     if title == "BallotForm":
         wish = prompt.split("Your stated preference: ")[1].splitlines()[0]
-        on_table = request.schema["properties"]["top_choice"].get("enum", ["anything"])
+        on_table = sorted(request.schema["properties"]["top_choice"].get("enum", ["anything"]))
         top = next((o for o in on_table if o.rstrip("s") in wish), on_table[0])
         data: dict[str, Any] = {"top_choice": top, "acceptable": [], "hard_no": []}
     elif title == "FeedbackReply":
@@ -73,6 +81,9 @@ def mediator(request: Request, address: str, **changes: Any) -> str:
             "updated_resolution_explanation": "",
             "targeted_feedback_question": f"{target}, is it well so?",
             "final_revised_decision": "",
+            "decision": [],
+            "dropped": [],
+            "hard_no": [],
             "dialogue": [{"speaker": target, "text": "Well enough."}],
         }
     else:
@@ -81,6 +92,8 @@ def mediator(request: Request, address: str, **changes: Any) -> str:
             "conflict_description": "They want different things",
             "resolution_strategy": "policy",
             "resolution_explanation": "We will find a way that suits all",
+            "decision": [{"option": min(options_in(prompt)), "members": [], "when": ""}],
+            "dropped": [],
             "dialogue": [
                 {"speaker": "System", "text": "Here is what I would do."},
                 *({"speaker": n, "text": "Fine by me."} for n in names_in(request)),

@@ -11,11 +11,10 @@ import pytest
 from folkmoot.errors import InputError
 from folkmoot.records.rows import meanings
 from folkmoot.studies.negotiation import STUDY
-from folkmoot.studies.negotiation.decision import SlotDecision
+from folkmoot.studies.negotiation.feedback import left_out
 from folkmoot.studies.negotiation.groups import Group, StatedMember, build_group
 from folkmoot.studies.negotiation.measures import SessionResult, compare, member_satisfaction
-from folkmoot.studies.negotiation.mediation import left_out, portions_in, revised_portions
-from folkmoot.studies.negotiation.operators import Outcome, Portion
+from folkmoot.studies.negotiation.operators import Portion
 from folkmoot.studies.negotiation.strategies import group_type
 from folkmoot.studies.negotiation.tables import MEASURES
 from folkmoot.studies.negotiation.tally import count
@@ -39,61 +38,21 @@ ALL = ("traveler_1", "traveler_2", "traveler_3")
         ("Diners, and barbecue on Day 2", ["traveler_3"]),
         ("Diner, barbecue and a long walk by the river", []),
         ("Nothing that I want or like", ["traveler_1", "traveler_2", "traveler_3"]),
+        # Days and parts of the trip are nobody's wish: traveler_3 named a day as well.
+        (
+            "Sushi for everyone (Day 1 and Day 3), whole trip",
+            ["traveler_1", "traveler_2", "traveler_3"],
+        ),
     ],
 )
 def test_left_out_is_who_has_no_word_in_common(text: str, expected: list[str]) -> None:
     texts = {
         "traveler_1": "I love the diner.",
         "traveler_2": "I want barbecue, and nothing else that I like!",
-        "traveler_3": "A walk by the river.",
+        "traveler_3": "A day's walk by the river on day 3.",
         "traveler_4": "the of and I want",
     }
     assert [m.id for m in left_out(family(3), texts, text)] == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("We take the diner", [("diner", ALL)]),
-        ("Diner, not sushi", [("diner", ALL)]),
-        (
-            "A diner for everyone, and barbecue for Child 2 on Day 2",
-            [("diner", ALL), ("barbecue", ALL[2:])],
-        ),
-        ("Sushi for Child 1 and Child 2; diner for all", [("sushi", ALL[1:]), ("diner", ALL)]),
-        ("Barbecues for Parent 1, Child 2 later", [("barbecue", ("traveler_1", "traveler_3"))]),
-        ("Sushi for Child 10", [("sushi", ALL)]),
-        ("Sushi for dinner with Child 1", [("sushi", ALL)]),
-        ("No plan at all", []),
-    ],
-)
-def test_what_free_words_give_to_whom(text: str, expected: list[Any]) -> None:
-    assert [(p.option, p.members) for p in portions_in(family(), text, FOOD)] == expected
-
-
-def decision(*portions: Portion, removed: tuple[str, ...] = ()) -> SlotDecision:
-    outcome = Outcome("diner", portions, removed=tuple((o, ("traveler_1",)) for o in removed))
-    return SlotDecision(
-        "cuisine", "operator", True, "", options=FOOD, outcome=outcome, portions=portions
-    )
-
-
-def test_a_revision_supersedes_one_option_and_adds_to_several() -> None:
-    group = family()
-    one = decision(Portion("diner", ALL))
-    assert [p.option for p in revised_portions(group, one, "Sushi instead")[0]] == ["sushi"]
-    kept = revised_portions(group, one, "Diner, and sushi for Child 1")[0]
-    assert [(p.option, p.members) for p in kept] == [("diner", ALL), ("sushi", ("traveler_2",))]
-    split = decision(Portion("diner", ALL[:1], "Group A"), Portion("sushi", ALL[1:], "Group B"))
-    more = revised_portions(group, split, "And barbecue on the last day")[0]
-    assert [p.option for p in more] == ["diner", "sushi", "barbecue"]
-    assert revised_portions(group, one, "We shall see")[0] == one.portions
-
-
-def test_what_was_struck_out_stays_out() -> None:
-    struck = decision(Portion("diner", ALL), removed=("sushi",))
-    portions, refused = revised_portions(family(), struck, "Sushi after all")
-    assert (portions, refused) == (struck.portions, ("sushi",))
 
 
 def test_satisfaction_is_the_members_own_score_of_what_the_member_gets() -> None:

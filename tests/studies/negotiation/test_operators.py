@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folkmoot.studies.negotiation.groups import Member, StatedMember, build_group
-from folkmoot.studies.negotiation.operators import OPERATIONS, Case, Outcome, approval, decide
+from folkmoot.studies.negotiation.operators import (
+    OPERATIONS,
+    Case,
+    Outcome,
+    approval,
+    counterfactuals,
+    decide,
+)
 from folkmoot.studies.negotiation.strategies import (
     GROUP_TYPES,
     OPERATORS,
@@ -155,6 +162,13 @@ def test_a_tied_parents_vote_goes_to_the_lower_misery() -> None:
     assert outcome.selected_option == "y"
 
 
+def test_a_parents_vote_that_stays_tied_goes_by_the_alphabet_not_by_score() -> None:
+    roles = {"p1": "parent", "p2": "parent", "c1": "child"}
+    scores = {"p1": {"x": 1, "y": 0}, "p2": {"x": 0, "y": 4}, "c1": {"x": 0, "y": 4}}
+    outcome = run("parent_vote_lower_misery", tally(scores, roles), binding="parent")
+    assert (outcome.selected_option, outcome.decided_by) == ("x", "alphabetical")
+
+
 def test_hard_constraint_removes_first_and_binds_only_those_it_names() -> None:
     roles = {"p1": "parent", "c1": "child"}
     t = tally({"p1": {"x": -2, "y": 1, "z": 0}, "c1": {"x": 4, "y": -2, "z": 4}}, roles)
@@ -190,6 +204,58 @@ def test_include_both_with_one_option_covers_every_day() -> None:
     t = tally({"p1": {"x": 4}, "c1": {"x": 0}}, {"p1": "parent", "c1": "child"})
     (portion,) = run("include_both", t, days=3).portions
     assert (portion.option, portion.when) == ("x", "whole trip")
+
+
+def test_include_both_leaves_out_what_everybody_rejects() -> None:
+    t = tally(
+        {"p1": {"x": 4, "y": -2, "z": 0}, "c1": {"x": 1, "y": -2, "z": -1}},
+        {"p1": "parent", "c1": "child"},
+    )
+    assert [p.option for p in run("include_both", t).portions] == ["x", "z"]
+    only = tally(
+        {"p1": {"x": 4, "y": -2}, "c1": {"x": 1, "y": -2}}, {"p1": "parent", "c1": "child"}
+    )
+    assert [p.option for p in run("include_both", only).portions] == ["x"]
+
+
+@pytest.mark.parametrize("operator", sorted(OPERATORS))
+def test_every_rule_says_when_all_strongly_reject_everything(operator: str) -> None:
+    strategy = case(operator, binding="parent").strategy
+    roles = {"p1": "parent", "c1": "child"}
+    hated = tally({"p1": {"x": -2, "y": -2}, "c1": {"x": -2, "y": -2}}, roles)
+    assert decide(hated, strategy, 3).infeasible
+    borne = tally({"p1": {"x": 0, "y": -2}, "c1": {"x": -2, "y": -2}}, roles)
+    assert not decide(borne, strategy, 3).infeasible
+
+
+def test_the_margin_is_the_lead_in_what_the_rule_goes_by() -> None:
+    scores = {
+        "ann": {"x": 4, "y": 3, "z": 0},
+        "bob": {"x": -2, "y": 1, "z": 1},
+        "cal": {"x": 4, "y": 1, "z": 0},
+    }
+    t = tally(scores)
+    found = counterfactuals(t, strategy_for("strangers", "cuisine"), 3)
+    assert set(found) == OPERATORS
+    # Means 2, 5/3 and 1/3; supporters 2, 3 and 1; strong rejections 1, 0 and 0; best wishes 4, 1.
+    told = {name: (o.selected_option, o.margin) for name, o in found.items()}
+    assert told["weighted_avg"] == ("x", pytest.approx(1 / 3))
+    assert told["approval_vote_plus_coverage"] == ("y", 1)
+    assert told["least_misery"] == ("y", 0)
+    assert told["mutual_interest"] == ("y", None)
+    assert told["alternate"][1] is None
+    assert told["subgroup_required"] == ("x", 4)
+
+
+def test_a_counterfactual_binds_whom_the_rule_binds_in_such_groups() -> None:
+    """The parents' vote on a slot where nobody is binding is still the parents'."""
+    t = tally(
+        {"p1": {"x": 4, "y": 0}, "c1": {"x": 0, "y": 4}, "c2": {"x": 0, "y": 4}},
+        {"p1": "parent", "c1": "child", "c2": "child"},
+    )
+    found = counterfactuals(t, strategy_for("family", "cuisine"), 3)
+    assert found["parent_vote_lower_misery"].selected_option == "x"
+    assert found["approval_vote_plus_coverage"].selected_option == "y"
 
 
 def test_alternate_gives_days_in_turn() -> None:

@@ -10,6 +10,7 @@ from folkmoot.studies.negotiation import polarity
 
 FOOD = ("diner", "barbecue", "brew pub", "pub", "sushi", "arts and theatre", "no smoking")
 
+_LIST = {"sushi": -2, "barbecue": -2, "pub": -2}
 # (sentence, {option: score}); options that are not named here score 0.
 SENTENCES = [
     # named
@@ -79,6 +80,16 @@ SENTENCES = [
     ("I like the diner but hate sushi", {"diner": 4, "sushi": -2}),
     ("sushi for 3.5 hours without stop", {"sushi": -2}),
     ("I love sushi, but no sushi on Monday", {"sushi": 0}),
+    # lists
+    ("I don't want sushi, barbecue, or a diner", {"sushi": -2, "barbecue": -2, "diner": -2}),
+    ("No sushi, barbecue or pub, but a diner", _LIST | {"diner": 2}),
+    ("I love the diner, no sushi, barbecue or pub", _LIST | {"diner": 4}),
+    ("I hate sushi, barbecue and pubs", _LIST),
+    ("Sushi, barbecue, and pubs are not for me", _LIST),
+    ("I love sushi, barbecue and diners", {"sushi": 4, "barbecue": 4, "diner": 4}),
+    ("No sushi, barbecue and a diner", {"sushi": -2, "barbecue": 2, "diner": 2}),
+    ("I love sushi, a diner would do", {"sushi": 4, "diner": 2}),
+    ("sushi, barbecue, no diner", {"sushi": 2, "barbecue": 2, "diner": -2}),
     # longest first
     ("brew pub", {"brew pub": 2}),
     ("brew-pubs", {"brew pub": 2}),
@@ -97,6 +108,10 @@ SENTENCES = [
     ("I want no smoking", {"no smoking": 4}),
     ("no smoking and a diner", {"no smoking": 2, "diner": 2}),
     ("a no-frills diner", {"diner": 2}),
+    # what such an option turns down is meant by who turns it down, not by who wants it
+    ("no heavy smoking", {"no smoking": 1}),
+    ("I hate smoking", {"no smoking": 1}),
+    ("I love smoking", {}),
 ]
 
 
@@ -164,6 +179,15 @@ def test_a_text_names_itself(option: str) -> None:
 def test_saying_it_twice_weighs_no_more() -> None:
     once = polarity.scores("I love sushi", FOOD)
     assert polarity.scores("I love sushi. I love sushi. I love sushi", FOOD) == once
+
+
+@given(st.lists(st.sampled_from(PLACES[:1] + PLACES[3:]), min_size=2, max_size=3, unique=True))
+def test_a_list_that_is_turned_down_is_turned_down_whole(some: list[str]) -> None:
+    """However long its options' names are, and with or without the last comma."""
+    for last in (" or ", ", or ", " or the "):
+        text = "I don't want the " + ", ".join(some[:-1]) + last + some[-1]
+        found = polarity.scores(text, PLACES)
+        assert {o for o, score in found.items() if score == -2} == set(some)
 
 
 def test_adopted_are_the_options_named_and_not_refused() -> None:

@@ -47,7 +47,7 @@ def test_preferences_are_asked_once_for_all_conditions(negotiation: Runner) -> N
     seen: list[str] = []
 
     def answering(request: Request, address: str) -> str:
-        if request.schema is None:
+        if address.startswith("preferences/"):
             seen.append(address)
             return "I love barbecue."
         return mediator(request, address)
@@ -60,7 +60,7 @@ def test_preferences_are_asked_once_for_all_conditions(negotiation: Runner) -> N
 
 def test_a_refusal_is_no_preference(negotiation: Runner) -> None:
     def answering(request: Request, address: str) -> str | Reply:
-        if request.schema is not None:
+        if not address.startswith("preferences/"):
             return mediator(request, address)
         if "/traveler_2/" in address:
             return Reply("I love sushi but cannot answer.", finish="refusal")
@@ -198,9 +198,15 @@ def test_feedback_ends_early_and_only_under_c5(whole: Any, negotiation: Runner) 
 
 def test_the_revised_decision_supersedes(negotiation: Runner) -> None:
     text = "Diner for dinner, barbecue for Day 2 lunch"
+    stated = [
+        {"option": "diner", "members": ["Colleague 1", "Colleague 3"], "when": "dinner"},
+        {"option": "barbecue", "members": [], "when": "Day 2 lunch"},
+    ]
 
     def answering(request: Request, address: str) -> str:
-        return mediator(request, address, final_revised_decision=text)
+        if "/cuisine/feedback/" not in address:
+            return mediator(request, address)
+        return mediator(request, address, final_revised_decision=text, decision=stated)
 
     run = negotiation(answering, groups=some("team"), conditions=["C4", "C5"])
     state = session_json(run, "team", "C5", "planner_payload")
@@ -215,7 +221,10 @@ def test_the_revised_decision_supersedes(negotiation: Runner) -> None:
 
 def test_feedback_cannot_bring_back_what_a_hard_constraint_struck_out(negotiation: Runner) -> None:
     def answering(request: Request, address: str) -> str:
-        return mediator(request, address, final_revised_decision="Luxury it is")
+        if "/spending_preference/feedback/" not in address:
+            return mediator(request, address)
+        luxury = [{"option": "luxury", "members": [], "when": ""}]
+        return mediator(request, address, final_revised_decision="Luxury it is", decision=luxury)
 
     run = negotiation(answering, groups=some("fam"), conditions=["C5"])
     trail = session_json(run, "fam", "C5", "decisions")["spending_preference"]
@@ -223,6 +232,7 @@ def test_feedback_cannot_bring_back_what_a_hard_constraint_struck_out(negotiatio
     assert trail["selected_option"] == "economical"
     assert trail["resolution_text"] == "Economical for everyone"
     assert trail["feedback"][0]["refused_options"] == ["luxury"]
+    assert trail["feedback"][0]["refused_because"] == "struck"
 
 
 def test_the_question_goes_to_who_is_left_out(whole: Any) -> None:
@@ -250,6 +260,8 @@ def test_ballots_that_cannot_be_had_fall_back_to_texts(negotiation: Runner) -> N
 @pytest.mark.parametrize("empty", [None, []])
 def test_a_null_in_a_ballot_is_an_empty_list(negotiation: Runner, empty: Any) -> None:
     def answering(request: Request, address: str) -> str:
+        if request.schema is None:
+            return "yes"
         reply = json.loads(mediator(request, address))
         return json.dumps(
             {k: empty if k in ("acceptable", "hard_no") else v for k, v in reply.items()}
@@ -273,6 +285,8 @@ def test_a_single_option_in_place_of_a_list_counts(negotiation: Runner) -> None:
 
 def test_a_null_text_of_the_mediator_is_an_empty_one(negotiation: Runner) -> None:
     def answering(request: Request, address: str) -> str:
+        if request.schema is None:
+            return "yes"
         words = ("conflict_description", "updated_resolution_explanation", "final_revised_decision")
         return json.dumps(
             {
@@ -289,7 +303,7 @@ def test_a_null_text_of_the_mediator_is_an_empty_one(negotiation: Runner) -> Non
 
 def test_a_json_answer_shows_no_options(whole: Any) -> None:
     """Names and options in a request's schema are no list that somebody chose from."""
-    answers = whole.table("answers")
+    answers = whole.table("answers").filter(pl.col("kind") != "choice")
     assert set(answers["kind"]) == {"json"}
     assert answers["options"].is_null().all() and answers["position"].is_null().all()
 
@@ -330,6 +344,8 @@ def test_an_unreadable_synthesis_gives_the_minimal_structure(negotiation: Runner
 
 def test_a_fenced_or_broken_object_is_still_read(negotiation: Runner) -> None:
     def answering(request: Request, address: str) -> str:
+        if request.schema is None:
+            return "yes"
         return f"Here you are:\n```json\n{mediator(request, address)[:-1]}\n```"
 
     run = negotiation(answering, groups=some("pair"))

@@ -37,7 +37,11 @@ def group(size: int, kind: str = "colleagues") -> tuple[Member, ...]:
         ("I love a diner", Ballot("m", "Diners!"), {"diner": 4}),
         ("I love a diner", Ballot("m", "barbecue"), {"diner": 4, "barbecue": 2}),
         ("I love a diner", Ballot("m", "diner", ("pub",)), {"diner": 4, "pub": 1}),
-        ("diner or pub", Ballot("m", "diner", ("pub",)), {"diner": 2, "pub": 3}),
+        ("diner or pub", Ballot("m", "diner", ("pub",)), {"diner": 3, "pub": 3}),
+        ("I love a pub", Ballot("m", "diner", ("pub",)), {"diner": 5, "pub": 5}),
+        ("I love a pub", Ballot("m", scores={"Diners": 3, "pub": -1}), {"diner": 3, "pub": -1}),
+        ("", Ballot("m", hard_no=("pub",), scores={"pub": 4}), {"pub": -2}),
+        ("", Ballot("m", hard_no=("pub",), scores={"pub": -4}), {"pub": -4}),
         ("I love a diner", Ballot("m", "", (), ("diner",)), {"diner": -2}),
         ("no diner", Ballot("m", "", ("diner",)), {"diner": -1}),
         ("", Ballot("m", "", ("diner",), ("diner",)), {"diner": -2}),
@@ -71,9 +75,19 @@ def test_a_hard_no_never_raises_a_score(text: str, ballot: Ballot, refused: str)
     }
 
 
+@given(
+    st.sampled_from(["I love a diner", "no pub", "barbecue or brew pub", "I want a pub.", ""]),
+    st.builds(Ballot, st.just("m"), st.sampled_from(FOOD), entries.map(tuple), entries.map(tuple)),
+)
+def test_a_ballot_never_puts_a_second_wish_above_the_first(text: str, ballot: Ballot) -> None:
+    found = member_scores(text, FOOD, ballot)
+    if found[ballot.top_choice] > -2:
+        assert all(found[o] <= found[ballot.top_choice] for o in ballot.acceptable if o in FOOD)
+
+
 def test_the_top_choice_is_the_first_choice_even_where_another_scores_more() -> None:
-    texts = {"traveler_1": "I love a diner. I love a pub.", "traveler_2": "I love a pub."}
-    ballots = {"traveler_1": Ballot("traveler_1", "diner", ("pub",))}
+    texts = {"traveler_1": "A diner. I love a pub.", "traveler_2": "I love a pub."}
+    ballots = {"traveler_1": Ballot("traveler_1", "diner")}
     tally = count(group(2), texts, FOOD, ballots)
     assert tally.score("traveler_1", "pub") > tally.score("traveler_1", "diner")
     assert tally.primary("traveler_1") == "diner"
@@ -118,6 +132,8 @@ def test_coverage_names_who_is_owed_what() -> None:
     agreed = count(group(2), dict.fromkeys(("traveler_1", "traveler_2"), "a diner"), ("diner",))
     assert coverage("cuisine", agreed, "diner") is None
     assert coverage("cuisine", tally, None) is None
+    # Who gets the own wish on another day is promised no more.
+    assert coverage("cuisine", tally, "diner", {"traveler_2": {"diner", "barbecue"}}) is None
 
 
 def test_candidates_are_what_was_named_in_one_spelling() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -78,6 +78,14 @@ class NegotiationConfig(StudyConfig):
     days: int = Field(3, ge=1, le=60, description="length of the trip in days")
     enable_feedback: bool = Field(True, description="let C5 hold feedback rounds")
     max_feedback_rounds: int = Field(2, ge=0, le=20, description="most feedback rounds a decision")
+    ballots: Literal["source", "scores"] = Field(
+        "source",
+        description="what members vote with: top choice, acceptable and hard no, or a score of "
+        "every option from -4 to 4 and hard no",
+    )
+    confirm: bool = Field(
+        True, description="ask every member in one word whether the decision is as recorded"
+    )
     trip: Trip = Trip()
 
     @field_validator("conditions")

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from folkmoot.conversation.answers import Missing
+from folkmoot.randomness import uniform
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.groups import Group, Member
 from folkmoot.studies.negotiation.operators import Outcome, Portion
+from folkmoot.studies.negotiation.settlement import Settlement, same
 from folkmoot.studies.negotiation.strategies import (
     SUBGROUP_SLOTS,
     Condition,
     Strategy,
     Topic,
     slot_of,
+    strategy_for,
 )
 from folkmoot.studies.negotiation.tally import (
     Ballot,
@@ -23,7 +27,7 @@ from folkmoot.studies.negotiation.tally import (
     candidates,
     count,
 )
-from folkmoot.studies.negotiation.wording import purify, spelled
+from folkmoot.studies.negotiation.wording import purify, quoted, spelled
 
 SYSTEM = "System"
 PHASES = {
@@ -77,10 +81,20 @@ class Negotiation:
         """The members this condition hears: one under C1, else all."""
         return self.group.members[:1] if self.condition.one_member else self.group.members
 
+    def voters(self, topic: Topic) -> tuple[Member, ...]:
+        """The members who fill in a ballot: the parents where only they vote, else all heard."""
+        strategy = strategy_for(self.group.type.id, topic.id)
+        if strategy.operator != "parent_vote_lower_misery":
+            return self.members
+        return tuple(m for m in self.members if m.role == strategy.binding)
+
     @property
     def feedback(self) -> bool:
         """Whether feedback rounds follow a decision with a conflict."""
         return self.condition.feedback and self.config.enable_feedback
+
+    def topic(self, id: str) -> Topic:
+        return next(t for t in self.topics if t.id == id)
 
     def texts(self, topic: str) -> dict[str, str]:
         """Member id → stated preference, of the members heard."""
@@ -94,15 +108,29 @@ class Negotiation:
         return count(self.members, texts, options, ballots)
 
     def seen(self, text: str) -> str:
-        """A text as members and the planner may see it: C3's are purified."""
-        return purify(text) if self.condition.synthesis == "raw" else text
+        """The mediator's words as members and the planner may see them: under C3 without words of
+        theory, save those that members said themselves."""
+        if self.condition.synthesis != "raw":
+            return text
+        return purify(text, [s.text for said in self.stated.values() for s in said.values()])
+
+    def drawn(self, topic: Topic, names: Sequence[str], who: str = "mediator") -> list[str]:
+        """Members' ids or options in the order in which `who` sees them. The draw follows from
+        group, topic and name alone, so that it is the same under every condition."""
+        place = (self.config.random_seed, "negotiation order", self.group.id, topic.id, who)
+        return sorted(names, key=lambda name: uniform(*place, name))
+
+    def order(self, topic: Topic) -> list[Member]:
+        """The members heard, in the order in which the mediator sees them."""
+        by_id = {m.id: m for m in self.members}
+        return [by_id[id] for id in self.drawn(topic, list(by_id))]
 
     def listing(self, topic: Topic) -> list[dict[str, str]]:
-        """Names and stated preferences, as the prompts list them."""
+        """Names and stated preferences in quotes, as the prompts list them."""
         texts = self.texts(topic.id)
         return [
-            {"name": m.name, "text": self.seen(" ".join(texts[m.id].split()))}
-            for m in self.members
+            {"name": m.name, "text": quoted(texts[m.id])}
+            for m in self.order(topic)
             if m.id in texts
         ]
 
@@ -118,8 +146,9 @@ class Negotiation:
     ) -> Line:
         if speaker == SYSTEM or intent == "user_vote":  # words of ours; members' stay as said
             text = spelled(text)
-        said, phase = self.seen(text), PHASES[intent]
-        return Line(speaker, f"{intent}_{topic.slot}", said, phase, round, finish)
+        if speaker == SYSTEM:
+            text = self.seen(text)
+        return Line(speaker, f"{intent}_{topic.slot}", text, PHASES[intent], round, finish)
 
     def preference_lines(self, topic: Topic) -> tuple[Line, ...]:
         said = ((m, self.stated[topic.id].get(m.id)) for m in self.members)
@@ -132,7 +161,12 @@ class Negotiation:
 
 @dataclass(frozen=True, slots=True)
 class FeedbackRound:
-    """One round of feedback: who was asked, whether it settled the matter, what changed."""
+    """One round of feedback: who was asked, whether it settled the matter, what changed.
+
+    `refused` holds what the revision may not give, and `because` why it does not stand: `struck`
+    (a hard constraint ruled it out), `rejected` (somebody who would get it strongly rejects it),
+    `split` (it undoes a required split), `unstated` (it does not say who gets what, for all).
+    """
 
     round: int
     target: str
@@ -142,6 +176,8 @@ class FeedbackRound:
     updated_explanation: str
     revised_decision: str
     refused: tuple[str, ...] = ()
+    because: str = ""
+    hard_no: tuple[str, ...] = ()
     parse_error: bool = False
 
 
@@ -152,7 +188,10 @@ class SlotDecision:
     `source` says what settled it: single_user, preferences, synthesis, operator, vote or
     feedback. `proposed` is the label that the model gave its strategy, None if unread. `rung` is
     where the synthesis reply was read (`minimal`: it could not be, and the minimal structure was
-    used). `outcome` is the operator's; `portions` what finally holds, after feedback.
+    used). `outcome` is the operator's; `portions` what finally holds, after feedback. `stated` is
+    the mediator's own statement of who gets what, `said` all its words as it wrote them.
+    `overridden`: option → members who get it against their strong rejection. `confirmed`: member →
+    whether the decision as recorded is the one that the conversation came to.
     """
 
     topic: str
@@ -161,6 +200,11 @@ class SlotDecision:
     resolution_text: str
     conflict_description: str = ""
     proposal: str = ""
+    said: str = ""
+    stated: Settlement | None = None
+    dropped: tuple[str, ...] = ()
+    overridden: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    confirmed: Mapping[str, bool | Missing] = field(default_factory=dict)
     strategy: Strategy | None = None
     proposed: str | None = None
     options: tuple[str, ...] = ()
@@ -176,6 +220,7 @@ class SlotDecision:
     lines: tuple[Line, ...] = ()
     rung: str = ""
     dropped_lines: int = 0
+    source_winner: str | None = None
 
     @property
     def slot(self) -> str:
@@ -207,6 +252,14 @@ class SlotDecision:
         if self.strategy is None or self.proposed is None:
             return None
         return self.strategy.drifted(self.proposed)
+
+    @property
+    def statement_agrees(self) -> bool | None:
+        """Whether the mediator states what the operator decided; None where it could not know
+        (before a vote), had to decide itself, or made no statement."""
+        if self.outcome is None or self.stated is None or self.cast or not self.stated.portions:
+            return None
+        return same(self.stated.portions, self.outcome.portions)
 
     @property
     def parse_error(self) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
+from folkmoot.conversation.answers import Missing
 from folkmoot.engine.session import Scope
 from folkmoot.errors import ProtocolError
 from folkmoot.studies.negotiation import tripcraft
@@ -26,21 +27,26 @@ from folkmoot.studies.negotiation.measures import (
     measure,
     session_measures,
 )
+from folkmoot.studies.negotiation.operators import counterfactuals
 from folkmoot.studies.negotiation.polarity import STRONG_REJECTION
+from folkmoot.studies.negotiation.settlement import same
 from folkmoot.studies.negotiation.strategies import LODGING, SLOTS, Topic
 from folkmoot.studies.negotiation.tables import (
     BallotRow,
+    ConfirmationRow,
+    CounterfactualRow,
     DecisionRow,
     FeedbackRow,
     GroupRow,
     MeasuresRow,
     MemberRow,
+    PortionRow,
     SatisfactionRow,
     ScoreRow,
     UtteranceRow,
 )
-from folkmoot.studies.negotiation.tally import METHOD
-from folkmoot.studies.negotiation.wording import purify_json
+from folkmoot.studies.negotiation.tally import METHOD, Tally
+from folkmoot.studies.negotiation.wording import theory_words
 
 
 def sealed(group: Group) -> Mapping[str, object]:
@@ -112,6 +118,7 @@ def _record_decision(
     ids: Mapping[str, Any],
 ) -> None:
     at = {**ids, "slot": topic.slot, "topic": topic.id}
+    raw = case.condition.synthesis == "raw"
     scope.record(
         DecisionRow(
             **at,
@@ -125,6 +132,15 @@ def _record_decision(
             drifted=d.drifted,
             selected_option=d.selected_option,
             resolution_text=d.resolution_text,
+            dropped="; ".join(d.dropped),
+            overridden="; ".join(f"{o}: {', '.join(who)}" for o, who in d.overridden.items()),
+            mediator_words=d.said or None,
+            theory_words="; ".join(theory_words(d.said)) if raw else None,
+            statement_agrees=d.statement_agrees,
+            unread_entries=d.stated.unread if d.stated else None,
+            winner_by_source_ballots=d.source_winner,
+            members_shown="; ".join(m.name for m in case.order(topic)) if d.stated else None,
+            options_shown="; ".join(case.drawn(topic, d.options)) if d.stated else None,
             fell_back_to=(d.outcome.fell_back_to or None) if d.outcome else None,
             infeasible=d.outcome.infeasible if d.outcome else None,
             ballots=d.ballots,
@@ -139,8 +155,11 @@ def _record_decision(
     )
     for turn, line in enumerate(d.lines, start=1):
         scope.record(UtteranceRow(**at, turn=turn, **asdict(line)))
+    voters = [m.id for m in case.voters(topic)]
     for member in case.members if d.ballots in ("collected", "partial", "missing") else ():
-        ballot = d.cast.get(member.id)
+        ballot, votes = d.cast.get(member.id), member.id in voters
+        scores = ballot.scores.items() if ballot else ()
+        shown = "; ".join(case.drawn(topic, d.options, member.id))
         scope.record(
             BallotRow(
                 **at,
@@ -148,9 +167,19 @@ def _record_decision(
                 top_choice=ballot.top_choice if ballot else None,
                 acceptable="; ".join(ballot.acceptable) if ballot else None,
                 hard_no="; ".join(ballot.hard_no) if ballot else None,
-                missing=ballot is None,
+                scores="; ".join(f"{o} {s:g}" for o, s in scores) or None,
+                missing=votes and ballot is None,
+                excluded=not votes,
+                options_shown=shown if votes else None,
             )
         )
+    for portion in d.portions:
+        for id in portion.members:
+            scope.record(PortionRow(**at, member_id=id, option=portion.option, when=portion.when))
+    for id, word in d.confirmed.items():
+        missing = word.reason if isinstance(word, Missing) else None
+        confirmed = None if isinstance(word, Missing) else word
+        scope.record(ConfirmationRow(**at, member_id=id, confirmed=confirmed, missing=missing))
     for f in d.feedback:
         scope.record(
             FeedbackRow(
@@ -163,10 +192,13 @@ def _record_decision(
                 updated_explanation=f.updated_explanation or None,
                 revised_decision=f.revised_decision or None,
                 refused_options="; ".join(f.refused) or None,
+                refused_because=f.because or None,
+                hard_no="; ".join(f.hard_no) or None,
                 parse_error=f.parse_error,
             )
         )
     used, plain = case.tally(topic, d.cast), case.tally(topic)
+    _record_counterfactuals(scope, case, d, used, at)
     for voter in used.voters:
         for option, score in used.scores[voter.id].items():
             scope.record(
@@ -187,6 +219,29 @@ def _record_decision(
                 member_id=member.id,
                 satisfaction=measured.satisfaction.get(member.id),
                 covered=measured.covered.get(member.id),
+            )
+        )
+
+
+def _record_counterfactuals(
+    scope: Scope, case: Negotiation, d: SlotDecision, tally: Tally, at: Mapping[str, Any]
+) -> None:
+    """What every operator makes of the texts and ballots: once a group, before feedback if C4 is
+    compared."""
+    once = "C4" if "C4" in case.config.conditions else "C5"
+    if d.strategy is None or d.outcome is None or case.condition.id != once:
+        return
+    found = counterfactuals(tally, d.strategy, case.config.days, has_conflict=d.has_conflict)
+    for operator, outcome in found.items():
+        scope.record(
+            CounterfactualRow(
+                **at,
+                operator=operator,
+                in_force=operator == d.strategy.operator,
+                selected_option=outcome.selected_option,
+                same_winner=outcome.selected_option == d.outcome.selected_option,
+                margin=outcome.margin,
+                decided_by=outcome.decided_by,
             )
         )
 
@@ -216,6 +271,14 @@ def trail(case: Negotiation, d: SlotDecision) -> dict[str, Any]:
         "source": d.source,
         "has_conflict": d.has_conflict,
         "conflict_description": d.conflict_description,
+        "mediator_words": d.said,
+        "statement": {
+            "portions": [p.to_json() for p in d.stated.portions],
+            "dropped": list(d.stated.dropped),
+            "unread_entries": d.stated.unread,
+        }
+        if d.stated
+        else None,
         "proposal": d.proposal,
         "proposed_strategy": d.proposed,
         "resolution_strategy": d.strategy_id,
@@ -230,6 +293,7 @@ def trail(case: Negotiation, d: SlotDecision) -> dict[str, Any]:
                     "top_choice": b.top_choice,
                     "acceptable": list(b.acceptable),
                     "hard_no": list(b.hard_no),
+                    **({"scores": dict(b.scores)} if b.scores else {}),
                 }
                 for m, b in d.cast.items()
             ],
@@ -250,12 +314,19 @@ def trail(case: Negotiation, d: SlotDecision) -> dict[str, Any]:
                 "updated_resolution_explanation": f.updated_explanation,
                 "final_revised_decision": f.revised_decision,
                 "refused_options": list(f.refused),
+                "refused_because": f.because or None,
+                "hard_no": list(f.hard_no),
                 **({"_parse_error": True} if f.parse_error else {}),
             }
             for f in d.feedback
         ],
         "selected_option": d.selected_option,
         "portions": [p.to_json() for p in d.portions],
+        "dropped": list(d.dropped),
+        "overridden": {o: list(who) for o, who in d.overridden.items()},
+        "confirmed": {
+            m: None if isinstance(word, Missing) else word for m, word in d.confirmed.items()
+        },
         "resolution_text": d.resolution_text,
         "dropped_lines": d.dropped_lines,
         **({"_parse_error": True} if d.parse_error else {}),
@@ -272,7 +343,8 @@ def _assignment(d: SlotDecision, names: Mapping[str, str]) -> dict[str, Any] | N
         }
         for group, branch in zip(("group_a", "group_b"), d.split, strict=True)
     }
-    return {"slot": d.slot, "method": METHOD, **branches}
+    as_counted = d.outcome is not None and same(d.portions, d.outcome.portions)
+    return {"slot": d.slot, "method": METHOD if as_counted else "stated_in_feedback", **branches}
 
 
 # --- phase 6: the planner's payload ------------------------------------------------------------
@@ -298,12 +370,13 @@ INSTRUCTIONS = {
 
 
 def payload(case: Negotiation, decisions: Sequence[SlotDecision]) -> dict[str, Any]:
-    """The planner's payload of one session, valid by the schema. Under C3 every text in it is
-    pure. Raises ProtocolError if it is not valid, which would be a bug of this study."""
+    """The planner's payload of one session, valid by the schema. Raises ProtocolError if it is not
+    valid, which would be a bug of this study."""
     group = case.group
-    ids = {"group_id": group.id, "group_type": group.type.id, "condition": case.condition.id}
     data: dict[str, Any] = {
-        **ids,
+        "group_id": group.id,
+        "group_type": group.type.id,
+        "condition": case.condition.id,
         "days": case.config.days,
         "members": [
             {"user_id": m.id, "name": m.name, "role": m.role, "weight": m.weight}
@@ -319,8 +392,6 @@ def payload(case: Negotiation, decisions: Sequence[SlotDecision]) -> dict[str, A
         "precedence": list(PRECEDENCE),
         "planner_instructions": list(INSTRUCTIONS[case.condition.locked]),
     }
-    if case.condition.synthesis == "raw":
-        data = {**purify_json(data), **ids}
     validate(data)
     return data
 

@@ -11,7 +11,7 @@ from folkmoot.measures.clustered import FEW_CLUSTERS
 from folkmoot.measures.estimates import percent, plural
 from folkmoot.records.findings import Board, Finding, Grid, Heat
 from folkmoot.records.run_folder import RunFolder
-from folkmoot.studies.negotiation.strategies import CONDITIONS
+from folkmoot.studies.negotiation.strategies import CONDITIONS, VOTE_OPERATORS
 from folkmoot.studies.negotiation.tables import MEASURES
 
 _SCORED = (
@@ -32,17 +32,22 @@ _COMPARED = {
     "minority_promised_share": "minority wishes given or promised",
 }
 _CONTENT = list(MEASURES)[:6]
-_PROCESS = ("drift_rate", "feedback_resolution_rate", "split_share", "words_per_decision")
+_PROCESS = (
+    *("drift_rate", "feedback_resolution_rate", "split_share", "words_per_decision"),
+    *("confirmed_share", "undecided_share"),
+)
 
 
 def findings(run: RunFolder) -> list[Finding]:
     """The comparison of conditions, conflicts, locks and feedback, and the decisions."""
-    data = run.json("comparison.json")
+    data, decisions = run.json("comparison.json"), run.table("decisions")
     return kit.found(
         _satisfaction(data),
         (_contrast(data, measure) for measure in _COMPARED),
-        [_by_type(run.table("measures")), _conflicts(data), _process(data)],
-        _board(run.table("decisions")),
+        [_by_type(run.table("measures")), _conflicts(data, decisions), _process(data)],
+        [_mediator(decisions), _counterfactuals(run.table("counterfactuals"), decisions)],
+        [_score_ballots(decisions)],
+        _board(decisions),
     )
 
 
@@ -130,19 +135,114 @@ def _by_type(measures: pl.DataFrame) -> Finding | None:
     )
 
 
-def _conflicts(data: dict[str, Any]) -> Finding | None:
+def _conflicts(data: dict[str, Any], decisions: pl.DataFrame) -> Finding | None:
     rates = data["conflict_rate_by_slot"]
-    if not rates:
-        return None
     items = tuple((c, t, v) for c, by in rates.items() for t, v in by.items())
+    if not items:
+        return None
     condition, topic, most = max(items, key=lambda i: i[2])
+    judged = decisions.filter(pl.col("condition").is_in(["C3", "C4", "C5"]), ~pl.col("parse_error"))
+    same = (judged["has_conflict"] == judged["stated_conflict"]).sum()
+    word = f"The mediator's word and the stated preferences agree on {same} of {len(judged)}."
     return Finding(
         "conflicts",
         "Where preferences conflict",
         f"Most conflicts: {topic} under {condition}, in {percent(most)} of groups.",
         Grid.of([{"condition": c, **by} for c, by in rates.items()]),
         Heat(items, row="condition", column="decision", unit="share of groups"),
-        notes=("C2 by the stated preferences; C3 to C5 as the mediator judged.",),
+        notes=(
+            "C2 by the stated preferences; C3 to C5 as the mediator judged.",
+            *([word] if len(judged) else []),
+        ),
+        section="Process",
+    )
+
+
+def _mediator(decisions: pl.DataFrame) -> Finding | None:
+    """What can be checked of the mediator's word without interpreting it."""
+    rows = []
+    for (condition,), some in decisions.group_by("condition", maintain_order=True):
+        said = some.filter(pl.col("mediator_words").is_not_null())
+        if not said.is_empty():
+            agrees = said["statement_agrees"].drop_nulls()
+            rows.append(
+                {
+                    "condition": condition,
+                    "decisions": len(some),
+                    "against_a_firm_no": some.filter(pl.col("overridden") != "").height,
+                    "entries_unread": some["unread_entries"].sum(),
+                    "states_the_operators_decision": agrees.sum() if len(agrees) else None,
+                    "of": len(agrees) or None,
+                    "with_theory_words": some["theory_words"].fill_null("").ne("").sum()
+                    if condition == "C3"
+                    else None,
+                }
+            )
+    if not rows:
+        return None
+    over = "; ".join(f"{r['condition']} {r['against_a_firm_no']} of {r['decisions']}" for r in rows)
+    return Finding(
+        "mediator",
+        "The mediator's word",
+        f"Decisions that give somebody what they firmly reject: {over}.",
+        Grid.of(rows),
+        notes=(
+            "Theory words are counted by a list, as a cross-check; members' own words never count.",
+        ),
+        section="Process",
+    )
+
+
+def _counterfactuals(rows: pl.DataFrame, decisions: pl.DataFrame) -> Finding | None:
+    """What the other voting rules would have decided on the same ballots."""
+    keys = ["group_id", "condition", "topic"]
+    voted = decisions.filter(pl.col("ballots").is_in(["collected", "partial"])).select(keys)
+    rows = rows.join(voted, on=keys).filter(pl.col("operator").is_in(sorted(VOTE_OPERATORS)))
+    if rows.is_empty():
+        return None
+    by = rows.group_by("operator", maintain_order=True).agg(
+        pl.len().alias("decisions"),
+        pl.col("same_winner").mean().alias("same_winner_rate"),
+        pl.col("margin").mean().alias("mean_margin"),
+        (pl.col("decided_by") == "alphabetical").mean().alias("alphabet_rate"),
+    )
+    winners = rows.group_by(keys).agg(pl.col("selected_option").n_unique())
+    alike = (winners["selected_option"] == 1).sum()
+    return Finding(
+        "counterfactuals",
+        "The same ballots under every voting rule",
+        f"All six rules take the same option in {alike} of {plural(len(winners), 'decision')} "
+        "with ballots.",
+        Grid.of(by.to_dicts()),
+        notes=(
+            "same winner: as the rule in force. Margins are in what each rule goes by first, so "
+            "that they do not compare between rules. All sixteen rules: table counterfactuals.",
+        ),
+        section="Process",
+    )
+
+
+def _score_ballots(decisions: pl.DataFrame) -> Finding | None:
+    """Where scores and the source's ballots part."""
+    # C5 votes with C4's ballots.
+    first = decisions.filter(pl.col("condition").is_in(["C4", "C5"]))["condition"].unique().sort()
+    voted = decisions.filter(
+        pl.col("condition").is_in(first[:1].to_list()),
+        pl.col("winner_by_source_ballots").is_not_null(),
+    )
+    if voted.is_empty():
+        return None
+    other = voted.filter(pl.col("selected_option") != pl.col("winner_by_source_ballots"))
+    columns = ["group_id", "condition", "topic", "selected_option", "winner_by_source_ballots"]
+    return Finding(
+        "score_ballots",
+        "Scores against the source's ballots",
+        f"The winner differs in {len(other)} of {plural(len(voted), 'decision')} with ballots.",
+        Grid.of(other.select(columns).to_dicts()),
+        notes=(
+            "The same members' scores, read as top choice, acceptable and hard no and counted "
+            "together with the texts, as the source has it.",
+        ),
         section="Process",
     )
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
+from folkmoot.conversation.answers import Missing
 from folkmoot.measures.clustered import clustered_mean, paired_difference
 from folkmoot.measures.diversity import gini
 from folkmoot.measures.estimates import Estimate
@@ -145,6 +146,13 @@ def session_measures(
             if d.slot in SUBGROUP_SLOTS
         ),
         "words_per_decision": _mean(float(d.words) for d in decisions if spoke),
+        "confirmed_share": _mean(
+            float(word)
+            for d in decisions
+            for word in d.confirmed.values()
+            if not isinstance(word, Missing)
+        ),
+        "undecided_share": _mean(float(not d.portions) for d in decisions if spoke),
     }
 
 

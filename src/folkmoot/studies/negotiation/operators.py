@@ -2,17 +2,17 @@
 
 Masthoff, "Group recommender systems: combining individual models" (2011), tables 1 to 4, is the
 worked example that the tests check approval, average and least misery against. Every tie: total
-score, then alphabetical.
+score, then alphabetical; in the parents' vote fewest strong rejections, then alphabetical.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from folkmoot.studies.negotiation.groups import Member, listed
-from folkmoot.studies.negotiation.strategies import Strategy
+from folkmoot.studies.negotiation.strategies import Strategy, table
 from folkmoot.studies.negotiation.tally import Tally, nearest_split
 
 WHOLE_TRIP = "whole trip"
@@ -43,9 +43,12 @@ class Outcome:
 
     `selected_option` is the one option that sums up the decision (None where the rule gives none
     or nobody named an option); `portions` is the decision in full; `steps` the
-    reasoning. `decided_by`: rule, score or alphabetical. `removed` holds options struck out with
+    reasoning. `decided_by`: rule, score or alphabetical; `margin`: by how much the selected option
+    is ahead of the next in what the rule goes by first (None where it weighs no options against
+    each other). `removed` holds options struck out with
     who struck them; `owed` what somebody is to get for giving way; `fell_back_to` the operator
-    that decided when this one could not. `operator` is filled in by `decide`.
+    that decided when this one could not; `infeasible`: every option breaks a hard constraint, or
+    all strongly reject every option. `operator` is filled in by `decide`.
     """
 
     selected_option: str | None
@@ -58,6 +61,7 @@ class Outcome:
     infeasible: bool = False
     details: Mapping[str, Any] = field(default_factory=dict)
     operator: str = ""
+    margin: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -70,6 +74,7 @@ class Outcome:
             "fell_back_to": self.fell_back_to or None,
             "infeasible": self.infeasible,
             "decided_by": self.decided_by,
+            "margin": self.margin,
             **({"details": dict(self.details)} if self.details else {}),
         }
 
@@ -91,41 +96,76 @@ def decide(tally: Tally, strategy: Strategy, days: int, *, has_conflict: bool = 
     rule = OPERATIONS[operator]
     if not has_conflict and operator in ("subgroup_required", "subgroup_optional"):
         rule = together
-    return replace(rule(tally, Case(strategy, days)), operator=operator)
+    found = rule(tally, Case(strategy, days))
+    hopeless = all(len(tally.rejections(o)) == len(tally.voters) for o in tally.options)
+    return replace(found, operator=operator, infeasible=found.infeasible or hopeless)
+
+
+def counterfactuals(
+    tally: Tally, strategy: Strategy, days: int, *, has_conflict: bool = True
+) -> dict[str, Outcome]:
+    """Operator → what it would decide on this tally, whichever is in force.
+
+    An operator binds the role that it binds elsewhere for this type of group; where it is not used
+    for this type, all members.
+    """
+    binding = {
+        s.operator: s.binding for (kind, _), s in table().items() if kind == strategy.group_type
+    }
+    found = {}
+    for name in OPERATIONS:
+        row = replace(strategy, operator=name, binding=binding.get(name, "all"))
+        found[name] = decide(tally, row, days, has_conflict=has_conflict)
+    return found
 
 
 # --- what the rules share ----------------------------------------------------------------------
 
 
+class Pick(NamedTuple):
+    """The option taken, what settled it ("rule", "score" or "alphabetical"), and by how much."""
+
+    option: str
+    settled: str
+    margin: float | None
+
+
 def best(
-    tally: Tally, key: Callable[[str], tuple[float, ...]], options: Sequence[str] | None = None
-) -> tuple[str, str]:
-    """The option with the highest key, and what settled it: "rule", "score" or "alphabetical"."""
+    tally: Tally,
+    key: Callable[[str], tuple[float, ...]],
+    options: Sequence[str] | None = None,
+    *,
+    by_score: bool = True,
+) -> Pick:
+    """The option with the highest key; ties by total score, unless told otherwise, then
+    alphabetical."""
     among = list(tally.options if options is None else options)
-    top = max(key(o) for o in among)
-    level = [o for o in among if key(o) == top]
-    if len(level) == 1:
-        return level[0], "rule"
+    keys = {o: key(o) for o in among}
+    top = max(keys.values())
+    level = [o for o in among if keys[o] == top]
     most = max(tally.total(o) for o in level)
-    ahead = sorted(o for o in level if tally.total(o) == most)
-    return ahead[0], "score" if len(ahead) == 1 else "alphabetical"
+    ahead = sorted(o for o in level if not by_score or tally.total(o) == most)
+    settled = "rule" if len(level) == 1 else "score" if len(ahead) == 1 else "alphabetical"
+    others = [keys[o][0] for o in among if o != ahead[0]]
+    return Pick(ahead[0], settled, top[0] - max(others) if others else None)
 
 
 def for_all(tally: Tally, option: str, when: str = WHOLE_TRIP, owner: str = "") -> Portion:
     return Portion(option, tuple(v.id for v in tally.voters), when, owner)
 
 
-def one_for_all(tally: Tally, chosen: str, settled: str, step: str, **more: Any) -> Outcome:
-    return Outcome(chosen, (for_all(tally, chosen),), (step,), settled, **more)
+def one_for_all(tally: Tally, pick: Pick, step: str, **more: Any) -> Outcome:
+    portion = for_all(tally, pick.option)
+    return Outcome(pick.option, (portion,), (step,), pick.settled, margin=pick.margin, **more)
 
 
 def each_their_own(
-    tally: Tally, own: Mapping[str, Sequence[str]], chosen: str | None, settled: str
+    tally: Tally, own: Mapping[str, Sequence[str]], chosen: str | None, pick: Pick
 ) -> Outcome:
     """Option → the members who get it."""
     portions = tuple(Portion(option, tuple(who)) for option, who in own.items())
     steps = tuple(f"{names(tally, who)}: {option}." for option, who in own.items())
-    return Outcome(chosen, portions, steps, settled)
+    return Outcome(chosen, portions, steps, pick.settled, margin=pick.margin)
 
 
 def names(tally: Tally, ids: Sequence[str]) -> str:
@@ -150,9 +190,10 @@ def _by_option(choice: Mapping[str, str]) -> dict[str, list[str]]:
 
 def approval(tally: Tally, case: Case) -> Outcome:
     """Most approvals (members with a score above zero) wins."""
-    chosen, settled = best(tally, lambda o: (len(tally.supporters(o)),))
-    approve = f"{len(tally.supporters(chosen))} of {len(tally.voters)} members approve of {chosen}"
-    return one_for_all(tally, chosen, settled, f"{approve}, the most of any option.")
+    pick = best(tally, lambda o: (len(tally.supporters(o)),))
+    count, chosen = len(tally.supporters(pick.option)), pick.option
+    approve = f"{count} of {len(tally.voters)} members approve of {chosen}"
+    return one_for_all(tally, pick, f"{approve}, the most of any option.")
 
 
 def weighted_average(tally: Tally, case: Case) -> Outcome:
@@ -162,20 +203,21 @@ def weighted_average(tally: Tally, case: Case) -> Outcome:
         o: sum(v.weight * tally.score(v.id, o) for v in tally.voters) / weights
         for o in tally.options
     }
-    chosen, settled = best(tally, lambda o: (means[o],))
-    step = f"The weighted average of {chosen} is {means[chosen]:.2f}, the highest of any option."
+    pick = best(tally, lambda o: (means[o],))
+    mean = f"{means[pick.option]:.2f}"
+    step = f"The weighted average of {pick.option} is {mean}, the highest of any option."
     shown = {o: round(means[o], 6) for o in tally.ranked()}
-    return one_for_all(tally, chosen, settled, step, details={"weighted_average": shown})
+    return one_for_all(tally, pick, step, details={"weighted_average": shown})
 
 
 def least_misery(tally: Tally, case: Case) -> Outcome:
     """Fewest strong rejections, then the highest lowest score of any member."""
-    chosen, settled = best(tally, lambda o: (-len(tally.rejections(o)), tally.lowest(o)))
+    pick = best(tally, lambda o: (-len(tally.rejections(o)), tally.lowest(o)))
     step = (
-        f"No option spares the least content more than {chosen}: strong rejections "
-        f"{len(tally.rejections(chosen))}, lowest member score {tally.lowest(chosen):g}."
+        f"No option spares the least content more than {pick.option}: strong rejections "
+        f"{len(tally.rejections(pick.option))}, lowest member score {tally.lowest(pick.option):g}."
     )
-    return one_for_all(tally, chosen, settled, step)
+    return one_for_all(tally, pick, step)
 
 
 def mutual_interest(tally: Tally, case: Case) -> Outcome:
@@ -185,9 +227,9 @@ def mutual_interest(tally: Tally, case: Case) -> Outcome:
         other = least_misery(tally, case)
         step = "No option has everyone's support, so the least unwelcome one is taken."
         return replace(other, steps=(step, *other.steps), fell_back_to="least_misery")
-    chosen, settled = best(tally, lambda o: (tally.total(o),), shared)
-    step = f"Every member supports {chosen}; its total score is {tally.total(chosen):g}."
-    return one_for_all(tally, chosen, settled, step)
+    pick = best(tally, lambda o: (tally.total(o),), shared)
+    step = f"Every member supports {pick.option}; its total score is {tally.total(pick.option):g}."
+    return one_for_all(tally, pick, step)
 
 
 def higher_preference(tally: Tally, case: Case) -> Outcome:
@@ -198,37 +240,37 @@ def higher_preference(tally: Tally, case: Case) -> Outcome:
         o: max(tally.score(v.id, o) for v in tally.voters if not firsts or v.id in firsts[o])
         for o in firsts or tally.options
     }
-    chosen, settled = best(tally, lambda o: (strongest[o],), list(strongest))
+    chosen, settled, margin = best(tally, lambda o: (strongest[o],), list(strongest))
     won = [v.id for v in tally.voters if tally.score(v.id, chosen) == strongest[chosen]]
     owed = tuple((m, o) for m, o in tally.passed_over(chosen).items() if m not in won)
     want = "wants" if len(won) == 1 else "want"
     steps = [f"{names(tally, won)} {want} {chosen} most strongly, at {strongest[chosen]:g}."]
     steps += [f"{names(tally, [m])} gave way and is owed {o}." for m, o in owed]
     portion = for_all(tally, chosen, owner=won[0])
-    return Outcome(chosen, (portion,), tuple(steps), settled, owed=owed)
+    return Outcome(chosen, (portion,), tuple(steps), settled, owed=owed, margin=margin)
 
 
 def parent_vote(tally: Tally, case: Case) -> Outcome:
     """Only the binding role (parents) votes, one vote each for their own best option.
 
-    Ties: fewest strong rejections in the whole family, then score, then alphabetical. Where no
-    parent wants anything that was named, the parents' least misery decides.
+    Ties: fewest strong rejections in the whole family, then alphabetical. Where no parent wants
+    anything that was named, the parents' least misery decides.
     """
     parents = tally.of_role(case.strategy.binding)
     cast = {v.id: tally.primary(v.id) for v in parents}
     count = {o: sum(vote == o for vote in cast.values()) for o in tally.options}
     fallback = ""
     if any(count.values()):
-        chosen, settled = best(tally, lambda o: (count[o], -len(tally.rejections(o))))
-        step = f"{count[chosen]} of {len(parents)} parents vote for {chosen}."
-    else:
-        chosen, settled = best(
-            tally, lambda o: (-len(tally.rejections(o, parents)), tally.lowest(o, parents))
+        pick = best(
+            tally, lambda o: (count[o], -len(tally.rejections(o))), list(count), by_score=False
         )
+        step = f"{count[pick.option]} of {len(parents)} parents vote for {pick.option}."
+    else:
+        pick = best(tally, lambda o: (-len(tally.rejections(o, parents)), tally.lowest(o, parents)))
         step = "No parent wants an option that was named; the least unwelcome to them is taken."
         fallback = "least_misery"
     details = {"votes": cast}
-    return one_for_all(tally, chosen, settled, step, fell_back_to=fallback, details=details)
+    return one_for_all(tally, pick, step, fell_back_to=fallback, details=details)
 
 
 # --- hard constraints --------------------------------------------------------------------------
@@ -245,10 +287,10 @@ def hard_constraint(tally: Tally, case: Case) -> Outcome:
     left = [o for o in tally.options if o not in removed]
     steps = [f"Ruled out by {names(tally, by)}: {option}." for option, by in removed.items()]
     if left:
-        chosen, settled = best(tally, lambda o: (tally.total(o, binding),), left)
+        chosen, settled, margin = best(tally, lambda o: (tally.total(o, binding),), left)
         steps.append(f"The binding members like {chosen} best among what remains.")
     else:
-        chosen, settled = best(tally, lambda o: (-len(tally.rejections(o, binding)),))
+        chosen, settled, margin = best(tally, lambda o: (-len(tally.rejections(o, binding)),))
         steps.append(f"Nothing remains; the fewest binding members rule out {chosen}.")
     rules = [chosen]
     if case.strategy.topic == "house_rule":
@@ -261,6 +303,7 @@ def hard_constraint(tally: Tally, case: Case) -> Outcome:
         settled,
         removed=tuple(removed.items()),
         infeasible=not left,
+        margin=margin,
     )
 
 
@@ -270,16 +313,19 @@ def hard_constraint(tally: Tally, case: Case) -> Outcome:
 def include_both(tally: Tally, case: Case) -> Outcome:
     """Each side's favourite has its days. Sides are the group's two roles; with one role, those
     who want the top option and those who do not. Two sides with one favourite take their next
-    best in turn, so that two options are included wherever two were named."""
+    best in turn, so that two options are included wherever two were named that not everybody
+    strongly rejects."""
     side_a, side_b = _sides(tally)
-    first, settled = best(tally, lambda o: (tally.total(o, side_a),))
-    others = [o for o in tally.options if o != first]
+    bearable = [o for o in tally.options if len(tally.rejections(o)) < len(tally.voters)]
+    bearable = bearable or list(tally.options)
+    pick = best(tally, lambda o: (tally.total(o, side_a),), bearable)
+    first, others = pick.option, [o for o in bearable if o != pick.option]
     if not others:
-        return one_for_all(tally, first, settled, f"Only {first} was named.")
-    second, _ = best(tally, lambda o: (tally.total(o, side_b),))
+        return one_for_all(tally, pick, f"Only {first} can be included.")
+    second = best(tally, lambda o: (tally.total(o, side_b),), bearable).option
     if second == first:
         # Both sides want the same: the second place goes to the best of the rest.
-        second, _ = best(tally, lambda o: (tally.total(o, side_b),), others)
+        second = best(tally, lambda o: (tally.total(o, side_b),), others).option
     odd = listed([f"Day {d}" for d in range(1, case.days + 1, 2)])
     even = listed([f"Day {d}" for d in range(2, case.days + 1, 2)]) or "a later phase of Day 1"
     sides = ((side_a, first, odd), (side_b, second, even))
@@ -287,7 +333,7 @@ def include_both(tally: Tally, case: Case) -> Outcome:
         first,
         tuple(for_all(tally, option, days) for _, option, days in sides),
         tuple(f"{names(tally, [v.id for v in s])}: {o} on {days}." for s, o, days in sides),
-        settled,
+        pick.settled,
     )
 
 
@@ -306,7 +352,8 @@ def self_select(tally: Tally, case: Case) -> Outcome:
     """A frame that all share (the option of least misery), and each member's own choice in it."""
     frame = least_misery(tally, case)
     shared = frame.selected_option or ""
-    outcome = each_their_own(tally, _own_choices(tally, shared), shared, frame.decided_by)
+    pick = Pick(shared, frame.decided_by, frame.margin)
+    outcome = each_their_own(tally, _own_choices(tally, shared), shared, pick)
     steps = (f"Shared frame: {shared}.", *outcome.steps)
     return replace(outcome, steps=steps, details={"shared_frame": shared})
 
@@ -314,8 +361,8 @@ def self_select(tally: Tally, case: Case) -> Outcome:
 def individual_choice(tally: Tally, case: Case) -> Outcome:
     """Each member gets their own first choice; who named none joins the largest choice."""
     wanted = wishes(tally)
-    common, settled = best(tally, lambda o: (len(wanted.get(o, ())),))
-    return each_their_own(tally, _own_choices(tally, common), None, settled)
+    common = best(tally, lambda o: (len(wanted.get(o, ())),))
+    return each_their_own(tally, _own_choices(tally, common.option), None, common)
 
 
 def _own_choices(tally: Tally, otherwise: str) -> dict[str, list[str]]:
@@ -342,8 +389,8 @@ def log_roll(tally: Tally, case: Case) -> Outcome:
     wins = _traded(tally)
     order = [v.id for v in tally.voters if wins[v.id]]
     if not order:
-        chosen, settled = best(tally, lambda o: (tally.total(o),))
-        return Outcome(chosen, (for_all(tally, chosen),), decided_by=settled)
+        pick = best(tally, lambda o: (tally.total(o),))
+        return one_for_all(tally, pick, f"Nobody wants anything; {pick.option} is least unwelcome.")
     portions = []
     for day in range(case.days):
         turn, place = divmod(day, len(order))
@@ -401,13 +448,13 @@ def cluster(tally: Tally, case: Case) -> Outcome:
         return tally.primary(voter) or (shared[0] if shared else tally.ranked()[0])
 
     groups = _by_option({v.id: anchor(v.id) for v in tally.voters})
-    chosen, settled = best(tally, lambda o: (len(groups[o]),), list(groups))
-    return each_their_own(tally, groups, chosen, settled)
+    pick = best(tally, lambda o: (len(groups[o]),), list(groups))
+    return each_their_own(tally, groups, pick.option, pick)
 
 
 def shared_first(tally: Tally, case: Case) -> Outcome:
     """One shared place that the fewest strongly reject; only those who do may go elsewhere."""
-    chosen, settled = best(tally, lambda o: (-len(tally.rejections(o)),))
+    chosen, settled, margin = best(tally, lambda o: (-len(tally.rejections(o)),))
     apart = set(tally.rejections(chosen))
     if len(apart) == len(tally.voters):
         apart = set()
@@ -420,7 +467,7 @@ def shared_first(tally: Tally, case: Case) -> Outcome:
     for option, who in elsewhere.items():
         portions.append(Portion(option, tuple(who)))
         steps.append(f"Exception: {option} for {names(tally, who)}, who cannot share {chosen}.")
-    return Outcome(chosen, tuple(portions), tuple(steps), settled)
+    return Outcome(chosen, tuple(portions), tuple(steps), settled, margin=margin)
 
 
 # --- subgroups ---------------------------------------------------------------------------------
@@ -434,13 +481,17 @@ def together(tally: Tally, case: Case) -> Outcome:
 
 
 def subgroup_required(tally: Tally, case: Case) -> Outcome:
-    """Two branches around the tally's top two options, every member in the nearer one."""
+    """Two branches around the tally's top two options, every member in the nearer one. The margin
+    is the second option's over the third."""
     branches = dict(zip(("Group A", "Group B"), nearest_split(tally), strict=True))
+    totals = [tally.total(o) for o in tally.ranked()]
+    margin = totals[1] - totals[2] if len(totals) > 2 else None
     return Outcome(
         branches["Group A"].anchor,
         tuple(Portion(b.anchor, b.members, group) for group, b in branches.items()),
         tuple(f"{group} ({b.anchor}): {names(tally, b.members)}." for group, b in branches.items()),
-        "score",
+        "alphabetical" if margin == 0 else "score",
+        margin=margin,
     )
 
 
@@ -455,12 +506,12 @@ def subgroup_optional(tally: Tally, case: Case) -> Outcome:
     others = [v for v in tally.voters if v.id in elsewhere]
     if others:
         rest = [o for o in tally.options if o != backbone]
-        branch, _ = best(tally, lambda o: (tally.total(o, others),), rest)
+        branch = best(tally, lambda o: (tally.total(o, others),), rest).option
         takers = tally.supporters(branch, others)
         if takers:
             portions.append(Portion(branch, takers, BRANCH))
             steps.append(f"Optional branch: {branch}, for {names(tally, takers)}.")
-    return Outcome(backbone, tuple(portions), tuple(steps), base.decided_by)
+    return replace(base, portions=tuple(portions), steps=tuple(steps))
 
 
 Operator = Callable[[Tally, Case], Outcome]

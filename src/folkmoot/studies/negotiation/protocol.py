@@ -16,75 +16,91 @@ from folkmoot.studies.negotiation import files, tripcraft
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.decision import (
     SYSTEM,
+    Line,
     Negotiation,
     SlotDecision,
     Stated,
     Statements,
 )
+from folkmoot.studies.negotiation.feedback import hold_feedback, state
 from folkmoot.studies.negotiation.groups import Group, Member
 from folkmoot.studies.negotiation.measures import SessionResult, compare
 from folkmoot.studies.negotiation.mediation import (
     NOT_HELD,
     Proposal,
     collect_ballots,
-    hold_feedback,
-    portions_in,
+    confirm,
     propose,
     spoken,
 )
 from folkmoot.studies.negotiation.operators import Portion, decide
 from folkmoot.studies.negotiation.participants import groups_of, member_speaker
 from folkmoot.studies.negotiation.polarity import words_of
-from folkmoot.studies.negotiation.strategies import (
-    CONDITIONS,
-    ConditionId,
-    Topic,
-    strategy_for,
-    topics,
-)
+from folkmoot.studies.negotiation.settlement import overridden, summed_up
+from folkmoot.studies.negotiation.strategies import CONDITIONS, Topic, strategy_for, topics
 from folkmoot.studies.negotiation.tables import PreferenceRow
-from folkmoot.studies.negotiation.tally import Tally, coverage, nearest_split, summary
+from folkmoot.studies.negotiation.tally import Tally
 from folkmoot.studies.negotiation.wording import (
     conflict_part,
     contract,
     coverage_sentence,
     decision_sentence,
+    firm_noes,
     sentence,
 )
 
 
 async def protocol(session: Session[NegotiationConfig]) -> None:
     """The study."""
-    config = session.config
+    config, conditions = session.config, session.config.conditions
     groups = groups_of(config, session.study_dir)
     trips = tripcraft.read_trips(config, session.study_dir)
     subjects = topics(config.options)
     await session.seal("groups", [files.sealed(g) for g in groups])
-    await session.seal("conditions", list(config.conditions))
+    await session.seal("conditions", list(conditions))
     files.record_groups(session, groups)
     # Scopes are made beforehand, so that rows come stage by stage, whichever group is quicker.
     stating = {g.id: session.at("preferences", g.id) for g in groups}
-    sessions = [(g, c) for g in groups for c in config.conditions]
-    talking = {(g.id, c): session.at("negotiation", f"{g.id}-{c}") for g, c in sessions}
+    # C5 goes on from what C4 decided, so that C4 is held for it even where it is not compared.
+    held = [c for c in CONDITIONS if c in config.conditions or (c, "C5") == ("C4", conditions[-1])]
+    talking = {(g.id, c): session.at("negotiation", f"{g.id}-{c}") for g in groups for c in held}
     journeys = {g.id: tripcraft.trip_of(trips, g.id, n) for n, g in enumerate(groups)}
 
     async def whole_group(scope: Scope, group: Group) -> list[SessionResult]:
         stated = await state_preferences(stating[group.id], group, subjects, config.days)
 
-        async def under(_: Scope, condition: ConditionId) -> SessionResult:
-            at = talking[group.id, condition]
-            case = Negotiation(group, CONDITIONS[condition], stated, subjects, config)
-            decisions = [await settle(at.at(topic.id), case, topic) for topic in subjects]
-            return files.finish_session(at, case, decisions, journeys[group.id])
+        def case(condition: str) -> Negotiation:
+            return Negotiation(group, CONDITIONS[condition], stated, subjects, config)
 
-        return list((await scope.each(config.conditions, under)).values())
+        results: dict[str, SessionResult] = {}
+
+        async def finish(condition: str, decisions: list[SlotDecision]) -> list[SlotDecision]:
+            if condition in conditions:
+                at, mine = talking[group.id, condition], case(condition)
+                decisions = [await agreed(at.at(d.topic), mine, d) for d in decisions]
+                trip = journeys[group.id]
+                results[condition] = files.finish_session(at, mine, decisions, trip)
+            return decisions
+
+        async def under(_: Scope, condition: str) -> None:
+            at, mine = talking[group.id, condition], case(condition)
+            decisions = [await settle(at.at(topic.id), mine, topic) for topic in subjects]
+            decisions = await finish(condition, decisions)
+            if condition == "C4" and "C5" in conditions:
+                at, mine = talking[group.id, "C5"], case("C5")
+                await finish(
+                    "C5", [await hold_feedback(at.at(d.topic), mine, d) for d in decisions]
+                )
+
+        await scope.each([c for c in held if c != "C5"], under)
+        return [results[c] for c in conditions]
 
     by_group = await session.at("negotiation").each(groups, whole_group, sets=lambda g: g.id)
     results = [result for group in by_group.values() for result in group]
-    for condition in config.conditions:
+    for condition in conditions:
         rows = [result.trip for result in results if result.condition == condition]
         session.write_text(f"tripcraft/{condition}.csv", tripcraft.to_csv(rows))
-    session.write_json("comparison.json", compare(results, config.conditions))
+    session.write_json("comparison.json", compare(results, conditions))
 
 
 # --- phase 1: preferences ----------------------------------------------------------------------
@@ -145,7 +161,7 @@ async def _interview(
 
 
 async def settle(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
-    """One decision, with everything that was said on the way to it."""
+    """One decision up to feedback, with everything that was said on the way to it."""
     if case.condition.locked:
         decision = await _guided(scope, case, topic)
     elif case.condition.synthesis == "raw":
@@ -155,6 +171,15 @@ async def settle(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
     else:
         decision = _all_preferences(case, topic)
     return replace(decision, lines=(*case.preference_lines(topic), *decision.lines))
+
+
+async def agreed(scope: Scope, case: Negotiation, decision: SlotDecision) -> SlotDecision:
+    """The decision with each member's word on whether it is what the talk came to, where a
+    mediator wrote it down and they were not asked before."""
+    mediated = case.config.confirm and case.condition.synthesis != "none"
+    if not mediated or decision.confirmed:
+        return decision
+    return await confirm(scope.at("confirm"), case, decision)
 
 
 def _single_user(case: Negotiation, topic: Topic) -> SlotDecision:
@@ -187,62 +212,63 @@ def _all_preferences(case: Negotiation, topic: Topic) -> SlotDecision:
 
 
 async def _raw(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
-    """C3: the mediator's own judgment; what it decided is read from its words."""
+    """C3: the mediator's own judgment, as it states it."""
     tally = case.tally(topic)
     proposal = await propose(scope, case, topic, tally)
-    text = case.seen(proposal.explanation)
-    portions = portions_in(case.group, text, tally.options)
+    portions = proposal.stated.portions
     said = proposal.opening or proposal.explanation or proposal.conflict_description
     opening = case.line(SYSTEM, "sys_synthesize", said, topic, finish=proposal.finish)
+    decision = replace(
+        _proposed(topic, proposal),
+        source="synthesis",
+        resolution_text=proposal.explanation,
+        options=tally.options,
+        selected_option=summed_up(portions),
+        portions=portions,
+        dropped=proposal.stated.dropped,
+        overridden=overridden(portions, tally),
+    )
+    return decision.with_lines(*((opening,) if said else ()), *proposal.responses)
+
+
+def _proposed(topic: Topic, proposal: Proposal) -> SlotDecision:
+    """What a proposal is before anything is decided."""
     return SlotDecision(
         topic.id,
-        "synthesis",
+        "",
         proposal.has_conflict,
-        resolution_text=text,
-        conflict_description=case.seen(proposal.conflict_description),
-        proposal=text,
-        options=tally.options,
-        selected_option=portions[0].option if portions else None,
-        portions=portions,
-        lines=((opening,) if said else ()) + proposal.responses,
+        resolution_text="",
+        conflict_description=proposal.conflict_description,
+        proposal=proposal.explanation,
+        said=proposal.said,
+        stated=proposal.stated,
+        proposed=proposal.label,
         rung=proposal.rung,
-        dropped_lines=proposal.dropped,
+        dropped_lines=proposal.dropped_lines,
     )
 
 
 async def _guided(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
-    """C4 and C5: proposal, lock, ballots where they are due, decision, split, feedback."""
+    """C4: proposal, lock, ballots where they are due, decision, split. C5 starts from it."""
     strategy = strategy_for(case.group.type.id, topic.id)
     tally, days = case.tally(topic), case.config.days
     told = "" if strategy.votes else decision_sentence(case.group, decide(tally, strategy, days))
     proposal = await propose(scope, case, topic, tally, strategy, told)
     outcome = decide(tally, strategy, days, has_conflict=proposal.has_conflict)
-    decision = SlotDecision(
-        topic.id,
-        "operator",
-        proposal.has_conflict,
+    decision = replace(
+        _proposed(topic, proposal),
+        source="operator",
         resolution_text=decision_sentence(case.group, outcome),
-        conflict_description=proposal.conflict_description,
-        proposal=proposal.explanation,
         strategy=strategy,
-        proposed=proposal.label,
-        options=tally.options,
         outcome=outcome,
         portions=outcome.portions,
         selected_option=outcome.selected_option,
         ballots=NOT_HELD,
-        rung=proposal.rung,
-        dropped_lines=proposal.dropped,
     )
+    decision = state(topic, decision, tally)
     votes = strategy.votes and proposal.has_conflict
     decision = _announced(case, topic, decision, proposal, votes=votes)
-    if votes:
-        decision = await _voted(scope.at("ballots"), case, topic, decision, tally)
-    elif decision.subgrouping_required or decision.subgrouping_optional:
-        decision = _split(decision, tally)
-    if case.feedback and decision.has_conflict:
-        decision = await hold_feedback(scope.at("feedback"), case, topic, decision)
-    return decision
+    return await _voted(scope.at("ballots"), case, topic, decision, tally) if votes else decision
 
 
 def _announced(
@@ -250,25 +276,28 @@ def _announced(
 ) -> SlotDecision:
     """The System's synthesis turn by the contract, then the members' responses."""
     assert decision.strategy is not None
+    reason = proposal.conflict_description or decision.strategy.rule
     if votes:
         said = proposal.explanation or f"Put {topic.label} to the vote"
     else:
         said = sentence(decision.resolution_text)
         if words_of(proposal.explanation) != words_of(said):
             said += f" {proposal.explanation}"
+        against = firm_noes(case.group, decision.overridden)
+        reason = " ".join(filter(None, (sentence(reason), sentence(against))))
     text = contract(
         conflict_part(topic.id, decision.has_conflict),
         decision.strategy.strategy_id,
         said,
-        proposal.conflict_description or decision.strategy.rule,
-        _next_step(decision, votes=votes, feedback=case.feedback),
+        reason,
+        _next_step(decision, votes=votes),
     )
     opening = case.line(SYSTEM, "sys_synthesize", text, topic)
     return decision.with_lines(opening, *proposal.responses)
 
 
-def _next_step(decision: SlotDecision, *, votes: bool, feedback: bool) -> str:
-    """What follows a synthesis turn: a vote, the plan of a split, feedback, or the plan."""
+def _next_step(decision: SlotDecision, *, votes: bool) -> str:
+    """What follows a synthesis turn: a vote, the plan of a split, or the plan."""
     if votes:
         return "Collect one ballot from each member, then apply the operator deterministically"
     if decision.subgrouping_required:
@@ -277,58 +306,57 @@ def _next_step(decision: SlotDecision, *, votes: bool, feedback: bool) -> str:
         return "Plan the shared backbone and leave the branch open to whoever wants it"
     if not decision.has_conflict:
         return "Take this to the plan as it stands"
-    plan = "Take who gets what to the plan"
-    return f"{plan}, once who is left out was heard" if feedback else plan
+    return "Take who gets what to the plan"
 
 
 async def _voted(
     scope: Scope, case: Negotiation, topic: Topic, decision: SlotDecision, stated: Tally
 ) -> SlotDecision:
     """The deterministic vote on texts and ballots, its summary, and what is promised."""
-    strategy, group = decision.strategy, case.group
+    strategy, group, days = decision.strategy, case.group, case.config.days
     assert strategy is not None
-    cast, state = await collect_ballots(scope, case, topic, stated, decision.proposal)
+    cast, ballots = await collect_ballots(scope, case, topic, stated, decision.proposal)
     tally = case.tally(topic, cast)
-    outcome = decide(tally, strategy, case.config.days)
-    chosen, text = outcome.selected_option, decision_sentence(group, outcome)
-    promised = coverage(topic.slot, tally, chosen)
-    conflict, id = conflict_part(topic.id, True), strategy.strategy_id
-    request = contract(
-        conflict,
-        id,
-        "Open until the ballots are in",
-        strategy.rule,
-        "Name your top choice, what is acceptable, and any hard no",
+    outcome = decide(tally, strategy, days)
+    voted = replace(
+        decision,
+        source="vote",
+        outcome=outcome,
+        portions=outcome.portions,
+        selected_option=outcome.selected_option,
+        resolution_text=decision_sentence(group, outcome),
+        ballots=ballots,
+        cast=cast,
     )
+    if case.config.ballots == "scores":
+        # The same members' ballots in the source's form, for the report.
+        plain = {m: replace(ballot, scores={}) for m, ballot in cast.items()}
+        by_source = decide(case.tally(topic, plain), strategy, days)
+        voted = replace(voted, source_winner=by_source.selected_option)
+    voted = state(topic, voted, tally)
+    return voted.with_lines(*_vote_lines(case, topic, voted))
+
+
+def _vote_lines(case: Negotiation, topic: Topic, decision: SlotDecision) -> list[Line]:
+    """The call to vote, the ballots as they were cast, and the result."""
+    strategy, outcome, group = decision.strategy, decision.outcome, case.group
+    assert strategy is not None and outcome is not None
+    conflict, id = conflict_part(topic.id, True), strategy.strategy_id
+    how = "Name your top choice, what is acceptable, and any hard no"
+    if case.config.ballots == "scores":
+        how = "Score every option from -4 to 4, and name any hard no"
+    request = contract(conflict, id, "Open until the ballots are in", strategy.rule, how)
+    promised = decision.coverage
     then = (
         coverage_sentence(group, promised["minority_targets"])
         if promised
         else "Take this to the plan"
     )
-    result = contract(conflict, id, text, " ".join(outcome.steps), then)
+    steps = (*outcome.steps, sentence(firm_noes(group, decision.overridden)))
+    reason = " ".join(filter(None, steps))
+    result = contract(conflict, id, decision.resolution_text, reason, then)
+    cast = decision.cast
     said = [(SYSTEM, "sys_request_vote", request)]
     said += [(m.name, "user_vote", spoken(cast[m.id])) for m in case.members if m.id in cast]
     said += [(SYSTEM, "sys_vote_result", result)]
-    return replace(
-        decision,
-        source="vote",
-        options=tally.options,
-        outcome=outcome,
-        portions=outcome.portions,
-        selected_option=chosen,
-        resolution_text=text,
-        ballots=state,
-        cast=cast,
-        vote_summary=summary(tally, id, chosen, state),
-        coverage=promised,
-    ).with_lines(*(case.line(*one, topic) for one in said))
-
-
-def _split(decision: SlotDecision, tally: Tally) -> SlotDecision:
-    """Subgroup slots hold no ballots; their summary comes from the preference texts."""
-    id = decision.strategy_id or ""
-    return replace(
-        decision,
-        vote_summary=summary(tally, id, decision.selected_option, NOT_HELD),
-        split=nearest_split(tally) if decision.subgrouping_required else None,
-    )
+    return [case.line(*one, topic) for one in said]

@@ -44,9 +44,29 @@ class Spoken(_Reply):
 
 
 Lines = Annotated[list[Spoken], BeforeValidator(_list)]
+Texts = Annotated[list[str], BeforeValidator(_list)]
 
 
-class PlainSynthesis(_Reply):
+class Share(_Reply):
+    """Who gets one option, and when."""
+
+    option: Words = Field(description="one option, by the name it has in the list")
+    members: Texts = Field(
+        default_factory=list, description="names of the members who get it; empty for everyone"
+    )
+    when: Words = Field("", description="its days or time; empty for the whole trip")
+
+
+class Decided(_Reply):
+    """A decision as data: the same part of every reply of the mediator."""
+
+    decision: list[Share] = Field(description="the whole decision: who gets which option, and when")
+    dropped: Texts = Field(
+        default_factory=list, description="options that were named and that nobody gets"
+    )
+
+
+class PlainSynthesis(Decided):
     """A proposal by plain reasoning."""
 
     has_conflict: bool = Field(description="whether the stated preferences conflict")
@@ -63,21 +83,14 @@ class GuidedSynthesis(PlainSynthesis):
     resolution_strategy: Words = Field("", description="the strategy_id that the proposal follows")
 
 
-Options = Annotated[
-    list[Annotated[str, Field(description="an option on the table")]], BeforeValidator(_list)
-]
-
-
 class BallotForm(_Reply):
     """One member's ballot."""
 
     top_choice: Words = Field(description="the option you want most")
-    acceptable: Options = Field(
+    acceptable: Texts = Field(
         default_factory=list, description="other options that you could accept"
     )
-    hard_no: Options = Field(
-        default_factory=list, description="options that you reject; often none"
-    )
+    hard_no: Texts = Field(default_factory=list, description="options that you reject; often none")
 
     def ballot(self, member_id: str) -> Ballot | None:
         """A ballot without blanks and repeats; None for one that says nothing at all."""
@@ -89,7 +102,37 @@ class BallotForm(_Reply):
         return Ballot(member_id, top, tuple(acceptable), tuple(hard_no))
 
 
-class FeedbackReply(_Reply):
+class Score(_Reply):
+    """What a member gives one option."""
+
+    option: Words = Field(description="an option on the table")
+    score: float = Field(ge=-4, le=4, description="from -4 (against it) to 4 (all for it)")
+
+
+class ScoreForm(_Reply):
+    """One member's scores of all options."""
+
+    scores: list[Score] = Field(description="one entry for every option on the table")
+    hard_no: Texts = Field(default_factory=list, description="options that you reject; often none")
+
+    def ballot(self, member_id: str) -> Ballot | None:
+        """The ballot that these scores make; None for one that says nothing at all.
+
+        Its other fields are what the member would have written in the source's form: the option
+        with the highest score, the others above zero, and the firm rejections.
+        """
+        given = {o: s.score for s in self.scores if (o := clean(s.option))}
+        hard_no = tuple(dict.fromkeys(o for e in self.hard_no if (o := clean(e))))
+        if not given and not hard_no:
+            return None
+        liked = sorted(
+            (o for o, score in given.items() if score > 0 and o not in hard_no),
+            key=lambda o: -given[o],
+        )
+        return Ballot(member_id, "".join(liked[:1]), tuple(liked[1:]), hard_no, given)
+
+
+class FeedbackReply(Decided):
     """One round of feedback."""
 
     resolved: bool = Field(description="whether the member asked can accept the decision")
@@ -102,6 +145,10 @@ class FeedbackReply(_Reply):
     final_revised_decision: Words = Field(
         "", description="the whole decision as it stands now, naming each option"
     )
+    hard_no: Texts = Field(
+        default_factory=list,
+        description="options that the member asked firmly rejects; often none",
+    )
     dialogue: Lines = Field(
         default_factory=list, description="the member's reaction, then the System's answer"
     )
@@ -112,12 +159,12 @@ def sort_lines(
 ) -> tuple[str, list[tuple[str, str]], int]:
     """The System's first words, the members' lines by their listed names, and how many lines had
     an unknown speaker or no words."""
-    by_key = {_key(n): n for n in names}
+    by_key = {name_key(n): n for n in names}
     opening = ""
     said: list[tuple[str, str]] = []
     dropped = 0
     for line in dialogue:
-        text, key = line.text, _key(line.speaker)
+        text, key = line.text, name_key(line.speaker)
         if text and key in by_key:
             said.append((by_key[key], text))
         elif text and key in RESERVED:
@@ -127,5 +174,6 @@ def sort_lines(
     return opening, said, dropped
 
 
-def _key(name: str) -> str:
+def name_key(name: str) -> str:
+    """A name for comparing: case and spacing aside."""
     return " ".join(name.replace("_", " ").casefold().split())

@@ -76,7 +76,10 @@ class BallotRow(OfDecision, table="ballots"):
     top_choice: str | None = column("option wanted most")
     acceptable: str | None = column("further options that would do")
     hard_no: str | None = column("options rejected")
+    scores: str | None = column("option and score from -4 to 4, where scores are asked for")
     missing: bool = column("there is no ballot; the preference text alone counts")
+    excluded: bool = column("the member has no vote in this slot and was not asked")
+    options_shown: str | None = column("options in the order in which this member saw them")
 
 
 class FeedbackRow(OfDecision, table="feedback"):
@@ -90,7 +93,37 @@ class FeedbackRow(OfDecision, table="feedback"):
     refused_options: str | None = column(
         "options that a hard constraint had ruled out, so that the revision does not count"
     )
+    refused_because: str | None = column(
+        "why the revision does not count: struck (by a hard constraint), rejected (somebody who "
+        "would get it strongly rejects it), split (it undoes a required split), unstated (it does "
+        "not say who gets what)"
+    )
+    hard_no: str | None = column("options that the member asked came to reject")
     parse_error: bool = column("the reply was unreadable; the minimal structure was used")
+
+
+class PortionRow(OfDecision, table="portions"):
+    member_id: str = column("traveller within the group")
+    option: str = column("what the decision gives the member")
+    when: str = column("its days or branch, or the whole trip")
+
+
+class ConfirmationRow(OfDecision, table="confirmations"):
+    member_id: str = column("traveller within the group")
+    confirmed: bool | None = column("whether the decision on record is what the talk came to")
+    missing: str | None
+
+
+class CounterfactualRow(OfDecision, table="counterfactuals"):
+    operator: str = column("a rule, applied to the same texts and ballots")
+    in_force: bool = column("it is the rule that decided")
+    selected_option: str | None = column("the option that sums up what it would decide")
+    same_winner: bool = column("that is the option of the rule in force")
+    margin: float | None = column(
+        "lead over the next option in what the rule goes by first (approvals, average, …); empty "
+        "where it weighs no options against each other"
+    )
+    decided_by: str = column("rule, score or alphabetical")
 
 
 class DecisionRow(OfDecision, table="decisions"):
@@ -114,6 +147,22 @@ class DecisionRow(OfDecision, table="decisions"):
         "the option that sums up the decision; empty where there is none"
     )
     resolution_text: str = column("the decision in words, after feedback")
+    dropped: str = column("options that nobody gets: stated by the mediator, else by the operator")
+    overridden: str = column("options given to members who strongly reject them: option: members")
+    mediator_words: str | None = column("what the mediator wrote, before any word was stripped")
+    theory_words: str | None = column("words of the lexicon in what the mediator wrote (C3)")
+    statement_agrees: bool | None = column(
+        "the mediator's statement gives the same members the same options as the operator; empty "
+        "before a vote and where the statement decides"
+    )
+    unread_entries: int | None = column(
+        "entries of the mediator's statement that name no option or no member"
+    )
+    winner_by_source_ballots: str | None = column(
+        "with ballots of scores: the winner by the same ballots in the source's form"
+    )
+    members_shown: str | None = column("members in the order in which the mediator saw them")
+    options_shown: str | None = column("options in the order in which the mediator saw them")
     fell_back_to: str | None = column("operator that decided where the canonical one could not")
     infeasible: bool | None = column("every option breaks a hard constraint")
     ballots: str = column(
@@ -169,11 +218,17 @@ class MeasuresRow(OfSession, table="measures"):
         "share of cuisine, attraction and event where the group may or must part"
     )
     words_per_decision: float | None = column("words spoken to come to a decision")
+    confirmed_share: float | None = column(
+        "share of members' words on a decision that it is what the talk came to"
+    )
+    undecided_share: float | None = column(
+        "share of the mediator's decisions that give nobody anything"
+    )
 
 
 TABLES = (
     *(GroupRow, MemberRow, PreferenceRow, UtteranceRow, BallotRow, FeedbackRow, DecisionRow),
-    *(ScoreRow, SatisfactionRow, MeasuresRow),
+    *(PortionRow, ConfirmationRow, ScoreRow, CounterfactualRow, SatisfactionRow, MeasuresRow),
 )
 # Name → what it is, of the measures of a session.
 MEASURES = {n: said for n, said in MeasuresRow.meanings().items() if n not in OfSession.columns()}

@@ -6,8 +6,9 @@ The only input is text. Operators decide on a `Tally`; the audit trail is its `s
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,12 +29,14 @@ _NOTHING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Ballot:
-    """One member's ballot, options as the member wrote them."""
+    """One member's ballot, options as the member wrote them. `scores`, where they were asked for,
+    stand in place of the preference text and the other fields but `hard_no`."""
 
     member_id: str
     top_choice: str = ""
     acceptable: tuple[str, ...] = ()
     hard_no: tuple[str, ...] = ()
+    scores: Mapping[str, float] = field(default_factory=dict)
 
 
 def candidates(
@@ -212,18 +215,23 @@ def member_scores(text: str, options: Sequence[str], ballot: Ballot | None) -> d
     """One member's scores: the text's, then the ballot's say on top.
 
     `acceptable` is weak support (+1); a top choice that the text does not name counts as named
-    (+2); `hard_no` is a strong rejection, whatever else was said.
+    (+2), and no acceptable option stands above it; `hard_no` is a strong rejection, whatever
+    else was said. Scores that the member gave replace the text's.
     """
     result: dict[str, float] = dict(polarity.scores(text, options))
     if ballot is None:
         return result
     refused = {o for entry in ballot.hard_no for o in _all_named(entry, options)}
-    acceptable = {o for entry in ballot.acceptable for o in polarity.adopted(entry, options)}
-    for option in acceptable - refused:
-        result[option] += polarity.WEAK
-    top = named_option(ballot.top_choice, options)
-    if top and top not in refused and top not in _all_named(text, options):
-        result[top] = max(result[top], polarity.NAMED)
+    if ballot.scores:
+        given = {o: s for entry, s in ballot.scores.items() for o in _all_named(entry, options)}
+        result |= given
+    else:
+        acceptable = {o for entry in ballot.acceptable for o in polarity.adopted(entry, options)}
+        for option in acceptable:
+            result[option] += polarity.WEAK
+        if top := named_option(ballot.top_choice, options):
+            named = -math.inf if top in _all_named(text, options) else polarity.NAMED
+            result[top] = max(named, result[top], *(result[o] for o in acceptable))
     for option in refused:
         result[option] = min(result[option], STRONG_REJECTION)
     return result
@@ -247,11 +255,12 @@ def _all_named(entry: str, options: Sequence[str]) -> tuple[str, ...]:
 
 def summary(tally: Tally, strategy_id: str, selected: str | None, ballots: str) -> dict[str, Any]:
     """The vote's audit trail as the planner gets it; `ballots` says whether there were any."""
+    parents = strategy_id == "parent_vote_lower_misery"
     return {
         "method": "deterministic_vote_parser",
         "strategy_id": strategy_id,
         "selected_option": selected,
-        "tie_break": "score_then_lexicographic",
+        "tie_break": f"{'strong_rejections' if parents else 'score'}_then_lexicographic",
         "ballots": ballots,
         "option_details": [
             {
@@ -270,9 +279,18 @@ def summary(tally: Tally, strategy_id: str, selected: str | None, ballots: str) 
 COMMITMENT = "Include at least one minority-supported choice in a later day/phase when feasible."
 
 
-def coverage(slot: str, tally: Tally, selected: str | None) -> dict[str, Any] | None:
-    """What is promised to whom because their first choice was passed over; None for nothing."""
-    targets = tally.passed_over(selected)
+def coverage(
+    slot: str,
+    tally: Tally,
+    selected: str | None,
+    given: Mapping[str, Collection[str]] | None = None,
+) -> dict[str, Any] | None:
+    """What is promised to whom because their first choice was passed over; None for nothing.
+
+    `given`: member → options that the decision gives the member; those are promised no more.
+    """
+    passed = tally.passed_over(selected)
+    targets = {m: wish for m, wish in passed.items() if wish not in (given or {}).get(m, ())}
     if selected is None or not targets:
         return None
     return {"slot": slot, "minority_targets": targets, "commitment": COMMITMENT}

@@ -105,9 +105,9 @@ def row(case: Negotiation, decisions: Sequence[SlotDecision], trip: Trip) -> Tri
     references = {k: v for k, v in trip.items() if k.startswith(REFERENCE)}
     return {
         **stated,
-        "query": case.seen(query(case, by_topic, stated)),
+        "query": query(case, by_topic, stated),
         "level": trip.get("level") or made_up.level,
-        "persona": case.seen(persona),
+        "persona": persona,
         **(references or {REFERENCE: made_up.reference_information}),
     }
 

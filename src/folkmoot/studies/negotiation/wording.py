@@ -1,19 +1,20 @@
 """What the System says: the contract of its turns, decisions in sentences, and plain words for C3.
 
-Under C3 no strategy id, operator or theory word may be in any text that a member or the planner
-sees. lexicon.yaml lists them, each with the plain words that replace it.
+Under C3 no strategy id, operator or theory word may be in anything that the mediator says to a
+member or the planner. lexicon.yaml lists them, each with the plain words that replace it. What
+members say stays as they said it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any
 
 from folkmoot.files import packaged_yaml
 from folkmoot.studies.negotiation.groups import Group, listed
 from folkmoot.studies.negotiation.operators import WHOLE_TRIP, Outcome, Portion
+from folkmoot.studies.negotiation.polarity import content_words, words_of
 from folkmoot.studies.negotiation.strategies import table
 
 # --- the contract ------------------------------------------------------------------------------
@@ -43,6 +44,16 @@ def conflict_part(topic: str, has_conflict: bool) -> str:
     return f"Conflict is present in {where}" if has_conflict else f"No conflict in {where}"
 
 
+_MARKS = re.compile('[“”„«»"]')
+
+
+def quoted(text: str) -> str:
+    """A member's words on one line in quotation marks, so that they read as somebody's words and
+    as no instruction; quotation marks in them become single ones."""
+    single = _MARKS.sub("'", " ".join(text.split()))
+    return f"“{single}”"
+
+
 # --- decisions in sentences --------------------------------------------------------------------
 
 # Options are kept in lower case; in a sentence these have a capital.
@@ -59,12 +70,9 @@ def spelled(sentence: str) -> str:
 
 def decision_sentence(group: Group, outcome: Outcome) -> str:
     """The operator's decision in one sentence; who gets what, when, where it differs."""
-    portions = outcome.portions
-    if not portions:
+    if not outcome.portions:
         return "Nothing can be decided: nobody named an option"
-    if len(portions) > 1 and len({(p.when, p.members) for p in portions}) == 1:
-        return spelled(f"In force together: {listed([p.option for p in portions])}")
-    said = "; ".join(_portion(group, p) for p in portions)
+    said = portions_sentence(group, outcome.portions)
     if outcome.operator == "self_select" and outcome.selected_option:
         said = f"Around {outcome.selected_option} as the shared frame: {said}"
     for member, option in outcome.owed:
@@ -72,9 +80,15 @@ def decision_sentence(group: Group, outcome: Outcome) -> str:
     return spelled(said[:1].upper() + said[1:])
 
 
+def portions_sentence(group: Group, portions: Sequence[Portion]) -> str:
+    """Who gets what, and when: "diner for everyone; barbecue for Child 1 (Day 2)"."""
+    if len(portions) > 1 and len({(p.when, p.members) for p in portions}) == 1:
+        return f"in force together: {listed([p.option for p in portions])}"
+    return "; ".join(_portion(group, p) for p in portions)
+
+
 def _portion(group: Group, portion: Portion) -> str:
-    everyone = len(portion.members) == len(group.members)
-    who = "everyone" if everyone else listed([group.names[m] for m in portion.members])
+    who = _who(group, portion.members)
     if portion.when.startswith("Group"):
         return f"{portion.when} ({portion.option}): {who}"
     if portion.when == WHOLE_TRIP:
@@ -82,6 +96,33 @@ def _portion(group: Group, portion: Portion) -> str:
     if portion.owner:
         return f"{portion.when} {portion.option} ({group.names[portion.owner]}'s choice)"
     return f"{portion.option} for {who} ({portion.when})"
+
+
+def _who(group: Group, members: Sequence[str]) -> str:
+    everyone = len(members) == len(group.members)
+    return "everyone" if everyone else listed([group.names[m] for m in members])
+
+
+def shares(group: Group, portions: Sequence[Portion]) -> list[dict[str, str]]:
+    """Who gets what as the prompts list it: `option`, `who`, and `when` ("" for the whole trip)."""
+    return [
+        {
+            "option": p.option,
+            "who": _who(group, p.members),
+            "when": "" if p.when == WHOLE_TRIP else p.when,
+        }
+        for p in portions
+    ]
+
+
+def firm_noes(group: Group, overridden: Mapping[str, Sequence[str]]) -> str:
+    """What stands although somebody who gets it strongly rejects it; empty for nothing."""
+    against = (
+        f"{option} stands against the firm no of {listed([group.names[m] for m in who])}"
+        for option, who in overridden.items()
+    )
+    said = "; ".join(against)
+    return spelled(said[:1].upper() + said[1:])
 
 
 def coverage_sentence(group: Group, targets: Mapping[str, str]) -> str:
@@ -112,24 +153,46 @@ def lexicon() -> Mapping[str, str]:
     return terms
 
 
-def purify(text: str) -> str:
-    """The text with every term in plain words; a text without terms comes back as it is."""
-    terms = {_key(term): plain for term, plain in lexicon().items()}
+def purify(text: str, said: Iterable[str] = ()) -> str:
+    """The text with every term in plain words; a text without terms comes back as it is.
+
+    A term that members `said` themselves beside the same word ("tour operator") is theirs, and
+    stays.
+    """
+    own = [f" {' '.join(words_of(words))} " for words in said]
 
     def plain(match: re.Match[str]) -> str:
-        words = terms.get(_key(match[0])) or terms[_key(match[0].removesuffix("s"))]
+        if any(phrase in words for words in own for phrase in _phrases(match)):
+            return match[0]
+        words = _terms().get(_key(match[0])) or _terms()[_key(match[0].removesuffix("s"))]
         return words[:1].upper() + words[1:] if match[0][:1].isupper() else words
 
     return _pattern(tuple(lexicon())).sub(plain, text)
 
 
-def purify_json(data: Any) -> Any:
-    """JSON data with every text value purified; keys are kept."""
-    if isinstance(data, str):
-        return purify(data)
-    if isinstance(data, Mapping):
-        return {k: purify_json(v) for k, v in data.items()}
-    return [purify_json(v) for v in data] if isinstance(data, (list, tuple)) else data
+def theory_words(text: str) -> tuple[str, ...]:
+    """The terms in a text, as it writes them."""
+    return tuple(dict.fromkeys(m[0] for m in _pattern(tuple(lexicon())).finditer(text)))
+
+
+def _phrases(match: re.Match[str]) -> list[str]:
+    """A term with the word before it, and with the one after it, where these are plain words that
+    carry content."""
+    text, term = match.string, words_of(match[0])
+    before, after = words_of(text[: match.start()])[-1:], words_of(text[match.end() :])[:1]
+    beside = [(*before, *term)] if _plain_content(before) else []
+    beside += [(*term, *after)] if _plain_content(after) else []
+    return [f" {' '.join(words)} " for words in beside]
+
+
+def _plain_content(words: Sequence[str]) -> bool:
+    of_terms = {word for term in lexicon() for word in words_of(term)}
+    return bool(content_words(" ".join(words)) - of_terms)
+
+
+@cache
+def _terms() -> Mapping[str, str]:
+    return {_key(term): plain for term, plain in lexicon().items()}
 
 
 def _key(term: str) -> str:

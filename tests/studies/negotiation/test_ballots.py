@@ -1,0 +1,215 @@
+"""Ballots: who casts one, scores in their place, the order that was shown, other rules' winners."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import folkmoot
+from folkmoot.models.request import Reply, Request
+from folkmoot.models.scripted import Scripted
+from folkmoot.studies.negotiation import STUDY
+from folkmoot.studies.negotiation.strategies import OPERATORS, VOTE_OPERATORS
+from tests.studies.negotiation.conftest import (
+    Runner,
+    mediator,
+    options_in,
+    session_json,
+    some,
+)
+
+
+def scoring(scores: dict[str, float], **more: Any) -> Any:
+    """Members who give these scores (0 to what is not named) for cuisine."""
+
+    def answering(request: Request, address: str) -> str:
+        if not request.schema or request.schema["title"] != "ScoreForm":
+            return mediator(request, address)
+        (prompt,) = [m.content for m in request.messages if "Options on the table" in m.content]
+        on_table = options_in(prompt)
+        given = [{"option": o, "score": scores.get(o, 0)} for o in on_table]
+        return json.dumps({"scores": given, "hard_no": [], **more})
+
+    return answering
+
+
+def test_children_are_excluded_where_only_parents_vote(negotiation: Runner) -> None:
+    run = negotiation(groups=some("fam"), conditions=["C4"])
+    ballots = run.table("ballots")
+    rooms = ballots.filter(topic="room_type")
+    assert rooms["excluded"].to_list() == [False, True, True]
+    assert rooms["top_choice"].is_null().to_list() == [False, True, True]
+    assert not rooms["missing"].any()
+    asked = " ".join(run.table("answers")["address"])
+    assert "room_type/ballots/traveler_1" in asked and "room_type/ballots/traveler_2" not in asked
+    # Where the source has no such rule, they vote.
+    purpose = ballots.filter(topic="travel_purpose")
+    assert len(purpose) == 3 and not purpose["excluded"].any()
+    trail = session_json(run, "fam", "C4", "decisions")["lodging"]["room_type"]
+    assert trail["ballots"]["state"] == "collected"
+    assert trail["vote_summary"]["tie_break"] == "strong_rejections_then_lexicographic"
+
+
+def test_scores_decide_in_place_of_texts_and_the_source_s_ballots(negotiation: Runner) -> None:
+    """Everybody's text is for diner or barbecue; everybody scores the diner higher."""
+    run = negotiation(
+        scoring({"diner": 3, "barbecue": -1}),
+        groups=some("team"),
+        conditions=["C4"],
+        ballots="scores",
+    )
+    rows = run.table("scores").filter(topic="cuisine")
+    assert set(rows.filter(option="diner")["score"]) == {3}
+    assert set(rows.filter(option="barbecue")["score"]) == {-1}
+    decided = run.table("decisions").filter(topic="cuisine").to_dicts()[0]
+    # In the source's form the texts count as well: two of the four turn the diner down in theirs,
+    # so that both have two approvals, and the total decides.
+    assert decided["selected_option"] == "diner"
+    assert decided["winner_by_source_ballots"] == "barbecue"
+    ballots = run.table("ballots").filter(topic="cuisine")
+    assert {tuple(sorted(s.split("; "))) for s in ballots["scores"]} == {("barbecue -1", "diner 3")}
+    said = session_json(run, "team", "C4", "dialogue")["cuisine"]
+    spoken = [x["text"] for x in said if x["intent"] == "user_vote_cuisine"]
+    assert all("diner 3" in text and text.endswith("hard_no: none") for text in spoken)
+    found = {f.key: f for f in run.findings()}["score_ballots"]
+    assert ("team", "C4", "cuisine", "diner", "barbecue") in found.grid.rows
+
+
+def test_a_hard_no_beside_scores_is_a_strong_rejection(negotiation: Runner) -> None:
+    answering = scoring({"diner": 4, "barbecue": 4}, hard_no=["diner"])
+    run = negotiation(answering, groups=some("team"), conditions=["C4"], ballots="scores")
+    rows = run.table("scores").filter(topic="cuisine", option="diner")
+    assert set(rows["score"]) == {-2} and rows["strong_rejection"].all()
+
+
+def test_scores_out_of_bounds_are_asked_again(negotiation: Runner) -> None:
+    run = negotiation(
+        scoring({"diner": 9}), groups=some("team"), conditions=["C4"], ballots="scores"
+    )
+    assert run.table("ballots").filter(topic="cuisine")["missing"].all()
+
+
+def test_the_order_of_options_and_members_is_drawn_and_recorded(negotiation: Runner) -> None:
+    shown: dict[str, Any] = {}
+
+    def answering(request: Request, address: str) -> str:
+        prompt = request.messages[-1].content
+        if "Options on the table" in prompt and not address.startswith("preferences/"):
+            shown[address] = options_in(prompt)
+        return mediator(request, address)
+
+    run = negotiation(answering, groups=some("team"), random_seed=5)
+    rows = run.table("decisions").filter(condition="C4").to_dicts()
+    for row in rows:
+        order = row["options_shown"].split("; ")
+        told = shown[f"negotiation/team-C4/{row['topic']}/ask0"]
+        assert [o for o in order if o in told] == told
+        # C3 is shown the same order, so that it makes no difference between conditions.
+        assert shown[f"negotiation/team-C3/{row['topic']}/ask0"] == told
+    assert any(o != sorted(o) for o in (r["options_shown"].split("; ") for r in rows))
+    assert len({r["members_shown"] for r in rows}) > 2
+    for row in run.table("ballots").filter(condition="C4", topic="cuisine").to_dicts():
+        told = shown[f"negotiation/team-C4/cuisine/ballots/{row['member_id']}/ask0"]
+        assert row["options_shown"].split("; ") == told
+    other = negotiation(groups=some("team"), random_seed=6).table("decisions")
+    assert other["options_shown"].to_list() != run.table("decisions")["options_shown"].to_list()
+
+
+def test_the_same_ballots_under_every_operator(whole: Any) -> None:
+    rows = whole.table("counterfactuals")
+    assert set(rows["condition"]) == {"C4"} and set(rows["operator"]) == OPERATORS
+    assert len(rows) == 5 * 8 * len(OPERATORS)
+    decided = whole.table("decisions").filter(condition="C4")
+    keys = ["group_id", "topic"]
+    in_force = rows.filter("in_force").join(decided, on=keys)
+    assert len(in_force) == len(decided)
+    assert in_force["selected_option"].eq_missing(in_force["selected_option_right"]).all()
+    assert rows.filter("in_force")["same_winner"].all() and not rows["same_winner"].all()
+    # Team cuisine, with ballots: two 4s and two refusals each way; the diner is refused twice.
+    team = rows.filter(group_id="team", topic="cuisine")
+    found = {r["operator"]: r for r in team.to_dicts()}
+    assert found["approval_vote_plus_coverage"]["in_force"]
+    assert found["least_misery"]["selected_option"] == "barbecue"
+    assert found["least_misery"]["margin"] == 2
+    finding = {f.key: f for f in whole.findings()}["counterfactuals"]
+    assert {row[0] for row in finding.grid.rows} == VOTE_OPERATORS
+    only_c5 = whole.table("counterfactuals").filter(pl.col("condition") == "C5")
+    assert only_c5.is_empty()
+
+
+@pytest.mark.parametrize("wish", ["Hm.", "I leave that to the rest of you.", ""])
+@pytest.mark.parametrize("ballots", ["source", "scores"])
+def test_with_no_recognised_option_at_all_every_finding_is_had(
+    negotiation: Runner, wish: str, ballots: str
+) -> None:
+    """Nobody names anything, and the mediator and the ballots are empty as well."""
+    empty: dict[str, Any] = {
+        "has_conflict": True,
+        "conflict_description": "",
+        "resolution_strategy": "",
+        "resolution_explanation": "",
+        "decision": [],
+        "scores": [],
+        "top_choice": "",
+        "resolved": False,
+    }
+
+    def answering(request: Request, address: str) -> Any:
+        if address.startswith("preferences/"):
+            return wish or Reply("", finish="refusal")
+        return json.dumps(empty) if request.schema else "no idea"
+
+    people = [{"role": "partner", "persona": f"a traveller number {n}."} for n in range(2)]
+    group = [{"id": "p", "type": "spouses", "members": people}]
+    run = negotiation(answering, groups=group, ballots=ballots)
+    assert run.table("decisions")["selected_option"].is_null().all()
+    keys = {finding.key for finding in run.findings()}
+    assert {"satisfaction", "decisions", "process"} <= keys or run.folder.unusable
+
+
+@given(data=st.data())
+@settings(max_examples=8, deadline=None)
+def test_whatever_is_said_every_finding_is_had(data: Any) -> None:
+    """Preferences, statements and ballots drawn at random from sense and nonsense."""
+    words = st.sampled_from(["diner", "no diner", "Hm.", "a trip to the moon", "", "barbecue"])
+    some_words = st.lists(words, max_size=3)
+
+    def answering(request: Request, address: str) -> str:
+        if address.startswith("preferences/"):
+            return data.draw(words) or "Hm."
+        share = st.fixed_dictionaries({"option": words, "members": some_words, "when": words})
+        reply = {
+            "has_conflict": data.draw(st.booleans()),
+            "conflict_description": data.draw(words),
+            "resolution_explanation": data.draw(words),
+            "decision": data.draw(st.lists(share, max_size=3)),
+            "dropped": data.draw(some_words),
+            "top_choice": data.draw(words),
+            "acceptable": data.draw(some_words),
+            "hard_no": data.draw(some_words),
+            "resolved": data.draw(st.booleans()),
+            "final_revised_decision": data.draw(words),
+        }
+        return json.dumps(reply) if request.schema else "yes"
+
+    people = [{"role": r, "persona": f"a {r}."} for r in ("parent", "child")]
+    with TemporaryDirectory() as folder:
+        run = folkmoot.run(
+            STUDY,
+            {
+                "groups": [{"id": "p", "type": "family", "members": people}],
+                "conditions": ["C3", "C5"],
+            },
+            out=Path(folder) / "run",
+            provider=Scripted(answering),
+            model="scripted/test",
+            concurrency=1,
+        )
+        assert run.findings()

@@ -1,0 +1,247 @@
+"""C5 goes on from C4, and a revision replaces the whole state or does not stand."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+import polars as pl
+import pytest
+
+from folkmoot.models.request import Request
+from tests.studies.negotiation.conftest import Runner, mediator, session_json, some
+
+SAME_BUT_FEEDBACK = ["group_id", "topic", "speaker", "intent", "text"]
+
+
+def gives(option: str, *members: str, when: str = "") -> dict[str, Any]:
+    return {"option": option, "members": list(members), "when": when}
+
+
+def revising(topic: str, *rounds: dict[str, Any]) -> Any:
+    """A mediator that revises one decision: what it says in each round of feedback."""
+
+    def answering(request: Request, address: str) -> str:
+        for number, changes in enumerate(rounds, start=1):
+            if f"/{topic}/feedback/round{number}/" in address:
+                return mediator(request, address, **{"resolved": False} | changes)
+        return mediator(request, address)
+
+    return answering
+
+
+def cuisine(run: Any, group: str, condition: str = "C5", topic: str = "cuisine") -> Any:
+    return session_json(run, group, condition, "planner_payload")["slot_decision_state"][topic]
+
+
+def test_c5_goes_on_from_what_c4_decided(whole: Any, negotiation: Runner) -> None:
+    """One draw of synthesis and ballots, so that the conditions differ in feedback alone."""
+    asked = whole.table("answers")["address"].to_list()
+    assert not [a for a in asked if "-C5/" in a and "/feedback/" not in a and "/confirm/" not in a]
+    lines = whole.table("utterances").filter(pl.col("phase") != "feedback")
+    before, after = (lines.filter(condition=c).select(SAME_BUT_FEEDBACK) for c in ("C4", "C5"))
+    assert before.equals(after) and len(before) > 200
+    for table in ("ballots", "scores"):
+        rows = whole.table(table)
+        assert (
+            rows.filter(condition="C4")
+            .drop("condition")
+            .equals(rows.filter(condition="C5").drop("condition"))
+        )
+
+
+def test_c5_alone_holds_what_c4_would(negotiation: Runner, whole: Any) -> None:
+    alone = negotiation(conditions=["C5"])
+    assert set(alone.table("decisions")["condition"]) == {"C5"}
+    same = whole.table("decisions").filter(condition="C5")
+    assert alone.table("decisions").equals(same)
+
+
+def test_without_feedback_c5_is_c4_to_the_letter(negotiation: Runner) -> None:
+    run = negotiation(groups=some("team", "pair"), conditions=["C4", "C5"], enable_feedback=False)
+    for name in ("decisions", "satisfaction", "measures", "confirmations", "portions"):
+        rows = run.table(name)
+        c4, c5 = (rows.filter(condition=c).drop("condition") for c in ("C4", "C5"))
+        assert c4.equals(c5) and not c4.is_empty(), name
+    assert "-C5/" not in " ".join(run.table("answers")["address"])
+
+
+def test_a_revision_replaces_the_whole_state(negotiation: Runner) -> None:
+    """Team cuisine: the vote takes barbecue (the diner has two strong rejections)."""
+    change = {
+        "final_revised_decision": "The calm ones eat at the diner, the others have their barbecue.",
+        "decision": [
+            gives("barbecue", "Colleague 2", "Colleague 4"),
+            gives("diner", "Colleague 1", "Colleague 3"),
+        ],
+        "resolved": True,
+    }
+    run = negotiation(revising("cuisine", change), groups=some("team"), conditions=["C4", "C5"])
+    c4, c5 = cuisine(run, "team", "C4"), cuisine(run, "team")
+    assert c4["selected_option"] == c4["vote_summary"]["selected_option"] == "barbecue"
+    assert c4["coverage_commitment"]["minority_targets"] == {
+        "traveler_1": "diner",
+        "traveler_3": "diner",
+    }
+    assert (c5["source"], c5["selected_option"]) == ("feedback", "barbecue")
+    assert {(p["option"], *p["members"]) for p in c5["portions"]} == {
+        ("barbecue", "traveler_2", "traveler_4"),
+        ("diner", "traveler_1", "traveler_3"),
+    }
+    # Who has the own wish now is promised nothing more; the count of the votes is what it was.
+    assert c5["coverage_commitment"] is None
+    assert c5["vote_summary"]["option_details"] == c4["vote_summary"]["option_details"]
+    trip = list(csv.DictReader(io.StringIO(run.folder.text("tripcraft/C5.csv"))))[0]
+    assert "'cuisine': ['American']" not in trip["local_constraint"]
+    assert change["final_revised_decision"] in trip["query"]
+    content = run.table("satisfaction").filter(condition="C5", topic="cuisine")
+    assert content["satisfaction"].to_list() == [4, 4, 4, 4]
+
+
+def test_the_selected_option_the_summary_and_the_persona_line_follow(negotiation: Runner) -> None:
+    change = {
+        "final_revised_decision": "Adventure for all of us",
+        "decision": [gives("adventure")],
+    }
+    run = negotiation(
+        revising("travel_purpose", change), groups=some("team"), conditions=["C4", "C5"]
+    )
+    c4, c5 = (cuisine(run, "team", c, "travel_purpose") for c in ("C4", "C5"))
+    other = "adventure" if c4["selected_option"] == "relaxation" else "relaxation"
+    if other == "relaxation":
+        change |= {"final_revised_decision": "Relaxation", "decision": [gives("relaxation")]}
+        run = negotiation(revising("travel_purpose", change), groups=some("team"))
+        c5 = cuisine(run, "team", "C5", "travel_purpose")
+    assert c5["selected_option"] == c5["vote_summary"]["selected_option"] == other
+    minority = c5["vote_summary"]["minority_members"]
+    assert minority and set(minority) == set(c5["coverage_commitment"]["minority_targets"])
+    assert set(minority).isdisjoint(c4["vote_summary"]["minority_members"])
+    trip = list(csv.DictReader(io.StringIO(run.folder.text("tripcraft/C5.csv"))))[0]
+    assert f"Purpose of Travel: {other.title()};" in trip["persona"]
+
+
+def test_a_firm_no_is_not_overridden(negotiation: Runner) -> None:
+    """The lively ones of the team want no diner; a revision for the calm may not give it them."""
+    change = {"final_revised_decision": "The diner for all", "decision": [gives("diner")]}
+    run = negotiation(revising("cuisine", change), groups=some("team"), conditions=["C4", "C5"])
+    state = cuisine(run, "team")
+    assert (state["selected_option"], state["source"]) == ("barbecue", "vote")
+    trail = session_json(run, "team", "C5", "decisions")["cuisine"]["feedback"][0]
+    assert (trail["refused_options"], trail["refused_because"]) == (["diner"], "rejected")
+    said = session_json(run, "team", "C5", "dialogue")["cuisine"]
+    answer = [x["text"] for x in said if x["intent"] == "sys_feedback_cuisine"][1]
+    assert "Reason: diner would go against a firm no, so that the decision stays" in answer
+
+
+def test_a_no_that_comes_up_later_is_said_and_counts_from_then_on(negotiation: Runner) -> None:
+    first = {"decision": [], "hard_no": ["barbecue"], "resolved": True}
+    second = {
+        "final_revised_decision": "Barbecue on Day 2",
+        "decision": [gives("barbecue", when="Day 2")],
+    }
+    run = negotiation(revising("cuisine", first, second), groups=some("team"), conditions=["C5"])
+    rounds = session_json(run, "team", "C5", "decisions")["cuisine"]["feedback"]
+    assert rounds[0]["hard_no"] == ["barbecue"]
+    assert rounds[0]["resolved"] is False  # nobody accepts what they reject in the same breath
+    row = run.table("decisions").filter(topic="cuisine").to_dicts()[0]
+    target = rounds[0]["asked"].replace("Colleague ", "traveler_")
+    assert row["overridden"] == f"barbecue: {target}"
+    details = cuisine(run, "team")["vote_summary"]["option_details"]
+    votes = next(o for o in details if o["option"] == "barbecue")
+    assert votes["strong_rejections"] == [target]
+    said = session_json(run, "team", "C5", "dialogue")["cuisine"]
+    answers = [x["text"] for x in said if x["intent"] == "sys_feedback_cuisine"]
+    assert "Barbecue stands against the firm no of Colleague" in answers[1]
+
+
+def test_an_operator_that_overrides_a_firm_no_says_so(negotiation: Runner) -> None:
+    """Spouses take turns over the attractions; the lively one wants no museums."""
+    run = negotiation(groups=some("pair"), conditions=["C4"])
+    row = run.table("decisions").filter(topic="attraction").to_dicts()[0]
+    assert row["overridden"] == "museums: traveler_2"
+    said = session_json(run, "pair", "C4", "dialogue")["attraction"]
+    (system,) = [x["text"] for x in said if x["speaker"] == "System"]
+    assert "Museums stands against the firm no of Partner 2." in system
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"final_revised_decision": "Let us see on the day"}, "unstated"),
+        ({"decision": [gives("diner", "Colleague 1")]}, "unstated"),  # the others lose theirs
+        ({"decision": [gives("barbecue"), gives("diner", "Uncle Bob")]}, "unstated"),
+    ],
+)
+def test_a_revision_that_does_not_say_who_gets_what_does_not_stand(
+    negotiation: Runner, change: dict[str, Any], why: str
+) -> None:
+    run = negotiation(revising("cuisine", change), groups=some("team"), conditions=["C4", "C5"])
+    before, after = (cuisine(run, "team", c) for c in ("C4", "C5"))
+    assert {k: v for k, v in after.items() if k != "feedback_rounds"} == {
+        k: v for k, v in before.items() if k != "feedback_rounds"
+    }
+    assert run.table("feedback").filter(topic="cuisine")["refused_because"].to_list()[0] == why
+
+
+def test_a_required_split_is_revised_as_a_split_or_stays(negotiation: Runner) -> None:
+    together = {
+        "final_revised_decision": "All to the zoo",
+        "decision": [gives("zoos and aquariums")],
+    }
+    run = negotiation(revising("attraction", together), groups=some("team"), conditions=["C5"])
+    state = cuisine(run, "team", topic="attraction")
+    assert state["source"] == "operator" and state["subgrouping_required"]
+    rows = run.table("feedback").filter(topic="attraction")
+    assert rows["refused_because"].to_list()[0] == "split"
+
+    parted = {
+        "final_revised_decision": "Colleague 3 goes along to the parks",
+        "decision": [
+            gives("museums", "Colleague 1"),
+            gives("nature parks", "Colleague 2", "Colleague 3", "Colleague 4"),
+        ],
+    }
+    run = negotiation(revising("attraction", parted), groups=some("team"), conditions=["C5"])
+    state = cuisine(run, "team", topic="attraction")
+    split = state["subgroup_assignment"]
+    assert split["method"] == "stated_in_feedback"
+    assert [m["name"] for m in split["group_a"]["members"]] == ["Colleague 1"]
+    assert [(p["option"], p["when"], len(p["members"])) for p in state["portions"]] == [
+        ("museums", "Group A", 1),
+        ("nature parks", "Group B", 3),
+    ]
+    assert state["selected_option"] == state["vote_summary"]["selected_option"] == "nature parks"
+
+
+def test_words_alone_change_words_alone(negotiation: Runner) -> None:
+    standing = [gives("barbecue")]
+    change = {"final_revised_decision": "Barbecue, and an early start", "decision": standing}
+    run = negotiation(revising("cuisine", change), groups=some("team"), conditions=["C4", "C5"])
+    before, after = (cuisine(run, "team", c) for c in ("C4", "C5"))
+    changed = {k for k in before if before[k] != after[k]}
+    assert changed == {"source", "feedback_rounds", "resolution_text"}
+
+
+def test_the_mediator_knows_what_is_in_force_and_who_rejects_what(negotiation: Runner) -> None:
+    prompts: list[str] = []
+
+    def answering(request: Request, address: str) -> str:
+        if "/cuisine/feedback/round1/" in address:
+            prompts.append(request.messages[-1].content)
+        return mediator(request, address)
+
+    negotiation(answering, groups=some("team"), conditions=["C5"])
+    (prompt,) = prompts
+    assert "- barbecue for everyone" in prompt
+    assert "Colleague 2 firmly rejects: diner" in prompt
+
+
+def test_a_second_confirmation_is_asked_only_after_feedback(negotiation: Runner) -> None:
+    run = negotiation(groups=some("team"), conditions=["C4", "C5"])
+    asked = [a for a in run.table("answers")["address"] if "/confirm/" in a]
+    again = {a.split("/")[2] for a in asked if "-C5/" in a}
+    rounds = run.table("decisions").filter(pl.col("feedback_rounds") > 0)
+    assert again == set(rounds["topic"]) and len(again) == 8
+    words = run.table("confirmations")
+    assert set(words["condition"]) == {"C4", "C5"}

@@ -1,0 +1,226 @@
+"""What a mediator states to be decided, as data: reading it, and that words decide nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from folkmoot.models.request import Request
+from folkmoot.studies.negotiation.groups import Group, StatedMember, build_group
+from folkmoot.studies.negotiation.operators import Portion
+from folkmoot.studies.negotiation.replies import Decided, Share
+from folkmoot.studies.negotiation.settlement import overridden, same, settlement, summed_up
+from folkmoot.studies.negotiation.strategies import group_type
+from folkmoot.studies.negotiation.tally import count
+from tests.studies.negotiation.conftest import Runner, mediator, session_json, some
+
+FOOD = ("barbecue", "diner", "sushi")
+ALL = ("traveler_1", "traveler_2", "traveler_3")
+
+
+def family() -> Group:
+    roles = ("parent", "child", "child")
+    return build_group("g", group_type("family"), [StatedMember(role=r) for r in roles])
+
+
+def entry(option: str, *members: str, when: str = "") -> Share:
+    return Share(option=option, members=list(members), when=when)
+
+
+def read(*shares: Share, dropped: tuple[str, ...] = (), topic: str = "cuisine") -> Any:
+    said = Decided(decision=list(shares), dropped=list(dropped))
+    return settlement(family(), topic, FOOD, said)
+
+
+@pytest.mark.parametrize(
+    ("shares", "expected"),
+    [
+        ([entry("diner")], [("diner", ALL, "whole trip")]),
+        ([entry("Diners!", "everyone")], [("diner", ALL, "whole trip")]),
+        ([entry("the diner", when="The whole trip")], [("diner", ALL, "whole trip")]),
+        ([entry("sushi", "Child 2", when="Day 2")], [("sushi", ALL[2:], "Day 2")]),
+        ([entry("sushi", "child 1", "PARENT_1")], [("sushi", ALL[:2], "whole trip")]),
+        ([entry("sushi", "children")], [("sushi", ALL[1:], "whole trip")]),
+        ([entry("sushi", "traveler_3")], [("sushi", ALL[2:], "whole trip")]),
+        # Two for the same people and the whole trip share it.
+        (
+            [entry("diner"), entry("sushi")],
+            [("diner", ALL, "part with diner"), ("sushi", ALL, "part with sushi")],
+        ),
+        # Branches do not.
+        (
+            [entry("diner", "Parent 1"), entry("sushi", "Child 1", "Child 2")],
+            [("diner", ALL[:1], "whole trip"), ("sushi", ALL[1:], "whole trip")],
+        ),
+        # One entry written as two is one.
+        (
+            [entry("diner", when="Day 1"), entry("Diner", when="Day 3")],
+            [("diner", ALL, "Day 1 and Day 3")],
+        ),
+        # An option of the mediator's own is kept as it is.
+        ([entry("a picnic")], [("a picnic", ALL, "whole trip")]),
+        (
+            [entry("diner and barbecue")],
+            [("diner", ALL, "part with diner"), ("barbecue", ALL, "part with barbecue")],
+        ),
+    ],
+)
+def test_what_is_stated_is_read(shares: list[Share], expected: list[Any]) -> None:
+    found = read(*shares)
+    assert [(p.option, p.members, p.when) for p in found.portions] == expected
+    assert found.unread == 0
+
+
+@pytest.mark.parametrize("share", [entry(""), entry("diner", "Uncle Bob"), entry("not the diner")])
+def test_what_names_no_option_or_nobody_here_is_unread(share: Share) -> None:
+    found = read(share, entry("sushi", "Child 1"))
+    assert ([p.option for p in found.portions], found.unread) == (["sushi"], 1)
+
+
+def test_what_somebody_gets_is_not_dropped() -> None:
+    assert read(entry("diner"), dropped=("Sushi", "diner", "")).dropped == ("sushi",)
+
+
+def test_house_rules_hold_together() -> None:
+    found = read(entry("diner"), entry("sushi"), topic="house_rule")
+    assert {p.when for p in found.portions} == {"whole trip"}
+
+
+def test_summed_up_same_and_overridden() -> None:
+    most = Portion("diner", ALL[:2]), Portion("sushi", ALL[2:])
+    assert summed_up(most) == "diner" and summed_up(()) is None
+    assert same(most, (Portion("sushi", ALL[2:], "Day 2"), *most[:1]))
+    assert not same(most, most[:1])
+    texts = {"traveler_1": "no diner", "traveler_3": "I hate the diner"}
+    tally = count(family().members, texts, FOOD)
+    assert overridden(most, tally) == {"diner": ("traveler_1",)}
+
+
+# Ordinary sentences that say one and the same decision, or seem to say something else.
+SAME = [
+    "The diner for everyone, that is settled.",
+    "Instead of barbecue we go to the diner.",
+    "Barbecue was popular, yet the diner it is.",
+    "Nobody gets barbecue; what about the diner?",
+    "We leave barbecue, sushi and the pub for another trip.",
+    "Diner it is, much as some of you would enjoy barbecue.",
+    "Colleague 2 would have liked barbecue for Colleague 2 and everyone.",
+    "",
+]
+
+
+@pytest.mark.parametrize("condition", ["C3", "C5"])
+def test_the_wording_of_a_decision_decides_nothing(negotiation: Runner, condition: str) -> None:
+    """The same statement in other words gives the same state, scores and shares."""
+    found = []
+    for words in SAME:
+
+        def answering(request: Request, address: str, words: str = words) -> str:
+            return mediator(
+                request,
+                address,
+                resolution_explanation=words,
+                final_revised_decision=words or "Diner",
+                decision=[{"option": "diner", "members": [], "when": ""}],
+            )
+
+        run = negotiation(answering, groups=some("strange"), conditions=[condition])
+        trail = session_json(run, "strange", condition, "decisions")["cuisine"]
+        measures = run.table("measures").drop("words_per_decision").to_dicts()
+        satisfaction = run.table("satisfaction").to_dicts()
+        found.append([trail["portions"], trail["selected_option"], measures, satisfaction])
+    assert all(one == found[0] for one in found)
+    assert found[0][1] == "diner"
+
+
+def test_what_c3_states_is_what_it_decided(negotiation: Runner) -> None:
+    stated = [
+        {"option": "barbecue", "members": ["Colleague 2", "Colleague 4"], "when": "Day 2"},
+        {"option": "diner", "members": ["Colleague 1", "Colleague 3"], "when": "Day 2"},
+    ]
+
+    def answering(request: Request, address: str) -> str:
+        if "/cuisine/" in address:
+            return mediator(request, address, decision=stated, dropped=["sushi"])
+        return mediator(request, address, decision=[])
+
+    run = negotiation(answering, groups=some("team"), conditions=["C3"])
+    rows = {r["topic"]: r for r in run.table("decisions").to_dicts()}
+    assert rows["cuisine"]["selected_option"] == "barbecue"
+    assert rows["cuisine"]["dropped"] == "sushi"
+    got = run.table("portions").filter(topic="cuisine").sort("member_id")
+    assert got["option"].to_list() == ["diner", "barbecue"] * 2
+    # Nothing is put in the place of what was not stated.
+    assert rows["event"]["selected_option"] is None
+    assert run.table("measures")["undecided_share"].to_list() == [7 / 8]
+    happy = run.table("satisfaction").filter(topic="event")
+    assert happy["satisfaction"].is_null().all()
+
+
+def test_all_mediators_are_asked_for_the_decision_in_one_form(negotiation: Runner) -> None:
+    asked: dict[str, Any] = {}
+
+    def answering(request: Request, address: str) -> str:
+        if request.schema and "decision" in request.schema["properties"]:
+            shown = {k: request.schema["properties"][k] for k in ("decision", "dropped")}
+            asked[request.schema["title"]] = [shown, request.schema["$defs"]["Share"]]
+        return mediator(request, address)
+
+    negotiation(answering, groups=some("fam"))
+    assert set(asked) == {"PlainSynthesis", "GuidedSynthesis", "FeedbackReply"}
+    assert len({json.dumps(form, sort_keys=True) for form in asked.values()}) == 1
+
+
+def test_the_statement_is_compared_with_the_operator(negotiation: Runner) -> None:
+    """Family spending is a hard constraint: economical. Cuisine includes both."""
+
+    def answering(request: Request, address: str) -> str:
+        stated = [{"option": "economical", "members": [], "when": ""}]
+        return mediator(request, address, decision=stated if "/spending" in address else [])
+
+    run = negotiation(answering, groups=some("fam"), conditions=["C4"])
+    agrees = dict(run.table("decisions").select("topic", "statement_agrees").rows())
+    assert agrees["spending_preference"] is True
+    assert agrees["cuisine"] is None  # nothing stated
+    lying = negotiation(groups=some("fam"), conditions=["C4"]).table("decisions")
+    agrees = dict(lying.select("topic", "statement_agrees").rows())
+    assert agrees["cuisine"] is False
+    assert agrees["travel_purpose"] is None  # stated before the vote
+
+
+def test_each_member_confirms_in_one_word(negotiation: Runner) -> None:
+    seen: list[str] = []
+
+    def answering(request: Request, address: str) -> str:
+        if "/confirm/" not in address:
+            return mediator(request, address)
+        if "/cuisine/" in address:
+            seen.append(request.messages[-1].content)
+        return "no" if "traveler_2" in address else "Yes."
+
+    run = negotiation(answering, groups=some("pair"), conditions=["C2", "C3", "C4"])
+    words = run.table("confirmations")
+    assert len(words) == 2 * 8 * 2
+    said = dict(zip(words["member_id"], words["confirmed"], strict=True))
+    assert said == {"traveler_1": True, "traveler_2": False}
+    assert (
+        run.table("measures").drop_nulls("confirmed_share")["confirmed_share"].to_list()
+        == [0.5] * 2
+    )
+    # They see the talk and the statement, as data.
+    assert all("barbecue for everyone" in prompt for prompt in seen)
+    assert all("“I love a diner.”" in prompt for prompt in seen)
+    off = negotiation(groups=some("pair"), conditions=["C3"], confirm=False)
+    assert off.table("confirmations").is_empty()
+
+
+def test_a_word_that_cannot_be_read_is_missing(negotiation: Runner) -> None:
+    def answering(request: Request, address: str) -> str:
+        return "That depends." if "/confirm/" in address else mediator(request, address)
+
+    run = negotiation(answering, groups=some("pair"), conditions=["C3"])
+    words = run.table("confirmations")
+    assert words["confirmed"].is_null().all() and set(words["missing"]) == {"unparsed"}
+    assert run.table("measures")["confirmed_share"].is_null().all()
