@@ -170,7 +170,10 @@ LONGEST_REPLIES: Mapping[str, int] = {
 
 def longest_reply(name: str, endpoints: Mapping[str, str] | None = None) -> int | None:
     """Tokens of the longest reply of a model; None where that is not known."""
-    wire = resolve(name, endpoints).wire_model
+    try:
+        wire = resolve(name, endpoints).wire_model
+    except InputError:  # the check of all models says so
+        return None
     return next((n for prefix, n in LONGEST_REPLIES.items() if wire.startswith(prefix)), None)
 
 

@@ -132,6 +132,7 @@ def small_hall(folder: Path, *, general: int = 3, vulnerable: int = 2) -> dict[s
         "levels": ["2-1"],
         "residents": {"general": general},
         "vulnerable": str(profiles),
+        "coding": "off",
     }
 
 

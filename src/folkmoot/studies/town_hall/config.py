@@ -7,7 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
-from folkmoot.engine.config import NonNegative, Positive, Share, StudyConfig
+from folkmoot.engine.config import NonNegative, Positive, Share
+from folkmoot.kit.coding import CodedConfig
 from folkmoot.studies.town_hall.answers import InteractionType
 
 DEFAULT_MODEL = "gemini-3-flash"
@@ -137,7 +138,7 @@ class LevelSettings(_Part):
     )
 
 
-class TownHallConfig(StudyConfig):
+class TownHallConfig(CodedConfig):
     """A town-hall study file."""
 
     # Names of the method's `.env`, and what stands for them here.

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from folkmoot.engine.session import Scope, Session
+from folkmoot.kit.coding import Text
 from folkmoot.studies.town_hall.comparison import Result, compare
 from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.discussion import Discussion, Meeting
+from folkmoot.studies.town_hall.heard import concerns
 from folkmoot.studies.town_hall.levels import levels_of
 from folkmoot.studies.town_hall.logs import log_lines, summary, use_of
 from folkmoot.studies.town_hall.measures import (
@@ -50,6 +52,7 @@ class Held:
     result: Result
     quality: dict[str, Any]
     use: dict[str, Any]
+    concerns: list[Text]
 
 
 def keep(scope: Scope, discussion: Discussion, started_at: str) -> Held:
@@ -63,7 +66,8 @@ def keep(scope: Scope, discussion: Discussion, started_at: str) -> Held:
     scope.write_text(f"logs/{meeting.id}_{stamp}_errors.log", errors)
     record_discussion(scope, discussion)
     result = Result(meeting.set.number, meeting.level.name, measures(discussion))
-    return Held(meeting.id, result, quality(discussion), use_of(discussion))
+    concerned = concerns(discussion, scope.seed)
+    return Held(meeting.id, result, quality(discussion), use_of(discussion), concerned)
 
 
 def keep_comparison(session: Session[TownHallConfig], held: list[Held]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from folkmoot.kit import coding
 from folkmoot.kit.findings import (
     cells,
     change,
@@ -27,6 +28,7 @@ from folkmoot.measures.estimates import Estimate, percent, plural
 from folkmoot.records.findings import Bars, Finding, Grid
 from folkmoot.records.run_folder import RunFolder
 from folkmoot.studies.town_hall.answers import CHANGES
+from folkmoot.studies.town_hall.heard import heard
 from folkmoot.studies.town_hall.measures import GROUPS, SPECTRUM
 
 SCORE = "weighted_inclusivity_score"
@@ -52,6 +54,7 @@ def findings(run: RunFolder) -> list[Finding]:
     return found(
         inclusion(levels, compared["sets"]) if levels else None,
         steps(main["differences"]) if main["differences"] else None,
+        heard(run),
         spectrum(reactions),
         responses(reactions, run.table("residents")),
         [outcome(levels), satisfaction(levels), everything(levels, compared["figures"])]
@@ -60,6 +63,7 @@ def findings(run: RunFolder) -> list[Finding]:
         replication(apart, levels) if apart["levels"] else None,
         stances(rounds),
         reading(run.json("quality.json")),
+        coding.finding(run),
     )
 
 

@@ -12,6 +12,7 @@ from folkmoot.engine.session import Scope, Session
 from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.discussion import Call, Discussion, Meeting, Round, make_meeting
 from folkmoot.studies.town_hall.files import Held, keep, keep_comparison, plan_of, present
+from folkmoot.studies.town_hall.heard import code_concerns
 from folkmoot.studies.town_hall.levels import levels_of
 from folkmoot.studies.town_hall.participants import load_profiles, make_set
 from folkmoot.studies.town_hall.sessions import Hall, open_hall
@@ -31,14 +32,15 @@ from folkmoot.studies.town_hall.tables import record_set
 
 
 async def protocol(session: Session[TownHallConfig]) -> None:
-    """Draw residents and seats, hold all discussions, compare the levels."""
+    """Draw residents and seats, hold all discussions, compare the levels, code the concerns."""
     meetings = await draw(session)
 
     async def discuss(scope: Scope, meeting: Meeting) -> Held:
         return keep(scope, await hold_discussion(scope, meeting), session.started_at)
 
-    held = await session.each(meetings, discuss, sets=lambda m: m.set.number)
-    keep_comparison(session, list(held.values()))
+    held = list((await session.each(meetings, discuss, sets=lambda m: m.set.number)).values())
+    keep_comparison(session, held)
+    await code_concerns(session, [text for h in held for text in h.concerns])
 
 
 async def draw(session: Session[TownHallConfig]) -> list[Meeting]:

@@ -11,8 +11,10 @@ from typing import Any
 from rich.markup import escape
 
 from folkmoot.errors import InputError
+from folkmoot.kit import coding
 from folkmoot.kit.findings import number, signed
 from folkmoot.records.run_folder import RunFolder
+from folkmoot.studies.town_hall.heard import CONCERN
 
 Lines = list[str]
 SCORE = "weighted_inclusivity_score"
@@ -123,6 +125,7 @@ def _resident(
         lines += _thoughts(turn["thinking"], names) if turn["thinking"] else []
         lines += [_statement(turn, names, _is_vulnerable(resident)), *_heard(round_, me, names)]
         lines += _reflection(reflections.get(round_["round"]))
+    lines += _became(run, f"{discussion}/{me}")
     voting = run.json(f"{discussion}/voting_results.json")
     lines += ["", "[underline]Vote[/underline]"]
     texts = {i["item_id"]: escape(i["proposal"]) for i in voting["items"]}
@@ -155,6 +158,21 @@ def _heard(round_: Mapping[str, Any], me: str, names: Mapping[str, str]) -> Line
         if r["target_agent"] == me
     ]
     return [f"[cyan]answered by {', '.join(found)}[/cyan]"] if found else []
+
+
+def _became(run: RunFolder, concern: str) -> Lines:
+    """What a coder found had become of the resident's concern, with the words that show it."""
+    read = coding.codings(run).get(CONCERN)
+    codes = read.of(concern) if read else None
+    if read is None or codes is None:
+        return []
+    by = " (by the embedded coder: no evidence)" * (not read.supports)
+    quoted = [escape(f"{_plain(code)}: “{quote}”") for code, quote in codes.items()]
+    return [
+        "",
+        f"[underline]What became of the concern[/underline]{by}",
+        *(quoted or ["not heard"]),
+    ]
 
 
 def _reflection(found: Mapping[str, Any] | None) -> Lines:

@@ -7,6 +7,7 @@ from types import new_class
 from typing import Any
 
 from folkmoot.engine.session import Scope
+from folkmoot.kit import coding
 from folkmoot.records.rows import Row, column
 from folkmoot.studies.town_hall.comparison import flat_rows
 from folkmoot.studies.town_hall.discussion import Discussion, Round
@@ -284,6 +285,7 @@ TABLES: tuple[type[Row], ...] = (
     DiscussionRow,
     LevelRow,
     DifferenceRow,
+    *coding.TABLES,
 )
 
 

@@ -1,0 +1,112 @@
+"""Whether concerns were heard: what the coder reads, and what the report says of its codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from folkmoot.engine.runner import Run
+from folkmoot.kit import coding
+from folkmoot.models.request import Request
+from folkmoot.models.scripted import Scripted
+from folkmoot.studies.town_hall.findings import findings
+from folkmoot.studies.town_hall.show import show
+
+from .hall_script import Key, hold, plain, scripted, small_hall
+
+ANSWER = "A04, the lift will be built in the first year."
+
+
+def answering(key: Key, request: Request) -> Any:
+    """A04's concern is answered at level 2-1 and nobody's at level 4; the coder finds the words."""
+    if key[0] == "concern":
+        text = request.messages[-1].content
+        codes = [{"code": "answered", "quote": "the lift will be built"}] * (ANSWER in text)
+        wrong = {"code": "understood", "quote": "nobody has said this"}
+        return {"codes": [*codes, wrong] if "A05" in request.messages[0].content else codes}
+    said = plain(key, request)
+    if key == ("speak", "A04", 1):
+        said |= {"new_points": ["Without a lift I cannot leave the house."]}
+    if key[:2] == ("speak", "A05"):
+        said |= {"full_statement": ""}
+    if key == ("speak", "A01", 2) and request.model == "one":
+        said |= {"full_statement": ANSWER}
+    return said
+
+
+@pytest.fixture(scope="module")
+def held(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Scripted]:
+    folder = tmp_path_factory.mktemp("heard")
+    settings = small_hall(folder) | {"coding": {"sample": 2}, "sets": 2, "levels": ["2-1", "4"]}
+    settings |= {"level_settings": {"2-1": {"models": "one"}}, "models": {"coder": "reader"}}
+    model = scripted(answering, keep=True)
+    return hold(folder, settings, model), model
+
+
+def test_the_coder_reads_what_others_said_after_a_concern_and_not_the_level(
+    held: tuple[Run, Scripted],
+) -> None:
+    texts = held[0].table("texts")
+    row = texts.filter(text_id="set01_lv2-1/A04").row(0, named=True)
+    about = json.loads(row["about"])
+    assert about["concern"] == "Without a lift I cannot leave the house."
+    assert ANSWER in row["text"] and "A02 speaks in round 2." in row["text"]
+    assert "in round 1" not in row["text"] and "A04 speaks" not in row["text"]
+    assert "Proposal V1: Do it?" in row["text"] and "The final text: We agree." in row["text"]
+    moderated = texts.filter(text_id="set01_lv4/A04")["text"].item()
+    assert "The chair: The moderator sums up round 1." in moderated
+    for address, request in held[1].seen:
+        if address.startswith("coding/"):
+            sent = "\n".join(m.content for m in request.messages)
+            assert request.model == "reader"
+            for word in ("profile 0", "vulnerable", "set01", "lv4", "2-1"):
+                assert word not in sent
+
+
+def test_each_vulnerable_resident_has_as_many_others_beside(held: tuple[Run, Scripted]) -> None:
+    texts = held[0].table("texts").with_columns(pl.col("text_id").str.split("/").list.first())
+    assert not texts.filter(participant_id="A05").height  # who never spoke voiced no concern
+    for number in ("01", "02"):
+        of = {
+            level: texts.filter(text_id=f"set{number}_lv{level}")["participant_id"].to_list()
+            for level in ("2-1", "4")
+        }
+        assert of["2-1"] == of["4"] and len(of["4"]) == 3 and "A04" in of["4"]
+
+
+def test_the_finding_gives_shares_gaps_and_quotes_by_level(held: tuple[Run, Scripted]) -> None:
+    found = {f.key: f for f in findings(held[0].folder)}
+    rows = {(r[0], r[1]): r for r in found["heard"].grid.rows}
+    columns = found["heard"].grid.columns
+    share = columns.index("vulnerable_share")
+    assert rows["2-1", "answered"][share] == 1.0 and rows["4", "answered"][share] == 0.0
+    assert rows["2-1", "understood"][share] == 0.0
+    assert "At level 2-1 the concerns of vulnerable residents were answered in 100 %" in (
+        found["heard"].says
+    )
+    assert any("Coded by reader" in note for note in found["heard"].notes)
+    quotes = found["heard_quotes"].grid
+    assert ("set01_lv2-1/A04", "Without a lift I cannot leave the house.", "answered",
+            "the lift will be built") in quotes.rows  # fmt: skip
+
+
+def test_show_gives_the_quotes_beside_a_residents_own_words(held: tuple[Run, Scripted]) -> None:
+    talk = show(held[0].folder, "set01_lv2-1/A04")
+    assert "answered: “the lift will be built”" in talk
+    assert "not heard" in show(held[0].folder, "set01_lv4/A04")
+
+
+def test_embedded_codes_support_no_finding(tmp_path: Path) -> None:
+    settings = small_hall(tmp_path) | {"coding": "on", "models": {"coder": "synthetic"}}
+    import folkmoot
+
+    path = tmp_path / "hall.yaml"
+    path.write_text(json.dumps({"study": "town_hall", **settings, "rounds": 2}), "utf-8")
+    held = folkmoot.run(path, model="synthetic", out=tmp_path / "run")
+    keys = {f.key for f in findings(held.folder)}
+    assert "coding" in keys and not keys & {"heard", "heard_quotes"}
+    assert coding.codings(held.folder)["concern"].coder is not None
