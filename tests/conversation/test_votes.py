@@ -73,6 +73,22 @@ REPLIES: list[tuple[tuple[str, ...], str, str]] = [
     (PARK_AND_MALL, "I'm going with Mall", "Mall"),
     (PARK_AND_MALL, "Without a doubt, Park", "Park"),
     (PARK_AND_MALL, "There is no better option than Park.", "Park"),
+    # Said by a model of 135 million parameters; its own words, under other options.
+    (PARK_AND_MALL, "1. Mall\n2. Mall", "Mall"),
+    (PARK_AND_MALL, "2. Mall\nThe answer is 2.", "Mall"),
+    (PARK_AND_MALL, "Park\nPark\n\nPark", "Park"),
+    (PARK_AND_MALL, "My preference is 2, Mall.", "Mall"),
+    (PARK_AND_MALL, "The only option I choose is Mall.", "Mall"),
+    (PARK_AND_MALL, "1. Park\n2. Mall", NOT_READ),
+    (PARK_AND_MALL, "1. Park\n2. Mall\n3. Park and ride\n4. No change", NOT_READ),
+    (PARK_AND_MALL, "3. Park\nThe answer is 3.", NOT_READ),
+    (PARK_AND_MALL, "Park\nPark\nPa", NOT_READ),
+    (PARK_AND_MALL, "Mall\nMall is my second choice.", NOT_READ),
+    (PARK_AND_MALL, "1. Park\n\nThe chosen answer is only 1 option.", NOT_READ),
+    (PARK_AND_MALL, "You choose option 3.", NOT_READ),
+    (PARK_AND_MALL, "The option I chose last time is Park", NOT_READ),
+    (("Park", "Mall", "Park and ride"), "1, 2", NOT_READ),
+    (PERCENT, "1, 5 %", NOT_READ),
     (PARK_AND_MALL, "~~Park~~", NOT_READ),  # struck out
     (PARK_AND_MALL, "~~2~~", NOT_READ),
     (("25", "52", "5"), "5²", NOT_READ),
@@ -261,6 +277,9 @@ def test_options_that_cannot_be_told_apart(
         "I'm sorry, but I can’t take part in this.",
         "I do not want to choose.",
         "I'd rather not vote",
+        "I can't choose between them.",
+        "I won't vote for any of these.",
+        "I will not choose any option, thank you",
     ],
 )
 def test_who_declines_to_vote_is_heard(reply: str) -> None:
@@ -269,7 +288,12 @@ def test_who_declines_to_vote_is_heard(reply: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "reply", ["No change", "I refuse to give up my garden.", "I abstain from alcohol.", "No", "Hm."]
+    "reply",
+    [
+        *("No change", "I refuse to give up my garden.", "I abstain from alcohol.", "No", "Hm."),
+        "I will choose 1. Shoot the ball in the air, but I will not choose 2 or 3.",
+        *("I won't vote for Park.", "I can't choose the mall", "I'd rather not choose option 2"),
+    ],
 )
 def test_a_view_is_no_refusal(reply: str) -> None:
     assert not looks_like_refusal(reply)

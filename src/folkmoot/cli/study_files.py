@@ -24,7 +24,7 @@ from folkmoot.engine.trust import Consent, sending
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import write_bytes
 from folkmoot.measures.estimates import dollars
-from folkmoot.models.catalog import LOCAL, ModelSpec, resolve
+from folkmoot.models.catalog import LOCAL, ON_THIS_MACHINE, ModelSpec, resolve
 from folkmoot.models.keys import find_key
 from folkmoot.models.prices import cost_of
 from folkmoot.records.findings import Grid
@@ -66,6 +66,9 @@ def check_command(
     images = found.study.images(found.config)
     if problems := blind(found.config, _models(found, model), images, str(path)):
         raise InputError(problems)
+    for spec in specs:
+        if spec.provider == ON_THIS_MACHINE:
+            providers.open(spec.name)  # raises where what it needs is not installed
     if problems := unpriced(found.config, _models(found, model)):
         raise InputError(problems)
     console = out()
@@ -126,7 +129,10 @@ def _print_estimate(
     if stages:
         console.print(f"Calls     about {total.calls:,}")
         console.print(f"Cost      {escape(_cost(total, specs, found))}", soft_wrap=True)
-        console.print(f"Time      about {duration(seconds)}{_pace(found, local)}")
+        if any(spec.provider == ON_THIS_MACHINE for spec in specs):
+            console.print("Time      unknown: this machine's processor computes every reply")
+        else:
+            console.print(f"Time      about {duration(seconds)}{_pace(found, local)}")
     else:
         console.print("Calls     unknown (a rehearsal with the embedded respondent made none)")
     console.print(f"Folder    outputs/{escape(clean(found.run_id))}")

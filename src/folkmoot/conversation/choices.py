@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from folkmoot.conversation.answers import Json, Parsed, Unreadable
 from folkmoot.conversation.spoken import (
+    LONGEST,
     bare_forms,
     carried_forms,
     folded,
@@ -29,9 +30,10 @@ class Choice:
     """One of the options, in the order in which the prompt lists them.
 
     Ladder: exact → normalised → number (its number or letter in the list) → named (alone in a
-    carrier phrase) → ask again with the list → `constrained` to an enumeration → `Missing`.
-    Nothing is searched for in prose, and what fits two options fits none. Where the prompt lists
-    the options without numbers (`labelled=False`), a bare number is none of them.
+    carrier phrase, or in each of several lines) → ask again with the list → `constrained` to an
+    enumeration → `Missing`. Nothing is searched for in prose, and what fits two options fits none.
+    Where the prompt lists the options without numbers (`labelled=False`), a bare number is none of
+    them.
     """
 
     __slots__ = ("_index", "_labelled", "options")
@@ -78,11 +80,21 @@ class Choice:
         by_label = [] if found else self._by_label(text)
         if len(by_label) == 1:
             return Parsed(by_label[0], "number")
+        if (repeated := self._in_every_line(text)) is not None:
+            return Parsed(repeated, "named")
         what = "was empty" if not text else "was not one of the options and nothing else"
         return Unreadable(
             f"The reply {what}. Reply with exactly one of these, its exact text and nothing else:"
             f"\n{self.listing}"
         )
+
+    def _in_every_line(self, text: str) -> str | None:
+        """The option that each of several lines says alone: small models repeat themselves."""
+        if "\n" not in text or len(text) > LONGEST:
+            return None
+        read = [self.parse(line) for line in {*text.splitlines()} if line.strip()]
+        said = {r.value if isinstance(r, Parsed) else None for r in read}
+        return said.pop() if len(said) == 1 else None
 
     def _mislabelled(self, forms: Sequence[str], found: frozenset[str]) -> bool:
         """Whether a reply gives one option's text the label that another has in its own."""

