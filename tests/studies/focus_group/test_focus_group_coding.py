@@ -1,47 +1,117 @@
-"""The second reader of the answers: known agreement is found, and absence of one is said."""
+"""Free words through the coder: objections, needs and themes over all groups with their quotes, and
+whether stated positions fit the words."""
 
 from __future__ import annotations
 
-import polars as pl
+import json
+from pathlib import Path
+
 import pytest
 
-from folkmoot.studies.focus_group.findings import Concept, coding
+from folkmoot.models.request import Request
+from folkmoot.models.scripted import Scripted
+from folkmoot.records.findings import Finding
+from folkmoot.records.run_folder import RunFolder
+from folkmoot.studies.focus_group import STUDY
+from folkmoot.studies.focus_group.remarks import kind_and_name
+from tests.studies.focus_group.at_hand import LINES
+from tests.studies.focus_group.test_focus_group_run import play, reply
+
+FOUND = {
+    LINES[0]: ("need_easy", "save me time"),
+    LINES[1]: ("objection_fit", "I don't need that"),
+    LINES[2]: ("objection_price", "the price is too high"),
+}
 
 
-def answers(valence: list[float], sentiment: list[float], source: str = "vader") -> Concept:
-    said = pl.DataFrame(
-        {
-            "role": "participant",
-            "valence": valence,
-            "sentiment": sentiment,
-            "sentiment_source": source,
-        }
-    )
-    nothing = pl.DataFrame()
-    return Concept(
-        "oven", said, nothing, nothing, nothing, nothing, None, single=True, several=False
-    )
+def coding(request: Request, address: str) -> str:
+    """A coder who reads the lines of the scripted people without a mistake."""
+    text = request.messages[-1].content
+    if address.startswith("coding/remarks"):
+        found = [FOUND[text]] if text in FOUND else []
+        return json.dumps({"codes": [{"code": c, "quote": q} for c, q in found]})
+    if address.startswith("coding/opinion"):
+        return json.dumps({"codes": [{"code": "favourable", "quote": "It has its points."}]})
+    return reply(request, address)
+
+
+def findings(run: RunFolder) -> dict[str, Finding]:
+    return {f.key: f for f in STUDY.findings(run)}
+
+
+GROUPS = "replications: 3\nnum_personas: 4\nmax_responses_per_question: 3\n"
+
+
+def test_objections_and_needs_are_counted_by_people_over_all_groups(tmp_path: Path) -> None:
+    run = play(tmp_path, GROUPS, provider=Scripted(coding))
+    said = run.table("utterances").filter(role="participant")
+    talk = said.filter(said["phase"] != "warmup")
+    rows = {(r[0], r[1]): r for r in findings(run)["remarks"].grid.rows}
+    for line, (code, quote) in FOUND.items():
+        who = talk.filter(text=line).select("group", "speaker_id").unique()
+        kind, name = kind_and_name(code)
+        assert rows[kind, name][2:5] == (who.height, who.height / 12, who["group"].n_unique())
+        assert quote in str(rows[kind, name][5])
+    assert len(rows) == len(FOUND)
+    assert "of 12 people, in 3 of 3 groups" in findings(run)["remarks"].says
+    assert any("Coded by" in note for note in findings(run)["remarks"].notes)
+    (concept,) = run.json("topline.json")["concepts"]
+    by_turn = {(r["group"], r["turn"]): r["text"] for r in said.iter_rows(named=True)}
+    for kind in ("objections", "needs"):
+        for each in concept[kind]:
+            assert each["people"] == rows[kind[:-1], each["theme"]][2]
+            for quote in each["quotes"]:
+                assert quote["quote"] in by_turn[quote["group"], quote["turn"]]
+                assert quote["link"].startswith(f"groups/{quote['group']}/transcript.html#turn-")
+    assert "### Needs" in run.text("topline.md") and "save me time" in run.text("topline.md")
+
+
+def test_nobody_tells_the_coder_of_group_concept_or_person(tmp_path: Path) -> None:
+    scripted = Scripted(coding, keep=True)
+    run = play(tmp_path, GROUPS, provider=scripted)
+    names = run.table("personas")["name"].to_list()
+    asked = [r for a, r in scripted.seen if a.startswith("coding/")]
+    assert asked
+    for request in asked:
+        told = "\n".join(m.content for m in request.messages)
+        assert "group_0" not in told and "scans ready meals" not in told
+        assert not any(name in told for name in names)
+
+
+def test_stated_positions_are_held_against_the_words(tmp_path: Path) -> None:
+    def stating(request: Request, address: str) -> str:
+        if request.schema is not None and request.schema["title"] == "PrivateOpinion":
+            return json.dumps({"opinion": "It has its points.", "position": 0.5})
+        return coding(request, address)
+
+    found = findings(play(tmp_path, GROUPS, provider=Scripted(stating)))["words_and_positions"]
+    assert "same side in 100 % of 24 private statements" in found.says
+    mixed = play(_made(tmp_path / "mixed"), GROUPS, provider=Scripted(coding))
+    stated = mixed.table("statements")["position"]
+    row = findings(mixed)["words_and_positions"].grid.rows[0]
+    assert row[1] == pytest.approx((stated >= 0.05).sum() / 24)
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def test_without_a_coder_nothing_is_found_and_it_is_said(tmp_path: Path) -> None:
+    run = play(tmp_path, "coding: off\n", provider=Scripted(coding))
+    assert not {"remarks", "words_and_positions"} & set(findings(run))
+    assert "Nothing has been coded yet" in run.text("topline.md")
+    assert run.table("texts").height > 20 and run.table("codes").is_empty()
 
 
 @pytest.mark.parametrize(
-    ("sentiment", "alpha", "same"),
+    ("code", "kind"),
     [
-        ([0.8, -0.6, 0.4, -0.2], 1.0, 1.0),
-        # By hand: observed (1.6² + 1.2² + .8² + .4²) / 4 = 1.2; the eight values have a mean of 0
-        # and squares of 2.4, so expected is 2 · 2.4 / 7; alpha = 1 − 1.2 · 7 / 4.8 = −.75.
-        ([-0.8, 0.6, -0.4, 0.2], -0.75, 0.0),
+        ("objection_price", ("objection", "price")),
+        ("need_easy", ("need", "easy")),
+        ("taste_sweet", ("theme", "taste_sweet")),
+        ("objection", ("theme", "objection")),
     ],
 )
-def test_known_agreement(sentiment: list[float], alpha: float, same: float) -> None:
-    found = coding(answers([0.8, -0.6, 0.4, -0.2], sentiment))
-    assert found is not None
-    row = dict(zip(found.grid.columns, found.grid.rows[0], strict=True))
-    assert row["same_side_share"] == same
-    assert row["krippendorff alpha"] == pytest.approx(alpha)
-    assert ("may stand for the other" if same else "too little to trust") in found.says
-
-
-def test_one_reader_alone_agrees_with_nobody() -> None:
-    assert coding(answers([0.5, -0.5], [0.5, -0.5], source="model")) is None
-    alike = coding(answers([0.5, 0.5], [0.5, 0.5]))
-    assert alike is not None and "cannot be distinguished from chance" in alike.says
+def test_codes_of_a_users_own_codebook_are_themes(code: str, kind: tuple[str, str]) -> None:
+    assert kind_and_name(code) == kind

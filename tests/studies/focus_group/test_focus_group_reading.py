@@ -8,13 +8,15 @@ from html.parser import HTMLParser
 
 import pytest
 
+from folkmoot.kit.coding import Coded
 from folkmoot.measures.diversity import gini
 from folkmoot.studies.focus_group import reading
 from folkmoot.studies.focus_group.discussion import INTENTS
 from folkmoot.studies.focus_group.files import TranscriptFormatter, topline_page
 from folkmoot.studies.focus_group.participants import title_of
+from folkmoot.studies.focus_group.remarks import answer_id
 from folkmoot.studies.focus_group.topline import topline
-from tests.studies.focus_group.at_hand import Asked, coded, discuss, plain
+from tests.studies.focus_group.at_hand import LINES, Asked, coded, discuss, plain
 
 
 async def test_take_up_and_stance_are_the_coders_reading() -> None:
@@ -47,22 +49,6 @@ def test_sentiment_has_the_sign_of_the_words() -> None:
     assert reading.tone("I love it, it is wonderful.") > 0.5
     assert reading.tone("I hate it, it is terrible.") < -0.5
     assert reading.tone("It is a box.") == 0
-
-
-@pytest.mark.parametrize(
-    ("sentence", "against", "theme"),
-    [
-        ("It's way too expensive for what it does.", True, "price"),
-        ("I don't need it, my old one works fine.", True, "need"),
-        ("I worry that it will break after a year.", False, "reliability"),
-        ("It would not be too expensive, I love it!", False, ""),
-        ("I could never trust it with my data.", True, "trust"),
-        ("I like the color a lot.", True, ""),
-        ("Is it too expensive?", True, ""),
-    ],
-)
-def test_objections(sentence: str, against: bool, theme: str) -> None:
-    assert reading.theme_of(sentence, against) == theme
 
 
 async def test_balance_counts_every_word_and_reply() -> None:
@@ -150,16 +136,23 @@ async def test_statistics_count_what_is_there() -> None:
 
 
 async def test_topline_quotes_are_in_the_transcript_at_the_turn_they_link_to() -> None:
+    code = {LINES[1]: Coded("objection_fit", "I don't need that"), LINES[2]: Coded("price", "the")}
     transcripts = [await discuss(s) for s in (1, 2, 3)]
     for i, t in enumerate(transcripts):
         transcripts[i] = t.model_copy(update={"group": f"group_{i + 1:03d}"})
     pages = {f"{t.group}/concept": f"groups/{t.group}/transcript.html" for t in transcripts}
     for several in (transcripts, transcripts[:1]):
-        data = topline(several, pages)
+        codes = {
+            answer_id(t, m): (code[m.content],)
+            for t in several
+            for m in t.by_participants()
+            if m.content in code
+        }
+        data = topline(several, pages, codes)
         (concept,) = data["concepts"]
         said = {(t.group, m.turn_number): m.content for t in several for m in t.messages}
-        assert concept["objections"]
-        for theme in concept["objections"]:
+        assert concept["objections"] and concept["themes"] and not concept["needs"]
+        for theme in concept["objections"] + concept["themes"]:
             for quote in theme["quotes"]:
                 assert quote["quote"] in said[quote["group"], quote["turn"]]
                 assert quote["link"] == f"{pages[quote['group'] + '/concept']}#turn-{quote['turn']}"
@@ -181,13 +174,13 @@ async def test_intent_over_groups_has_an_interval_with_groups_as_units() -> None
         same = tuple(intent.model_copy(update={"answer": buys}) for intent in t.intents)
         talks[i] = t.model_copy(update={"group": f"g{i}", "intents": same})
     pages = {f"{t.group}/concept": "x.html" for t in talks}
-    (many,) = topline(talks, pages)["concepts"]
-    (one,) = topline(talks[1:2], pages)["concepts"]
+    (many,) = topline(talks, pages, {})["concepts"]
+    (one,) = topline(talks[1:2], pages, {})["concepts"]
     assert many["purchase_intent"]["would_buy_share"] == 0.5
     assert many["purchase_intent"]["interval"] == [0.0, 1.0]
     assert "groups as units" in topline_page({"concepts": [many]})
     assert one["purchase_intent"]["interval"] is None  # they heard each other: nothing to tell
-    (alike,) = topline(talks[1::2], pages)["concepts"]
+    (alike,) = topline(talks[1::2], pages, {})["concepts"]
     assert alike["purchase_intent"]["interval"] is None
     assert "**100%** would" in topline_page({"concepts": [alike]})
 
@@ -195,6 +188,6 @@ async def test_intent_over_groups_has_an_interval_with_groups_as_units() -> None
 async def test_several_concepts_stand_side_by_side() -> None:
     talks = [await discuss(1), (await discuss(2)).model_copy(update={"stimulus": "other"})]
     pages = {f"{t.group}/{t.stimulus}": "x.html" for t in talks}
-    both, one = (topline_page(topline(several, pages)) for several in (talks, talks[:1]))
+    both, one = (topline_page(topline(several, pages, {})) for several in (talks, talks[:1]))
     assert "side by side" in both
     assert "side by side" not in one

@@ -183,8 +183,8 @@ async def _pass(
         return good if good or not codes else None
 
     stage = session.at("coding" if role == CODER else "second_coding", book.name)
-    found = await stage.each(texts, one)
-    return {text_id: codes for text_id, codes in found.items() if codes is not None}
+    found = (await stage.each(texts, one)).values()  # keyed as parts of an address, not by id
+    return {t.id: codes for t, codes in zip(texts, found, strict=True) if codes is not None}
 
 
 async def ask_coder(scope: Scope, role: str, book: Codebook, text: Text) -> tuple[Coded, ...]:

@@ -17,7 +17,8 @@ from pydantic import (
     model_validator,
 )
 
-from folkmoot.engine.config import Positive, StudyConfig
+from folkmoot.engine.config import Positive
+from folkmoot.kit.coding import CodedConfig
 
 
 class DiscussionPhase(StrEnum):
@@ -93,7 +94,7 @@ class Stimulus(BaseModel):
         return "_".join(words[:5])[:48] or "concept"
 
 
-class DiscussionConfig(StudyConfig):
+class DiscussionConfig(CodedConfig):
     """A focus group on one concept, or on several with the same recruits."""
 
     product_concept: str | None = Field(

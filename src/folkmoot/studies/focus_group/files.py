@@ -25,6 +25,7 @@ from folkmoot.studies.focus_group.discussion import (
     When,
 )
 from folkmoot.studies.focus_group.participants import title_of
+from folkmoot.studies.focus_group.remarks import Codes
 
 
 def folder_of(config: DiscussionConfig, transcript: DiscussionTranscript) -> str:
@@ -45,7 +46,7 @@ def write_discussion(session: Session[DiscussionConfig], transcript: DiscussionT
 
 
 def write_topline(
-    session: Session[DiscussionConfig], transcripts: Sequence[DiscussionTranscript]
+    session: Session[DiscussionConfig], transcripts: Sequence[DiscussionTranscript], codes: Codes
 ) -> None:
     """topline.md and topline.json over all groups and concepts."""
     mark = session.synthetic_mark
@@ -53,7 +54,7 @@ def write_topline(
         f"{t.group}/{t.stimulus}": f"{folder_of(session.config, t)}transcript.html"
         for t in transcripts
     }
-    data = topline.topline(transcripts, pages)
+    data = topline.topline(transcripts, pages, codes)
     session.write_json("topline.json", {"mark": mark, **data} if mark else data)
     session.write_text("topline.md", topline_page(data, mark))
 

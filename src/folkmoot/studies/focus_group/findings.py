@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from folkmoot.kit.coding import Codings, codings
 from folkmoot.kit.findings import (
     cells,
     change,
@@ -34,7 +36,7 @@ from folkmoot.records.run_folder import RunFolder
 from folkmoot.studies.focus_group import sycophancy
 from folkmoot.studies.focus_group.config import amount
 from folkmoot.studies.focus_group.discussion import INTENTS, When
-from folkmoot.studies.focus_group.reading import MODEL
+from folkmoot.studies.focus_group.remarks import STANDS, kind_and_name
 
 TALK = ["group", "stimulus"]
 PERSON = [*TALK, "persona_id"]
@@ -58,7 +60,7 @@ class Concept:
     people: pl.DataFrame
     statements: pl.DataFrame
     intents: pl.DataFrame
-    objections: pl.DataFrame | None
+    codes: Mapping[str, Codings]
     single: bool
     several: bool
     control: str | None = None
@@ -81,10 +83,7 @@ def findings(run: RunFolder) -> list[Finding]:
     said, opinions, stated = (run.table(t) for t in ("utterances", "opinions", "statements"))
     stimuli = said["stimulus"].unique(maintain_order=True).to_list()
 
-    def only(table: str, stimulus: str) -> pl.DataFrame | None:
-        of = pl.col("stimulus") == stimulus
-        return run.table(table).filter(of) if run.has_table(table) else None
-
+    codes = codings(run)
     concepts = [
         Concept(
             stimulus,
@@ -93,7 +92,7 @@ def findings(run: RunFolder) -> list[Finding]:
             run.table("personas"),
             run.table("statements").filter(pl.col("stimulus") == stimulus),
             run.table("intents").filter(pl.col("stimulus") == stimulus),
-            only("objections", stimulus),
+            codes,
             single=said.select(TALK).unique().height == 1,
             several=len(stimuli) > 1,
             control=run.config.get("control"),
@@ -107,11 +106,11 @@ def findings(run: RunFolder) -> list[Finding]:
                 purchase_intent(c),
                 demand(c),
                 positions(c),
-                objections(c),
+                words_and_positions(c),
+                said_about(c),
                 replies(c) if c.single else None,
                 talk_time(c),
                 pleasing(c),
-                coding(c),
             )
             for c in concepts
         ),
@@ -289,38 +288,48 @@ def _by_question(opinions: pl.DataFrame) -> list[tuple[str, float, float]]:
     return out
 
 
-def objections(c: Concept) -> Finding | None:
-    """What they object to, the most frequent first; None without objections."""
-    if c.objections is None or c.objections.is_empty():
+def said_about(c: Concept) -> Finding | None:
+    """Objections, needs and themes, the most frequent first, with quotes; None without codes."""
+    read = c.codes.get("remarks")
+    if read is None or read.coder is None:
         return None
     everyone, groups = c.people.height, c.people["group"].n_unique()
-    rows: list[dict[str, Any]] = []
-    for (theme,), part in c.objections.group_by(["theme"], maintain_order=True):
-        people = part.select("group", "persona_id").unique().height
-        first = part.row(0, named=True)
-        rows.append(
-            {
-                "objection": theme,
-                "people": people,
-                "people_share": people / everyone,
-                "groups": part["group"].n_unique(),
-                "for example": f"“{first['quote']}” ({first['name']}, {first['group']} "
-                f"turn {first['turn']})",
-            }
-        )
-    rows.sort(key=lambda r: (-r["people"], r["objection"]))
-    top = rows[0]
+    raised: dict[tuple[str, str], dict[tuple[str, str], str]] = {}
+    for r in c.answers.iter_rows(named=True):
+        found_in = read.of(f"{r['group']}/{r['stimulus']}/turn{r['turn']}") or {}
+        for code, quote in found_in.items():
+            who = (r["group"], r["speaker_id"])
+            told = f"“{quote}” ({r['name']}, {r['group']} turn {r['turn']})"
+            raised.setdefault(kind_and_name(code), {}).setdefault(who, told)
+    if not raised:
+        return None
+    rows: list[dict[str, Any]] = [
+        {
+            "kind": kind,
+            "what": name,
+            "people": len(by),
+            "people_share": len(by) / everyone,
+            "groups": len({group for group, _ in by}),
+            "for example": next(iter(by.values())),
+        }
+        for (kind, name), by in sorted(raised.items(), key=lambda item: (-len(item[1]), item[0]))
+    ]
+    tops = (next((r for r in rows if r["kind"] == kind), None) for kind in ("objection", "need"))
+    said = " ".join(
+        f"The most frequent {top['kind']} is {top['what']}: {top['people']} of {everyone} people"
+        + (f", in {top['groups']} of {groups} groups." if groups > 1 else ".")
+        for top in tops
+        if top
+    )
     return c.finding(
-        "objections",
-        "What do they object to?",
-        f"Most often {top['objection']}: {top['people']} of {everyone} people"
-        + (f", in {top['groups']} of {groups} groups" if groups > 1 else "")
-        + ". The quotes with their turns are in topline.md.",
+        "remarks",
+        "What do they object to, need and talk about?",
+        f"{said} The quotes with their turns are in topline.md." if read.supports else read.note,
         Grid.of(rows),
-        Bars(tuple((r["objection"], "people", float(r["people"])) for r in rows), unit="people"),
-        notes=("Found by English cue words; read the quotes.",),
+        Bars(tuple((r["what"], r["kind"], float(r["people"])) for r in rows), unit="people"),
+        notes=(read.note,),
         section="Objections",
-        headline=True,
+        headline=read.supports,
     )
 
 
@@ -433,45 +442,47 @@ def pleasing(c: Concept) -> Finding:
     )
 
 
-def coding(c: Concept) -> Finding | None:
-    """Whether the model that codes positions agrees with a reading that needs no model.
+def words_and_positions(c: Concept) -> Finding | None:
+    """Whether the position that people state fits their words, as a coder reads them; None without
+    codes.
 
-    Krippendorff's alpha of the coder's position and the lexicon's sentiment, answer by answer.
-    None if the model rated the sentiment as well: then there is no second reader.
+    Krippendorff's alpha of the stated position and the coded stance, statement by statement.
     """
-    both = c.answers.filter(
-        pl.col("valence").is_not_null()
-        & pl.col("sentiment").is_not_null()
-        & (pl.col("sentiment_source") != MODEL)
-    )
-    if both.height < 2:
+    read = c.codes.get("opinion")
+    if read is None or read.coder is None:
         return None
-    codes = np.array([both["valence"].to_numpy(), both["sentiment"].to_numpy()], float)
+    both = [
+        (r["position"], STANDS[stance])
+        for r in c.statements.filter(pl.col("position").is_not_null()).iter_rows(named=True)
+        if (stance := read.one("/".join(r[k] for k in (*PERSON, "when")))) in STANDS
+    ]
+    if len(both) < 2:
+        return None
+    codes = np.array(both, float).T
     alpha = krippendorff_alpha(codes, "interval")
     sides = np.where(np.abs(codes) < NEUTRAL, 0, np.sign(codes))
     same = float(np.mean(sides[0] == sides[1]))
     return c.finding(
-        "coding",
-        "Do two readers of the answers agree?",
-        "The coder's position and the tone by lexicon are on the same side in "
-        f"{percent(same)} of {both.height} answers; {_alpha_aloud(alpha)}",
+        "words_and_positions",
+        "Do words and positions agree?",
+        "The stated position and the coded words are on the same side in "
+        f"{percent(same)} of {len(both)} private statements; {_alpha_aloud(alpha)}"
+        if read.supports
+        else read.note,
         Grid.of(
             [
                 {
-                    "answers": both.height,
+                    "statements": len(both),
                     "same_side_share": same,
                     "krippendorff alpha": known(alpha),
                     "mean position": float(codes[0].mean()),
-                    "mean tone": float(codes[1].mean()),
+                    "mean of the coded words": float(codes[1].mean()),
                 }
             ],
             "Krippendorff's alpha for interval data: 1 is agreement, 0 is chance",
         ),
-        notes=(
-            "Tone is not position: people may be friendly about what they would never buy. A low "
-            "value says that the coding needs a check by hand, not which of the two is right.",
-        ),
-        section="Conversation",
+        notes=(read.note,),
+        section="Positions",
     )
 
 

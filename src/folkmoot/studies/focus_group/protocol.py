@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from folkmoot.engine.session import Scope, Session
 from folkmoot.people.sources.grounded import Profile
-from folkmoot.studies.focus_group import files
+from folkmoot.studies.focus_group import files, remarks
 from folkmoot.studies.focus_group.config import DiscussionConfig, Stimulus
 from folkmoot.studies.focus_group.discussion import DiscussionTranscript
 from folkmoot.studies.focus_group.moderator import Moderator
@@ -22,7 +22,8 @@ from folkmoot.studies.focus_group.talk import Talk
 
 
 async def protocol(session: Session[DiscussionConfig], invited: Sequence[Profile] = ()) -> None:
-    """All groups side by side, and within a group its concepts, each from a fresh start.
+    """All groups side by side, and within a group its concepts, each from a fresh start; then all
+    that was said is coded.
 
     Those `invited` sit in every group; by default each group has recruits of its own.
     """
@@ -47,7 +48,8 @@ async def protocol(session: Session[DiscussionConfig], invited: Sequence[Profile
         return list((await scope.each(config.concepts, on_concept)).values())
 
     talks = await session.at("discussion").each(config.groups, discuss, sets=str)
-    files.write_topline(session, [talk for group in talks.values() for talk in group])
+    said = [talk for group in talks.values() for talk in group]
+    files.write_topline(session, said, await remarks.coded(session, said))
 
 
 async def discussion(

@@ -1,4 +1,4 @@
-"""What is read from an answer: the speaker's position, its tone, whom it takes up, objections.
+"""What is read from an answer: the speaker's position, its tone, whom it takes up.
 
 Position and take-up are read by a coder, a model that is asked after each answer; the tone by a
 lexicon.
@@ -6,7 +6,6 @@ lexicon.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import version
@@ -18,8 +17,7 @@ from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
 from folkmoot.conversation.answers import Json, Missing
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope
-from folkmoot.studies.focus_group.config import DiscussionPhase
-from folkmoot.studies.focus_group.discussion import DiscussionMessage, DiscussionTranscript
+from folkmoot.studies.focus_group.discussion import DiscussionMessage
 from folkmoot.studies.focus_group.participants import Participant, leaning
 
 # Smaller differences of position are wording, not a change of mind.
@@ -123,67 +121,3 @@ def surprising(stance: str | None, tone: float | None, last: float | None, chang
     felt, stood = tone or 0.0, last or 0.0
     against = abs(felt) >= 0.5 and abs(stood) >= 0.2 and felt * stood < 0
     return changed or stance == "disagree" or against
-
-
-# --- objections --------------------------------------------------------------------------------
-
-THEMES: dict[str, str] = {
-    "price": r"pric|cost|expens|afford|cheap|dollar|\$|money|budget|pay\b|paying|subscription",
-    "need": r"don'?t need|no need|no use|nobody asked|already (?:have|own|got|do)|solution looking|"
-    r"why would i|what for|pointless|gimmick|novelty|without it|perfectly fine|works fine",
-    "trust": r"trust|privacy|data|scam|sales pitch|hype|promis|believe|skeptic|too good|marketing",
-    "reliability": r"break|broke|last(?:s|ed)?\b|durab|warranty|reliab|fall apart|flimsy|repair",
-    "effort": r"hassle|complicat|charge it|charging|clean|set(?:ting)? (?:it )?up|app\b|"
-    r"another thing|remember to|learn how|fuss|time-consuming|maintenance|patience",
-    "fit": r"not for me|somebody like me|people like me|my age|my life|younger people|"
-    r"my family|my kids|my house|where i live",
-    "safety": r"safe|health|chemical|danger|risk|side effect|allerg",
-    "waste": r"waste|landfill|plastic|environment|battery|throw (?:it )?away|clutter|shelf|drawer",
-}
-_CUES = {theme: re.compile(rf"\b(?:{cues})", re.IGNORECASE) for theme, cues in THEMES.items()}
-_AGAINST = re.compile(
-    r"\b(?:not|no|never|don'?t|won'?t|can'?t|doesn'?t|isn'?t|wouldn'?t|couldn'?t|nobody|nothing|too|"
-    r"doubt|worr\w*|afraid|suspicious|skeptical|problem|trouble|pointless|gimmick|hassle|hate|"
-    r"against|rather (?:keep|stay|have))\b",
-    re.IGNORECASE,
-)
-_IN_FAVOR = re.compile(r"\bi'?d (?:buy|get|pay|use|want|enjoy|love)\b|worth it", re.IGNORECASE)
-
-
-class Objection(NamedTuple):
-    """One sentence against the concept."""
-
-    theme: str
-    persona_id: str
-    turn: int
-    phase: str
-    quote: str
-
-
-def objections(transcript: DiscussionTranscript) -> list[Objection]:
-    """All objections of a discussion, in order: sentences against the concept, by theme.
-
-    The warm-up, where people introduce themselves, and questions are left out.
-    """
-    return [
-        Objection(theme, m.speaker_id, m.turn_number, m.phase.value, sentence.strip())
-        for m in transcript.by_participants()
-        if m.phase is not DiscussionPhase.WARMUP
-        for sentence in re.split(r"(?<=[.!?])\s+", m.content)
-        if (theme := theme_of(sentence, (m.valence or 0.0) < 0))
-    ]
-
-
-def theme_of(sentence: str, speaker_is_against: bool) -> str:
-    """The theme of a sentence that objects; empty for one that does not.
-
-    It takes words of negation and a subject, and either a negative tone or a speaker who is
-    against; of several subjects the one named first counts.
-    """
-    plain = sentence.replace("’", "'")
-    if len(plain.split()) < 4 or plain.endswith("?") or not _AGAINST.search(plain):
-        return ""
-    if not speaker_is_against and (tone(plain) > -0.2 or _IN_FAVOR.search(plain)):
-        return ""
-    hits = [(hit.start(), theme) for theme, cue in _CUES.items() if (hit := cue.search(plain))]
-    return min(hits, default=(0, ""))[1]

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from folkmoot.engine.session import Scope
+from folkmoot.kit import coding
 from folkmoot.people.sources.grounded import Profile
 from folkmoot.records.rows import Row, column
 from folkmoot.records.run_folder import RunFolder
 from folkmoot.studies.focus_group.discussion import INTENTS, DiscussionTranscript, When
-from folkmoot.studies.focus_group.reading import objections
 
 GROUP = "group of recruits (replication)"
 PERSON = "person within the group"
@@ -129,17 +129,6 @@ class IntentRow(InDiscussion, table="intents"):
     missing: str | None = column("why there is no answer")
 
 
-class ObjectionRow(InDiscussion, table="objections"):
-    """A sentence against the concept."""
-
-    theme: str = column("what the objection is about, by cue words")
-    persona_id: str = column(PERSON)
-    name: str = column(NAME)
-    turn: int = column("turn in which it was said")
-    phase: str = column(PHASE)
-    quote: str = column("the sentence")
-
-
 class NoteRow(InDiscussion, table="notes"):
     """What the moderator had noted when it asked a question."""
 
@@ -170,8 +159,8 @@ class SilenceRow(InDiscussion, table="silences"):
 
 
 TABLES = (
-    *(PersonaRow, UtteranceRow, StatementRow, OpinionRow, IntentRow, ObjectionRow, SilenceRow),
-    *(NoteRow, InterviewRow),
+    *(PersonaRow, UtteranceRow, StatementRow, OpinionRow, IntentRow, SilenceRow),
+    *(NoteRow, InterviewRow, *coding.TABLES),
 )
 
 
@@ -234,13 +223,6 @@ def record_discussion(scope: Scope, t: DiscussionTranscript) -> None:
         score = None if intent.answer is None else INTENTS.index(intent.answer) + 1
         name = names[intent.persona_id]
         scope.record(IntentRow(**where, name=name, score=score, **intent.model_dump(mode="json")))
-    for o in objections(t):
-        scope.record(
-            ObjectionRow(
-                **where, theme=o.theme, persona_id=o.persona_id, name=names[o.persona_id],
-                turn=o.turn, phase=o.phase, quote=o.quote,
-            )
-        )  # fmt: skip
     for note in t.notes:
         scope.record(NoteRow(**where, **note.model_dump(mode="json")))
     for who, talk in t.interviews.items():

@@ -1,4 +1,5 @@
-"""The topline as data: intent, what moved, objections with quotes, what holds across groups."""
+"""The topline as data: intent, what moved, what people object to, need and talk about with their
+quotes, what holds across groups."""
 
 from __future__ import annotations
 
@@ -19,21 +20,28 @@ from folkmoot.studies.focus_group.discussion import (
     When,
 )
 from folkmoot.studies.focus_group.participants import leaning, title_of
-from folkmoot.studies.focus_group.reading import SMALLEST_SHIFT, objections
+from folkmoot.studies.focus_group.reading import SMALLEST_SHIFT
+from folkmoot.studies.focus_group.remarks import Codes, answer_id, kind_and_name
 
 QUOTES = 3
 WOULD_BUY = INTENTS[3:]
 
 
-def topline(transcripts: Sequence[DiscussionTranscript], pages: dict[str, str]) -> dict[str, Any]:
+def topline(
+    transcripts: Sequence[DiscussionTranscript], pages: dict[str, str], codes: Codes
+) -> dict[str, Any]:
     """All of it as JSON, concept by concept. `pages`: "group/stimulus" → HTML transcript."""
     stimuli = list(dict.fromkeys(t.stimulus for t in transcripts))
     return {
-        "concepts": [_concept([t for t in transcripts if t.stimulus == s], pages) for s in stimuli]
+        "concepts": [
+            _concept([t for t in transcripts if t.stimulus == s], pages, codes) for s in stimuli
+        ]
     }
 
 
-def _concept(group: Sequence[DiscussionTranscript], pages: dict[str, str]) -> dict[str, Any]:
+def _concept(
+    group: Sequence[DiscussionTranscript], pages: dict[str, str], codes: Codes
+) -> dict[str, Any]:
     first = group[0]
     found = {
         "stimulus": first.stimulus,
@@ -42,7 +50,8 @@ def _concept(group: Sequence[DiscussionTranscript], pages: dict[str, str]) -> di
         "participants": sum(len(t.personas) for t in group),
         "purchase_intent": _intent(group),
         "positions": _positions(group),
-        "objections": _objections(group, pages),
+        "coded": bool(codes),
+        **_remarks(group, pages, codes),
         "sycophancy": sycophancy.of(group).reading(),
     }
     if len(group) == 1:
@@ -107,40 +116,43 @@ def _moved(t: DiscussionTranscript) -> list[dict[str, Any]]:
     ]
 
 
-def _objections(
-    group: Sequence[DiscussionTranscript], pages: dict[str, str]
-) -> list[dict[str, Any]]:
-    """Themes by the number of people who raised them, with quotes and where they stand.
-
-    Of one group each quote is another person's, of several groups another group's.
+def _remarks(
+    group: Sequence[DiscussionTranscript], pages: dict[str, str], codes: Codes
+) -> dict[str, list[dict[str, Any]]]:
+    """Objections, needs and themes by the number of people who raised them, with quotes and where
+    they stand. Of one group each quote is another person's, of several groups another group's.
     """
     people: dict[str, set[tuple[str, str]]] = {}
     quotes: dict[str, dict[str, dict[str, Any]]] = {}
     for t in group:
         names = {p.id: title_of(p) for p in t.personas}
         page = pages[f"{t.group}/{t.stimulus}"]
-        for o in objections(t):
-            seen, kept = people.setdefault(o.theme, set()), quotes.setdefault(o.theme, {})
-            heard = {who for g, who in seen if g == t.group}
-            fresh = o.persona_id not in heard if len(group) == 1 else not heard
-            seen.add((t.group, o.persona_id))
-            if fresh and len(kept) < QUOTES and o.quote not in kept:
-                kept[o.quote] = {
-                    "quote": o.quote,
-                    "who": names[o.persona_id],
-                    "group": t.group,
-                    "turn": o.turn,
-                    "link": f"{page}#turn-{o.turn}",
-                }
-    return [
-        {
-            "theme": theme,
-            "people": len(people[theme]),
-            "groups": len({g for g, _ in people[theme]}),
-            "quotes": list(quotes[theme].values()),
-        }
-        for theme in sorted(people, key=lambda theme: (-len(people[theme]), theme))
-    ]
+        for m in t.by_participants():
+            for found in codes.get(answer_id(t, m), ()):
+                seen, kept = people.setdefault(found.code, set()), quotes.setdefault(found.code, {})
+                heard = {who for g, who in seen if g == t.group}
+                fresh = m.speaker_id not in heard if len(group) == 1 else not heard
+                seen.add((t.group, m.speaker_id))
+                if fresh and len(kept) < QUOTES and found.quote not in kept:
+                    kept[found.quote] = {
+                        "quote": found.quote,
+                        "who": names[m.speaker_id],
+                        "group": t.group,
+                        "turn": m.turn_number,
+                        "link": f"{page}#turn-{m.turn_number}",
+                    }
+    found_of: dict[str, list[dict[str, Any]]] = {"objections": [], "needs": [], "themes": []}
+    for code in sorted(people, key=lambda code: (-len(people[code]), code)):
+        kind, name = kind_and_name(code)
+        found_of[f"{kind}s"].append(
+            {
+                "theme": name,
+                "people": len(people[code]),
+                "groups": len({g for g, _ in people[code]}),
+                "quotes": list(quotes[code].values()),
+            }
+        )
+    return found_of
 
 
 def _voices(t: DiscussionTranscript, pages: dict[str, str]) -> list[dict[str, Any]]:
