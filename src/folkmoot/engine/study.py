@@ -114,7 +114,7 @@ class Study(Generic[Config]):
     codebook    what the study's own columns mean: column → words, or table → {column → words}
     template    file name → content for `folkmoot new`
     respondent  what the embedded respondent should know of this study's answers and topics
-                (`folkmoot.respondent`)
+                (`folkmoot.respondent`); without it everything is answered by its form
     convert     an old study file → (the content of a new one, what was guessed)
     """
 
@@ -147,7 +147,7 @@ class Study(Generic[Config]):
     )
     codebook: Mapping[str, Any] = field(default_factory=dict)
     template: Callable[[], dict[str, str | bytes]] = dict
-    respondent: Part[Config] | None = None
+    respondent: Part[Config] | None = field(default_factory=Part)
     convert: Callable[[Path], tuple[bytes, list[str]]] | None = None
 
 

@@ -23,6 +23,8 @@ from folkmoot.randomness import digest
 
 UNKNOWN = "unknown"  # how a reply ended, where nobody says
 CUT = "length"  # at the token limit
+# How the embedded respondent ends what it answered by form alone, with no relation to its matter.
+NOT_READ = "stop:unread"
 Role = Literal["system", "user", "assistant"]
 FloatArray = NDArray[np.float32]
 MAX_REPLY_BYTES = 8_000_000
@@ -175,7 +177,8 @@ def without_thoughts(text: str) -> str:
 
 class Reply(NamedTuple):
     """One answer. `finish` is `stop`, `length` (cut by a token limit; `length:model` where the
-    limit is the model's own), `refused:<reason>` or `unknown`, with the vendor's word if any."""
+    limit is the model's own), `refused:<reason>` or `unknown`, with the vendor's word if any;
+    `stop:unread` by the embedded respondent."""
 
     text: str
     usage: Usage = Usage()

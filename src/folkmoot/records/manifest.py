@@ -19,8 +19,9 @@ from typing import Any
 
 import polars as pl
 
-from folkmoot.measures.estimates import dollars
+from folkmoot.measures.estimates import dollars, plural
 from folkmoot.models.catalog import is_local
+from folkmoot.models.request import NOT_READ
 
 SYNTHETIC_MARK = "SYNTHETIC"
 AMENDED = "amendments"  # count and digest of what people changed since (amendments.py)
@@ -130,7 +131,7 @@ def manifest(facts: RunFacts, tables: Mapping[str, pl.DataFrame]) -> dict[str, A
         "outcome": facts.outcome,
         **({"unusable": facts.unusable} if facts.unusable else {}),
         "synthetic": bool(facts.synthetic),
-        **_synthetic(facts),
+        **_synthetic(facts, tables.get("answers")),
         "seed": facts.seed,
         "started_at": facts.started_at,
         "finished_at": facts.finished_at,
@@ -163,7 +164,7 @@ def manifest(facts: RunFacts, tables: Mapping[str, pl.DataFrame]) -> dict[str, A
     }
 
 
-def _synthetic(facts: RunFacts) -> dict[str, Any]:
+def _synthetic(facts: RunFacts, answers: pl.DataFrame | None) -> dict[str, Any]:
     """The mark of a synthetic run, with the effects that were planted in it."""
     if not facts.synthetic:
         return {}
@@ -172,6 +173,10 @@ def _synthetic(facts: RunFacts) -> dict[str, Any]:
     if real:
         others = "; ".join(f"{model} as {', '.join(roles)}" for model, roles in real.items())
         note = f"{note} It answered as {', '.join(facts.synthetic)}; {others}."
+    if answers is not None and (unread := answers.filter(pl.col("finish") == NOT_READ)).height:
+        given = plural(unread.height, "answer was", "answers were")
+        roles = ", ".join(sorted(set(unread["role"])))
+        note = f"{note} {given} given by form alone, without reading the material ({roles})."
     return {
         "mark": SYNTHETIC_MARK,
         "note": note,

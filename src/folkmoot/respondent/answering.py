@@ -59,7 +59,7 @@ def choice(mind: Mind) -> str:
 _NUMBER = r"[-+]?\d[\d,]*(?:\.\d+)?"
 # Two numbers with at most two short words or marks between them.
 _PAIR = re.compile(
-    rf"({_NUMBER})\s*[%€$£]?(?:\s*(?:[-–—,.…]{{1,3}}|\w{{1,8}})){{1,2}}\s*[€$£]?\s*({_NUMBER})"
+    rf"({_NUMBER})\s*[%€$£]?(?:\s*(?:[-–—,.…]{{1,3}}|[^\W\d]{{1,8}})){{1,2}}\s*[€$£]?\s*({_NUMBER})"
 )
 _ANY = re.compile(_NUMBER)
 
@@ -97,8 +97,6 @@ def spoken(mind: Mind) -> str:
     """Free text: a person's reasons, or the part of whoever leads or sums up."""
     if not mind.person:
         return roles.said(mind)
-    if not mind.options and mind.matter == "this":
-        mind.unread()
     read, tongue = mind.reading, mind.tongue
     if not mind.held:
         return mind.say()

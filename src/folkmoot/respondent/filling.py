@@ -113,9 +113,7 @@ class _Filler:
             return values[texts.index(mind.choose(texts, about))]
         if rated := on_scale(mind, texts, about):
             return values[texts.index(rated)]
-        liking = [mind.lean(f"{about} {t}") for t in texts]
-        noise = [mind.rating(f"{about} {t}") - x for t, x in zip(texts, liking, strict=True)]
-        score = [x + n for x, n in zip(liking, noise, strict=True)]
+        score = [mind.rating(about, t) for t in texts]
         return values[score.index(max(score))]
 
 

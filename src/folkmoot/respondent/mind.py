@@ -5,20 +5,20 @@ The shared rules and those of the studies (`Part.answers`) are functions of it.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from folkmoot.models.request import NOT_READ
 from folkmoot.respondent.draws import Draws, gumbel, normal, unit
 from folkmoot.respondent.knobs import ANCHOR, DISTANCE, HALF_READ, HALF_TURNS, Knobs
 from folkmoot.respondent.lexicon import Counts, Lexicon, match
-from folkmoot.respondent.persona import Persona
+from folkmoot.respondent.persona import Persona, content_words, topics
 from folkmoot.respondent.reading import Dose, Reading, arguments, dose_of, listed, standing
 from folkmoot.respondent.speech import Tongue
-
-UNREAD = "stop:unread"  # how a reply ends that was given without reading the material
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Mind:
 
     def unread(self) -> None:
         """Say that this answer has no relation to what was asked; the run counts such answers."""
-        self.finish = UNREAD
+        self.finish = NOT_READ
 
     # --- opinions --------------------------------------------------------------------------------
 
@@ -138,17 +138,20 @@ class Mind:
         ]
         return asked[max(range(len(noisy)), key=noisy.__getitem__)]
 
-    def lean(self, about: str) -> float:
-        """The person's leaning on a question, −1 to 1, by its content words: the same each time."""
+    def lean(self, about: str, answer: str = "") -> float:
+        """The person's leaning on a question (or to one answer to it), −1 to 1, by its content
+        words: the same each time."""
         knobs = self.knobs
-        lean = (1 - knobs.shrinking_variance) * self.who.lean(about) + 0.15 * self.who.warmth
+        lean = (1 - knobs.shrinking_variance) * self.who.lean(about, answer)
+        lean += 0.15 * self.who.warmth
         return _within(lean + knobs.acquiescence + 0.5 * knobs.sycophancy)
 
-    def rating(self, about: str) -> float:
+    def rating(self, about: str, answer: str = "") -> float:
         """`lean` with the noise of one asking, for answers on a scale."""
         at = self.at
-        noise = normal(at.seed, at.address, "rating", about)
-        return _within(self.lean(about) + (self.knobs.noise + 2 * self.knobs.instability) * noise)
+        noise = normal(at.seed, at.address, "rating", about, answer)
+        sd = self.knobs.noise + 2 * self.knobs.instability
+        return _within(self.lean(about, answer) + sd * noise)
 
     def agreement(self, text: str) -> float:
         """How far the person agrees with a statement, −1 to 1: by its arguments, by the options for
@@ -170,16 +173,25 @@ class Mind:
     # --- words -----------------------------------------------------------------------------------
 
     def say(self, about: str = "", n: int = 0) -> str:
-        """Sentences in the person's voice with reasons for `about` (left out: the option held, else
-        what the question is about); `n` sentences, by default as many as the voice likes."""
-        matter = about or self.held or self.matter
-        return self.tongue.reasons(matter, n)
+        """Sentences in the person's voice: reasons for `about` (left out: the option held); where
+        there are no options, words about what the question is about. `n` sentences, by default as
+        many as the voice likes."""
+        matter = about or self.held
+        if matter:
+            return self.tongue.reasons(matter, n)
+        if not self.matters:
+            self.unread()
+        return self.tongue.talk(self.matters or ("this",), n)
 
     @cached_property
-    def matter(self) -> str:
-        """What is talked about, where there are no options: a name of the study's that stands in
-        the text, else "this"."""
-        return next(iter(standing(self.at.names, self.text)), "this")
+    def matters(self) -> tuple[str, ...]:
+        """What is talked about, where there are no options: names of the study's that stand in the
+        text, else the runs of content words in the question."""
+        fields = content_words(json.dumps(self.schema).replace("_", " "))
+        asked = topics(self.reading.question)
+        return standing(self.at.names, self.text) or tuple(
+            t for t in asked if not content_words(t) <= fields
+        )
 
 
 def moved(

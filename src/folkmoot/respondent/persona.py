@@ -20,12 +20,12 @@ _STANDARD = NormalDist()
 _TOKEN = re.compile(r"[^\W\d_]+")
 # Words that say nothing of what a question is about: function words, and words of answering.
 _STOP_WORDS = """
-about after again also alone among been before being best between both cannot choice choose
-could dear does down each either else every exact exactly from give given have here into just
-like more most must need none nothing number only option options other over please question
-rather read reply respond same scale self shall should some such sure take tell text than that
-them then there these they this those very want well were what when where which while whole
-will with without would write your yours
+about after again against alone also among been before being best between both cannot choice
+choose could dear does down each either else every exact exactly from give given have here into
+json just like many more most much must need none nothing number only option options other over
+please question rather read reason reasons reply respond same scale self sentence sentences shall
+should some speak speaks such sure take tell text than that them then there these they this those
+very want well were what when where which while whole will with without would write your yours
 """
 _STOP = frozenset(_STOP_WORDS.split())
 _OPEN = re.compile(
@@ -76,16 +76,17 @@ class Persona:
         mean = 0.8 if content_words(text) & self.words else 0.0
         return mean + spread * TASTE_SD * normal(self.seed, self.key, "taste", text)
 
-    def lean(self, about: str) -> float:
-        """A fixed leaning in (−1, 1) on any question, evenly spread over people.
+    def lean(self, about: str, answer: str = "") -> float:
+        """A fixed leaning in (−1, 1) on any question (or to one `answer` to it), evenly spread over
+        people.
 
         The leanings of a population on two questions correlate as their content words do: it is a
         sum of one draw for each word.
         """
         words = sorted(content_words(about))
         if not words:
-            return 2.0 * unit(self.seed, self.key, "lean", about) - 1.0
-        total = sum(normal(self.seed, self.key, "word", w) for w in words)
+            return 2.0 * unit(self.seed, self.key, "lean", about, answer) - 1.0
+        total = sum(normal(self.seed, self.key, "word", w, answer) for w in words)
         return 2.0 * _STANDARD.cdf(total / math.sqrt(len(words))) - 1.0
 
 
@@ -94,6 +95,17 @@ def content_words(text: str) -> frozenset[str]:
     """The words of a text that say what it is about, in lower case."""
     found = _TOKEN.findall(text.casefold())
     return frozenset(w for w in found if len(w) > 3 and w not in _STOP)
+
+
+def topics(text: str) -> tuple[str, ...]:
+    """Runs of one to three content words in a text, in its order: what it talks about."""
+    found: list[list[str]] = [[]]
+    for token in re.findall(r"[^\W\d_]+(?:['’-][^\W\d_]+)*|[^\s\w]|\d+", text):
+        if content_words(token) and len(found[-1]) < 3:
+            found[-1].append(token)
+        elif found[-1]:
+            found.append([])
+    return tuple(dict.fromkeys(" ".join(run) for run in found if run))
 
 
 def meet(text: str, seed: int) -> Persona:

@@ -38,7 +38,7 @@ def summary(mind: Mind) -> str:
         kept = _proportional(found[option], lexicon)
         nouns = [p for p in kept if p not in lexicon.verbs]
         verbs = [p for p in kept if p in lexicon.verbs]
-        about = option or mind.matter
+        about = option or _matter(mind)
         half = (len(nouns) + 1) // 2
         for kind, some in (
             ("sums_nouns", nouns[:half]),
@@ -51,8 +51,12 @@ def summary(mind: Mind) -> str:
     if parts:
         return " ".join(parts)
     mind.unread()
-    named = enumerated(mind.options) or mind.matter
+    named = enumerated(mind.options) or _matter(mind)
     return f"On {named} no reasons are given that could be summed up."
+
+
+def _matter(mind: Mind) -> str:
+    return mind.matters[0] if mind.matters else "this"
 
 
 def _proportional(found: Counter[str], lexicon: Lexicon) -> list[str]:
@@ -88,7 +92,7 @@ def turn(mind: Mind) -> str:
     material = phrases(read.system, mind.options, mind.at.lexicon)
     shown = {o: material[o] for o in sides if material.get(o)}
     if not shown or (not theirs and len(sides) < 2):
-        about = theirs or (sides[0] if sides else mind.matter)
+        about = theirs or (sides[0] if sides else _matter(mind))
         rivals = [o for o in mind.options if o != about] or ["the alternatives"]
         return tongue.say("asks" if answers else "asks_first", O=about, B=draws.pick(rivals))
     if theirs:

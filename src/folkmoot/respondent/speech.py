@@ -82,6 +82,13 @@ class Tongue:
         count = n or self.draws.between(*LENGTH[self.who.voice])
         return " ".join(self.say("reasons", O=about) for _ in range(count))
 
+    def talk(self, topics: Sequence[str], n: int = 0) -> str:
+        """`n` sentences about some topics, without reasons for or against anything."""
+        count = n or self.draws.between(*LENGTH[self.who.voice])
+        known = self.draws.shuffled(topics) * 2 * count
+        pairs = zip(known[::2], known[1::2], strict=False)
+        return " ".join(self.say("talks", T=t, U=u) for t, u in list(pairs)[:count])
+
 
 def _fixed(frame: str) -> str:
     """The longest stretch of a frame between its slots, in lower case."""

@@ -43,4 +43,5 @@ STUDY = Study(
     tables=TABLES,
     unusable=unusable,
     template=template,
+    respondent=None,  # the old one still answers
 )

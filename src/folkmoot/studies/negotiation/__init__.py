@@ -44,4 +44,5 @@ STUDY = Study(
     tables=TABLES,
     unusable=unusable,
     template=template,
+    respondent=None,  # the old one still answers
 )

@@ -40,4 +40,5 @@ STUDY: Study[TownHallConfig] = Study(
     tables=TABLES,
     unusable=unusable,
     template=template,
+    respondent=None,  # the old one still answers
 )

@@ -45,4 +45,5 @@ STUDY = Study(
     unusable=unusable,
     template=template,
     convert=convert,
+    respondent=None,  # the old one still answers
 )

@@ -1,0 +1,182 @@
+"""Answers by their form, with a person behind them: for studies that tell nothing of themselves."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from pydantic import BaseModel, Field
+
+import folkmoot
+from folkmoot.conversation.answers import Json
+from folkmoot.models.request import (
+    NOBODY,
+    NOT_READ,
+    Message,
+    Pointers,
+    ProviderSettings,
+    Reply,
+    Request,
+)
+from folkmoot.respondent import Respondent
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def ask(system: str, prompt: str, asked: Pointers = NOBODY, *, at: str = "a", **more: Any) -> Reply:
+    messages = (Message("system", system), Message("user", prompt))
+    request = Request("synthetic", messages, asked=asked, **more)
+    return Respondent(ProviderSettings(seed=more.pop("seed", 3))).reply(request, at)
+
+
+def person(n: int) -> str:
+    return f"You are number {n} of the long street, with a life of your own."
+
+
+class Grounds(BaseModel):
+    share: float = Field(ge=0, le=1)
+    trust: int = Field(ge=1, le=7)
+    agree: Literal["strongly disagree", "disagree", "agree", "strongly agree"]
+    colour: Literal["red", "green", "blue"]
+    why: str
+
+
+def grounds(n: int, at: str, question: str) -> dict[str, Any]:
+    reply = ask(person(n), question, Pointers(kind="json"), at=at, schema=Json(Grounds).schema)
+    return dict(json.loads(reply.text))
+
+
+def r(a: list[float], b: list[float]) -> float:
+    return float(np.corrcoef(a, b)[0, 1])
+
+
+DAM = "Should the valley get a dam for the sake of the farmers below it?"
+CATS = "Is a cat a better companion than a parrot on a long winter journey by ship?"
+
+
+def test_a_person_asked_twice_says_nearly_the_same_and_another_question_is_another_matter() -> None:
+    once = [grounds(n, f"x{n}", DAM) for n in range(300)]
+    again = [grounds(n, f"y{n}", DAM) for n in range(300)]
+    cats = [grounds(n, f"z{n}", CATS) for n in range(300)]
+    for field in ("share", "trust"):
+        first, second, other = ([row[field] for row in rows] for rows in (once, again, cats))
+        assert r(first, second) > 0.85
+        assert abs(r(first, other)) < 0.35
+        assert np.std(first) > 0.15 * (max(first) - min(first))
+    for field in ("agree", "colour"):
+        same = np.mean([a[field] == b[field] for a, b in zip(once, again, strict=True)])
+        assert same > 0.7
+        assert {row[field] for row in once} == set(Grounds.model_fields[field].annotation.__args__)
+
+
+def test_the_delphi_example_has_experts_with_opinions(tmp_path: Path) -> None:
+    shutil.copy(EXAMPLES / "delphi.py", tmp_path)
+    study = (EXAMPLES / "delphi.yaml").read_text("utf-8").replace("experts: 12", "experts: 300")
+    (tmp_path / "delphi.yaml").write_text(study, "utf-8")
+    run = folkmoot.run(
+        tmp_path / "delphi.yaml", model="synthetic", out=tmp_path / "run", trust=True
+    )
+    estimates = run.table("estimates")
+    first, second = (estimates.filter(round=n)["estimate"].to_list() for n in (1, 2))
+    assert r(first, second) > 0.8
+    said = " ".join(estimates.filter(round=1)["main_reason"])
+    assert "households" in said
+    assert "taxpayers" not in said and "entrepreneurs" not in said
+
+
+@given(
+    st.integers(-1000, 1000),
+    st.integers(1, 1000),
+    st.sampled_from(["from {} to {}", "{}–{}", "[{}, {}]", "least {}, most {}", "{} … {}"]),
+)
+def test_a_number_lies_in_the_bounds_that_the_text_states(low: int, size: int, said: str) -> None:
+    bounds = said.format(low, low + size)
+    asked = Pointers(kind="number", offered=(str(low), str(low + size)))
+    for pointers in (asked, Pointers(kind="number")) if low >= 0 else (asked,):
+        reply = ask(person(1), f"How many boats lie in the harbour? {bounds}", pointers)
+        assert low <= float(reply.text) <= low + size
+        assert reply.finish == "stop"
+
+
+def test_a_number_without_bounds_says_that_it_was_not_read() -> None:
+    assert ask(person(1), "How many?", Pointers(kind="number")).finish == NOT_READ
+
+
+LISTS = [
+    "1. {}\n2. {}\n3. {}",
+    "- {}\n- {}\n- {}",
+    "a) {}\nb) {}\nc) {}",
+    '"{}", "{}" or "{}"',
+    "[{}, {}, {}]",
+    "Here they are: {}, {}, {}.",
+]
+
+
+@pytest.mark.parametrize("dress", LISTS)
+def test_options_are_found_in_any_dress_and_order_without_being_pointed_at(dress: str) -> None:
+    fruit = ("Apple tart", "Plum cake", "Cherry pie")
+    for n in range(20):
+        said = {
+            ask(person(n), f"Vuno tasil?\n\n{dress.format(*order)}", Pointers(kind="choice")).text
+            for order in (fruit, fruit[::-1])
+        }
+        assert len(said) == 1 and said <= set(fruit)
+
+
+def test_an_option_that_stands_nowhere_cannot_be_chosen() -> None:
+    asked = Pointers(kind="choice", offered=("Dam", "No dam"))
+    reply = ask(person(1), "What do you think about the river?", asked)
+    assert reply.text not in asked.offered
+    assert reply.finish == NOT_READ
+
+
+class Odd(BaseModel):
+    code: str = Field(min_length=3, max_length=12)
+    few: list[int] = Field(min_length=2, max_length=4)
+    by_name: dict[str, float]
+    maybe: Literal[1, 2] | None
+    inner: Grounds
+
+
+def test_any_schema_validates() -> None:
+    schema = Json(Odd).schema or {}
+    for n in range(20):
+        reply = ask(person(n), DAM, Pointers(kind="json"), schema=schema)
+        Draft202012Validator(schema).validate(json.loads(reply.text))
+
+
+def test_answers_that_have_no_relation_to_the_material_are_counted_in_the_runs_notes(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "coding.py").write_text(CODING, "utf-8")
+    (tmp_path / "s.yaml").write_text("study: ./coding.py\n", "utf-8")
+    run = folkmoot.run(tmp_path / "s.yaml", model="synthetic", out=tmp_path / "run", trust=True)
+    assert run.table("answers")["finish"].to_list() == [NOT_READ] * 3
+    assert "3 answers were given by form alone" in run.folder.synthetic_note
+    assert "coder" in run.folder.synthetic_note
+    again = folkmoot.run(
+        tmp_path / "s.yaml", model="synthetic", out=tmp_path / "run", trust=True, resume=True
+    )
+    assert again.folder.synthetic_note == run.folder.synthetic_note
+
+
+CODING = """
+from folkmoot import BaseModel, Json, Session, Speaker, Study, StudyConfig
+
+class Code(BaseModel):
+    tone: int
+
+async def protocol(session: Session[StudyConfig]) -> None:
+    for n in range(3):
+        coder = Speaker("coder", role="coder")
+        await session.ask(coder, f"Code this text: a dog {n}.", answer=Json(Code))
+
+STUDY = Study("coding", "Coding", StudyConfig, protocol)
+"""
