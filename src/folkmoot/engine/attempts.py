@@ -43,6 +43,7 @@ LONGEST_BACKOFF = 60.0
 LONGEST_RETRY_AFTER = 600.0  # a provider that asks for more pauses the run instead
 YIELD_SECONDS = 0.02  # a provider in this process lets others run at least this often
 GUESSED_OUTPUT_TOKENS = 400
+UNBOUNDED = 1_000_000  # places at the limiter of a model in this process
 UNBOUNDED_REPLY = 4096  # tokens reserved for a reply that nothing bounds (no max_tokens)
 IN_A_ROW = 3  # rejected prompts without an answer between them
 
@@ -109,39 +110,67 @@ class Call:
     reserved: float | None = None
 
 
+class Halted(FolkmootError):
+    """Inside the engine only: no new call may start, because the run is about to stop."""
+
+
+class Allowance:
+    """What calls compete for: money, and places at the models. Runs of a grid share one.
+
+    Each model has its own limiter; `places` also bounds all models together. What stops one of
+    several runs (no quota, wrong key, budget) stops all; that one of them is over stops no other.
+    """
+
+    def __init__(self, budget: Budget, concurrency: int, *, shared: bool = False) -> None:
+        self.budget = budget
+        self.places = Limiter(concurrency)
+        self.users: list[Attempts] = []
+        self._shared = shared
+        self._concurrency = concurrency
+        self._limiters: dict[str, Limiter] = {}
+        self._stopped: FolkmootError | None = None
+
+    def limiter(self, model: str, spacing: float, *, local: bool) -> Limiter:
+        """The limiter of a model; one in this process has places for everybody."""
+        if model not in self._limiters:
+            made = Limiter(UNBOUNDED) if local else Limiter(self._concurrency, spacing)
+            self._limiters[model] = made
+            if self._stopped is not None:
+                made.stop(self._stopped)
+        return self._limiters[model]
+
+    def stop(self, error: FolkmootError, *, everybody: bool = False) -> None:
+        """Release all who wait, with the error."""
+        if self._shared and isinstance(error, Halted) and not everybody:
+            return
+        self._stopped = self._stopped or error
+        self.budget.stop(error)
+        for limiter in (self.places, *self._limiters.values()):
+            limiter.stop(error)
+        for user in self.users:
+            user.stop(error)
+
+
 class Attempts:
     """The policy of a run, with the settings of its study file. `progress` hears of every wait."""
 
-    def __init__(
-        self,
-        config: StudyConfig,
-        budget: Budget,
-        progress: Progress,
-    ) -> None:
+    def __init__(self, config: StudyConfig, allowance: Allowance, progress: Progress) -> None:
         self.stopped: FolkmootError | None = None
         self._config = config
-        self._budget = budget
+        self._allowance = allowance
+        self._budget = allowance.budget
+        self._all = allowance.places
         self._progress = progress
         self._stop = asyncio.Event()
-        # Each model has its own limiter; `concurrency` also bounds all models of a run together.
-        self._all = Limiter(config.concurrency)
-        self._limiters: list[Limiter] = [self._all]
         self._yielded = 0.0
-
-    def watch(self, limiter: Limiter) -> None:
-        """Let a stop reach those who wait at this limiter, too."""
-        self._limiters.append(limiter)
-        if self.stopped is not None:
-            limiter.stop(self.stopped)
+        allowance.users.append(self)
 
     def stop(self, error: FolkmootError) -> None:
         """Start no more calls; the first error counts."""
         if self.stopped is None:
             self.stopped = error
             self._stop.set()
-            self._budget.stop(error)
-            for limiter in self._limiters:
-                limiter.stop(error)
+            self._allowance.stop(error)
 
     async def run(self, line: Line, call: Call, send: Callable[[], Awaitable[R]]) -> R:
         """Send until there is an answer. Raises what stops the run, and RejectedError where the
@@ -258,6 +287,9 @@ class Attempts:
         except BaseException:
             limiter.leave()
             raise
+        if self.stopped is not None:  # while it waited, by a run that shares the limiter
+            self._leave(line)
+            raise self.stopped.with_traceback(None)
 
     async def _reserve(self, line: Line, call: Call) -> None:
         """Wait until the budget agrees to a call, or stop the run.

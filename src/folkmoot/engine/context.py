@@ -16,6 +16,7 @@ from typing import Any
 
 import polars as pl
 
+from folkmoot.engine.attempts import Halted
 from folkmoot.engine.authors import caller
 from folkmoot.engine.gateway import Gateway
 from folkmoot.engine.journal import Journal, Replay
@@ -24,7 +25,6 @@ from folkmoot.engine.providers import Providers
 from folkmoot.engine.study_file import StudyFile
 from folkmoot.errors import (
     DriftError,
-    FolkmootError,
     ForeignJournal,
     InputError,
     Problem,
@@ -141,10 +141,6 @@ Rows = list[Any]
 def time_of_day() -> str:
     """ISO 8601, UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-class Halted(FolkmootError):
-    """Inside the engine only: no new call may start, because the run is about to stop."""
 
 
 @dataclass

@@ -11,7 +11,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from folkmoot.engine.context import Halted, RunContext
+from folkmoot.engine.attempts import Halted
+from folkmoot.engine.context import RunContext
 from folkmoot.engine.progress import Notice
 from folkmoot.errors import RunInterrupted
 

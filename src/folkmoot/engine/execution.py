@@ -18,8 +18,9 @@ from typing import Any
 
 import polars as pl
 
+from folkmoot.engine.attempts import Allowance, Halted
 from folkmoot.engine.authors import watching_awaits
-from folkmoot.engine.context import Halted, Plan, RunContext, time_of_day
+from folkmoot.engine.context import Plan, RunContext, time_of_day
 from folkmoot.engine.event_loop import Stopper, interruptible
 from folkmoot.engine.folder import open_journal, write_settings
 from folkmoot.engine.gateway import Gateway, uncountable
@@ -109,6 +110,7 @@ class Execution:
     folder: Path
     stopper: Stopper
     replay: Replay | None = None  # a journal that gives all answers; then no model is asked
+    allowance: Allowance | None = None  # budget and limiter, where several runs share them
 
 
 async def execute(execution: Execution) -> None:
@@ -172,7 +174,7 @@ def _context(execution: Execution, journal: Journal | Replay, progress: Progress
         raise InputError(
             uncountable(f"what {', '.join(unpriced)} was asked earlier has an unknown cost")
         )
-    gateway = Gateway(journal, providers.open, config, progress)
+    gateway = Gateway(journal, providers.open, config, progress, execution.allowance)
     plan = Plan(
         folder / PLAN,
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -14,11 +14,10 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from folkmoot.engine.attempts import Attempts, Call, Line
+from folkmoot.engine.attempts import Allowance, Attempts, Call, Line
 from folkmoot.engine.budget import Budget
 from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.journal import Entry, Journal, Replay
-from folkmoot.engine.limits import Limiter
 from folkmoot.engine.progress import CallDone, Notice, Progress, silent
 from folkmoot.errors import (
     FatalModelError,
@@ -46,7 +45,6 @@ from folkmoot.records.manifest import ModelUse
 R = TypeVar("R")
 
 MOST_IMAGE_TOKENS = 50_000  # of one image; gpt-4o-mini counts 48,169 for its largest
-UNBOUNDED = 1_000_000  # places at the limiter of a model in this process
 # A provider may name a refusal without our prefix; it is an outcome all the same.
 _REFUSALS = {"refusal": "refused:refused", "filter": "refused:filtered"}
 
@@ -57,6 +55,7 @@ class Gateway:
     `provider_for(model)` gives the provider and what the catalog knows of the model; it is asked
     once a model, and not at all where everything is replayed. `config` says how hard to try and
     what may be spent. `progress` hears of answers, retries, waits, refusals and warnings.
+    `allowance` is given where several runs share one budget and one limiter.
 
     Raises: DriftError (the journal knows another request), RunPaused and its kinds (retries,
     quota or budget used up), FatalModelError (wrong key, unknown model), StorageError.
@@ -68,24 +67,25 @@ class Gateway:
         provider_for: Callable[[str], tuple[Provider, ModelSpec]],
         config: StudyConfig,
         progress: Progress = silent,
+        allowance: Allowance | None = None,
     ) -> None:
         self.uses: dict[str, ModelUse] = {}
         self.in_flight = 0
-        calls, usd, _ = journal.spent()
-        self.budget = Budget(
-            config.budget_usd,
-            config.budget_calls,
-            spent_usd=usd,
-            spent_calls=calls,
-            warn=self._warn,
-        )
-        self._attempts = Attempts(config, self.budget, progress)
+        self._allowance = allowance or self._own_allowance(journal, config)
+        self.budget = self._allowance.budget
+        self._attempts = Attempts(config, self._allowance, progress)
         self._journal = journal
         self._provider_for = provider_for
         self._config = config
         self._progress = progress
         self._lines: dict[str, Line] = {}
         self._idle: asyncio.Event | None = None
+
+    def _own_allowance(self, journal: Journal | Replay, config: StudyConfig) -> Allowance:
+        calls, usd, _ = journal.spent()
+        limits = (config.budget_usd, config.budget_calls)
+        budget = Budget(*limits, spent_usd=usd, spent_calls=calls, warn=self._warn)
+        return Allowance(budget, config.concurrency)
 
     @property
     def stopped(self) -> FolkmootError | None:
@@ -319,12 +319,7 @@ class Gateway:
     def _open_line(self, model: str) -> Line:
         provider, spec = self._provider_for(model)
         config = self._config
-        limiter = (
-            Limiter(UNBOUNDED)
-            if spec.local
-            else Limiter(config.concurrency, config.api_sleep_seconds)
-        )
-        self._attempts.watch(limiter)
+        limiter = self._allowance.limiter(model, config.api_sleep_seconds, local=spec.local)
         rate = rate_for(spec)
         if rate is None and self.budget.usd is not None:
             self._refuse(f"the price of {model} is unknown")
