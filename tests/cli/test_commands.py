@@ -301,3 +301,25 @@ def test_help_is_there_without_the_scientific_libraries() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "--accept-changes" in done.stdout
+
+
+def test_a_grid_is_run_shown_reported_verified_and_resumed(here: Path) -> None:
+    (here / "vote.yaml").write_text((here / "vote.yaml").read_text() + "people: 2\n")
+    made = folkmoot("run", "vote.yaml", "--repeats", "2", "--grid", "people=2,3", "temperature=0,1")
+    assert made.exit_code == 0, made.output
+    assert "8 of 8 cells have finished" in made.stdout
+    assert "an illustration" in " ".join(made.stdout.split())
+    grid = here / "outputs" / "vote"
+    assert len(list((grid / "cells").iterdir())) == 8
+    shown = folkmoot("show", "vote")
+    assert shown.stdout.count("done") == 8 and "people=3_temperature=1_r2" in shown.stdout
+    assert folkmoot("report", "vote").exit_code == 0
+    assert (grid / "report.html").exists()
+    assert folkmoot("report", "vote", "--pdf").exit_code == 2
+    assert folkmoot("verify", "vote").exit_code == 0
+    (grid / "cells" / "people=3_temperature=1_r2" / "tables" / "votes.csv").write_text("x")
+    assert folkmoot("verify", "vote").exit_code == 4
+    again = folkmoot("run", "vote.yaml", "--resume")
+    assert again.exit_code == 0, again.output
+    assert folkmoot("run", "vote.yaml", "people=2,3").exit_code == 2
+    assert folkmoot("run", "vote.yaml", "--grid", "people").exit_code == 2

@@ -85,6 +85,9 @@ def run(
     study: Annotated[
         Path | None, typer.Argument(help="Study file (YAML or workbook).", show_default=False)
     ] = None,
+    more: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE,VALUE]...", hidden=True)
+    ] = None,
     config: Annotated[
         Path | None, typer.Option("--config", help="Name the study file by an option instead.")
     ] = None,
@@ -118,9 +121,21 @@ def run(
         ),
     ] = False,
     trust: TrustOpt = False,
+    repeats: Annotated[
+        int | None,
+        typer.Option("--repeats", min=1, help="Run it this many times, with seeds of their own."),
+    ] = None,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--grid",
+            help="Run it with each of these values, e.g. model=a,b temperature=0,1.",
+            metavar="KEY=VALUE,VALUE",
+        ),
+    ] = None,
 ) -> None:
     """Run a study, or resume one (--resume)."""
-    from folkmoot.cli.run import run_command
+    from folkmoot.cli.run import grid_command, run_command
     from folkmoot.engine.execution import RunOptions
 
     options = RunOptions(
@@ -135,7 +150,15 @@ def run(
         key=key,
         accept_changes=accept_changes,
     )
-    run_command(_one_file(study, config), options, trust)
+    if config is not None and study is not None and "=" in str(study):
+        study, more = None, [str(study), *(more or ())]  # `run --config FILE --grid a=1 b=2`
+    path, axes = _one_file(study, config), [*(grid or ()), *(more or ())]
+    if more and not grid:
+        raise InputError(f"{more[0]}: name one study file; settings follow --set or --grid")
+    if grid or repeats is not None:
+        grid_command(path, options, axes, repeats, trust)
+    else:
+        run_command(path, options, trust)
 
 
 def _one_file(study: Path | None, config: Path | None) -> Path:

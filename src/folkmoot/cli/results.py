@@ -12,6 +12,7 @@ from rich.markup import escape
 from folkmoot.cli.console import clean, out, warn
 from folkmoot.cli.study_files import consent
 from folkmoot.cli.tables import grid_view, print_findings, synthetic_panel
+from folkmoot.engine.grid import RunGrid, is_grid, read_grid
 from folkmoot.engine.journal import Entry, JournalReader
 from folkmoot.engine.study import study_of_run
 from folkmoot.engine.study_file import load_study_file
@@ -37,8 +38,17 @@ def find_run(name: str) -> RunFolder:
     return RunFolder(path)
 
 
+def find_grid(name: str) -> RunGrid | None:
+    """The grid of this path, or of this name under outputs/; None if it is no grid."""
+    folders = (Path(name), OUTPUTS / name)
+    return next((read_grid(folder) for folder in folders if is_grid(folder)), None)
+
+
 def show_command(name: str, participant: str | None) -> None:
     """Print the participants of a run, or the conversation of one."""
+    if (grid := find_grid(name)) is not None:
+        show_grid(grid)
+        return
     run = find_run(name)
     console = out()
     if run.synthetic:
@@ -56,6 +66,15 @@ def show_command(name: str, participant: str | None) -> None:
         show_generic(run, participant, console)
     else:
         console.print(clean(text))
+
+
+def show_grid(grid: RunGrid) -> None:
+    """Print the cells of a grid and how far each is."""
+    out().print(f"[bold]{escape(str(grid.path))}[/] · {plural(len(grid.cells), 'cell')}")
+    for cell in grid.cells:
+        run = grid.run(cell)
+        state = "not started" if run is None else run.manifest.get("outcome", "unfinished")
+        out().print(f"  {escape(cell.name)}  [dim]seed {cell.seed} · {state}[/]", soft_wrap=True)
 
 
 def _own_show(run: RunFolder) -> Callable[[RunFolder, str | None], str] | None:
@@ -139,7 +158,14 @@ def _journal(run: RunFolder) -> JournalReader:
 
 def verify_command(name: str) -> None:
     """Print differences and what could not be compared; exit 4 if there is either."""
-    run = find_run(name)
+    grid = find_grid(name)
+    runs = [find_run(name)] if grid is None else [run for _, run in grid.finished().values()]
+    verified = [_verify(run) for run in runs]
+    if not all(verified):
+        raise typer.Exit(EXIT_DIFFERS)
+
+
+def _verify(run: RunFolder) -> bool:
     found = verify_run(run)
     for folder, coding in verify_codings(run):
         found.differences += [f"{folder}: {d}" for d in coding.differences]
@@ -167,14 +193,19 @@ def verify_command(name: str) -> None:
     console.print(f"{said}: {escape(str(run.path))}, {compared}.", soft_wrap=True)
     if found.journal_digest:
         console.print(f"Digest of the journal: {found.journal_digest}", soft_wrap=True)
-    if not found.verified:
-        raise typer.Exit(EXIT_DIFFERS)
+    return found.verified
 
 
 def report_command(name: str, pdf: bool) -> None:
     """Write the report and print its path."""
-    from folkmoot.report.html import write_report
+    from folkmoot.report.html import write_grid_report, write_report
 
+    grid = find_grid(name)
+    if grid is not None:
+        if pdf:
+            raise InputError("a grid has no PDF; each of its cells can have one")
+        out().print(f"wrote {escape(str(write_grid_report(grid)))}", soft_wrap=True)
+        return
     run = find_run(name)
     path = write_report(run, pdf=pdf)
     if run.partial:

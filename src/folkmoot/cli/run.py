@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -23,6 +23,7 @@ from folkmoot.cli.study_files import consent
 from folkmoot.cli.tables import print_findings, synthetic_panel
 from folkmoot.engine.event_loop import Stopper
 from folkmoot.engine.execution import RunOptions
+from folkmoot.engine.grid import axes_of, is_grid, run_grid
 from folkmoot.engine.progress import (
     CallRetried,
     Event,
@@ -35,7 +36,7 @@ from folkmoot.engine.progress import (
     duration,
     pace,
 )
-from folkmoot.engine.runner import Run, load, run_study
+from folkmoot.engine.runner import Run, folder_of, load, run_study
 from folkmoot.errors import NothingUsable
 from folkmoot.measures.estimates import dollars, plural
 from folkmoot.records.run_folder import (
@@ -163,6 +164,9 @@ def run_command(path: Path, options: RunOptions, trust: bool) -> None:
     progress = TerminalProgress(err())
     options = replace(options, progress=progress, consent=consent(path, trust))
     found = load(path, options)
+    if options.resume and is_grid(folder_of(found, options)):
+        grid_command(path, options, (), None, trust)
+        return
     for note in found.study.notes(found.config):
         err().print(f"[cyan]Note:[/] {escape(clean(note))}", soft_wrap=True)
     with progress:
@@ -170,6 +174,32 @@ def run_command(path: Path, options: RunOptions, trust: bool) -> None:
     print_results(done, out())
     if done.unusable:
         raise NothingUsable(f"the run has finished, but nothing in it is usable: {done.unusable}")
+
+
+def grid_command(
+    path: Path, options: RunOptions, given: Sequence[str], repeats: int | None, trust: bool
+) -> None:
+    """Run a study once for each cell of a grid and print what they found together."""
+    from folkmoot.report.pooled import pooled
+
+    if options.key:
+        warn(KEY_WARNING)
+    progress = TerminalProgress(err())
+    options = replace(options, progress=progress, consent=consent(path, trust))
+    with progress:
+        grid = run_grid(path, options, axes_of(given), repeats, Stopper(end_now))
+    runs = [run for _, run in grid.finished().values()]
+    if any(run.synthetic for run in runs):
+        out().print(synthetic_panel())
+    print_findings(out(), [f for f in pooled(grid) if f.headline])
+    where = escape(str(grid.path))
+    out().print(
+        f"\n[bold]{where}[/]\n  cells/   a run folder for each of {len(grid.cells)} cells\n"
+        f"\nWrite the report      folkmoot report {where}",
+        soft_wrap=True,
+    )
+    if runs and all(run.unusable for run in runs):
+        raise NothingUsable(f"all cells have finished, but nothing is usable: {runs[0].unusable}")
 
 
 def print_results(run: Run, console: Console) -> None:

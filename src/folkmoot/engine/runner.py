@@ -114,7 +114,7 @@ def run_study(found: StudyFile, options: RunOptions, stopper: Stopper | None = N
     providers = providers_of(found, options)
     images = found.study.images(found.config)
     providers.check(embeds=found.study.embeds, images=images, file=str(found.path))
-    folder = _folder_of(found, options)
+    folder = folder_of(found, options)
     new = not (folder.exists() and any(folder.iterdir()))
     open_folder(folder, resume=options.resume)
     try:
@@ -136,7 +136,8 @@ def providers_of(found: StudyFile, options: RunOptions) -> Providers:
     return Providers(found.config, *given, seats, respondent=part)
 
 
-def _folder_of(found: StudyFile, options: RunOptions) -> Path:
+def folder_of(found: StudyFile, options: RunOptions) -> Path:
+    """Where a run of this file lies."""
     return options.out if options.out is not None else Path("outputs") / found.run_id
 
 

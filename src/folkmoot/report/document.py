@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from folkmoot.engine.grid import RunGrid
 from folkmoot.engine.study import findings_of, study_of_run
 from folkmoot.errors import InputError
 from folkmoot.kit import coding
@@ -13,6 +14,7 @@ from folkmoot.measures.diagnostics import of_answers
 from folkmoot.records.findings import Board, Finding
 from folkmoot.records.run_folder import RunFolder
 from folkmoot.report.charts import svgs
+from folkmoot.report.pooled import pooled
 from folkmoot.report.trust import Trust, trust
 
 
@@ -49,7 +51,7 @@ class Document:
     planted: str
     headlines: tuple[Figure, ...]
     sections: tuple[Section, ...]
-    trust: Trust
+    trust: Trust | None  # None for a grid: each of its runs has its own
 
 
 def document(run: RunFolder) -> Document:
@@ -72,6 +74,25 @@ def document(run: RunFolder) -> Document:
         headlines=tuple(_figure(f) for f in findings if f.headline),
         sections=_sections([f for f in findings if not f.headline]),
         trust=trust(run, study),
+    )
+
+
+def grid_document(grid: RunGrid) -> Document:
+    """The report of a grid: its pooled findings. Raises InputError before a cell has finished."""
+    findings = pooled(grid)
+    runs = [run for _, run in grid.finished().values()]
+    study = study_of_run(runs[0])
+    missing = len(grid.cells) - len(runs)
+    return Document(
+        title=str(runs[0].config.get("pilot_name") or runs[0].config.get("title") or study.title),
+        subtitle=f"{study.title} · grid of {len(grid.cells)} runs · {grid.path.name}",
+        partial=f"PARTIAL: {missing} of {len(grid.cells)} cells have not finished" * bool(missing),
+        synthetic=any(run.synthetic for run in runs),
+        synthetic_note=runs[0].synthetic_note,
+        planted="",
+        headlines=tuple(_figure(f) for f in findings if f.headline),
+        sections=_sections([f for f in findings if not f.headline]),
+        trust=None,
     )
 
 

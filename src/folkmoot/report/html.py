@@ -9,10 +9,11 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from folkmoot.engine.grid import RunGrid
 from folkmoot.records.files import write_text
 from folkmoot.records.findings import Board, cell_text, heading, numeric_columns
 from folkmoot.records.run_folder import RunFolder
-from folkmoot.report.document import document
+from folkmoot.report.document import Document, document, grid_document
 from folkmoot.report.pdf import write_pdf
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -23,6 +24,20 @@ PDF = "report.pdf"
 def write_report(run: RunFolder, pdf: bool = False) -> Path:
     """Write `report.html` (and `report.pdf`) into the run folder; the path of the last written."""
     content = document(run)
+    path = _write_page(content, run.path)
+    if pdf:
+        return write_pdf(content, run.path / PDF)
+    return path
+
+
+def write_grid_report(grid: RunGrid) -> Path:
+    """Write `report.html` into the folder of a grid, and one into that of each finished cell."""
+    for _, run in grid.finished().values():
+        write_report(run)
+    return _write_page(grid_document(grid), grid.path)
+
+
+def _write_page(content: Document, folder: Path) -> Path:
     page = (
         _environment()
         .get_template("report.html.j2")
@@ -31,11 +46,8 @@ def write_report(run: RunFolder, pdf: bool = False) -> Path:
             css=Markup((TEMPLATES / "report.css").read_text("utf-8")),
         )
     )
-    path = run.path / HTML
-    write_text(path, page)
-    if pdf:
-        return write_pdf(content, run.path / PDF)
-    return path
+    write_text(folder / HTML, page)
+    return folder / HTML
 
 
 def _environment() -> Environment:

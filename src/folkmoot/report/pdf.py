@@ -40,6 +40,7 @@ class _Writer:
 
     def document(self, doc: Document) -> dict[str, Any]:
         trust = doc.trust
+        assert trust is not None  # a grid has no PDF
         return {
             "title": doc.title,
             "subtitle": doc.subtitle,

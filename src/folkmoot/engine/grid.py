@@ -1,0 +1,366 @@
+"""One study run many times: repeats with seeds of their own, and settings crossed with each other.
+
+A grid is a folder with `grid.json` and a run folder for each cell under `cells/`. Cells run side by
+side under one limiter and one budget and resume as one. The cells of one repeat share its seed, so
+they draw the same people into the same conditions wherever the settings leave the design alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from folkmoot.engine.attempts import Allowance, Halted
+from folkmoot.engine.budget import Budget
+from folkmoot.engine.event_loop import Stopper, run_to_end
+from folkmoot.engine.execution import Execution, RunOptions, execute
+from folkmoot.engine.folder import held_folder, open_folder, settle
+from folkmoot.engine.journal import JournalReader
+from folkmoot.engine.progress import (
+    AnswerMissing,
+    CallDone,
+    CallRetried,
+    Event,
+    ItemDone,
+    Notice,
+    Outcome,
+    Progress,
+    RunEnded,
+    RunStarted,
+    StageStarted,
+)
+from folkmoot.engine.providers import Providers
+from folkmoot.engine.runner import folder_of, load, providers_of
+from folkmoot.engine.study_file import StudyFile
+from folkmoot.errors import (
+    FatalModelError,
+    InputError,
+    Problem,
+    RunInterrupted,
+    RunPaused,
+    StorageError,
+)
+from folkmoot.models.catalog import ON_THIS_MACHINE
+from folkmoot.records.files import read_json, write_json
+from folkmoot.records.run_folder import JOURNAL, RunFolder
+
+GRID = "grid.json"
+CELLS = "cells"
+AT_ONCE = 8  # cells under way: more would take memory and win no time
+MOST_CELLS = 1000
+
+Axes = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a grid. `settings`: axis → value."""
+
+    name: str
+    settings: Mapping[str, str]
+    repeat: int
+    seed: int
+
+    @property
+    def specification(self) -> str:
+        """The settings in words; empty in a grid of repeats alone."""
+        return ", ".join(f"{key} {value}" for key, value in self.settings.items())
+
+
+@dataclass(frozen=True)
+class RunGrid:
+    """A grid on the disk: its cells, and the run folder of each that has begun."""
+
+    path: Path
+    axes: Axes
+    repeats: int
+    cells: tuple[Cell, ...]
+
+    def run(self, cell: Cell) -> RunFolder | None:
+        """The run of a cell, finished or not; None before it began."""
+        folder = cell_folder(self.path, cell)
+        return RunFolder(folder) if (folder / JOURNAL).exists() else None
+
+    def finished(self) -> dict[str, tuple[Cell, RunFolder]]:
+        """The cells that came to their end, by name."""
+        runs = ((cell, self.run(cell)) for cell in self.cells)
+        return {cell.name: (cell, run) for cell, run in runs if run and run.finished}
+
+
+def is_grid(folder: Path) -> bool:
+    """Whether this is the folder of a grid."""
+    return (folder / GRID).exists()
+
+
+def read_grid(folder: Path) -> RunGrid:
+    """The grid in a folder. Raises StorageError where there is none."""
+    found = read_json(folder / GRID)
+    axes = {str(k): [str(v) for v in values] for k, values in found["axes"].items()}
+    cells = cells_of(axes, int(found["repeats"]), int(found["seed"]))
+    return RunGrid(folder, axes, int(found["repeats"]), tuple(cells))
+
+
+def axes_of(given: Sequence[str]) -> dict[str, list[str]]:
+    """`model=a,b` → {"model": ["a", "b"]}. Raises InputError."""
+    axes: dict[str, list[str]] = {}
+    for text in given:
+        key, equals, listed = text.partition("=")
+        values = [value.strip() for value in listed.split(",")]
+        if not (key and equals and all(values)):
+            mend = "write --grid key=value,value with no value empty"
+            raise InputError(Problem(f"--grid: {text!r} is not key=value,value", mend=mend))
+        if key in axes or len(set(values)) < len(values):
+            raise InputError(f"--grid: {key} is given twice, or holds a duplicate value")
+        if key == "random_seed":
+            raise InputError("--grid: seeds are what --repeats varies")
+        axes[key] = values
+    return axes
+
+
+def cells_of(axes: Axes, repeats: int, seed: int) -> list[Cell]:
+    """Every combination of the values, in each repeat. Repeat r has the seed `seed` + r − 1.
+
+    Raises InputError for more cells than anybody means.
+    """
+    count = repeats
+    for values in axes.values():
+        count *= len(values)
+    if repeats < 1 or count > MOST_CELLS:
+        raise InputError(f"a grid has 1 to {MOST_CELLS:,} cells; this one would have {count:,}")
+    cells = []
+    for repeat in range(1, repeats + 1):
+        for values in itertools.product(*axes.values()):
+            settings = dict(zip(axes, values, strict=True))
+            parts = [f"{key}={_plain(value)}" for key, value in settings.items()]
+            name = "_".join([*parts, f"r{repeat:0{len(str(repeats))}d}"])
+            cells.append(Cell(name, settings, repeat, seed + repeat - 1))
+    named = {cell.name.casefold() for cell in cells}
+    if len(named) < len(cells):
+        raise InputError("--grid: two values look alike once they name folders; rename one")
+    return cells
+
+
+def cell_folder(grid: Path, cell: Cell) -> Path:
+    return grid / CELLS / cell.name
+
+
+def run_grid(
+    source: Path,
+    options: RunOptions,
+    given: Axes,
+    repeats: int | None,
+    stopper: Stopper | None = None,
+) -> RunGrid:
+    """Run (or resume) every cell of a grid that is not finished.
+
+    `given` and `repeats` may be left empty on a resume. Raises InputError before anything is
+    spent if any cell has a mistake; what stops one cell for all (budget, quota, a wrong key)
+    stops the grid, which resumes; the error of a single cell is raised when the others are done.
+    """
+    first = load(source, replace(options, budget=None))
+    folder = folder_of(first, options)
+    axes, repeats = _design(folder, options, given, repeats)
+    grid = RunGrid(folder, axes, repeats, tuple(cells_of(axes, repeats, first.config.random_seed)))
+    found = {cell.name: _load(source, options, cell) for cell in grid.cells}
+    providers = {name: providers_of(file, how) for name, (file, how) in found.items()}
+    for name, (file, _) in found.items():
+        providers[name].check(embeds=file.study.embeds, file=str(file.path))
+    _begin(grid, source, options, first.config.random_seed)
+    budget = options.budget if options.budget is not None else first.config.budget_usd
+    work = _Work(grid, found, providers, options, (budget, first.config.budget_calls))
+    with held_folder(folder):
+        run_to_end(work.run, stopper)
+    return grid
+
+
+def _plain(value: str) -> str:
+    """A value as part of a folder's name."""
+    return re.sub(r"[^\w.+-]+", "-", value).strip("-.") or "-"
+
+
+def _design(
+    folder: Path, options: RunOptions, given: Axes, repeats: int | None
+) -> tuple[Axes, int]:
+    """Axes and repeats, on a resume those of the grid; a grid may grow and never lose a cell."""
+    if not (options.resume and is_grid(folder)):
+        return given, repeats or 1
+    before = read_grid(folder)
+    axes, repeats = given or before.axes, repeats or before.repeats
+    kept = all(set(before.axes[key]) <= set(axes.get(key, ())) for key in before.axes)
+    if not kept or list(axes) != list(before.axes) or repeats < before.repeats:
+        raise InputError(
+            f"{folder / GRID} holds another grid: leave out --grid and --repeats to resume it, or "
+            "add values and repeats to those it has"
+        )
+    return axes, repeats
+
+
+def _load(source: Path, options: RunOptions, cell: Cell) -> tuple[StudyFile, RunOptions]:
+    """The study of a cell, and how it is run. The grid's budget is not the cell's."""
+    model = cell.settings.get("model", options.model)
+    overrides = [f"{k}={v}" for k, v in cell.settings.items() if k != "model"]
+    own = replace(
+        options,
+        model=model,
+        seed=cell.seed,
+        budget=None,
+        overrides=(*options.overrides, *overrides),
+    )
+    try:
+        found = load(source, own)
+    except InputError as error:
+        if not cell.settings:
+            raise
+        where = f"in the cell {cell.specification}: "
+        problems = [replace(p, message=where + p.message) for p in error.problems]
+        raise InputError(problems) from error
+    config = found.config.model_copy(update={"budget_usd": None, "budget_calls": None})
+    return replace(found, config=config), own
+
+
+def _begin(grid: RunGrid, source: Path, options: RunOptions, seed: int) -> None:
+    open_folder(grid.path, resume=options.resume)
+    if options.resume and not is_grid(grid.path):
+        raise StorageError(f"{grid.path}: not a grid; leave out --grid and --repeats to resume it")
+    write_json(
+        grid.path / GRID,
+        {
+            "study_file": source.name,
+            "axes": {key: list(values) for key, values in grid.axes.items()},
+            "repeats": grid.repeats,
+            "seed": seed,
+            "cells": [
+                {"name": c.name, "settings": dict(c.settings), "repeat": c.repeat, "seed": c.seed}
+                for c in grid.cells
+            ],
+        },
+    )
+
+
+@dataclass
+class _Work:
+    """One process of a grid."""
+
+    grid: RunGrid
+    found: Mapping[str, tuple[StudyFile, RunOptions]]
+    providers: Mapping[str, Providers]
+    options: RunOptions
+    limits: tuple[float | None, int | None]
+
+    async def run(self, stopper: Stopper) -> None:
+        tell = self.options.progress
+        allowance = self._allowance(tell)
+        stops: list[Stopper] = []
+        failures: dict[str, Exception] = {}
+        pending = iter(self.grid.cells)
+
+        def halt() -> None:
+            for each in stops:
+                each.calls += 1
+                if each.halt is not None:
+                    each.halt()
+            allowance.stop(Halted("the run is stopping"), everybody=True)
+
+        def over() -> bool:
+            everybody = (RunPaused, FatalModelError, StorageError)
+            return bool(stopper.calls) or any(isinstance(e, everybody) for e in failures.values())
+
+        async def worker() -> None:
+            for cell in pending:
+                if over():
+                    return
+                stops.append(Stopper())
+                try:
+                    await self._cell(cell, stops[-1], allowance)
+                except RunInterrupted:
+                    return  # by the stop of all
+                except Exception as error:
+                    failures[cell.name] = error
+                else:
+                    tell(ItemDone(CELLS))
+
+        stopper.halt = halt
+        tell(self._started())
+        tell(StageStarted(CELLS, len(self.grid.cells)))
+        outcome: Outcome = "failed"
+        try:
+            await asyncio.gather(*(worker() for _ in range(self._at_once())))
+            if stopper.calls:
+                raise RunInterrupted
+            for error in sorted(failures.values(), key=lambda e: not isinstance(e, RunPaused)):
+                outcome = "paused" if isinstance(error, RunPaused) else "failed"
+                raise error
+            outcome = "done"
+        finally:
+            stopper.halt = None
+            tell(RunEnded(outcome))
+
+    async def _cell(self, cell: Cell, stopper: Stopper, allowance: Allowance) -> None:
+        run = self.grid.run(cell)
+        if run is not None and run.finished:
+            return
+        file, how = self.found[cell.name]
+        folder = cell_folder(self.grid.path, cell)
+        resume = folder.exists()
+        how = replace(how, resume=resume, out=folder, progress=_named(cell, how.progress))
+        open_folder(folder, resume=resume)
+        with held_folder(folder):
+            settle(folder, file.config, resume=resume)
+            await execute(
+                Execution(
+                    file, how, self.providers[cell.name], folder, stopper, allowance=allowance
+                )
+            )
+
+    def _allowance(self, tell: Progress) -> Allowance:
+        """One budget for all cells, of which earlier processes have spent what journals say."""
+        usd, calls = 0.0, 0
+        for cell in self.grid.cells:
+            path = cell_folder(self.grid.path, cell) / JOURNAL
+            if path.exists():
+                with JournalReader(path) as journal:
+                    made, spent, _ = journal.spent()
+                usd, calls = usd + spent, calls + made
+        budget = Budget(
+            *self.limits,
+            spent_usd=usd,
+            spent_calls=calls,
+            warn=lambda message: tell(Notice(message, "warning")),
+        )
+        config = next(iter(self.found.values()))[0].config
+        return Allowance(budget, config.concurrency, shared=True)
+
+    def _at_once(self) -> int:
+        """A model on this machine is one process for each cell, so those go one at a time."""
+        names = (name for p in self.providers.values() for name in p.named())
+        return 1 if any(name.split(":")[0] == ON_THIS_MACHINE for name in names) else AT_ONCE
+
+    def _started(self) -> Event:
+        file, _ = next(iter(self.found.values()))
+        who = dict.fromkeys(p.who for p in self.providers.values())
+        cells = len(self.grid.cells)
+        return RunStarted(
+            f"{file.run_id}, {cells} cell{'s' * (cells > 1)}",
+            str(self.grid.path),
+            file.study.name,
+            ", ".join(who),
+            self.grid.cells[0].seed,
+            self.options.resume,
+            all(p.synthetic for p in self.providers.values()),
+        )
+
+
+def _named(cell: Cell, tell: Progress) -> Progress:
+    """What a cell adds to the grid's own progress: calls and warnings; the rest is in its log."""
+
+    def pass_on(event: Event) -> None:
+        if isinstance(event, Notice) and event.level != "info":
+            tell(replace(event, message=f"{cell.name}: {event.message}"))
+        elif isinstance(event, (CallDone, CallRetried, AnswerMissing)):
+            tell(event)
+
+    return pass_on

@@ -1,0 +1,277 @@
+"""What a grid of runs found: pooled estimates, sources of their variance, which findings hold.
+
+Every estimate that the cells' findings draw with an interval is pooled over all cells. The
+independent unit is the repeat: cells of one repeat share their people.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from folkmoot.engine.grid import Cell, RunGrid
+from folkmoot.engine.study import findings_of, study_of_run
+from folkmoot.errors import InputError
+from folkmoot.kit.findings import Row, found, number, signed
+from folkmoot.measures.clustered import clustered_mean
+from folkmoot.measures.estimates import Estimate, percent, plural, points
+from folkmoot.records.findings import Finding, Grid, Intervals
+
+SECTION = "Pooled over runs"
+ROBUST, FRAGILE = 0.8, 0.2  # shares of specifications; see `standing`
+FEWEST = 5  # repeats, below which an interval over repeats would promise too much
+MOST_LINES = 60  # of a curve
+MOST_NAMED = 6
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One figure of one cell."""
+
+    cell: Cell
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure in all cells that have it. `zero`: the value of no effect, None for a rate."""
+
+    finding: str
+    title: str
+    label: str
+    percent: bool
+    zero: float | None
+    cells: tuple[Measured, ...]
+
+
+def pooled(grid: RunGrid) -> list[Finding]:
+    """Findings over the finished cells of a grid. Raises InputError while there is none."""
+    finished = grid.finished()
+    if not finished:
+        raise InputError(f"{grid.path}: no cell has finished yet; go on with --resume")
+    figures = _figures(finished)
+    return found(
+        _overview(grid, finished),
+        _table(figures),
+        *(_curve(f) for f in figures if f.zero is not None and len(f.cells) > 1),
+        _variance(figures, grid),
+    )
+
+
+def _figures(finished: Mapping[str, tuple[Cell, object]]) -> list[Figure]:
+    """Every line of every chart of intervals, by finding and label, in order of first mention."""
+    drawn: dict[tuple[str, str], Figure] = {}
+    cells: dict[tuple[str, str], list[Measured]] = defaultdict(list)
+    for cell, run in finished.values():
+        for finding in findings_of(study_of_run(run), run):  # type: ignore[arg-type]
+            chart = finding.chart
+            if not isinstance(chart, Intervals):
+                continue
+            for label, value, low, high in chart.items:
+                key = finding.key, label
+                named = (finding.key, finding.title, label, chart.percent, chart.zero, ())
+                drawn.setdefault(key, Figure(*named))
+                cells[key].append(Measured(cell, value, low, high))
+    return [
+        Figure(f.finding, f.title, f.label, f.percent, f.zero, tuple(cells[key]))
+        for key, f in drawn.items()
+    ]
+
+
+def overall(figure: Figure) -> Estimate:
+    """The mean over cells; its interval is over repeats, and there is none below five."""
+    e = clustered_mean([c.value for c in figure.cells], [c.cell.repeat for c in figure.cells])
+    if e.clusters < FEWEST:
+        return Estimate(e.value, math.nan, math.nan, e.n, e.clusters)
+    return e
+
+
+def specifications(figure: Figure) -> dict[str, Estimate]:
+    """Each combination of settings: the mean of its repeats; see `_of_repeats`."""
+    by: dict[str, list[Measured]] = defaultdict(list)
+    for c in figure.cells:
+        by[c.cell.specification or f"repeat {c.cell.repeat}"].append(c)
+    return {name: _of_repeats(own) for name, own in by.items()}
+
+
+def _of_repeats(cells: Sequence[Measured]) -> Estimate:
+    """The mean of independent repeats. From five on with a t interval over them; of fewer with the
+    cells' own standard errors put together, which leave out what varies between repeats alone."""
+    n = len(cells)
+    if n >= FEWEST:
+        return clustered_mean([c.value for c in cells], [c.cell.repeat for c in cells])
+    value = sum(c.value for c in cells) / n
+    if not all(c.high > c.low for c in cells):
+        return Estimate(value, math.nan, math.nan, n)
+    low = math.sqrt(sum((c.value - c.low) ** 2 for c in cells)) / n
+    high = math.sqrt(sum((c.high - c.value) ** 2 for c in cells)) / n
+    return Estimate(value, value - low, value + high, n)
+
+
+def holding(figure: Figure) -> tuple[float, float]:
+    """Over specifications: the share with the sign of the pooled estimate, and the share that has
+    that sign with an interval that excludes no effect."""
+    zero, sign = figure.zero or 0.0, np.sign(overall(figure).value - (figure.zero or 0.0))
+    each = list(specifications(figure).values())
+    alike = [np.sign(e.value - zero) == sign != 0 for e in each]
+    clear = [
+        same and e.has_interval and not e.low <= zero <= e.high
+        for same, e in zip(alike, each, strict=True)
+    ]
+    return float(np.mean(alike)), float(np.mean(clear))
+
+
+def standing(figure: Figure) -> str:
+    """Robust, mixed or fragile, by rules that stand in the report.
+
+    Robust: every specification has the sign of the pooled estimate, and at least 80 % exclude no
+    effect. Fragile: fewer than 20 % exclude it, or fewer than 80 % have that sign. Else mixed.
+    """
+    alike, clear = holding(figure)
+    if alike == 1 and clear >= ROBUST:
+        return "robust"
+    return "fragile" if clear < FRAGILE or alike < ROBUST else "mixed"
+
+
+def _said(figure: Figure, value: float) -> str:
+    if not figure.percent:
+        return number(value) if figure.zero is None else signed(value)
+    return percent(value) if figure.zero is None else points(value)
+
+
+def _overview(grid: RunGrid, finished: Mapping[str, object]) -> Finding:
+    rows: list[Row] = [{"axis": key, "values": ", ".join(v)} for key, v in grid.axes.items()]
+    first, last = grid.cells[0].seed, grid.cells[-1].seed
+    seeds = f"seed {first}" if first == last else f"seeds {first} to {last}"
+    rows.append({"axis": "repeat", "values": f"{grid.repeats} ({seeds})"})
+    missing = len(grid.cells) - len(finished)
+    says = f"{len(finished)} of {len(grid.cells)} cells have finished."
+    if grid.repeats < FEWEST:
+        says += (
+            f" With {grid.repeats} repeat{'s' * (grid.repeats > 1)} the variance between draws is "
+            f"an illustration: intervals over repeats need at least {FEWEST}."
+        )
+    return Finding(
+        "grid_design",
+        "The grid",
+        says,
+        Grid.of(rows),
+        notes=("Figures cover only the cells that have finished.",) if missing else (),
+        section=SECTION,
+        headline=True,
+    )
+
+
+def _table(figures: Sequence[Figure]) -> Finding | None:
+    effects = [f for f in figures if f.zero is not None and len(f.cells) > 1]
+    if not effects:
+        return None
+    rows: list[Row] = []
+    said: dict[str, list[str]] = {"robust": [], "mixed": [], "fragile": []}
+    for f in effects:
+        e, (alike, clear), word = overall(f), holding(f), standing(f)
+        said[word].append(f"{f.label} ({_said(f, e.value)})")
+        rows.append(
+            {
+                "finding": f.title,
+                "figure": f.label,
+                "pooled": _said(f, e.value),
+                "interval": f"{_said(f, e.low)} to {_said(f, e.high)}" if e.has_interval else None,
+                "specifications": len(specifications(f)),
+                "same_sign_share": alike,
+                "clear_share": clear,
+                "standing": word,
+            }
+        )
+    says = ", ".join(f"{len(names)} {word}" for word, names in said.items())
+    says = f"Of {plural(len(effects), 'difference')}: {says}."
+    if said["robust"]:
+        more = len(said["robust"]) - MOST_NAMED
+        rest = f" and {more} more" if more > 0 else ""
+        says += f" Robust: {'; '.join(said['robust'][:MOST_NAMED])}{rest}."
+    return Finding(
+        "grid_standing",
+        "Which findings hold",
+        says,
+        Grid.of(rows, "Pooled: mean over cells; 95 % t intervals over repeats, from five on."),
+        notes=(
+            "A specification is a combination of settings; in a grid of repeats alone, a repeat. "
+            "Robust: all specifications have the sign of the pooled estimate, and the intervals of "
+            "at least 80 % exclude no effect. Fragile: fewer than 20 % do, or fewer than 80 % have "
+            "that sign. Mixed: everything else.",
+            "Specifications share their people, so the share that holds is not a probability. "
+            "Findings were not adjusted for their number.",
+        ),
+        section=SECTION,
+        headline=True,
+    )
+
+
+def _curve(figure: Figure) -> Finding | None:
+    """The specification curve: estimates of all specifications in order of size."""
+    each = specifications(figure)
+    if len(each) < 2:
+        return None
+    order = sorted(each, key=lambda name: each[name].value)
+    shown = order[:MOST_LINES]
+    lines = tuple(
+        (name, each[name].value, each[name].low, each[name].high)
+        if each[name].has_interval
+        else (name, each[name].value, each[name].value, each[name].value)
+        for name in shown
+    )
+    unit = "percentage points" if figure.percent else "difference"
+    return Finding(
+        f"grid_curve_{figure.finding}_{figure.label}",
+        f"Specification curve: {figure.label}",
+        f"From {_said(figure, each[order[0]].value)} ({order[0]}) to "
+        f"{_said(figure, each[order[-1]].value)} ({order[-1]}).",
+        Grid((), ()),
+        Intervals(lines, unit, figure.zero, (), figure.percent),
+        section="Specification curves",
+        notes=(f"From the finding “{figure.title}”.",),
+    )
+
+
+def _variance(figures: Sequence[Figure], grid: RunGrid) -> Finding | None:
+    """How much of the variation between cells goes with each axis (η², balanced grids only)."""
+    factors = [key for key, values in grid.axes.items() if len(values) > 1]
+    whole = [f for f in figures if f.zero is not None and len(f.cells) == len(grid.cells) > 1]
+    if not whole or (not factors and grid.repeats < 2):
+        return None
+    rows: list[Row] = []
+    for f in whole:
+        values = np.array([c.value for c in f.cells])
+        total = float(((values - values.mean()) ** 2).sum())
+        row: Row = {"figure": f.label, "sd": float(values.std(ddof=1))}
+        explained = 0.0
+        for factor in [*factors, *(["repeat"] if grid.repeats > 1 else [])]:
+            levels = [_level(c.cell, factor) for c in f.cells]
+            part = sum(
+                levels.count(level)
+                * (values[[x == level for x in levels]].mean() - values.mean()) ** 2
+                for level in set(levels)
+            )
+            share = float(part) / total if total else None
+            row[f"{factor}_share"] = share
+            explained += share or 0.0
+        row["rest_share"] = max(0.0, 1 - explained) if total else None
+        rows.append(row)
+    return Finding(
+        "grid_variance",
+        "Where the variation between runs comes from",
+        "The share of the variation between cells that goes with each setting and with the draw "
+        "of people and replies (repeat); the rest is their interplay.",
+        Grid.of(rows, "Shares of the sum of squares between cells (η²); SD over cells."),
+        section=SECTION,
+    )
+
+
+def _level(cell: Cell, factor: str) -> str:
+    return str(cell.repeat) if factor == "repeat" else cell.settings[factor]

@@ -1,0 +1,299 @@
+"""A grid: many runs of one study side by side, under one budget, that resume as one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from folkmoot.engine.event_loop import Stopper
+from folkmoot.engine.execution import RunOptions
+from folkmoot.engine.grid import Cell, RunGrid, axes_of, cells_of, read_grid, run_grid
+from folkmoot.engine.progress import CallDone, Event, silent
+from folkmoot.engine.runner import load, run_study
+from folkmoot.engine.trust import Consent
+from folkmoot.errors import InputError, RunExists, RunInterrupted, RunPaused
+from folkmoot.models.request import Reply, Request, Usage
+from folkmoot.report.html import write_grid_report
+from folkmoot.report.pooled import Figure, Measured, holding, overall, pooled, standing
+from folkmoot.report.pooled import _variance as variance
+from tests.servers.faults import FaultPlan
+from tests.servers.thread import ServerThread
+
+STUDY = """\
+from folkmoot import Choice, Speaker, Study, StudyConfig, Text
+
+
+class Config(StudyConfig):
+    people: int = 6
+    wording: str = "plain"
+    broken: bool = False
+    choose: bool = True
+
+
+async def protocol(session):
+    async def vote(scope, n):
+        who = Speaker(f"p{n}", system=f"You are number {n} of {session.seed}.")
+        answer = Choice(["Parks", "Jobs"]) if session.config.choose else Text()
+        said = await scope.ask(who, session.config.wording, answer=answer)
+        scope.record("votes", {"n": n, "draw": int(scope.rng.integers(1000)), "said": str(said)})
+
+    if session.config.broken:
+        raise ValueError("broken on purpose")
+    await session.each(range(session.config.people), vote)
+
+
+STUDY = Study(name="small", title="Small", config=Config, protocol=protocol)
+"""
+
+
+class Answers:
+    """Replies that follow from what is asked, counted by prompt."""
+
+    def __init__(self) -> None:
+        self.asked: Counter[str] = Counter()
+
+    async def complete(self, request: Request, *, address: str) -> Reply:
+        text = " ".join(m.content for m in request.messages)
+        self.asked[f"{text} {request.temperature}"] += 1
+        await asyncio.sleep(0)
+        return Reply("Parks" if len(text) % 2 else "Jobs", Usage(10, 1, 0), finish="stop")
+
+    async def embed(self, *_args: object, **_more: object):
+        raise AssertionError
+
+    async def close(self) -> None:
+        return None
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    (tmp_path / "small.py").write_text(STUDY)
+    (tmp_path / "study.yaml").write_text("study: ./small.py\nconcurrency: 4\nrandom_seed: 5\n")
+    return tmp_path / "study.yaml"
+
+
+AXES = {"wording": ["plain", "fancy"], "temperature": ["0", "1"]}
+
+
+def options(out: Path, answers: Answers, **more) -> RunOptions:
+    return RunOptions(out=out, provider=answers, consent=Consent(True), **more)
+
+
+def tables(folder: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in sorted((folder / "tables").iterdir())}
+
+
+def test_every_cell_is_the_run_that_it_would_be_alone(study: Path, tmp_path: Path) -> None:
+    answers = Answers()
+    grid = run_grid(study, options(tmp_path / "grid", answers), AXES, 3)
+    assert len(grid.cells) == len(grid.finished()) == 12
+    for cell, run in grid.finished().values():
+        how = options(
+            tmp_path / "alone" / cell.name,
+            Answers(),
+            seed=cell.seed,
+            overrides=tuple(f"{k}={v}" for k, v in cell.settings.items()),
+        )
+        alone = run_study(load(study, how), how)
+        assert tables(run.path) == tables(alone.path), cell.name
+        assert run.manifest["journal_digest"] == alone.manifest["journal_digest"]
+    # Cells of one repeat share their people; repeats do not.
+    draws = {
+        name: run.table("votes")["draw"].to_list() for name, (_, run) in grid.finished().items()
+    }
+    by_repeat = {r: {tuple(d) for n, d in draws.items() if n.endswith(f"r{r}")} for r in (1, 2, 3)}
+    assert all(len(found) == 1 for found in by_repeat.values())
+    assert len(set.union(*by_repeat.values())) == 3
+
+
+def test_one_budget_for_all_cells_that_pauses_and_resumes_as_one(
+    study: Path, tmp_path: Path
+) -> None:
+    out, first, second = tmp_path / "grid", Answers(), Answers()
+    study.write_text(study.read_text() + "budget_calls: 20\n")
+    with pytest.raises(RunPaused, match="20 calls"):
+        run_grid(study, options(out, first), AXES, 2)
+    assert first.asked.total() == 20
+    again = options(out, second, resume=True, overrides=("budget_calls=100",))
+    grid = run_grid(study, again, {}, None)  # axes and repeats are those of the grid
+    assert len(grid.finished()) == 8
+    assert second.asked.total() == 48 - 20  # nothing was asked twice
+    whole = run_grid(
+        study, options(tmp_path / "whole", Answers(), overrides=("budget_calls=100",)), AXES, 2
+    )
+    for name, (_, run) in whole.finished().items():
+        assert tables(run.path) == tables(grid.finished()[name][1].path)
+
+
+@pytest.fixture
+def server(study: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServerThread]:
+    """A model of its own, which limits can be tested on."""
+    monkeypatch.setenv("OPENAI_API_KEY", "key")
+    with ServerThread(FaultPlan(), latency=0.02) as server:
+        more = f"model: openai/gpt-4o\nendpoints: {{openai: {server.openai}}}\nchoose: false\n"
+        study.write_text(study.read_text() + more)
+        yield server
+
+
+def test_one_limiter_for_all_cells(study: Path, tmp_path: Path, server: ServerThread) -> None:
+    run_grid(study, RunOptions(out=tmp_path / "grid", consent=Consent(True)), AXES, 2)
+    assert 0 < server.model.counts["most_in_flight"] <= 4
+
+
+def test_a_stop_lets_replies_arrive_and_the_grid_goes_on_later(
+    study: Path, tmp_path: Path, server: ServerThread
+) -> None:
+    stopper, calls = Stopper(), Counter[bool]()
+
+    def stop_after_some(event: Event) -> None:
+        if isinstance(event, CallDone):
+            calls[event.replayed] += 1
+            if calls.total() == 15:
+                stopper()
+
+    how = RunOptions(out=tmp_path / "grid", consent=Consent(True), progress=stop_after_some)
+    with pytest.raises(RunInterrupted):
+        run_grid(study, how, AXES, 2, stopper)
+    assert 15 <= calls.total() < 48
+    calls.clear()
+    grid = run_grid(study, replace(how, resume=True, progress=silent), {}, None)
+    assert len(grid.finished()) == 8
+    assert server.model.counts["received"] == 48  # nothing was asked twice
+
+
+def test_a_cell_that_fails_leaves_the_others_alone(study: Path, tmp_path: Path) -> None:
+    answers = Answers()
+    axes = {"broken": ["true", "false"]}
+    with pytest.raises(ValueError, match="on purpose"):
+        run_grid(study, options(tmp_path / "grid", answers), axes, 2)
+    grid = read_grid(tmp_path / "grid")
+    assert [c.settings["broken"] for c, _ in grid.finished().values()] == ["false", "false"]
+    assert "2 of 4 cells have finished" in pooled(grid)[0].says
+
+
+def test_a_grid_may_grow_and_never_becomes_another(study: Path, tmp_path: Path) -> None:
+    out = tmp_path / "grid"
+    run_grid(study, options(out, Answers()), {"wording": ["plain"]}, 2)
+    with pytest.raises(RunExists):
+        run_grid(study, options(out, Answers()), {"wording": ["plain"]}, 2)
+    more = Answers()
+    wider = {"wording": ["plain", "fancy"]}
+    grid = run_grid(study, options(out, more, resume=True), wider, 3)
+    assert len(grid.finished()) == 6
+    assert more.asked.total() == 6 * 6 - 2 * 6
+    with pytest.raises(InputError, match="another grid"):
+        run_grid(study, options(out, Answers(), resume=True), {"wording": ["fancy"]}, 3)
+    with pytest.raises(InputError, match="another grid"):
+        run_grid(study, options(out, Answers(), resume=True), wider, 1)
+
+
+def test_mistakes_in_any_cell_come_before_the_first_call(study: Path, tmp_path: Path) -> None:
+    answers = Answers()
+    with pytest.raises(InputError, match="in the cell people many"):
+        run_grid(study, options(tmp_path / "grid", answers), {"people": ["3", "many"]}, 2)
+    assert not answers.asked
+    assert not (tmp_path / "grid").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (["wording"], "not key=value"),
+        (["wording=a,,b"], "not key=value"),
+        (["=a"], "not key=value"),
+        (["wording=a,a"], "duplicate"),
+        (["wording=a", "wording=b"], "twice"),
+        (["random_seed=1,2"], "--repeats"),
+    ],
+)
+def test_axes_that_cannot_be_meant(given: list[str], why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        axes_of(given)
+
+
+def test_names_of_cells_are_plain_and_never_shared() -> None:
+    cells = cells_of({"model": ["openai/gpt-4o", "a b"], "prompts": ["../mine"]}, 10, 7)
+    assert [c.name for c in cells[:2]] == [
+        "model=openai-gpt-4o_prompts=mine_r01",
+        "model=a-b_prompts=mine_r01",
+    ]
+    assert [c.seed for c in cells[::2]] == list(range(7, 17))
+    with pytest.raises(InputError, match="look alike"):
+        cells_of({"model": ["a/b", "a-b"]}, 1, 1)
+    with pytest.raises(InputError, match="1,000 cells"):
+        cells_of({"model": [str(n) for n in range(400)]}, 3, 1)
+
+
+def figure(values: dict[tuple[str, int], tuple[float, float, float]]) -> Figure:
+    cells = tuple(
+        Measured(Cell(f"{spec}{r}", {"spec": spec}, r, r), *at) for (spec, r), at in values.items()
+    )
+    return Figure("f", "Effects", "a − b", True, 0.0, cells)
+
+
+def test_robust_mixed_and_fragile_by_the_rules_that_the_report_states() -> None:
+    clear, vague, other = (0.2, 0.1, 0.3), (0.05, -0.1, 0.2), (-0.05, -0.2, 0.1)
+    cases = {
+        "robust": [clear] * 4 + [vague],
+        "mixed": [clear] * 3 + [vague] * 2,
+        "fragile": [vague] * 5,
+    }
+    for word, each in cases.items():
+        found = figure({(f"s{i}", 1): at for i, at in enumerate(each)})
+        assert standing(found) == word
+    against = figure({(f"s{i}", 1): at for i, at in enumerate([clear] * 3 + [other] * 2)})
+    assert holding(against) == (0.6, 0.6)
+    assert standing(against) == "fragile"  # two of five have another sign
+
+
+@given(st.lists(st.floats(-1, 1), min_size=5, max_size=12))
+def test_repeats_are_the_unit_of_the_pooled_interval(effects: list[float]) -> None:
+    """Cells of one repeat agree more than repeats do: twice the cells are no more evidence."""
+    once = figure({("s", r): (x, x - 1, x + 1) for r, x in enumerate(effects)})
+    twice = figure({(s, r): (x, x - 1, x + 1) for r, x in enumerate(effects) for s in "st"})
+    assert overall(twice).value == pytest.approx(overall(once).value)
+    if np.std(effects) > 1e-6:
+        assert overall(twice).low == pytest.approx(overall(once).low, rel=0.15, abs=0.02)
+    few = figure({("s", r): (x, x - 1, x + 1) for r, x in enumerate(effects[:4])})
+    assert not overall(few).has_interval
+
+
+def test_the_variance_is_put_down_to_what_varied(tmp_path: Path) -> None:
+    axes = {"spec": ["a", "b"]}
+    cells = tuple(cells_of(axes, 3, 1))
+    grid = RunGrid(tmp_path, axes, 3, cells)
+    values = [(c.settings["spec"] == "b") * 3.0 + c.repeat for c in cells]
+    found = Figure(
+        "f",
+        "F",
+        "x",
+        False,
+        0.0,
+        tuple(Measured(c, v, v, v) for c, v in zip(cells, values, strict=True)),
+    )
+    rows = variance([found], grid)
+    assert rows is not None
+    shares = dict(zip(rows.grid.columns, rows.grid.rows[0], strict=True))
+    # By hand: squares between a and b 13.5, between repeats 4, in all 17.5.
+    assert shares["spec_share"] == pytest.approx(13.5 / 17.5)
+    assert shares["repeat_share"] == pytest.approx(4 / 17.5)
+    assert shares["rest_share"] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_the_report_of_a_grid(study: Path, tmp_path: Path) -> None:
+    grid = run_grid(study, options(tmp_path / "grid", Answers()), AXES, 2)
+    page = write_grid_report(grid).read_text("utf-8")
+    assert "8 of 8 cells have finished" in page
+    assert "an illustration" in page
+    assert json.loads((tmp_path / "grid" / "grid.json").read_text())["repeats"] == 2
+    for _, run in grid.finished().values():
+        assert (run.path / "report.html").exists()
