@@ -7,6 +7,7 @@ is a second block, what its question refers to), the first message of the user i
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -18,7 +19,7 @@ import yaml
 from folkmoot.models.request import Request
 
 TITLE = "Codes"  # of the JSON schema that a coder is asked to fill in
-ENOUGH = 0.16  # likeness of a sentence and a code from which the code is given
+ENOUGH = 0.4  # likeness of a sentence and a code from which the code is given
 _YAML = re.compile(r"```yaml\n(.*?)\n```", re.DOTALL)
 _SENTENCE = re.compile(r"[^.!?\n]*[^.!?\s][^.!?\n]*[.!?]*")
 _ENDINGS = re.compile(r"(?<=\w{3})(?:ing|edly|ed|ly|es|s|e)$")
@@ -44,26 +45,21 @@ def codes_of(request: Request) -> str:
     system = next((m.content for m in request.messages if m.role == "system"), "")
     text = next((m.content for m in request.messages if m.role == "user"), "")
     blocks = [yaml.safe_load(block) for block in _YAML.findall(system)]
-    fields = (request.schema or {})["properties"]["codes"]["items"]["properties"]
-    slots = {name: part["enum"] for name, part in fields.items() if name not in ("code", "quote")}
     if not blocks:
         return json.dumps({"codes": []})
+    fields = (request.schema or {})["properties"]["codes"]["items"]["properties"]
+    slots = {s: part["enum"][:-1] for s, part in fields.items() if s not in ("code", "quote")}
     book, about = blocks[0], blocks[1] if len(blocks) > 1 else {}
-    found = _best(book, text, about) if book.get("choose") == "one" else _all(book, text, about)
-    return json.dumps({"codes": [_said(*f, slots) for f in found]}, ensure_ascii=False)
+    if slots:
+        found = _of_values(book, text, slots)
+    elif book.get("choose") == "one":
+        found = [_best(book, text, about)]
+    else:
+        found = _all(book, text, about)
+    return json.dumps({"codes": found}, ensure_ascii=False)
 
 
-def _said(code: str, quote: str, slots: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """A code of the values that its sentence names; of all where it names none."""
-    words = _words(quote)
-    named = {
-        slot: next((v for v in values if _words(v) and _words(v) <= words), values[-1])
-        for slot, values in slots.items()
-    }
-    return {"code": code, **named, "quote": quote}
-
-
-def _all(book: Mapping[str, Any], text: str, about: Mapping[str, str]) -> list[tuple[str, str]]:
+def _all(book: Mapping[str, Any], text: str, about: Mapping[str, str]) -> list[dict[str, str]]:
     """Every code that some sentence is like enough, with the sentence that is most like it."""
     referred = _words(" ".join(about.values()))
     near = [s for s in _sentences(text) if not referred or referred & _words(s)]
@@ -71,57 +67,77 @@ def _all(book: Mapping[str, Any], text: str, about: Mapping[str, str]) -> list[t
     for code, likeness in _codes(book):
         best = max(near, key=likeness, default="")
         if best and likeness(best) >= ENOUGH:
-            found.append((code["name"], best))
+            found.append(_given(code, best))
     return found
 
 
-def _best(book: Mapping[str, Any], text: str, about: Mapping[str, str]) -> list[tuple[str, str]]:
+def _best(book: Mapping[str, Any], text: str, about: Mapping[str, str]) -> dict[str, str]:
     """The one code: by the share of what is referred to that the text takes up, where the codes
     stand in order (most first), else the most alike."""
-    codes, sentences = _codes(book), _sentences(text)
-    if not sentences:
-        return []
+    codes, sentences = _codes(book), _sentences(text) or [text]
     if about and book.get("level") == "ordinal":
         wanted = _words(" ".join(about.values()))
         share = len(wanted & _words(text)) / max(1, len(wanted))
         place = min(len(codes) - 1, int((1 - min(1.0, 2.5 * share)) * len(codes)))
-        code = codes[place][0]
-        best = max(sentences, key=lambda s: len(wanted & _words(s)))
-    else:
-        _, place, best = max(
-            (like(s), -i, s) for i, (_, like) in enumerate(codes) for s in sentences
-        )
-        code = codes[-place][0]
-        if codes[-place][1](best) < ENOUGH:  # like none: what is absent, if there is such a code
-            code = next((c for c, _ in codes if c.get("quoted") is False), code)
-    return [(code["name"], "" if code.get("quoted") is False else best)]
+        return _given(codes[place][0], max(sentences, key=lambda s: len(wanted & _words(s))))
+    like, place, best = max(
+        (like(s), -i, s) for i, (_, like) in enumerate(codes) for s in sentences
+    )
+    absent = (c for c, _ in codes if c.get("quoted") is False)
+    code = codes[-place][0] if like >= ENOUGH else next(absent, codes[len(codes) // 2][0])
+    return _given(code, best)
+
+
+def _of_values(
+    book: Mapping[str, Any], text: str, slots: Mapping[str, Sequence[str]]
+) -> list[dict[str, str]]:
+    """The code of each combination of values: that of the last sentence which is like a code and
+    names the values, or names none of a slot. Where there is none, the code for what is absent."""
+    codes = _codes(book)
+    found: dict[tuple[str, ...], dict[str, str]] = {}
+    absent = next((c for c, _ in codes if c.get("quoted") is False), None)
+    for combination in itertools.product(*slots.values()) if absent else ():
+        found[combination] = _given(absent or {}, "")
+    for sentence in _sentences(text):
+        like, place = max((like(sentence), -i) for i, (_, like) in enumerate(codes))
+        if like < ENOUGH:
+            continue
+        words = _words(sentence)
+        named = [[v for v in values if _words(v) <= words] or values for values in slots.values()]
+        for combination in itertools.product(*named):
+            found[combination] = _given(codes[-place][0], sentence)
+    return [
+        {**code, **dict(zip(slots, combination, strict=True))}
+        for combination, code in found.items()
+    ]
+
+
+def _given(code: Mapping[str, Any], quote: str) -> dict[str, str]:
+    return {"code": code["name"], "quote": "" if code.get("quoted") is False else quote}
 
 
 Likeness = Callable[[str], float]
 
 
 def _codes(book: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], Likeness]]:
-    """Each code with the function that says how like it a sentence is (cosine, weights by how few
-    codes use a word; counter-examples count against it)."""
+    """Each code with the function that says how like it a sentence is: the weight of the words that
+    they share, less that of counter-examples, by the root of the sentence's length. Words that few
+    codes use weigh more."""
     codes = book["codes"]
     texts = [[c["name"].replace("_", " "), c["definition"], *c.get("examples", ())] for c in codes]
     bags = [_words(" ".join(t)) for t in texts]
-    weight = {w: math.log(1 + len(bags) / sum(w in b for b in bags)) for w in set().union(*bags)}
-    against = [
-        _words(" ".join(c.get("counter_examples", ()))) - b
-        for c, b in zip(codes, bags, strict=True)
-    ]
+    weight = {w: 1 / sum(w in b for b in bags) for w in frozenset().union(*bags)}
+    counters = [_words(" ".join(c.get("counter_examples", ()))) for c in codes]
 
-    def like(bag: frozenset[str], anti: frozenset[str]) -> Likeness:
+    def like(bag: frozenset[str], counter: frozenset[str]) -> Likeness:
         def likeness(sentence: str) -> float:
             words = _words(sentence)
-            size = math.sqrt(max(1, len(words)))
-            shared = sum(weight[w] for w in words & bag) - sum(w in anti for w in words)
-            return shared / (size * math.sqrt(sum(weight[w] ** 2 for w in bag)) + 1e-9)
+            shared = sum(weight[w] for w in words & bag) - len(words & (counter - bag))
+            return shared / math.sqrt(max(1, len(words)))
 
         return likeness
 
-    return [(c, like(b, a)) for c, b, a in zip(codes, bags, against, strict=True)]
+    return [(c, like(b, a)) for c, b, a in zip(codes, bags, counters, strict=True)]
 
 
 def _sentences(text: str) -> list[str]:
