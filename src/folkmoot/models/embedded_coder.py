@@ -102,8 +102,7 @@ def _of_values(
         like, place = max((like(sentence), -i) for i, (_, like) in enumerate(codes))
         if like < ENOUGH:
             continue
-        words = _words(sentence)
-        named = [[v for v in values if _words(v) <= words] or values for values in slots.values()]
+        named = [[v for v in values if _names(sentence, v)] or values for values in slots.values()]
         for combination in itertools.product(*named):
             found[combination] = _given(codes[-place][0], sentence)
     return [
@@ -138,6 +137,10 @@ def _codes(book: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], Likeness]]:
         return likeness
 
     return [(c, like(b, a)) for c, b, a in zip(codes, bags, counters, strict=True)]
+
+
+def _names(sentence: str, value: str) -> bool:
+    return re.search(rf"\b{re.escape(value)}\b", sentence, re.IGNORECASE) is not None
 
 
 def _sentences(text: str) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from folkmoot.models import hashed_embeddings
+from folkmoot.models.embedded_coder import codes_of, is_coding
 from folkmoot.models.request import (
     CUT,
     FloatArray,
@@ -51,7 +52,8 @@ class Respondent:
         """`complete` without the await, for tests."""
         address = address.removesuffix(".long")  # asked again with more room, it says the same
         mind = self.mind(read(request, address), address)
-        text, finish = spoiled(answered(mind, self._answers), mind)
+        said = codes_of(request) if is_coding(request) else answered(mind, self._answers)
+        text, finish = spoiled(said, mind)
         limit = request.max_tokens
         if limit is not None and len(text) > 4 * limit:
             text, finish = text[: 4 * limit].rstrip(), CUT

@@ -1,0 +1,38 @@
+"""How well a model codes: Krippendorff's α with the hand, on the texts that the tests bring.
+
+    python -m benchmarks.coders MODEL [CODEBOOK …] [--texts N]
+
+N texts of each codebook, the first ones; without it all, some 750 calls.
+"""
+
+from __future__ import annotations
+
+import argparse
+from itertools import islice
+
+from folkmoot.kit import coding
+from folkmoot.kit.coding.coder import system_prompt
+from folkmoot.models.simple_call import call_llm
+from tests.kit.test_hand_coded import BOOKS, alpha, by, texts
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model")
+    parser.add_argument("codebooks", nargs="*", default=sorted(BOOKS))
+    parser.add_argument("--texts", type=int)
+    wanted = parser.parse_args()
+
+    def ask(book: coding.Codebook, text: coding.Text) -> str:
+        system = system_prompt(book, text)
+        return call_llm(wanted.model, None, text.text, system=system, max_tokens=600)
+
+    print(f"{'codebook':<12}{'texts':>6}{'read':>6}{'α':>8}")
+    for name in wanted.codebooks:
+        some = dict(islice(texts(name).items(), wanted.texts))
+        codes = by(name, ask, some)
+        print(f"{name:<12}{len(some):>6}{len(codes):>6}{alpha(name, codes):>8.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
