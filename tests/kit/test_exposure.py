@@ -26,6 +26,7 @@ from folkmoot.kit.exposure import (
     differences,
     exposure,
     in_prompts,
+    rows,
     sentences_of,
 )
 from folkmoot.models.scripted import Scripted
@@ -44,6 +45,10 @@ def found(
     texts: list[Text], *messages: str, who: str = "ann", scopes: tuple[str, ...] = ()
 ) -> dict[tuple[str, str], float]:
     return {(f.kind, f.id): f.share for f in Index(texts).found(at(who, *scopes), messages)}
+
+
+def rows_of(decision: Decision, texts: list[Text], *messages: str) -> list[ExposureRow]:
+    return list(rows(decision, Index(texts).found(decision, messages)))
 
 
 words = st.lists(
@@ -87,6 +92,16 @@ def test_sentences_of_a_word_or_two_prove_nothing_unless_there_are_no_others() -
     assert found([Text("price", "p", "$299")], "It costs $2990 a year.") == {("price", "p"): 0}
 
 
+def test_a_few_words_do_not_prove_that_something_unwanted_stood_there() -> None:
+    brief = [Text("price", "p", "two museums", scope="here"), Text("price", "q", "no museums", "x")]
+    standing = found(brief, "Options: two museums, no museums", scopes=("here",))
+    assert standing == {("price", "p"): 1}  # and nothing from elsewhere
+    (row,) = rows_of(at("ann", "here", price=False), brief, "Options: two museums")
+    assert (row.texts, row.expected) == (0, False)
+    (row,) = rows_of(at("ann", "here", price=True), brief, "Options: two museums")
+    assert (row.texts, row.expected) == (1, True)
+
+
 def test_own_words_are_told_from_others_and_from_those_of_another_table() -> None:
     texts = [
         Text("statements", "1", ANN, scope="here", by="ann"),
@@ -108,6 +123,12 @@ def test_what_is_said_here_too_shows_nothing_about_elsewhere() -> None:
     ]
     assert found(texts, BOB, scopes=("here",)) == {("statements", "1"): 1}
     assert found(texts, BOB, scopes=("nowhere",)) == {(ELSEWHERE, "1"): 1, (ELSEWHERE, "2"): 1}
+    # Words that stand within what somebody here said are theirs.
+    longer = Text("statements", "3", f"You all know that {BOB}", scope="here")
+    assert found([*texts[1:], longer], f"You all know that {BOB}", scopes=("here",)) == {
+        ("statements", "3"): 1
+    }
+    assert (ELSEWHERE, "2") in found([*texts[1:], longer], BOB, scopes=("here",))
     # An instruction that a speaker repeats stands in everybody's prompt.
     texts.append(Text("", "vote", BOB))
     assert found(texts, BOB, scopes=("nowhere",)) == {}

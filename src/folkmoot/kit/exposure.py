@@ -102,16 +102,18 @@ class Exposure:
         wording = (Text("", name, words) for name, words in prompts.items())
         index = Index((*self.texts(run), *wording))
         for decision in self.decisions(run):
-            yield from _rows(decision, index.found(decision, journal.messages(decision.address)))
+            yield from rows(decision, index.found(decision, journal.messages(decision.address)))
 
 
 class Found(NamedTuple):
-    """A text and the share of its words that stood in a prompt."""
+    """A text and the share of its words that stood in a prompt. `brief`: it has no sentence that
+    could not stand there by chance."""
 
     kind: str
     id: str
     words: int
     share: float
+    brief: bool
 
 
 class Index:
@@ -120,6 +122,7 @@ class Index:
     def __init__(self, texts: Iterable[Text]) -> None:
         self._texts: list[Text] = []
         self._words: list[int] = []  # of each text, in sentences that are looked for
+        self._brief: list[bool] = []
         self._sentences: list[tuple[str, ...]] = []
         self._owners: list[dict[str, list[int]]] = []  # of each sentence: scope → texts
         self._starts: dict[tuple[str, ...], list[int]] = {}
@@ -137,6 +140,7 @@ class Index:
         number = len(self._texts)
         self._texts.append(text)
         self._words.append(sum(map(len, sentences)))
+        self._brief.append(max(map(len, sentences)) < SHORT)
         self._scopes.setdefault(text.scope, []).append(number)
         for sentence in sentences:
             if sentence not in numbers:
@@ -148,17 +152,26 @@ class Index:
 
     def found(self, decision: Decision, messages: Iterable[str]) -> list[Found]:
         """All texts that are for this decision, found or not, and others' that were found."""
-        standing = frozenset[int]().union(*map(self._standing, messages))
         scopes = ("", *decision.scopes)
-        words: dict[int, int] = {n: 0 for s in scopes for n in self._scopes.get(s, ())}
+        here: set[int] = set()
+        elsewhere: set[int] = set()
+        for message in messages:
+            places = self._standing(message)
+            numbers = {n for _, n in places}
+            own = {n for n in numbers if not self._owners[n].keys().isdisjoint(scopes)}
+            here |= own
+            # Words that somebody here said, or a few words, show nothing about elsewhere.
+            if any(self._length(n) >= SHORT for n in numbers - own):
+                others = [(p, n) for p, n in places if n not in own and self._length(n) >= SHORT]
+                said = {p + i for p, n in places if n in own for i in range(self._length(n))}
+                elsewhere |= {
+                    n for p, n in others if not said.issuperset(range(p, p + self._length(n)))
+                }
+        words = {n: 0 for s in scopes for n in self._scopes.get(s, ())}
+        self._count(words, here, scopes)
         foreign: dict[int, int] = {}
-        for sentence in standing:
-            owners, length = self._owners[sentence], len(self._sentences[sentence])
-            own = [n for s in scopes for n in owners.get(s, ())]
-            # What somebody here said, too, shows nothing about what was said elsewhere.
-            for n in own or (n for texts in owners.values() for n in texts):
-                counts = words if own else foreign
-                counts[n] = counts.get(n, 0) + length
+        for sentence in elsewhere:
+            self._count(foreign, (sentence,), self._owners[sentence])
         return [
             *(self._of(n, count, decision) for n, count in words.items() if self._texts[n].kind),
             *(
@@ -168,23 +181,35 @@ class Index:
             ),
         ]
 
+    def _length(self, sentence: int) -> int:
+        return len(self._sentences[sentence])
+
+    def _count(
+        self, words: dict[int, int], sentences: Iterable[int], scopes: Iterable[str]
+    ) -> None:
+        """Add the words of the sentences to the texts of these scopes that hold them."""
+        for sentence in sentences:
+            for scope in scopes:
+                for n in self._owners[sentence].get(scope, ()):
+                    words[n] = words.get(n, 0) + self._length(sentence)
+
     def _of(self, number: int, count: int, decision: Decision) -> Found:
         text, words = self._texts[number], self._words[number]
         kind = OWN if text.by == decision.participant_id else text.kind
-        return Found(kind, text.id, words, count / words)
+        return Found(kind, text.id, words, count / words, self._brief[number])
 
-    def _scan(self, message: str) -> frozenset[int]:
-        """The sentences that stand in a message."""
+    def _scan(self, message: str) -> tuple[tuple[int, int], ...]:
+        """Where sentences stand in a message: (place of the first word, sentence)."""
         words = _words_of(message)
-        found = set()
+        found = []
         for length in self._lengths:
             windows = zip(*(words[n:] for n in range(length)), strict=False)
             for place, start in enumerate(windows):
                 for number in self._starts.get(start, ()):
                     sentence = self._sentences[number]
                     if tuple(words[place : place + len(sentence)]) == sentence:
-                        found.add(number)
-        return frozenset(found)
+                        found.append((place, number))
+        return tuple(found)
 
 
 _SENTENCE = re.compile(r"(?<=[.!?;:…])[\"'”’)\]*_`]*\s+|(?<=[。！？；：])|\n+")
@@ -202,13 +227,14 @@ def _words_of(text: str) -> list[str]:
     return _WORD.findall(text.casefold())
 
 
-def _rows(decision: Decision, found: Iterable[Found]) -> Iterator[ExposureRow]:
+def rows(decision: Decision, found: Iterable[Found]) -> Iterator[ExposureRow]:
     """A row for every kind that the design names here, and for others of which a text stood."""
     by_kind: dict[str, list[Found]] = {kind: [] for kind in decision.shows}
     for text in found:
         by_kind.setdefault(text.kind, []).append(text)
     for kind, texts in by_kind.items():
-        stood = [t for t in texts if t.share >= STOOD]
+        unwanted = decision.shows.get(kind) is False
+        stood = [t for t in texts if t.share >= STOOD and not (unwanted and t.brief)]
         if not stood and kind not in decision.shows:
             continue
         yield ExposureRow(
@@ -337,9 +363,11 @@ def _cells(run: RunFolder) -> list[_Cell]:
     if not run.has_table(ExposureRow.table):
         return []
     stood, expected = pl.col("texts") > 0, pl.col("expected")
-    part = stood & (pl.col("share") < 1)
+    part = expected & stood & (pl.col("share") < 1)
     table = run.table(ExposureRow.table)
-    asked = table.group_by("condition", "decision").agg(decisions=pl.col("address").n_unique())
+    asked = table.group_by("condition", "decision").agg(
+        decisions=pl.struct("participant_id", "address").n_unique()
+    )
     counted = table.group_by("condition", "decision", "kind", maintain_order=True).agg(
         stood=stood.sum(),
         expected=expected.sum(),

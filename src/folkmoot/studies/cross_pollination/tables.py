@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from folkmoot.conversation.transcript import EMPTY
-from folkmoot.kit.exposure import ExposureRow
 from folkmoot.records.rows import Row, column
 from folkmoot.studies.cross_pollination.participants import Cluster, Participant
 
@@ -82,7 +81,7 @@ class UtteranceRow(Row, table="utterances"):
     finish: str | None
 
 
-TABLES = (ParticipantRow, ClusterRow, SummaryRow, UtteranceRow, ExposureRow)
+TABLES = (ParticipantRow, ClusterRow, SummaryRow, UtteranceRow)
 
 
 def participant_row(p: Participant) -> ParticipantRow:

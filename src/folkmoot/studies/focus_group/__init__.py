@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from folkmoot.engine.study import Study
+from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.focus_group.config import DiscussionConfig
 from folkmoot.studies.focus_group.estimate import (
     check,
@@ -16,6 +17,7 @@ from folkmoot.studies.focus_group.estimate import (
     size,
     template,
 )
+from folkmoot.studies.focus_group.exposure_design import EXPOSURE
 from folkmoot.studies.focus_group.findings import findings
 from folkmoot.studies.focus_group.protocol import protocol
 from folkmoot.studies.focus_group.show import show
@@ -40,7 +42,8 @@ STUDY = Study(
     planned=planned,
     show=show,
     limit=cut,
-    tables=TABLES,
+    tables=(*TABLES, ExposureRow),
+    afterwards=EXPOSURE,
     unusable=unusable,
     template=template,
     respondent=None,  # the old one still answers

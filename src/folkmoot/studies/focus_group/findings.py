@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from folkmoot.kit.coding import Codings, codings
+from folkmoot.kit.exposure import exposure
 from folkmoot.kit.findings import (
     cells,
     change,
@@ -114,6 +115,7 @@ def findings(run: RunFolder) -> list[Finding]:
             )
             for c in concepts
         ),
+        exposure(run),
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from folkmoot.engine.study import Study
+from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.estimate import (
     check,
@@ -15,6 +16,7 @@ from folkmoot.studies.negotiation.estimate import (
     size,
     template,
 )
+from folkmoot.studies.negotiation.exposure_design import EXPOSURE
 from folkmoot.studies.negotiation.findings import findings
 from folkmoot.studies.negotiation.protocol import protocol
 from folkmoot.studies.negotiation.show import show
@@ -41,7 +43,8 @@ STUDY = Study(
     planned=planned,
     show=show,
     limit=cut,
-    tables=TABLES,
+    tables=(*TABLES, ExposureRow),
+    afterwards=EXPOSURE,
     unusable=unusable,
     template=template,
     respondent=None,  # the old one still answers

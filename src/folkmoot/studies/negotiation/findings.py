@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from folkmoot.kit import findings as kit
+from folkmoot.kit.exposure import exposure
 from folkmoot.measures.clustered import FEW_CLUSTERS
 from folkmoot.measures.estimates import percent, plural
 from folkmoot.records.findings import Board, Finding, Grid, Heat
@@ -48,6 +49,7 @@ def findings(run: RunFolder) -> list[Finding]:
         [_mediator(decisions), _counterfactuals(run.table("counterfactuals"), decisions)],
         [_score_ballots(decisions)],
         _board(decisions),
+        exposure(run),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from folkmoot.engine.study import Study
+from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.estimate import (
     limit,
@@ -17,6 +18,7 @@ from folkmoot.studies.town_hall.estimate import (
     template,
     unusable,
 )
+from folkmoot.studies.town_hall.exposure_design import EXPOSURE
 from folkmoot.studies.town_hall.findings import findings
 from folkmoot.studies.town_hall.protocol import protocol
 from folkmoot.studies.town_hall.show import show
@@ -37,7 +39,8 @@ STUDY: Study[TownHallConfig] = Study(
     show=show,
     seat_models=seat_models,
     limit=limit,
-    tables=TABLES,
+    tables=(*TABLES, ExposureRow),
+    afterwards=EXPOSURE,
     unusable=unusable,
     template=template,
     respondent=None,  # the old one still answers

@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from folkmoot.kit import coding
+from folkmoot.kit.exposure import exposure
 from folkmoot.kit.findings import (
     cells,
     change,
@@ -64,6 +65,7 @@ def findings(run: RunFolder) -> list[Finding]:
         stances(rounds),
         reading(run.json("quality.json")),
         coding.finding(run),
+        exposure(run),
     )
 
 

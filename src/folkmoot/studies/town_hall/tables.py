@@ -23,6 +23,7 @@ from folkmoot.studies.town_hall.measures import (
     tracking,
 )
 from folkmoot.studies.town_hall.participants import Resident
+from folkmoot.studies.town_hall.sessions import portrait
 
 MODERATOR = "moderator"
 PART = "main comparison or supplementary"
@@ -66,6 +67,13 @@ class ResidentRow(Row, table="residents"):
     is_vulnerable: bool = column(IS_VULNERABLE)
     vulnerable_type: str | None = column(VULNERABLE_TYPE)
     label: str = column("short name of a vulnerable profile")
+
+
+class PortraitRow(OfDiscussion, table="portraits"):
+    """How one resident is described in one discussion."""
+
+    agent_id: str = column("the resident")
+    portrait: str = column("the description that the model was given")
 
 
 class RoundRow(OfDiscussion, table="rounds"):
@@ -275,6 +283,7 @@ class DifferenceRow(Compared, OfStep, table="differences"):
 
 TABLES: tuple[type[Row], ...] = (
     ResidentRow,
+    PortraitRow,
     RoundRow,
     Utterance,
     ReactionRow,
@@ -313,6 +322,9 @@ def record_discussion(scope: Scope, discussion: Discussion) -> None:
         "level": meeting.level.name,
         "part": meeting.level.part,
     }
+    for person in meeting.people:
+        described = portrait(scope, meeting, person)
+        scope.record(PortraitRow(**key, agent_id=person.id, portrait=described))
     tracked = {(row.agent_id, row.round): row for row in tracking(discussion)}
     for round_ in discussion.rounds:
         for resident in meeting.residents:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from folkmoot.engine.study import Study
+from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.workbook.config import WorkbookConfig
 from folkmoot.studies.workbook.convert import convert
 from folkmoot.studies.workbook.estimate import (
@@ -15,6 +16,7 @@ from folkmoot.studies.workbook.estimate import (
     planned,
     size,
 )
+from folkmoot.studies.workbook.exposure_design import EXPOSURE
 from folkmoot.studies.workbook.findings import findings
 from folkmoot.studies.workbook.images import cells_with_images
 from folkmoot.studies.workbook.preview import preview
@@ -41,7 +43,8 @@ STUDY = Study(
     load=load,
     suffixes=(".xlsx",),
     limit=limit,
-    tables=TABLES,
+    tables=(*TABLES, ExposureRow),
+    afterwards=EXPOSURE,
     unusable=unusable,
     template=template,
     convert=convert,

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from folkmoot.kit.exposure import exposure
 from folkmoot.kit.findings import beside_people as beside_band
 from folkmoot.kit.findings import cells, found, intervals, known, over_units
 from folkmoot.measures.bands import human_band, place
@@ -84,6 +85,7 @@ def findings(run: RunFolder) -> list[Finding]:
         beside_people(measures, values, arms),
         quality(responses),
         positions(responses),
+        exposure(run),
     )
 
 

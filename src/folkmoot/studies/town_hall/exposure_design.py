@@ -1,0 +1,68 @@
+"""What residents have before them when they decide, and where the words are recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from folkmoot.kit.exposure import OWN, Decision, Exposure, Text
+from folkmoot.records.run_folder import RunFolder
+from folkmoot.studies.town_hall.config import TownHallConfig
+
+STATEMENTS, MODERATOR = "others' statements", "moderator's words"
+PROPOSALS, LIFE_STORY = "proposals", "life story"
+
+
+def texts(run: RunFolder) -> Iterator[Text]:
+    """Who the residents are, what was said aloud, and the ballot."""
+    topic = run.config["topic"]
+    yield Text("", "topic", f"{topic['title']}\n{topic['background']}")
+    for row in run.table("portraits").iter_rows(named=True):
+        who = f"{row['discussion_id']}/{row['agent_id']}"
+        yield Text(LIFE_STORY, who, row["portrait"], scope=who)
+    for row in run.table("utterances").iter_rows(named=True):
+        hall, who = row["discussion_id"], row["speaker_id"]
+        kind = STATEMENTS if row["speaker_role"] == "resident" else MODERATOR
+        yield Text(kind, f"{hall}/{row['round']}/{who}", row["text"], scope=hall, by=who)
+    for row in run.table("items").iter_rows(named=True):
+        hall = row["discussion_id"]
+        yield Text(PROPOSALS, f"{hall}/{row['item_id']}", row["text"], scope=hall)
+
+
+def decisions(run: RunFolder) -> Iterator[Decision]:
+    """Statements, votes and satisfaction, of each resident whom a question is put to: that of a
+    shared session is put to all."""
+    config = TownHallConfig.model_validate(run.config)
+    levels: dict[str, str] = {}
+    residents: dict[str, list[str]] = {}
+    for row in run.table("portraits").iter_rows(named=True):
+        levels[row["discussion_id"]] = row["level"]
+        residents.setdefault(row["discussion_id"], []).append(row["agent_id"])
+    said: dict[str, list[tuple[int, str, str]]] = {}
+    for row in run.table("utterances").filter(silent=False, unread=False).iter_rows(named=True):
+        spoken = (row["round"], row["speaker_id"], row["speaker_role"])
+        said.setdefault(row["discussion_id"], []).append(spoken)
+    has_items = set(run.table("items")["discussion_id"])
+    for row in run.table("answers").filter(role="participant").iter_rows(named=True):
+        hall, part, *_ = row["address"].split("/")
+        if hall not in levels or "/reflect/" in row["address"]:
+            continue
+        now = int(part.removeprefix("round")) if part.startswith("round") else config.rounds + 1
+        first = now if part == "before" else (1 if config.history == "all" else now - 1)
+        known = [(who, role) for n, who, role in said.get(hall, ()) if first <= n < now]
+        name = {"before": "satisfaction before", "after": "satisfaction after", "vote": "vote"}.get(
+            part, "first statement" if now == 1 else "later statement"
+        )
+        asked = residents[hall] if row["speaker_id"] == "session" else [row["speaker_id"]]
+        scopes = frozenset((hall, *(f"{hall}/{who}" for who in asked)))
+        for who in asked:
+            shows = {
+                LIFE_STORY: True,
+                STATEMENTS: any(w != who and role == "resident" for w, role in known),
+                OWN: (who, "resident") in known,
+                MODERATOR: any(role == "moderator" for _, role in known),
+                PROPOSALS: part in ("vote", "after") and hall in has_items,
+            }
+            yield Decision(row["address"], who, levels[hall], name, scopes, shows)
+
+
+EXPOSURE = Exposure(texts, decisions)
