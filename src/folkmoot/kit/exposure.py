@@ -152,7 +152,7 @@ class Index:
 
     def found(self, decision: Decision, messages: Iterable[str]) -> list[Found]:
         """All texts that are for this decision, found or not, and others' that were found."""
-        scopes = ("", *decision.scopes)
+        scopes = ("", *sorted(decision.scopes))
         here: set[int] = set()
         elsewhere: set[int] = set()
         for message in messages:

@@ -9,6 +9,7 @@ from folkmoot.records.run_folder import RunFolder
 from folkmoot.studies.focus_group.config import DiscussionConfig
 
 MATERIAL, PRICE, STATEMENTS = "material", "price", "others' statements"
+ALONE, ASKED = "alone", ("opinion", "intent")
 
 
 def texts(run: RunFolder) -> Iterator[Text]:
@@ -23,34 +24,37 @@ def texts(run: RunFolder) -> Iterator[Text]:
         table, who = f"{row['group']}/{row['stimulus']}", row["speaker_id"]
         kind = STATEMENTS if row["role"] == "participant" else "moderator's words"
         yield Text(kind, f"{table}/{row['turn']}", row["text"], scope=table, by=who)
+    for row in run.table("interviews").iter_rows(named=True):
+        alone = f"{row['group']}/{row['stimulus']}/{ALONE}/{row['persona_id']}"
+        by = row["persona_id"] if row["role"] == "participant" else ""
+        yield Text("interviewer's words", f"{alone}/{row['turn']}", row["text"], alone, by)
     for row in run.table("statements").filter(when="before").iter_rows(named=True):
-        table, who = f"{row['group']}/{row['stimulus']}", row["persona_id"]
-        yield Text("others' first opinions", f"{table}/{who}", row["words"], scope=table, by=who)
+        who = row["persona_id"]
+        own = f"{row['group']}/{row['stimulus']}/{who}"
+        yield Text("first opinion", own, row["words"], scope=own, by=who)
 
 
 def decisions(run: RunFolder) -> Iterator[Decision]:
-    """The private questions before and after the talk, of which the first asks at the own price."""
+    """The private questions, of which the first about intent is at the product's own price."""
     config = DiscussionConfig.model_validate(run.config)
     on = {concept.id: config.on(concept) for concept in config.concepts}
     spoke: dict[str, set[str]] = {}
     for row in run.table("utterances").filter(role="participant").iter_rows(named=True):
         spoke.setdefault(f"{row['group']}/{row['stimulus']}", set()).add(row["speaker_id"])
     for row in run.table("answers").filter(role="participant").iter_rows(named=True):
-        _, group, concept, when, *rest = row["address"].split("/")
-        if when not in ("before", "after") or len(rest) != 3:
+        _, group, concept, when, who, *rest = row["address"].split("/")
+        if when not in ("before", "after", ALONE) or len(rest) != 2 or rest[0] not in ASKED:
             continue
-        who, what, ask = rest
-        others = spoke.get(f"{group}/{concept}", set()) - {who}
-        shows = {
-            MATERIAL: bool(on[concept].stimulus_material),
-            STATEMENTS: when == "after" and bool(others),
-            "others' first opinions": False,
-        }
+        what, ask = rest
+        table = f"{group}/{concept}"
+        spoken = spoke.get(table, set()) if when == "after" else set()
+        shows = {MATERIAL: bool(on[concept].stimulus_material), STATEMENTS: bool(spoken - {who})}
         if on[concept].price and (what, ask) == ("intent", "ask0"):
             shows[PRICE] = True
-        if when == "after" and who in spoke.get(f"{group}/{concept}", set()):
+        if who in spoken:
             shows[OWN] = True
-        scopes = frozenset((concept, f"{group}/{concept}"))
+        talk = f"{table}/{ALONE}/{who}" if when == ALONE else table
+        scopes = frozenset((concept, f"{table}/{who}", talk))
         yield Decision(row["address"], who, concept, f"{what} {when}", scopes, shows)
 
 

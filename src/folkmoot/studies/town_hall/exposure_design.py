@@ -20,9 +20,9 @@ def texts(run: RunFolder) -> Iterator[Text]:
         who = f"{row['discussion_id']}/{row['agent_id']}"
         yield Text(LIFE_STORY, who, row["portrait"], scope=who)
     for row in run.table("utterances").iter_rows(named=True):
-        hall, who = row["discussion_id"], row["speaker_id"]
+        round_, who = f"{row['discussion_id']}/round{row['round']}", row["speaker_id"]
         kind = STATEMENTS if row["speaker_role"] == "resident" else MODERATOR
-        yield Text(kind, f"{hall}/{row['round']}/{who}", row["text"], scope=hall, by=who)
+        yield Text(kind, f"{round_}/{who}", row["text"], scope=round_, by=who)
     for row in run.table("items").iter_rows(named=True):
         hall = row["discussion_id"]
         yield Text(PROPOSALS, f"{hall}/{row['item_id']}", row["text"], scope=hall)
@@ -43,17 +43,22 @@ def decisions(run: RunFolder) -> Iterator[Decision]:
         said.setdefault(row["discussion_id"], []).append(spoken)
     has_items = set(run.table("items")["discussion_id"])
     for row in run.table("answers").filter(role="participant").iter_rows(named=True):
-        hall, part, *_ = row["address"].split("/")
+        hall, part, *_, ask = row["address"].split("/")
         if hall not in levels or "/reflect/" in row["address"]:
             continue
         now = int(part.removeprefix("round")) if part.startswith("round") else config.rounds + 1
         first = now if part == "before" else (1 if config.history == "all" else now - 1)
         known = [(who, role) for n, who, role in said.get(hall, ()) if first <= n < now]
+        rounds = [f"{hall}/round{n}" for n in range(first, now)]
         name = {"before": "satisfaction before", "after": "satisfaction after", "vote": "vote"}.get(
             part, "first statement" if now == 1 else "later statement"
         )
-        asked = residents[hall] if row["speaker_id"] == "session" else [row["speaker_id"]]
-        scopes = frozenset((hall, *(f"{hall}/{who}" for who in asked)))
+        asked = [row["speaker_id"]]
+        if row["speaker_id"] == "session":
+            asked = residents[hall]
+            if ask != "ask0":  # of a round that took several: it holds what was said before
+                rounds.append(f"{hall}/round{now}")
+        scopes = frozenset((hall, *rounds, *(f"{hall}/{who}" for who in asked)))
         for who in asked:
             shows = {
                 LIFE_STORY: True,
