@@ -10,16 +10,21 @@ from folkmoot.kit.exposure import OWN, Decision, Exposure, Text
 from folkmoot.records.run_folder import RunFolder
 from folkmoot.studies.negotiation.strategies import CONDITIONS, table
 
-PREFERENCES, STRATEGY = "preferences", "strategy"
-STATED = {"ballots": "ballot", "feedback": "feedback"}  # by the scope below the topic
+PREFERENCES, STRATEGY, DIALOGUE = "preferences", "strategy", "dialogue"
+# By the scope below the topic; without one it is the mediator's proposal.
+NAMES = {"ballots": "ballot", "feedback": "feedback", "confirm": "confirmation"}
 
 
 def texts(run: RunFolder) -> Iterator[Text]:
-    """Stated preferences, and the rules of each group type's strategies."""
+    """Stated preferences, what was said after them, and the rules of each type's strategies."""
     for row in _stated(run).iter_rows(named=True):
         group, topic, who = row["group_id"], row["topic"], row["member_id"]
         scope = f"{group}/{topic}"
         yield Text(PREFERENCES, f"{scope}/{who}", row["text"], scope=scope, by=who)
+    for row in run.table("utterances").iter_rows(named=True):
+        if row["phase"] != "preference":
+            scope = f"{row['group_id']}-{row['condition']}/{row['topic']}"
+            yield Text(DIALOGUE, f"{scope}/{row['turn']}", row["text"], scope=scope)
     for row in run.table("members").iter_rows(named=True):
         scope = row["group_id"]
         yield Text("", f"{scope}/{row['member_id']}", row["persona"] or "", scope=scope)
@@ -41,7 +46,7 @@ def decisions(run: RunFolder) -> Iterator[Decision]:
             group, condition, topic, name = where, "all", rest[1], "preference"
         elif stage == "negotiation" and where.rpartition("-")[0] in types:
             group, _, condition = where.rpartition("-")
-            topic, name = rest[0], STATED.get(rest[1], "proposal")
+            topic, name = rest[0], NAMES.get(rest[1], "proposal")
         else:
             continue
         who = row["speaker_id"]
@@ -53,8 +58,10 @@ def decisions(run: RunFolder) -> Iterator[Decision]:
             },
             "feedback": {PREFERENCES: (group, topic) in heard},
             "ballot": {OWN: (group, topic, who) in stated},
+            "confirmation": {DIALOGUE: True},
         }[name]
-        scopes = frozenset((group, f"{group}/{topic}", types[group]))
+        talk = f"{group}-{condition}/{topic}"
+        scopes = frozenset((group, f"{group}/{topic}", types[group], talk))
         yield Decision(row["address"], who, condition, name, scopes, shows)
 
 
