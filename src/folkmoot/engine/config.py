@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from typing_extensions import TypeVar
 
+from folkmoot.engine.hypotheses import Hypothesis
 from folkmoot.models.urls import secrets_in
 
 Positive = Annotated[int, Field(ge=1)]
@@ -91,6 +92,9 @@ class StudyConfig(BaseModel):
     )
     respondent: dict[str, Any] = Field(
         default_factory=dict, description="settings of the embedded respondent"
+    )
+    hypotheses: tuple[Hypothesis, ...] = Field(
+        (), description="differences between arms that are tested first and reported apart"
     )
 
     @field_validator("endpoints")

@@ -11,7 +11,7 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.authors import OWN_FILE, place_of_syntax
 from folkmoot.engine.config import Config, StudyConfig
+from folkmoot.engine.hypotheses import Hypothesis, hypotheses_finding
 from folkmoot.engine.trust import TRUST_ALL, Consent
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
@@ -206,13 +207,22 @@ def findings_of(study: Study, run: RunFolder) -> list[Finding]:
     In one that has not ended, or with nothing usable in it, whatever a finding counts may be
     missing, so that it may fail in any way; then a finding says so, and the rest can be shown.
     """
+    stated = _stated(run)
     try:
-        return study.findings(run)
+        found = study.findings(run)
+        if not stated:
+            return found
+        others = (replace(f, title=f"{f.title} (exploratory)") for f in found)
+        return [hypotheses_finding(run, stated), *others]
     except Exception as error:
         if run.finished and not run.unusable:
             raise
         lack = run.unusable or f"they need more than the run has so far ({error})"
         return [Finding("partial", "No findings", f"Why: {lack}.", Grid((), ()), headline=True)]
+
+
+def _stated(run: RunFolder) -> list[Hypothesis]:
+    return [Hypothesis.model_validate(h) for h in run.config.get("hypotheses") or ()]
 
 
 def installed_studies() -> tuple[list[Study], list[Problem]]:

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.config import StudyConfig
+from folkmoot.engine.hypotheses import mistakes
 from folkmoot.engine.mistakes import (
     hidden_characters,
     in_order,
@@ -44,6 +45,7 @@ from folkmoot.errors import InputError, Problem
 from folkmoot.hidden_characters import without_hidden
 from folkmoot.hints import nearest
 from folkmoot.models.catalog import resolve
+from folkmoot.records.rows import declared
 from folkmoot.respondent.knobs import Knobs
 
 NOBODY = Consent()
@@ -274,7 +276,8 @@ def _prune(error: ValidationError, model: type[StudyConfig], data: dict[str, Any
 
 def _deeper(study: Study, config: StudyConfig, path: Path, tree: Tree) -> list[Problem]:
     problems = []
-    for problem in [*study.check(config, path.parent), *_respondent_problems(config, study)]:
+    found = [*study.check(config, path.parent), *_respondent_problems(config, study)]
+    for problem in [*found, *mistakes(config.hypotheses, declared(study.tables))]:
         if not problem.file:
             where = find_path(tree.value, problem.key)
             place = tree.nearest(where)

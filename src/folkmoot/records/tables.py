@@ -182,6 +182,10 @@ def _type(kinds: set[type], name: str, table: str) -> pl.DataType:
 MOST_LEVELS = 20
 LONGEST_LEVEL = 200
 
+# Columns that tell arms of a design apart, and columns of those who shared a conversation.
+BY = ("condition", "level", "treatment", "stimulus", "concept")
+CLUSTERS = ("set", "discussion", "group_id", "group", "replication", "session", "session_id")
+
 # What the engine itself records; a study describes its own columns beside these.
 ENGINE_COLUMNS: dict[str, str] = {
     "address": "where in the run the call stands: scope path, kind, occurrence",
@@ -266,3 +270,13 @@ def _type_name(kind: pl.DataType) -> str:
     if kind.is_integer():
         return "integer"
     return "float" if kind.is_float() else "text"
+
+
+def by_column(table: pl.DataFrame) -> str | None:
+    """The column that tells conditions apart, if there is one."""
+    return next((c for c in BY if c in table.columns), None)
+
+
+def cluster_column(table: pl.DataFrame) -> str | None:
+    """The column of those who shared a conversation, if there is one."""
+    return next((c for c in CLUSTERS if c in table.columns), None)

@@ -36,11 +36,10 @@ from folkmoot.measures.proportions import between, holm, homogeneity_p, newcombe
 from folkmoot.randomness import digest
 from folkmoot.records.findings import Finding, Grid
 from folkmoot.records.run_folder import RunFolder
+from folkmoot.records.tables import by_column, cluster_column
 from folkmoot.report.samples import (
     EVERYBODY,
     Sample,
-    by_column,
-    cluster_column,
     condition_name,
     matched,
     same_people,

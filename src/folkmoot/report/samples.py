@@ -11,9 +11,8 @@ import polars as pl
 
 from folkmoot.errors import InputError, Problem
 from folkmoot.records.run_folder import RunFolder
+from folkmoot.records.tables import BY, CLUSTERS, by_column
 
-BY = ("condition", "level", "treatment", "stimulus", "concept")
-CLUSTERS = ("set", "discussion", "group_id", "group", "replication", "session", "session_id")
 UNITS = ("participant_id", "persona_id", "member_id", "resident_id", "id", "seat")
 DESIGN = "design"
 EVERYBODY = "everybody"
@@ -134,16 +133,6 @@ def _truth(column: pl.Series, path: Path) -> pl.Series:
     return pl.Series(
         "position_changed", [words.get(v) if v else None for v in values], dtype=pl.Boolean
     )
-
-
-def by_column(table: pl.DataFrame) -> str | None:
-    """The column that tells conditions apart, if there is one."""
-    return next((c for c in BY if c in table.columns), None)
-
-
-def cluster_column(table: pl.DataFrame) -> str | None:
-    """The column of those who shared a conversation, if there is one."""
-    return next((c for c in CLUSTERS if c in table.columns), None)
 
 
 def condition_name(condition: str) -> str:
