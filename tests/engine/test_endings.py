@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 from rich.console import Console
 
 import folkmoot
-from folkmoot import Choice, Missing, Run, Session, Speaker, Study, StudyConfig
+from folkmoot import Choice, Json, Missing, Run, Session, Speaker, Study, StudyConfig
 from folkmoot.cli.run import print_results
 from folkmoot.engine.session import Scope
 from folkmoot.errors import BudgetReached, FatalModelError, RunPaused
@@ -23,6 +24,7 @@ from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 
 ANN = Speaker("ann", "Ann", "participant", "You are Ann.")
+MARA = Speaker("mara", "Mara", "participant", "You are Mara.")
 MODELS = ("openai/m", "anthropic/m", "google/m")
 CUT_WORD = {"openai/m": "length", "anthropic/m": "max_tokens", "google/m": "MAX_TOKENS"}
 Body = dict[str, Any]
@@ -426,3 +428,37 @@ def test_a_wrong_key_and_an_unknown_model_stop_the_run_at_once(
     said = iter([{"text": "So."}, {"status": 400, "message": "The model `m` does not exist"}])
     with pytest.raises(FatalModelError, match="does not exist"):
         run(server, tmp_path / "model", panel(["a", "b", "c"]), concurrency=1)
+
+
+def test_what_could_not_be_read_is_told_at_the_end(server: ServerThread, tmp_path: Path) -> None:
+    def says(messages: list[dict[str, str]], body: Body) -> Body:
+        forced = "choice" in str(body.get("response_format"))
+        willing = "Ann" in messages[0]["content"]
+        return {"text": '{"choice": "Park"}' if forced and willing else "Hm, who knows"}
+
+    server.model.says = says
+
+    class Two(BaseModel):
+        words: int
+
+    async def ask(session: Session) -> None:
+        await session.each(
+            range(4),
+            lambda scope, n: scope.ask(
+                MARA if n else ANN, "Which?", answer=Choice(["Park", "Mall"])
+            ),
+        )
+        await session.ask(ANN, "How many?", answer=Json(Two, fallback=Two(words=0)))
+        await session.ask(ANN, "What do you think?")
+
+    told = _printed(run(server, tmp_path / "run", ask))
+    assert "3 of 6 answers missing (unparsed: 3)." in told
+    assert "1 of 6 answers could be read only where nothing but the options was allowed" in told
+    assert "1 of 6 answers could not be read; the protocol's minimal one stands" in told
+    assert "missing" not in _printed(run(server, tmp_path / "said", speak))
+
+
+def _printed(done: Run) -> str:
+    console = Console(record=True, width=200)
+    print_results(done, console)
+    return console.export_text()

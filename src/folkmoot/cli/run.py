@@ -209,7 +209,7 @@ def print_results(run: Run, console: Console) -> None:
         console.print(synthetic_panel(effects, run.folder.synthetic_note))
     print_findings(console, [f for f in run.findings() if f.headline])
     console.print(_summary(run.folder), soft_wrap=True)
-    if told := _cut(run.folder):
+    for told in filter(None, (_unread(run.folder), _cut(run.folder))):
         console.print(f"[yellow]{escape(told)}[/]", soft_wrap=True)
     console.print("\n".join(_files(run)), soft_wrap=True)
 
@@ -225,6 +225,31 @@ def _summary(folder: RunFolder) -> str:
     parts = [f"{facts.get('calls', 0):,} calls", names, money]
     parts.append(duration(float(facts.get("wall_seconds", 0.0))))
     return "[dim]" + escape(clean(" · ".join(p for p in parts if p))) + "[/]"
+
+
+def _unread(folder: RunFolder) -> str:
+    """How many answers are missing, were forced into the options or are a protocol's minimal one;
+    empty for none."""
+    told = folder.manifest.get("answers", {})
+    count, missing = told.get("count", 0), told.get("missing", {})
+    forced, minimal = (
+        round(count * told.get("rungs", {}).get(rung, 0)) for rung in ("constrained", "minimal")
+    )
+    says = []
+    if lost := sum(missing.values()):
+        reasons = ", ".join(f"{reason}: {n:,}" for reason, n in missing.items())
+        says.append(f"{lost:,} of {plural(count, 'answer')} missing ({reasons}).")
+    if forced:
+        says.append(
+            f"{forced:,} of {plural(count, 'answer')} could be read only where nothing but the "
+            "options was allowed: `constrained` under `rung`."
+        )
+    if minimal:
+        says.append(
+            f"{minimal:,} of {plural(count, 'answer')} could not be read; the protocol's minimal "
+            "one stands in the tables, with `minimal` under `rung`."
+        )
+    return " ".join(says)
 
 
 def _cut(folder: RunFolder) -> str:

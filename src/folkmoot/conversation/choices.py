@@ -97,15 +97,22 @@ class Choice:
         return said.pop() if len(said) == 1 else None
 
     def _mislabelled(self, forms: Sequence[str], found: frozenset[str]) -> bool:
-        """Whether a reply gives one option's text the label that another has in its own."""
-        labels = (_OWN_LABEL.fullmatch(form) for form in forms)
-        return any(m and self._index.own.get(m[1], next(iter(found))) not in found for m in labels)
+        """Whether a reply gives one option's text the label of another: which one is meant?
+
+        Not with a first number in front, by which every list starts, unless it is the option's own.
+        """
+        listed = {n: o for n, o in self._listed().items() if n != "1"} | self._index.own
+        labels = (_GIVEN_LABEL.fullmatch(form) for form in forms)
+        return any(m and listed.get(m[1], next(iter(found))) not in found for m in labels)
 
     def _by_label(self, text: str) -> list[str]:
-        given = labels_of(self.options) if self._labelled else ()
-        labels = dict(zip(given, self.options, strict=False)) | self._index.own
+        labels = self._listed() | self._index.own
         found = (_LABEL.fullmatch(form) for form in label_forms(text))
         return list(dict.fromkeys(labels[m[1]] for m in found if m and m[1] in labels))
+
+    def _listed(self) -> dict[str, str]:
+        given = labels_of(self.options) if self._labelled else ()
+        return dict(zip(given, self.options, strict=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,9 +220,9 @@ _LETTER = re.compile(r"^([a-z])(?![^\W\d_])|(?<![^\W\d_])([a-z])$")
 _LABEL = re.compile(
     r"(?:(?:option|choice|number|no\.|nr\.)\s?)?#?[(\[]?([1-9][0-9]{0,2}|[a-z])[)\]]?[.:]?"
 )
-_OWN_LABEL = re.compile(
-    r"(?:option\s|choice\s)?[(\[#]?(\d{1,3}|[a-z])(?:[)\]][.:]?|[.:]|\s[-=])\s.+", re.DOTALL
-)
+_IN_FRONT = r"(?:option\s|choice\s)?[(\[#]?(\d{1,3}|[a-z])(?:[)\]][.:]?|[%s]|\s[-=])\s.+"
+_OWN_LABEL = re.compile(_IN_FRONT % ".:", re.DOTALL)
+_GIVEN_LABEL = re.compile(_IN_FRONT % ".:,", re.DOTALL)
 _PLAIN_NUMBER = re.compile(r"[-+]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?")
 
 
