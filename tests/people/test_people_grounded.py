@@ -8,15 +8,15 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from folkmoot.errors import InputError
 from folkmoot.people import Persona
-from folkmoot.people.enrichment import SCALES
-from folkmoot.people.sources.grounded import TRAITS, PersonaGenerator, Profile, character
+from folkmoot.people.sources.grounded import TRAITS, PersonaGenerator, Profile, character, joint
 from folkmoot.people.sources.grounded.attributes import published
 from folkmoot.people.sources.grounded.generator import check_quotas
-from folkmoot.people.sources.grounded.population import band_of, figures
+from folkmoot.people.sources.grounded.population import band_of, fifth, figures
 from folkmoot.people.sources.names import name_book
 from folkmoot.randomness import generator
 
@@ -35,42 +35,33 @@ def close(count: int, share: float, n: int = N) -> bool:
 
 
 def test_published_marginals(people: list[Profile]) -> None:
-    for key in ("sex", "location_type"):
-        counts = Counter(getattr(p, key) for p in people)
-        assert all(close(counts[v], share) for v, share in DATA[key].items()), key
-    ages = Counter(band_of(p.age, DATA["age"]) for p in people)
-    assert all(close(ages[band], share) for band, share in DATA["age"].items())
+    places = Counter(p.location_type for p in people)
+    shares = DATA["location_type"]["shares"]
+    assert all(close(places[v], share) for v, share in shares.items())
+    ages = Counter(band_of(p.age, DATA["age"]["bands"]) for p in people)
+    everybody = sum(DATA["age"]["bands"].values())
+    assert all(close(ages[b], n / everybody) for b, n in DATA["age"]["bands"].items())
     stages = Counter(p.consumer.adoption for p in people)
     assert all(close(stages[s], share) for s, share in DATA["adoption"]["shares"].items())
 
 
-def test_education_follows_age(people: list[Profile]) -> None:
-    for band, shares in DATA["education"].items():
-        group = [p for p in people if band_of(p.age, DATA["age"]) == band]
-        low = sum(p.education == "High school" for p in group)
-        assert close(low, shares["High school"] / 100, len(group)), band
-    graduates = [p for p in people if SCALES["education"].index(p.education) >= 2]
-    assert all(p.age >= 21 for p in graduates)
-    assert all(p.age >= 27 for p in people if p.education == "Doctorate")
+def test_people_are_drawn_from_the_joint_table(people: list[Profile]) -> None:
+    """Pairs and triples of attributes come as often as in the packaged people."""
+    frame = joint.people()
+    for keys in (
+        ("sex", "occupation"),
+        ("sex", "education", "race"),
+        ("household", "income"),
+        ("race", "income"),
+    ):
+        table = [tuple(r[k] for k in keys) for r in with_fifths(frame)]
+        found = Counter(tuple(getattr(p, k) for k in keys) for p in people)
+        for cell, n in Counter(table).most_common(12):
+            assert close(found[cell], n / len(frame)), cell
 
 
-def test_income_has_the_published_median_spread_and_dependence(people: list[Profile]) -> None:
-    dollars = np.array([p.income_usd for p in people], dtype=float)
-    assert np.median(dollars) == pytest.approx(74_580, rel=0.08)
-    assert np.std(np.log(dollars)) == pytest.approx(0.93, abs=0.06)
-    fifths = Counter(str(p.income) for p in people)
-    assert all(0.15 < fifths[level] / N < 0.26 for level in SCALES["income"])
-    terms = DATA["income"]
-    prime = [p for p in people if 35 <= p.age <= 54]
-    for level in ("High school", "Bachelor's degree"):
-        got = np.median([p.income_usd for p in prime if p.education == level])
-        expected = terms["median_by_education"][level] * 1.33 / terms["scale"]
-        assert got == pytest.approx(expected, rel=0.15), level
-    by_age = {
-        band: np.median([p.income_usd for p in people if band_of(p.age, DATA["age"]) == band])
-        for band in ("18-24", "45-54", "65-79")
-    }
-    assert by_age["18-24"] < by_age["45-54"] > by_age["65-79"]
+def with_fifths(frame: pl.DataFrame) -> list[dict[str, Any]]:
+    return [{**r, "income": fifth(r["income_usd"])} for r in frame.iter_rows(named=True)]
 
 
 def test_traits_have_the_published_correlations(people: list[Profile]) -> None:
@@ -217,6 +208,38 @@ def test_real_profiles_keep_what_is_known() -> None:
         ("profile 2", "age"),
         ("profile 2", "sex"),
     ]
+
+
+def test_what_is_not_known_fits_what_is() -> None:
+    """Who is known to be a cashier living alone has neither a doctorate nor a high income."""
+    known = [{"occupation": "cashier", "household": "alone"}] * 60
+    cashiers = PersonaGenerator().from_profiles(known, generator(4, ("k",)))
+    assert max(p.income_usd for p in cashiers) < 90_000
+    assert sum(p.sex == "F" for p in cashiers) > 30
+    doctors = PersonaGenerator().from_profiles([{"occupation": "physician"}] * 60, generator(4, ()))
+    assert {p.education for p in doctors} == {"Doctorate"} and min(p.age for p in doctors) >= 27
+    assert np.median([p.income_usd for p in doctors]) > 150_000
+    poor = [{"income": "Low income", "age": 40, "sex": "M"}] * 40
+    assert {p.income for p in PersonaGenerator().from_profiles(poor, generator(4, ()))} == {
+        "Low income"
+    }
+    (old,) = PersonaGenerator().from_profiles([{"age": 104}], generator(4, ()))
+    assert old.age == 104 and ("retired" in old.occupation or old.household)
+
+
+def test_race_is_told_where_it_is_drawn_or_known_and_never_made_up() -> None:
+    drawn = PersonaGenerator().generate(40, generator(8, ()))
+    assert {p.race for p in drawn} <= {"White", "Black", "Asian", "Hispanic", "Other"}
+    for p in drawn:
+        said = character.circumstances(p)
+        words = {"Asian": "You are an Asian ", "White": "You are a white "}
+        assert p.race not in words or said.startswith(words[p.race])
+        assert p.demographics()["race"] == p.race
+    known, told = PersonaGenerator().from_profiles(
+        [{"age": 40}, {"age": 40, "race": "black"}], generator(8, ())
+    )
+    assert known.race == "" and "race" not in known.demographics()
+    assert told.race == "Black" and "a Black " in character.circumstances(told)
 
 
 def test_descriptions_hold_no_score_and_no_name_of_a_trait(people: list[Profile]) -> None:

@@ -26,6 +26,8 @@ from folkmoot.people.enrichment import enrich
 from folkmoot.people.persona import Persona
 from folkmoot.people.pool import Pool, migrate
 from folkmoot.people.sources import find_maker, makers, persona_hub, table
+from folkmoot.people.sources.grounded import PersonaGenerator
+from folkmoot.people.sources.grounded.panel import read_panel
 from folkmoot.randomness import digest, generator
 from folkmoot.records.findings import Grid
 
@@ -98,7 +100,11 @@ def build_command(
 ) -> None:
     """Create n personas and add them to the pool."""
     pool = Pool(pool_path)
-    if source in makers():
+    if source == "grounded" and file is not None:
+        people = PersonaGenerator(panel=read_panel(file)).personas(
+            n, generator(seed, ("personas", source))
+        )
+    elif source in makers():
         people = find_maker(source)(n, generator(seed, ("personas", source)))
     elif source == "table":
         people = _from_table(file, n)

@@ -1,4 +1,4 @@
-"""Names by country, sex and year of birth, without repeats in a group; occupations by education."""
+"""Names by country, sex and year of birth, without repeats in a group."""
 
 from __future__ import annotations
 
@@ -84,12 +84,3 @@ def _full(
     if not left:
         raise InputError("names: not enough different names for so many people of one sex and age")
     return left[int(rng.integers(len(left)))]
-
-
-@lru_cache(maxsize=4)
-def occupations(country: str = "us") -> dict[str, list[str]]:
-    """Education → occupations, from `occupations_<country>.yaml`."""
-    jobs: dict[str, list[str]] = packaged_yaml(__file__, f"occupations_{country}.yaml")[
-        "occupations"
-    ]
-    return jobs

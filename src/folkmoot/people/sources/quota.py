@@ -1,8 +1,8 @@
 """Personas from stated ratios: no network, no model, so that anything runs anywhere.
 
 Each ratio is met as exactly as n allows. The attributes are drawn independently of each other
-(but the occupation fits the education, and nobody is too young for a degree): for people whose
-attributes hang together as in a population, use `grounded`.
+(but the occupation follows sex, age and education, and nobody is too young for a degree): for
+people whose attributes hang together as in a population, use `grounded`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from folkmoot.errors import InputError, Problem
 from folkmoot.files import packaged_yaml
 from folkmoot.people.enrichment import SCALES
 from folkmoot.people.persona import DEMOGRAPHIC_KEYS, Persona, article
-from folkmoot.people.sources.names import draw_names, occupations
+from folkmoot.people.sources.grounded.joint import likely_job
+from folkmoot.people.sources.names import draw_names
 
 Ratios = Mapping[str, Mapping[str, float]]
 Draw = Callable[[], float]  # a uniform draw from [0, 1)
@@ -49,7 +50,8 @@ def make(n: int, rng: np.random.Generator, ratios: Ratios | None = None) -> list
         row["age"] = _age_in(str(row["age"]), rng)
     _old_enough(rows, rng)
     for row in rows:
-        row.setdefault("occupation", _pick(occupations()[row["education"]], rng.random))
+        who = (row["sex"], row["age"], row["education"])
+        row.setdefault("occupation", likely_job(*who, rng.random()))
     names = draw_names([(r["sex"], r["age"]) for r in rows], rng)
     # All at once: one by one the draws take as long as the writing.
     draw = iter(rng.random(n * _PORTRAIT_DRAWS).tolist()).__next__

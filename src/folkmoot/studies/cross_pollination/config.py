@@ -115,7 +115,8 @@ class Personas(_Part):
     persona_hub  lines of the persona-hub format, from `file` or from the web, each enriched by
                  two model calls
     quota        made from stated ratios, without network or model
-    grounded     made with cited distributions and personality, without network or model
+    grounded     made with cited distributions and personality, without network or model; with a
+                 `file` of people and weights, those take the place of the packaged ones
     table        a CSV, Parquet or JSONL of real profiles in `file`
     (others)     whatever is registered under the entry-point group `folkmoot.personas`
     """

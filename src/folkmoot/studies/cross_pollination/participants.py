@@ -23,6 +23,8 @@ from folkmoot.people.enrichment import enrich
 from folkmoot.people.persona import Persona
 from folkmoot.people.pool import Pool, pool_target, select
 from folkmoot.people.sources import find_maker, persona_hub, quota, table
+from folkmoot.people.sources.grounded import PersonaGenerator
+from folkmoot.people.sources.grounded.panel import read_panel
 from folkmoot.randomness import digest
 from folkmoot.records.run_folder import PERSONAS
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
@@ -164,6 +166,9 @@ async def _people(session: Session[CrossPollinationConfig]) -> list[Persona]:
 
 async def _drawn(session: Session[CrossPollinationConfig]) -> list[Persona]:
     named, n = session.config.personas, session.config.n
+    if named.source == "grounded" and named.file:
+        people = PersonaGenerator(panel=read_panel(_file(session)))
+        return people.personas(n, session.at("recruitment").rng)
     if named.made:
         return find_maker(named.source)(n, session.at("recruitment").rng)
     if named.source == "table":

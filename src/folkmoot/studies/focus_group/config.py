@@ -145,6 +145,11 @@ class DiscussionConfig(CodedConfig):
     personas: str = Field(
         "grounded", min_length=1, description="`grounded`, or a file of real profiles"
     )
+    panel: str | None = Field(
+        None,
+        min_length=1,
+        description="a table of people with weights that grounded ones come from",
+    )
     appeal: float = Field(
         0.0, ge=-1, le=1, allow_inf_nan=False, description="shift of everybody's seeded opinion"
     )

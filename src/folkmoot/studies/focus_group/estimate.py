@@ -11,7 +11,9 @@ from folkmoot.engine.study import Planned
 from folkmoot.errors import InputError, Problem
 from folkmoot.measures.power import DesignSize
 from folkmoot.people.sources import table
-from folkmoot.people.sources.grounded.generator import check_profile, check_quotas
+from folkmoot.people.sources.grounded.generator import check_quotas
+from folkmoot.people.sources.grounded.panel import read_panel
+from folkmoot.people.sources.grounded.profile import check_profile
 from folkmoot.studies.focus_group.config import DiscussionConfig, amount
 from folkmoot.studies.focus_group.discussion import MODERATOR
 from folkmoot.studies.focus_group.participants import different_names, profiles
@@ -21,7 +23,12 @@ def check(config: DiscussionConfig, folder: Path) -> list[Problem]:
     """Check what no key shows by itself: contradictions, unknown quotas, the file of profiles."""
     problems = [*_fitting(config), *_guide(config), *check_quotas(config.quotas)]
     if config.personas == "grounded":
-        return problems
+        return [*problems, *_panel(config, folder)]
+    if config.panel:
+        mend = "leave one of them out"
+        problems.append(
+            Problem("`panel` and a file of profiles exclude each other", key="panel", mend=mend)
+        )
     if config.quotas:
         problems.append(
             Problem(
@@ -118,6 +125,16 @@ def _guide(config: DiscussionConfig) -> list[Problem]:
             why = "is not one of `phases`" if phase not in config.phases else "has no material"
             problems.append(Problem(f"the phase {why}, so nobody would be asked this", key=key))
     return problems
+
+
+def _panel(config: DiscussionConfig, folder: Path) -> list[Problem]:
+    if config.panel is None:
+        return []
+    try:
+        read_panel(folder / Path(config.panel).expanduser())
+    except InputError as error:
+        return error.problems
+    return []
 
 
 def _at_personas(problem: Problem) -> Problem:

@@ -19,6 +19,7 @@ from folkmoot.people.enrichment import as_listed
 from folkmoot.people.sources import table
 from folkmoot.people.sources.grounded import PersonaGenerator, Profile, character
 from folkmoot.people.sources.grounded.attributes import label
+from folkmoot.people.sources.grounded.panel import read_panel
 from folkmoot.people.sources.grounded.profile import LISTED, Given, first_name
 from folkmoot.studies.focus_group.config import (
     DiscussionConfig,
@@ -74,7 +75,10 @@ def recruit(session: Session[DiscussionConfig]) -> dict[str, list[Profile]]:
     """The people of each group. Every group has its own draws."""
     config = session.config
     rows = profiles(config, session.study_dir)
-    generator = PersonaGenerator(appeal=config.appeal)
+    panel = (
+        read_panel(session.study_dir / Path(config.panel).expanduser()) if config.panel else None
+    )
+    generator = PersonaGenerator(appeal=config.appeal, panel=panel)
     groups: dict[str, list[Profile]] = {}
     for group in config.groups:
         rng = session.at("recruits", group).rng

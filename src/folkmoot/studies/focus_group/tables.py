@@ -37,6 +37,7 @@ class PersonaRow(Row, table="personas"):
     location_type: str = column("urban, suburban or rural")
     household: str = column("with whom the person lives")
     political_leaning: str = column("political leaning")
+    race: str | None = column("race or ethnicity, where it is drawn or known")
     openness: int = column(f"openness, {SCALE}")
     conscientiousness: int = column(f"conscientiousness, {SCALE}")
     extraversion: int = column(f"extraversion, {SCALE}")
@@ -181,7 +182,7 @@ def record_personas(scope: Scope, group: str, people: Sequence[Profile]) -> None
                 income_usd=p.income_usd,
                 vals=p.vals,
                 source=p.source,
-                **p.demographics(),
+                **{"race": None, **p.demographics()},
                 **p.traits.model_dump(),
                 **p.consumer.model_dump(exclude={"channels"}),
             )

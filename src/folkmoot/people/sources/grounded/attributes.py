@@ -80,12 +80,13 @@ def _by_age_and_sex(country: str) -> NDArray[np.float64]:
     terms = data["ocean"]
     cells: list[list[float]] = []
     weights: list[float] = []
-    for band, share in data["age"].items():
+    for band, people in data["age"]["bands"].items():
         low, high = map(int, band.split("-"))
+        women = data["sex"]["women"][band] / 100
         for age in range(low, high + 1):
-            for sex, half in data["sex"].items():
+            for sex, share in (("F", women), ("M", 1 - women)):
                 cells.append([mean_z(t, age, sex, terms) for t in TRAITS])
-                weights.append(share * half / (high - low + 1))
+                weights.append(people * share / (high - low + 1))
     return np.cov(np.array(cells).T, aweights=np.array(weights), ddof=0)
 
 
@@ -140,7 +141,7 @@ def draw_consumer(
     """Scores 0–100 with unit variance before scaling, channels by age, the stage of adoption."""
     drawn = {
         name: _score(weighted(weights, scores), weights, rng)
-        for name, weights in data["consumer"].items()
+        for name, weights in data["consumer"]["weights"].items()
     }
     drawn.update({name: int(fixed[name]) for name in drawn if name in fixed})
     return ConsumerProfile(

@@ -80,6 +80,10 @@ def circumstances(profile: Profile) -> str:
         key: words()["circumstances"][key][getattr(profile, key)]
         for key in ("sex", "education", "income", "political_leaning")
     }
+    race = words()["circumstances"]["race"].get(profile.race)
+    if race:
+        sex = in_words["sex"].split(" ", 1)[1]
+        in_words["sex"] = f"{article(race)} {race} {sex}"
     return (
         "You are {sex} with {education}, your household's income is {income} for this country, "
         "and politically you are {political_leaning}."

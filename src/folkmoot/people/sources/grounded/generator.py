@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from pydantic import ValidationError
 
 from folkmoot.errors import InputError, Problem
 from folkmoot.people.persona import Persona
@@ -22,8 +21,16 @@ from folkmoot.people.sources.grounded.attributes import (
     draw_voice,
     scores_of,
 )
+from folkmoot.people.sources.grounded.panel import Panel
 from folkmoot.people.sources.grounded.population import draw_circumstances, figures
-from folkmoot.people.sources.grounded.profile import LISTED, TRAITS, Given, Profile, first_name
+from folkmoot.people.sources.grounded.profile import (
+    LISTED,
+    TRAITS,
+    Given,
+    Profile,
+    check_profile,
+    first_name,
+)
 from folkmoot.people.sources.names import draw_names
 
 Quotas = Mapping[str, Mapping[str, float]]
@@ -36,10 +43,12 @@ class PersonaGenerator:
     """Draws people of one country for one concept.
 
     `appeal` (−1 … 1) moves everybody's first opinion; 0 says nothing is known of the concept.
+    `panel`: people of the user's own to draw from, by weight, in place of the packaged ones.
     """
 
     country: str = "us"
     appeal: float = 0.0
+    panel: Panel | None = None
 
     def generate(
         self, n: int, rng: np.random.Generator, quotas: Quotas | None = None
@@ -52,11 +61,13 @@ class PersonaGenerator:
         for does not occur.
         """
         seeds: list[int] = rng.integers(2**63, size=n).tolist()
-        if not quotas:
-            drawn = [self._one(np.random.default_rng(s), {}) for s in seeds]
+        if quotas:
+            drawn, known = self._by_quota(n, seeds, quotas)
         else:
-            drawn = self._by_quota(n, seeds, quotas)
-        return self._named(drawn, rng)
+            known = self._known(n, rng)
+            rngs = map(np.random.default_rng, seeds)
+            drawn = [self._one(r, row) for r, row in zip(rngs, known, strict=True)]
+        return self._named(drawn, rng, [str(row.get("name", "")) for row in known])
 
     def from_profiles(
         self, rows: Sequence[Mapping[str, Any]], rng: np.random.Generator
@@ -104,20 +115,35 @@ class PersonaGenerator:
             id="", name="", age=who.age, sex=who.sex, education=who.education, income=who.income,
             income_usd=who.income_usd, occupation=who.occupation, location=who.location,
             location_type=who.location_type, household=who.household,
-            political_leaning=who.political_leaning, traits=traits, vals=fixed.get("vals", vals),
+            political_leaning=who.political_leaning,
+            # Nobody's race is made up of whom something else is known.
+            race=str(fixed.get("race", "")) if fixed else who.race,
+            traits=traits, vals=fixed.get("vals", vals),
             consumer=consumer, voice=voice, opinion=opinion,
             background=str(fixed.get("background", "")),
             described=bool(fixed.get("described", False)),
         )  # fmt: skip
 
-    def _by_quota(self, n: int, seeds: Sequence[int], quotas: Quotas) -> list[Profile]:
-        """Candidates are drawn until one fits what is still wanted, person by person."""
+    def _known(self, n: int, rng: np.random.Generator) -> list[Mapping[str, Any]]:
+        """What is known beforehand of n people: those of the panel, or nothing."""
+        if self.panel is None:
+            return [{}] * n
+        return [self.panel.rows[i] for i in self.panel.sample(n, rng)]
+
+    def _by_quota(
+        self, n: int, seeds: Sequence[int], quotas: Quotas
+    ) -> tuple[list[Profile], list[Mapping[str, Any]]]:
+        """Candidates are drawn until one fits what is still wanted, person by person. Of a panel
+        everybody is looked at once, in the order of a draw by weight, before anybody comes again.
+        """
         left = {key: _counts(shares, n) for key, shares in quotas.items()}
         people: list[Profile] = []
+        known: list[Mapping[str, Any]] = []
         for seed in seeds:
             rng = np.random.default_rng(seed)
-            for _ in range(_TRIES):
-                one = self._one(rng, {})
+            candidates = [r for r in self._known(_TRIES, rng) if not r or r not in known]
+            for row in candidates or self._known(_TRIES, rng):
+                one = self._one(rng, row)
                 cells = {key: _cell(one, key, left[key]) for key in left}
                 if all(cell is not None and left[key][cell] > 0 for key, cell in cells.items()):
                     break
@@ -133,7 +159,8 @@ class PersonaGenerator:
             for key, cell in cells.items():
                 left[key][str(cell)] -= 1
             people.append(one)
-        return people
+            known.append(row)
+        return people, known
 
     def _named(
         self,
@@ -208,30 +235,3 @@ def check_quotas(quotas: Quotas, key: str = "quotas") -> list[Problem]:
                 mend = f"one of: {', '.join(known[name])}"
                 problems.append(Problem(f"{value!r} is not a valid {name}", key=at, mend=mend))
     return problems
-
-
-def check_profile(row: Mapping[str, Any], where: str) -> list[Problem]:
-    """Everything wrong with one row of real profiles, which stands at `where`."""
-    try:
-        Given.model_validate(row)
-    except ValidationError as error:
-        wrong = {str(e["loc"][0]): e["input"] for e in error.errors()}
-        return [
-            Problem(f"{value!r} is not a valid {key}", where=where, key=key, mend=_wanted(key))
-            for key, value in wrong.items()
-        ]
-    return []
-
-
-def _wanted(key: str) -> str:
-    """What a value of a real profile may be."""
-    if key in LISTED:
-        return f"one of: {', '.join(LISTED[key])}" + (
-            "; or dollars a year" if key == "income" else ""
-        )
-    return {
-        "age": "a whole number from 16 to 110",
-        "sex": "F (female) or M (male)",
-        "income_usd": "dollars a year, a whole number",
-        "valence": "a number from -1 to 1",
-    }.get(key, "a whole number from 0 to 100")

@@ -1,7 +1,8 @@
-"""The population of a country: its figures read from file, and one person's demographics drawn.
+"""The people that personas are drawn from, and one person's circumstances drawn from them.
 
-Every draw is made whether or not its value is fixed in advance, so that fixing one attribute of a
-person changes nothing that does not depend on it.
+The people of the United States are built from published tables (`joint.py`). Every draw is made
+whether or not its value is fixed in advance, so that fixing one attribute of a person changes
+nothing that does not depend on it.
 """
 
 from __future__ import annotations
@@ -13,23 +14,23 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import polars as pl
+from numpy.typing import NDArray
 
 from folkmoot.errors import InputError
-from folkmoot.files import packaged_yaml
 from folkmoot.people.enrichment import SCALES
-from folkmoot.people.sources.names import occupations
+from folkmoot.people.sources.grounded import joint
 
 Figures = Mapping[str, Any]
 Fixed = Mapping[str, Any]
+Mask = NDArray[np.bool_]
 
 
-@lru_cache(maxsize=4)
 def figures(country: str = "us") -> dict[str, Any]:
     """Every figure of a country. Raises InputError for one that is not packaged."""
     if country != "us":
         raise InputError(f"no population data for country {country!r}; available: us")
-    data: dict[str, Any] = packaged_yaml(__file__, f"{country}.yaml")
-    return data
+    return joint.data()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class Circumstances:
     household: str
     children: bool
     political_leaning: str
+    race: str
 
     def scores(self) -> dict[str, float]:
         """Standardised scores: income by its rank in fifths of dollars, education by its rank."""
@@ -68,35 +70,85 @@ def band_of(age: int, bands: Mapping[str, Any]) -> str:
     return str(list(bands)[-1])
 
 
+# What is known of somebody, in the order in which it decides who else they are like.
+_KNOWN = ("sex", "age", "race", "education", "income_usd", "income", "household", "occupation")
+_NEAR_YEARS = 3
+_NEAR_INCOME = 0.25  # of the logarithm
+
+
+@dataclass(frozen=True)
+class Population:
+    """People with weights, one a row of `frame` (the columns of `joint.people`)."""
+
+    frame: pl.DataFrame
+
+    def like(self, fixed: Fixed, at: float) -> dict[str, Any]:
+        """One person of whom all that is fixed holds as far as anybody is like that; `at` (0 to 1)
+        says which, by weight."""
+        chosen = self._matching(fixed)
+        weights = self._column("weight") if chosen is None else self._column("weight") * chosen
+        edges = np.cumsum(weights)
+        place = int(np.searchsorted(edges, at * edges[-1], side="right"))
+        return self.frame.row(min(place, len(edges) - 1), named=True)
+
+    def _column(self, name: str) -> NDArray[Any]:
+        return self.frame[name].to_numpy()
+
+    def _matching(self, fixed: Fixed) -> Mask | None:
+        chosen: Mask | None = None
+        for key in _KNOWN:
+            if key not in fixed:
+                continue
+            found = self._alike(key, fixed[key], chosen)
+            both = found if chosen is None else found & chosen
+            if both.any():  # what nobody has who is alike otherwise decides nothing
+                chosen = both
+        return chosen
+
+    def _alike(self, key: str, value: Any, chosen: Mask | None) -> Mask:
+        column = self._column("income_usd" if key == "income" else key)
+        if key == "age":
+            off = np.abs(column - int(value))
+            within = off if chosen is None else off[chosen]
+            return np.asarray(off <= max(_NEAR_YEARS, within.min()))
+        if key == "income_usd":
+            return np.asarray(np.abs(np.log(column / max(int(value), 1))) <= _NEAR_INCOME)
+        if key == "income":
+            return np.asarray([fifth(usd) == value for usd in column])
+        return np.asarray(column == value)
+
+
+@lru_cache(maxsize=1)
+def united_states() -> Population:
+    """The packaged people."""
+    return Population(joint.people())
+
+
 def draw_circumstances(rng: np.random.Generator, data: Figures, fixed: Fixed) -> Circumstances:
-    """Demographics in the order in which they depend on each other: age, education, income, …."""
-    band = _pick(rng, data["age"])
-    low, high = map(int, band.split("-"))
-    age = int(fixed.get("age", int(rng.integers(low, high + 1))))
-    band = band_of(age, data["age"])
-    sex = str(fixed.get("sex", _pick(rng, data["sex"])))
-    education = str(fixed.get("education", _education(rng, data, band, age)))
-    usd = int(fixed.get("income_usd", _income(rng, data, education, band)))
-    income = str(fixed.get("income", _fifth(usd, data)))
-    household, children = _household(rng, data, band)
-    activity = _pick(rng, data["activity"][band])
-    occupation, employed = _occupation(rng, activity, education, children, str(data["country"]))
-    location_type = str(fixed.get("location_type", _pick(rng, data["location_type"])))
+    """Demographics: somebody of the population who is as the person is known to be; place and
+    politics by themselves and by age."""
+    row = united_states().like(fixed, rng.random())
+    age = int(fixed.get("age", row["age"]))
+    usd = int(fixed.get("income_usd", row["income_usd"]))
+    income = str(fixed.get("income", fifth(usd)))
+    location_type = str(fixed.get("location_type", _pick(rng, data["location_type"]["shares"])))
+    location = _location(rng, data, location_type)
+    by_age = data["political_leaning"]["shares"]
+    leaning = _pick(rng, by_age[band_of(age, by_age)])
     return Circumstances(
         age=age,
-        sex=sex,
-        education=education,
+        sex=str(fixed.get("sex", row["sex"])),
+        education=str(fixed.get("education", row["education"])),
         income=income,
-        income_usd=usd if "income" not in fixed or "income_usd" in fixed else _middle(income, data),
-        occupation=str(fixed.get("occupation", occupation)),
-        employed=employed,
-        location=str(fixed.get("location", _location(rng, data, location_type))),
+        income_usd=usd if fifth(usd) == income or "income_usd" in fixed else _middle(income),
+        occupation=str(fixed.get("occupation", row["occupation"])),
+        employed=row["activity"] == "works",
+        location=str(fixed.get("location", location)),
         location_type=location_type,
-        household=str(fixed.get("household", household)),
-        children=children,
-        political_leaning=str(
-            fixed.get("political_leaning", _pick(rng, data["political_leaning"][band]))
-        ),
+        household=str(fixed.get("household", row["household"])),
+        children=row["children"] > 0,
+        political_leaning=str(fixed.get("political_leaning", leaning)),
+        race=str(fixed.get("race", row["race"])),
     )
 
 
@@ -110,58 +162,22 @@ def _pick(rng: np.random.Generator, shares: Mapping[str, float]) -> str:
     return str(list(shares)[-1])
 
 
-def _education(rng: np.random.Generator, data: Figures, band: str, age: int) -> str:
-    """Attainment of the age band; a degree that takes longer than somebody has lived is lowered."""
-    drawn = _pick(rng, data["education"][band])
-    youngest = {"Bachelor's degree": 21, "Master's degree": 23, "Doctorate": 27}
-    while age < youngest.get(drawn, 0):
-        scale = SCALES["education"]
-        drawn = scale[scale.index(drawn) - 1]
-    return drawn
-
-
-def _income(rng: np.random.Generator, data: Figures, education: str, band: str) -> int:
-    terms = data["income"]
-    median = terms["median_by_education"][education] * terms["factor_by_age"][band]
-    dollars = median / terms["scale"] * math.exp(terms["log_sd"] * rng.standard_normal())
-    return int(round(min(900_000.0, max(8_000.0, dollars)), -2))
-
-
-def _fifth(usd: int, data: Figures) -> str:
-    above: int = sum(usd > limit for limit in data["income"]["fifths"])
+def fifth(usd: float) -> str:
+    """The fifth of households that a household income lies in, in words."""
+    above = sum(usd > limit for limit in joint.data()["household_income"]["fifths"])
     return SCALES["income"][int(above)]
 
 
-def _middle(income: str, data: Figures) -> int:
-    """A typical income of a fifth, for those of whom only the fifth is known."""
-    limits = [15_000, *data["income"]["fifths"], 260_000]
+def _middle(income: str) -> int:
+    """A typical income of a fifth, for those of whom only the fifth is known and nobody else is
+    like them."""
+    limits = [15_000, *joint.data()["household_income"]["fifths"], 260_000]
     at = SCALES["income"].index(income)
     return int(round(math.sqrt(limits[at] * limits[at + 1]), -2))
 
 
-def _occupation(
-    rng: np.random.Generator, activity: str, education: str, children: bool, country: str
-) -> tuple[str, bool]:
-    """(occupation, whether in work). Some work below their education: one in five."""
-    levels = list(SCALES["education"])
-    at = levels.index(education)
-    if rng.random() < 0.2 and at > 0:
-        at -= 1
-    jobs = occupations(country)[levels[at]]
-    job = jobs[int(rng.integers(len(jobs)))]
-    if activity == "retired":
-        return f"retired {job}", False
-    if activity == "studies":
-        return ("graduate student" if at >= 2 else "college student"), False
-    if activity == "at home":
-        return ("stay-at-home parent" if children else "homemaker"), False
-    if activity == "looks for work":
-        return f"{job} between jobs", False
-    return job, True
-
-
 def _location(rng: np.random.Generator, data: Figures, location_type: str) -> str:
-    region = _pick(rng, data["region"])
+    region = _pick(rng, data["region"]["shares"])
     cities = data["cities"][region]
     city = cities[int(rng.integers(len(cities)))]
     return {
@@ -169,24 +185,3 @@ def _location(rng: np.random.Generator, data: Figures, location_type: str) -> st
         "suburban": f"a suburb of {city}",
         "rural": f"a small town in {city.split(', ')[1]}",
     }[location_type]
-
-
-def _household(rng: np.random.Generator, data: Figures, band: str) -> tuple[str, bool]:
-    """(with whom somebody lives, whether children are at home)."""
-    kind = _pick(rng, data["household"][band])
-    couple = kind in {"spouse", "partner"}
-    has = rng.random() < data["children"]["couples" if couple else "others"][band]
-    how_many = 1 + int(rng.random() < 0.58) + int(rng.random() < 0.2)
-    if kind in {"parents", "roommates"}:
-        has = False
-    words = {
-        "parents": "with parents",
-        "roommates": "with relatives" if band in {"45-54", "55-64", "65-79"} else "with roommates",
-        "partner": "with a partner",
-        "spouse": "with a spouse",
-        "alone": "alone",
-    }[kind]
-    if not has:
-        return words, False
-    brood = "one child" if how_many == 1 else f"{('two', 'three')[how_many - 2]} children"
-    return (f"{words} and {brood}" if couple else f"with {brood}"), True

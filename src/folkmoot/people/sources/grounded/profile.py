@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from folkmoot.errors import Problem
 from folkmoot.people.enrichment import (
     SCALES,
     Education,
@@ -89,6 +91,8 @@ class Opinion(_Frozen):
     sentence: str
 
 
+RACES = ("White", "Black", "Asian", "Hispanic", "Other")
+
 LISTED: dict[str, tuple[str, ...]] = {
     **SCALES,
     "vals": get_args(Vals),
@@ -117,6 +121,7 @@ class Given(BaseModel):
     location_type: LocationType | None = None
     household: str | None = None
     political_leaning: PoliticalLeaning | None = None
+    race: str | None = None
     openness: Score | None = None
     conscientiousness: Score | None = None
     extraversion: Score | None = None
@@ -155,13 +160,46 @@ class Given(BaseModel):
     def _as_listed(cls, value: Any) -> Any:
         return as_listed(value, (v for values in LISTED.values() for v in values))
 
+    @field_validator("race", mode="before")
+    @classmethod
+    def _as_race(cls, value: Any) -> Any:
+        return as_listed(value, RACES)
+
+
+def check_profile(row: Mapping[str, Any], where: str) -> list[Problem]:
+    """Everything wrong with one row of real profiles, which stands at `where`."""
+    try:
+        Given.model_validate(row)
+    except ValidationError as error:
+        wrong = {str(e["loc"][0]): e["input"] for e in error.errors()}
+        return [
+            Problem(f"{value!r} is not a valid {key}", where=where, key=key, mend=_wanted(key))
+            for key, value in wrong.items()
+        ]
+    return []
+
+
+def _wanted(key: str) -> str:
+    """What a value of a real profile may be."""
+    if key in LISTED:
+        return f"one of: {', '.join(LISTED[key])}" + (
+            "; or dollars a year" if key == "income" else ""
+        )
+    return {
+        "age": "a whole number from 16 to 110",
+        "sex": "F (female) or M (male)",
+        "income_usd": "dollars a year, a whole number",
+        "valence": "a number from -1 to 1",
+    }.get(key, "a whole number from 0 to 100")
+
 
 def _dollars(value: Any) -> Any:
     return value.strip().removeprefix("$").replace(",", "") if isinstance(value, str) else value
 
 
 class Profile(_Frozen):
-    """A grounded persona. `household` and `location` are phrases, `income_usd` dollars a year,
+    """A grounded persona. `household` and `location` are phrases, `income_usd` dollars a year of
+    the household, `race` one of `RACES` or what a table of the user's own says,
     `background` what a real profile says in free words; `described` says that these words describe
     the whole person, so that circumstances that were drawn might contradict them."""
 
@@ -177,6 +215,7 @@ class Profile(_Frozen):
     location_type: LocationType
     household: str
     political_leaning: PoliticalLeaning
+    race: str = ""
     traits: Traits
     vals: Vals
     consumer: ConsumerProfile
@@ -192,8 +231,10 @@ class Profile(_Frozen):
         return first_name(self.name)
 
     def demographics(self) -> dict[str, Any]:
-        """The seven demographics that all sources share, and place and household."""
-        return {key: getattr(self, key) for key in (*DEMOGRAPHIC_KEYS, "location", "household")}
+        """The seven demographics that all sources share, place and household, and race or
+        ethnicity where it is known."""
+        keys = (*DEMOGRAPHIC_KEYS, "location", "household", *(["race"] if self.race else []))
+        return {key: getattr(self, key) for key in keys}
 
     def to_persona(self, text: str) -> Persona:
         """The persona that other studies use, with `text` as its description."""

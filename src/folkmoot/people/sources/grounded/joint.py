@@ -1,0 +1,549 @@
+"""The people of the United States as a table: published tables fitted to each other by raking.
+
+Nobody publishes all that a persona needs in one table. Each of the published tables holds two or
+three attributes; counts of survey respondents say how these hang together beyond that. `rake`
+adjusts the counts until all published margins hold at once, and `people` turns the fitted table
+into persons with an occupation and an income. Every figure is in `us.yaml` with its source.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from folkmoot.files import packaged_yaml
+from folkmoot.people.enrichment import SCALES
+from folkmoot.people.sources.grounded.profile import RACES
+from folkmoot.randomness import generator
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+SEXES = ("F", "M")
+ACTIVITIES = ("works", "looks for work", "studies", "at home", "retired")
+HOMES = ("spouse", "partner", "parents", "roommates", "alone")
+DEGREES = SCALES["education"]
+SEX, AGE, EDUCATION, ACTIVITY, RACE, HOME = range(6)
+
+PEOPLE = 20_000
+ROUNDS = 100
+CLOSE = 1e-7
+_GSS_DEGREES = (DEGREES[0], DEGREES[1], DEGREES[2], "Graduate degree")
+_MARITAL = ("married", "never", "was married")
+# Whose graduate degree is a doctorate; of others in a hundred three (assumed).
+_DOCTORS = {
+    **dict.fromkeys(("physician", "dentist", "veterinarian", "pharmacist"), 0.97),
+    **dict.fromkeys(("college teacher", "medical researcher", "psychologist"), 0.5),
+    **dict.fromkeys(("biologist", "chemist"), 0.4),
+}
+# The least degree that a job asks for by law or custom, where survey answers have exceptions.
+_NEEDS = {
+    **dict.fromkeys(("physician", "dentist", "veterinarian"), "Doctorate"),
+    **dict.fromkeys(("lawyer", "nurse practitioner", "speech therapist"), "Master's degree"),
+    **dict.fromkeys(("physician assistant", "occupational therapist"), "Master's degree"),
+    **dict.fromkeys(("elementary school teacher", "high school teacher"), "Bachelor's degree"),
+    **dict.fromkeys(("pharmacist", "physical therapist", "architect"), "Bachelor's degree"),
+}
+_YOUNGEST = {"Bachelor's degree": 21, "Master's degree": 23, "Doctorate": 27}
+_RESPONSIBLE = re.compile(
+    r"manager|supervisor|executive|director|administrator|police|nurse|hygienist|paralegal|lender|"
+    r"teacher|counselor|officer|adjuster|agent|therapist"
+)
+_OF_AGE = 21  # for such jobs, and those in which two in five have a degree (assumed)
+_MOST_NOISE = 2.2  # standard deviations of an income about what its kind earns
+
+
+@dataclass(frozen=True, slots=True)
+class Margin:
+    """What a table must sum to: `wanted` over `axes`, in this order, sums to 1.
+
+    `within` (axis → slice) says which part of the table it is about; `groups` (axis → group of each
+    level) merges levels: all degrees, say.
+    """
+
+    name: str
+    axes: tuple[int, ...]
+    wanted: Array
+    within: Mapping[int, slice] = field(default_factory=dict)
+    groups: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+    def part(self, table: Array) -> Array:
+        """The part of a table that the margin is about (a view)."""
+        cut = tuple(self.within.get(axis, slice(None)) for axis in range(table.ndim))
+        part: Array = table[cut]
+        return part
+
+    def found(self, table: Array) -> Array:
+        """The margin as the table has it."""
+        part = self.part(table)
+        sums = part.sum(axis=tuple(a for a in range(table.ndim) if a not in self.axes))
+        sums = np.transpose(sums, np.argsort(np.argsort(self.axes)))
+        for place, axis in enumerate(self.axes):
+            if axis in self.groups:
+                levels = np.array(self.groups[axis])
+                each = [sums.compress(levels == g, place).sum(place) for g in sorted({*levels})]
+                sums = np.stack(each, axis=place)
+        result: Array = sums / max(sums.sum(), 1e-300)
+        return result
+
+    def fit(self, table: Array) -> None:
+        """Scale the table's cells so that the margin holds; what the part weighs stays."""
+        found = self.found(table)
+        factors = np.divide(self.wanted, found, out=np.zeros_like(found), where=found > 0)
+        for place, axis in enumerate(self.axes):
+            if axis in self.groups:
+                factors = factors.take(self.groups[axis], axis=place)
+        part = self.part(table)
+        total = part.sum()
+        shape = [n if axis in self.axes else 1 for axis, n in enumerate(part.shape)]
+        part *= np.transpose(factors, np.argsort(self.axes)).reshape(shape)
+        part *= total / max(part.sum(), 1e-300)
+
+
+def rake(seed: Array, margins: Sequence[Margin]) -> Array:
+    """The table nearest to the seed (in relative entropy) that has all margins: iterative
+    proportional fitting (Deming and Stephan 1940). Sums to 1.
+
+    Where margins contradict each other the last ones hold; `Margin.found` shows how near the others
+    come.
+    """
+    table = seed / seed.sum()
+    for _ in range(ROUNDS):
+        before = table.copy()
+        for margin in margins:
+            margin.fit(table)
+        if np.abs(table - before).sum() < CLOSE:
+            break
+    shares: Array = table / table.sum()
+    return shares
+
+
+# --- the core: sex, age, education, activity, race, home -----------------------------------------
+
+
+@lru_cache(maxsize=1)
+def data() -> dict[str, Any]:
+    """Every figure of the United States."""
+    figures: dict[str, Any] = packaged_yaml(__file__, "us.yaml")
+    return figures
+
+
+def _table(name: str) -> pl.DataFrame:
+    return pl.read_csv(files(__package__).joinpath(name).read_bytes())
+
+
+def bands() -> tuple[str, ...]:
+    return tuple(data()["age"]["bands"])
+
+
+def _shares(rows: Iterable[Mapping[str, float]], columns: Sequence[str]) -> Array:
+    wanted = np.array([[row[c] for c in columns] for row in rows], dtype=float)
+    result: Array = wanted / wanted.sum(axis=1, keepdims=True)
+    return result
+
+
+@lru_cache(maxsize=1)
+def core_margins() -> tuple[Margin, ...]:
+    """The published tables that the core is raked to; the last ones hold exactly."""
+    d = data()
+    ages = np.array([*d["age"]["bands"].values()], dtype=float)
+    ages = ages / ages.sum()
+    women = np.array([*d["sex"]["women"].values()]) / 100
+    sexes = np.stack([women, 1 - women], axis=1)
+    races = np.array([_races(row) for row in d["race_by_age"]["employed"].values()])
+    old = ages[2:] / ages[2:].sum()
+    adults = {AGE: slice(2, None)}
+    working = {ACTIVITY: slice(0, 1)}
+    degree = {EDUCATION: (0, 0, 1, 1, 1)}
+    by_sex = [d["degrees_by_sex"]["shares"][s] for s in SEXES]
+    by_race = [d["degrees_by_race"]["shares"].get(r, 37.7) for r in RACES]
+    employed = d["employed_by_education"]["thousands"].values()
+    by_age = {
+        "household": (HOME, _shares(d["household_by_age"]["shares"].values(), HOMES)),
+        "race": (RACE, races),
+        "education": (EDUCATION, _shares(d["education_by_age"]["shares"].values(), DEGREES)),
+        "activity": (ACTIVITY, _shares(d["activity_by_age"]["shares"].values(), ACTIVITIES)),
+        "sex": (SEX, sexes),
+    }
+    return (
+        Margin(
+            "degrees by race, 25 and over",
+            (RACE, EDUCATION),
+            _with_degrees(old @ races[2:], by_race),
+            adults,
+            degree,
+        ),
+        Margin(
+            "degrees by sex, 25 and over",
+            (SEX, EDUCATION),
+            _with_degrees(old @ sexes[2:], by_sex),
+            adults,
+            degree,
+        ),
+        Margin(
+            "education of those at work, 25 and over",
+            (EDUCATION,),
+            _one(employed),
+            {**adults, **working},
+            {EDUCATION: (0, 1, 2, 2, 2)},
+        ),
+        Margin(
+            "sex of those at work",
+            (SEX,),
+            _one(d["employed_by_sex"]["thousands"].values()),
+            working,
+        ),
+        *(
+            Margin(f"{name} by age", (AGE, axis), ages[:, None] * wanted)
+            for name, (axis, wanted) in by_age.items()
+        ),
+    )
+
+
+def _one(counts: Iterable[float]) -> Array:
+    found = np.array([*counts], dtype=float)
+    shares: Array = found / found.sum()
+    return shares
+
+
+def _with_degrees(groups: Array, per_cent: Sequence[float]) -> Array:
+    degree = np.array(per_cent) / 100
+    return np.stack([groups * (1 - degree), groups * degree], axis=1)
+
+
+def _races(counts: Sequence[float]) -> Array:
+    """Shares of `RACES` from counts of all, white, Black, Asian and Hispanic people. Hispanics are
+    among the first three too: nine in ten of them are taken to be white, three in a hundred Black.
+    """
+    everybody, white, black, asian, hispanic = counts
+    alone = np.array([white - 0.9 * hispanic, black - 0.03 * hispanic, asian, hispanic])
+    alone = np.maximum(alone, 0.001 * everybody)
+    return _one([*alone, max(everybody - alone.sum(), 0.005 * everybody)])
+
+
+@lru_cache(maxsize=1)
+def core() -> Array:
+    """Shares of people by sex, age, education, activity, race and home, in that order of axes."""
+    seed = np.zeros((len(SEXES), len(bands()), len(_GSS_DEGREES), len(ACTIVITIES), len(_MARITAL)))
+    for sex, age, degree, activity, marital, people in _table("us_gss.csv").iter_rows():
+        at = (SEXES.index(sex), bands().index(age), _GSS_DEGREES.index(degree))
+        seed[(*at, ACTIVITIES.index(activity), _MARITAL.index(marital))] = people
+    # What a group of one sex and age lacks in the sample is rare, not impossible.
+    seed += 0.02 * seed.sum(axis=(2, 3, 4), keepdims=True) / seed[0, 0].size
+    seed = seed / seed.sum()
+    graduate = seed[:, :, 3:]
+    by_degree = np.concatenate([seed[:, :, :3], 0.85 * graduate, 0.15 * graduate], axis=2)
+    young = {"18-19": 2, "20-24": 4}  # the first degree that nobody of this age has
+    for band, first in young.items():
+        by_degree[:, bands().index(band), first:] = 0
+    return rake(
+        np.einsum("saecm,mh->saech", by_degree, _homes())[:, :, :, :, None, :].repeat(
+            len(RACES), 4
+        ),
+        core_margins(),
+    )
+
+
+def _homes() -> Array:
+    """How people of each marital status live, before the published shares decide."""
+    rows = [{"spouse": 1.0}, *(data()["unmarried"][m] for m in _MARITAL[1:])]
+    return np.array([[row.get(home, 0.0) for home in HOMES] for row in rows])
+
+
+# --- occupations of those at work ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """Occupations with their shares by sex, age, education and race of those who work in them
+    (axes: job, sex, age, education, race)."""
+
+    names: tuple[str, ...]
+    titles: tuple[str, ...]
+    pay: Array
+    table: Array
+    margins: tuple[Margin, ...]
+
+
+@lru_cache(maxsize=1)
+def jobs() -> Jobs:
+    """The occupations, raked to the core's people at work and to what is published of each."""
+    frame = _table("us_occupations.csv")
+    names = frame["job"].to_list()
+    size = _one(frame["thousands"].to_list())
+    women = frame["women"].to_numpy() / 100
+    ages = frame.select(pl.col("^age_.*$")).to_numpy().astype(float)
+    ages[:, 0] *= np.where(_of_age(frame), 0, 0.64)  # less those of 16 and 17 among those of 16-19
+    ages = ages / ages.sum(axis=1, keepdims=True)
+    counts = frame.select("white", "black", "asian", "hispanic").to_numpy()
+    races = np.array([_races([100, *row]) for row in counts])
+    schooling = np.array([_schooling(*row) for row in _schools(frame)])
+    sexes = np.stack([women, 1 - women], axis=1)
+    seed = np.einsum("j,js,ja,je,jr->jsaer", size, sexes, ages, schooling, races)
+    working = core()[:, :, :, 0].sum(axis=-1)
+    margins = (
+        Margin("occupation by race", (0, 4), size[:, None] * races),
+        Margin("occupation by age", (0, 2), size[:, None] * ages),
+        Margin("occupation by sex", (0, 1), size[:, None] * sexes),
+        Margin("people at work", (1, 2, 3, 4), working / working.sum()),
+    )
+    pay = frame["pay"].to_numpy()
+    return Jobs(
+        tuple(names), tuple(frame["bls_title"].to_list()), pay, rake(seed, margins), margins
+    )
+
+
+def likely_job(sex: str, age: int, education: str, at: float) -> str:
+    """An occupation of people of this sex, age and education; `at` (0 to 1) says which."""
+    ages = [int(band.split("-")[1]) for band in bands()]
+    band = min(int(np.searchsorted(ages, age)), len(ages) - 1)
+    table = jobs().table[:, SEXES.index(sex), :, DEGREES.index(education)].sum(axis=-1)
+    shares = table[:, band] if table[:, band].any() else table.sum(axis=1)
+    edges = np.cumsum(shares)
+    return jobs().names[min(int(np.searchsorted(edges, at * edges[-1], "right")), len(edges) - 1)]
+
+
+def _of_age(frame: pl.DataFrame) -> NDArray[np.bool_]:
+    """Which jobs nobody has before the age of `_OF_AGE`."""
+    responsible = [bool(_RESPONSIBLE.search(job)) for job in frame["job"]]
+    schooled = (frame["bachelor"] + frame["graduate"]).to_numpy() >= 40
+    return np.array(responsible) | schooled
+
+
+def _schools(frame: pl.DataFrame) -> Iterable[tuple[Any, ...]]:
+    return frame.select("job", "high_school", "associate", "bachelor", "graduate").iter_rows()
+
+
+def _schooling(
+    job: str, school: float, associate: float, bachelor: float, graduate: float
+) -> Array:
+    """Shares by degree of an occupation. The survey counts some college without a degree as high
+    school: the more of those in a job have degrees, the more of the others began one (assumed)."""
+    began = school * (0.3 + 0.4 * (bachelor + graduate) / 100)
+    doctors = graduate * _DOCTORS.get(job, 0.03)
+    shares = np.array([school - began, associate + began, bachelor, graduate - doctors, doctors])
+    needed = DEGREES.index(_NEEDS.get(job, DEGREES[0]))
+    shares[:needed] = 0
+    return _one(shares)
+
+
+# --- persons -------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def people() -> pl.DataFrame:
+    """20,000 people of equal weight, the same ones always: `age`, `sex`, `education`, `race`,
+    `activity`, `occupation`, `household`, `children`, `own_income_usd`, `income_usd` (the
+    household's, dollars of 2022), `adults` (in the household) and `weight`."""
+    rng = generator(0, ("people", "us"))
+    shares = core().ravel()
+    edges = np.cumsum(shares) * PEOPLE
+    cells = np.searchsorted(edges, np.arange(PEOPLE) + 0.5)
+    at = np.array(np.unravel_index(np.minimum(cells, shares.size - 1), core().shape))
+    sex, band, education, activity, race, home = at[:, rng.permutation(PEOPLE)]
+    job = _jobs_of(sex, band, education, race, rng)
+    age = _ages(band, education, _of_age(_table("us_occupations.csv"))[job], rng)
+    own = _own_incomes(sex, band, education, activity, job, rng)
+    adults, total = _households(sex, band, education, home, own, rng)
+    children = _children(sex, band, home, rng)
+    names = np.array(jobs().names)
+    return pl.DataFrame(
+        {
+            "age": age,
+            "sex": np.array(SEXES)[sex],
+            "education": np.array(DEGREES)[education],
+            "race": np.array(RACES)[race],
+            "activity": np.array(ACTIVITIES)[activity],
+            "occupation": [
+                _occupation(ACTIVITIES[a], str(names[j]), DEGREES[e], bool(c))
+                for a, j, e, c in zip(activity, job, education, children, strict=True)
+            ],
+            "household": [
+                _household(HOMES[h], int(b), int(c))
+                for h, b, c in zip(home, band, children, strict=True)
+            ],
+            "children": children,
+            "own_income_usd": np.round(own, -2).astype(int),
+            "income_usd": np.round(_to_published(total, 1 / adults), -2).astype(int),
+            "adults": adults,
+            "weight": np.ones(PEOPLE),
+        }
+    )
+
+
+def _jobs_of(
+    sex: Index, band: Index, education: Index, race: Index, rng: np.random.Generator
+) -> Index:
+    """An occupation for everybody: their own, the last one, or the one they look for."""
+    table = np.moveaxis(jobs().table, 0, -1)
+    kinds = np.ravel_multi_index((sex, band, education, race), table.shape[:-1])
+    edges = np.cumsum(table.reshape(-1, table.shape[-1]), axis=1)
+    # Where a kind of people has nobody at work, that of its sex and education counts.
+    alike = np.cumsum(table.sum(axis=(1, 3)), axis=-1)
+    chosen = np.empty(len(sex), dtype=np.intp)
+    for person, kind in enumerate(kinds):
+        shares = edges[kind] if edges[kind, -1] > 0 else alike[sex[person], education[person]]
+        chosen[person] = np.searchsorted(shares, rng.random() * shares[-1], side="right")
+    return np.asarray(np.minimum(chosen, table.shape[-1] - 1))
+
+
+def _ages(
+    band: Index, education: Index, of_age: NDArray[np.bool_], rng: np.random.Generator
+) -> Index:
+    limits = np.array([[int(x) for x in b.split("-")] for b in bands()])
+    low, high = limits[band].T
+    youngest = np.array([_YOUNGEST.get(degree, 0) for degree in DEGREES])[education]
+    youngest = np.maximum(youngest, np.where(of_age, _OF_AGE, 0))
+    return np.asarray(rng.integers(np.maximum(low, np.minimum(youngest, high)), high + 1))
+
+
+def _noise(n: int, rng: np.random.Generator) -> Array:
+    return np.clip(rng.standard_normal(n), -_MOST_NOISE, _MOST_NOISE)
+
+
+def _own_incomes(
+    sex: Index, band: Index, education: Index, activity: Index, job: Index, rng: np.random.Generator
+) -> Array:
+    """What each has a year, in dollars."""
+    terms, other = data()["earnings"], data()["other_income"]
+    part = np.array([[terms["part_time_share"][s][b] for b in bands()] for s in SEXES])
+    log = terms["level"] + jobs().pay[job]
+    log = log + np.where(sex == 0, terms["female"], 0.0)
+    log = log + np.array([terms["age"][b] for b in bands()])[band]
+    log = log + np.array([terms["education"][e] for e in DEGREES])[education]
+    works = ACTIVITIES.index("works")
+    log = log + np.where(
+        (rng.random(len(sex)) < part[sex, band]) & (activity == works), terms["part_time"], 0.0
+    )
+    log = log + terms["log_sd"] * _noise(len(sex), rng)
+    earned = terms["prices"] * np.exp(log)
+    spread = np.exp(other["log_sd"] * _noise(len(sex), rng))
+    retired = np.array([other["retired"][s] for s in SEXES])[sex]
+    kinds = {
+        "looks for work": earned * other["looks for work"],
+        "studies": other["studies"] * spread,
+        "at home": other["at home"] * spread,
+        "retired": retired * spread,
+    }
+    income = earned
+    for kind, amount in kinds.items():
+        income = np.where(activity == ACTIVITIES.index(kind), amount, income)
+    return np.asarray(income)
+
+
+def _households(
+    sex: Index, band: Index, education: Index, home: Index, own: Array, rng: np.random.Generator
+) -> tuple[Index, Array]:
+    """(adults, income) of the household: one's own and that of those one lives with.
+
+    A spouse or partner is somebody of the other sex, the same age band and education; parents are a
+    woman and a man of 45 to 64; roommates are one or two people of one's own age. (Couples of one
+    sex are left out: no table of theirs was at hand.)
+    """
+    everybody = np.arange(len(sex))
+
+    def drawn(who: Index, like: Sequence[tuple[Index, Index]]) -> Array:
+        """The own income of somebody else for each of `who`, alike in these attributes."""
+        mine = np.stack([wanted for wanted, _ in like], axis=1)
+        theirs = np.stack([found for _, found in like], axis=1)
+        incomes = np.empty(len(who))
+        for kind in np.unique(mine, axis=0):
+            same = np.flatnonzero((mine == kind).all(axis=1))
+            pool = np.flatnonzero((theirs == kind).all(axis=1))
+            if not len(pool):
+                pool = np.flatnonzero(theirs[:, 0] == kind[0])
+            incomes[same] = own[pool[rng.integers(len(pool), size=len(same))]]
+        return incomes
+
+    adults = np.ones(len(sex), dtype=np.intp)
+    total = own.copy()
+    couple = everybody[home <= 1]
+    alike = [(x[couple], x) for x in (band, education)]
+    total[couple] += drawn(couple, [(1 - sex[couple], sex), *alike])
+    adults[couple] = 2
+    child = everybody[home == HOMES.index("parents")]
+    parents_age = np.isin(band, [bands().index("45-54"), bands().index("55-64")]).astype(np.intp)
+    for parent, chance in ((0, 0.85), (1, 0.65)):
+        there = child[rng.random(len(child)) < chance]
+        one = np.ones(len(there), dtype=np.intp)
+        total[there] += drawn(there, [(one * parent, sex), (one, parents_age)])
+        adults[there] += 1
+    shared = everybody[home == HOMES.index("roommates")]
+    for mate in (shared, shared[rng.random(len(shared)) < 0.5]):
+        total[mate] += drawn(mate, [(band[mate], band)])
+        adults[mate] += 1
+    return adults, total
+
+
+def _to_published(incomes: Array, weights: Array) -> Array:
+    """Household incomes in their order, with the published distribution over households."""
+    terms = data()["household_income"]
+    shares = np.array([0.2, 0.4, 0.5, 0.6, 0.8, 0.95])
+    first, second, third, fourth = terms["fifths"]
+    wanted = np.log([first, second, terms["median"], third, fourth, terms["top_twentieth"]])
+    order = np.argsort(incomes)
+    ranks = np.cumsum(weights[order]) / weights.sum()
+    found = np.log(incomes[order[np.searchsorted(ranks, shares)]])
+    log = np.log(incomes)
+    moved = np.interp(log, found, wanted)
+    moved = np.where(log < found[0], log + wanted[0] - found[0], moved)
+    moved = np.where(log > found[-1], log + wanted[-1] - found[-1], moved)
+    return np.clip(np.exp(moved), 3_000, 900_000)
+
+
+def _children(sex: Index, band: Index, home: Index, rng: np.random.Generator) -> Index:
+    """Children at home, 0 to 3; of one-parent households most are mothers'."""
+    terms = data()["children"]
+    couples, others = (np.array([terms[k][b] for b in bands()]) for k in ("couples", "others"))
+    mothers = 2 * terms["mothers_of_one_parent"]
+    alone = others[band] * np.where(sex == 0, mothers, 2 - mothers)
+    chance = np.where(home <= 1, couples[band], np.where(home == HOMES.index("alone"), alone, 0))
+    many = 1 + (rng.random(len(sex)) < 0.58) + (rng.random(len(sex)) < 0.2)
+    return np.where(rng.random(len(sex)) < chance, many, 0)
+
+
+def _occupation(activity: str, job: str, degree: str, children: bool) -> str:
+    if activity == "retired":
+        return f"retired {job}"
+    if activity == "studies":
+        return "graduate student" if DEGREES.index(degree) >= 2 else "college student"
+    if activity == "at home":
+        return "stay-at-home parent" if children else "homemaker"
+    return f"{job} between jobs" if activity == "looks for work" else job
+
+
+def _household(home: str, band: int, children: int) -> str:
+    """With whom somebody lives, in words that follow "lives"."""
+    words = {
+        "parents": "with parents",
+        "roommates": "with relatives" if band >= bands().index("45-54") else "with roommates",
+        "partner": "with a partner",
+        "spouse": "with a spouse",
+        "alone": "alone",
+    }[home]
+    if not children:
+        return words
+    brood = ("one child", "two children", "three children")[children - 1]
+    return f"with {brood}" if home == "alone" else f"{words} and {brood}"
+
+
+# --- the fit -------------------------------------------------------------------------------------
+
+
+def fit() -> list[tuple[str, int, float, float]]:
+    """How near the tables come to what is published: (margin, cells, largest and mean distance of
+    a cell in points of a hundred)."""
+    rows = [(m, core()) for m in core_margins()] + [(m, jobs().table) for m in jobs().margins]
+    found = []
+    for margin, table in rows:
+        off = 100 * np.abs(margin.found(table) - margin.wanted)
+        found.append((margin.name, off.size, float(off.max()), float(off.mean())))
+    return found

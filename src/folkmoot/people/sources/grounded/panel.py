@@ -1,0 +1,85 @@
+"""People of the user's own, with weights, to draw from in place of the packaged population."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from folkmoot.errors import InputError, Problem
+from folkmoot.people.sources import table
+from folkmoot.people.sources.grounded.profile import Given, check_profile
+
+# What must stand in a table of another country: what it lacks would be drawn from Americans.
+COMPLETE = (
+    *("name", "age", "sex", "education", "income", "occupation", "household"),
+    *("location", "location_type", "political_leaning"),
+)
+_AMERICAN = ("", "us", "usa", "united states")
+
+
+@dataclass(frozen=True)
+class Panel:
+    """What is known of each person (keys of `Given`), and their weights."""
+
+    rows: tuple[Mapping[str, Any], ...]
+    weights: tuple[float, ...]
+
+    def sample(self, n: int, rng: np.random.Generator) -> list[int]:
+        """The rows of n people, by weight: nobody twice as long as there is somebody else."""
+        weights = np.array(self.weights)
+        there = int((weights > 0).sum())
+        chosen: list[int] = []
+        while len(chosen) < n:
+            # Ranks of exponential times are successive draws by weight without replacement.
+            with np.errstate(divide="ignore"):
+                times = rng.exponential(size=len(weights)) / weights
+            chosen += np.argsort(times)[: min(there, n - len(chosen))].tolist()
+        return chosen
+
+
+def read_panel(path: Path) -> Panel:
+    """A panel from CSV, Parquet or JSON lines: one person a row, columns as in `Given` and `weight`
+    (1 where there is none). A column `country` says whose table it is (`us` where there is none).
+
+    Raises InputError with every mistake by line.
+    """
+    rows: list[Mapping[str, Any]] = []
+    weights: list[float] = []
+    problems: list[Problem] = []
+    for line, person in enumerate(table.read(path), table.first_line(path)):
+        row = {**person.demographics, **person.extra, "name": person.name or None}
+        weight = _weight(row.get("weight", 1))
+        found = check_profile(row, str(line))
+        if weight is None:
+            mend = "give a number of 0 or more"
+            found.append(Problem("not a weight", where=str(line), key="weight", mend=mend))
+        if str(row.get("country", "")).strip().casefold() not in _AMERICAN:
+            found += _gaps(row, str(line))
+        problems += [replace(p, file=str(path)) for p in found]
+        rows.append(row)
+        weights.append(weight or 0.0)
+    if not problems and not sum(weights):
+        problems.append(Problem("all weights are 0", str(path), key="weight"))
+    if problems:
+        raise InputError(problems)
+    known = (Given.model_validate(row).model_dump(exclude_none=True) for row in rows)
+    return Panel(tuple(known), tuple(weights))
+
+
+def _gaps(row: Mapping[str, Any], line: str) -> list[Problem]:
+    missing = [key for key in COMPLETE if row.get(key) is None]
+    mend = "fill it in: what another country's table lacks would be drawn from Americans"
+    return [Problem("empty", where=line, key=key, mend=mend) for key in missing]
+
+
+def _weight(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if number >= 0 and math.isfinite(number) else None
