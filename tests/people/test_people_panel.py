@@ -119,7 +119,8 @@ def test_both_studies_take_a_panel(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "participants_per_condition: 1\npersonas: {source: grounded, file: panel.csv}\n"
     )
     run = folkmoot.run(tmp_path / "pilot.yaml", out=tmp_path / "one", model="synthetic")
-    assert {p["demographics"]["occupation"] for p in run.json("personas.json")["personas"]} == {"weaver"}
+    people = run.json("personas.json")["personas"]
+    assert {p["demographics"]["occupation"] for p in people} == {"weaver"}
     group: dict[str, Any] = {
         "product_concept": "a kettle",
         "category": "kitchen",
