@@ -351,6 +351,10 @@ def compare(
             metavar="RUN...", help="Runs, or a CSV or Parquet file of people's answers."
         ),
     ],
+    people: Annotated[
+        list[Path] | None,
+        typer.Option("--people", help="CSV of people's answers: participant, arm, first, last, …"),
+    ] = None,
     margin: Annotated[
         float, typer.Option("--margin", help="Call shares within this difference equivalent.")
     ] = 0.05,
@@ -358,7 +362,7 @@ def compare(
     """Compare runs with each other, or with people's answers."""
     from folkmoot.cli.results import compare_command
 
-    compare_command(runs, margin)
+    compare_command([*runs, *map(str, people or ())], margin)
 
 
 @app.command()

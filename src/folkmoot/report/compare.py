@@ -37,6 +37,7 @@ from folkmoot.randomness import digest
 from folkmoot.records.findings import Finding, Grid
 from folkmoot.records.run_folder import RunFolder
 from folkmoot.records.tables import by_column, cluster_column
+from folkmoot.report.people import against_people
 from folkmoot.report.samples import (
     EVERYBODY,
     Sample,
@@ -70,14 +71,14 @@ MOST_FIGURES = 25
 Counts = tuple[int, int]  # how many changed, of how many
 
 
-def compare(runs: Sequence[RunFolder | Path | str], margin: float = MARGIN) -> list[Finding]:
+def compare(sources: Sequence[RunFolder | Path | str], margin: float = MARGIN) -> list[Finding]:
     """Findings on how the runs differ. Needs two; raises InputError otherwise.
 
-    Each run is a run folder, or the path of a CSV of answers by people (see
+    Each source is a run folder, or the path of a CSV of answers by people (see
     `samples.people_file`). Runs that drew the same people are compared person by person. Shares
     whose difference lies within ± `margin` with all of its interval are called equivalent.
     """
-    read = samples(runs)
+    read = samples(sources)
     if len(read) < 2:
         raise InputError("a comparison needs two or more runs")
     if not 0 < margin < 1:
@@ -85,7 +86,9 @@ def compare(runs: Sequence[RunFolder | Path | str], margin: float = MARGIN) -> l
     compared = found(
         change_rates(read, margin), effects(read), starting_points(read), figures(read)
     )
-    return found(designs(read), compared or _nothing_shared(read), beside_people(read))
+    runs = [s for s in read if not s.human]
+    beside = [f for s in read if s.human for run in runs[:1] for f in against_people(run, s)]
+    return found(designs(read), compared or _nothing_shared(read), beside, beside_people(read))
 
 
 def designs(runs: Sequence[Sample]) -> Finding:

@@ -15,6 +15,12 @@ from folkmoot.records.tables import BY, CLUSTERS, by_column
 
 UNITS = ("participant_id", "persona_id", "member_id", "resident_id", "id", "seat")
 DESIGN = "design"
+ALIASES = {
+    "participant": "participant_id",
+    "arm": "condition",
+    "first": "initial_choice",
+    "last": "final_choice",
+}
 EVERYBODY = "everybody"
 # Names that stand for plainer conditions in the study types here, plainest first.
 PLAINER = ("control", "baseline", "simple_voting", "simple_passive", "clarified_passive")
@@ -98,13 +104,16 @@ def matched(first: pl.DataFrame, second: pl.DataFrame, column: str) -> pl.DataFr
 def people_file(path: Path) -> Sample:
     """A CSV (or Parquet) of answers by people, one row a person, as a `participants` table.
 
-    Columns: `initial_choice` and `final_choice`, or `position_changed` (true/false); `condition`
-    if there are several; any number under the name that it has in the run's own table.
+    Columns: `first` and `last` (or `initial_choice` and `final_choice`), or `position_changed`
+    (true/false); `arm` (or `condition`) if there are several; `participant` (or `participant_id`)
+    where people can be matched with simulated ones; anything else under the name that it has in
+    the run's own table.
     """
     try:
         data = pl.read_parquet(path) if path.suffix == ".parquet" else pl.read_csv(path)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise InputError(Problem(f"{path}: cannot be read as a table: {error}")) from error
+    data = data.rename({a: b for a, b in ALIASES.items() if a in data.columns})
     if "position_changed" in data.columns and data["position_changed"].is_null().all():
         data = data.drop("position_changed")  # a column that nobody filled in
     names = data.columns

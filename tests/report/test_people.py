@@ -1,0 +1,97 @@
+"""People's answers beside a run: calibration, rectified estimates, heterogeneity."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from folkmoot.cli.app import app
+from folkmoot.records.tables import frame, write_table
+from folkmoot.report.compare import compare
+
+ARMS = ("simple_voting", "acp")
+
+
+def world(seed: int, n: int = 300) -> tuple[list[dict], list[dict]]:
+    """People, and a simulation that follows most of them and changes too much."""
+    rng = np.random.default_rng(seed)
+    people, simulated = [], []
+    for i in range(n):
+        arm = ARMS[i % 2]
+        rural = bool(rng.random() < 0.5)
+        changed = bool(rng.random() < (0.2 if arm == "acp" else 0.1) + 0.3 * rural)
+        told = changed if rng.random() < 0.8 else bool(rng.random() < 0.7)
+        who = f"p_{i:04}"
+        shared = {"participant_id": who, "condition": arm, "home": "rural" if rural else "urban"}
+        for rows, moved in ((people, changed), (simulated, told)):
+            first, last = "Parks", "Jobs" if moved else "Parks"
+            choices = {"initial_choice": first, "final_choice": last, "position_changed": moved}
+            rows.append({**shared, **choices, "status": "complete"})
+    return people, simulated
+
+
+def written(folder: Path, people: list[dict], simulated: list[dict]) -> tuple[Path, Path]:
+    (folder / "run" / "tables").mkdir(parents=True)
+    write_table(folder / "run" / "tables", "participants", frame(simulated))
+    (folder / "run" / "study.yaml").write_text("study: cross_pollination\n")
+    names = {"participant_id": "participant", "condition": "arm", "initial_choice": "first"}
+    table = pl.DataFrame(people).drop("status", "position_changed")
+    table.rename({**names, "final_choice": "last"}).write_csv(folder / "people.csv")
+    return folder / "run", folder / "people.csv"
+
+
+def test_a_few_people_correct_the_simulation(tmp_path: Path) -> None:
+    inside, narrower = [], []
+    for seed in range(40):
+        everybody, simulated = world(seed)
+        asked = everybody[:100]
+        run, file = written(tmp_path / str(seed), asked, simulated)
+        found = {f.key: f for f in compare([run, file])}
+        for row in found["people_rectified"].grid.rows:
+            at = dict(zip(found["people_rectified"].grid.columns, row, strict=True))
+            truth = 0.35 if at["arm"] == "ACP" else 0.25
+            inside.append(at["low"] <= truth <= at["high"])
+            narrower.append(at["worth"] > at["people"])
+            assert at["people"] == 50
+        off = found["people_calibration"]
+        assert "off by" in off.says
+    assert np.mean(inside) >= 0.88
+    assert np.mean(narrower) > 0.9
+
+
+def test_the_gap_of_the_simulation_is_what_it_is(tmp_path: Path) -> None:
+    everybody, simulated = world(1)
+    run, file = written(tmp_path, everybody, simulated)
+    found = {f.key: f for f in compare([run, file])}
+    grid = found["people_calibration"].grid
+    rows = {(r[0], r[1]): dict(zip(grid.columns, r, strict=True)) for r in grid.rows}
+    for arm, name in (("acp", "ACP"), ("simple_voting", "Simple voting")):
+        rate = {
+            who: np.mean([r["position_changed"] for r in table if r["condition"] == arm])
+            for who, table in (("simulated", simulated), ("people", everybody))
+        }
+        row = rows[name, "position_changed"]
+        assert row["off"] == pytest.approx(rate["simulated"] - rate["people"])
+        assert rows[name, "final choice"]["off"] == pytest.approx(abs(row["off"]))
+    homes = {(r[0], r[1]) for r in found["people_heterogeneity"].grid.rows}
+    assert homes == {("home", "rural"), ("home", "urban")}
+
+
+def test_people_who_match_nobody_are_another_sample(tmp_path: Path) -> None:
+    everybody, simulated = world(2)
+    strangers = [{**row, "participant_id": f"x{i}"} for i, row in enumerate(everybody)]
+    run, file = written(tmp_path, strangers, simulated)
+    keys = {f.key for f in compare([run, file])}
+    assert "people_rectified" not in keys
+    assert {"people_calibration", "compare_change"} <= keys
+
+
+def test_the_command_takes_people(tmp_path: Path) -> None:
+    run, file = written(tmp_path, *world(3))
+    result = CliRunner().invoke(app, ["compare", str(run), "--people", str(file)])
+    assert result.exit_code == 0, result.output
+    assert "corrected by people" in result.stdout
