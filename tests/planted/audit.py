@@ -18,12 +18,12 @@ from folkmoot.respondent.mirror import Exposure, true_rates
 from folkmoot.respondent.persona import meet
 
 # What a faithful pipeline exposes people to between their two votes: a page with about 45 of the
-# respondent's 80 argument words for each option; a dialogue of three turns with 18 for one.
+# respondent's 80 argument words for each option, and a dialogue of three turns about one of them.
 EXPOSED = {
     "simple_voting": Exposure(),
-    "simple_passive": Exposure(words=45),
-    "clarified_passive": Exposure(words=45, interviewed=True),
-    "acp": Exposure(words=18, turns=3),
+    "simple_passive": Exposure(read=45),
+    "clarified_passive": Exposure(read=45, interviewed=True),
+    "acp": Exposure(read=45, turns=3, interviewed=True),
 }
 TOLERANCE = 0.10  # points at 300 a condition, one seed
 

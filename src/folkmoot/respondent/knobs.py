@@ -36,8 +36,8 @@ class Knobs:
     """
 
     kappa_read: float = 0.75
-    factor_interviewed: float = 2.0
-    factor_addressed: float = 12.0
+    factor_interviewed: float = 1.85
+    factor_addressed: float = 3.8
     persuasion: float = 1.0
     noise: float = 0.12
     position_bias: float = 0.0

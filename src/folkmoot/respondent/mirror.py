@@ -20,11 +20,12 @@ from folkmoot.respondent.reading import Dose
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """What somebody meets between two votes: distinct argument words for each option that they do
-    not hold (for `against` alone, if one is named), the turns in which they were put to them and
-    answered, and whether the person had said their own reasons before."""
+    """What somebody meets between two votes: distinct argument words `read` for each option that
+    they do not hold, those that were `argued` for one of them and in how many answered `turns`, and
+    whether the person had said their own reasons before."""
 
-    words: int = 0
+    read: int = 0
+    argued: int = 0
     turns: int = 0
     interviewed: bool = False
 
@@ -41,7 +42,7 @@ def true_rates(
     """The probability, for each of these people, that a second vote differs from the first.
 
     `personas` are descriptions as `Speaker.persona` has them. `against`: for each person the one
-    option for which arguments were put; left out, all options but the one held. Arguments for an
+    option for which was argued; left out, all options but the one held. Arguments for an
     option come from the camps of those who hold it.
     """
     knobs = Knobs.of(settings or {})
@@ -52,10 +53,13 @@ def true_rates(
         first = _first(who, options, knobs)
         stays = 0.0
         for at, p in enumerate(_shares(first, knobs)):
-            rivals = [o for o in options if o != options[at] and opponent in (None, o)]
+            rivals = [o for o in options if o != options[at]]
+            argued = [o for o in rivals if opponent in (None, o)]
+            words = dict.fromkeys(rivals, exposure.read)
+            words |= {o: max(exposure.read, exposure.argued) for o in argued}
             dose = Dose(
-                {o: _words(crowd[o], exposure.words) for o in rivals if exposure.words},
-                dict.fromkeys(rivals, exposure.turns),
+                {o: _words(crowd[o], n) for o, n in words.items() if n},
+                dict.fromkeys(argued, exposure.turns),
                 exposure.interviewed,
             )
             stays += p * _shares(moved(first, options, dose, who, knobs), knobs)[at]
