@@ -1,6 +1,6 @@
 """How well a model codes: Krippendorff's α with the hand, on the texts that the tests bring.
 
-    python -m benchmarks.coders MODEL [CODEBOOK …] [--texts N]
+    python -m benchmarks.coders MODEL [CODEBOOK …] [--texts N] [--tokens N]
 
 N texts of each codebook, the first ones; without it all, some 750 calls.
 """
@@ -21,11 +21,12 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("codebooks", nargs="*", default=sorted(BOOKS))
     parser.add_argument("--texts", type=int)
+    parser.add_argument("--tokens", type=int, default=600, help="longest reply")
     wanted = parser.parse_args()
 
     def ask(book: coding.Codebook, text: coding.Text) -> str:
         system = system_prompt(book, text)
-        return call_llm(wanted.model, None, text.text, system=system, max_tokens=600)
+        return call_llm(wanted.model, None, text.text, system=system, max_tokens=wanted.tokens)
 
     print(f"{'codebook':<12}{'texts':>6}{'read':>6}{'α':>8}")
     for name in wanted.codebooks:

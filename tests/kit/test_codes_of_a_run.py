@@ -18,10 +18,12 @@ from folkmoot.engine.execution import RunOptions
 from folkmoot.errors import BudgetReached, InputError, StorageError
 from folkmoot.kit import coding
 from folkmoot.kit.coding.afterwards import code_afterwards
-from folkmoot.kit.coding.sheet import read_sheet, write_sheet
+from folkmoot.kit.coding.sheet import number_of, read_sheet, write_sheet
 from folkmoot.records.amendments import Amendment, amend, amendments
 from folkmoot.records.run_folder import RunFolder
 from tests.kit.test_coding import FIRST, SECOND, by_words, coder, run
+from tests.servers.faults import FaultPlan
+from tests.servers.thread import ServerThread
 
 DIARY = Path(__file__).parent / "diary.py"
 
@@ -45,13 +47,14 @@ def journal(folder: RunFolder) -> bytes:
 
 def fill(path: Path, sheet: str, cells: dict[tuple[str, str], str], column: str) -> None:
     """Write into the column of the lines that are (text id, code or what it is said of)."""
+    cells = {(number_of("price", text), second): said for (text, second), said in cells.items()}
     book = load_workbook(path)
     rows = list(book[sheet].iter_rows())
     names = [c.value for c in rows[0]]
     second = "code" if "code" in names else "of"
     for row in rows[1:]:
         at = {n: c.value or "" for n, c in zip(names, row, strict=True)}
-        if (said := cells.get((at["text_id"], at[second]))) is not None:
+        if (said := cells.get((at["number"], at[second]))) is not None:
             row[names.index(column)].value = said
     book.save(path)
 
@@ -161,6 +164,7 @@ def test_a_person_codes_the_sample_blind_and_alpha_is_told(tmp_path: Path, done:
     cli("codes", done.path, "--sheet", sheet, "--blind")
     cells = [c.value for row in load_workbook(sheet)["sample"].iter_rows() for c in row]
     assert not {"too_dear", "fair", "too expensive", FIRST} & set(cells)
+    assert not any("treated" in str(cell) for cell in cells), "an id tells the arm"
     said = {("treated/day0", ""): "too_dear", ("treated/day1", ""): "too_dear; fair"}
     fill(sheet, "sample", {**said, ("treated/day2", ""): "none"}, "your_codes")
     assert len(read_sheet(done, sheet, "Ann")) == 3
@@ -172,12 +176,24 @@ def test_a_person_codes_the_sample_blind_and_alpha_is_told(tmp_path: Path, done:
     assert read.by_text["treated/day1"].keys() == {("{}", "fair")}, "a blind code corrects nothing"
 
 
+def test_who_saw_the_codes_does_not_code_blind(tmp_path: Path, done: RunFolder) -> None:
+    seen, blind = tmp_path / "codes.xlsx", tmp_path / "blind.xlsx"
+    write_sheet(done, seen, blind=False)
+    write_sheet(done, blind, blind=True)
+    fill(seen, "codes", {("treated/day0", "too_dear"): "ok"}, "corrected")
+    fill(blind, "sample", {("treated/day0", ""): "too_dear"}, "your_codes")
+    read_sheet(done, seen, "Ann")
+    code, said = cli("codes", done.path, "--read", blind, "--by", "ann")
+    assert code == 2 and "has seen them" in said
+    assert cli("codes", done.path, "--read", blind, "--by", "Bo")[0] == 0
+
+
 def test_mistakes_on_a_sheet_are_told_with_their_cell(tmp_path: Path, done: RunFolder) -> None:
     sheet = tmp_path / "codes.xlsx"
     write_sheet(done, sheet, blind=False)
     fill(sheet, "codes", {("treated/day0", "too_dear"): "too_deer"}, "corrected")
     code, said = cli("codes", done.path, "--read", sheet, "--by", "Ann")
-    assert code == 2 and "codes.xlsx:codes!2" in said and "did you mean too_dear?" in said
+    assert code == 2 and "codes.xlsx:codes!" in said and "did you mean too_dear?" in said
     assert not amendments(done.path)
 
 
@@ -250,6 +266,29 @@ def test_the_report_says_who_coded_and_how_well(done: RunFolder) -> None:
     page = (done.path / "report.html").read_text("utf-8")
     assert "How free words were coded" in page
     assert "how reliable the codes are is not known" in page
+
+
+def test_a_coding_over_http_asks_before_it_sends_words_where_a_run_folder_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "no-key-at-all")
+    with ServerThread(FaultPlan(), answers="respondent") as server:
+        study = tmp_path / "diary.yaml"
+        study.write_text(
+            f"study: {DIARY}\ncoding: off\nendpoints: {{openai/reader: {server.openai}}}\n"
+        )
+        done = folkmoot.run(study, model="synthetic", out=tmp_path / "run", trust=True).folder
+        monkeypatch.setenv("FOLKMOOT_TRUST", "0")
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "nothing agreed yet"))
+        code, said = cli("codes", done.path, "--coder", "openai/reader")
+        assert code == 2 and "sends your profiles" in said
+        assert not server.model.counts["calls"] and not server.model.log
+        code, said = cli("codes", done.path, "--coder", "openai/reader", "--trust")
+        assert code == 0, said
+        read = coding.codings(RunFolder(done.path))["price"]
+        assert read.supports and len(read.by_text) == 4
+        monkeypatch.setenv("FOLKMOOT_TRUST", "1")
+        assert cli("verify", done.path)[0] == 0
 
 
 def test_check_counts_the_calls_of_both_coders(

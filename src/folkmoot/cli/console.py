@@ -172,8 +172,11 @@ def _show_problems(console: Console, problems: Sequence[Problem]) -> None:
 
 
 def _resume_hint(more: Sequence[str] = ()) -> None:
-    if len(sys.argv) > 1 and sys.argv[1] == "run":
-        line = escape(resume_line(sys.argv[1:], more))
+    if len(sys.argv) > 1 and sys.argv[1] in ("run", "codes"):
+        line = resume_line(sys.argv[1:], more)
+        if sys.argv[1] == "codes":  # the same command resumes a coding
+            line = line.removesuffix(" --resume")
+        line = escape(line)
         err().print(f"Resume with:\n  [bold]{line}[/]", soft_wrap=True)
 
 

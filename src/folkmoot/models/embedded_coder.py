@@ -18,7 +18,6 @@ import yaml
 
 from folkmoot.models.request import Request
 
-TITLE = "Codes"  # of the JSON schema that a coder is asked to fill in
 ENOUGH = 0.4  # likeness of a sentence and a code from which the code is given
 _YAML = re.compile(r"```yaml\n(.*?)\n```", re.DOTALL)
 _SENTENCE = re.compile(r"[^.!?\n]*[^.!?\s][^.!?\n]*[.!?]*")
@@ -37,7 +36,15 @@ _EMPTY = frozenset(_GRAMMAR.split())
 
 def is_coding(request: Request) -> bool:
     """Whether a request asks for the codes of a text."""
-    return request.schema is not None and request.schema.get("title") == TITLE
+    return {"code", "quote"} <= _fields(request).keys()
+
+
+def _fields(request: Request) -> dict[str, Any]:
+    """The fields of one code in the form that is to be filled in; none where codes aren't asked."""
+    part: Any = request.schema or {}
+    for name in ("properties", "codes", "items", "properties"):
+        part = part.get(name, {}) if isinstance(part, dict) else {}
+    return dict(part)
 
 
 def codes_of(request: Request) -> str:
@@ -47,8 +54,11 @@ def codes_of(request: Request) -> str:
     blocks = [yaml.safe_load(block) for block in _YAML.findall(system)]
     if not blocks:
         return json.dumps({"codes": []})
-    fields = (request.schema or {})["properties"]["codes"]["items"]["properties"]
-    slots = {s: part["enum"][:-1] for s, part in fields.items() if s not in ("code", "quote")}
+    slots = {
+        slot: part["enum"][:-1]
+        for slot, part in _fields(request).items()
+        if slot not in ("code", "quote")
+    }
     book, about = blocks[0], blocks[1] if len(blocks) > 1 else {}
     if slots:
         found = _of_values(book, text, slots)

@@ -21,11 +21,12 @@ from folkmoot.files import write_with
 from folkmoot.hints import did_you_mean
 from folkmoot.kit.coding.codebook import NO_CODE, Codebook
 from folkmoot.kit.coding.reading import BY_HAND, CORRECTION, Codings, codings
+from folkmoot.randomness import digest
 from folkmoot.records.amendments import Amendment, amend, amendments
 from folkmoot.records.run_folder import RunFolder
 
 CORRECTIONS, BLIND, BOOKS = "codes", "sample", "codebooks"  # names of sheets
-SHARED = ("codebook", "text_id", "of", "text", "about")
+SHARED = ("codebook", "number", "of", "text", "about")
 CORRECTION_COLUMNS = (*SHARED, "coder", "code", "quote", "corrected")
 BLIND_COLUMNS = (*SHARED, "your_codes")
 KEEP = ("ok", "=")
@@ -49,6 +50,7 @@ def write_sheet(run: RunFolder, path: Path, *, blind: bool) -> int:
     read = codings(run)
     columns, name = (BLIND_COLUMNS, BLIND) if blind else (CORRECTION_COLUMNS, CORRECTIONS)
     lines = [line for c in read.values() for line in (_blind(c) if blind else _codes(c))]
+    lines.sort(key=lambda line: (line["codebook"], line["number"]))  # their order tells as little
     if not lines:
         raise InputError(
             Problem(
@@ -83,12 +85,17 @@ def _blind(read: Codings) -> Iterator[dict[str, str]]:
             )
 
 
+def number_of(book: str, text_id: str) -> str:
+    """What stands for a text on a sheet: an id may tell the condition, this tells nothing."""
+    return digest(book, text_id, size=5).hex()
+
+
 def _shared(read: Codings, text_id: str, of: str) -> dict[str, str]:
     row = read.texts[text_id]
     about = json.loads(row["about"] or "{}")
     return {
         "codebook": read.book.name,
-        "text_id": text_id,
+        "number": number_of(read.book.name, text_id),
         "of": "" if of == "{}" else of,
         "text": row["text"] or "",
         "about": "\n".join(f"{name}: {said}" for name, said in about.items()),
@@ -143,11 +150,25 @@ def read_sheet(run: RunFolder, path: Path, by: str) -> list[Amendment]:
     if problems:
         raise InputError(problems)
     with held_folder(run.path):
+        _refuse_who_saw(run, made, by)
         last = {_about(a): a.data for a in amendments(run.path)}
         new = [a for a in made if last.get(_about(a)) != a.data]
         if new:
             amend(run.path, new)
     return new
+
+
+def _refuse_who_saw(run: RunFolder, made: Sequence[Amendment], by: str) -> None:
+    """Raise InputError where somebody codes the sample after having seen the coder's codes."""
+    seen = {a.by.casefold() for a in amendments(run.path) if a.kind == CORRECTION}
+    if by.casefold() in seen and any(a.kind == BY_HAND for a in made):
+        raise InputError(
+            Problem(
+                f"{by} has corrected codes of this run and so has seen them",
+                key=BLIND,
+                mend="let somebody else code the sample",
+            )
+        )
 
 
 def _about(a: Amendment) -> tuple[Any, ...]:
@@ -185,12 +206,14 @@ def _lines(path: Path, name: str) -> Iterator[tuple[int, dict[str, str]]]:
             yield number, {**dict.fromkeys(wanted, ""), **line, "of": line.get("of") or "{}"}
 
 
-def _misplaced(read: Mapping[str, Codings], line: Mapping[str, str]) -> Problem | None:
+def _misplaced(read: Mapping[str, Codings], line: dict[str, str]) -> Problem | None:
     if line["codebook"] not in read:
         mend = did_you_mean(line["codebook"], read)
         return Problem(f"no codebook {line['codebook']!r} in this run", key="codebook", mend=mend)
-    if line["text_id"] not in read[line["codebook"]].texts:
-        return Problem(f"no text {line['text_id']!r} in this run", key="text_id")
+    numbers = {number_of(line["codebook"], t): t for t in read[line["codebook"]].texts}
+    if line["number"] not in numbers:
+        return Problem(f"no text {line['number']!r} in this run", key="number")
+    line["text_id"] = numbers[line["number"]]
     return None
 
 
