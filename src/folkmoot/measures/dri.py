@@ -67,7 +67,9 @@ def consistency(considerations: ArrayLike, preferences: ArrayLike) -> Consistenc
 
 
 def group_dri(pairs: Consistency, *, adjusted: bool = True) -> float:
-    """The index of the group, in [−1, 1]; 1: reasons and preferences agree perfectly.
+    """The index of the group, in [−3, 1]; 1: reasons and preferences agree perfectly.
+
+    −3 is reached where each pair agrees wholly on one of the two and opposes wholly on the other.
 
     With c = mean of (1 − d) over pairs (d: see `Consistency.distances`) and λ = 1 − √2/2:
     DRI = 2 (c − λ)/(1 − λ) − 1. `adjusted` (the default) weighs each pair's 1 − d by its
