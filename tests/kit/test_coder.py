@@ -153,7 +153,7 @@ def test_the_embedded_coder_reads_the_codebook_by_its_form_in_any_wording() -> N
     request = Request(
         "synthetic",
         (
-            Message("system", f"Xyz:\n\n```yaml\n{DECISION.as_yaml()}\n```\n\nZyx."),
+            Message("system", f"Xyz:\n\n```yaml\n{DECISION.yaml}\n```\n\nZyx."),
             Message("user", "The museum is given up by Ann."),
         ),
         schema=wanted.schema,

@@ -12,7 +12,8 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -51,41 +52,42 @@ def codes_of(request: Request) -> str:
     """The reply of the embedded coder, in JSON; without any code where it finds no codebook."""
     system = next((m.content for m in request.messages if m.role == "system"), "")
     text = next((m.content for m in request.messages if m.role == "user"), "")
-    blocks = [yaml.safe_load(block) for block in _YAML.findall(system)]
+    blocks = _YAML.findall(system)
     if not blocks:
         return json.dumps({"codes": []})
+    book = _book(blocks[0])
+    about = yaml.safe_load(blocks[1]) if len(blocks) > 1 else {}
     slots = {
         slot: part["enum"][:-1]
         for slot, part in _fields(request).items()
         if slot not in ("code", "quote")
     }
-    book, about = blocks[0], blocks[1] if len(blocks) > 1 else {}
     if slots:
         found = _of_values(book, text, slots)
-    elif book.get("choose") == "one":
+    elif book.data.get("choose") == "one":
         found = [_best(book, text, about)]
     else:
         found = _all(book, text, about)
     return json.dumps({"codes": found}, ensure_ascii=False)
 
 
-def _all(book: Mapping[str, Any], text: str, about: Mapping[str, str]) -> list[dict[str, str]]:
+def _all(book: _Book, text: str, about: Mapping[str, str]) -> list[dict[str, str]]:
     """Every code that some sentence is like enough, with the sentence that is most like it."""
     referred = _words(" ".join(about.values()))
     near = [s for s in _sentences(text) if not referred or referred & _words(s)]
     found = []
-    for code, likeness in _codes(book):
+    for code, likeness in book.codes:
         best = max(near, key=likeness, default="")
         if best and likeness(best) >= ENOUGH:
             found.append(_given(code, best))
     return found
 
 
-def _best(book: Mapping[str, Any], text: str, about: Mapping[str, str]) -> dict[str, str]:
+def _best(book: _Book, text: str, about: Mapping[str, str]) -> dict[str, str]:
     """The one code: by the share of what is referred to that the text takes up, where the codes
     stand in order (most first), else the most alike."""
-    codes, sentences = _codes(book), _sentences(text) or [text]
-    if about and book.get("level") == "ordinal":
+    codes, sentences = book.codes, _sentences(text) or [text]
+    if about and book.data.get("level") == "ordinal":
         wanted = _words(" ".join(about.values()))
         share = len(wanted & _words(text)) / max(1, len(wanted))
         place = min(len(codes) - 1, int((1 - min(1.0, 2.5 * share)) * len(codes)))
@@ -98,12 +100,10 @@ def _best(book: Mapping[str, Any], text: str, about: Mapping[str, str]) -> dict[
     return _given(code, best)
 
 
-def _of_values(
-    book: Mapping[str, Any], text: str, slots: Mapping[str, Sequence[str]]
-) -> list[dict[str, str]]:
+def _of_values(book: _Book, text: str, slots: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
     """The code of each combination of values: that of the last sentence which is like a code and
     names the values, or names none of a slot. Where there is none, the code for what is absent."""
-    codes = _codes(book)
+    codes = book.codes
     found: dict[tuple[str, ...], dict[str, str]] = {}
     absent = next((c for c, _ in codes if c.get("quoted") is False), None)
     for combination in itertools.product(*slots.values()) if absent else ():
@@ -128,11 +128,23 @@ def _given(code: Mapping[str, Any], quote: str) -> dict[str, str]:
 Likeness = Callable[[str], float]
 
 
-def _codes(book: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], Likeness]]:
+class _Book(NamedTuple):
+    """A codebook, and each code with its likeness."""
+
+    data: Mapping[str, Any]
+    codes: list[tuple[Mapping[str, Any], Likeness]]
+
+
+@lru_cache(maxsize=64)
+def _book(block: str) -> _Book:
+    data = yaml.safe_load(block)
+    return _Book(data, _likenesses(data["codes"]))
+
+
+def _likenesses(codes: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], Likeness]]:
     """Each code with the function that says how like it a sentence is: the weight of the words that
     they share, less that of counter-examples, by the root of the sentence's length. Words that few
     codes use weigh more."""
-    codes = book["codes"]
     texts = [[c["name"].replace("_", " "), c["definition"], *c.get("examples", ())] for c in codes]
     bags = [_words(" ".join(t)) for t in texts]
     weight = {w: 1 / sum(w in b for b in bags) for w in frozenset().union(*bags)}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from folkmoot.engine.mistakes import problems_of
 from folkmoot.engine.yaml_tree import read_tree
 from folkmoot.errors import InputError, Problem
-from folkmoot.randomness import digest
 
 NO_CODE = "(none)"  # stands where a text was read and no code applies
 EVERY = "all"  # a coder's word for all values of a slot
@@ -73,15 +72,12 @@ class Codebook(_Part):
         """As it is written in the file, without what stands at its default."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
-    def as_yaml(self, **more: Any) -> str:
+    @cached_property
+    def yaml(self) -> str:
         """The codebook as the coder reads it."""
-        data = {**self.to_json(), **{k: v for k, v in more.items() if v}}
-        return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100).strip()
-
-    @property
-    def hash(self) -> str:
-        """Changes with every word of the codebook."""
-        return digest(json.dumps(self.to_json(), sort_keys=True)).hex()
+        return yaml.safe_dump(
+            self.to_json(), sort_keys=False, allow_unicode=True, width=100
+        ).strip()
 
 
 def read_codebook(path: Path) -> Codebook:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from folkmoot.conversation.answers import (
@@ -199,11 +199,10 @@ async def ask_coder(scope: Scope, role: str, book: Codebook, text: Text) -> tupl
 
 def system_prompt(book: Codebook, text: Text) -> str:
     """All that a coder is told: the codebook and what its question refers to."""
-    about = yaml.safe_dump(dict(text.about), sort_keys=False, allow_unicode=True, width=100)
     return PROMPTS.render(
         PROMPT,
-        codebook=book.as_yaml(),
-        about=about.strip() if text.about else "",
+        codebook=book.yaml,
+        about=json.dumps(dict(text.about), ensure_ascii=False, indent=2) if text.about else "",
         one=book.choose == "one",
         slots={slot: text.slots[slot] for slot in book.slots},
         unquoted=[c.name for c in book.codes if not c.quoted],
