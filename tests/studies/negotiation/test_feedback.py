@@ -131,7 +131,7 @@ def test_a_firm_no_is_not_overridden(negotiation: Runner) -> None:
     assert (trail["refused_options"], trail["refused_because"]) == (["diner"], "rejected")
     said = session_json(run, "team", "C5", "dialogue")["cuisine"]
     answer = [x["text"] for x in said if x["intent"] == "sys_feedback_cuisine"][1]
-    assert "Reason: diner would go against a firm no, so that the decision stays" in answer
+    assert "Reason: Diner would go against a firm no, so that the decision stays" in answer
 
 
 def test_a_no_that_comes_up_later_is_said_and_counts_from_then_on(negotiation: Runner) -> None:

@@ -29,13 +29,13 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_the_quoted_trail_is_what_the_example_says(held: Run) -> None:
     blocks = re.findall(r"```\n((?:Grandparent 1|System): .*?)```", PAGE, re.DOTALL)
     assert len(blocks) == 3
-    said = Text.from_markup(show(held.folder, "elder_young_01/C5/traveler_type")).plain
+    said = Text.from_markup(show(held.folder, "elder_young_01/C5/cuisine")).plain
     for block in blocks:
         assert block.strip() in said
 
 
 def test_the_quoted_count_is_that_of_the_record(held: Run) -> None:
-    record = held.folder.json("groups/elder_young_01/C5/decisions.json")["traveler_type"]
+    record = held.folder.json("groups/elder_young_01/C5/decisions.json")["cuisine"]
     for option in record["vote_summary"]["option_details"]:
         scores = [*option["member_scores"].values(), option["total_score"]]
         row = f"| {option['option']} | " + " | ".join(str(s) for s in scores) + " |"

@@ -19,6 +19,7 @@ from folkmoot.studies.negotiation.estimate import (
 from folkmoot.studies.negotiation.exposure_design import EXPOSURE
 from folkmoot.studies.negotiation.findings import findings
 from folkmoot.studies.negotiation.protocol import protocol
+from folkmoot.studies.negotiation.respondent import PART
 from folkmoot.studies.negotiation.show import show
 from folkmoot.studies.negotiation.strategies import CONDITIONS
 from folkmoot.studies.negotiation.tables import TABLES, unusable
@@ -46,6 +47,7 @@ STUDY = Study(
     tables=(*TABLES, ExposureRow),
     afterwards=EXPOSURE,
     unusable=unusable,
+    respondent=PART,
     template=template,
     respondent=None,  # the old one still answers
 )

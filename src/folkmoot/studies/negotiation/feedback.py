@@ -39,6 +39,7 @@ from folkmoot.studies.negotiation.wording import (
     portions_sentence,
     sentence,
     shares,
+    spelled,
 )
 
 # Words of ours that say when and for whom; nobody's wish is met by them.
@@ -120,9 +121,11 @@ async def _round(
     cast = _with_refusals(standing, target.id, reply.hard_no)
     decision = _replaced(case, topic, replace(standing, cast=cast), reply)
     asked = reply.targeted_feedback_question
-    # Nobody has accepted what they reject in the same breath.
+    # Nobody has accepted what they reject in the same breath, or a revision that does not stand.
     refused = cast.get(target.id, Ballot(target.id)).hard_no if cast is not standing.cast else ()
-    content = not any(target.id in decision.overridden.get(option, ()) for option in refused)
+    content = not decision.feedback[-1].because and not any(
+        target.id in decision.overridden.get(option, ()) for option in refused
+    )
     round_ = replace(
         decision.feedback[-1],
         round=number,
@@ -285,6 +288,7 @@ def _round_lines(
         reason = round_.updated_explanation or accepts
     against = firm_noes(case.group, decision.overridden)
     reason = " ".join(filter(None, (sentence(reason), sentence(against))))
+    reason = spelled(reason[:1].upper() + reason[1:])
     if round_.resolved:
         then = "Take the decision to the plan"
     elif number < case.config.max_feedback_rounds:

@@ -214,7 +214,7 @@ def least_misery(tally: Tally, case: Case) -> Outcome:
     """Fewest strong rejections, then the highest lowest score of any member."""
     pick = best(tally, lambda o: (-len(tally.rejections(o)), tally.lowest(o)))
     step = (
-        f"No option spares the least content more than {pick.option}: strong rejections "
+        f"What bothers people least is {pick.option}: strong rejections "
         f"{len(tally.rejections(pick.option))}, lowest member score {tally.lowest(pick.option):g}."
     )
     return one_for_all(tally, pick, step)
@@ -264,7 +264,8 @@ def parent_vote(tally: Tally, case: Case) -> Outcome:
         pick = best(
             tally, lambda o: (count[o], -len(tally.rejections(o))), list(count), by_score=False
         )
-        step = f"{count[pick.option]} of {len(parents)} parents vote for {pick.option}."
+        votes = count[pick.option]
+        step = f"{votes} of {len(parents)} parents vote{'s' * (votes == 1)} for {pick.option}."
     else:
         pick = best(tally, lambda o: (-len(tally.rejections(o, parents)), tally.lowest(o, parents)))
         step = "No parent wants an option that was named; the least unwelcome to them is taken."

@@ -83,7 +83,8 @@ def decision_sentence(group: Group, outcome: Outcome) -> str:
 def portions_sentence(group: Group, portions: Sequence[Portion]) -> str:
     """Who gets what, and when: "diner for everyone; barbecue for Child 1 (Day 2)"."""
     if len(portions) > 1 and len({(p.when, p.members) for p in portions}) == 1:
-        return f"in force together: {listed([p.option for p in portions])}"
+        who = _who(group, portions[0].members)
+        return f"{listed([p.option for p in portions])} for {who}, together"
     return "; ".join(_portion(group, p) for p in portions)
 
 

@@ -1,0 +1,167 @@
+"""Planted truth: a mediator who follows a minority, or ignores it, and miswirings that must show.
+
+With chance `follows` the embedded mediator gives everybody outside the most common first wish the
+own wish on another day (C3), and the member asked in a round of feedback hers (C5). C3's minority
+coverage is `follows` itself, and C5 − C4 is 0 without it and grows with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import folkmoot
+from folkmoot.studies.negotiation import STUDY
+from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision
+from folkmoot.studies.negotiation.mediation import propose
+from folkmoot.studies.negotiation.respondent import part
+
+TOLERANCE = 0.10
+PROTOCOL = import_module("folkmoot.studies.negotiation.protocol")
+SHARE = "minority_coverage_share"
+
+
+def held(
+    out: Path, follows: float, conditions: Sequence[str], groups: int = 1, **settings: Any
+) -> Any:
+    """A run of made-up groups of all types whose mediator follows a minority so often."""
+    return folkmoot.run(
+        replace(STUDY, respondent=part(follows)),
+        {
+            "conditions": list(conditions),
+            "groups_per_type": groups,
+            "random_seed": 1,
+            "confirm": False,
+            **settings,
+        },
+        out=out,
+        model="synthetic",
+    )
+
+
+def estimate(run: Any, condition: str, measure: str = SHARE) -> dict[str, Any]:
+    found: dict[str, Any] = run.folder.json("comparison.json")["conditions"][condition][measure]
+    return found
+
+
+def gain(run: Any, measure: str = SHARE) -> float:
+    """C5 − C4, paired within groups."""
+    (row,) = (
+        d
+        for d in run.folder.json("comparison.json")["paired_differences"]
+        if (d["of"], d["minus"], d["measure"]) == ("C5", "C4", measure)
+    )
+    return float(row["estimate"])
+
+
+@pytest.mark.parametrize("follows", [0.0, 0.35, 1.0])
+def test_c3_finds_how_often_the_mediator_follows_a_minority(tmp_path: Path, follows: float) -> None:
+    run = held(tmp_path / "run", follows, ["C3"], 4)
+    found = estimate(run, "C3")["estimate"]
+    assert abs(found - follows) <= (TOLERANCE if 0 < follows < 1 else 0.005)
+    assert run.table("answers")["missing"].is_null().all()
+    assert run.table("answers")["reasks"].sum() == 0
+    assert not run.table("decisions")["parse_error"].any()
+
+
+def test_feedback_adds_nothing_without_it_and_more_with_more(tmp_path: Path) -> None:
+    gains = []
+    for follows in (0.0, 0.3, 1.0):
+        run = held(tmp_path / str(follows), follows, ["C4", "C5"])
+        gains.append(gain(run))
+        if not follows:
+            assert gain(run, "satisfaction") == 0 and gain(run, "covered_share") == 0
+    assert gains[0] == 0
+    assert gains[2] - TOLERANCE > gains[1] > TOLERANCE / 2
+
+
+def test_no_word_of_the_instructions_is_what_the_respondent_reads(tmp_path: Path) -> None:
+    """With every word of the prompts but their variables made nonsense the same truth is found."""
+    folder = tmp_path / "prompts"
+    folder.mkdir()
+    for path in (Path(STUDY.prompts or "")).glob("*.md"):
+        pieces = re.split(r"({{.*?}}|{%.*?%})", path.read_text("utf-8"), flags=re.DOTALL)
+        kept = (p if p[:1] == "{" else re.sub(r"[A-Za-z]+", "lorem", p) for p in pieces)
+        (folder / path.name).write_text("".join(kept), "utf-8")
+    always = held(tmp_path / "always", 1.0, ["C3", "C4", "C5"], prompts=str(folder))
+    assert estimate(always, "C3")["estimate"] == pytest.approx(1, abs=0.02)
+    shipped = held(tmp_path / "shipped", 1.0, ["C4", "C5"])
+    assert gain(always) == pytest.approx(gain(shipped), abs=0.03)
+    never = held(tmp_path / "never", 0.0, ["C3", "C4", "C5"], prompts=str(folder))
+    assert estimate(never, "C3")["estimate"] == gain(never) == 0
+
+
+def departs(tmp_path: Path) -> float:
+    """How far C3's minority coverage is from the truth of a mediator who always follows."""
+    run = held(tmp_path / "miswired", 1.0, ["C3"])
+    return 1 - float(estimate(run, "C3")["estimate"])
+
+
+def test_two_speakers_swapped_are_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listing = Negotiation.listing
+
+    def swapped(self: Negotiation, topic: Any) -> list[dict[str, str]]:
+        rows = listing(self, topic)
+        names = [row["name"] for row in rows]
+        return [
+            {**row, "name": name} for row, name in zip(rows, names[1:] + names[:1], strict=True)
+        ]
+
+    monkeypatch.setattr(Negotiation, "listing", swapped)
+    assert departs(tmp_path) > 3 * TOLERANCE
+
+
+def test_a_statement_that_does_not_reach_the_mediator_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listing = Negotiation.listing
+    monkeypatch.setattr(Negotiation, "listing", lambda self, topic: listing(self, topic)[1:])
+    assert departs(tmp_path) > TOLERANCE
+
+
+def test_another_decision_s_proposal_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each decision gets what was proposed for the one before."""
+    last: dict[str, Any] = {}
+
+    async def late(scope: Any, case: Negotiation, topic: Any, tally: Any, *more: Any) -> Any:
+        proposal = await propose(scope, case, topic, tally, *more)
+        before = last.get(case.group.id, proposal)
+        last[case.group.id] = proposal
+        return before
+
+    monkeypatch.setattr(PROTOCOL, "propose", late)
+    assert departs(tmp_path) > 3 * TOLERANCE
+
+
+def test_a_last_round_of_feedback_that_nobody_hears_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold = PROTOCOL.hold_feedback
+
+    async def unheard(scope: Any, case: Negotiation, decision: SlotDecision) -> SlotDecision:
+        after = await hold(scope, case, decision)
+        return replace(decision, feedback=after.feedback, lines=after.lines)
+
+    monkeypatch.setattr(PROTOCOL, "hold_feedback", unheard)
+    assert gain(held(tmp_path / "run", 1.0, ["C4", "C5"])) == 0
+
+
+@pytest.mark.nightly
+def test_intervals_cover_the_truth(tmp_path: Path) -> None:
+    """Over 200 seeds: bias at most .02, coverage .90 to .99 (t over 25 groups)."""
+    found = [
+        estimate(held(tmp_path / str(seed), 0.5, ["C3"], 5, random_seed=seed), "C3")
+        for seed in range(200)
+    ]
+    mean = sum(e["estimate"] for e in found) / len(found)
+    covered = sum(e["low"] <= 0.5 <= e["high"] for e in found) / len(found)
+    assert abs(mean - 0.5) <= 0.02
+    assert 0.90 <= covered <= 0.99
