@@ -49,5 +49,4 @@ STUDY = Study(
     unusable=unusable,
     respondent=PART,
     template=template,
-    respondent=None,  # the old one still answers
 )
