@@ -21,6 +21,7 @@ from folkmoot.studies.town_hall.estimate import (
 from folkmoot.studies.town_hall.exposure_design import EXPOSURE
 from folkmoot.studies.town_hall.findings import findings
 from folkmoot.studies.town_hall.protocol import protocol
+from folkmoot.studies.town_hall.respondent import PART
 from folkmoot.studies.town_hall.show import show
 from folkmoot.studies.town_hall.tables import TABLES
 
@@ -43,5 +44,5 @@ STUDY: Study[TownHallConfig] = Study(
     afterwards=EXPOSURE,
     unusable=unusable,
     template=template,
-    respondent=None,  # the old one still answers
+    respondent=PART,
 )

@@ -1,0 +1,594 @@
+"""What the answers of a town hall mean to the embedded respondent.
+
+Residents talk about the matters that the topic names. What is planted: who is named by others (a
+moderator, above all) is answered more often, and whoever is answered ends more content; nothing
+else tells levels apart. All of it is read from the text: ids, names, matters, questions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from statistics import median
+from typing import Any
+
+from folkmoot.files import packaged_yaml
+from folkmoot.respondent import Lexicon, Mind, Part
+from folkmoot.studies.town_hall.answers import STANCES, change_between
+from folkmoot.studies.town_hall.config import TownHallConfig
+
+WORDS: Mapping[str, Any] = packaged_yaml(__file__, "respondent.yaml")
+NAMED = 1.6  # by how much more likely one answers somebody who has been named, at most
+SHARED = 0.8  # … somebody who speaks of a matter of one's own
+ASKED = 2.5  # … somebody who has asked one something
+EAGER = 1.05  # what it takes to wish to respond
+HEARD = 0.9  # how much being named moves a stance on the scale −1 … 1, at most
+CONTENT = 2.5  # … and satisfaction, on the scale 1 … 10
+FEW = 4  # people whom a sentence may name before it is a list
+HALF = 2.0  # sentences that name somebody at which half of that is done
+
+# --- the matters of a topic ---
+
+_NOUN = re.compile(
+    r"\b(?:the|an?|its|their|his|her|your|no|new|more|some)\s+((?:[a-z][\w’'-]*\s+){0,2}[a-z][\w’'-]*)"
+)
+_ENDS, _NO_MATTER = (frozenset(WORDS[name].split()) for name in ("grammar", "no_matter"))
+_WORD = re.compile(r"[^\W_]+")
+_PLURAL = re.compile(r"(?<=\w{2}[^\Wius])s$")
+_OWNERSHIP = re.compile(r"\b(owner|tenant)s?\b", re.IGNORECASE)
+
+
+@lru_cache(maxsize=64)
+def matters_in(text: str) -> tuple[str, ...]:
+    """What a text is about: nouns after an article, with the words before them, as they stand."""
+    found = []
+    for run in _NOUN.findall(text):
+        words = run.split()
+        stop = next((n for n, w in enumerate(words) if w.casefold() in _ENDS), len(words))
+        kept = words[:stop]
+        if kept and not {kept[-1], kept[0]} & _NO_MATTER and len(kept[-1]) > 2:
+            found.append(" ".join(kept))
+    return tuple(dict.fromkeys(found))
+
+
+def _names(config: TownHallConfig) -> Sequence[str]:
+    topic = config.topic
+    said = [topic.title, topic.background, *topic.contributions.values()]
+    said += [sentence for sentences in topic.stakes.values() for sentence in sentences]
+    found = dict.fromkeys(m for text in said for m in matters_in(" ".join(text.split())))
+    long = [w for w in re.findall(r"[A-Za-z’'-]{5,}", topic.title) if w.casefold() not in _ENDS]
+    once = {_plain(m): m for m in reversed(found)}
+    return tuple(reversed(once.values())) or tuple(long)
+
+
+def the(matter: str) -> str:
+    return f"the {matter}"
+
+
+def _plain(text: str) -> str:
+    """The words of a text in lower case, one form for one thing and for several."""
+    words = _WORD.findall(text.casefold())
+    return f" {' '.join(_PLURAL.sub('', w) for w in words)} "
+
+
+@lru_cache(maxsize=16384)
+def _matters(names: tuple[str, ...], text: str) -> tuple[str, ...]:
+    low = _plain(text)
+    there = [m for m in names if _plain(m) in low]
+    return tuple(m for m in there if not any(m != o and m in o for o in there))
+
+
+def matters(mind: Mind, text: str) -> tuple[str, ...]:
+    """The matters that a text speaks of, without those whose names are parts of longer ones."""
+    return _matters(mind.options, text)
+
+
+def own_matters(mind: Mind) -> list[str]:
+    """What a resident cares about: the matters in their own description, then those liked best
+    of what everybody was told, without what is said of others (owners, tenants)."""
+    mine = _OWNERSHIP.search(mind.who.key)
+    told = [
+        m
+        for sentence in re.split(r"(?<=[.!?])\s+", mind.reading.system)
+        if not (whose := _OWNERSHIP.search(sentence))
+        or mine is None
+        or whose[1].casefold() == mine[1].casefold()
+        for m in matters(mind, sentence)
+    ]
+    own = matters(mind, mind.who.key)
+    rest = sorted({m for m in told if m not in own}, key=lambda m: (-mind.who.taste(m), m))
+    return [*own[:2], *rest][:3]
+
+
+# --- who said what ---
+
+_ID = re.compile(r"\bA\d{2,4}\b")
+_LINE = re.compile(
+    r"^[\W_]*(?:[^\W\d]+[\s(\[]+){0,3}(A\d{2,4})\b([^:–—|>“\"{]{0,40})[:–—|>“\"](.*)$"
+)
+_ALONE = re.compile(r"^[\W_]*(?:[^\W\d]+\W+){0,3}(A\d{2,4})\b(?:\W+[^\W\d]+){0,4}\W*$")
+_NAME = (re.compile(r"\b(A\d{2,4})\s*[(,]\s*(?:called\s+)?([^\W\d_]+)"), re.compile(
+    r"\b([^\W\d_]+)\s*\((A\d{2,4})\)"))  # fmt: skip
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+
+
+class Heard:
+    """What stands in a prompt: `said` (id, words) in order, `names` by id, and whom each sentence
+    names that anybody else has said or written there."""
+
+    def __init__(
+        self, said: Sequence[tuple[str, str]], names: Mapping[str, str], rest: Sequence[str]
+    ) -> None:
+        self.said, self.names, self.rest = tuple(said), names, rest
+        self.last = dict(self.said)
+        called = {n: i for i, n in names.items()}
+        anybody = re.compile(rf"\b(?:A\d{{2,4}}|{'|'.join(map(re.escape, called)) or 'A0'})\b")
+        self._naming: list[tuple[str, set[str]]] = []
+        for who, text in (*self.said, *(("", line) for line in rest)):
+            for sentence in _SENTENCE.split(text):
+                found = {called.get(n, n) for n in anybody.findall(sentence)}
+                # A list of people names nobody in particular.
+                if 0 < len(found) <= FEW:
+                    self._naming.append((who, found))
+
+    def by(self, who: str) -> str:
+        """All that somebody said."""
+        return " ".join(words for i, words in self.said if i == who)
+
+    def name(self, who: str) -> str:
+        return self.names.get(who, who)
+
+    def named(self, who: str, me: str = "") -> int:
+        """How many sentences of others name somebody."""
+        return sum(who in found and by not in (who, me) for by, found in self._naming)
+
+
+@lru_cache(maxsize=1024)
+def heard(prompt: str, system: str) -> Heard:
+    """Statements are lines that open with somebody's id, or follow it; the rest is the rest."""
+    said: list[tuple[str, str]] = []
+    rest: list[str] = []
+    waiting = ""
+    for line in map(str.strip, prompt.splitlines()):
+        found = _LINE.match(line)
+        words = found[3].strip(' "”“*_') if found else ""
+        if waiting and len(line.split()) > 3 and not found:
+            said.append((waiting, line.strip(' >"”“*_')))
+            waiting = ""
+        elif found and len(words.split()) > 3 and "{" not in line:
+            said.append((found[1], words))
+        elif alone := _ALONE.match(line):
+            waiting = alone[1]
+        elif line and line[0] not in '{}"[':
+            rest.append(line)
+    both = system + prompt
+    names = {i: n for i, n in _NAME[0].findall(both) if n[:1].isupper()}
+    names |= {i: n for n, i in _NAME[1].findall(both) if n[:1].isupper()}
+    return Heard(said, names, rest)
+
+
+def share(n: int) -> float:
+    """0 … 1: how far n sentences that name somebody have done what they can."""
+    return n / (n + HALF)
+
+
+# --- residents ---
+
+
+class Resident:
+    """One resident in one reply."""
+
+    def __init__(self, mind: Mind, me: str, hall: Heard) -> None:
+        self.mind, self.me, self.hall = mind, me, hall
+        self.push = mind.knobs.persuasion
+        self.matters = own_matters(mind)
+        self.others = [i for i in hall.last if i != me]
+        self._eager: dict[str, float] = {}
+
+    def view(self, title: str = "stance") -> float:
+        """What they think of the plan, −1 … 1: their leaning, and how far they have been heard."""
+        named = share(self.hall.named(self.me)) * self.push
+        return max(
+            -1.0, min(1.0, self.mind.lean(title) + HEARD * named * (1 - self.mind.lean(title)) / 2)
+        )
+
+    @property
+    def stance(self) -> str:
+        return STANCES[2 - round(2 * self.view() * 0.999)]
+
+    def likes(self, who: str) -> float:
+        return self.mind.agreement(self.hall.last[who])
+
+    def eager(self, who: str) -> float:
+        """How much they wish to respond to somebody."""
+        if who not in self._eager:
+            said, mind = self.hall.by(who), self.mind
+            me = {self.me, self.hall.name(self.me)}
+            asked = any(me & set(_WORD.findall(q)) for q in re.findall(r"[^.!?]*\?", said))
+            self._eager[who] = (
+                NAMED * share(self.hall.named(who, self.me)) * self.push
+                + SHARED * any(m in self.matters for m in matters(mind, said))
+                + ASKED * asked
+                + 0.6 * mind.rating(f"{who} {self.hall.last[who][:60]}")
+            )
+        return self._eager[who]
+
+    def kind(self, who: str) -> str:
+        """How they take up somebody: nobody speaks against a matter that was not raised."""
+        liked = self.likes(who)
+        if not matters(self.mind, self.hall.by(who)):
+            return "cite"
+        if abs(liked) < 0.12:
+            return "question" if self.mind.draws.chance(0.5) else "cite"
+        return ("agree" if liked > 0.3 else "partial_agree") if liked > 0 else "disagree"
+
+    def about(self, who: str) -> str:
+        """The matter of somebody's that they take up: a common one, else the one named last."""
+        theirs = matters(self.mind, self.hall.last[who]) or matters(self.mind, self.hall.by(who))
+        mine = [m for m in theirs if m in self.matters]
+        return (mine or theirs)[-1] if theirs else ""
+
+    def frame(self, kind: str, **slots: str) -> str:
+        frame = self.mind.tongue.fresh(WORDS[kind])
+        return self.mind.tongue.fill(frame, **slots)
+
+    def thinking(self) -> dict[str, Any]:
+        mine = self.matters
+        return {
+            "reactions": [self._reaction(i) for i in self.others],
+            "overall_stance": self.stance,
+            "key_concerns": [the(m) for m in mine[:2]],
+            "strategic_notes": f"I mean to speak of {the(mine[0])}." if mine else "I will listen.",
+        }
+
+    def _reaction(self, who: str) -> dict[str, Any]:
+        liked, about = self.likes(who), self.about(who)
+        level = 3 + round(2 * liked)
+        mood = "high" if level > 3 else "low" if level < 3 else "middle"
+        how = {"high": "as they do", "low": "differently", "middle": "both ways"}[mood]
+        matter = the(about) if about else "where they stand"
+        return {
+            "target_agent": who,
+            "target_summary": matter,
+            "my_feeling": self.mind.draws.pick(WORDS["feelings"][mood]),
+            "agree_level": level,
+            "reason": f"On {matter} I see it {how}.",
+            "want_to_respond": self.eager(who) > EAGER,
+        }
+
+    def speaking(self) -> dict[str, Any]:
+        """A statement: answers to those they are most eager to answer, then a matter of their own
+        in the tone of their stance. Now and then nothing."""
+        mind, draws = self.mind, self.mind.draws
+        terse = mind.who.voice == "terse"
+        if draws.chance(0.2 if terse else 0.05):
+            return {"references": [], "new_points": [], "questions": [], "full_statement": ""}
+        ranked = sorted(self.others, key=lambda i: -self.eager(i))
+        answered = [i for i in ranked[: 1 if terse else 3] if self.eager(i) > EAGER]
+        references = []
+        questions = []
+        for who in answered:
+            kind, about = self.kind(who), self.about(who)
+            matter = the(about) if about else "where we stand"
+            words = self.frame(kind, T=self.hall.name(who), M=matter)
+            references.append({"target_agent": who, "interaction_type": kind, "content": words})
+            if kind == "question":
+                questions.append({"target": who, "content": words})
+        points = [
+            self._point(m) for m in self._fresh_matters()[: 1 if terse else draws.between(1, 2)]
+        ]
+        said = [r["content"] for r in references] + points
+        if not self.hall.said or draws.chance(0.35):
+            said.append(draws.pick(WORDS["stands"][self.stance]))
+        if draws.chance(0.2) and (open_ := self.matters):
+            asked = draws.pick(WORDS["public_questions"]).format(M=the(open_[-1]))
+            questions.append({"target": draws.pick(["all", "planner"]), "content": asked})
+            said.append(asked)
+        return {
+            "references": references,
+            "new_points": points,
+            "questions": questions,
+            "full_statement": " ".join(said),
+        }
+
+    def _fresh_matters(self) -> list[str]:
+        """Own matters, the one spoken of least so far first."""
+        before = Counter(matters(self.mind, self.hall.by(self.me)))
+        return sorted(self.matters, key=lambda m: before[m])
+
+    def _point(self, matter: str) -> str:
+        kind = "hopes" if self.view() > 0.2 else "worries"
+        return self.frame(kind, M=the(matter), N=self.mind.tongue.noun())
+
+    def reflection(self) -> dict[str, Any]:
+        others = sorted(self.others, key=lambda i: -(self.likes(i) + 0.2 * self.eager(i)))
+        now = self.stance
+        before = _told(self.mind.reading.prompt) or now
+        mine = self.matters
+        moved = "because I was answered" if now != before else "nothing has changed my mind"
+        return {
+            "most_compelling": self._of(others[0], "why_compelling") if others else None,
+            "most_disagreed": self._of(others[-1], "why_disagree") if len(others) > 1 else None,
+            "stance_evolution": {
+                "previous_stance": before,
+                "current_stance": now,
+                "change_type": change_between(before, now),
+                "change_reason": f"So I stand now, {moved}.",
+            },
+            "next_round_strategy": f"I will come back to {the(mine[-1])}." if mine else "I listen.",
+        }
+
+    def _of(self, who: str, why: str) -> dict[str, str]:
+        about = self.about(who)
+        matter = the(about) if about else "where they stand"
+        reason = (
+            "It is close to what I live with."
+            if why == "why_compelling"
+            else "It is not how I see it."
+        )
+        return {"agent_id": who, "opinion_summary": matter, why: reason}
+
+    def satisfaction(self) -> dict[str, Any]:
+        """A stable level; after the meeting, what being heard adds, and proposals that passed."""
+        level = (
+            5.5 + 2.0 * self.mind.lean("how things are dealt with") + 0.8 * self.mind.lean("say")
+        )
+        if not self.hall.said:
+            return {"satisfaction": _within(level), "reason": "That is how things stand."}
+        named = self.hall.named(self.me)
+        passed = [
+            m for text in passed_in(self.mind.reading.prompt) for m in matters(self.mind, text)
+        ]
+        mine = [m for m in self.matters if m in passed]
+        level += CONTENT * share(named) * self.push + 0.6 * bool(mine) - 0.5
+        reason = f"{the(mine[0]).capitalize()} will be dealt with." if mine else (
+            "Others took up what I said." if named else "Nobody took up what I said.")  # fmt: skip
+        return {
+            "satisfaction": _within(level + self.mind.knobs.noise * self.mind.draws.normal()),
+            "reason": reason,
+        }
+
+    def ballot(self) -> dict[str, Any]:
+        votes = {}
+        for item, text in items_in(self.mind.reading.prompt).items():
+            about = matters(self.mind, text)
+            mine = [m for m in about if m in self.matters]
+            score = 0.7 * bool(mine) + self.mind.rating(f"vote {text}") + 0.15
+            yes = score > 0
+            matter = the((mine or about)[0]) if about else "it"
+            if yes:
+                reason = (
+                    f"I care about {matter}."
+                    if mine
+                    else f"It does no harm to {matter}."
+                    if about
+                    else "I can agree to it."
+                )
+            else:
+                reason = f"This is not how I would deal with {matter}."
+            votes[item] = {"vote": "yes" if yes else "no", "reason": reason}
+        return votes
+
+
+def _within(level: float) -> int:
+    return max(1, min(10, round(level)))
+
+
+_ITEM = re.compile(r"^[\W_]*(V\d{1,2})\b\W*(.+)$")
+_COUNTS = re.compile(r"(\d+)\D{1,12}(\d+)\D*$")
+
+
+def items_in(prompt: str) -> dict[str, str]:
+    """Items of a ballot by id."""
+    lines = (line for line in prompt.splitlines() if "{" not in line)
+    return {found[1]: found[2] for line in lines if (found := _ITEM.match(line))}
+
+
+def passed_in(prompt: str) -> list[str]:
+    """The items that got more yes than no, by the two counts that stand behind each."""
+    found = []
+    for text in items_in(prompt).values():
+        counts = _COUNTS.search(text)
+        if counts and int(counts[1]) > int(counts[2]):
+            found.append(re.split(r"\s*[(\[–—|:]", text)[0].rstrip(" .,"))
+    return found
+
+
+def _told(prompt: str) -> str:
+    """The stance that a prompt names more often than any other; "" where none stands out."""
+    counts = Counter(s for s in STANCES for _ in re.findall(rf"(?<!\w){s}(?!\w)", prompt))
+    top = counts.most_common(2)
+    return top[0][0] if top and (len(top) < 2 or top[0][1] > top[1][1]) else ""
+
+
+def _me(mind: Mind) -> Resident:
+    me = _ID.search(mind.who.key)
+    return Resident(mind, me[0] if me else "", heard(mind.reading.prompt, mind.reading.system))
+
+
+def _descriptions(system: str, ids: Iterable[str]) -> dict[str, str]:
+    """The description of each resident in the instructions of a session that plays them all."""
+    lines = [line.strip(" \t-*•>") for line in system.splitlines()]
+    return {
+        i: next((x for x in lines if re.search(rf"\b{i}\b", x[:60]) and len(x.split()) > 20), i)
+        for i in ids
+    }
+
+
+def _together(mind: Mind, ids: Iterable[str], part: Callable[[Resident], Any]) -> dict[str, Any]:
+    hall = heard(mind.reading.prompt, mind.reading.system)
+    people = _descriptions(mind.reading.system, ids)
+    return {i: part(Resident(mind.mind_of(text), i, hall)) for i, text in people.items()}
+
+
+def _turn(who: Resident) -> dict[str, Any]:
+    return {"thinking": who.thinking(), "speaking": who.speaking()}
+
+
+_PARTS: Mapping[str, Callable[[Resident], dict[str, Any]]] = {
+    "Turn": _turn,
+    "Reflection": Resident.reflection,
+    "Ballot": Resident.ballot,
+    "Satisfaction": Resident.satisfaction,
+}
+
+
+def _residents(mind: Mind) -> dict[str, Any] | None:
+    """Parts of several residents: which, the schema says."""
+    parts: Mapping[str, Any] = mind.schema.get("properties", {})
+    first: Mapping[str, Any] = next(iter(parts.values()), {})
+    title = str(first.get("title") or str(first.get("$ref", "")).rsplit("/", 1)[-1])
+    return _together(mind, parts, _PARTS[title]) if title in _PARTS else None
+
+
+def _round(mind: Mind) -> dict[str, Any]:
+    """A whole round of a shared session: turns, then reflections on them."""
+    ids = list(mind.schema["properties"]["turns"]["properties"])
+    turns = _together(mind, ids, _turn)
+    if "reflections" not in mind.schema["properties"]:
+        return {"turns": turns}
+    hall = heard(mind.reading.prompt, mind.reading.system)
+    said = [(i, turns[i]["speaking"]["full_statement"]) for i in ids]
+    now = Heard([*hall.said, *((i, s) for i, s in said if s)], hall.names, hall.rest)
+    people = _descriptions(mind.reading.system, ids)
+    back = {}
+    for i, text in people.items():
+        who = Resident(mind.mind_of(text), i, now)
+        before = turns[i]["thinking"]["overall_stance"]
+        noted = who.reflection()
+        now_at = noted["stance_evolution"]["current_stance"]
+        noted["stance_evolution"] |= {
+            "previous_stance": before,
+            "change_type": change_between(before, now_at),
+        }
+        back[i] = noted
+    return {"turns": turns, "reflections": back}
+
+
+# --- moderator and planner ---
+
+
+def _raised(mind: Mind, hall: Heard) -> dict[str, list[str]]:
+    """Matter → who spoke of it in the first person, each once, the most raised first."""
+    found: dict[str, list[str]] = {}
+    for who, words in hall.said:
+        for sentence in _SENTENCE.split(words):
+            if not sentence.endswith("?") and re.search(
+                r"\b(?:I|me|my|mine|My|For me)\b", sentence
+            ):
+                for m in matters(mind, sentence):
+                    if who not in found.setdefault(m, []):
+                        found[m].append(who)
+    return dict(sorted(found.items(), key=lambda kv: (-len(kv[1]), kv[0])))
+
+
+def _called(hall: Heard, ids: Sequence[str]) -> str:
+    names = list(map(hall.name, ids))
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def _counted(hall: Heard, matter: str, who: Sequence[str]) -> str:
+    if len(who) < 4:
+        return f"{_called(hall, who)} spoke of {the(matter)}."
+    return f"{len(who)} residents spoke of {the(matter)}, {_called(hall, who[:2])} among them."
+
+
+def moderation(mind: Mind) -> dict[str, Any]:
+    """What was said by how many, who was quiet, and whose matter nobody else took up: first of
+    those residents whom the instructions name."""
+    hall = heard(mind.reading.prompt, mind.reading.system)
+    raised = _raised(mind, hall)
+    last = hall.last
+    told = [_counted(hall, m, who) for m, who in list(raised.items())[:3]]
+    words = {i: len(text.split()) for i, text in last.items()}
+    middle = median(words.values()) if words else 0
+    there = dict.fromkeys(_ID.findall(mind.reading.prompt))
+    quiet = [i for i in there if words.get(i, 0) < middle / 2][:4]
+    listed = [i for i in dict.fromkeys(_ID.findall(mind.reading.system)) if i in last]
+    rare = [who[0] for who in reversed(raised.values()) if len(who) == 1]
+    overlooked = [
+        {"resident": i, "concern": the(own[0])}
+        for i in (listed or rare[:2])
+        if (own := [m for m, who in raised.items() if i in who] or matters(mind, last[i]))
+    ]
+    summary = " ".join(told) or "Nobody has named a matter of their own yet."
+    asks = [
+        f"{_called(hall, [c['resident']])} spoke of {c['concern']}: who answers?"
+        for c in overlooked
+    ]
+    invites = [f"{_called(hall, quiet)}, how do you see it?"] if quiet else []
+    rarely = [m for m, who in raised.items() if len(who) == 1][:3]
+    return {
+        "summary": summary,
+        "underrepresented_opinions": [f"what is to become of {the(m)}" for m in rarely],
+        "invited_residents": quiet,
+        "overlooked_concerns": overlooked,
+        "spoken": " ".join(["Thank you all.", summary, *asks, *invites]),
+    }
+
+
+def planned(mind: Mind) -> dict[str, Any]:
+    """A proposal on each of the matters that were raised most, credited to who raised it."""
+    hall = heard(mind.reading.prompt, mind.reading.system)
+    raised = _raised(mind, hall)
+    ranked = list(raised)
+    # One seat is for a matter that few have raised.
+    kept = ranked if len(ranked) <= 6 else [*ranked[:5], ranked[-1]]
+    wordings = mind.draws.shuffled(WORDS["proposals"])
+    items = [
+        {
+            "proposal": wordings[n % len(wordings)].format(M=the(m)),
+            "reasoning": f"{_called(hall, raised[m][:3])} spoke of {the(m)}.",
+            "originating_residents": raised[m],
+        }
+        for n, m in enumerate(kept)
+    ]
+    none = {
+        "proposal": "Hold a further meeting before deciding",
+        "reasoning": "No matter was named.",
+    }
+    return {"items": items or [none | {"originating_residents": []}]}
+
+
+def closing(mind: Mind) -> dict[str, Any]:
+    """What passed, and whose matters that takes up."""
+    hall = heard(mind.reading.prompt, mind.reading.system)
+    passed = passed_in(mind.reading.prompt)
+    if not passed:
+        text = "The hall could not agree on any proposal and asks for new ones."
+        return {"consensus": text, "concerns_reflected": []}
+    wants = "; ".join(p[:1].lower() + p[1:] for p in passed)
+    of = {m for p in passed for m in matters(mind, p)}
+    return {
+        "consensus": f"The hall wants this to be done: {wants}.",
+        "concerns_reflected": [
+            {"resident": who, "concern": the(m)}
+            for m, people in _raised(mind, hall).items()
+            if m in of
+            for who in people
+        ],
+    }
+
+
+def _own(part: Callable[[Resident], dict[str, Any]]) -> Callable[[Mind], dict[str, Any]]:
+    return lambda mind: part(_me(mind))
+
+
+PART: Part[TownHallConfig] = Part(
+    names=_names,
+    answers={
+        "Thinking": _own(Resident.thinking),
+        "Speaking": _own(Resident.speaking),
+        "Reflection": _own(Resident.reflection),
+        "Ballot": _own(Resident.ballot),
+        "Satisfaction": _own(Resident.satisfaction),
+        "Residents": _residents,
+        "Round": _round,
+        "Moderating": moderation,
+        "Planned": planned,
+        "Closing": closing,
+    },
+    lexicon=Lexicon.of(WORDS["lexicon"]),
+)
