@@ -39,7 +39,12 @@ class Lexicon:
         """From `{camp: {nouns: […], verbs: […], words: "one two …"}}`, three of them."""
         return cls(
             [
-                Camp(name, tuple(c["nouns"]), tuple(c["verbs"]), frozenset(c["words"].split()))
+                Camp(
+                    name,
+                    tuple(c["nouns"]),
+                    tuple(c["verbs"]),
+                    frozenset(c["words"].lower().split()),
+                )
                 for name, c in data.items()
             ]
         )
@@ -52,20 +57,24 @@ class Lexicon:
     @cached_property
     def phrases(self) -> dict[str, int]:
         """Camp of each phrase."""
-        return {p: n for n, camp in enumerate(self.camps) for p in (*camp.nouns, *camp.verbs)}
+        return {
+            p.lower(): n for n, camp in enumerate(self.camps) for p in (*camp.nouns, *camp.verbs)
+        }
 
     @cached_property
     def verbs(self) -> frozenset[str]:
-        return frozenset(v for camp in self.camps for v in camp.verbs)
+        return frozenset(v.lower() for camp in self.camps for v in camp.verbs)
 
     @cached_property
     def any_word(self) -> re.Pattern[str]:
-        return re.compile(rf"\b(?:{'|'.join(sorted(self.camp_of))})\b", re.IGNORECASE)
+        """Any argument word, in lower case."""
+        return re.compile(rf"\b(?:{'|'.join(sorted(self.camp_of))})\b")
 
     @cached_property
     def any_phrase(self) -> re.Pattern[str]:
+        """Any phrase, in lower case."""
         longest_first = sorted(self.phrases, key=len, reverse=True)
-        return re.compile("|".join(map(re.escape, longest_first)), re.IGNORECASE)
+        return re.compile("|".join(map(re.escape, longest_first)))
 
 
 @cache

@@ -127,11 +127,10 @@ def standing(names: Sequence[str], text: str) -> tuple[str, ...]:
 
 
 class _Parts(NamedTuple):
-    """Where names end and argument words and phrases begin in a sentence."""
+    """Where names end and argument words begin in a sentence."""
 
     named: tuple[tuple[int, str], ...]
     words: tuple[tuple[int, str], ...]
-    phrases: tuple[tuple[int, str], ...]
     first_person: bool
 
     def option(self, at: int, before: str) -> str:
@@ -150,22 +149,21 @@ def _parts(sentence: str, names: tuple[str, ...], lexicon: Lexicon) -> _Parts:
         named = [(m.end(), called[fold(m[0]).casefold()]) for m in any_of(names).finditer(sentence)]
         # Names are no arguments.
         bare = any_of(names).sub(lambda m: " " * len(m[0]), sentence) if named else sentence
-    words = tuple((m.start(), m[0].casefold()) for m in lexicon.any_word.finditer(bare))
-    phrases = lexicon.any_phrase.finditer(bare) if words else ()
-    return _Parts(
-        tuple(named),
-        words,
-        tuple((m.start(), m[0].casefold()) for m in phrases),
-        bool(_FIRST_PERSON.search(bare)),
-    )
+    words = tuple((m.start(), m[0]) for m in lexicon.any_word.finditer(bare.lower()))
+    return _Parts(tuple(named), words, bool(_FIRST_PERSON.search(bare)))
 
 
-def _each(text: str, names: tuple[str, ...], lexicon: Lexicon) -> Iterator[tuple[_Parts, str]]:
-    """Each sentence of a text with the option named last before it."""
+@lru_cache(maxsize=16384)
+def _phrases(sentence: str, lexicon: Lexicon) -> tuple[tuple[int, str], ...]:
+    return tuple((m.start(), m[0]) for m in lexicon.any_phrase.finditer(sentence.lower()))
+
+
+def _each(text: str, names: tuple[str, ...], lexicon: Lexicon) -> Iterator[tuple[str, _Parts, str]]:
+    """Each sentence of a text, its parts, and the option named last before it."""
     before = ""
     for raw in SENTENCE.split(text):
         parts = _parts(raw, names, lexicon)
-        yield parts, before
+        yield raw, parts, before
         before = parts.named[-1][1] if parts.named else before
 
 
@@ -173,7 +171,7 @@ def _each(text: str, names: tuple[str, ...], lexicon: Lexicon) -> Iterator[tuple
 def sentences(text: str, names: tuple[str, ...], lexicon: Lexicon) -> tuple[Sentence, ...]:
     """The sentences of a text that hold arguments, each word bound to an option."""
     found = []
-    for parts, before in _each(text, names, lexicon):
+    for _, parts, before in _each(text, names, lexicon):
         if len(parts.words) >= ENOUGH_WORDS:
             by_option: dict[str, list[str]] = {}
             for at, word in parts.words:
@@ -183,12 +181,13 @@ def sentences(text: str, names: tuple[str, ...], lexicon: Lexicon) -> tuple[Sent
     return tuple(found)
 
 
-def phrases(text: str, names: tuple[str, ...], lexicon: Lexicon) -> dict[str, Counter[str]]:
+@lru_cache(maxsize=2048)
+def phrases(text: str, names: tuple[str, ...], lexicon: Lexicon) -> Mapping[str, Counter[str]]:
     """The argument phrases of a text by the option for which they stand ("" where none is named),
     each with how often it stands there."""
     found: dict[str, Counter[str]] = {}
-    for parts, before in _each(text, names, lexicon):
-        for at, phrase in parts.phrases:
+    for raw, parts, before in _each(text, names, lexicon):
+        for at, phrase in _phrases(raw, lexicon) if parts.words else ():
             found.setdefault(parts.option(at, before), Counter())[phrase] += 1
     return found
 

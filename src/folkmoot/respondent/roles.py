@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import lru_cache
 
 from folkmoot.respondent.lexicon import Lexicon
 from folkmoot.respondent.mind import Mind
@@ -82,14 +83,16 @@ def turn(mind: Mind) -> str:
     signal = _SIGNAL.search(read.system)
     if signal and draws.chance(_CONTENT[min(answers, len(_CONTENT) - 1)]):
         return signal[1]
-    heard = "\n".join(p.text for p in read.said if not p.own)
-    spoken = phrases(heard, mind.options, mind.at.lexicon) if answers else {}
-    spoken.pop("", None)
-    theirs = max(spoken, key=lambda o: spoken[o].total(), default="")
-    sides = [o for o in singled_out(mind) if o != theirs] or [
-        o for o in mind.options if o != theirs
-    ]
-    material = phrases(read.system, mind.options, mind.at.lexicon)
+    known = mind.options, mind.at.lexicon
+    spoken: Counter[str] = Counter()
+    for passage in read.said[1:] if answers else ():
+        if not passage.own:
+            found = phrases(passage.text, *known)
+            spoken.update({o: found[o].total() for o in found if o})
+    theirs = spoken.most_common(1)[0][0] if spoken else ""
+    others = [o for o in mind.options if o != theirs]
+    sides = [o for o in singled_out(read.system, *known) if o in others] or others
+    material = phrases(read.system, *known)
     shown = {o: material[o] for o in sides if material.get(o)}
     if not shown or (not theirs and len(sides) < 2):
         about = theirs or (sides[0] if sides else _matter(mind))
@@ -120,23 +123,22 @@ def _point(mind: Mind, option: str, found: Counter[str], kind: str) -> str:
     return capital(frame.format(O=option, **slots))
 
 
-def singled_out(mind: Mind) -> list[str]:
-    """The options that the instructions name by themselves: outside of lists, headings and
-    arguments, more often than the others; in order of their first naming."""
-    options = mind.options
-    if not options:
-        return []
+@lru_cache(maxsize=2048)
+def singled_out(text: str, options: tuple[str, ...], lexicon: Lexicon) -> tuple[str, ...]:
+    """The options that instructions name by themselves: outside of lists, headings and arguments,
+    more often than the others; in their order."""
     times = dict.fromkeys(options, 0)
     names_of = {fold(o).casefold(): o for o in options}
-    for line in SENTENCE.split(mind.reading.system):
+    for line in SENTENCE.split(text) if options else ():
         named = [names_of[fold(m).casefold()] for m in any_of(options).findall(line)]
+        if not named or len(set(named)) == len(options):
+            continue
         rest = any_of(options).sub("", line)
         heading = line.lstrip().startswith("#") or len(re.findall(r"[^\W\d_]{2,}", rest)) < 2
-        alone = named and not heading and len(set(named)) < len(options)
-        if alone and not mind.at.lexicon.any_word.search(rest):
+        if not heading and not lexicon.any_word.search(rest.lower()):
             times[named[0]] += 1
     least = min(times.values()) if len(options) > 2 else 0
-    return [o for o in options if times[o] > least]
+    return tuple(o for o in options if times[o] > least)
 
 
 def judged(mind: Mind) -> str:
