@@ -31,7 +31,7 @@ def krippendorff_alpha(ratings: ArrayLike, level: Level = "nominal") -> float:
     ones. Krippendorff (2011), "Computing Krippendorff's alpha-reliability", repository.upenn.edu.
     """
     values, by_unit = _by_unit(ratings)
-    return _alpha(by_unit.sum(axis=0), values, level)
+    return float(_alphas(by_unit.sum(axis=0), values, level))
 
 
 DRAWS = 2_000
@@ -51,7 +51,7 @@ def krippendorff_interval(
     deviations instead of units.
     """
     values, by_unit = _by_unit(ratings)
-    alpha = _alpha(by_unit.sum(axis=0), values, level)
+    alpha = float(_alphas(by_unit.sum(axis=0), values, level))
     paired = by_unit.sum(axis=(1, 2)) > 0
     named = list(clusters) or range(len(by_unit))
     names = list(dict.fromkeys(c for c, use in zip(named, paired, strict=True) if use))
@@ -65,9 +65,8 @@ def krippendorff_interval(
         rng = np.random.default_rng(seed)
         times = rng.multinomial(len(names), np.full(len(names), 1 / len(names)), DRAWS)
         sums = np.tensordot(times, parts, axes=1)
-        drawn = np.array([_alpha(one, values, level) for one in sums])
         # A draw of units that all have one code has no alpha.
-        low, high = np.nanpercentile(drawn, [2.5, 97.5])
+        low, high = np.nanpercentile(_alphas(sums, values, level), [2.5, 97.5])
     return Estimate(
         alpha, float(low), float(high), int(paired.sum()), len(names), method="bootstrap"
     )
@@ -82,15 +81,15 @@ def _by_unit(ratings: ArrayLike) -> tuple[FloatArray, FloatArray]:
     return values, _coincidences(codes, values)
 
 
-def _alpha(coincidences: FloatArray, values: FloatArray, level: Level) -> float:
-    per_value = coincidences.sum(axis=1)
-    n = per_value.sum()
+def _alphas(coincidences: FloatArray, values: FloatArray, level: Level) -> FloatArray:
+    """Alpha of each matrix of coincidences (…, v, v); NaN where there is none."""
+    per_value = coincidences.sum(axis=-1)
+    n = per_value.sum(axis=-1)
     delta = _squared_distances(values, per_value, level)
-    expected = float((np.outer(per_value, per_value) * delta).sum())
-    if n < 2 or expected <= 0:
-        return math.nan
-    observed = float((coincidences * delta).sum())
-    return float(1.0 - (n - 1) * observed / expected)
+    pairs = per_value[..., :, None] * per_value[..., None, :]
+    expected, observed = ((m * delta).sum(axis=(-2, -1)) for m in (pairs, coincidences))
+    known = (n >= 2) & (expected > 0)
+    return np.where(known, 1.0 - (n - 1) * observed / np.where(known, expected, 1.0), math.nan)
 
 
 def _coincidences(codes: FloatArray, values: FloatArray) -> FloatArray:
@@ -115,8 +114,8 @@ def _squared_distances(values: FloatArray, per_value: FloatArray, level: Level) 
         return np.where(total == 0, 0.0, (c - k) / np.where(total == 0, 1.0, total)) ** 2
     if level == "ordinal":
         # People at or below a value, less half of those at it: ranks, up to a constant.
-        rank = np.cumsum(per_value) - per_value / 2
-        return (rank[:, None] - rank[None, :]) ** 2
+        rank = np.cumsum(per_value, axis=-1) - per_value / 2
+        return np.asarray((rank[..., :, None] - rank[..., None, :]) ** 2)
     raise ValueError(f"unknown level of measurement: {level!r}")
 
 

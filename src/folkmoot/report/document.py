@@ -62,7 +62,8 @@ def document(run: RunFolder) -> Document:
     findings = findings_of(study, run)
     if run.has_table("answers") and FITNESS not in {f.key for f in findings}:
         findings.append(fitness(of_answers(run.table("answers").to_dicts())))
-    findings += found(coding.finding(run))
+    if "coding" not in {f.key for f in findings}:
+        findings += found(coding.finding(run))
     name = str(run.config.get("pilot_name") or run.config.get("title") or study.title)
     return Document(
         title=name,

@@ -9,12 +9,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from folkmoot.kit.coding.codebook import NO_CODE, Codebook
 from folkmoot.kit.coding.tables import CODER, PERSON, RULE, SECOND
-from folkmoot.kit.findings import Row, cells, known, number
-from folkmoot.measures.agreement import krippendorff_interval, number_codes
+from folkmoot.kit.findings import Row, cells, number
+from folkmoot.measures.agreement import (
+    FloatArray,
+    Level,
+    krippendorff_alpha,
+    krippendorff_interval,
+    number_codes,
+)
 from folkmoot.measures.estimates import Estimate, percent, plural
 from folkmoot.records.amendments import Amendment, amendments
 from folkmoot.records.findings import Finding, Grid
@@ -106,15 +113,29 @@ class Codings:
         `code`: of this code alone, given or not. Without it: of one code a text, its level (and of
         what it is said of, "none" included); of several, whether each is given.
         """
-        units = list(self._units(other, code))
-        ratings = [[u[1] for u in units], [u[2] for u in units]]
-        if not units:
+        ids, ratings, level = self._rated(other, code)
+        if not ids:
             return Estimate(math.nan, math.nan, math.nan, 0)
+        return krippendorff_interval(ratings, level, ids)
+
+    def by_code(self, other: Coder) -> dict[str, float]:
+        """α of each code alone, given or not; NaN where one code is never or always given."""
+        alphas = {}
+        for code in self.book.names:
+            ids, ratings, level = self._rated(other, code)
+            alphas[code] = krippendorff_alpha(ratings, level) if ids else math.nan
+        return alphas
+
+    def _rated(self, other: Coder, code: str | None) -> tuple[list[str], FloatArray, Level]:
+        """Text id of each unit, the codes of both (2, units), and their level."""
+        units = list(self._units(other, code))
+        ids = [u[0] for u in units]
+        ratings = [[u[1] for u in units], [u[2] for u in units]]
         if self.book.level == "ordinal" and code is None:
             names = [*self.book.names, NO_CODE]
-            ordered = [[float(names.index(str(c))) for c in coder] for coder in ratings]
-            return krippendorff_interval(ordered, "ordinal", [u[0] for u in units])
-        return krippendorff_interval(number_codes(ratings), "nominal", [u[0] for u in units])
+            numbers = [[float(names.index(str(c))) for c in coder] for coder in ratings]
+            return ids, np.array(numbers), "ordinal"
+        return ids, number_codes(ratings), "nominal"
 
     def _units(self, other: Coder, wanted: str | None) -> Iterator[tuple[str, Any, Any]]:
         """Text id, the coder's code and the other's, for every unit that both decided on."""
@@ -240,13 +261,12 @@ def _row(read: Codings, coder: Coder | None) -> Row:
         "codes": sum(map(len, coder.codes.values())),
         "refused": coder.refused,
         **cells(agreement, "alpha"),
-        "agreement_by_code": "" if agreement is None else _by_code(read, coder),
+        "agreement_by_code": "" if agreement is None else _listed(read.by_code(coder)),
     }
 
 
-def _by_code(read: Codings, other: Coder) -> str:
-    each = {c: read.agreement(other, c).value for c in read.book.names}
-    return ", ".join(f"{c} {number(a)}" for c, a in each.items() if known(a) is not None)
+def _listed(alphas: Mapping[str, float]) -> str:
+    return ", ".join(f"{code} {number(a)}" for code, a in alphas.items() if math.isfinite(a))
 
 
 def _coders(table: pl.DataFrame) -> list[Coder]:
