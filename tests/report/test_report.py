@@ -27,7 +27,7 @@ def test_every_study_type_gets_a_page_that_asks_nothing_of_the_network(
 def test_whether_the_model_is_fit_is_asked_once(finished: RunFolder) -> None:
     """Once for every study type: its own finding, or one of the answers that all record."""
     page = write_report(finished).read_text("utf-8")
-    assert page.count("Is the model fit to answer?") == 1
+    assert page.count("<h3>Is the model fit to answer?</h3>") == 1
     assert page.count('id="respondent_checks"') == 1
 
 

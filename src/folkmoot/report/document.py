@@ -14,6 +14,7 @@ from folkmoot.measures.diagnostics import of_answers
 from folkmoot.records.findings import Board, Finding
 from folkmoot.records.run_folder import RunFolder
 from folkmoot.report.charts import svgs
+from folkmoot.report.front import Front, front
 from folkmoot.report.pooled import pooled
 from folkmoot.report.trust import Trust, trust
 
@@ -36,7 +37,7 @@ class Section:
 
     @property
     def anchor(self) -> str:
-        return self.title.lower().replace(" ", "-")
+        return "section-" + self.title.lower().replace(" ", "-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class Document:
     synthetic: bool
     synthetic_note: str
     planted: str
+    front: Front | None  # None for a grid
     headlines: tuple[Figure, ...]
     sections: tuple[Section, ...]
     trust: Trust | None  # None for a grid: each of its runs has its own
@@ -65,6 +67,7 @@ def document(run: RunFolder) -> Document:
     if "coding" not in {f.key for f in findings}:
         findings += found(coding.finding(run))
     name = str(run.config.get("pilot_name") or run.config.get("title") or study.title)
+    trusted = trust(run, study)
     return Document(
         title=name,
         subtitle=f"{study.title} · {run.id}",
@@ -72,9 +75,10 @@ def document(run: RunFolder) -> Document:
         synthetic=run.synthetic,
         synthetic_note=run.synthetic_note,
         planted=_planted(run),
+        front=front(run, name, findings, trusted.deviations),
         headlines=tuple(_figure(f) for f in findings if f.headline),
         sections=_sections([f for f in findings if not f.headline]),
-        trust=trust(run, study),
+        trust=trusted,
     )
 
 
@@ -91,6 +95,7 @@ def grid_document(grid: RunGrid) -> Document:
         synthetic=any(run.synthetic for run in runs),
         synthetic_note=runs[0].synthetic_note,
         planted="",
+        front=None,
         headlines=tuple(_figure(f) for f in findings if f.headline),
         sections=_sections([f for f in findings if not f.headline]),
         trust=None,

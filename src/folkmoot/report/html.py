@@ -69,8 +69,9 @@ def _environment() -> Environment:
 
 
 def prose(text: str) -> Markup:
-    """A sentence, with what stands in backticks as code."""
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+    """A sentence, with what stands in backticks as code, and no line broken before a unit."""
+    kept = re.sub(r"(?<=\d) (?=%)", "\N{NO-BREAK SPACE}", text)
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(kept))))
 
 
 def cards(board: Board) -> dict[str, Any]:

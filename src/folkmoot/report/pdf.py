@@ -48,6 +48,7 @@ class _Writer:
             "synthetic": doc.synthetic,
             "note": doc.synthetic_note,
             "planted": doc.planted,
+            "front": self._front(doc),
             "sections": [
                 {"title": "Main findings", "figures": [self._figure(f) for f in doc.headlines]},
                 *(
@@ -65,6 +66,30 @@ class _Writer:
                 {"title": "Hashes", "grid": _grid(trust.hashes)},
             ],
             "methods": trust.methods,
+        }
+
+    def _front(self, doc: Document) -> dict[str, Any]:
+        front = doc.front
+        assert front is not None
+        first = doc.headlines[0].panels[:1] if doc.headlines else ()
+        return {
+            "question": front.question,
+            "lanes": [
+                {
+                    "arm": lane.arm,
+                    "people": f"{lane.people:,} asked",
+                    "steps": [
+                        {"sees": list(step.sees) or ["nothing shown"], "decision": step.decision}
+                        for step in lane.steps
+                    ],
+                }
+                for lane in front.lanes
+            ],
+            "answer": list(front.answer),
+            "panels": [self._panel(svg) for svg in first],
+            "colour": front.colour,
+            "verdict": front.verdict,
+            "lights": [{"colour": lamp, "reason": why} for lamp, why in front.lights],
         }
 
     def _figure(self, figure: Figure) -> dict[str, Any]:

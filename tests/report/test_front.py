@@ -1,0 +1,118 @@
+"""The first page: question, design, answer, and lights whose colours have reasons."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from folkmoot.kit.exposure import ExposureRow
+from folkmoot.records.findings import Finding, Grid
+from folkmoot.records.run_folder import RunFolder
+from folkmoot.report.front import front, lights, question_of
+from folkmoot.report.html import write_report
+
+
+def test_every_report_opens_with_a_question_a_design_an_answer_and_a_light(
+    finished: RunFolder,
+) -> None:
+    page = write_report(finished).read_text("utf-8")
+    glance = page.split('id="glance"')[1].split("</section>")[0]
+    for heading in ("The question", "The answer", "How far to trust it"):
+        assert f"<h3>{heading}</h3>" in glance
+    assert 1 <= glance.count('class="says"') <= 3
+    assert 'class="light red"' in glance  # the embedded respondent answered
+    assert page.index('id="glance"') < page.index('id="findings"')
+
+
+def test_the_design_is_what_the_requests_held(pilot: RunFolder) -> None:
+    found = front(pilot, "Title", [], [])
+    seen = {lane.arm: {s.decision: set(s.sees) for s in lane.steps} for lane in found.lanes}
+    assert seen["Simple voting"]["final vote"] == set()
+    assert seen["Simple passive"]["final vote"] == {"summaries"}
+    assert seen["Clarified passive"]["final vote"] == {"summaries", "interview"}
+    assert seen["ACP"]["final vote"] == {"summaries", "interview", "dialogue"}
+    asked = pilot.table("exposure").group_by("condition").agg(pl.col("participant_id").n_unique())
+    assert [lane.people for lane in found.lanes] == [25] * asked.height
+    assert found.question.startswith(pilot.config["topic"]["description"].split()[0])
+
+
+def test_landmarks_have_names_of_their_own(finished: RunFolder) -> None:
+    page = write_report(finished).read_text("utf-8")
+    labels = re.findall(r'role="region" aria-label="([^"]*)"', page)
+    assert labels
+    assert max(Counter(labels).values()) == 1
+    assert max(Counter(re.findall(r'\bid="([^"]*)"', page)).values()) == 1
+
+
+def copied(run: RunFolder, folder: Path, **changes: object) -> RunFolder:
+    """The run, answered by a real model as far as its manifest says, with changes."""
+    shutil.copytree(run.path, folder)
+    facts = json.loads((folder / "manifest.json").read_text("utf-8"))
+    facts |= {"synthetic": False, **changes}
+    (folder / "manifest.json").write_text(json.dumps(facts))
+    return RunFolder(folder)
+
+
+def test_green_only_where_nothing_was_flagged(pilot: RunFolder, tmp_path: Path) -> None:
+    run = copied(pilot, tmp_path / "fine")
+    (only,) = lights(run, [], [])
+    assert only.colour == "green"
+    assert f"{run.manifest['answers']['count']:,} answers" in only.reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "colour", "reason"),
+    [
+        ({"synthetic": True}, "red", "no evidence about people"),
+        ({"unusable": "no answer could be read"}, "red", "no answer could be read"),
+        ({"outcome": "paused"}, "red", "paused"),
+        ({"answers": {"count": 100, "missing": {"unreadable": 9}}}, "amber", "9 % of answers"),
+        ({"cut_replies": {"kept": 3}}, "amber", "3 replies were cut"),
+    ],
+)
+def test_each_fault_has_its_light(
+    changes: dict[str, object], colour: str, reason: str, pilot: RunFolder, tmp_path: Path
+) -> None:
+    run = copied(pilot, tmp_path / "run", **changes)
+    found = front(run, "", [], [])
+    assert found.colour == colour
+    assert any(reason in light.reason for light in found.lights)
+
+
+def test_what_findings_and_plan_flag_is_amber(pilot: RunFolder, tmp_path: Path) -> None:
+    run = copied(pilot, tmp_path / "run")
+    fitness = Finding(
+        "respondent_checks", "Fit?", "Says.", Grid(("check", "flag"), (("Position", "flagged"),))
+    )
+    few = Finding("few", "Heard", "4 sets are an illustration", Grid((), ()))
+    found = list(lights(run, [fitness, few], ["The seed differs.", "More."]))
+    assert {light.colour for light in found} == {"amber"}
+    said = " ".join(light.reason for light in found)
+    for reason in ("position", "Heard", "The seed differs. (1 more below)"):
+        assert reason in said
+
+
+def test_prompts_that_differ_from_the_design_are_red(pilot: RunFolder, tmp_path: Path) -> None:
+    run = copied(pilot, tmp_path / "run")
+    path = run.path / "tables" / f"{ExposureRow.table}.parquet"
+    table = pl.read_parquet(path)
+    at = (pl.col("condition") == "acp") & (pl.col("kind") == "summaries")
+    texts = pl.when(at).then(0).otherwise(pl.col("texts")).cast(table.schema["texts"])
+    table.with_columns(texts.alias("texts")).write_parquet(path)
+    first, *_ = lights(RunFolder(run.path), [], [])
+    assert first.colour == "red"
+    assert "Prompts did not hold what the design shows" in first.reason
+    lanes = {lane.arm: lane.steps[-1].sees for lane in front(RunFolder(run.path), "", [], []).lanes}
+    assert "summaries" not in lanes["ACP"]
+
+
+def test_a_question_is_found_where_study_files_say_it() -> None:
+    assert question_of({"topic": {"description": "Which\n one?"}}) == "Which one?"
+    assert question_of({"question": "How many?", "topic": {"title": "x"}}) == "How many?"
+    assert question_of({"topic": "x", "case": " "}) == ""
