@@ -165,3 +165,19 @@ def test_the_embedded_coder_reads_the_codebook_by_its_form_in_any_wording() -> N
     ]
     # What no sentence speaks of is said to be open, of each option and member.
     assert len(said) == 4
+
+
+@pytest.mark.parametrize(
+    ("quote", "text", "there"),
+    [
+        ("太贵了", "我觉得太贵了，不会买。", True),
+        ("太便宜", "我觉得太贵了，不会买。", False),
+        ("แพงไป", "ฉันคิดว่ามันแพงไปหน่อย", True),
+        ("дорого", "Это слишком дорого!", True),
+        ("дорог", "Это слишком дорого!", False),
+        ("20", "It costs 2024 crowns.", False),
+        ("price", "overpriced, at that price", True),
+    ],
+)
+def test_quotes_are_whole_words_where_a_script_has_them(quote: str, text: str, there: bool) -> None:
+    assert stands_in(quote, text) is there

@@ -176,6 +176,22 @@ def test_a_person_codes_the_sample_blind_and_alpha_is_told(tmp_path: Path, done:
     assert read.by_text["treated/day1"].keys() == {("{}", "fair")}, "a blind code corrects nothing"
 
 
+def test_a_correction_of_other_words_than_those_there_now_counts_for_nothing(
+    tmp_path: Path, done: RunFolder
+) -> None:
+    sheet = tmp_path / "codes.xlsx"
+    write_sheet(done, sheet, blind=False)
+    fill(sheet, "codes", {("treated/day1", "fair"): "too_dear"}, "corrected")
+    read_sheet(done, sheet, "Ann")
+    assert coding.codings(RunFolder(done.path))["price"].one("treated/day1") == "too_dear"
+    study = tmp_path / "diary.yaml"
+    said = ["It’s too expensive.", "Good value, once more!", "Hm.", "Hm."]
+    study.write_text(f"{study.read_text()}diaries: {json.dumps(said, ensure_ascii=False)}\n")
+    folkmoot.run(study, provider=coder(by_words), out=done.path, resume=True, accept_changes=True)
+    read = coding.codings(RunFolder(done.path))["price"]
+    assert read.one("treated/day1") == "fair" and read.kept == (0, 0)
+
+
 def test_who_saw_the_codes_does_not_code_blind(tmp_path: Path, done: RunFolder) -> None:
     seen, blind = tmp_path / "codes.xlsx", tmp_path / "blind.xlsx"
     write_sheet(done, seen, blind=False)

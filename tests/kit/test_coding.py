@@ -11,8 +11,9 @@ import polars as pl
 import pytest
 
 import folkmoot
-from folkmoot.errors import InputError
+from folkmoot.errors import InputError, ProtocolError, RefusedError
 from folkmoot.kit import coding
+from folkmoot.kit.coding.coder import unique
 from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
 from tests.kit.diary import DIARIES, STUDY
@@ -239,3 +240,39 @@ def test_a_mistake_in_a_codebook_is_told_with_its_line(tmp_path: Path) -> None:
     lines = {(p.where, p.key) for p in told.value.problems}
     assert ("3", "choose") in lines and any(where == "6" for where, _ in lines)
     assert all(p.file == str(path) for p in told.value.problems)
+
+
+def test_a_text_that_the_model_will_not_read_is_missing_with_its_reason(tmp_path: Path) -> None:
+    def refuses(text: str, _request: Request) -> Codes:
+        if "dog" in text:
+            raise RefusedError("too long for me", reason="too_long")
+        return by_words(text)
+
+    done = run(tmp_path, coder(refuses))
+    row = done.table("codes").filter(text_id="treated/day2", by="coder").row(0, named=True)
+    assert row["code"] is None and row["refused"] == "too_long"
+    assert coding.codings(done.folder)["price"].of("treated/day2") is None
+
+
+def test_coders_are_asked_at_temperature_zero(tmp_path: Path) -> None:
+    provider = coder(by_words)
+    run(tmp_path, provider, temperature=1.3)
+    assert {r.temperature for _, r in provider.seen} == {0.0}
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [coding.Text("a", "Hm."), coding.Text("a", "Oh.")],
+        [coding.Text("a", "Hm.")],
+        [coding.Text("a", "Hm.", slots={"who": ["Ann", "ALL"]})],
+        [coding.Text("a", "Hm.", slots={"who": ["Ann", "ann"]})],
+    ],
+    ids=["duplicate id", "no values", "a value that means all", "duplicate value"],
+)
+def test_texts_that_could_not_be_told_apart_are_refused(texts: list[coding.Text]) -> None:
+    slots = {} if len(texts) == 2 else {"who": "of whom"}
+    codes = (coding.Code(name="yes", definition="Yes."),)
+    book = coding.Codebook(name="b", question="?", slots=slots, codes=codes)
+    with pytest.raises(ProtocolError, match="coding by b"):
+        unique(texts, book)

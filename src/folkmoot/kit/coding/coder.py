@@ -191,7 +191,7 @@ async def ask_coder(scope: Scope, role: str, book: Codebook, text: Text) -> tupl
     """What a model codes in one text; what is still refused after the re-asks says why."""
     wanted = Codes(book, text)
     coder = Speaker(role, role=role, system=system_prompt(book, text))
-    got = await scope.ask(coder, text.text, answer=wanted)
+    got = await scope.ask(coder, text.text, answer=wanted, temperature=0.0)
     if not isinstance(got, Missing):
         return got
     return wanted.salvaged(got.raw) or (Coded("", refused=got.reason),)
@@ -232,8 +232,13 @@ def unique(texts: Sequence[Text], book: Codebook) -> None:
         if text.id in seen:
             raise ProtocolError(f"coding by {book.name}: duplicate text id {text.id!r}")
         seen.add(text.id)
-        if lacking := [slot for slot in book.slots if not text.slots.get(slot)]:
-            raise ProtocolError(f"coding by {book.name}: {text.id} has no values of {lacking[0]!r}")
+        for slot in book.slots:
+            values = [v.casefold() for v in text.slots.get(slot, ())]
+            if not values or EVERY in values or len(set(values)) < len(values):
+                raise ProtocolError(
+                    f"coding by {book.name}: the values of {slot!r} in {text.id} must be there, "
+                    f"differ, and none be {EVERY!r}"
+                )
 
 
 class Who(NamedTuple):
@@ -360,10 +365,21 @@ def stands_in(quote: str, text: str) -> bool:
 
     A quote without a letter or a digit shows nothing.
     """
-    wanted = _plain(quote).strip("\"'.… ")
+    wanted, whole = _plain(quote).strip("\"'.… "), _plain(text)
     if not re.search(r"\w", wanted):
         return False
-    return re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", _plain(text)) is not None
+    found = (m.span() for m in re.finditer(re.escape(wanted), whole))
+    return any(
+        not _one_word(whole[start - 1 : start], wanted[0])
+        and not _one_word(wanted[-1], whole[end : end + 1])
+        for start, end in found
+    )
+
+
+def _one_word(before: str, after: str) -> bool:
+    """Whether two characters belong to one word. Scripts whose letters have no case are taken to
+    write without spaces, as Chinese and Thai do."""
+    return all(c.isdecimal() or c.islower() or c == "_" for c in (before, after))
 
 
 def _plain(text: str) -> str:

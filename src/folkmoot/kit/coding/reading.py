@@ -23,6 +23,7 @@ from folkmoot.measures.agreement import (
     number_codes,
 )
 from folkmoot.measures.estimates import Estimate, percent, plural
+from folkmoot.randomness import digest
 from folkmoot.records.amendments import Amendment, amendments
 from folkmoot.records.findings import Finding, Grid
 from folkmoot.records.run_folder import RunFolder
@@ -198,7 +199,14 @@ def codings(run: RunFolder) -> dict[str, Codings]:
     for name in texts["codebook"].unique(maintain_order=True):
         listed = {r["text_id"]: r for r in texts.filter(codebook=name).iter_rows(named=True)}
         coders = [c for t in tables for c in _coders(t.filter(codebook=name))]
-        own = [a for a in amended if a.data.get("codebook") == name]
+        # What a person said of other words than those that stand there now counts for nothing.
+        words = {text_id: words_of(row) for text_id, row in listed.items()}
+        own = [
+            a
+            for a in amended
+            if a.data.get("codebook") == name
+            and words.get(a.data.get("text_id", "")) == a.data.get("words")
+        ]
         corrections = {
             (a.data["text_id"], a.data["of"], a.data["was"]): a for a in own if a.kind == CORRECTION
         }
@@ -207,6 +215,11 @@ def codings(run: RunFolder) -> dict[str, Codings]:
             codebook_in(run, name), listed, tuple(coders), tuple(corrections.values())
         )
     return found
+
+
+def words_of(row: Mapping[str, Any]) -> str:
+    """What tells the words of a text from others: those that a person was shown."""
+    return digest(row["text"] or "", row["about"] or "", size=8).hex()
 
 
 def codebook_in(run: RunFolder, name: str) -> Codebook:

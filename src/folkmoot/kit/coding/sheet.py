@@ -20,7 +20,7 @@ from folkmoot.errors import InputError, Problem, StorageError
 from folkmoot.files import write_with
 from folkmoot.hints import did_you_mean
 from folkmoot.kit.coding.codebook import NO_CODE, Codebook
-from folkmoot.kit.coding.reading import BY_HAND, CORRECTION, Codings, codings
+from folkmoot.kit.coding.reading import BY_HAND, CORRECTION, Codings, codings, words_of
 from folkmoot.randomness import digest
 from folkmoot.records.amendments import Amendment, amend, amendments
 from folkmoot.records.run_folder import RunFolder
@@ -214,6 +214,7 @@ def _misplaced(read: Mapping[str, Codings], line: dict[str, str]) -> Problem | N
     if line["number"] not in numbers:
         return Problem(f"no text {line['number']!r} in this run", key="number")
     line["text_id"] = numbers[line["number"]]
+    line["words"] = words_of(read[line["codebook"]].texts[line["text_id"]])
     return None
 
 
@@ -242,7 +243,7 @@ def _by_hand(read: Codings, line: Mapping[str, str]) -> dict[str, Any] | Problem
 
 
 def _place(line: Mapping[str, str]) -> dict[str, str]:
-    return {key: line[key] for key in ("codebook", "text_id", "of")}
+    return {key: line[key] for key in ("codebook", "text_id", "words", "of")}
 
 
 def _named(book: Codebook, said: str) -> str | Problem:
