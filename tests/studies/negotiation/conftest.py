@@ -50,7 +50,7 @@ GROUPS = [
     {"id": "pair", "type": "spouses", "members": members("partner", "partner")},
     {"id": "strange", "type": "strangers", "members": members(*["stranger"] * 3)},
 ]
-SETTINGS: dict[str, Any] = {"groups": GROUPS, "max_feedback_rounds": 2}
+SETTINGS: dict[str, Any] = {"groups": GROUPS, "max_feedback_rounds": 2, "coding": "off"}
 
 
 def names_in(request: Request) -> list[str]:

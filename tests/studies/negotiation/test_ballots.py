@@ -206,6 +206,7 @@ def test_whatever_is_said_every_finding_is_had(data: Any) -> None:
             {
                 "groups": [{"id": "p", "type": "family", "members": people}],
                 "conditions": ["C3", "C5"],
+                "coding": "off",
             },
             out=Path(folder) / "run",
             provider=Scripted(answering),

@@ -38,6 +38,7 @@ def held(
             "groups_per_type": groups,
             "random_seed": 1,
             "confirm": False,
+            "coding": "off",
             **settings,
         },
         out=out,

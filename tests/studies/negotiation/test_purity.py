@@ -60,7 +60,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     groups[0]["members"][1]["preferences"]["event"] = f"I love {everything}"
     run = folkmoot.run(
         STUDY,
-        {"groups": groups, "conditions": ["C3", "C4"]},
+        {"groups": groups, "conditions": ["C3", "C4"], "coding": "off"},
         out=tmp_path_factory.mktemp("purity") / "run",
         provider=Scripted(answering),
         model="scripted/test",

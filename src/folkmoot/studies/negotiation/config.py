@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from folkmoot.engine.config import StudyConfig
 from folkmoot.hints import did_you_mean
+from folkmoot.kit.coding import CodedConfig
 from folkmoot.studies.negotiation.polarity import words_of
 from folkmoot.studies.negotiation.strategies import (
     CONDITIONS,
@@ -47,7 +47,7 @@ class Trip(_Part):
     reference_information: str = "[]"
 
 
-class NegotiationConfig(StudyConfig):
+class NegotiationConfig(CodedConfig):
     """Settings of a negotiation study."""
 
     title: str = Field("", description="title for people")

@@ -6,12 +6,14 @@ from typing import Any
 
 import polars as pl
 
+from folkmoot.kit import coding
 from folkmoot.kit import findings as kit
 from folkmoot.kit.exposure import exposure
 from folkmoot.measures.clustered import FEW_CLUSTERS
 from folkmoot.measures.estimates import percent, plural
 from folkmoot.records.findings import Board, Finding, Grid, Heat
 from folkmoot.records.run_folder import RunFolder
+from folkmoot.studies.negotiation.coded import coded_findings
 from folkmoot.studies.negotiation.strategies import CONDITIONS, VOTE_OPERATORS
 from folkmoot.studies.negotiation.tables import MEASURES
 
@@ -47,7 +49,7 @@ def findings(run: RunFolder) -> list[Finding]:
         (_contrast(data, measure) for measure in _COMPARED),
         [_by_type(run.table("measures")), _conflicts(data, decisions), _process(data)],
         [_mediator(decisions), _counterfactuals(run.table("counterfactuals"), decisions)],
-        [_score_ballots(decisions)],
+        [_score_ballots(decisions), *coded_findings(run), coding.finding(run)],
         _board(decisions),
         exposure(run),
     )

@@ -13,6 +13,7 @@ from dataclasses import replace
 from folkmoot.conversation.answers import Missing
 from folkmoot.engine.session import Scope, Session
 from folkmoot.studies.negotiation import files, tripcraft
+from folkmoot.studies.negotiation.coded import Talks, code_talks, texts_of
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.decision import (
     SYSTEM,
@@ -66,20 +67,21 @@ async def protocol(session: Session[NegotiationConfig]) -> None:
     talking = {(g.id, c): session.at("negotiation", f"{g.id}-{c}") for g in groups for c in held}
     journeys = {g.id: tripcraft.trip_of(trips, g.id, n) for n, g in enumerate(groups)}
 
-    async def whole_group(scope: Scope, group: Group) -> list[SessionResult]:
+    async def whole_group(scope: Scope, group: Group) -> list[tuple[SessionResult, Talks]]:
         stated = await state_preferences(stating[group.id], group, subjects, config.days)
 
         def case(condition: str) -> Negotiation:
             return Negotiation(group, CONDITIONS[condition], stated, subjects, config)
 
-        results: dict[str, SessionResult] = {}
+        ended: dict[str, tuple[SessionResult, Talks]] = {}
 
         async def finish(condition: str, decisions: list[SlotDecision]) -> list[SlotDecision]:
             if condition in conditions:
                 at, mine = talking[group.id, condition], case(condition)
                 decisions = [await agreed(at.at(d.topic), mine, d) for d in decisions]
                 trip = journeys[group.id]
-                results[condition] = files.finish_session(at, mine, decisions, trip)
+                result = files.finish_session(at, mine, decisions, trip)
+                ended[condition] = result, texts_of(mine, decisions)
             return decisions
 
         async def under(_: Scope, condition: str) -> None:
@@ -93,14 +95,15 @@ async def protocol(session: Session[NegotiationConfig]) -> None:
                 )
 
         await scope.each([c for c in held if c != "C5"], under)
-        return [results[c] for c in conditions]
+        return [ended[c] for c in conditions]
 
     by_group = await session.at("negotiation").each(groups, whole_group, sets=lambda g: g.id)
-    results = [result for group in by_group.values() for result in group]
+    results = [result for group in by_group.values() for result, _ in group]
     for condition in conditions:
         rows = [result.trip for result in results if result.condition == condition]
         session.write_text(f"tripcraft/{condition}.csv", tripcraft.to_csv(rows))
     session.write_json("comparison.json", compare(results, conditions))
+    await code_talks(session, [talks for group in by_group.values() for _, talks in group])
 
 
 # --- phase 1: preferences ----------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from folkmoot.kit import coding
 from folkmoot.records.rows import Row, column
 from folkmoot.records.run_folder import RunFolder
 
@@ -228,6 +229,7 @@ class MeasuresRow(OfSession, table="measures"):
 
 TABLES = (
     *(GroupRow, MemberRow, PreferenceRow, UtteranceRow, BallotRow, FeedbackRow, DecisionRow),
+    *coding.TABLES,
     *(PortionRow, ConfirmationRow, ScoreRow, CounterfactualRow, SatisfactionRow, MeasuresRow),
 )
 # Name → what it is, of the measures of a session.

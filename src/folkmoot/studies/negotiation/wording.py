@@ -20,16 +20,19 @@ from folkmoot.studies.negotiation.strategies import table
 # --- the contract ------------------------------------------------------------------------------
 
 
+PARTS = ("Conflict", "Strategy", "Decision", "Reason", "Next step")
+
+
 def contract(conflict: str, strategy: str, decision: str, reason: str, next_step: str) -> str:
     """The five parts of every System turn under C4 and C5, one a line."""
-    parts = {
-        "Conflict": conflict,
-        "Strategy": strategy,
-        "Decision": decision,
-        "Reason": reason,
-        "Next step": next_step,
-    }
-    return "\n".join(f"{part}: {sentence(said) or 'None stated.'}" for part, said in parts.items())
+    said = zip(PARTS, (conflict, strategy, decision, reason, next_step), strict=True)
+    return "\n".join(f"{part}: {sentence(words) or 'None stated.'}" for part, words in said)
+
+
+def parts_of(turn: str) -> dict[str, str]:
+    """What a turn says in each part of the contract; {} for one in other words."""
+    found = dict(line.split(": ", 1) for line in turn.splitlines() if ": " in line)
+    return found if tuple(found) == PARTS else {}
 
 
 def sentence(text: str) -> str:

@@ -1,0 +1,91 @@
+"""Talks are coded blind, as a check beside the record."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from folkmoot.models.request import Request
+from tests.studies.negotiation.conftest import Runner, mediator, some
+
+
+def coding(request: Request, **codes: Any) -> str:
+    """A coder's reply: by what the schema allows, every unit `chosen`, else the first code."""
+    item = request.schema["properties"]["codes"]["items"]["properties"]
+    text = request.messages[1].content
+    if "option" not in item:
+        quote = text.split()[0]
+        return json.dumps({"codes": [{"code": item["code"]["enum"][0], "quote": quote}]})
+    given = [
+        {"option": o, "member": m, "code": codes.get(o, "dropped"), "quote": text.split()[0]}
+        for o in item["option"]["enum"]
+        for m in item["member"]["enum"]
+        if "every" not in (o, m)
+    ]
+    return json.dumps({"codes": given})
+
+
+def answering(request: Request, address: str) -> str:
+    if request.schema and request.schema["title"] == "Codes":
+        return coding(request, museums="chosen", barbecue="chosen")
+    return mediator(request, address)
+
+
+def test_what_is_coded_and_what_the_coder_sees(negotiation: Runner) -> None:
+    seen: dict[str, str] = {}
+
+    def listening(request: Request, address: str) -> str:
+        if address.startswith("coding/"):
+            seen[address] = "\n".join(m.content for m in request.messages)
+        return answering(request, address)
+
+    run = negotiation(listening, groups=some("team"), coding="on")
+    texts = run.table("texts")
+    by = dict(texts.group_by("codebook").len().rows())
+    rounds = run.table("decisions").filter(condition="C5")["feedback_rounds"]
+    assert by == {"conflict": 8, "mediator": 8, "decision": 8 + 8 + (rounds > 0).sum()}
+    assert set(texts.filter(codebook="mediator")["text_id"].str.split("/").list.get(1)) == {"C3"}
+    for address, prompt in seen.items():
+        # Neither the condition nor what tells it: the strategy's name, the form of a turn.
+        words = prompt.split("```")[-1] if "```" in prompt else prompt
+        assert not re.search(r"\bC[1-5]\b|Strategy:|Next step:|Conflict:", words), address
+    talk = next(t for a, t in seen.items() if a.startswith("coding/decision"))
+    assert "“" not in talk and "Colleague 1: " in talk
+
+
+def test_the_report_sets_the_codes_beside_the_record(negotiation: Runner) -> None:
+    """The scripted mediator gives all of them barbecue (cuisine) and museums (attraction)."""
+    run = negotiation(answering, groups=some("team"), conditions=["C3"], coding="on")
+    found = {f.key: f for f in run.findings()}
+    assert "coding" in found
+    (row,) = found["coded_decisions"].grid.rows
+    got = dict(zip(found["coded_decisions"].grid.columns, row, strict=True))
+    records = run.table("portions")
+    others = records.filter(~records["option"].is_in(["barbecue", "museums"]))
+    assert (got["only_coded"], got["only_recorded"]) == (0, len(others))
+    assert 0 < got["as_recorded_rate"] < 1
+    assert any("scripted/test" in note for note in found["coded_decisions"].notes)
+    assert found["coded_purity"].says.startswith("8 of 8 proposals")
+    assert "8 of 8 sets" in found["coded_conflict"].says
+
+
+def test_with_coding_off_texts_are_kept_and_nothing_is_found(negotiation: Runner) -> None:
+    off = negotiation(answering, groups=some("pair"))
+    keys = {f.key for f in off.findings()}
+    assert not off.table("texts").is_empty() and off.table("codes").filter(by="coder").is_empty()
+    assert not {"coded_decisions", "coded_purity", "coded_conflict"} & keys
+
+
+def test_listed_words_are_a_coder_of_their_own(negotiation: Runner) -> None:
+    def theorising(request: Request, address: str) -> str:
+        if request.schema and request.schema["title"] == "Codes":
+            return coding(request)
+        return mediator(request, address, resolution_explanation="By majority rule, a diner.")
+
+    run = negotiation(theorising, groups=some("pair"), conditions=["C3"], coding="on")
+    rule = run.table("codes").filter(by="rule")
+    assert set(rule["quote"]) == {"majority rule"} and set(rule["code"]) == {"names_theory"}
+    assert set(run.table("decisions")["theory_words"]) == {"majority rule"}
+    found = {f.key: f for f in run.findings()}
+    assert "rule" in [row[1] for row in found["coding"].grid.rows]
