@@ -224,12 +224,14 @@ def differences(
     counts: Mapping[str, tuple[int, int]],
     unit: str,
     label: Callable[[str], str] = str,
+    difference: Callable[[str, str], Estimate] | None = None,
 ) -> Finding | None:
     """All pairs of groups compared in one share; None with fewer than two groups.
 
-    `counts`: group → (count, n) of independent units; `unit`: the axis ("difference in …").
+    `counts`: group → (count, n); `unit`: the axis ("difference in …"); `difference`: of two groups
+    by name, where their units are not independent.
     """
-    pairs = all_pairs(counts)
+    pairs = all_pairs(counts, difference)
     if not pairs:
         return None
     rows: list[Row] = [

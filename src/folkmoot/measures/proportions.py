@@ -7,7 +7,7 @@ Units that talked to each other belong in `clustered`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -114,16 +114,20 @@ class Pair:
     holm_p: float
 
 
-def all_pairs(counts: Mapping[str, tuple[int, int]], level: float = 0.95) -> list[Pair]:
-    """Newcombe differences between all pairs of groups, with Holm-adjusted p.
+def all_pairs(
+    counts: Mapping[str, tuple[int, int]],
+    difference: Callable[[str, str], Estimate] | None = None,
+) -> list[Pair]:
+    """Differences between all pairs of groups, with Holm-adjusted p.
 
     `counts`: group → (count, n), in the order of the study. Of each pair the later group is
     named first, so that a positive difference means "more than the plainer condition". Groups
-    with n = 0 are left out.
+    with n = 0 are left out. `difference`: of two groups by name, Newcombe's where it is left out.
     """
     groups = [g for g, (_, n) in counts.items() if n > 0]
+    of = difference or (lambda first, second: newcombe(*counts[first], *counts[second]))
     pairs = [
-        Pair(later, earlier, newcombe(*counts[later], *counts[earlier], level), math.nan)
+        Pair(later, earlier, of(later, earlier), math.nan)
         for j, later in enumerate(groups)
         for earlier in groups[:j]
     ]

@@ -366,7 +366,7 @@ def test_findings_say_when_part_of_what_people_said_was_shown_to_nobody(tmp_path
 
     def notes(done: Run) -> str:
         headline, *_ = findings(done.folder)
-        return " ".join(headline.notes)
+        return " ".join(headline.alarms)
 
     assert "shown to nobody" not in notes(run(tmp_path / "all", Cast()))
     told = notes(run(tmp_path / "part", Cast(summaries=declining)))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from folkmoot.engine.study import Planned, Study
+from folkmoot.kit import coding
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 from folkmoot.studies.cross_pollination.estimate import (
@@ -50,7 +51,7 @@ STUDY = Study(
     embeds=True,
     show=show,
     limit=cut,
-    tables=(*TABLES, ExposureRow),
+    tables=(*TABLES, *coding.TABLES, ExposureRow),
     afterwards=EXPOSURE,
     unusable=unusable,
     codebook=DEMOGRAPHICS,

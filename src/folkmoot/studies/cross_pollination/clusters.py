@@ -22,7 +22,7 @@ async def summaries(scope: Scope, config: CrossPollinationConfig, state: State) 
 
     async def one(scope: Scope, option: str) -> tuple[list[Participant], list[Cluster]]:
         spoken = await _clustered(scope, config, option, state)
-        return spoken, await _described(scope, option, spoken)
+        return spoken, await _described(scope, option, spoken, config.summary_draws)
 
     found = (await scope.each(config.topic.options, one)).values()
     state = state.updated(p for spoken, _ in found for p in spoken)
@@ -51,25 +51,29 @@ async def _clustered(
     ]
 
 
-async def _described(scope: Scope, option: str, spoken: list[Participant]) -> list[Cluster]:
-    """The clusters of those people, each with a description and its embedding."""
+async def _described(
+    scope: Scope, option: str, spoken: list[Participant], draws: int
+) -> list[Cluster]:
+    """The clusters of those people, each with its descriptions and the embedding of the first."""
 
-    async def one(scope: Scope, members: list[Participant]) -> str:
+    async def one(scope: Scope, members: list[Participant]) -> tuple[str, ...]:
         own = [p.individual_summary for p in members]
         prompt = scope.prompt("cluster_description", option=option, summaries=own)
-        text = await scope.ask(ANALYST, prompt)
-        return "" if isinstance(text, Missing) else text
+        said = [await scope.ask(ANALYST, prompt) for _ in range(draws)]
+        return tuple("" if isinstance(text, Missing) else text for text in said)
 
     members: dict[str, list[Participant]] = {}  # labels count from 0 by first appearance
     for p in spoken:
         members.setdefault(str(p.cluster_id), []).append(p)
     said = await scope.at("descriptions").each(members, one)
     texts = dict(zip(members, said.values(), strict=True))
-    for key in members:
-        if not texts[key]:
-            scope.warn(f"the model gave no description of {key}; nobody is shown its view")
-    shown = [key for key in members if texts[key]]
-    vectors = await scope.at("description_embeddings").embed([texts[key] for key in shown])
+    for key, drawn in texts.items():
+        for draw, text in enumerate(drawn, 1):
+            if not text:
+                of = f" in draw {draw} of the summaries" if draws > 1 else ""
+                scope.warn(f"the model gave no description of {key}{of}; nobody is shown its view")
+    shown = [key for key in members if texts[key][0]]
+    vectors = await scope.at("description_embeddings").embed([texts[key][0] for key in shown])
     embedding: dict[str, FloatArray] = dict(zip(shown, vectors, strict=True))
     return [
         Cluster(key, option, texts[key], embedding.get(key), tuple(p.id for p in own))

@@ -24,8 +24,8 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from folkmoot.conversation.choices import NOT_COUNTED, alike
 from folkmoot.conversation.spoken import folded
-from folkmoot.engine.config import StudyConfig
 from folkmoot.hints import did_you_mean
+from folkmoot.kit.coding import CodedConfig
 from folkmoot.people.sources import makers
 
 SIMPLE_VOTING = "simple_voting"
@@ -76,6 +76,13 @@ CONDITIONS: Mapping[str, Exposed] = {
     ACP: Exposed(summaries=True, interview=True, dialogue=True),
 }
 PLACEBOS = (NAMES_ONLY, EMPTY_ARGUMENT)
+
+
+def switches(settings: Mapping[str, Any]) -> dict[str, Exposed]:
+    """The conditions that a run's settings know, as they were written down, of any version."""
+    further = settings.get("exposure")
+    named = further.items() if isinstance(further, Mapping) else ()
+    return {**CONDITIONS, **{name: Exposed(**shown) for name, shown in named}}
 
 
 class Topic(_Part):
@@ -150,7 +157,7 @@ class Personas(_Part):
         return self.source in makers()
 
 
-class CrossPollinationConfig(StudyConfig):
+class CrossPollinationConfig(CodedConfig):
     """Settings of one pilot."""
 
     pilot_id: str = Field(description="name of the run; its folder in outputs/")
@@ -205,6 +212,19 @@ class CrossPollinationConfig(StudyConfig):
     conditions: tuple[str, ...] | None = Field(
         None, min_length=1, description="the conditions that are run; all, if left out"
     )
+    summary_draws: int = Field(
+        1, ge=1, le=50, description="draws of the summaries, over which readers are divided"
+    )
+    confidence: bool = Field(
+        False, description="ask how sure each is of the choice (0-100), before and after"
+    )
+    ranking: bool = Field(False, description="ask for a ranking of all options, before and after")
+    restatement: bool = Field(
+        False, description="ask each to state the opposing view in words its holders would accept"
+    )
+    delayed_vote: bool = Field(
+        False, description="ask for a third vote, later and with nothing of it in view"
+    )
     judge_sample: int = Field(12, ge=1, description="positions shown to `llm_judge`")
 
     @field_validator("pilot_id")
@@ -245,8 +265,13 @@ class CrossPollinationConfig(StudyConfig):
             if name not in known:
                 mend = did_you_mean(name, known, f"known are: {', '.join(known)}")
                 raise ValueError(f"conditions: there is no condition {name!r}; {mend}")
-        readers = [name for name, shown in self.arms.items() if shown.summaries]
-        if readers and not any(shown.interview for shown in self.arms.values()):
+        readers = self.those_with("summaries")
+        if readers and self.summary_draws > self.participants_per_condition:
+            raise ValueError(
+                f"summary_draws: {self.summary_draws} draws cannot be divided over "
+                f"{self.participants_per_condition} readers in each condition"
+            )
+        if readers and not self.those_with("interview"):
             raise ValueError(
                 f"conditions: {', '.join(readers)} would read summaries, and no condition sits the "
                 "interviews that they are made of; add one with `interview`"

@@ -10,6 +10,7 @@ from folkmoot.conversation.answers import Missing
 from folkmoot.conversation.dialogue import question_and_answer
 from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript
 from folkmoot.engine.session import Scope
+from folkmoot.studies.cross_pollination.asking import Put
 from folkmoot.studies.cross_pollination.config import (
     EMPTY_ARGUMENT,
     NAMES_ONLY,
@@ -21,22 +22,28 @@ from folkmoot.studies.cross_pollination.voting import final_vote
 
 
 def show_summaries(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Phase 6, first part: what everybody who reads is shown, which is the same for all."""
-    content = format_cross_pollination_content(scope, config, state)
-    readers = state.chosen(config.those_with("summaries"))
-    if not content:
-        return state.updated(p.skipped("there are no positions to show") for p in readers)
-    return state.updated(p.with_(cross_pollination_content=content) for p in readers)
+    """Phase 6, first part: what those who read are shown, the same for all of one draw."""
+    draws = range(1, config.summary_draws + 1)
+    pages = {draw: format_cross_pollination_content(scope, config, state, draw) for draw in draws}
+
+    def reading(p: Participant) -> Participant:
+        page = pages[p.summary_draw or 1]
+        if not page:
+            return p.skipped("there are no positions to show")
+        return p.with_(cross_pollination_content=page)
+
+    return state.updated(map(reading, state.chosen(config.those_with("summaries"))))
 
 
 def format_cross_pollination_content(
-    scope: Scope, config: CrossPollinationConfig, state: State
+    scope: Scope, config: CrossPollinationConfig, state: State, draw: int = 1
 ) -> str:
     """The viewpoints of all options as markdown; empty when there are no described clusters."""
     votes = state.votes()
     sections: list[dict[str, Any]] = []
     for option in config.topic.options:
-        descriptions = [c.description for c in state.clusters_of(option) if c.description]
+        drawn = (c.descriptions[draw - 1] for c in state.clusters_of(option))
+        descriptions = [text for text in drawn if text]
         if descriptions:
             count = votes[option]
             share = round(100 * count / votes.total()) if config.include_vote_distribution else None
@@ -81,7 +88,7 @@ async def adversarial_dialogue(
             dialogue=talk.transcript,
         )
         system = scope.prompt("dialogue_voter", **told)
-        return await final_vote(scope, p, system, prompt, _interview(config, p))
+        return await final_vote(scope, config, p, Put(system, prompt, _interview(config, p)))
 
     return (await scope.each(state.chosen(config.those_with("dialogue")), one)).values()
 
@@ -96,7 +103,7 @@ async def cross_pollination(
             "final_vote_after_summary", cross_pollination_content=p.cross_pollination_content
         )
         system = _system(scope, p, "summary_reader")
-        return await final_vote(scope, p, system, prompt, _interview(config, p))
+        return await final_vote(scope, config, p, Put(system, prompt, _interview(config, p)))
 
     arguing = config.those_with("dialogue")
     reading = [n for n in config.those_with("summaries") if n not in arguing]
@@ -121,7 +128,7 @@ async def second_vote(
         else:
             prompt = scope.prompt("second_vote", options=p.options)
         system = _system(scope, p, "returning_voter")
-        return await final_vote(scope, p, system, prompt, _interview(config, p))
+        return await final_vote(scope, config, p, Put(system, prompt, _interview(config, p)))
 
     return (await scope.each(state.chosen(config.voting_otherwise), one)).values()
 

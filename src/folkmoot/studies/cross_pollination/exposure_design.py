@@ -13,12 +13,13 @@ from folkmoot.studies.cross_pollination.config import CrossPollinationConfig, Ex
 
 KINDS = {"clarification": "interview", "adversarial_dialogue": "dialogue"}  # by stage
 SUMMARIES = "summaries"
-FIRST, FINAL = "first vote", "final vote"
+FIRST, FINAL, THIRD = "first vote", "final vote", "third vote"
 DECISIONS = {  # by stage
     "initial_vote": FIRST,
     "cross_pollination": FINAL,
     "adversarial_dialogue": FINAL,
     "second_vote": FINAL,
+    "delayed_vote": THIRD,
 }
 
 
@@ -50,21 +51,23 @@ def decisions(run: RunFolder) -> Iterator[Decision]:
     votes = run.table("answers").filter(
         pl.col("stage").is_in([*DECISIONS]), kind="choice", role="participant"
     )
-    people = run.table("participants").select("condition", speaker_id="participant_id")
+    people = run.table("participants").select(
+        "condition", "summary_draw", speaker_id="participant_id"
+    )
     asked = votes.join(people, on="speaker_id", maintain_order="left").sort(
-        pl.col("stage") != "initial_vote",
+        pl.col("stage").replace_strict(DECISIONS).replace_strict({FIRST: 0, FINAL: 1, THIRD: 2}),
         pl.col("condition").replace_strict({arm: n for n, arm in enumerate(config.arms)}),
         maintain_order=True,
     )
     for row in asked.iter_rows(named=True):
         who, name = row["speaker_id"], DECISIONS[row["stage"]]
-        shown = Exposed() if name == FIRST else config.in_view(row["condition"])
+        shown = Exposed() if name != FINAL else config.in_view(row["condition"])
         yield Decision(
             row["address"],
             who,
             row["condition"],
             name,
-            frozenset((who, page_of(1))),
+            frozenset((who, page_of(row["summary_draw"] or 1))),
             shown.model_dump(),
         )
 

@@ -20,7 +20,7 @@ from folkmoot.studies.cross_pollination.participants import (
 from folkmoot.studies.cross_pollination.tables import (
     cluster_row,
     participant_row,
-    summary_row,
+    summary_rows,
     utterance_rows,
 )
 
@@ -73,8 +73,8 @@ def save_results(scope: Scope, config: CrossPollinationConfig, state: State) -> 
             scope.record(row)
     for c in state.clusters:
         scope.record(cluster_row(c))
-        if c.description:
-            scope.record(summary_row(c))
+    for summary_of in summary_rows(state.clusters):
+        scope.record(summary_of)
 
 
 def write_checkpoint(session: Session[Any], phase: str, state: State) -> None:

@@ -53,12 +53,21 @@ class Participant:
     clarification: Transcript | None = None
     adversarial: Transcript | None = None
     opposition_view: str | None = None
+    summary_draw: int | None = None
     cross_pollination_content: str | None = None
     individual_summary: str | None = None
     embedding: FloatArray | None = None
     cluster_id: str | None = None
     status: str = PENDING
     error_message: str | None = None
+    # What `quality.py` asks.
+    confidence_before: float | None = None
+    confidence_after: float | None = None
+    ranking_before: list[str] | None = None
+    ranking_after: list[str] | None = None
+    restated_option: str | None = None
+    restatement: str | None = None
+    delayed_choice: str | None = None
 
     @property
     def id(self) -> str:
@@ -94,13 +103,18 @@ class Participant:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A group of like-minded participants of one option, described by a model."""
+    """A group of like-minded participants of one option, described by a model: once for every
+    draw of the summaries, empty where it gave no description. The embedding is the first one's."""
 
     id: str
     option: str
-    description: str
+    descriptions: tuple[str, ...]
     embedding: FloatArray | None
     member_ids: tuple[str, ...]
+
+    @property
+    def description(self) -> str:
+        return self.descriptions[0]
 
 
 @dataclass(frozen=True)
@@ -143,14 +157,32 @@ async def recruit(session: Session[CrossPollinationConfig]) -> State:
     ids = [f"p_{k:04d}" for k in range(1, config.n + 1)]
     arms = assign_conditions(ids, tuple(config.arms), session.at("assignment").rng)
     await session.seal("assignment", arms)
+    draws = await _summary_draws(session, arms)
     personas = await _people(session)
     await session.seal("personas", {p.id: digest(p.text).hex() for p in personas})
     return State(
         {
-            who: Participant(who, arms[who], p.base, p.demographics, p.text)
+            who: Participant(
+                who, arms[who], p.base, p.demographics, p.text, summary_draw=draws.get(who)
+            )
             for who, p in zip(ids, personas, strict=True)
         }
     )
+
+
+async def _summary_draws(
+    session: Session[CrossPollinationConfig], arms: Mapping[str, str]
+) -> dict[str, int]:
+    """Which draw of the summaries each reader is shown; even within each condition."""
+    config, found = session.config, dict[str, int]()
+    draws = [str(n) for n in range(1, config.summary_draws + 1)]
+    for arm in config.those_with("summaries"):
+        own = [who for who, condition in arms.items() if condition == arm]
+        dealt = assign_conditions(own, draws, session.at("summary_draws", arm).rng)
+        found |= {who: int(draw) for who, draw in dealt.items()}
+    if config.summary_draws > 1:
+        await session.seal("summary_draws", found)
+    return found
 
 
 async def _people(session: Session[CrossPollinationConfig]) -> list[Persona]:

@@ -21,6 +21,11 @@ from folkmoot.studies.cross_pollination.files import (
 from folkmoot.studies.cross_pollination.interviews import clarification
 from folkmoot.studies.cross_pollination.opposition import opposition
 from folkmoot.studies.cross_pollination.participants import State, recruit
+from folkmoot.studies.cross_pollination.quality import (
+    code_restatements,
+    delayed_vote,
+    with_other_views,
+)
 from folkmoot.studies.cross_pollination.voting import initial_vote, threshold_check
 
 
@@ -58,7 +63,7 @@ async def deliberation(session: Session[CrossPollinationConfig], state: State) -
     state = await opposition(at("opposition"), config, state)
     write_checkpoint(session, "opposition", state)
 
-    state = show_summaries(session, config, state)
+    state = with_other_views(config, show_summaries(session, config, state))
     parts = {  # the dialogues are the longest chains of calls, so they start first
         "adversarial_dialogue": adversarial_dialogue,
         "cross_pollination": cross_pollination,
@@ -70,4 +75,9 @@ async def deliberation(session: Session[CrossPollinationConfig], state: State) -
         state = state.updated(voters)
     write_checkpoint(session, "cross_pollination", state)
     write_checkpoint(session, "adversarial_dialogue", state)
+
+    if config.delayed_vote:
+        state = await delayed_vote(at("delayed_vote"), state)
+    if config.restatement:
+        await code_restatements(session, state)
     return state

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from folkmoot.conversation.transcript import EMPTY
 from folkmoot.records.rows import Row, column
@@ -26,6 +26,16 @@ class ParticipantRow(Row, table="participants"):
     )
     cluster_id: str | None = column("cluster of reasons within the first choice (phase 4)")
     individual_summary: str | None = column("the interview in one to three sentences, by a model")
+    summary_draw: int | None = column("draw of the summaries that this participant is shown")
+    confidence_before: float | None = column("how sure of the first vote, 0 to 100 (`confidence`)")
+    confidence_after: float | None = column("how sure of the final vote, 0 to 100")
+    ranking_before: list[str] | None = column(
+        "all options, best first, after the first vote (`ranking`)"
+    )
+    ranking_after: list[str] | None = column("all options, best first, after the final vote")
+    restated_option: str | None = column("option whose view was to be restated (`restatement`)")
+    restatement: str | None = column("that view in the participant's words")
+    delayed_choice: str | None = column("third vote, later and with nothing in view")
     clarification_exchanges: int = column("questions and answers in the interview")
     adversarial_exchanges: int = column("challenges and answers in the adversarial dialogue")
     options_shown: list[str] = column("options in the order in which this participant saw them")
@@ -96,6 +106,14 @@ def participant_row(p: Participant) -> ParticipantRow:
         opposition_view=p.opposition_view,
         cluster_id=p.cluster_id,
         individual_summary=p.individual_summary,
+        summary_draw=p.summary_draw,
+        confidence_before=p.confidence_before,
+        confidence_after=p.confidence_after,
+        ranking_before=p.ranking_before,
+        ranking_after=p.ranking_after,
+        restated_option=p.restated_option,
+        restatement=p.restatement,
+        delayed_choice=p.delayed_choice,
         clarification_exchanges=len(p.clarification or ()) // 2,
         adversarial_exchanges=len(p.adversarial or ()) // 2,
         options_shown=list(p.options),
@@ -114,8 +132,12 @@ def cluster_row(c: Cluster) -> ClusterRow:
     )
 
 
-def summary_row(c: Cluster) -> SummaryRow:
-    return SummaryRow(draw=1, option=c.option, cluster_id=c.id, description=c.description)
+def summary_rows(clusters: Sequence[Cluster]) -> Iterator[SummaryRow]:
+    """The pages, draw by draw."""
+    for draw in range(max((len(c.descriptions) for c in clusters), default=0)):
+        for c in clusters:
+            if text := c.descriptions[draw]:
+                yield SummaryRow(draw=draw + 1, option=c.option, cluster_id=c.id, description=text)
 
 
 def utterance_rows(p: Participant) -> Iterator[UtteranceRow]:

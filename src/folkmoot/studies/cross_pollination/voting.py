@@ -1,16 +1,16 @@
-"""Phases 1 and 2, and how every vote is asked for: one prompt, one option or why there is none."""
+"""Phases 1 and 2, and how the final vote of every condition is taken."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from folkmoot.conversation.answers import Missing
-from folkmoot.conversation.choices import Choice
-from folkmoot.conversation.transcript import EMPTY, Transcript
 from folkmoot.engine.session import Scope
 from folkmoot.randomness import uniform
+from folkmoot.studies.cross_pollination.asking import Put, vote
 from folkmoot.studies.cross_pollination.config import SIMPLE_VOTING, CrossPollinationConfig
 from folkmoot.studies.cross_pollination.participants import COMPLETE, Participant, State
+from folkmoot.studies.cross_pollination.quality import AFTER, BEFORE, rated, restated
 
 
 async def initial_vote(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
@@ -18,10 +18,12 @@ async def initial_vote(scope: Scope, config: CrossPollinationConfig, state: Stat
 
     async def one(scope: Scope, p: Participant) -> Participant:
         p = prepared(p, scope, config)
-        choice = await vote(scope, p, p.system, scope.prompt("initial_vote", options=p.options))
+        put = Put(p.system, scope.prompt("initial_vote", options=p.options))
+        choice = await vote(scope, p, put)
         if isinstance(choice, Missing):
             return p.failed("initial vote", choice)
-        return p.with_(initial_choice=choice, status=COMPLETE)
+        p = p.with_(initial_choice=choice, status=COMPLETE)
+        return await rated(scope, config, p, put.answered(p, choice), BEFORE)
 
     return state.updated((await scope.each(state.active, one)).values())
 
@@ -70,18 +72,13 @@ def _ended(scope: Scope, state: State, reason: str) -> State:
     return replace(state.updated(skipped), termination_reason=reason)
 
 
-async def vote(
-    scope: Scope, p: Participant, system: str, prompt: str, heard: Transcript = EMPTY
-) -> str | Missing:
-    """One vote; the options are those of the topic in the participant's own order."""
-    return await scope.ask(p.speaker(system), prompt, heard=heard, answer=Choice(p.options))
-
-
 async def final_vote(
-    scope: Scope, p: Participant, system: str, prompt: str, heard: Transcript = EMPTY
+    scope: Scope, config: CrossPollinationConfig, p: Participant, put: Put
 ) -> Participant:
-    """The participant with a final choice, or failed."""
-    choice = await vote(scope, p, system, prompt, heard)
+    """The participant with a final choice and what is asked about it, or failed."""
+    choice = await vote(scope, p, put)
     if isinstance(choice, Missing):
         return p.failed("final vote", choice)
-    return p.with_(final_choice=choice)
+    told = put.answered(p, choice)
+    p = await rated(scope, config, p.with_(final_choice=choice), told, AFTER)
+    return await restated(scope, p, told)

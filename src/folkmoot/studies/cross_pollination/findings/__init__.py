@@ -9,8 +9,9 @@ from folkmoot.kit.exposure import exposure
 from folkmoot.kit.findings import found
 from folkmoot.records.findings import Finding
 from folkmoot.records.run_folder import RunFolder
-from folkmoot.studies.cross_pollination.findings import change, noise, spread
+from folkmoot.studies.cross_pollination.findings import change, factors, noise, spread
 from folkmoot.studies.cross_pollination.findings.data import read
+from folkmoot.studies.cross_pollination.findings.quality import quality
 from folkmoot.studies.cross_pollination.findings.reasons import reasons
 
 
@@ -22,6 +23,7 @@ def findings(run: RunFolder) -> list[Finding]:
         change.tallies(votes),
         change.transitions(votes),
         change.differences(votes),
+        factors.main_effects(votes),
         change.regression(votes),
         change.towards_opposition(votes),
         change.marginal_homogeneity(votes),
@@ -34,6 +36,7 @@ def findings(run: RunFolder) -> list[Finding]:
         spread.human_bands(votes),
         noise.variance_collapse(votes),
         noise.attrition(votes),
+        quality(votes),
         reasons(votes),
         exposure(run),
     )

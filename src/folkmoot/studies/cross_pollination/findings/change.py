@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from folkmoot.kit.findings import ALPHA, Row, cells, intervals, known, listed, rates, share, shares
+from folkmoot.kit.findings import ALPHA, Row, cells, intervals, known, listed, share, shares
 from folkmoot.kit.findings import differences as pairwise
 from folkmoot.measures.diagnostics import agreeing_share
 from folkmoot.measures.estimates import Estimate, p_value, percent, plural
@@ -22,12 +22,21 @@ from folkmoot.measures.paired_votes import (
 )
 from folkmoot.measures.regression import Column, Logit, Term, logistic
 from folkmoot.records.findings import Bars, Finding, Flow, Grid
-from folkmoot.studies.cross_pollination.config import ACP
 from folkmoot.studies.cross_pollination.findings.data import Arm, Votes, label
 
 ONE_POOL = (
     "Everybody was shown the same summaries, so the intervals tell how sure the rates are for this "
-    "set of summaries, not for another draw of them."
+    "set of summaries, not for another draw of them (`summary_draws`)."
+)
+SEVERAL_POOLS = (
+    "Readers were divided over {draws} draws of the summaries. Their intervals are the plain ones "
+    "or those clustered by draw, whichever reach further, so they hold for other descriptions of "
+    "the same interviews as well. With few draws they are wide."
+)
+SOURCE_PROMPTS = (
+    "With the source's prompts (`exposure: source`) clarified passive is simple passive under "
+    "another name, and the adversarial condition argues but does not read: it differs from the "
+    "readers in two things."
 )
 DEMOGRAPHICS = ("age", "sex", "education", "income", "location_type", "political_leaning")
 # Fewer changes (or keeps) per coefficient than this make odds ratios unreliable.
@@ -36,7 +45,7 @@ EVENTS_PER_TERM = 5
 
 def position_change(votes: Votes) -> Finding:
     """The share of each condition whose final vote differs from the first: the headline."""
-    of = rates({a.condition: (a.changed, a.n) for a in votes.arms})
+    of = {a.condition: votes.rate(a) for a in votes.twice}
     rows = []
     for a in votes.arms:
         status = Counter(r["status"] for r in a.rows)
@@ -58,19 +67,26 @@ def position_change(votes: Votes) -> Finding:
         intervals(
             {a.name: of[a.condition] for a in votes.twice}, "changed their choice", percent=True
         ),
-        notes=_caveats(votes) if votes.informed else (),
+        notes=_caveats(votes) if votes.having("summaries") else (),
         headline=True,
+        alarms=_unseen(votes),
     )
 
 
 def _caveats(votes: Votes) -> tuple[str, ...]:
-    if not votes.undescribed:
-        return (ONE_POOL,)
-    unseen = (
+    pools = SEVERAL_POOLS.format(draws=votes.draws) if votes.draws > 1 else ONE_POOL
+    if not votes.compared_by_one_thing:
+        return pools, SOURCE_PROMPTS
+    return (pools,)
+
+
+def _unseen(votes: Votes) -> tuple[str, ...]:
+    if not votes.undescribed or not votes.having("summaries"):
+        return ()
+    return (
         "Part of what people said was shown to nobody, because the model gave no description of "
-        f"{plural(len(votes.undescribed), 'cluster')}: {', '.join(votes.undescribed)}."
+        f"{plural(len(votes.undescribed), 'cluster')}: {', '.join(votes.undescribed)}.",
     )
-    return ONE_POOL, unseen
 
 
 def _rates_aloud(votes: Votes, of: Mapping[str, Estimate]) -> str:
@@ -93,9 +109,14 @@ def _rates_aloud(votes: Votes, of: Mapping[str, Estimate]) -> str:
 
 def differences(votes: Votes) -> Finding | None:
     """All pairs of conditions; None with fewer than two that voted twice."""
-    counts = {a.condition: (a.changed, a.n) for a in votes.twice}
+    arms = {a.condition: a for a in votes.twice}
+    counts = {name: (a.changed, a.n) for name, a in arms.items()}
     unit = "difference in the share that changed"
-    return pairwise("change_differences", counts, unit, label)
+
+    def difference(first: str, second: str) -> Estimate:
+        return votes.difference(arms[first], arms[second])
+
+    return pairwise("change_differences", counts, unit, label, difference)
 
 
 def tallies(votes: Votes) -> Finding | None:
@@ -228,7 +249,7 @@ def option_shifts(votes: Votes) -> Finding | None:
 
 
 def towards_opposition(votes: Votes) -> Finding | None:
-    """Of the adversarial condition: who moved to the view that was argued against them."""
+    """Of those with a dialogue: who moved to the view that was argued against them."""
     facing = votes.facing
     if not facing:
         return None
@@ -255,6 +276,8 @@ def towards_opposition(votes: Votes) -> Finding | None:
         "stayed": found.stayed,
     }
     parts = shares(counts)
+    arms = votes.having("dialogue")
+    where = arms[0].name if len(arms) == 1 else "With a dialogue"
     return Finding(
         "towards_opposition",
         "Moved towards the opposing view",
@@ -264,10 +287,10 @@ def towards_opposition(votes: Votes) -> Finding | None:
                 {"move": move, "participants": n, "participants_share": parts[move]}
                 for move, n in counts.items()
             ],
-            "Adversarial condition, by what they did with their vote.",
+            "Participants of a dialogue, by what they did with their vote.",
         ),
         Bars(
-            tuple((label(ACP), move, n / found.n) for move, n in counts.items()),
+            tuple((where, move, n / found.n) for move, n in counts.items()),
             unit="share of those who faced an opposing view",
             percent=True,
         ),
@@ -289,7 +312,8 @@ def regression(votes: Votes) -> Finding | None:
     title = "Change by condition, all else equal"
     rows = [r for a in votes.twice for r in a.moved]
     order = [a.condition for a in votes.twice]
-    fitted, with_people = _fit(rows, order[0], votes)
+    units = [unit for a in votes.twice for unit in votes.units(a)] if votes.draws > 1 else None
+    fitted, with_people = _fit(rows, order[0], votes, units)
     if not fitted.terms:
         return Finding("regression", title, _why_not(fitted), Grid((), ()))
     base = label(order[0]).lower()
@@ -326,7 +350,9 @@ def regression(votes: Votes) -> Finding | None:
     )
 
 
-def _fit(rows: list[Mapping[str, Any]], base: str, votes: Votes) -> tuple[Logit, bool]:
+def _fit(
+    rows: list[Mapping[str, Any]], base: str, votes: Votes, units: list[str] | None
+) -> tuple[Logit, bool]:
     """The fit, and whether demographics are in it."""
     outcome = [bool(r["position_changed"]) for r in rows]
     columns: dict[str, Column] = {
@@ -343,10 +369,10 @@ def _fit(rows: list[Mapping[str, Any]], base: str, votes: Votes) -> tuple[Logit,
     rarer = min(sum(outcome), len(outcome) - sum(outcome))
     terms = sum(_width(c) for c in people.values())
     if len(people) > len(columns) and rarer >= EVENTS_PER_TERM * terms:
-        full = logistic(outcome, people, reference=reference)
+        full = logistic(outcome, people, units, reference)
         if full.terms and full.incomplete <= 0.2 * len(rows):
             return full, True
-    return logistic(outcome, columns, reference=reference), False
+    return logistic(outcome, columns, units, reference), False
 
 
 def _width(values: Column) -> int:

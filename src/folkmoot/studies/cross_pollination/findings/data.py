@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from folkmoot.kit.findings import clustered_share
+from folkmoot.measures.clustered import clustered_difference
+from folkmoot.measures.estimates import Estimate
+from folkmoot.measures.proportions import newcombe, wilson
 from folkmoot.records.run_folder import RunFolder
 from folkmoot.studies.cross_pollination.config import (
     ACP,
@@ -17,6 +22,8 @@ from folkmoot.studies.cross_pollination.config import (
     NAMES_ONLY,
     SIMPLE_PASSIVE,
     SIMPLE_VOTING,
+    Exposed,
+    switches,
 )
 from folkmoot.studies.cross_pollination.tables import ParticipantRow
 
@@ -28,8 +35,6 @@ LABELS: Mapping[str, str] = {
     NAMES_ONLY: "Names only",
     EMPTY_ARGUMENT: "Empty argument",
 }
-INFORMED = (SIMPLE_PASSIVE, CLARIFIED_PASSIVE, ACP)
-PLACEBOS = (NAMES_ONLY, EMPTY_ARGUMENT)
 
 
 def label(condition: str) -> str:
@@ -85,8 +90,58 @@ class Votes:
 
     @property
     def informed(self) -> tuple[Arm, ...]:
-        """Arms that were shown or told something, and voted again."""
-        return tuple(a for a in self.twice if a.condition in INFORMED)
+        """Arms that were shown, asked or told something, and voted again."""
+        return tuple(a for a in self.twice if self.shown(a) != Exposed())
+
+    def shown(self, arm: Arm) -> Exposed:
+        """What an arm goes through between its votes."""
+        return self.switches.get(arm.condition, Exposed())
+
+    @cached_property
+    def switches(self) -> dict[str, Exposed]:
+        return switches(self.config)
+
+    def having(self, switch: str) -> list[Arm]:
+        """The arms in which a switch is on, and somebody voted twice."""
+        return [a for a in self.twice if getattr(self.shown(a), switch)]
+
+    @cached_property
+    def draws(self) -> int:
+        """Draws of the summaries over which readers were divided."""
+        return max((r["summary_draw"] or 1 for r in self.people), default=1)
+
+    def rate(self, arm: Arm) -> Estimate:
+        """The share that changed. With several draws of the summaries the bounds are those of
+        Wilson's interval, or of one clustered by draw, whichever reach further."""
+        plain = wilson(arm.changed, arm.n)
+        if not self._drawn(arm):
+            return plain
+        return _wider(plain, clustered_share(arm.column("position_changed"), self.units(arm)))
+
+    def difference(self, first: Arm, second: Arm) -> Estimate:
+        """The share that changed in the first less that in the second; with several draws as for
+        `rate`, and the larger p."""
+        plain = newcombe(first.changed, first.n, second.changed, second.n)
+        if not (self._drawn(first) or self._drawn(second)):
+            return plain
+        changed = [*first.column("position_changed"), *second.column("position_changed")]
+        treated = [True] * first.n + [False] * second.n
+        units = [*self.units(first), *self.units(second)]
+        return _wider(plain, clustered_difference(changed, treated, units))
+
+    @property
+    def compared_by_one_thing(self) -> bool:
+        """Whether all that a condition goes through stood in the prompts of its final votes."""
+        return self.config.get("exposure") != "source"
+
+    def _drawn(self, arm: Arm) -> bool:
+        return self.draws > 1 and self.shown(arm).summaries
+
+    def units(self, arm: Arm) -> list[str]:
+        """What is independent in an arm: its draws of the summaries, else its participants."""
+        if self._drawn(arm):
+            return [f"draw {r['summary_draw']}" for r in arm.moved]
+        return arm.column("participant_id")
 
     def arm(self, condition: str) -> Arm | None:
         """The arm, if somebody in it voted twice."""
@@ -99,13 +154,13 @@ class Votes:
 
     @property
     def facing(self) -> list[Mapping[str, Any]]:
-        """Those of the adversarial arm who faced an opposing view and voted again."""
-        arm = self.arm(ACP)
-        return [r for r in arm.moved if r["opposition_view"] is not None] if arm else []
+        """Those who faced an opposing view in a dialogue and voted again."""
+        arguing = self.having("dialogue")
+        return [r for a in arguing for r in a.moved if r["opposition_view"] is not None]
 
     @property
     def rebuttals(self) -> list[str]:
-        """What participants of the adversarial arm replied to whoever contradicted them."""
+        """What participants replied to whoever contradicted them."""
         return [
             u["text"]
             for u in self.utterances
@@ -149,6 +204,17 @@ class Votes:
         return dict(self.run.json("individual_embeddings.json").get("embeddings", {}))
 
 
+def _wider(plain: Estimate, clustered: Estimate) -> Estimate:
+    """The plain estimate with the bounds and the p of whichever of the two claims less."""
+    if not clustered.has_interval:
+        return plain
+    # With few units the t interval can reach past what a share or a difference can be.
+    low = max(-1.0, min(plain.low, clustered.low))
+    high = min(1.0, max(plain.high, clustered.high))
+    p = max((p for p in (plain.p, clustered.p) if math.isfinite(p)), default=math.nan)
+    return replace(plain, low=low, high=high, p=p, clusters=clustered.clusters)
+
+
 def read(run: RunFolder) -> Votes:
     """The votes of a run, conditions in the order of the design.
 
@@ -158,7 +224,8 @@ def read(run: RunFolder) -> Votes:
     columns = dict.fromkeys(ParticipantRow.columns())
     rows = [columns | r for r in _rows(run, "participants")]
     options = tuple(config.get("topic", {}).get("options", ())) or _seen(rows)
-    known = [c for c in LABELS if any(r["condition"] == c for r in rows)]
+    order = dict.fromkeys((*LABELS, *switches(config)))
+    known = [c for c in order if any(r["condition"] == c for r in rows)]
     others = sorted({str(r["condition"]) for r in rows} - set(known))
     arms = []
     for condition in (*known, *others):

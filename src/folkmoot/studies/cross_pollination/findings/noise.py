@@ -11,7 +11,6 @@ from folkmoot.kit.findings import (
     known,
     listed,
     points,
-    rates,
     share,
     significant,
 )
@@ -32,8 +31,8 @@ from folkmoot.measures.position import Shown, position_effects
 from folkmoot.measures.proportions import Arm as Lost
 from folkmoot.measures.proportions import difference_bounds, newcombe
 from folkmoot.records.findings import Finding, Grid, Intervals
-from folkmoot.studies.cross_pollination.config import EMPTY_ARGUMENT, SIMPLE_VOTING
-from folkmoot.studies.cross_pollination.findings.data import PLACEBOS, Arm, Votes, shown_options
+from folkmoot.studies.cross_pollination.config import EMPTY_ARGUMENT, PLACEBOS, SIMPLE_VOTING
+from folkmoot.studies.cross_pollination.findings.data import Arm, Votes, shown_options
 
 
 def persuasion(votes: Votes) -> Finding | None:
@@ -44,7 +43,7 @@ def persuasion(votes: Votes) -> Finding | None:
     floor = votes.floor
     others = [a for a in votes.twice if a is not floor]
     title = "Persuasion apart from noise"
-    of = rates({a.name: (a.changed, a.n) for a in votes.twice})
+    of = {a.name: votes.rate(a) for a in votes.twice}
     if not of:
         return None
     if floor is None or not others:
@@ -68,7 +67,7 @@ def persuasion(votes: Votes) -> Finding | None:
             ),
             section="Noise",
         )
-    above = {a.name: newcombe(a.changed, a.n, floor.changed, floor.n) for a in others}
+    above = {a.name: votes.difference(a, floor) for a in others}
     placebos = " and ".join(a.name.lower() for a in others if a.condition in PLACEBOS)
     return Finding(
         "persuasion",

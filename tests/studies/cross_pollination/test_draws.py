@@ -1,0 +1,110 @@
+"""Several draws of the summaries: who reads which, and that their variance is in the intervals."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from folkmoot.errors import InputError
+from folkmoot.kit.exposure import differences
+from folkmoot.measures.proportions import newcombe, wilson
+from folkmoot.models.request import Request
+from folkmoot.studies.cross_pollination.findings.data import read
+from tests.studies.cross_pollination.test_exposure import Talkers
+from tests.studies.cross_pollination.test_protocol import JOBS, people, run, text
+
+READERS = ("simple_passive", "clarified_passive", "acp")
+
+
+def test_readers_are_divided_evenly_over_draws_that_are_sealed_and_kept_apart(
+    tmp_path: Path,
+) -> None:
+    done = run(tmp_path, Talkers(), summary_draws=3)
+    drawn = done.folder.plan["sealed"]["summary_draws"]["data"]
+    table = done.table("participants")
+    for arm in READERS:
+        own = table.filter(condition=arm)
+        assert sorted(Counter(own["summary_draw"]).values()) == [2, 2, 2]
+        assert {w: drawn[w] for w in own["participant_id"]} == dict(
+            own.select("participant_id", "summary_draw").iter_rows()
+        )
+    assert table.filter(condition="simple_voting")["summary_draw"].null_count() == 6
+    pages = {p["cross_pollination_content"] for p in people(done)} - {None}
+    assert len(pages) == 3
+    assert differences(done.folder) == []  # nobody saw a draw that was not theirs
+    summaries = done.table("summaries")
+    assert Counter(summaries["draw"]) == dict.fromkeys((1, 2, 3), done.table("clusters").height)
+
+
+def test_the_first_draw_is_the_one_that_a_run_without_draws_makes(tmp_path: Path) -> None:
+    single, several = Talkers(), Talkers()
+    run(tmp_path / "single", single)
+    done = run(tmp_path / "several", several, summary_draws=2)
+    assert set(single.requests) < set(several.requests)
+    more = set(several.requests) - set(single.requests)
+    assert more and all("/descriptions/" in a and a.endswith("ask1") for a in more)
+    second = set(done.table("participants").filter(summary_draw=2)["participant_id"])
+    for address, request in single.requests.items():
+        if address.split("/")[1] not in second:
+            assert several.requests[address] == request, address
+
+
+def moved_by_the_second_draw(request: Request, address: str) -> str:
+    """Who reads the second draw moves to JOBS, everybody else keeps their choice."""
+    own = text(request).split('You previously chose "')[1].split('"')[0]
+    return JOBS if "ask1" in text(request) else own
+
+
+def test_what_differs_between_draws_is_in_the_intervals(tmp_path: Path) -> None:
+    parks = Talkers(
+        initial_vote=lambda _r, a: JOBS if a.endswith("0/ask0") else "Park improvements",
+        cross_pollination=moved_by_the_second_draw,
+    )
+    settings = {"participants_per_condition": 30, "revote": True, "disagreement_threshold": 1.0}
+    votes = read(run(tmp_path / "several", parks, summary_draws=3, **settings).folder)
+    arm, floor = votes.arm("simple_passive"), votes.floor
+    assert arm is not None and floor is not None
+    moved = {draw: Counter[bool]() for draw in (1, 2, 3)}
+    for row in arm.moved:
+        moved[row["summary_draw"]][row["position_changed"]] += 1
+    assert not moved[1][True] and not moved[3][True] and moved[2][True]
+    found, plain = votes.rate(arm), wilson(arm.changed, arm.n)
+    # By draw the shares are 0, nearly 1 and 0: three units, of which the mean is hardly known.
+    assert found.value == plain.value
+    assert (found.low, found.high) == (0.0, 1.0)
+    assert plain.low > 0.1 and plain.high < 0.6
+    difference = votes.difference(arm, floor)
+    assert difference.p > 0.05 > newcombe(arm.changed, arm.n, floor.changed, floor.n).p
+    assert not difference.excludes_zero and difference.low >= -1
+
+
+def test_where_draws_do_not_differ_nothing_is_claimed_beyond_the_plain_interval(
+    tmp_path: Path,
+) -> None:
+    done = run(tmp_path, Talkers(), summary_draws=2, participants_per_condition=10)
+    votes = read(done.folder)
+    for arm in votes.having("summaries"):
+        found, plain = votes.rate(arm), wilson(arm.changed, arm.n)
+        assert found.low <= plain.low and found.high >= plain.high
+    headline, *_ = done.findings()
+    assert any("divided over 2 draws" in note for note in headline.notes)
+
+
+def test_a_view_without_a_description_in_one_draw_is_missing_there_alone(tmp_path: Path) -> None:
+    def silent(request: Request, address: str) -> str:
+        return "" if "/descriptions/" in address and "ask1" in address else told(request, address)
+
+    told = Talkers().usual
+    done = run(tmp_path, Talkers(summaries=silent), summary_draws=2)
+    second = [p for p in people(done) if p["status"] == "skipped"]
+    drawn = done.folder.plan["sealed"]["summary_draws"]["data"]
+    assert second and {drawn[p["participant_id"]] for p in second} == {2}
+    assert "in draw 2 of the summaries" in done.folder.text("run.log")
+    assert set(done.table("summaries")["draw"]) == {1}
+
+
+def test_more_draws_than_readers_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="summary_draws: 7 draws cannot be divided over 6 readers"):
+        run(tmp_path, Talkers(), summary_draws=7)

@@ -1,0 +1,184 @@
+"""Decision quality: off by default, asked with the vote in view, and found as it was planted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from folkmoot import Run
+from folkmoot.models.request import Request
+from folkmoot.records.findings import Finding
+from tests.studies.cross_pollination.test_exposure import Talkers
+from tests.studies.cross_pollination.test_protocol import (
+    JOBS,
+    OPTIONS,
+    PARKS,
+    SAFETY,
+    number,
+    people,
+    run,
+    text,
+)
+
+ALL = {"confidence": True, "ranking": True, "restatement": True, "delayed_vote": True}
+TALKING = ("initial_vote", "cross_pollination", "adversarial_dialogue", "second_vote")
+
+
+def planted(request: Request, address: str) -> str:
+    """Who argued gains 30 points of confidence and turns the ranking round; the third vote of the
+    readers goes back to the first."""
+    before = address.startswith("initial_vote")
+    argued = address.startswith("adversarial_dialogue")
+    if "/confidence/" in address:
+        return "70" if argued else "40"
+    if "/ranking/" in address:
+        order = [PARKS, JOBS, SAFETY]
+        return json.dumps({"ranking": order[::-1] if argued else order})
+    if "/restatement/" in address:
+        return f"They of {number(address)} want it because children need somewhere to go."
+    if address.startswith("delayed_vote"):
+        first, final = request.messages[-1].content.split('"')[1::2][:2]
+        return first if "/p_" in address and number(address) % 2 else final
+    if before:
+        return OPTIONS[number(address) % 3]
+    return Talkers().usual(request, address)
+
+
+def measured(folder: Path, **more: Any) -> tuple[Run, Talkers]:
+    cast = Talkers(**dict.fromkeys((*TALKING, "delayed_vote"), planted))
+    return run(folder, cast, revote=True, **more), cast
+
+
+def finding(done: Run, key: str) -> Finding:
+    return next(f for f in done.findings() if f.key == key)
+
+
+def by_condition(found: Finding) -> dict[str, dict[str, Any]]:
+    return {str(row[0]): dict(zip(found.grid.columns, row, strict=True)) for row in found.grid.rows}
+
+
+def test_nothing_of_it_is_asked_unless_the_study_file_says_so(tmp_path: Path) -> None:
+    done, cast = measured(tmp_path)
+    asked = {part for a in cast.requests for part in a.split("/")}
+    assert not asked & {"confidence", "ranking", "restatement", "delayed_vote"}
+    keys = {f.key for f in done.findings()}
+    assert not keys & {"confidence", "rankings", "restated", "delayed_vote"}
+    empty = done.table("participants").select(
+        *("confidence_before", "confidence_after", "ranking_before", "ranking_after"),
+        *("restated_option", "restatement", "delayed_choice"),
+    )
+    assert set(empty.null_count().row(0)) == {24}
+
+
+def test_measures_change_no_vote_and_no_other_question(tmp_path: Path) -> None:
+    plain, without = measured(tmp_path / "plain")
+    done, cast = measured(tmp_path / "all", **ALL)
+    assert all(cast.requests[a] == r for a, r in without.requests.items())
+    same = ["participant_id", "initial_choice", "final_choice", "position_changed"]
+    assert done.table("participants")[same].equals(plain.table("participants")[same])
+
+
+def test_confidence_before_and_after_is_found_as_planted(tmp_path: Path) -> None:
+    done, cast = measured(tmp_path, confidence=True)
+    rows = by_condition(finding(done, "confidence"))
+    assert {c: r["change"] for c, r in rows.items()} == {
+        "Simple voting": 0,
+        "Simple passive": 0,
+        "Clarified passive": 0,
+        "Adversarial (ACP)": 30,
+    }
+    assert (rows["Adversarial (ACP)"]["before"], rows["Adversarial (ACP)"]["after"]) == (40, 70)
+    # It is asked with the vote in view, and all that the vote had.
+    p = people(done, "acp")[0]
+    asked = text(cast.requests[f"adversarial_dialogue/{p['participant_id']}/confidence/ask0"])
+    assert asked.index(p["cross_pollination_content"]) < asked.rindex(p["final_choice"])
+
+
+def test_rankings_before_and_after_are_found_as_planted(tmp_path: Path) -> None:
+    done, _ = measured(tmp_path, ranking=True)
+    rows = by_condition(finding(done, "rankings"))
+    assert rows["Adversarial (ACP)"]["pairs_share"] == 1  # turned round
+    assert rows["Simple passive"]["pairs_share"] == 0
+    assert rows["Simple passive"]["top_is_the_vote_share"] == 0  # they vote for JOBS
+    assert json.loads(done.table("participants")["ranking_before"][0]) == [PARKS, JOBS, SAFETY]
+
+
+@pytest.mark.parametrize("reply", [[PARKS, JOBS], [PARKS, PARKS, JOBS], [PARKS, JOBS, "Libraries"]])
+def test_a_ranking_that_is_none_stays_unknown(tmp_path: Path, reply: list[str]) -> None:
+    def broken(request: Request, address: str) -> str:
+        said = json.dumps({"ranking": reply})
+        return said if "/ranking/" in address else planted(request, address)
+
+    done = run(tmp_path, Talkers(**dict.fromkeys(TALKING, broken)), ranking=True)
+    assert done.table("participants")["ranking_before"].null_count() == 24
+    assert done.table("participants")["final_choice"].null_count() == 6  # nobody is lost for it
+    assert "rankings" not in {f.key for f in done.findings()}
+
+
+def test_the_opposing_view_is_restated_and_coded_blind_to_condition(tmp_path: Path) -> None:
+    def coder(_request: Request, address: str) -> str:
+        code = "restated" if number(address) % 2 else "partly"
+        quote = f"They of {number(address)} want it because children need somewhere to go."
+        return json.dumps({"codes": [{"code": code, "quote": quote}]})
+
+    cast = Talkers(coding=coder, **dict.fromkeys(TALKING, planted))
+    done = run(tmp_path, cast, revote=True, restatement=True, models={"coder": "openai/gpt-4o"})
+    table = done.table("participants")
+    assert table["restatement"].null_count() == 0
+    # That of the dialogue where there was one, else the most voted that is not one's own.
+    assert all(r["restated_option"] != r["initial_choice"] for r in table.iter_rows(named=True))
+    acp = table.filter(condition="acp")
+    assert acp["restated_option"].equals(acp["opposition_view"], check_names=False)
+    for request in cast.of("coding").values():
+        assert not any(arm in text(request) for arm in ("acp", "simple_", "clarified_"))
+    rows = by_condition(finding(done, "restated"))
+    for name, condition in (("Adversarial (ACP)", "acp"), ("Simple passive", "simple_passive")):
+        odd = sum(int(who[2:]) % 2 for who in table.filter(condition=condition)["participant_id"])
+        assert (rows[name]["restated"], rows[name]["partly"]) == (odd, 6 - odd)
+
+
+def test_a_later_vote_that_goes_back_is_found_as_planted(tmp_path: Path) -> None:
+    done, cast = measured(tmp_path, delayed_vote=True)
+    rows = by_condition(finding(done, "delayed_vote"))
+    table = done.table("participants")
+    for name, condition in (("Simple passive", "simple_passive"), ("Adversarial (ACP)", "acp")):
+        own = table.filter(condition=condition)
+        back = own.filter(own["position_changed"] & (own["delayed_choice"] != own["final_choice"]))
+        assert rows[name]["back_to_first"] == back.height
+        assert rows[name]["kept_rate"] == pytest.approx(1 - back.height / 6)
+    assert back.height > 0
+    # Nothing of what was read or said is in view any more.
+    assert set(done.table("exposure").filter(decision="third vote")["texts"]) == {0}
+    assert len(cast.of("delayed_vote")) == 24
+
+
+def test_further_conditions_give_the_effect_of_each_switch(tmp_path: Path) -> None:
+    def moved(request: Request, address: str) -> str:
+        if "ONLY the exact" not in request.messages[-1].content:
+            return Talkers().usual(request, address)
+        return JOBS if "You just had the following dialogue" in text(request) else PARKS
+
+    stages = ("cross_pollination", "adversarial_dialogue", "second_vote")
+    done = run(
+        tmp_path,
+        Talkers(initial_vote=lambda *_: PARKS, **dict.fromkeys(stages, moved)),
+        revote=True,
+        disagreement_threshold=1.0,
+        min_responses_for_threshold=1000,
+        opposition_method="predefined",
+        opposition_mapping={PARKS: JOBS, JOBS: PARKS, SAFETY: PARKS},
+        exposure={"argued": {"dialogue": True}, "asked": {"interview": True}},
+    )
+    # Only who argued moved: none of it is to be credited to reading or to being interviewed.
+    found = {str(row[0]): row[1] for row in finding(done, "main_effects").grid.rows}
+    assert found["Dialogue"] == pytest.approx(1)
+    assert all(value == pytest.approx(0) for name, value in found.items() if name != "Dialogue")
+    assert set(found) >= {"Summaries", "Interview"}
+
+
+def test_without_further_conditions_there_are_no_main_effects(tmp_path: Path) -> None:
+    done, _ = measured(tmp_path)
+    assert "main_effects" not in {f.key for f in done.findings()}
