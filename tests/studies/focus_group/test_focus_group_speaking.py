@@ -185,3 +185,24 @@ def test_answers_lose_the_speakers_label() -> None:
         "Well,\n yes.",
     ):
         assert spoken(raw, persona) == "Well, yes."
+
+
+# The second is what a model of 135 million parameters said at this table, in another's name too.
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    (
+        ("It is dear.\nCody: I agree.\nI do, too.", "It is dear."),
+        (
+            "I'm not going to do that anymore.\n\nCody: What's the point of the story? I want to "
+            "just do the other thing.",
+            "I'm not going to do that anymore.",
+        ),
+        ("**Moderator:** And you?", ""),
+        ("It is dear.\n**Hector Powell (48)**: No.", "It is dear."),
+        ("Like Cody: I would wait.", "Like Cody: I would wait."),
+        ("I say:\nit is dear.", "I say: it is dear."),
+    ),
+)
+def test_what_is_said_in_the_name_of_others_is_nobodys_answer(raw: str, said: str) -> None:
+    others = ("Moderator", "Cody", "Hector Powell")
+    assert spoken(raw, people(3, 1)[0], others) == said

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -273,7 +273,8 @@ class Participant:
         said = await scope.ask(self.speaker(scope), prompt, heard=self._latest(context))
         if isinstance(said, Missing):
             return said
-        words = spoken(said, self.persona)
+        others = {m.speaker_name for m in context if m.speaker_id != self.id}
+        words = spoken(said, self.persona, others)
         return words or Missing("empty", "a name and nothing said", raw=said)
 
     async def states(
@@ -362,10 +363,13 @@ def company_advice(profile: Profile) -> str:
     return _COMPANY[character.band(profile.traits.agreeableness)]
 
 
-def spoken(text: str, persona: Profile) -> str:
-    """The words alone: no "Name:" before them, no quotation marks around them."""
+def spoken(text: str, persona: Profile, others: Collection[str] = ()) -> str:
+    """The words alone: no "Name:" before them, no quotation marks around them, and nothing from
+    where they go on as somebody else's (a line that begins with "Other:")."""
     names = "|".join(re.escape(n) for n in (persona.name, persona.first_name))
     text = re.sub(rf"^\s*\**(?:{names})\**\s*(?:\([^)\n]*\))?\s*:\**\s*", "", text.strip())
+    if rest := "|".join(re.escape(part) for n in others for part in {n, n.partition(" ")[0]}):
+        text = re.split(rf"(?im)^[\s*]*(?:{rest})[\s*]*(?:\([^)\n]*\)[\s*]*)?:", text)[0].strip()
     if len(text) > 1 and (text[0], text[-1]) in {('"', '"'), ("“", "”")} and '"' not in text[1:-1]:
         text = text[1:-1]
     return " ".join(text.split())
