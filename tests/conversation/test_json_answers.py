@@ -20,6 +20,8 @@ from folkmoot.conversation.answers import (
     Reading,
     Repair,
     Unreadable,
+    forms_in,
+    left_blank,
 )
 from folkmoot.models.scripted import Scripted
 
@@ -249,3 +251,36 @@ def test_a_study_gets_the_list_the_repairs_and_the_minimal_structure(
     provider = Scripted(lambda request, address: reply)
     run = folkmoot.run(file, provider=provider, out=tmp_path / "out")
     assert run.table("ideas").rows() == rows
+
+
+FORM = """Reply with only this:
+{"items": [{"proposal": "the proposal, worded so that yes means to do it", "ids": ["ids"]}],
+ "vote": "yes | no", "reason": "in one sentence", "concerns": ["your main concerns"],
+ "stance": "support | oppose", "words": "the words that you speak; empty if you stay silent"}"""
+
+
+@pytest.mark.parametrize(
+    ("reply", "field"),
+    (
+        # As a model of 135 million parameters filled the forms of a town hall.
+        ('{"vote": "yes", "reason": "in one sentence"}', "reason"),
+        ('{"vote": "yes", "reason": "on one sentence"}', "reason"),
+        (
+            '{"items": [{"proposal": "The proposal, worded so that yes means to do it"}]}',
+            "proposal",
+        ),
+        ('{\n"stance": "support",\n"concerns": ["your main concerns"]\\n}', "concerns"),
+        ('{"words" : "the words that you speak; empty if you stay silent"}', "words"),
+        ('{"vote": "yes", "reason": "It says in one sentence what we need."}', ""),
+        ('{"vote": "yes | no", "reason": "full of satisfaction"}', "vote"),
+        ('{"stance": "support", "concerns": ["rents", "your main concerns"]}', ""),
+        ('{"proposal": "in one sentence"}', ""),  # of another field
+        ("no JSON at all", ""),
+    ),
+)
+def test_a_form_given_back_is_not_filled_in(reply: str, field: str) -> None:
+    assert left_blank(reply, forms_in(FORM)) == field
+    assert left_blank(reply, forms_in("Say it in one sentence.")) == ""
+    lines = "- reason: in one sentence\n- *concerns*: your main concerns, each in a few words"
+    in_lines = field if field in ("reason", "concerns") else ""
+    assert left_blank(reply, forms_in(lines)) == in_lines

@@ -462,3 +462,29 @@ def _printed(done: Run) -> str:
     console = Console(record=True, width=200)
     print_results(done, console)
     return console.export_text()
+
+
+def test_a_form_given_back_is_asked_for_again_and_never_counts(
+    server: ServerThread, tmp_path: Path
+) -> None:
+    def says(messages: list[dict[str, str]], body: Body) -> Body:
+        willing = "Ann" in messages[0]["content"] and "repeats the form" in messages[-1]["content"]
+        return {"text": f'{{"why": "{"Parks last." if willing else "in one sentence"}"}}'}
+
+    class Why(BaseModel):
+        why: str
+
+    async def ask(session: Session) -> None:
+        for who in (ANN, MARA):
+            await session.at(who.id).ask(who, session.prompt("why"), answer=Json(Why))
+
+    (tmp_path / "why.md").write_text('Why? Reply with {"why": "in one sentence"}', "utf-8")
+    server.model.says = says
+    study = Study("asks", "Asks", StudyConfig, ask, prompts=tmp_path)
+    done = folkmoot.run(
+        study,
+        {"model": "openai/m", "endpoints": {"openai": f"{server.url}/v1"}},
+        out=tmp_path / "r",
+    )
+    assert done.table("answers")["reasks"].to_list() == [1, 2]
+    assert done.table("answers")["missing"].to_list() == [None, "unparsed"]

@@ -16,6 +16,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import json_repair
 from pydantic import BaseModel, ValidationError, ValidationInfo
+from rapidfuzz.fuzz import ratio
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -308,6 +309,35 @@ class JsonMap(Generic[M]):
 
     def _name(self, entry: Mapping[str, Any]) -> Any:
         return next((entry[f] for f in self.named_in if f in entry), None)
+
+
+_FILLED = re.compile(r'"(\w+)"\s*:\s*\[?\s*"((?:[^"\\]|\\.){8,400})"')
+_LISTED = re.compile(r'^\s*[-*]\s+[*`"]*(\w+)[*`"]*:\s+(.{8,400})$', re.MULTILINE)
+Forms = Mapping[str, Sequence[str]]
+
+
+def forms_in(wording: str) -> Forms:
+    """What the words of a prompt say of each field of the JSON that they ask for: in a form to be
+    filled (`{"reason": "in one sentence"}`) or in a list (`- reason: in one sentence`)."""
+    forms: dict[str, list[str]] = {}
+    for name, text in (*_FILLED.findall(wording), *_LISTED.findall(wording)):
+        if text.count(" ") >= 2:  # a shorter text may be meant
+            forms.setdefault(name, []).append(text.casefold())
+    return forms
+
+
+def left_blank(reply: str, forms: Forms) -> str:
+    """The field of a JSON reply that repeats what the form says of it, or "".
+
+    Small models give the form back as it stands, and it would count as what somebody said.
+    """
+    for name, text in _FILLED.findall(reply) if forms else ():
+        said = text.casefold()
+        if said.count(" ") >= 2 and any(
+            ratio(said, form[: len(said)]) >= 90 for form in forms.get(name, ())
+        ):
+            return str(name)
+    return ""
 
 
 def schema_of(

@@ -15,6 +15,7 @@ from typing import Any
 
 from jinja2 import Template, TemplateError, TemplateSyntaxError, meta
 
+from folkmoot.conversation.answers import Forms, forms_in
 from folkmoot.conversation.choices import listed
 from folkmoot.conversation.sandbox import FAILURES, MAX_TEMPLATE, PROMPTS, WORK, Sandbox, Work
 from folkmoot.errors import InputError, Problem, ProtocolError
@@ -75,6 +76,11 @@ class PromptLibrary:
     def wording(self) -> dict[str, str]:
         """Name → the file that is used, before anything is filled in."""
         return {name: _read(path) for name, path in self.files.items()}
+
+    @cached_property
+    def forms(self) -> Forms:
+        """What the prompts say of the fields that they ask for, by field; see `forms_in`."""
+        return forms_in("\n".join(self.wording().values()))
 
     def variables(self, name: str) -> frozenset[str]:
         """The variables that the shipped prompt of this name uses."""

@@ -15,7 +15,14 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 
-from folkmoot.conversation.answers import Answer, Missing, Parsed, Repair, Unreadable
+from folkmoot.conversation.answers import (
+    Answer,
+    Missing,
+    Parsed,
+    Repair,
+    Unreadable,
+    left_blank,
+)
 from folkmoot.conversation.spoken import looks_like_refusal
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.context import RunContext
@@ -90,6 +97,9 @@ async def converse(
         short = getattr(wanted, "short", wanted.kind in SHORT)
         if reply.finish == CUT and short and not reply.text[-1:].isspace():
             read = Unreadable("The reply was cut off. Reply with the answer alone, nothing else.")
+        blank = left_blank(reply.text, run.prompts.forms) if wanted.kind == "json" else ""
+        if blank:
+            read = Unreadable(f'"{blank}" repeats the form. Fill it in with words of your own.')
         if isinstance(read, Parsed):
             got = _exchange(read.value, read.rung, step, request, reply)
             return got._replace(repairs=read.repairs)
