@@ -1,1 +1,1 @@
-"""What every study type needs and none should invent: so far, how findings are made and worded."""
+"""What every study type needs and none should invent: findings, coding of free words, exposure."""
