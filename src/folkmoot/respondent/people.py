@@ -16,7 +16,7 @@ from folkmoot.respondent.persona import article
 
 _RURAL = re.compile(r"\b(?:farm|rural|village|small[- ]town|ranch|country)\w*", re.I)
 _LEAD = re.compile(r"^(?:i am|i['’]m|you are|you['’]re|as)\s+", re.I)
-_NAMED = re.compile(r"^(?:[A-Z][\w.'’-]*\s+[A-Z]|[A-Z]{2,}\b|(?:an?|the|one|another|my)\b)", re.I)
+_NAMED = re.compile(r"^(?:[A-Z][\w.'’-]*\s+[A-Z]|[A-Z]{2,}\b|(?i:an?|the|one|another|my)\b)")
 _TAIL = re.compile(r",|\.|;|\s(?:who|with|that|whose|from|at|for|and|in|to|trying|working)\b")
 
 

@@ -134,7 +134,7 @@ def singled_out(text: str, options: tuple[str, ...], lexicon: Lexicon) -> tuple[
         if not named or len(set(named)) == len(options):
             continue
         rest = any_of(options).sub("", line)
-        heading = line.lstrip().startswith("#") or len(re.findall(r"[^\W\d_]{2,}", rest)) < 2
+        heading = line.lstrip().startswith("#") or not re.search(r"[^\W\d_]{2}", rest)
         if not heading and not lexicon.any_word.search(rest.lower()):
             times[named[0]] += 1
     least = min(times.values()) if len(options) > 2 else 0

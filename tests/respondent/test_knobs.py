@@ -1,0 +1,155 @@
+"""Settings of the respondent: what is planted is said, and each pathology shows in its effect."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from folkmoot.conversation.answers import Parsed
+from folkmoot.conversation.choices import Choice
+from folkmoot.errors import InputError
+from folkmoot.models.request import CUT, Message, Pointers, ProviderSettings, Request
+from folkmoot.respondent import MODEL_SERVED, PATHOLOGIES, Knobs, Respondent, planted
+from tests.respondent.town import CARE, FINAL, OPTIONS, Town, persona
+
+
+def test_planted_states_the_effect_sizes_in_force() -> None:
+    told = planted({"kappa_read": 1, "factor_addressed": 4, "persuasion": 0.5, "refusals": 0.1})
+    factor = Knobs().factor_interviewed
+    assert told["kappa"] == {
+        "read": 0.5,
+        "read_after_interview": 0.5 * factor,
+        "argued_and_answered": 2.0,
+    }
+    assert told["pathologies"] == {"refusals": 0.1}
+    assert "SYNTHETIC" in told["notice"]
+    assert planted()["pathologies"] == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"kapa_read": 1}, "did you mean kappa_read?"),
+        ({"kappa_adversarial": 5}, "no such setting"),
+        ({"refusals": 1.5}, "from 0 to 1"),
+        ({"persuasion": -1}, "negative"),
+        ({"noise": "much"}, "not a number"),
+        ({"position": 0}, "1 is the first"),
+        ({"malformed": True}, "not a number"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_its_mend(options: dict[str, object], says: str) -> None:
+    with pytest.raises(InputError, match=r"respondent\.") as caught:
+        Knobs.of(options)
+    assert says in str(caught.value)
+
+
+def test_all_wrong_settings_are_listed_at_once() -> None:
+    with pytest.raises(InputError) as caught:
+        Knobs.of({"refusals": 2, "nonsense": 1})
+    assert len(caught.value.problems) == 2
+
+
+def test_all_pathologies_are_off_by_default_and_none_is_missing_from_the_list() -> None:
+    others = {"kappa_read", "factor_interviewed", "factor_addressed", "persuasion", "noise"}
+    assert set(PATHOLOGIES) == set(asdict(Knobs())) - others - {"position"}
+    assert not any(getattr(Knobs(), name) for name in PATHOLOGIES)
+
+
+def test_every_reply_is_marked_and_counts_tokens() -> None:
+    request = Request("x", (Message("user", "Well, what do you say to that?"),))
+    reply = Respondent(ProviderSettings()).reply(request, "a")
+    assert reply.model_served == MODEL_SERVED and MODEL_SERVED.endswith(" SYNTHETIC")
+    assert reply.usage.input_tokens and reply.usage.output_tokens
+
+
+def share(knobs: dict[str, float], what: str, n: int = 300) -> float:
+    """Share of first votes with a property."""
+    town = Town(8, knobs)
+    found = 0
+    for k in range(n):
+        text = town.vote(k)
+        found += {
+            "first": text == OPTIONS[0],
+            "listed": text in OPTIONS,
+            "read": isinstance(Choice(OPTIONS).parse(text), Parsed),
+            "long": len(text) > 200,
+        }[what]
+    return found / n
+
+
+def test_position_bias_raises_the_share_of_the_favoured_place() -> None:
+    assert share({"position_bias": 1.5}, "first") > share({}, "first") + 0.2
+    assert share({"position_bias": 1.5, "position": 3}, "first") < share({}, "first")
+    turned = OPTIONS[::-1]
+    fair = [Town(2).vote(n) == Town(2).vote(n, options=turned) for n in range(100)]
+    assert all(fair)
+
+
+@pytest.mark.parametrize("knob", ["refusals", "off_list"])
+def test_refusals_and_strangers_are_no_listed_option(knob: str) -> None:
+    assert share({}, "listed") == 1
+    assert 0.4 < share({knob: 0.5}, "listed") < 0.6
+    assert share({knob: 1}, "read") == 0
+
+
+def test_over_length_buries_the_answer_and_malformed_breaks_it() -> None:
+    assert share({"over_length": 1}, "long") == 1
+    assert share({"malformed": 1}, "listed") == 0
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    whole = Town(1).request(Pointers(kind="json"), "You are Ann.", "How many?", schema=schema)
+    for n in range(20):
+        with pytest.raises(ValueError, match=r"."):
+            json.loads(Town(1, {"malformed": 1}).model.reply(whole, f"{n}").text)
+
+
+def test_a_cut_reply_ends_in_the_middle_and_says_so() -> None:
+    request = Town().request(Pointers("participant", persona(1)), "You are Ann.", "Why?")
+    whole = Town().model.reply(request, "a")
+    cut = Town(0, {"cut": 1}).model.reply(request, "a")
+    assert cut.finish == CUT and whole.text.startswith(cut.text) and len(cut.text) < len(whole.text)
+
+
+def changed(knobs: dict[str, float], *turns: str, to: str = "") -> float:
+    town = Town(3, knobs)
+    count = 0
+    for n in range(300):
+        first = town.vote(n)
+        rival = next(o for o in OPTIONS if o != first)
+        told = [turn.format(O=first, X=rival) for turn in turns]
+        again = town.vote(n, *told, held=first, at="again")
+        count += again == rival if to else again != first
+    return count / 300
+
+
+def test_instability_makes_a_re_ask_a_new_draw() -> None:
+    assert 0.55 < changed({"instability": 1}, FINAL) < 0.78
+
+
+def test_sycophancy_follows_whoever_argues() -> None:
+    talk = ("{X} is " + CARE + ".", "I am for {O}.", FINAL)
+    assert changed({"sycophancy": 1}, *talk, to="rival") > changed({}, *talk, to="rival") + 0.2
+
+
+LIKERT = ("Strongly disagree", "Disagree", "Neither", "Agree", "Strongly agree")
+
+
+def ratings(knobs: dict[str, float]) -> list[int]:
+    town, listed = Town(5, knobs), "\n".join(f"- {o}" for o in LIKERT)
+    prompt = f"The town should have a night bus to the harbour.\n{listed}"
+    found = []
+    for n in range(300):
+        asked = Pointers("participant", persona(n), "choice", LIKERT)
+        request = town.request(asked, f"You are {persona(n)}", prompt)
+        found.append(LIKERT.index(town.model.reply(request, f"r/{n}").text))
+    return found
+
+
+def test_acquiescence_and_shrinking_variance_act_on_rating_scales() -> None:
+    plain, yes, flat = (ratings(k) for k in ({}, {"acquiescence": 0.6}, {"shrinking_variance": 1}))
+    assert set(plain) == {0, 1, 2, 3, 4}
+    assert np.mean(yes) > np.mean(plain) + 0.5
+    assert len(set(flat)) < 4
