@@ -57,6 +57,13 @@ def test_a_code_of_several_values_is_a_code_of_each(who: object) -> None:
     ]
 
 
+def test_an_option_that_is_called_all_is_that_option() -> None:
+    text = Text("t", SAID.text, slots={"option": ["All", "Museum"], "member": ["Ann", "Ann", "Bo"]})
+    got = read(given_code("chosen", WALK, option="all", member="Ann"), text=text)
+    assert isinstance(got, Parsed)
+    assert [dict(c.of) for c in got.value] == [{"option": "All", "member": "Ann"}]
+
+
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [

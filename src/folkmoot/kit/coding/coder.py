@@ -232,13 +232,8 @@ def unique(texts: Sequence[Text], book: Codebook) -> None:
         if text.id in seen:
             raise ProtocolError(f"coding by {book.name}: duplicate text id {text.id!r}")
         seen.add(text.id)
-        for slot in book.slots:
-            values = [v.casefold() for v in text.slots.get(slot, ())]
-            if not values or EVERY in values or len(set(values)) < len(values):
-                raise ProtocolError(
-                    f"coding by {book.name}: the values of {slot!r} in {text.id} must be there, "
-                    f"differ, and none be {EVERY!r}"
-                )
+        if lacking := [slot for slot in book.slots if not text.slots.get(slot)]:
+            raise ProtocolError(f"coding by {book.name}: {text.id} has no values of {lacking[0]!r}")
 
 
 class Who(NamedTuple):
@@ -355,9 +350,8 @@ class Codes:
         said = getattr(item, slot, None)
         wanted = {_plain(str(s)) for s in (said if isinstance(said, list) else [said])}
         known = list(self.text.slots[slot])
-        if EVERY in wanted:
-            return known
-        return [v for v in known if _plain(v) in wanted]
+        named = [v for v in known if _plain(v) in wanted]
+        return named or (known if EVERY in wanted else [])
 
 
 def stands_in(quote: str, text: str) -> bool:
