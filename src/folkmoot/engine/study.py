@@ -201,11 +201,15 @@ def study_of_run(run: RunFolder) -> Study:
     return find_study(named, beside)
 
 
+FAILED = "failed"  # the key of the finding that says that a study's findings failed
+
+
 def findings_of(study: Study, run: RunFolder) -> list[Finding]:
     """What the study finds in a run.
 
-    In one that has not ended, or with nothing usable in it, whatever a finding counts may be
-    missing, so that it may fail in any way; then a finding says so, and the rest can be shown.
+    A finding may fail in any way: in a run that has not ended, or with nothing usable in it,
+    whatever it counts may be missing; in others it is a fault of the study, which must not take the
+    end of a paid run with it. Then a finding says so, and the rest can be shown.
     """
     stated = _stated(run)
     try:
@@ -215,10 +219,12 @@ def findings_of(study: Study, run: RunFolder) -> list[Finding]:
         others = (replace(f, title=f"{f.title} (exploratory)") for f in found)
         return [hypotheses_finding(run, stated), *others]
     except Exception as error:
-        if run.finished and not run.unusable:
-            raise
         lack = run.unusable or f"they need more than the run has so far ({error})"
-        return [Finding("partial", "No findings", f"Why: {lack}.", Grid((), ()), headline=True)]
+        key = "partial"
+        if run.finished and not run.unusable:
+            key = FAILED
+            lack = f"a fault of the study type ({error!r}); the tables are whole"
+        return [Finding(key, "No findings", f"Why: {lack}.", Grid((), ()), headline=True)]
 
 
 def _stated(run: RunFolder) -> list[Hypothesis]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -18,7 +19,7 @@ from folkmoot.studies.negotiation.operators import Portion
 from folkmoot.studies.negotiation.strategies import group_type
 from folkmoot.studies.negotiation.tables import MEASURES
 from folkmoot.studies.negotiation.tally import count
-from tests.studies.negotiation.conftest import GROUPS
+from tests.studies.negotiation.conftest import GROUPS, Runner, some
 
 FOOD = ("barbecue", "diner", "sushi")
 
@@ -146,6 +147,21 @@ def test_the_findings_read_the_comparison(whole: Any) -> None:
     assert [row[0] for row in found["satisfaction"].grid.rows] == ["C1", "C2", "C3", "C4", "C5"]
     assert "100 %" in found["process"].says
     assert len(found["decisions"].grid.rows) == len(GROUPS) * 8
+
+
+def test_preferences_in_another_language_are_said(negotiation: Runner, whole: Any) -> None:
+    german = {
+        "cuisine": "Ich möchte gerne gut essen gehen, am liebsten in einem kleinen Gasthaus.",
+        "attraction": "Wir sollten unbedingt zusammen in die Museen der Stadt gehen.",
+    }
+    groups = json.loads(json.dumps(some("pair")))
+    for topic in groups[0]["members"][0]["preferences"]:
+        text = german["cuisine" if topic != "attraction" else topic]
+        groups[0]["members"][0]["preferences"][topic] = text
+    run = negotiation(groups=groups, conditions=["C2"])
+    notes = {f.key: f for f in run.findings()}["satisfaction"].notes
+    assert notes[0].startswith("1 of 2 members do not speak English")
+    assert "English" not in " ".join({f.key: f for f in whole.findings()}["satisfaction"].notes)
 
 
 def test_show(whole: Any) -> None:

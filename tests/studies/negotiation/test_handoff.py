@@ -114,7 +114,7 @@ def test_tripcraft_has_one_row_a_group(whole: Any) -> None:
     row = rows_of(whole, "C1")[0]
     assert row["persona"] == (
         "Traveler Type: Laidback Traveler; Purpose of Travel: Relaxation; "
-        "Spending Preference: Economical; Location Preference: Museums"
+        "Spending Preference: Economical Traveler; Location Preference: Museums"
     )
     assert row["people_number"] == "3"
     constraint = ast.literal_eval(row["local_constraint"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
@@ -11,6 +12,7 @@ from folkmoot.kit import findings as kit
 from folkmoot.kit.exposure import exposure
 from folkmoot.measures.clustered import FEW_CLUSTERS
 from folkmoot.measures.estimates import percent, plural
+from folkmoot.people.sources.persona_hub import is_english
 from folkmoot.records.findings import Board, Finding, Grid, Heat
 from folkmoot.records.run_folder import RunFolder
 from folkmoot.studies.negotiation.coded import coded_findings
@@ -45,7 +47,7 @@ def findings(run: RunFolder) -> list[Finding]:
     """The comparison of conditions, conflicts, locks and feedback, and the decisions."""
     data, decisions = run.json("comparison.json"), run.table("decisions")
     return kit.found(
-        _satisfaction(data),
+        _satisfaction(data, _language(run.table("preferences"))),
         (_contrast(data, measure) for measure in _COMPARED),
         [_by_type(run.table("measures")), _conflicts(data, decisions), _process(data)],
         [_mediator(decisions), _counterfactuals(run.table("counterfactuals"), decisions)],
@@ -55,7 +57,18 @@ def findings(run: RunFolder) -> list[Finding]:
     )
 
 
-def _satisfaction(data: dict[str, Any]) -> Finding:
+def _language(preferences: pl.DataFrame) -> tuple[str, ...]:
+    """A note where members speak another language than the sentence parser reads."""
+    said = preferences.drop_nulls("text").group_by("group_id", "member_id", maintain_order=True)
+    texts = said.agg(pl.col("text").str.join(" "))["text"].to_list()
+    foreign = sum(not is_english(text) for text in texts)
+    if not foreign:
+        return ()
+    of = f"{foreign} of {plural(len(texts), 'member')} do not speak English"
+    return (f"{of}, and the sentence parser reads English alone: their scores mean little.",)
+
+
+def _satisfaction(data: dict[str, Any], language: Sequence[str]) -> Finding:
     means = data["conditions"]
     scored = {
         c: kit.estimate_of(by["satisfaction"])
@@ -78,7 +91,7 @@ def _satisfaction(data: dict[str, Any]) -> Finding:
             ]
         ),
         kit.intervals({_title(c): e for c, e in scored.items()}, "mean member score"),
-        notes=(_SCORED, _UNDECIDED, kit.over_units("group", data["groups"])),
+        notes=(*language, _SCORED, _UNDECIDED, kit.over_units("group", data["groups"])),
         headline=True,
     )
 

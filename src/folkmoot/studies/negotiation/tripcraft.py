@@ -55,6 +55,7 @@ _ALIKE: Mapping[str, str] = {
     "visitors allowed": "visitors",
     "children welcome": "children under 10",
 }
+_SPENDING = {"economical": "Economical Traveler", "luxury": "Luxury Traveler"}
 Trip = Mapping[str, Any]  # a row of such a file, ours or the user's
 
 
@@ -122,7 +123,7 @@ def _told(decision: SlotDecision) -> str:
     """The options that a decision gives, first the selected one, in title case."""
     first = [decision.selected_option] if decision.selected_option else []
     options = dict.fromkeys([*first, *(p.option for p in decision.portions)])
-    return " / ".join(o.title() for o in options) or "Any"
+    return " / ".join(_SPENDING.get(o, o.title()) for o in options) or "Any"
 
 
 def constraints(by_topic: Mapping[str, SlotDecision], transportation: str | None) -> dict[str, Any]:
