@@ -20,6 +20,7 @@ from folkmoot.studies.focus_group.estimate import (
 from folkmoot.studies.focus_group.exposure_design import EXPOSURE
 from folkmoot.studies.focus_group.findings import findings
 from folkmoot.studies.focus_group.protocol import protocol
+from folkmoot.studies.focus_group.respondent import PART
 from folkmoot.studies.focus_group.show import show
 from folkmoot.studies.focus_group.tables import TABLES, unusable
 
@@ -47,4 +48,5 @@ STUDY = Study(
     unusable=unusable,
     template=template,
     respondent=None,  # the old one still answers
+    respondent=PART,
 )

@@ -59,7 +59,7 @@ _COMPANY = (
     "You look for common ground first and disagree gently and seldom; you do not give up what you "
     "really think for the sake of peace.",
 )
-_LEANINGS = {
+LEANINGS = {
     "very negative": "strongly against it",
     "negative": "rather against it",
     "neutral": "undecided",
@@ -207,20 +207,27 @@ class Participant:
         """Where this participant stood before the talk; None where that is not known."""
         return self.persona.opinion.valence if self.persona.opinion else None
 
-    def build_system_prompt(self, scope: Scope) -> str:
+    @property
+    def description(self) -> dict[str, str]:
         """Who this is, in natural language: no score, no trait with a number."""
+        persona = self.persona
+        told = persona.described  # then what was drawn is not
+        return {
+            "introduction": f"{persona.name}." if told else character.introduction(persona),
+            "circumstances": "" if told else character.circumstances(persona),
+            "background": persona.background,
+            "personality": character.temperament(persona.traits),
+            "voice": character.manner(persona.voice),
+            "buying": character.buying(persona),
+            "engagement": character.category_engagement(persona, self.config.category),
+        }
+
+    def build_system_prompt(self, scope: Scope) -> str:
+        """All that this participant is told of themselves and of the talk."""
         persona, config = self.persona, self.config
         return scope.prompt(
             "persona_system",
-            introduction=(
-                f"{persona.name}." if persona.described else character.introduction(persona)
-            ),
-            circumstances="" if persona.described else character.circumstances(persona),
-            background=persona.background,
-            personality=character.temperament(persona.traits),
-            voice=character.manner(persona.voice),
-            buying=character.buying(persona),
-            engagement=character.category_engagement(persona, config.category),
+            **self.description,
             who=persona.first_name,
             category=config.category,
             concept=config.product_concept,
@@ -235,7 +242,7 @@ class Participant:
             self.id,
             self.name,
             system=self.build_system_prompt(scope),
-            persona=f"{character.introduction(self.persona)}\n{self.persona.background}",
+            persona="\n".join(self.description.values()),
             temperature=self.config.temperature,
             max_tokens=self.config.max_tokens or ANSWER_TOKENS,
         )
@@ -350,7 +357,7 @@ def speaking_probability(extraversion: int) -> float:
 
 def leaning(valence: float) -> str:
     """A position in words: `rather in favor of it`."""
-    return _LEANINGS[label(valence)]
+    return LEANINGS[label(valence)]
 
 
 def length_advice(profile: Profile) -> str:

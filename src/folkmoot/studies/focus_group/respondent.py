@@ -1,0 +1,552 @@
+"""What the embedded respondent should know of this study: what its answers mean in opinions.
+
+A person's opinion of a product is a taste, plus what concept and material say of it for and
+against, weighed by what counts for the person, less what it costs; in a talk it moves towards what
+others were heard to say. All of it is read from the text: concept, material and prices are those of
+the study file as far as they stand there, a view is a sentence in the first person with words for
+or against. No prompt of ours is looked for.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from folkmoot.files import packaged_yaml
+from folkmoot.respondent import Mind, Part
+from folkmoot.respondent.draws import normal, unit
+from folkmoot.respondent.reading import SENTENCE, any_of, fold, standing
+from folkmoot.respondent.speech import capital, enumerated
+from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase, amount
+from folkmoot.studies.focus_group.discussion import INTENTS
+from folkmoot.studies.focus_group.participants import LEANINGS
+from folkmoot.studies.focus_group.reading import SMALLEST_SHIFT
+
+TASTE = 0.45  # standard deviation of what people think of a product of which nothing is said
+PRICE = 0.9  # by how much a tenfold price lowers an opinion, for an average person
+USUAL = 100.0  # the price that neither attracts nor deters: the respondent knows no products
+HEARD = 1.0  # strength of what others say, times `kappa_read`
+HALF = 8.0  # views heard at which half of that is done
+NEUTRAL = 0.15  # a position nearer to zero takes no side
+SENTENCES = {"terse": 1, "plain": 2, "formal": 2, "chatty": 3}
+
+
+def names(config: DiscussionConfig) -> list[str]:
+    """Category, concepts and materials, then an empty name, then the prices."""
+    texts = [
+        t for s in config.concepts for t in (s.product_concept, config.on(s).stimulus_material)
+    ]
+    prices = [*(config.on(s).price for s in config.concepts), *config.prices]
+    return [config.category, *filter(None, texts), "", *filter(None, prices)]
+
+
+@cache
+def words() -> Mapping[str, Any]:
+    """Concerns and sentences, from `respondent.yaml`."""
+    found: Mapping[str, Any] = packaged_yaml(__file__, Path(__file__).with_suffix(".yaml").name)
+    return found
+
+
+# --- what stands in the text -------------------------------------------------------------------
+
+
+class View(NamedTuple):
+    """A word for (1) or against (−1) a product, and the concern that it is about."""
+
+    concern: str
+    side: int
+    word: str
+
+
+@cache
+def _sides() -> dict[str, tuple[str, int]]:
+    return {
+        word: (concern, side)
+        for concern, of in words()["concerns"].items()
+        for key, side in (("pro", 1), ("con", -1))
+        for word in of[key]
+    }
+
+
+_TURNED = re.compile(
+    r"(?:\b(?:no|not|never|without|hardly|nobody|cannot)|n['’]t)(?:\W+\w+){0,5}\W*$"
+)
+_FIRST_PERSON = re.compile(r"\b(?:I|I['’](?:m|d|ve|ll)|[Mm]e|[Mm]y|[Mm]yself)\b")
+
+
+@lru_cache(maxsize=16384)
+def views(sentence: str) -> tuple[View, ...]:
+    """What a sentence says for and against; a negation before a word turns it."""
+    found = []
+    for hit in re.finditer(r"[A-Za-z-]+", sentence):
+        if known := _sides().get(hit[0].lower()):
+            clause = re.split(r"[,;:.]", sentence[: hit.start()])[-1]
+            turned = bool(_TURNED.search(clause.lower()))
+            found.append(View(known[0], -known[1] if turned else known[1], hit[0].lower()))
+    return tuple(found)
+
+
+def sentences(text: str) -> list[str]:
+    return [s.strip() for s in SENTENCE.split(text) if s.strip()]
+
+
+class Product(NamedTuple):
+    """The product of a request: what the study file says of it, as far as it stands there."""
+
+    texts: tuple[str, ...]
+    category: str
+    price: str
+
+    @property
+    def concept(self) -> str:
+        return self.texts[0].strip().rstrip(".") if self.texts else "this"
+
+    @property
+    def thing(self) -> str:
+        """ "the oven": the noun that the concept begins with, before what is said of it."""
+        head = re.split(
+            r"\b(?:that|which|who|with|without|for|of|by|to|in|from|made|where|on|at|and)\b|[,;:(.]",
+            self.concept,
+        )[0].split()
+        noun = head[-1] if head else ""
+        return f"the {noun}" if noun and noun.lower() not in ("a", "an", "the", "this") else "it"
+
+    @property
+    def claims(self) -> list[str]:
+        """Short sentences of the material that say something for or against."""
+        said = [
+            s.rstrip(".!") for text in self.texts[1:] for s in re.split(r"[:;\n]|(?<=\.)\s", text)
+        ]
+        return [s.strip() for s in said if 2 <= len(s.split()) <= 9 and views(s)]
+
+
+_IN_MONEY = re.compile(
+    r"[$€£]\s?\d[\d,.]*\d|\d[\d,.]*\s?(?:[$€£]|dollars?|euros?|pounds?|USD|EUR)\b"
+)
+
+
+def product(mind: Mind) -> Product:
+    """What is talked about, and what it costs: a price of the study that stands in the text, else
+    one that its material names."""
+    known = mind.at.names
+    at = known.index("") if "" in known else len(known)
+    texts = standing(known[1:at], mind.text)
+    rest = fold(mind.text)
+    for text in sorted(texts, key=len, reverse=True):
+        rest = any_of((text,)).sub(" ", rest)
+    stated = standing(known[at + 1 :], rest)
+    named = _IN_MONEY.findall(" ".join(texts))
+    price = stated[-1] if stated else named[-1] if named else ""
+    return Product(texts, known[0] if known else "this", price)
+
+
+class Heard(NamedTuple):
+    """A view that somebody else was heard to say; `name` is empty where nobody is named."""
+
+    name: str
+    sentence: str
+    views: tuple[View, ...]
+
+
+_LABEL = re.compile(r"^([^\W\d_][^\n:\"“”{}]{0,30}): (?=\S)", re.MULTILINE)
+
+
+def said_by_others(mind: Mind, text: str | None = None) -> list[Heard]:
+    """All views of others that stand in the messages, or in a text, in order."""
+    own = {fold(s) for said in mind.reading.own_words for s in sentences(said)}
+    found: dict[str, Heard] = {}
+    shown = [text] if text is not None else [p.text for p in mind.reading.said if not p.own]
+    for passage in shown:
+        for name, part in _by_label(passage):
+            for sentence in sentences(part):
+                spoken = views(sentence)
+                if spoken and _FIRST_PERSON.search(sentence) and fold(sentence) not in own:
+                    found.setdefault(fold(sentence), Heard(name, sentence, spoken))
+    return list(found.values())
+
+
+def _by_label(text: str, names: Sequence[str] = ()) -> list[tuple[str, str]]:
+    """The paragraphs of a text with the name that stands before each, if one (of these) does."""
+    parts = []
+    for paragraph in re.split(r"\n\s*\n", text):
+        label = _LABEL.match(paragraph)
+        if label and (not names or label[1] in names):
+            parts.append((label[1], paragraph[label.end() :]))
+        else:
+            parts.append(("", paragraph))
+    return parts
+
+
+# --- what somebody thinks ----------------------------------------------------------------------
+
+
+class Opinion(NamedTuple):
+    """What somebody thinks of the product: before and after what was heard, and by concern."""
+
+    first: float
+    now: float
+    by_concern: Mapping[str, float]
+    product: Product
+
+    @property
+    def position(self) -> float:
+        return math.tanh(self.now)
+
+
+def opinion(mind: Mind) -> Opinion:
+    """u = taste + Σ weight · tanh(net claims / 1.5) − price; then a part of the way to what others
+    say on balance: susceptibility · persuasion · kappa_read · n/(n + 8)."""
+    it, who, knobs = product(mind), mind.who, mind.knobs
+    spread = 1 - knobs.shrinking_variance
+    net: dict[str, float] = {}
+    for text in it.texts:
+        for sentence in sentences(text):
+            for view in views(sentence):
+                net[view.concern] = net.get(view.concern, 0) + view.side
+    by_concern = {
+        concern: weight(mind, concern) * math.tanh(net.get(concern, 0) / 1.5)
+        for concern in words()["concerns"]
+    }
+    if it.price:
+        dear = math.log10(max(amount(_only_amount(it.price)), 0.01) / USUAL)
+        by_concern["price"] -= PRICE * (0.5 + weight(mind, "price")) * dear
+    taste = spread * (
+        TASTE * normal(who.seed, who.key, "taste", *it.texts)
+        + 0.25 * bool(re.search(words()["welcomes"], who.key))
+        - 0.25 * bool(re.search(words()["shuns"], who.key))
+    )
+    first = taste + sum(by_concern.values()) + 0.5 * knobs.acquiescence
+    stated = stated_leaning(mind)
+    if stated is not None:
+        in_view = bool(it.price or it.texts[1:])
+        first = (first + stated) / 2 if in_view else stated + 0.1 * first
+    heard = [v for each in said_by_others(mind) for v in each.views]
+    if not heard:
+        return Opinion(first, first, by_concern, it)
+    mean = sum(v.side for v in heard) / len(heard)
+    pull = who.susceptibility * knobs.persuasion * knobs.kappa_read * HEARD
+    pull = min(1.0, pull * len(heard) / (len(heard) + HALF) + knobs.sycophancy)
+    return Opinion(first, first + pull * (mean - math.tanh(first)), by_concern, it)
+
+
+def stated_leaning(mind: Mind) -> float | None:
+    """The first opinion that somebody is told to have, where one of its five wordings stands in
+    the system message: what was read in private is known, also where it is out of sight."""
+    told = standing(tuple(LEANINGS.values()), mind.reading.system)
+    # "rather against it" stands in no other; the longest that is there is meant.
+    return _STATED[list(LEANINGS.values()).index(max(told, key=len))] if told else None
+
+
+_STATED = tuple(math.atanh(position) for position in (-0.75, -0.4, 0.0, 0.4, 0.75))
+
+
+def weight(mind: Mind, concern: str) -> float:
+    """How much a concern counts for somebody: .15 to .5, more if their description says so."""
+    who = mind.who
+    own = bool(re.search(words()["concerns"][concern]["weighs"], who.key))
+    return 0.15 + 0.35 * unit(who.seed, who.key, "weight", concern) + 0.25 * own
+
+
+def _only_amount(price: str) -> str:
+    return str(re.findall(r"\d[\d,]*(?:\.\d+)?", price)[0])
+
+
+# --- participants ------------------------------------------------------------------------------
+
+
+def private_opinion(mind: Mind) -> dict[str, object]:
+    """The answer of `PrivateOpinion`."""
+    view = opinion(mind)
+    noise = 0.5 * mind.knobs.noise * normal(mind.at.seed, mind.at.address, "position")
+    position = math.tanh(view.now + noise)
+    return {"opinion": reasons(mind, view, 2), "position": round(position, 2)}
+
+
+def intent(mind: Mind) -> str | None:
+    """Purchase intent: the opinion on five steps, with the noise of one asking."""
+    if set(mind.reading.offered) != set(INTENTS):
+        return None
+    at, knobs = mind.at, mind.knobs
+    if knobs.instability and unit(at.seed, at.address, "?") < knobs.instability:
+        return INTENTS[int(len(INTENTS) * unit(at.seed, at.address, "any"))]
+    noisy = math.tanh(opinion(mind).now + 1.5 * knobs.noise * normal(at.seed, at.address, "intent"))
+    return INTENTS[sum(noisy >= limit for limit in (-0.6, -0.2, 0.2, 0.6))]
+
+
+def answer(mind: Mind) -> str:
+    """A turn at the table: about oneself where nobody has come to the product yet, else a view,
+    which may take up what somebody has said."""
+    view = opinion(mind)
+    question = asked(mind)
+    it = view.product
+    noun = it.thing.split()[-1]
+    about_category = noun not in question and any_of((it.category,)).search(question)
+    said = said_by_others(mind)
+    n = SENTENCES[mind.who.voice]
+    if about_category and not said:
+        return about_oneself(mind, it)
+    taken, concern = taken_up(mind, view, said)
+    parts = [taken] if taken else []
+    before = fold(" ".join(mind.reading.own_words))
+    changed = abs(math.tanh(view.now) - math.tanh(view.first)) >= 0.15
+    if changed and not any(f in before for f in words()["moved"]) and mind.draws.chance(0.3):
+        parts.append(phrase(mind, words()["moved"], it))
+    parts.append(reasons(mind, view, max(1, n - len(parts) + 1), concern))
+    return " ".join(parts)
+
+
+def asked(mind: Mind) -> str:
+    """The last sentences that end in a question mark, in what was put last."""
+    found = re.findall(r"[^.!?\n\"“]*\?", mind.reading.prompt)
+    return " ".join(found[-2:]).strip()
+
+
+def about_oneself(mind: Mind, it: Product) -> str:
+    """Who one is, and how one buys; the first only once."""
+    kinds = ["experience"]
+    if mind.who.calling and not mind.reading.own_words:
+        kinds.insert(0, "intro")
+    return " ".join(phrase(mind, words()[kind], it) for kind in kinds)
+
+
+def taken_up(mind: Mind, view: Opinion, said: Sequence[Heard]) -> tuple[str, str]:
+    """Agreement or disagreement with one of the latest views of others, and its concern: only with
+    what was said, on the side on which the speaker stands."""
+    side = 1 if view.now >= 0 else -1
+    latest = {h.name: h for h in said if h.name}
+    warm, sycophancy = mind.who.warmth, mind.knobs.sycophancy
+    for heard in [*latest.values()][-3:][::-1]:
+        first = heard.views[0]
+        same = first.side == side
+        odds = 0.3 + 0.3 * warm if same else (0.45 - 0.4 * warm) * min(1.0, abs(view.now) + 0.4)
+        odds = odds + sycophancy * (1 - odds) if same else odds * (1 - sycophancy)
+        if abs(view.position) >= NEUTRAL and mind.draws.chance(odds):
+            matter = words()["concerns"][first.concern]["matter"]
+            kind = words()["agree" if same else "disagree"]
+            told = phrase(mind, kind, view.product, name=heard.name, matter=matter)
+            return told, first.concern
+    return "", ""
+
+
+def reasons(mind: Mind, view: Opinion, n: int, concern: str = "") -> str:
+    """`n` sentences that stand where the speaker stands: what counts most for them on their side
+    (`concern` first, if one was taken up), and where the opinion is not strong one of the other
+    side."""
+    it, position = view.product, view.position
+    side = "pro" if position >= 0 else "con"
+    other = "con" if side == "pro" else "pro"
+    if abs(position) < NEUTRAL:
+        said = [phrase(mind, words()["undecided"], it)]
+        if n > 1:
+            said += [reason(mind, view, side), but(mind, reason(mind, view, other))]
+        return " ".join(said)
+    said = [phrase(mind, words()["reasons"][concern][side], it)] if concern else []
+    if not said and abs(position) >= 0.5 and mind.draws.chance(0.5):
+        said.append(phrase(mind, words()["for" if side == "pro" else "against"], it))
+    while len(said) < n:
+        said.append(reason(mind, view, side, skip=len(said)))
+    if abs(position) < 0.4 and n > 1:
+        said[-1] = but(mind, reason(mind, view, other))
+    return " ".join(said)
+
+
+def but(mind: Mind, sentence: str) -> str:
+    """A sentence as an objection to the one before it."""
+    own = sentence.startswith(("I ", "I'"))
+    rest = sentence if own or not sentence[0].isalpha() else sentence[0].lower() + sentence[1:]
+    joint: str = mind.tongue.fresh(words()["but"])
+    return f"{joint} {rest}"
+
+
+def reason(mind: Mind, view: Opinion, side: str, skip: int = 0) -> str:
+    """One reason of a side: of the concerns the one that pulls most that way, now and then another;
+    or words of the material."""
+    it = view.product
+    sign = 1 if side == "pro" else -1
+    if it.claims and mind.draws.chance(0.2):
+        claim = mind.tongue.fresh(it.claims)
+        return phrase(mind, words()["claims"][side], it, claim=claim)
+    pull = {
+        c: sign * v + 0.25 * weight(mind, c) + 0.15 * mind.draws.unit()
+        for c, v in view.by_concern.items()
+        if c != "price" or it.price
+    }
+    ranked = sorted(pull, key=lambda c: -pull[c])
+    concern = ranked[min(skip, len(ranked) - 1)]
+    return phrase(mind, words()["reasons"][concern][side], it)
+
+
+def phrase(mind: Mind, frames: Sequence[str], it: Product, **more: str) -> str:
+    """One of the frames, filled: one that stands nowhere in what was heard, if there is one."""
+    said = ""
+    for _ in frames:
+        said = capital(
+            mind.tongue.fresh(frames).format(
+                thing=it.thing, price=it.price or "that", category=it.category,
+                concept=it.concept, C=mind.who.calling, **more,
+            )
+        )  # fmt: skip
+        if said not in mind.text:
+            break
+    return said
+
+
+# --- the moderator -----------------------------------------------------------------------------
+
+
+def phase_of(mind: Mind) -> str:
+    """The phase that is named in what was put last; empty where none is."""
+    found = re.findall(rf"\b(?:{'|'.join(DiscussionPhase)})\b", mind.reading.prompt)
+    return str(found[0]) if found else ""
+
+
+def guide(mind: Mind) -> dict[str, object]:
+    """The answer of `PhaseGuide`: questions of the phase about this product."""
+    it = product(mind)
+    known = words()["guide"]
+    stock = known.get(phase_of(mind)) or known["exploration"]
+    number = re.search(r"\b\d\b", mind.reading.prompt)
+    wanted = int(number[0]) if number else 2
+    return {"questions": [phrase(mind, stock, it) for _ in range(wanted)]}
+
+
+def people_named(mind: Mind, text: str) -> list[str]:
+    """Names in a text that also stand in the system message, where they do not begin a sentence,
+    and that are no word of the product."""
+    system = mind.reading.system
+    for name in mind.at.names:
+        if name:
+            system = any_of((name,)).sub(" ", system)
+    listed = dict.fromkeys(re.findall(r"(?<=[a-z,] )[A-Z][\w'’-]+", system))
+    return [name for name in listed if re.search(rf"\b{re.escape(name)}\b", text)]
+
+
+def heard_and_put(mind: Mind) -> tuple[list[tuple[str, str]], str]:
+    """What people have said since the moderator's last words, by name, and what the moderator is
+    told besides."""
+    everybody = people_named(mind, mind.reading.system)
+    parts = _by_label(mind.reading.prompt, everybody or ("",))
+    return [p for p in parts if p[0]], "\n\n".join(text for name, text in parts if not name)
+
+
+def next_question(mind: Mind) -> dict[str, object]:
+    """The answer of `NextQuestion`: the planned question, after a remark that was really made."""
+    it = product(mind)
+    spoken, put = heard_and_put(mind)
+    planned = re.findall(r"[\"“]([^\"“”]+\?)[\"”]", put) or re.findall(r"[^.!?\n]*\?", put)
+    question = planned[-1].strip() if planned else phrase(mind, words()["guide"]["exploration"], it)
+    frames = words()["moderator"]
+    said = [h for name, text in spoken for h in said_by_others(mind, f"{name}: {text}")]
+    lead = []
+    taken: dict[str, str] | None = None
+    if not mind.reading.own_words:
+        lead.append(phrase(mind, frames["welcome"], it))
+    elif said:
+        remark = said[-1]
+        matter = words()["concerns"][remark.views[0].concern]["matter"]
+        count = len(
+            {h.name for h in said if any(v.concern == remark.views[0].concern for v in h.views)}
+        )
+        taken = {"name": remark.name, "words": " ".join(remark.sentence.split()[:6])}
+        lead.append(
+            phrase(mind, frames["take_up"], it, name=remark.name, matter=matter)
+            if count < 3 or mind.draws.chance(0.5)
+            else frames["counted"].format(count=_COUNTS.get(count, str(count)), matter=matter)
+        )
+    own = mind.reading.own_words
+    if phase_of(mind) == "exploration" and not any(it.concept in said for said in own):
+        lead.append(frames["idea"].format(concept=it.concept))
+    if any(any_of((text,)).search(put) for text in it.texts[1:]):
+        lead.append(frames["material"])
+    quiet = people_named(mind, put)[:2]
+    out = [phrase(mind, frames["quiet"], it, names=" and ".join(quiet))] if quiet else []
+    return {
+        "summary": summary(said) or None,
+        "unanswered": [],
+        "takes_up": taken,
+        "asks": quiet,
+        "question": " ".join([*lead, question, *out]),
+    }
+
+
+_COUNTS = {3: "Three", 4: "Four", 5: "Five", 6: "Six"}
+
+
+def summary(said: Iterable[Heard]) -> str:
+    """What was said for and against, by concern, as it was counted; without names."""
+    found: dict[tuple[str, int], set[str]] = {}
+    for heard in said:
+        for view in heard.views:
+            found.setdefault((view.concern, view.side), set()).add(heard.name)
+    told = [
+        f"{len(who)} spoke {'for' if side > 0 else 'against'} it for {concern}"
+        for (concern, side), who in found.items()
+    ]
+    return f"Since the last question {enumerated(told)}." if told else ""
+
+
+def probe(mind: Mind) -> str:
+    """A follow-up: why, and after the answer to that why it matters."""
+    it = product(mind)
+    spoken, put = heard_and_put(mind)
+    named = people_named(mind, put)
+    own = mind.reading.own_words
+    again = bool(named and own and named[0] in own[-1] and len(spoken) < 2)
+    frames = words()["moderator"]["matters" if again else "why"]
+    return phrase(mind, frames, it, name=named[0] if named else "you")
+
+
+# --- the coder ---------------------------------------------------------------------------------
+
+_QUOTED = re.compile(r"[\"“]([^\"“”]+)[\"”](?!\s*:)")
+_POSITION = re.compile(r"(?<![\w.])[+-]\d\.\d\d\b")
+_AGREES = re.compile(r"\b(?:agree|with|said|point)\b")
+_DISAGREES = re.compile(r"\b(?:disagree|differently|cannot go along)\b")
+
+
+def coded(mind: Mind) -> dict[str, object]:
+    """The answer of `OpinionReading`: the last words in the first person are those to be read."""
+    prompt = mind.reading.prompt
+    quoted = [q for q in _QUOTED.findall(prompt) if _FIRST_PERSON.search(q)]
+    lines = [line for line in prompt.splitlines() if _FIRST_PERSON.search(line)]
+    said = (quoted or lines or [""])[-1]
+    known = _POSITION.search(prompt)
+    last = float(known[0]) if known else None
+    found = [v.side for s in sentences(said) for v in views(s)]
+    read = 0.8 * sum(found) / len(found) * len(found) / (len(found) + 0.5) if found else None
+    now = last if read is None else read if last is None else last + 0.5 * (read - last)
+    rest = prompt.replace(said, " ", 1)
+    people = [
+        w for w in re.findall(r"\b[A-Z][\w'’-]+", said) if re.search(rf"(?<=[a-z,] ){w}\b", rest)
+    ]
+    first = sentences(said)[0] if said.strip() else ""
+    stance = None
+    if people and people[0] in first:
+        stance = (
+            "disagree" if _DISAGREES.search(first) else "agree" if _AGREES.search(first) else None
+        )
+    return {
+        "changed": None not in (last, now) and abs(now - last) >= 2 * SMALLEST_SHIFT,  # type: ignore[operator]
+        "valence": None if now is None else round(now, 2),
+        "takes_up": people[0] if people else None,
+        "stance": stance,
+        "sentiment": 0.0 if read is None else round(read, 2),
+    }
+
+
+PART = Part(
+    names=names,
+    answers={
+        "PrivateOpinion": private_opinion,
+        "participant choice": intent,
+        "participant text": answer,
+        "PhaseGuide": guide,
+        "NextQuestion": next_question,
+        "moderator text": probe,
+        "OpinionReading": coded,
+    },
+)
