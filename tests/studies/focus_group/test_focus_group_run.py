@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -107,10 +108,12 @@ def test_replications_are_independent_groups_and_the_topline_tells_what_holds(
     across = concept["across_groups"]
     assert across["groups"] == 4
     stated = run.table("statements")
-    warmed = 0
+    warmed = 0.0
     for _, table in stated.group_by("group"):
-        mean = {when: part["position"].mean() for (when,), part in table.group_by("when")}
-        warmed += mean["after"] - mean["before"] > 0.02  # type: ignore[operator]
+        mean = {
+            w: float(np.mean(part["position"].to_list())) for (w,), part in table.group_by("when")
+        }
+        warmed += mean["after"] - mean["before"] > 0.02
     assert across["groups_that_warmed"] == warmed
     assert not run.has("transcript.md")
 
@@ -138,7 +141,7 @@ def test_findings_say_what_the_tables_hold(tmp_path: Path) -> None:
     run = play(tmp_path)
     found = {f.key: f for f in STUDY.findings(run)}
     assert set(found) == {
-        "purchase_intent", "positions", "replies", "talk_time", "sycophancy",
+        "purchase_intent", "positions", "replies", "talk_time", "sycophancy", "exposure",
     }  # fmt: skip
     intents = run.table("intents")
     after = intents.filter(pl.col("when") == "after")

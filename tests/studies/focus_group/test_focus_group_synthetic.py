@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,9 @@ import pytest
 
 import folkmoot
 from folkmoot.records.run_folder import RunFolder
-from folkmoot.studies.focus_group import STUDY
+from folkmoot.studies.focus_group import STUDY, sycophancy
+from folkmoot.studies.focus_group.files import TranscriptFormatter
+from folkmoot.studies.focus_group.respondent import FIRST_PERSON, sentences, views, words
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "focus_group.yaml"
 
@@ -66,7 +67,7 @@ def test_words_are_varied_and_clean(groups: RunFolder) -> None:
         assert not re.search(
             r"[{}]|None|\bnan\b|  |\.\.|,,| ,|\ba [aeio]\w+ (?:\w+ )?like that", text
         ), text
-        assert text[0].isupper() and text[-1] in ".?!", text
+        assert text.lstrip("“")[0].isupper() and text[-1] in ".?!", text
 
 
 def test_the_moderator_neither_numbers_nor_announces(groups: RunFolder) -> None:
@@ -80,18 +81,26 @@ def test_the_moderator_neither_numbers_nor_announces(groups: RunFolder) -> None:
     assert sum(any(n in t for n in names) for t in drawn) > 0.7 * len(drawn)
 
 
-def test_words_follow_the_position(groups: RunFolder) -> None:
-    intents = groups.table("intents")
-    last = (
-        groups.table("opinions")
-        .group_by(["group", "persona_id"], maintain_order=True)
-        .agg(pl.col("valence").last())
+def test_intent_and_words_follow_the_position(groups: RunFolder) -> None:
+    stated = groups.table("statements").filter(pl.col("when") == "after")
+    intents = groups.table("intents").filter(pl.col("when") == "after")
+    both = intents.join(stated, on=["group", "persona_id"])
+    assert both.select(pl.corr("score", "position")).item() > 0.8
+    # What is said after the material was shown is for it or against it as the speaker is.
+    said = groups.table("utterances").filter(
+        (pl.col("role") == "participant") & (pl.col("phase") == "synthesis")
     )
-    both = intents.join(last, on=["group", "persona_id"])
-    assert both.select(pl.corr("score", "valence")).item() > 0.75
-    against = both.filter(pl.col("valence") < -0.5)["score"].mean()
-    favor = both.filter(pl.col("valence") > 0.5)["score"].mean()
-    assert float(against) < 2.3 and float(favor) > 3.7  # type: ignore[arg-type]
+    spoken = said.with_columns(
+        pl.col("text")
+        .map_elements(
+            lambda text: sum(v.side for s in sentences(text) for v in views(s)),
+            return_dtype=pl.Int64,
+        )
+        .alias("net")
+    ).join(stated, left_on=["group", "speaker_id"], right_on=["group", "persona_id"])
+    clear = spoken.filter((pl.col("position").abs() > 0.5) & (pl.col("net") != 0))
+    agrees = ((clear["net"] > 0) == (clear["position"] > 0)).mean()
+    assert clear.height > 20 and float(agrees or 0) > 0.9  # type: ignore[arg-type]
 
 
 def share(table: pl.DataFrame, column: str) -> float:
@@ -125,31 +134,92 @@ def test_same_seed_same_words_another_seed_others(tmp_path: Path) -> None:
     assert first != play(tmp_path / "c", seed=4).text("transcript.md")
 
 
+def moved(run: RunFolder) -> float:
+    """How far people moved on average, whichever way."""
+    stated = run.table("statements").pivot("when", index=["group", "persona_id"], values="position")
+    return float((stated["after"] - stated["before"]).abs().mean() or 0)  # type: ignore[arg-type]
+
+
 def test_what_is_not_heard_has_no_effect(tmp_path: Path) -> None:
     """The respondent knows the others by their words alone: with one message in mind it hears
-    less, and fewer are moved."""
-    full = play(tmp_path / "full", "replications=8").table("opinions")
-    deaf = play(tmp_path / "deaf", "replications=8", "context_messages=1").table("opinions")
-    assert int(deaf["changed"].sum()) < 0.5 * int(full["changed"].sum())
-
-
-def sycophancy_of(run: RunFolder) -> Mapping[str, float]:
-    (found,) = (f for f in STUDY.findings(run) if f.key == "sycophancy")
-    said = run.table("utterances").filter(
-        (pl.col("role") == "participant") & (pl.col("position") > 1) & ~pl.col("probe")
-    )
-    return {
-        "disagree": float((said["stance"] == "disagree").fill_null(False).mean() or 0),  # type: ignore[arg-type]
-        "gave_in": float("gave in" in found.says),
-        "rises": float("The later somebody speaks" in found.says),
-    }
+    less, and moves less."""
+    full = moved(play(tmp_path / "full", "replications=6", "coding=off"))
+    deaf = moved(play(tmp_path / "deaf", "replications=6", "coding=off", "context_messages=1"))
+    assert deaf < 0.6 * full
 
 
 def test_the_check_catches_a_group_that_pleases(tmp_path: Path, groups: RunFolder) -> None:
-    honest = sycophancy_of(groups)
-    pleasing = sycophancy_of(
-        play(tmp_path / "run", "replications=12", "respondent={sycophancy: 0.9}")
+    pleasing = play(
+        tmp_path / "run", "replications=12", "coding=off", "respondent={sycophancy: 0.9}"
     )
-    assert pleasing["disagree"] < 0.5 * honest["disagree"]
-    assert pleasing["gave_in"] and not honest["gave_in"]
-    assert not honest["rises"]
+    honest, pleased = (
+        sycophancy.of(
+            [
+                TranscriptFormatter.from_json(run.text(f"groups/group_{i:03d}/transcript.json"))
+                for i in range(1, 13)
+            ]
+        )
+        for run in (groups, pleasing)
+    )
+    assert pleased.disagree < 0.5 * honest.disagree
+    assert pleased.towards.value > 1.5 * honest.towards.value
+    assert pleased.converge_p < 0.01 and pleased.spread_after < 0.7 * honest.spread_after
+    (found,) = (f for f in STUDY.findings(pleasing) if f.key == "sycophancy")
+    assert "too polite" in found.says and "moved towards the group" in found.says
+
+
+def test_what_is_taken_up_was_said_and_counts_are_right(groups: RunFolder) -> None:
+    """Nobody agrees or disagrees with what was not said; "three of you" are three."""
+    concerns = words()["concerns"]
+    checked = 0
+    for _, talk in groups.table("utterances").group_by("group", maintain_order=True):
+        rows = talk.to_dicts()
+        for i, row in enumerate(rows):
+            if row["stance"] and row["replied_to"] != "moderator":
+                theirs = [r["text"] for r in rows[:i] if r["speaker_id"] == row["replied_to"]]
+                about = {v.concern for t in theirs for s in sentences(t) for v in views(s)}
+                first = sentences(row["text"])[0]
+                assert any(concerns[c]["matter"] in first for c in about), (first, theirs)
+                checked += 1
+            counted = re.search(
+                r"(Three|Four|Five) of you have just spoken of ([\w ]+)\.", row["text"]
+            )
+            if counted:
+                last = max(
+                    j for j in range(i) if rows[j]["role"] == "moderator" and not rows[j]["probe"]
+                )
+                (concern,) = (c for c, of in concerns.items() if of["matter"] == counted[2])
+                spoke = {
+                    r["speaker_id"]
+                    for r in rows[last:i]
+                    if r["role"] == "participant"
+                    and any(v.concern == concern for s in sentences(r["text"]) for v in views(s))
+                }
+                assert len(spoke) == {"Three": 3, "Four": 4, "Five": 5}[counted[1]], row["text"]
+                checked += 1
+    assert checked > 50
+
+
+@pytest.mark.parametrize("kind", ["reasons", "privately"])
+def test_every_reason_is_a_view_on_its_concern_and_side(kind: str) -> None:
+    for concern, of in words()[kind].items():
+        for side, frames in of.items():
+            for frame in frames:
+                said = frame.format(thing="the thing", price="20 dollars")
+                assert FIRST_PERSON.search(said), said
+                found = {(v.concern, v.side) for v in views(said)}
+                assert found == {(concern, 1 if side == "pro" else -1)}, said
+
+
+def test_the_conversation_is_about_the_users_own_product(tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text(
+        "study: focus_group\nproduct_concept: A bus card for children\ncategory: public transport\n"
+        "stimulus_material: 'Children ride free. No paper tickets. 20 euros a year.'\ncoding: off\n"
+    )
+    run = folkmoot.run(path, out=tmp_path / "run", model="synthetic").folder
+    said = run.table("utterances")
+    text = " ".join(said["text"])
+    assert "the card" in text and "public transport" in text and "20 euros" in text
+    assert "“Children ride free”" in text
+    assert not re.search(r"\boven|gadget|battery|warranty|apartment|redevelop", text, re.IGNORECASE)

@@ -47,6 +47,5 @@ STUDY = Study(
     afterwards=EXPOSURE,
     unusable=unusable,
     template=template,
-    respondent=None,  # the old one still answers
     respondent=PART,
 )

@@ -32,7 +32,6 @@ USUAL = 100.0  # the price that neither attracts nor deters: the respondent know
 HEARD = 1.0  # strength of what others say, times `kappa_read`
 HALF = 8.0  # views heard at which half of that is done
 NEUTRAL = 0.15  # a position nearer to zero takes no side
-SENTENCES = {"terse": 1, "plain": 2, "formal": 2, "chatty": 3}
 
 
 def names(config: DiscussionConfig) -> list[str]:
@@ -75,7 +74,7 @@ def _sides() -> dict[str, tuple[str, int]]:
 _TURNED = re.compile(
     r"(?:\b(?:no|not|never|without|hardly|nobody|cannot)|n['’]t)(?:\W+\w+){0,5}\W*$"
 )
-_FIRST_PERSON = re.compile(r"\b(?:I|I['’](?:m|d|ve|ll)|[Mm]e|[Mm]y|[Mm]yself)\b")
+FIRST_PERSON = re.compile(r"\b(?:I|I['’](?:m|d|ve|ll)|[Mm]e|[Mm]y|[Mm]yself)\b")
 
 
 @lru_cache(maxsize=16384)
@@ -164,7 +163,7 @@ def said_by_others(mind: Mind, text: str | None = None) -> list[Heard]:
         for name, part in _by_label(passage):
             for sentence in sentences(part):
                 spoken = views(sentence)
-                if spoken and _FIRST_PERSON.search(sentence) and fold(sentence) not in own:
+                if spoken and FIRST_PERSON.search(sentence) and fold(sentence) not in own:
                     found.setdefault(fold(sentence), Heard(name, sentence, spoken))
     return list(found.values())
 
@@ -263,7 +262,10 @@ def private_opinion(mind: Mind) -> dict[str, object]:
     view = opinion(mind)
     noise = 0.5 * mind.knobs.noise * normal(mind.at.seed, mind.at.address, "position")
     position = math.tanh(view.now + noise)
-    return {"opinion": reasons(mind, view, 2), "position": round(position, 2)}
+    strong, other = ("pro", "con") if view.position >= 0 else ("con", "pro")
+    sides = (strong, other if abs(position) < 0.4 else strong)
+    said = [reason(mind, view, side, skip=n, kind="privately") for n, side in enumerate(sides)]
+    return {"opinion": " ".join(said), "position": round(position, 2)}
 
 
 def intent(mind: Mind) -> str | None:
@@ -286,7 +288,7 @@ def answer(mind: Mind) -> str:
     noun = it.thing.split()[-1]
     about_category = noun not in question and any_of((it.category,)).search(question)
     said = said_by_others(mind)
-    n = SENTENCES[mind.who.voice]
+    n = next((k for k, known in words()["talks"].items() if re.search(known, mind.who.key)), 2)
     if about_category and not said:
         return about_oneself(mind, it)
     taken, concern = taken_up(mind, view, said)
@@ -295,7 +297,7 @@ def answer(mind: Mind) -> str:
     changed = abs(math.tanh(view.now) - math.tanh(view.first)) >= 0.15
     if changed and not any(f in before for f in words()["moved"]) and mind.draws.chance(0.3):
         parts.append(phrase(mind, words()["moved"], it))
-    parts.append(reasons(mind, view, max(1, n - len(parts) + 1), concern))
+    parts.append(aloud(mind, view, reasons(mind, view, max(1, n - len(parts)), concern)))
     return " ".join(parts)
 
 
@@ -318,11 +320,14 @@ def taken_up(mind: Mind, view: Opinion, said: Sequence[Heard]) -> tuple[str, str
     what was said, on the side on which the speaker stands."""
     side = 1 if view.now >= 0 else -1
     latest = {h.name: h for h in said if h.name}
-    warm, sycophancy = mind.who.warmth, mind.knobs.sycophancy
+    who, sycophancy = mind.who, mind.knobs.sycophancy
+    contrary = bool(re.search(words()["contrary"], who.key))
+    gentle = bool(re.search(words()["gentle"], who.key))
     for heard in [*latest.values()][-3:][::-1]:
         first = heard.views[0]
         same = first.side == side
-        odds = 0.3 + 0.3 * warm if same else (0.45 - 0.4 * warm) * min(1.0, abs(view.now) + 0.4)
+        odds = 0.35 if same else 0.4 * min(1.0, abs(view.now) + 0.4)
+        odds *= (1.6 if gentle else 0.6 if contrary else 1.0) ** (1 if same else -1)
         odds = odds + sycophancy * (1 - odds) if same else odds * (1 - sycophancy)
         if abs(view.position) >= NEUTRAL and mind.draws.chance(odds):
             matter = words()["concerns"][first.concern]["matter"]
@@ -332,42 +337,44 @@ def taken_up(mind: Mind, view: Opinion, said: Sequence[Heard]) -> tuple[str, str
     return "", ""
 
 
-def reasons(mind: Mind, view: Opinion, n: int, concern: str = "") -> str:
+def reasons(mind: Mind, view: Opinion, n: int, concern: str = "") -> list[str]:
     """`n` sentences that stand where the speaker stands: what counts most for them on their side
-    (`concern` first, if one was taken up), and where the opinion is not strong one of the other
-    side."""
+    (`concern` first, if one was taken up), and where the opinion is not strong a last one of the
+    other side."""
     it, position = view.product, view.position
-    side = "pro" if position >= 0 else "con"
-    other = "con" if side == "pro" else "pro"
-    if abs(position) < NEUTRAL:
-        said = [phrase(mind, words()["undecided"], it)]
-        if n > 1:
-            said += [reason(mind, view, side), but(mind, reason(mind, view, other))]
-        return " ".join(said)
+    side, other = ("pro", "con") if position >= 0 else ("con", "pro")
     said = [phrase(mind, words()["reasons"][concern][side], it)] if concern else []
-    if not said and abs(position) >= 0.5 and mind.draws.chance(0.5):
+    if abs(position) < NEUTRAL:
+        said.append(phrase(mind, words()["undecided"], it))
+        n = max(n, len(said) + 1)
+    elif not said and abs(position) >= 0.5 and mind.draws.chance(0.5):
         said.append(phrase(mind, words()["for" if side == "pro" else "against"], it))
     while len(said) < n:
         said.append(reason(mind, view, side, skip=len(said)))
     if abs(position) < 0.4 and n > 1:
-        said[-1] = but(mind, reason(mind, view, other))
+        said.append(reason(mind, view, other))
+    return said
+
+
+def aloud(mind: Mind, view: Opinion, said: Sequence[str]) -> str:
+    """Reasons as they are said at a table: one of the other side is joined as an objection."""
+    if len(said) > 1 and abs(view.position) < 0.4:
+        return " ".join([*said[:-1], f"{mind.tongue.fresh(words()['but'])} {within(said[-1])}"])
     return " ".join(said)
 
 
-def but(mind: Mind, sentence: str) -> str:
-    """A sentence as an objection to the one before it."""
-    own = sentence.startswith(("I ", "I'"))
-    rest = sentence if own or not sentence[0].isalpha() else sentence[0].lower() + sentence[1:]
-    joint: str = mind.tongue.fresh(words()["but"])
-    return f"{joint} {rest}"
+def within(sentence: str) -> str:
+    """A sentence as it goes on after a word or two of another."""
+    own = sentence.startswith(("I ", "I'")) or not sentence[0].isalpha()
+    return sentence if own else sentence[0].lower() + sentence[1:]
 
 
-def reason(mind: Mind, view: Opinion, side: str, skip: int = 0) -> str:
-    """One reason of a side: of the concerns the one that pulls most that way, now and then another;
-    or words of the material."""
+def reason(mind: Mind, view: Opinion, side: str, skip: int = 0, kind: str = "reasons") -> str:
+    """One reason of a side: of the concerns the one that pulls most that way (`skip`: after so many
+    others), now and then another; or words of the material."""
     it = view.product
     sign = 1 if side == "pro" else -1
-    if it.claims and mind.draws.chance(0.2):
+    if kind == "reasons" and it.claims and mind.draws.chance(0.2):
         claim = mind.tongue.fresh(it.claims)
         return phrase(mind, words()["claims"][side], it, claim=claim)
     pull = {
@@ -377,7 +384,7 @@ def reason(mind: Mind, view: Opinion, side: str, skip: int = 0) -> str:
     }
     ranked = sorted(pull, key=lambda c: -pull[c])
     concern = ranked[min(skip, len(ranked) - 1)]
-    return phrase(mind, words()["reasons"][concern][side], it)
+    return phrase(mind, words()[kind][concern][side], it)
 
 
 def phrase(mind: Mind, frames: Sequence[str], it: Product, **more: str) -> str:
@@ -473,6 +480,7 @@ def next_question(mind: Mind) -> dict[str, object]:
     }
 
 
+_QUOTED = re.compile(r"\"([^\"]+)\"(?!\s*:)|“([^”]+)”(?!\s*:)")
 _COUNTS = {3: "Three", 4: "Four", 5: "Five", 6: "Six"}
 
 
@@ -493,7 +501,7 @@ def probe(mind: Mind) -> str:
     """A follow-up: why, and after the answer to that why it matters."""
     it = product(mind)
     spoken, put = heard_and_put(mind)
-    named = people_named(mind, put)
+    named = people_named(mind, _QUOTED.sub(" ", put))
     own = mind.reading.own_words
     again = bool(named and own and named[0] in own[-1] and len(spoken) < 2)
     frames = words()["moderator"]["matters" if again else "why"]
@@ -502,17 +510,16 @@ def probe(mind: Mind) -> str:
 
 # --- the coder ---------------------------------------------------------------------------------
 
-_QUOTED = re.compile(r"[\"“]([^\"“”]+)[\"”](?!\s*:)")
 _POSITION = re.compile(r"(?<![\w.])[+-]\d\.\d\d\b")
-_AGREES = re.compile(r"\b(?:agree|with|said|point)\b")
+_AGREES = re.compile(r"\b(?:agree|am with|said|has a point)\b")
 _DISAGREES = re.compile(r"\b(?:disagree|differently|cannot go along)\b")
 
 
 def coded(mind: Mind) -> dict[str, object]:
     """The answer of `OpinionReading`: the last words in the first person are those to be read."""
     prompt = mind.reading.prompt
-    quoted = [q for q in _QUOTED.findall(prompt) if _FIRST_PERSON.search(q)]
-    lines = [line for line in prompt.splitlines() if _FIRST_PERSON.search(line)]
+    quoted = [a or b for a, b in _QUOTED.findall(prompt) if FIRST_PERSON.search(a or b)]
+    lines = [line for line in prompt.splitlines() if FIRST_PERSON.search(line)]
     said = (quoted or lines or [""])[-1]
     known = _POSITION.search(prompt)
     last = float(known[0]) if known else None
