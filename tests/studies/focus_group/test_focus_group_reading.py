@@ -109,7 +109,11 @@ class Page(HTMLParser):
 
 
 async def test_html_has_an_anchor_for_every_turn_and_no_dead_link() -> None:
-    t = await discuss(1)
+    def coding(asked: Asked) -> str:
+        listed = re.search(r"takes up, one of (\w+)", asked.prompt)
+        return coded(takes_up=listed[1]) if asked.kind == "coder" and listed else plain(asked)
+
+    t = await discuss(1, coding)
     text = TranscriptFormatter.to_html(t)
     page = Page(text)
     assert {f"turn-{m.turn_number}" for m in t.messages} <= page.ids

@@ -26,7 +26,7 @@ from folkmoot.studies.focus_group.discussion import INTENTS
 from folkmoot.studies.focus_group.participants import LEANINGS
 from folkmoot.studies.focus_group.reading import SMALLEST_SHIFT
 
-TASTE = 0.45  # standard deviation of what people think of a product of which nothing is said
+TASTE = 0.6  # standard deviation of what people think of a product of which nothing is said
 PRICE = 0.9  # by how much a tenfold price lowers an opinion, for an average person
 USUAL = 100.0  # the price that neither attracts nor deters: the respondent knows no products
 HEARD = 1.0  # strength of what others say, times `kappa_read`
@@ -302,9 +302,9 @@ def answer(mind: Mind) -> str:
 
 
 def asked(mind: Mind) -> str:
-    """The last sentences that end in a question mark, in what was put last."""
-    found = re.findall(r"[^.!?\n\"“]*\?", mind.reading.prompt)
-    return " ".join(found[-2:]).strip()
+    """What was asked last: the last words in quotation marks, else the last question."""
+    quoted = [a or b for a, b in _QUOTED.findall(mind.reading.prompt) if len((a or b).split()) > 3]
+    return (quoted or re.findall(r"[^.!?\n]*\?", mind.reading.prompt) or [""])[-1]
 
 
 def about_oneself(mind: Mind, it: Product) -> str:
@@ -358,9 +358,12 @@ def reasons(mind: Mind, view: Opinion, n: int, concern: str = "") -> list[str]:
 
 def aloud(mind: Mind, view: Opinion, said: Sequence[str]) -> str:
     """Reasons as they are said at a table: one of the other side is joined as an objection."""
+    told = [*said]
+    if mind.draws.chance(0.35):
+        told[0] = f"{mind.tongue.fresh(words()['leads'])} {within(told[0])}"
     if len(said) > 1 and abs(view.position) < 0.4:
-        return " ".join([*said[:-1], f"{mind.tongue.fresh(words()['but'])} {within(said[-1])}"])
-    return " ".join(said)
+        told[-1] = f"{mind.tongue.fresh(words()['but'])} {within(told[-1])}"
+    return " ".join(told)
 
 
 def within(sentence: str) -> str:
@@ -388,18 +391,13 @@ def reason(mind: Mind, view: Opinion, side: str, skip: int = 0, kind: str = "rea
 
 
 def phrase(mind: Mind, frames: Sequence[str], it: Product, **more: str) -> str:
-    """One of the frames, filled: one that stands nowhere in what was heard, if there is one."""
-    said = ""
-    for _ in frames:
-        said = capital(
-            mind.tongue.fresh(frames).format(
-                thing=it.thing, price=it.price or "that", category=it.category,
-                concept=it.concept, C=mind.who.calling, **more,
-            )
-        )  # fmt: skip
-        if said not in mind.text:
-            break
-    return said
+    """One of the frames, filled: if there are such, one that stands nowhere in what was heard."""
+    known = dict(
+        thing=it.thing, price=it.price or "that", category=it.category, concept=it.concept,
+        C=mind.who.calling, **more,
+    )  # fmt: skip
+    unheard = [f for f in frames if capital(f.format(**known)) not in mind.text]
+    return capital(mind.tongue.fresh(unheard if len(unheard) > 1 else frames).format(**known))
 
 
 # --- the moderator -----------------------------------------------------------------------------
@@ -444,7 +442,8 @@ def next_question(mind: Mind) -> dict[str, object]:
     """The answer of `NextQuestion`: the planned question, after a remark that was really made."""
     it = product(mind)
     spoken, put = heard_and_put(mind)
-    planned = re.findall(r"[\"“]([^\"“”]+\?)[\"”]", put) or re.findall(r"[^.!?\n]*\?", put)
+    planned = [a or b for a, b in _QUOTED.findall(put) if len((a or b).split()) > 3]
+    planned = planned or re.findall(r"[^.!?\n]*\?", put)
     question = planned[-1].strip() if planned else phrase(mind, words()["guide"]["exploration"], it)
     frames = words()["moderator"]
     said = [h for name, text in spoken for h in said_by_others(mind, f"{name}: {text}")]
@@ -472,7 +471,7 @@ def next_question(mind: Mind) -> dict[str, object]:
     quiet = people_named(mind, put)[:2]
     out = [phrase(mind, frames["quiet"], it, names=" and ".join(quiet))] if quiet else []
     return {
-        "summary": summary(said) or None,
+        "summary": summary(said),
         "unanswered": [],
         "takes_up": taken,
         "asks": quiet,
@@ -491,10 +490,10 @@ def summary(said: Iterable[Heard]) -> str:
         for view in heard.views:
             found.setdefault((view.concern, view.side), set()).add(heard.name)
     told = [
-        f"{len(who)} spoke {'for' if side > 0 else 'against'} it for {concern}"
+        f"{len(who)} {'for' if side > 0 else 'against'} it on {concern}"
         for (concern, side), who in found.items()
     ]
-    return f"Since the last question {enumerated(told)}." if told else ""
+    return f"Views since the last question: {enumerated(told)}." if told else ""
 
 
 def probe(mind: Mind) -> str:
