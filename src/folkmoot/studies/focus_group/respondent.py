@@ -304,7 +304,7 @@ def answer(mind: Mind) -> str:
 def asked(mind: Mind) -> str:
     """What was asked last: the last words in quotation marks, else the last question."""
     quoted = [a or b for a, b in _QUOTED.findall(mind.reading.prompt) if len((a or b).split()) > 3]
-    return (quoted or re.findall(r"[^.!?\n]*\?", mind.reading.prompt) or [""])[-1]
+    return str((quoted or re.findall(r"[^.!?\n]*\?", mind.reading.prompt) or [""])[-1])
 
 
 def about_oneself(mind: Mind, it: Product) -> str:
