@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from folkmoot.engine.session import Session
 from folkmoot.engine.study import Study
 from folkmoot.kit import coding
@@ -31,6 +33,7 @@ class Config(coding.CodedConfig):
     arm: str = "treated"
     book: str = BOOK
     diaries: tuple[str, ...] = DIARIES
+    slots: dict[str, list[str]] = Field(default_factory=dict)
 
 
 def rule(text: coding.Text) -> list[coding.Coded]:
@@ -41,8 +44,11 @@ def rule(text: coding.Text) -> list[coding.Coded]:
 async def protocol(session: Session[Config]) -> None:
     path = session.run_dir / "price.yaml"
     path.write_text(session.config.book, "utf-8")
+    slots = session.config.slots
     texts = [
-        coding.Text(f"{session.config.arm}/day{n}", said.replace("[bell]", "\a"), f"p_{n:04}")
+        coding.Text(
+            f"{session.config.arm}/day{n}", said.replace("[bell]", "\a"), f"p_{n:04}", slots=slots
+        )
         for n, said in enumerate(session.config.diaries)
     ]
     codes = await coding.code(session, path, texts, rule=rule)

@@ -19,6 +19,7 @@ from folkmoot.errors import BudgetReached, InputError, StorageError
 from folkmoot.kit import coding
 from folkmoot.kit.coding.afterwards import code_afterwards
 from folkmoot.kit.coding.sheet import number_of, read_sheet, write_sheet
+from folkmoot.measures.agreement import krippendorff_alpha
 from folkmoot.records.amendments import Amendment, amend, amendments
 from folkmoot.records.run_folder import RunFolder
 from tests.kit.test_coding import FIRST, SECOND, by_words, coder, run
@@ -174,6 +175,46 @@ def test_a_person_codes_the_sample_blind_and_alpha_is_told(tmp_path: Path, done:
     # 6 units, 5 of 12 given, one disagreement: 1 − 11·2/(2·5·7).
     assert read.agreement(person).value == pytest.approx(1 - 22 / 70)
     assert read.by_text["treated/day1"].keys() == {("{}", "fair")}, "a blind code corrects nothing"
+
+
+DECIDED = """
+name: price
+question: Who gets what?
+choose: one
+level: ordinal
+slots: {what: the thing, who: the person}
+codes:
+  - {name: gets, definition: Gets it.}
+  - {name: later, definition: Gets it later.}
+  - {name: never, definition: Never gets it.}
+"""
+
+
+def test_a_person_codes_what_is_said_of_several_things(tmp_path: Path) -> None:
+    quoted = {"quote": "one", "what": "tea", "who": "all"}
+    done = run(
+        tmp_path,
+        coder(
+            lambda text, _: [{"code": "gets", **quoted}, {**quoted, "what": "rum", "code": "later"}]
+        ),
+        book=DECIDED,
+        diaries=("Everyone.", "Each one."),
+        slots={"who": ["Ann", "Bo"], "what": ["tea", "rum"]},
+    ).folder
+    sheet = tmp_path / "blind.xlsx"
+    assert write_sheet(done, sheet, blind=True) == 8
+    of = {(w, p): json.dumps({"what": w, "who": p}) for w in ("tea", "rum") for p in ("Ann", "Bo")}
+    said = {("tea", "Ann"): "gets", ("tea", "Bo"): "gets", ("rum", "Ann"): "later"}
+    cells = {("treated/day1", of[what]): code for what, code in said.items()}
+    fill(sheet, "sample", {**cells, ("treated/day1", of["rum", "Bo"]): "never"}, "your_codes")
+    read_sheet(done, sheet, "Ann")
+    read = coding.codings(RunFolder(done.path))["price"]
+    assert read.said_of("treated/day1")[0] == ({"what": "tea", "who": "Ann"}, "gets", "one")
+    person = next(c for c in read.coders if c.by == "person")
+    # Codes in order: gets 2/2, gets 2/2, later/later, later/never, by Krippendorff's formula.
+    expected = krippendorff_alpha([[0, 0, 1, 1], [0, 0, 1, 2]], "ordinal")
+    assert read.agreement(person).value == pytest.approx(expected)
+    assert read.agreement(person).clusters == 1, "the units of one text are no independent texts"
 
 
 def test_a_correction_of_other_words_than_those_there_now_counts_for_nothing(

@@ -139,7 +139,7 @@ async def code(
                 participant_id=text.participant_id,
                 text=text.text,
                 about=dict(text.about),
-                slots={slot: list(values) for slot, values in text.slots.items()},
+                slots={slot: list(text.slots[slot]) for slot in book.slots},
                 sampled=text.id in sample,
             )
         )

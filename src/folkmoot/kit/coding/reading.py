@@ -133,8 +133,9 @@ class Codings:
         ids = [u[0] for u in units]
         ratings = [[u[1] for u in units], [u[2] for u in units]]
         if self.book.level == "ordinal" and code is None:
-            names = [*self.book.names, NO_CODE]
-            numbers = [[float(names.index(str(c))) for c in coder] for coder in ratings]
+            place = {name: float(i) for i, name in enumerate(self.book.names)}
+            # A code that is none of them has no place in their order.
+            numbers = [[place.get(c, math.nan) for c in coder] for coder in ratings]
             return ids, np.array(numbers), "ordinal"
         return ids, number_codes(ratings), "nominal"
 
