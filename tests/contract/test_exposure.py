@@ -9,7 +9,7 @@ import pytest
 import folkmoot
 from folkmoot.engine.study import find_study, registered
 from folkmoot.kit.exposure import ELSEWHERE, ExposureRow, differences
-from tests.contract.small import small_study
+from tests.contract.small import EXAMPLES, small_study
 
 # Study → the kinds that its decisions are checked for.
 KINDS = {
@@ -59,6 +59,16 @@ def test_what_stood_in_the_prompts_is_what_the_design_says(study: str, tmp_path:
     assert ELSEWHERE not in set(table["kind"])
     (finding,) = (f for f in done.findings() if f.key == "exposure")
     assert not finding.alarms and not finding.headline
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "example", [*(f"{name}.yaml" for name in KINDS if name != "workbook"), "public_goods.xlsx"]
+)
+def test_so_it_is_in_every_example_at_its_full_size(example: str, tmp_path: Path) -> None:
+    done = folkmoot.run(EXAMPLES / example, model="synthetic", out=tmp_path / "run")
+    assert differences(done.folder) == []
+    assert ELSEWHERE not in set(done.table("exposure")["kind"])
 
 
 @pytest.mark.parametrize("study", DROPPED)

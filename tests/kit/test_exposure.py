@@ -34,6 +34,7 @@ from folkmoot.records.run_folder import RunFolder
 from folkmoot.report.html import write_report
 
 LEAFLET = "The old bridge is closed to lorries. It will be rebuilt in stone by next spring."
+REBUILT = LEAFLET.partition(". ")[2]
 ANN, BOB = "I walk across that bridge with my children.", "My shop lives off the lorries that stop."
 
 
@@ -106,9 +107,10 @@ def test_own_words_are_told_from_others_and_from_those_of_another_table() -> Non
     texts = [
         Text("statements", "1", ANN, scope="here", by="ann"),
         Text("statements", "2", BOB, scope="here", by="bob"),
-        Text("statements", "3", LEAFLET, scope="there", by="cleo"),
+        Text("statements", "3", REBUILT, scope="there", by="cleo"),
+        Text("statements", "4", "I think so as well.", scope="there", by="dan"),
     ]
-    heard = found(texts, ANN, f"Bob: {BOB}", LEAFLET, scopes=("here",))
+    heard = found(texts, ANN, f"Bob: {BOB}", LEAFLET, "I think so as well.", scopes=("here",))
     assert heard == {(OWN, "1"): 1, ("statements", "2"): 1, (ELSEWHERE, "3"): 1}
     assert found(texts, ANN, scopes=("here",), who="bob") == {
         ("statements", "1"): 1,

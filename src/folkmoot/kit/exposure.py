@@ -30,6 +30,7 @@ OWN = "own words"
 ELSEWHERE = "words from elsewhere"  # of a conversation or person whose texts are not for it
 STOOD = 0.5  # of the words of a text; with fewer it did not stand in the prompt
 SHORT = 4  # sentences of fewer words stand by chance, so a text is not looked for by them
+TELLING = 8  # sentences of fewer words are said by different people
 REMEMBERED = 2048  # messages whose sentences are remembered: many prompts share theirs
 
 
@@ -161,11 +162,13 @@ class Index:
             own = {n for n in numbers if not self._owners[n].keys().isdisjoint(scopes)}
             here |= own
             # Words that somebody here said, or a few words, show nothing about elsewhere.
-            if any(self._length(n) >= SHORT for n in numbers - own):
-                others = [(p, n) for p, n in places if n not in own and self._length(n) >= SHORT]
+            others = {n for n in numbers - own if self._length(n) >= TELLING}
+            if others:
                 said = {p + i for p, n in places if n in own for i in range(self._length(n))}
                 elsewhere |= {
-                    n for p, n in others if not said.issuperset(range(p, p + self._length(n)))
+                    n
+                    for p, n in places
+                    if n in others and not said.issuperset(range(p, p + self._length(n)))
                 }
         words = {n: 0 for s in scopes for n in self._scopes.get(s, ())}
         self._count(words, here, scopes)
