@@ -176,6 +176,12 @@ def test_a_persona_counts_only_where_it_stands_and_is_one_person_in_all_prompts(
     assert who("Ann is a cook. She has none.", tale) == "Ann is a cook."
 
 
+def test_the_option_held_is_the_one_singled_out_else_the_one_liked_best() -> None:
+    liked = Town().mind(1, FINAL)
+    assert liked.held == OPTIONS[max(range(3), key=liked.tastes().__getitem__)]
+    assert {Town().mind(1, FINAL, held=o).held for o in OPTIONS} == set(OPTIONS)
+
+
 def test_a_reply_depends_on_seed_address_and_text_only() -> None:
     one, two = Town(3), Town(3)
     two.says(2, MARKET, "Why?")

@@ -83,18 +83,25 @@ def test_who_leads_challenges_with_the_words_shown_for_the_option_that_is_single
         )
 
 
+def test_two_options_singled_out_in_one_sentence_are_both_known() -> None:
+    told = f"{page()}\n\nThey took {POOL.upper()}, so argue for {MARKET}."
+    said = Town(5).leads(told, "Begin.")
+    assert set(phrases(said, OPTIONS, general())) == {MARKET, POOL}
+
+
 def test_who_was_shown_nothing_has_no_arguments() -> None:
     for n in range(30):
         said = Town(6).leads(lead(MARKET, BUSES), "Begin.", at=f"{n}")
         assert not phrases(said, OPTIONS, general()) and said.endswith("?")
 
 
-def test_the_signal_that_the_instructions_quote_is_given_after_a_few_turns() -> None:
-    ended = []
+@pytest.mark.parametrize("ending", ['Fe "DONE".', "You MUST ONLY write DONE then.", "Fe: **DONE**"])
+def test_the_signal_of_the_instructions_is_given_after_a_few_turns(ending: str) -> None:
+    ended, told = [], lead(MARKET, BUSES, page()).replace('Fe "DONE".', f"\n\n{ending}")
     for n in range(60):
         turns, at = ["Begin."], f"s{n}"
         while len(turns) < 40:
-            said = Town(7).leads(lead(MARKET, BUSES, page()), *turns, at=at)
+            said = Town(7).leads(told, *turns, at=at)
             if said == "DONE":
                 break
             turns += [said, f"I want {MARKET}: {CARE}."]

@@ -17,7 +17,15 @@ from folkmoot.respondent.draws import Draws, gumbel, normal, unit
 from folkmoot.respondent.knobs import ANCHOR, DISTANCE, HALF_READ, HALF_TURNS, Knobs
 from folkmoot.respondent.lexicon import Counts, Lexicon, match
 from folkmoot.respondent.persona import Persona, content_words, topics
-from folkmoot.respondent.reading import Dose, Reading, arguments, dose_of, listed, standing
+from folkmoot.respondent.reading import (
+    Dose,
+    Reading,
+    arguments,
+    dose_of,
+    listed,
+    named_in,
+    standing,
+)
 from folkmoot.respondent.speech import Tongue
 
 
@@ -94,10 +102,10 @@ class Mind:
         any other, else the one liked best; empty without options."""
         if not self.options:
             return ""
-        low = self.reading.system.casefold()
-        named = sorted((low.count(o.casefold()), o) for o in self.options)
-        if len(named) > 1 and named[-1][0] > named[-2][0]:
-            return named[-1][1]
+        times = named_in(self.reading.system, self.options)
+        (most, often), *rest = times.most_common(2) or [("", 0)]
+        if often > (rest[0][1] if rest else 0) and len(self.options) > 1:
+            return most
         tastes = self.tastes()
         return self.options[max(range(len(tastes)), key=tastes.__getitem__)]
 

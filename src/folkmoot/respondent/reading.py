@@ -89,8 +89,9 @@ def read(request: Request, address: str) -> Reading:
     for _ in range(int(again[1]) if again else 0):
         if len(rest) > 2 and rest[-2].role == "assistant":
             reminder, rest = reminder or rest[-1].content, rest[:-2]
-    whole = fold("\n".join(m.content for m in request.messages))
-    lines = [line for line in asked.persona.splitlines() if line.strip() and fold(line) in whole]
+    whole = fold("\n".join(m.content for m in request.messages)).casefold()
+    told = [line for line in asked.persona.splitlines() if line.strip()]
+    lines = [line for line in told if fold(line).casefold() in whole]
     return Reading(
         asked.role,
         asked.kind or ("json" if request.schema else ""),
@@ -138,6 +139,13 @@ class _Parts(NamedTuple):
         else the first that the sentence names, else the one named `before` the sentence."""
         named = [name for end, name in self.named if end <= at]
         return named[-1] if named else self.named[0][1] if self.named else before
+
+
+@lru_cache(maxsize=2048)
+def named_in(text: str, names: tuple[str, ...]) -> Counter[str]:
+    """How often each name stands in a text, within no longer name."""
+    called = {fold(n).casefold(): n for n in names}
+    return Counter(called[fold(m).casefold()] for m in any_of(names).findall(text))
 
 
 @lru_cache(maxsize=16384)

@@ -12,12 +12,14 @@ from functools import lru_cache
 
 from folkmoot.respondent.lexicon import Lexicon
 from folkmoot.respondent.mind import Mind
+from folkmoot.respondent.persona import content_words
 from folkmoot.respondent.reading import SENTENCE, any_of, fold, phrases, sentences
 from folkmoot.respondent.speech import capital, enumerated, frames
 
 ROOM = 10  # phrases of a summary of one option
 LEADING = frozenset({"moderator", "mediator", "facilitator"})
-_SIGNAL = re.compile(r"[\"“'‘`*]([A-Z]{4,})[.!]?[\"”'’`*]")
+_CAPITALS = re.compile(r"\b[A-Z][A-Z_]{3,}\b")
+_QUOTED = re.compile(rf"[\"“'‘`*]({_CAPITALS.pattern})[.!]?[\"”'’`*]")
 # The chance that whoever leads is content, after so many answers.
 _CONTENT = (0.0, 0.0, 0.35, 0.55, 0.75)
 
@@ -80,9 +82,9 @@ def turn(mind: Mind) -> str:
     """One question or challenge of whoever leads a conversation, or the signal that ends it."""
     read, tongue, draws = mind.reading, mind.tongue, mind.draws
     answers = len(read.own_words)
-    signal = _SIGNAL.search(read.system)
+    signal = _signal(read.system)
     if signal and draws.chance(_CONTENT[min(answers, len(_CONTENT) - 1)]):
-        return signal[1]
+        return signal
     known = mind.options, mind.at.lexicon
     spoken: Counter[str] = Counter()
     for passage in read.said[1:] if answers else ():
@@ -103,6 +105,13 @@ def turn(mind: Mind) -> str:
         return " ".join(_point(mind, o, shown[o], "challenges") for o in points)
     sides_said = [_point(mind, o, found, "sides") for o, found in shown.items()]
     return " ".join([*sides_said, tongue.fresh(frames()["sides_ask"])])
+
+
+def _signal(instructions: str) -> str:
+    """The word in capitals that instructions quote, else the last one in their last paragraph."""
+    last = instructions.strip().rpartition("\n\n")[2]
+    bare = [word for word in _CAPITALS.findall(last) if content_words(word)]
+    return next(iter([*_QUOTED.findall(instructions), *bare[::-1]]), "")
 
 
 def _point(mind: Mind, option: str, found: Counter[str], kind: str) -> str:
@@ -136,7 +145,7 @@ def singled_out(text: str, options: tuple[str, ...], lexicon: Lexicon) -> tuple[
         rest = any_of(options).sub("", line)
         heading = line.lstrip().startswith("#") or not re.search(r"[^\W\d_]{2}", rest)
         if not heading and not lexicon.any_word.search(rest.lower()):
-            times[named[0]] += 1
+            times.update((o, times[o] + 1) for o in set(named))
     least = min(times.values()) if len(options) > 2 else 0
     return tuple(o for o in options if times[o] > least)
 
