@@ -19,7 +19,7 @@ import pytest
 import folkmoot
 from folkmoot.studies.negotiation import STUDY
 from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision
-from folkmoot.studies.negotiation.mediation import propose
+from folkmoot.studies.negotiation.mediation import confirm, propose
 from folkmoot.studies.negotiation.respondent import part
 
 TOLERANCE = 0.10
@@ -155,14 +155,34 @@ def test_a_last_round_of_feedback_that_nobody_hears_is_caught(
     assert gain(held(tmp_path / "run", 1.0, ["C4", "C5"])) == 0
 
 
+def test_a_record_of_another_decision_is_not_confirmed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def confirmed(name: str) -> float:
+        run = held(tmp_path / name, 0.5, ["C3", "C4"], confirm=True)
+        assert set(run.table("answers")["finish"]) == {"stop"}
+        return min(estimate(run, c, "confirmed_share")["estimate"] for c in ("C3", "C4"))
+
+    assert confirmed("right") == 1
+    last: dict[str, Any] = {}
+
+    async def mixed_up(scope: Any, case: Negotiation, decision: SlotDecision) -> SlotDecision:
+        before = last.get(case.group.id, decision)
+        last[case.group.id] = decision
+        return await confirm(scope, case, replace(decision, portions=before.portions))
+
+    monkeypatch.setattr(PROTOCOL, "confirm", mixed_up)
+    assert confirmed("mixed up") < 0.3
+
+
 @pytest.mark.nightly
 def test_intervals_cover_the_truth(tmp_path: Path) -> None:
-    """Over 200 seeds: bias at most .02, coverage .90 to .99 (t over 25 groups)."""
+    """Over 100 seeds: bias at most .02, coverage .90 to 1 (t over 15 groups; sd .03)."""
     found = [
-        estimate(held(tmp_path / str(seed), 0.5, ["C3"], 5, random_seed=seed), "C3")
-        for seed in range(200)
+        estimate(held(tmp_path / str(seed), 0.5, ["C3"], 3, random_seed=seed), "C3")
+        for seed in range(100)
     ]
     mean = sum(e["estimate"] for e in found) / len(found)
     covered = sum(e["low"] <= 0.5 <= e["high"] for e in found) / len(found)
     assert abs(mean - 0.5) <= 0.02
-    assert 0.90 <= covered <= 0.99
+    assert covered >= 0.90

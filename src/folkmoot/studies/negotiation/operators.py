@@ -193,7 +193,7 @@ def approval(tally: Tally, case: Case) -> Outcome:
     pick = best(tally, lambda o: (len(tally.supporters(o)),))
     count, chosen = len(tally.supporters(pick.option)), pick.option
     approve = f"{count} of {len(tally.voters)} members approve of {chosen}"
-    return one_for_all(tally, pick, f"{approve}, the most of any option.")
+    return one_for_all(tally, pick, f"{approve}; no option has more.")
 
 
 def weighted_average(tally: Tally, case: Case) -> Outcome:
@@ -205,7 +205,7 @@ def weighted_average(tally: Tally, case: Case) -> Outcome:
     }
     pick = best(tally, lambda o: (means[o],))
     mean = f"{means[pick.option]:.2f}"
-    step = f"The weighted average of {pick.option} is {mean}, the highest of any option."
+    step = f"The weighted average of {pick.option} is {mean}; no option has a higher one."
     shown = {o: round(means[o], 6) for o in tally.ranked()}
     return one_for_all(tally, pick, step, details={"weighted_average": shown})
 

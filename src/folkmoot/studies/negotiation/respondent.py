@@ -17,16 +17,17 @@ from folkmoot.respondent import Mind, Part
 from folkmoot.respondent.draws import unit
 from folkmoot.studies.negotiation import polarity
 from folkmoot.studies.negotiation.config import NegotiationConfig
+from folkmoot.studies.negotiation.decision import SYSTEM
 from folkmoot.studies.negotiation.groups import Member, listed
 from folkmoot.studies.negotiation.strategies import table, topics
 from folkmoot.studies.negotiation.tally import Tally, candidates, count
 
 FOLLOWS = 0.6  # chance that the mediator makes room for those outside the most common first wish
 LABELS = 0.75  # chance that it calls its strategy by the id that it was given
-CONFIRMS = 0.95
 LATER = "another day"
 _VAGUE = ("compromise", "policy", "Family Friendly", "majority", "balanced approach", "fair_split")
 _QUOTE = re.compile("“([^”]*)”")
+_SYSTEM = re.compile(rf"(?<!\w){SYSTEM}(?!\w)")
 _WHEN = re.compile(r"\b(?:Day \d+(?:(?:, Day \d+)* and Day \d+)?|Group [AB])\b|\((.+)\)$")
 _OWNED = re.compile(r"\(\w[^()]*['’]s \w+\)")  # a day that is somebody's choice is for all
 Reply = dict[str, object]
@@ -94,10 +95,22 @@ def wish(mind: Mind) -> str | None:
 
 
 def confirmation(mind: Mind) -> str | None:
-    """Nearly always yes: whether a record fits a talk is beyond this respondent."""
+    """Whether the options that somebody gets on record are among those that the System spoke of."""
     if set(mind.options) != {"yes", "no"}:
         return None
-    return "yes" if mind.draws.chance(CONFIRMS) else "no"
+    spoken, people, others = set[str](), {"everyone"}, list[str]()
+    for line in mind.reading.prompt.splitlines():
+        if _QUOTE.search(line):
+            people.add(_QUOTE.sub("", line).strip(" :-–—*()"))
+        elif _SYSTEM.search(line):
+            spoken |= {m.option for m in polarity.mentions(line, mind.at.names)}
+        else:
+            others.append(line)
+    given = [line for line in others if any(name in line for name in people)]
+    recorded = {m.option for line in given for m in polarity.mentions(line, mind.at.names)}
+    if not recorded:
+        mind.unread()
+    return "yes" if recorded <= spoken else "no"
 
 
 def _own_view(mind: Mind) -> tuple[dict[str, float], dict[str, int]]:
