@@ -34,8 +34,8 @@ GOOD, TENTATIVE = 0.8, 0.667  # Krippendorff's customary limits
 
 Key = tuple[str, str]  # what a code is said of (JSON), and the code
 EMBEDDED_NOTE = (
-    "The embedded coder, which only compares words, gave these codes: they serve tests and demos "
-    "and support no finding."
+    "The embedded coder, which only compares words, gave codes: they serve tests and demos and "
+    "support no finding."
 )
 
 
@@ -161,7 +161,14 @@ class Codings:
 
     @property
     def note(self) -> str:
-        """Who coded by which codebook, and how far others agree, in a sentence or two."""
+        """Who coded by which codebook, and how far others agree; first, whether it is of use."""
+        if self.coder is not None and self.coder.embedded:
+            return f"{EMBEDDED_NOTE} {self.who}"
+        return self.who
+
+    @property
+    def who(self) -> str:
+        """Who coded, and how far others agree, in a sentence or two."""
         if self.coder is None:
             return f"Nobody coded by the codebook {self.book.name}."
         said = f"Coded by {self.coder.name} ({plural(len(self.coder.codes), 'text')})"
@@ -180,7 +187,7 @@ class Codings:
         kept, seen = self.kept
         if seen:
             said += f" A person looked at {plural(seen, 'code')} and kept {percent(kept / seen)}."
-        return said if self.supports else f"{EMBEDDED_NOTE} {said}"
+        return said
 
 
 def codings(run: RunFolder) -> dict[str, Codings]:
@@ -232,8 +239,11 @@ def finding(run: RunFolder) -> Finding | None:
     """How free words were coded, and how far coders agree; None where there were none."""
     rows: list[Row] = []
     said = []
-    for name, read in codings(run).items():
-        said.append(f"{name}: {read.note}")
+    found = codings(run)
+    if any(read.coder is not None and read.coder.embedded for read in found.values()):
+        said.append(EMBEDDED_NOTE)
+    for name, read in found.items():
+        said.append(f"{name}: {read.who}")
         for coder in read.coders or (None,):
             rows.append(_row(read, coder))
     if not rows:
@@ -269,7 +279,7 @@ def _row(read: Codings, coder: Coder | None) -> Row:
     agreement = None if same or read.coder is None else read.agreement(coder)
     return {
         "codebook": read.book.name,
-        "by": f"{coder.by} (embedded)" if coder.embedded else coder.by,
+        "by": f"embedded {coder.by}" if coder.embedded else coder.by,
         "coder": coder.name,
         "texts": len(coder.codes),
         "codes": sum(map(len, coder.codes.values())),
