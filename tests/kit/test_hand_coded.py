@@ -13,6 +13,8 @@ from folkmoot.kit import coding
 from folkmoot.kit.coding.coder import Codes, system_prompt
 from folkmoot.models.embedded_coder import codes_of
 from folkmoot.models.request import Message, Request
+from folkmoot.studies.focus_group.reading import tone
+from folkmoot.studies.negotiation.wording import purify
 
 HAND = Path(__file__).parent / "hand_coded"
 BOOKS = {
@@ -109,8 +111,6 @@ def test_alpha_of_the_hand_with_itself_is_one(name: str) -> None:
 
 def test_alpha_of_the_list_of_theory_words_and_the_hand() -> None:
     """The phrase rule for C3 finds other sentences than a reader does (α −.16 when measured)."""
-    from folkmoot.studies.negotiation.wording import purify
-
     hand = {t: {("{}", "impure"): ""} if codes else {} for t, codes in by_hand("mediator").items()}
     rule: Codings = {
         t: {("{}", "impure"): ""} if purify(text.text) != text.text else {}
@@ -123,6 +123,15 @@ def test_alpha_of_the_list_of_theory_words_and_the_hand() -> None:
     second = coding.Coder("rule", "lexicon", "rule", rule)
     found = coding.Codings(book, {}, (first,)).agreement(second).value
     assert found < 0.2, "the list has become a coder: say so in the docs"
+
+
+def test_alpha_of_a_lexicon_of_tone_and_the_hand() -> None:
+    """Plain praise and blame of products: the one thing here that a list of words reads well."""
+    codes = {}
+    for text_id, (text, _) in texts("opinion").items():
+        step = sum(tone(text.text) < limit for limit in (0.6, 0.2, -0.2, -0.6))
+        codes[text_id] = {("{}", BOOKS["opinion"].names[step]): ""}
+    assert alpha("opinion", codes) == pytest.approx(0.64, abs=0.01)
 
 
 def test_empty_talk_of_a_small_model_shows_what_the_embedded_coder_is_worth() -> None:
