@@ -22,7 +22,7 @@ import folkmoot
 from folkmoot import Choice, Missing, Session, Speaker, Study, StudyConfig
 from folkmoot.cli.app import app
 from folkmoot.errors import InputError
-from folkmoot.models.local import LocalModel, model_file, title
+from folkmoot.models.local import LocalModel, _free_cores, model_file, title
 from folkmoot.models.request import Message, ProviderSettings, Request
 from folkmoot.models.scripted import Scripted
 from tests.contract.small import small_study
@@ -153,6 +153,14 @@ async def test_no_more_calls_are_sent_than_the_server_has_slots() -> None:
     model._served = AsyncMock(return_value=Scripted(answer))  # type: ignore[method-assign]
     await asyncio.gather(*(model.complete(QUESTION, address=str(n)) for n in range(6)))
     assert max(at_once) == 2
+
+
+@pytest.mark.parametrize(("load", "threads"), ((0.1, 8), (3.0, 5), (7.9, 1), (40.0, 1)))
+def test_threads_are_those_that_others_leave(
+    load: float, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0), raising=False)
+    assert _free_cores(8) == threads
 
 
 def test_any_file_is_called_by_its_name(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ class LocalModel:
         self._name = name
         self._settings = settings
         cores = os.cpu_count() or 1
-        self._threads: int = settings.options.get("threads") or cores
+        self._threads: int = settings.options.get("threads") or _free_cores(cores)
         self._slots: int = settings.options.get("slots") or min(cores, 8)
         self._free = asyncio.Semaphore(self._slots)  # a call that waits does not run out of time
         self._starting = asyncio.Lock()
@@ -144,6 +144,16 @@ class LocalModel:
                 + ("" if ":" in self._name else ", but a very small one; nothing follows from it")
             )
             return int(answer["port"])
+
+
+def _free_cores(cores: int) -> int:
+    """Threads for a machine with work of its own: they wait for each other at every token, so two
+    on cores that others use are ten times slower than one."""
+    try:
+        busy = os.getloadavg()[0]
+    except (AttributeError, OSError):  # Windows
+        busy = 0.0
+    return max(1, min(cores, round(cores - busy)))
 
 
 def provider(settings: ProviderSettings) -> LocalModel:
