@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+import folkmoot
+from folkmoot.cli.app import app
 from folkmoot.errors import InputError
 from folkmoot.kit.exposure import differences
 from folkmoot.measures.proportions import newcombe, wilson
@@ -108,3 +112,24 @@ def test_a_view_without_a_description_in_one_draw_is_missing_there_alone(tmp_pat
 def test_more_draws_than_readers_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="summary_draws: 7 draws cannot be divided over 6 readers"):
         run(tmp_path, Talkers(), summary_draws=7)
+
+
+def test_the_estimate_counts_the_draws_and_a_smaller_run_has_no_more_than_it_can_read(
+    tmp_path: Path,
+) -> None:
+    pilot = tmp_path / "pilot.yaml"
+    pilot.write_text(
+        "study: cross_pollination\npilot_id: pilot\nsummary_draws: 3\nrestatement: true\n"
+        "topic: {description: One purpose can be funded., options: [Parks, Jobs, Streets]}\n"
+        "participants_per_condition: 40\npersonas: {source: quota}\n"
+    )
+    checked = CliRunner().invoke(app, ["check", str(pilot)])
+    assert checked.exit_code == 0 and "rehearsal" not in checked.output
+    small = folkmoot.run(pilot, model="synthetic", out=tmp_path / "run", limit=4)
+    assert small.table("participants").height == 4
+    assert set(small.table("summaries")["draw"]) == {1}
+    counted = re.search(r"about ([\d,]+)", checked.output)
+    run = folkmoot.run(pilot, model="synthetic", out=tmp_path / "whole")
+    assert counted and int(counted[1].replace(",", "")) == pytest.approx(
+        run.manifest["calls"], rel=0.15
+    )

@@ -56,9 +56,11 @@ def rehearsal(config: CrossPollinationConfig, folder: Path) -> CrossPollinationC
 
 
 def cut(config: CrossPollinationConfig, limit: int) -> CrossPollinationConfig:
-    """The same pilot with at most `limit` participants, at least one a condition."""
+    """The same pilot with at most `limit` participants, at least one a condition, and no more draws
+    of the summaries than a condition has readers."""
     per = max(1, min(config.participants_per_condition, limit // len(config.arms)))
-    return config.model_copy(update={"participants_per_condition": per})
+    draws = min(config.summary_draws, per)
+    return config.model_copy(update={"participants_per_condition": per, "summary_draws": draws})
 
 
 def template() -> dict[str, str | bytes]:
