@@ -144,7 +144,7 @@ class Scope:
                 _first(max_tokens, who.max_tokens, run.config.max_tokens),
                 wanted.schema,
                 shown_in({*who.images, *(w for u in heard for w in u.images)}, messages),
-                Pointers(who.role, who.persona, wanted.kind, _offered(wanted)),
+                Pointers(who.role, who.persona, _form(wanted), _offered(wanted)),
             )
             got = await converse(run, address, request, wanted, reasks)
         finally:
@@ -399,8 +399,16 @@ class Session(Scope, Generic[Config]):
         self._run.plan.seal(name, data)
 
 
+def _form(wanted: Answer[Any]) -> str:
+    """choice, number, text, …: what an answer type of a study's own says of itself comes first."""
+    return str(getattr(wanted, "form", wanted.kind))
+
+
 def _offered(wanted: Answer[Any]) -> tuple[str, ...]:
     """The options of a choice, or the bounds of a number."""
+    own = getattr(wanted, "offered", None)
+    if own is not None:
+        return tuple(own)
     if isinstance(wanted, Choice):
         return wanted.options
     if isinstance(wanted, Number):

@@ -21,6 +21,7 @@ from folkmoot.studies.workbook.findings import findings
 from folkmoot.studies.workbook.images import cells_with_images
 from folkmoot.studies.workbook.preview import preview
 from folkmoot.studies.workbook.protocol import protocol
+from folkmoot.studies.workbook.respondent import PART
 from folkmoot.studies.workbook.show import show
 from folkmoot.studies.workbook.tables import TABLES, unusable
 from folkmoot.studies.workbook.template import template
@@ -48,5 +49,5 @@ STUDY = Study(
     unusable=unusable,
     template=template,
     convert=convert,
-    respondent=None,  # the old one still answers
+    respondent=PART,
 )

@@ -202,6 +202,18 @@ class WorkbookAnswer:
         return self.order or None
 
     @property
+    def form(self) -> str:
+        """Of what form an answer is, for the embedded respondent."""
+        return "choice" if self.order else "number" if self.numeric else "text"
+
+    @property
+    def offered(self) -> tuple[str, ...]:
+        """The options, or the bounds, as they stand in the prompt."""
+        if isinstance(self.choices, Range):
+            return (number_text(self.choices.low), number_text(self.choices.high))
+        return self.order
+
+    @property
     def numeric(self) -> bool:
         """Whether a number is wanted."""
         if isinstance(self.choices, Listed):

@@ -247,7 +247,8 @@ def participant(prompt: Prompts, room: Room, seat: Seat, story: str) -> Speaker:
         facilitator=FACILITATOR,
     )
     images = tuple(image.words for text in (role, treatment, context) for image in images_in(text))
-    persona = "\n".join([*(line["answer"] for line in profile), story])
+    # Without a profile it is the name that tells people apart, and not the treatment.
+    persona = "\n".join(filter(None, [*(line["answer"] for line in profile), story])) or seat.name
     return Speaker(seat.id, seat.name, "participant", system, images=images, persona=persona)
 
 

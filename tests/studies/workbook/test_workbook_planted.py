@@ -1,0 +1,388 @@
+"""Planted truth: what a treatment's words do to contributions is what the tables show; where the
+experiment is wired wrongly, a named check sees it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import folkmoot
+from folkmoot.engine.journal import Journal
+from folkmoot.measures.clustered import clustered_difference
+from folkmoot.measures.estimates import Estimate
+from folkmoot.models.request import Message, Pointers, ProviderSettings, Request
+from folkmoot.records.run_folder import RunFolder
+from folkmoot.respondent import Respondent
+from folkmoot.studies.workbook import STUDY, asking, room
+from tests.studies.workbook.workbook_builder import TASK_COLUMNS, good, save, setting, task
+
+APPEAL = (
+    "Groups before you did best when everybody gave, and worst when each waited for the others."
+)
+WARNING = "Those who were careful did not lose: nobody else looks after your own gain."
+PLAIN = "The tokens are paid out in money after the game."
+GIVE = "How many of your 20 tokens do you put into the pot? {response_options}"
+RULES = "You hold 20 tokens. What is put into the pot is doubled and divided equally."
+SEED = 11
+
+
+def book(
+    people: int,
+    treated: str = f"{PLAIN} {APPEAL}",
+    *,
+    group: int = 4,
+    rounds: int = 1,
+    plain: str = PLAIN,
+) -> dict[str, list[list[Any]]]:
+    """A public-goods game in groups; two treatments."""
+    made = good()
+    made["treatments"] = [
+        ["treatment_label", "treatment_description"],
+        ["plain", plain],
+        ["treated", treated],
+    ]
+    made["agent_roles"] = [
+        ["role_label", "role_description"],
+        ["Facilitator", "You lead the session."],
+        ["Member", "You are a member of the group."],
+    ]
+    made["interview_prompts"] = [
+        list(TASK_COLUMNS),
+        task("c", "context", 0, RULES, "context"),
+        *(
+            task(
+                f"g{k}",
+                "private_question",
+                k,
+                GIVE,
+                f"give_{k}",
+                var_type="integer",
+                response_options="(0, 20)",
+                validate_response=1,
+            )
+            for k in range(1, rounds + 1)
+        ),
+    ]
+    del made["constants"], made["computed"]
+    made["constants"] = [["name", "value"]]
+    made["agent_profiles"] = [
+        ["ID", "age", "town", "word"],
+        ["ID", "How old are you?", "Where do you live?", "What would you say about yourself?"],
+        *([f"p{i}", 20 + i % 60, f"Town {i}", f"I like number {i}."] for i in range(people)),
+    ]
+    for key, value in (("num_agents_per_session", group), ("num_sessions", people // group)):
+        made = setting(made, key, value)
+    return setting(made, "max_conversation_length", 1000)
+
+
+def play(made: dict[str, Any], folder: Path, seed: int = SEED, **options: Any) -> RunFolder:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = save(setting(made, "random_seed", seed), folder / "book.xlsx")
+    return folkmoot.run(path, out=folder / "run", model="synthetic", **options).folder
+
+
+def shares(run: RunFolder, variable: str = "give_1") -> pl.DataFrame:
+    return (
+        run.table("responses")
+        .filter(pl.col("var_name") == variable)
+        .select("participant_id", "session", "treatment", share=pl.col("number") / 20)
+    )
+
+
+def effect(run: RunFolder) -> Estimate:
+    """Treated minus plain, with its interval clustered by session."""
+    given = shares(run)
+    treated = (given["treatment"] == "treated").to_list()
+    return clustered_difference(given["share"].to_numpy(), treated, given["session"].to_list())
+
+
+def truth(folder: Path, treated: str = f"{PLAIN} {APPEAL}", people: int = 240) -> float:
+    """Everybody under both treatments, with the same noise: the mean change of a share."""
+    both = []
+    for words in (treated, PLAIN):
+        run = play(book(people, words, plain=words), folder / str(len(both)))
+        both.append(shares(run).sort("participant_id")["share"].to_numpy())
+    return float(np.mean(both[0] - both[1]))
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    return play(book(240), tmp_path_factory.mktemp("healthy"))
+
+
+def test_the_effect_of_a_treatment_comes_out_with_its_size(
+    healthy: RunFolder, tmp_path: Path
+) -> None:
+    planted = truth(tmp_path)
+    assert 0.08 < planted < 0.2
+    got = effect(healthy)
+    assert got.low < planted < got.high and abs(got.value - planted) < 0.1
+    assert got.low > 0
+
+
+def test_words_for_holding_back_lower_contributions(tmp_path: Path) -> None:
+    got = effect(play(book(240, f"{PLAIN} {WARNING}"), tmp_path))
+    assert got.high < 0
+
+
+def test_a_treatment_that_says_nothing_of_giving_has_no_effect(tmp_path: Path) -> None:
+    assert truth(tmp_path, "The tokens are of blue plastic.", people=80) == 0
+    null = effect(play(book(240, "The tokens are of blue plastic."), tmp_path / "null"))
+    assert null.low < 0 < null.high
+
+
+def test_no_strength_no_effect(tmp_path: Path) -> None:
+    got = effect(play(book(240), tmp_path, overrides=("respondent.persuasion=0",)))
+    assert got.low < 0 < got.high
+
+
+def test_the_report_says_it(healthy: RunFolder) -> None:
+    (found,) = [f for f in STUDY.findings(healthy) if f.key == "treatment_give_1"]
+    assert "treated" in found.says
+
+
+# --- other words, same content --------------------------------------------------------------------
+
+
+def reworded(folder: Path) -> Path:
+    """Our prompts with every sentence of ours replaced: variables and tags stay."""
+    source = Path(asking.__file__).parent / "prompts"
+    folder.mkdir()
+    for path in source.glob("*.md"):
+        lines = []
+        for line in path.read_text().splitlines():
+            kept = re.findall(r"\{\{.*?\}\}|\{%.*?%\}", line)
+            only_tags = not re.sub(r"\{\{.*?\}\}|\{%.*?%\}|\W", "", line)
+            lines.append(line if only_tags else "Indeed: " + " ~ ".join(kept) if kept else "Now.")
+        (folder / path.name).write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def test_the_effect_does_not_hang_on_the_words_of_our_prompts(
+    healthy: RunFolder, tmp_path: Path
+) -> None:
+    prompts = reworded(tmp_path / "prompts")
+    other = play(book(240), tmp_path / "other", overrides=(f"prompts={prompts}",))
+    system = json.loads((other.path / "market.json").read_text())["sessions"][0]
+    assert "Stay this person" not in json.dumps(system)
+    assert abs(effect(other).value - effect(healthy).value) < 0.03
+    first, second = (shares(r).sort("participant_id")["share"] for r in (healthy, other))
+    assert np.corrcoef(first, second)[0, 1] > 0.9
+
+
+def test_the_effect_comes_from_the_text_alone(tmp_path: Path, monkeypatch: Any) -> None:
+    """Without the sentence in the prompt the arm is what it is called in vain."""
+    told = room._told
+    monkeypatch.setattr(room, "_told", lambda *a: (told(*a)[0], "", told(*a)[2]))
+    got = effect(play(book(240), tmp_path))
+    assert got.low < 0 < got.high
+
+
+# --- people and groups ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def games(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    return play(book(240, rounds=3), tmp_path_factory.mktemp("games"))
+
+
+def pull(run: RunFolder, later: int) -> float:
+    """By how much an amount moves with the others' last amounts, the own first one being equal."""
+    of = ["participant_id", "session"]
+    before = shares(run, f"give_{later - 1}").with_columns(
+        others=(pl.col("share").sum().over("session") - pl.col("share"))
+        / (pl.col("share").count().over("session") - 1)
+    )
+    both = before.join(shares(run), on=of, suffix="_first")
+    both = both.join(shares(run, f"give_{later}"), on=of, suffix="_now")
+    known = np.column_stack([np.ones(len(both)), both["others"], both["share_first"]])
+    return float(np.linalg.lstsq(known, both["share_now"].to_numpy(), rcond=None)[0][1])
+
+
+def test_people_follow_what_the_others_gave_and_wear_out(games: RunFolder) -> None:
+    assert pull(games, 2) > 0.1 and pull(games, 3) > 0.05
+    means = [float(shares(games, f"give_{k}")["share"].mean()) for k in (1, 2, 3)]  # type: ignore[arg-type]
+    assert means[0] > means[1] > means[2]
+
+
+def test_one_person_gives_alike_each_time(games: RunFolder) -> None:
+    first, second = (shares(games, f"give_{k}").sort("participant_id")["share"] for k in (1, 2))
+    assert np.corrcoef(first, second)[0, 1] > 0.6
+
+
+def test_amounts_that_are_said_are_those_that_are_given(tmp_path: Path) -> None:
+    made = book(40)
+    talk = task("t", "discussion", 1, "What should the group do with the tokens?", "talk")
+    give = made["interview_prompts"][2]
+    give[2] = 2
+    made["interview_prompts"] = [*made["interview_prompts"][:2], talk, give]
+    run = play(made, tmp_path)
+    said = run.table("responses").filter(pl.col("var_name") == "talk")
+    given = dict(shares(run).select("participant_id", "share").iter_rows())
+    off = []
+    for who, text in said.select("participant_id", "value").iter_rows():
+        amounts = [int(n) for n in re.findall(r"\d+", re.sub(r"of (?:my )?20|Member \d", "", text))]
+        assert "tokens" in text or amounts or "we" in text.split(), text
+        off += [abs(amounts[0] / 20 - given[who])] if amounts else []
+    assert len(off) > 20 and np.mean(off) < 0.15
+
+
+def test_no_word_of_a_game_is_said_about_other_topics(tmp_path: Path) -> None:
+    made = book(8)
+    made["treatments"][1][1] = made["treatments"][2][1] = "The room is bright."
+    made["interview_prompts"] = [
+        list(TASK_COLUMNS),
+        task("c", "context", 0, "You talk about bicycles in the old town.", "context"),
+        task("t", "discussion", 1, "Should bicycles be banned from the old town?", "talk"),
+    ]
+    run = play(made, tmp_path)
+    said = " ".join(run.table("responses")["value"])
+    assert not re.search(r"token|pot\b|give|amount", said)
+    assert re.search(r"bicycle|old town", said, re.IGNORECASE)
+
+
+def test_the_minutes_count_right() -> None:
+    """Who speaks for giving, who for holding back: counted from the lines that stand there."""
+    heard = (
+        "You hold 20 tokens; how many do you put into the pot?\n"
+        "Ann: Let's trust each other and start high.\nBob: I'd be careful, one can only lose.\n"
+        "Cy: Everybody should set an example.\nDee: I have no view on that yet."
+    )
+    request = Request(
+        "synthetic",
+        (Message("system", "You keep the minutes."), Message("user", f"{heard}\n\nSum up.")),
+        asked=Pointers("summarizer", "", "text"),
+    )
+    from_part = Respondent(ProviderSettings(seed=1, study=None))
+    from_part._answers = {**from_part._answers, **STUDY.respondent.answers}  # type: ignore[union-attr]
+    said = from_part.reply(request, "x").text
+    assert "Of 4 who spoke about it, 2 spoke for giving much, 1 for holding back, and 1" in said
+
+
+# --- miswirings, each caught ----------------------------------------------------------------------
+
+
+def wired(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, target: Any, name: str, by: Callable[..., Any]
+) -> RunFolder:
+    monkeypatch.setattr(target, name, by)
+    return play(book(240, rounds=3), folder)
+
+
+def test_a_treatment_that_is_not_told_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = room._told
+    run = wired(tmp_path, monkeypatch, room, "_told", lambda *a: (told(*a)[0], "", told(*a)[2]))
+    assert effect(run).low < 0
+    (found,) = [f for f in STUDY.findings(run) if f.key == "exposure"]
+    assert "treatment should stand in the prompt and did not" in repr(found)
+
+
+def test_swapped_treatments_turn_the_effect_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def swapped(at: Any, who: Any, role: Any) -> Any:
+        first, treatment, context = told(at, who, role)
+        others = [t.description for t in at.experiment.treatments.values()]
+        return first, next(t for t in others if t != treatment), context
+
+    told = room._told
+    run = wired(tmp_path, monkeypatch, room, "_told", swapped)
+    assert effect(run).high < 0
+
+
+def test_answers_that_nobody_hears_move_nobody(
+    games: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tell = room.Room.tell
+
+    def deaf(self: Any, ids: Any, said: Any) -> None:
+        tell(self, [i for i in ids if said.speaker_id in (i, "Facilitator")], said)
+
+    run = wired(tmp_path, monkeypatch, room.Room, "tell", deaf)
+    assert pull(run, 2) < 0.5 * pull(games, 2)
+
+
+def test_a_last_round_that_is_unheard_is_caught(
+    games: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The third round follows the second as the second the first, unless it was not told."""
+    tell = room.Room.tell
+
+    def forgetful(self: Any, ids: Any, said: Any) -> None:
+        keeps = said.stage != "g2" or said.speaker_id == "Facilitator"
+        tell(self, ids if keeps else [i for i in ids if i == said.speaker_id], said)
+
+    run = wired(tmp_path, monkeypatch, room.Room, "tell", forgetful)
+    assert unheard(games, 2) == unheard(games, 3) == unheard(run, 2) == 0
+    assert unheard(run, 3) == 240
+
+
+def unheard(run: RunFolder, later: int) -> int:
+    """How many people decided in a round without the others' last amounts before them."""
+    with Journal(run.path / "journal.sqlite") as journal:
+        put = {
+            tuple(e.address.split("/")[1:4]): e.request["messages"][-1]["content"].splitlines()
+            for e in journal.entries()
+        }
+    last = shares(run, f"give_{later - 1}").join(
+        run.table("assignment").select("participant_id", "name"), on="participant_id"
+    )
+    missing = 0
+    for (session,), people in last.group_by("session"):
+        said = {r["participant_id"]: f"{r['name']}: {r['share'] * 20:g}" for r in people.to_dicts()}
+        for who in said:
+            others = {line for other, line in said.items() if other != who}
+            missing += not others <= set(put[f"market.{session}", f"g{later}", who])
+    return missing
+
+
+def test_answers_under_somebody_else_s_name_are_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One person is no longer one person from round to round."""
+    note = room.Room.note
+
+    def swapped(self: Any, response: Any) -> None:
+        ids = [s.id for s in self.seats]
+        place = (ids.index(response.speaker_id) + response.place) % len(ids)
+        note(self, replace(response, speaker_id=ids[place]))
+
+    run = wired(tmp_path, monkeypatch, room.Room, "note", swapped)
+    first, second = (shares(run, f"give_{k}").sort("participant_id")["share"] for k in (1, 2))
+    assert np.corrcoef(first, second)[0, 1] < 0.3
+
+
+# --- over seeds -----------------------------------------------------------------------------------
+
+
+@pytest.mark.nightly
+def test_intervals_cover_the_truth_over_seeds(tmp_path: Path) -> None:
+    """Each seed has its own people and its own truth."""
+    covered, estimates, truths, false_alarms = 0, [], [], 0
+    for seed in range(60):
+        folder = tmp_path / str(seed)
+        both = [
+            shares(play(book(120, w, plain=w), folder / n, seed)).sort("participant_id")["share"]
+            for n, w in (("a", f"{PLAIN} {APPEAL}"), ("b", PLAIN))
+        ]
+        planted = float((both[0] - both[1]).mean())  # type: ignore[arg-type]
+        got = effect(play(book(120), folder / "c", seed))
+        null = effect(play(book(120, PLAIN), folder / "d", seed))
+        covered += got.low < planted < got.high
+        false_alarms += not null.low < 0 < null.high
+        estimates.append(got.value)
+        truths.append(planted)
+        shutil.rmtree(folder)
+    assert 52 <= covered <= 60 and false_alarms <= 8
+    assert abs(np.mean(estimates) - np.mean(truths)) < 0.03
