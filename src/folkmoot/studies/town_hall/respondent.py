@@ -20,19 +20,23 @@ from folkmoot.studies.town_hall.answers import STANCES, change_between
 from folkmoot.studies.town_hall.config import TownHallConfig
 
 WORDS: Mapping[str, Any] = packaged_yaml(__file__, "respondent.yaml")
-NAMED = 1.6  # by how much more likely one answers somebody who has been named, at most
+NAMED = 3.2  # by how much more likely one answers somebody who has been named, at most
 SHARED = 0.8  # … somebody who speaks of a matter of one's own
 ASKED = 2.5  # … somebody who has asked one something
 EAGER = 1.05  # what it takes to wish to respond
 HEARD = 0.9  # how much being named moves a stance on the scale −1 … 1, at most
 CONTENT = 2.5  # … and satisfaction, on the scale 1 … 10
+OWN = 1.0  # by how much better one likes a matter of one's own description
+ASIDE = 0.25  # what it counts to be named by another resident
 FEW = 4  # people whom a sentence may name before it is a list
+DESCRIBED = 20  # words of a line that describes somebody, at least
 HALF = 2.0  # sentences that name somebody at which half of that is done
 
 # --- the matters of a topic ---
 
 _NOUN = re.compile(
-    r"\b(?:the|an?|its|their|his|her|your|no|new|more|some)\s+((?:[a-z][\w’'-]*\s+){0,2}[a-z][\w’'-]*)"
+    r"\b(?i:the|an?|its|their|his|her|your|no|new|more|some)\s+"
+    r"(?=((?:[a-z][\w’'-]*\s+){0,2}[a-z][\w’'-]*))"
 )
 _ENDS, _NO_MATTER = (frozenset(WORDS[name].split()) for name in ("grammar", "no_matter"))
 _WORD = re.compile(r"[^\W_]+")
@@ -81,25 +85,32 @@ def _matters(names: tuple[str, ...], text: str) -> tuple[str, ...]:
 
 
 def matters(mind: Mind, text: str) -> tuple[str, ...]:
-    """The matters that a text speaks of, without those whose names are parts of longer ones."""
-    return _matters(mind.options, text)
+    """The matters that a text speaks of, without those whose names are parts of longer ones. What
+    one wishes for ("a street that …") is not what one speaks of."""
+    return _matters(mind.options, mind.at.lexicon.any_phrase.sub(" ", text))
+
+
+def _describes(line: str) -> bool:
+    """Does a line of instructions describe a resident?"""
+    return bool(_ID.search(line[:60])) and len(line.split()) > DESCRIBED
 
 
 def own_matters(mind: Mind) -> list[str]:
-    """What a resident cares about: the matters in their own description, then those liked best
-    of what everybody was told, without what is said of others (owners, tenants)."""
+    """The three matters that a resident cares about most, of those in their own description and
+    those that everybody was told of, without what is said of others (owners, tenants)."""
     mine = _OWNERSHIP.search(mind.who.key)
+    public = [x for x in mind.reading.system.splitlines() if not _describes(x)]
     told = [
         m
-        for sentence in re.split(r"(?<=[.!?])\s+", mind.reading.system)
+        for sentence in re.split(r"(?<=[.!?])\s+", " ".join(public))
         if not (whose := _OWNERSHIP.search(sentence))
         or mine is None
         or whose[1].casefold() == mine[1].casefold()
         for m in matters(mind, sentence)
     ]
     own = matters(mind, mind.who.key)
-    rest = sorted({m for m in told if m not in own}, key=lambda m: (-mind.who.taste(m), m))
-    return [*own[:2], *rest][:3]
+    liking = {m: mind.who.taste(m) + OWN * (m in own) for m in (*own, *told)}
+    return sorted(liking, key=lambda m: (-liking[m], m))[:3]
 
 
 # --- who said what ---
@@ -109,8 +120,10 @@ _LINE = re.compile(
     r"^[\W_]*(?:[^\W\d]+[\s(\[]+){0,3}(A\d{2,4})\b([^:–—|>“\"{]{0,40})[:–—|>“\"](.*)$"
 )
 _ALONE = re.compile(r"^[\W_]*(?:[^\W\d]+\W+){0,3}(A\d{2,4})\b(?:\W+[^\W\d]+){0,4}\W*$")
-_NAME = (re.compile(r"\b(A\d{2,4})\s*[(,]\s*(?:called\s+)?([^\W\d_]+)"), re.compile(
-    r"\b([^\W\d_]+)\s*\((A\d{2,4})\)"))  # fmt: skip
+_NAME = (
+    re.compile(r"\b(A\d{2,4})\s*[(,]\s*(?:[a-z]+\s+)?([A-Z][^\W\d_]+)"),
+    re.compile(r"\b([A-Z][^\W\d_]+)\s*\((A\d{2,4})\)"),
+)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
@@ -140,9 +153,14 @@ class Heard:
     def name(self, who: str) -> str:
         return self.names.get(who, who)
 
-    def named(self, who: str, me: str = "") -> int:
-        """How many sentences of others name somebody."""
-        return sum(who in found and by not in (who, me) for by, found in self._naming)
+    def named(self, who: str, me: str = "") -> float:
+        """How many sentences of others name somebody; of those who are residents themselves each
+        counts less than of whoever leads."""
+        return sum(
+            ASIDE if by else 1.0
+            for by, found in self._naming
+            if who in found and by not in (who, me)
+        )
 
 
 @lru_cache(maxsize=1024)
@@ -161,15 +179,14 @@ def heard(prompt: str, system: str) -> Heard:
             said.append((found[1], words))
         elif alone := _ALONE.match(line):
             waiting = alone[1]
-        elif line and line[0] not in '{}"[':
+        elif line and "{" not in line and line[0] not in '}"[':
             rest.append(line)
     both = system + prompt
-    names = {i: n for i, n in _NAME[0].findall(both) if n[:1].isupper()}
-    names |= {i: n for n, i in _NAME[1].findall(both) if n[:1].isupper()}
+    names = dict(_NAME[0].findall(both)) | {i: n for n, i in _NAME[1].findall(both)}
     return Heard(said, names, rest)
 
 
-def share(n: int) -> float:
+def share(n: float) -> float:
     """0 … 1: how far n sentences that name somebody have done what they can."""
     return n / (n + HALF)
 
@@ -412,7 +429,7 @@ def _descriptions(system: str, ids: Iterable[str]) -> dict[str, str]:
     """The description of each resident in the instructions of a session that plays them all."""
     lines = [line.strip(" \t-*•>") for line in system.splitlines()]
     return {
-        i: next((x for x in lines if re.search(rf"\b{i}\b", x[:60]) and len(x.split()) > 20), i)
+        i: next((x for x in lines if _describes(x) and re.search(rf"\b{i}\b", x[:60])), i)
         for i in ids
     }
 

@@ -1,0 +1,359 @@
+"""Planted truth in the town hall: a moderator who names people has them answered, and nothing else
+tells levels apart. The pipeline finds it, finds nothing where nothing is, and miswirings show.
+
+The respondent reads whom others name (by id or name, in anybody's words): each sentence that names
+somebody makes it likelier that they are answered, which the score of inclusion measures.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import folkmoot
+from folkmoot.engine.runner import Run
+from folkmoot.kit.exposure import differences
+from folkmoot.measures.clustered import clustered_mean
+from folkmoot.studies.town_hall.config import TownHallConfig
+from folkmoot.studies.town_hall.discussion import Meeting, Round
+from folkmoot.studies.town_hall.respondent import PART, heard, matters_in, passed_in
+
+PROMPTS = Path(folkmoot.__file__).parent / "studies" / "town_hall" / "prompts"
+STREET = {
+    "title": "Shall Mill Street be closed to cars?",
+    "background": "For a trial of one year the street would be closed. The bus would go round by "
+    "the bridge, deliveries would come before the shops open, and the school would get a new "
+    "crossing. The cost is not settled, nor is the noise at the bridge.",
+    "contributions": {"owner": "a fee of 40 a year for the parking place"},
+    "stakes": {"tenant": "The rent may rise when the street is quiet."},
+}
+PLAIN = {
+    "quiet": {"context": "separate"},
+    "again": {"like": "quiet"},
+    "chaired": {"like": "quiet", "moderator": "model"},
+}
+CONTROLS = {
+    "unlisted": {"like": "chaired", "moderator_list": False},
+    "placebo": {"like": "chaired", "labels": "shuffled"},
+}
+
+
+def hold(folder: Path, levels: Sequence[str], **more: Any) -> Run:
+    settings = {
+        "study": "town_hall",
+        "topic": STREET,
+        "sets": 8,
+        "rounds": 3,
+        "levels": list(levels),
+        "level_settings": {**PLAIN, **CONTROLS},
+        "residents": {"general": 8},
+        "coding": "off",
+        "random_seed": 5,
+        **more,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "hall.yaml"
+    path.write_text(json.dumps(settings), "utf-8")
+    return folkmoot.run(path, model="synthetic", out=folder / "run")
+
+
+def change(run: Run, before: str, after: str, figure: str = "weighted_inclusivity_score") -> Any:
+    found = run.table("differences").filter(
+        from_level=before, to_level=after, figure=figure, group="gap"
+    )
+    return found.row(0, named=True)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("planted")
+    return hold(folder, ["quiet", "again", "chaired", "unlisted", "placebo"])
+
+
+def test_a_moderator_who_names_the_vulnerable_has_them_answered(run: Run) -> None:
+    found = change(run, "quiet", "chaired")
+    assert found["estimate"] > 0.25 and found["low"] > 0 and found["p"] < 0.05
+
+
+def test_levels_that_differ_in_nothing_do_not_differ(run: Run) -> None:
+    found = change(run, "quiet", "again")
+    assert abs(found["estimate"]) < 0.25 and found["p"] > 0.05
+
+
+def test_without_the_list_the_effect_is_gone(run: Run) -> None:
+    found = change(run, "chaired", "unlisted")
+    assert found["estimate"] < -0.25 and found["p"] < 0.05
+
+
+def test_the_effect_follows_the_list_and_not_the_person(run: Run) -> None:
+    assert change(run, "quiet", "placebo")["estimate"] > 0.2
+    persons = run.table("residents").select("set", "id", pl.col("is_vulnerable").alias("person"))
+    reactions = run.table("reactions").filter(level="placebo")
+    found = reactions.join(persons, left_on=["set", "target"], right_on=["set", "id"])
+    level = found.group_by("target_vulnerable", "person").agg(pl.col("reaction_level").mean())
+    score = {(r[0], r[1]): r[2] for r in level.iter_rows()}
+    assert score[True, False] > score[False, True] + 0.2
+
+
+def test_who_was_answered_ends_more_content(run: Run) -> None:
+    rounds = (
+        run.table("rounds")
+        .group_by("discussion_id", "agent_id")
+        .agg(pl.col("total_reaction_count").sum().alias("met"))
+    )
+    both = run.table("satisfaction").join(rounds, on=["discussion_id", "agent_id"])
+    content = both.group_by(pl.col("met") >= 3).agg(pl.col("satisfaction_delta").mean())
+    by = {r[0]: r[1] for r in content.iter_rows()}
+    assert by[True] > by[False] + 0.5
+
+
+def test_without_persuasion_every_effect_is_gone(tmp_path: Path) -> None:
+    none = hold(tmp_path, ["quiet", "chaired"], sets=4, respondent={"persuasion": 0})
+    found = change(none, "quiet", "chaired")
+    assert abs(found["estimate"]) < 0.15 and found["p"] > 0.05
+
+
+def test_the_shared_session_is_no_other_hall(tmp_path: Path) -> None:
+    both = hold(tmp_path, ["1", "quiet"], sets=4)
+    found = change(both, "1", "quiet")
+    assert abs(found["estimate"]) < 0.3 and found["p"] > 0.05
+
+
+# --- miswirings: each is seen by a named audit ---
+
+
+def grounded(run: Run) -> float:
+    """The share of answers whose matter the one who is answered had raised aloud before."""
+    known = sorted(PART.names(TownHallConfig.model_validate({"topic": STREET})))
+    said = {
+        (r["discussion_id"], r["speaker_id"], r["round"]): r["text"]
+        for r in run.table("utterances").iter_rows(named=True)
+    }
+    good = []
+    for name in run.table("discussions")["discussion_id"]:
+        for round_ in run.folder.json(f"{name}/discussion_log.json")["rounds"][1:]:
+            for turn in round_["turns"]:
+                for answer in turn["speaking"]["references"]:
+                    before = " ".join(
+                        said[name, answer["target_agent"], n] for n in range(1, round_["round"])
+                    )
+                    about = [m for m in known if f"the {m}" in answer["content"]]
+                    good.append(not about or any(m in before for m in about))
+    return sum(good) / len(good)
+
+
+def test_nobody_answers_what_was_not_said(run: Run) -> None:
+    assert grounded(run) == 1
+
+
+def test_two_speakers_swapped_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Meeting.statements
+
+    def swapped(self: Meeting, round_: Round, *, but: str = "") -> list[dict[str, str]]:
+        said = whole(self, round_, but=but)
+        turned = [*said[1:], *said[:1]]
+        return [{**of, "text": words["text"]} for of, words in zip(said, turned, strict=True)]
+
+    monkeypatch.setattr(Meeting, "statements", swapped)
+    assert grounded(hold(tmp_path, ["quiet"], sets=1)) < 0.9
+
+
+def test_a_last_round_that_nobody_hears_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Meeting, "remembered", lambda self, rounds: rounds[:-1])
+    deaf = hold(tmp_path, ["quiet"], sets=1)
+    assert any(
+        "others' statements should stand in the prompt" in d for d in differences(deaf.folder)
+    )
+    second = deaf.table("reactions").filter(round=2)
+    assert (second["reaction"] == "ignore").all()
+
+
+def without(folder: Path, name: str, change: Callable[[str], str]) -> str:
+    """A folder of the prompts with one of them changed."""
+    (folder / "prompts").mkdir(parents=True, exist_ok=True)
+    text = (PROMPTS / f"{name}.md").read_text("utf-8")
+    assert change(text) != text
+    (folder / "prompts" / f"{name}.md").write_text(change(text), "utf-8")
+    return str(folder / "prompts")
+
+
+def test_a_moderator_whom_nobody_hears_has_no_effect_and_is_seen(tmp_path: Path) -> None:
+    def deaf(text: str) -> str:
+        return re.sub(r"\{\{ (?:e\.)?moderator \}\}", "(…)", text)
+
+    for name in ("think", "speak", "reflect", "vote", "satisfaction_after"):
+        if deaf((PROMPTS / f"{name}.md").read_text("utf-8")) != (PROMPTS / f"{name}.md").read_text(
+            "utf-8"
+        ):
+            prompts = without(tmp_path, name, deaf)
+    unheard = hold(tmp_path, ["quiet", "chaired"], sets=4, prompts=prompts)
+    assert change(unheard, "quiet", "chaired")["p"] > 0.05
+    assert any("moderator's words should stand" in d for d in differences(unheard.folder))
+
+
+# --- other words, same content ---
+
+_WORD = re.compile(r"(\{\{.*?\}\}|\{%.*?%\})|[A-Za-z]{2,}", re.DOTALL)
+
+
+def scrambled(text: str) -> str:
+    """The prompt with all its words replaced; variables, signs and JSON braces stay."""
+    return _WORD.sub(lambda m: m[1] or "la" * (1 + len(m[0]) // 4), text)
+
+
+def test_the_effect_stays_when_every_word_of_the_prompts_is_another(tmp_path: Path) -> None:
+    (tmp_path / "prompts").mkdir()
+    for file in PROMPTS.glob("*.md"):
+        text = file.read_text("utf-8")
+        if file.stem != "portrait":  # who somebody is, is content
+            text = scrambled(text)
+        (tmp_path / "prompts" / file.name).write_text(text, "utf-8")
+    held = hold(tmp_path, ["quiet", "chaired"], sets=6, prompts=str(tmp_path / "prompts"))
+    found = change(held, "quiet", "chaired")
+    assert found["estimate"] > 0.2 and found["low"] > 0
+    assert held.table("rounds")["speaking_parse_error"].sum() == 0
+    passed = held.table("items")["passed"]
+    assert passed.any() and held.table("items")["text"].n_unique() > 20
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "A04 (Rose): The bus is late every day.",
+        "A04: The bus is late every day.",
+        "* Rose (A04) said: “The bus is late every day.”",
+        "[A04] | The bus is late every day.",
+        "A04 — The bus is late every day.",
+        "**A04, Rose**\nThe bus is late every day.",
+        "Resident A04 > The bus is late every day.",
+    ],
+)
+def test_statements_are_found_in_any_dress(line: str) -> None:
+    found = heard(f'Round 2.\n\n{line}\n\nReply with JSON: {{"a": 1}}', "")
+    assert found.said == (("A04", "The bus is late every day."),)
+
+
+def test_counts_say_what_passed() -> None:
+    shown = "V1: Widen the path (passed, 11 yes to 9 no)\nV2: Move the stop — 3 for, 17 against"
+    assert passed_in(shown) == ["Widen the path"]
+
+
+def test_matters_are_those_of_the_topic() -> None:
+    names = PART.names(TownHallConfig.model_validate({"topic": STREET}))
+    assert {"bus", "bridge", "new crossing", "noise", "parking place", "rent"} <= set(names)
+    assert matters_in("What the rents will be afterwards is not settled.") == ("rents",)
+
+
+def test_nothing_of_another_topic_is_said_and_tenants_do_not_worry_as_owners(run: Run) -> None:
+    people = {(r["set"], r["id"]): r for r in run.table("residents").iter_rows(named=True)}
+    fees = 0
+    for row in run.table("utterances").filter(speaker_role="resident").iter_rows(named=True):
+        for word in ("redevelop", "lift", "renovat", "flat", "demoli"):
+            assert word not in row["text"]
+        # In the first round everybody speaks of matters of their own.
+        if row["round"] == 1 and re.search("the (?:parking place|fee)", row["text"]):
+            fees += 1
+            assert people[row["set"], row["speaker_id"]]["ownership"] == "owner"
+    assert fees
+
+
+def test_counts_that_the_moderator_names_are_right(run: Run) -> None:
+    spoken = run.table("utterances").filter(speaker_role="moderator")
+    counted = 0
+    for row in spoken.iter_rows(named=True):
+        for number, matter in re.findall(r"(\d+) residents spoke of (the [\w ]+?),", row["text"]):
+            said = run.table("utterances").filter(
+                discussion_id=row["discussion_id"], round=row["round"], speaker_role="resident"
+            )["text"]
+            assert sum(matter in text for text in said) >= int(number)
+            counted += 1
+    assert counted > 10
+
+
+def test_words_and_stance_agree(run: Run) -> None:
+    """Who says that they are for it is for it."""
+    for name in run.table("discussions")["discussion_id"]:
+        for round_ in run.folder.json(f"{name}/discussion_log.json")["rounds"]:
+            for turn in round_["turns"]:
+                stance, said = (
+                    turn["thinking"]["overall_stance"],
+                    turn["speaking"]["full_statement"],
+                )
+                if "firmly for it" in said or "On the whole I am for it" in said:
+                    assert stance in ("support", "strong_support")
+                if "against it" in said:
+                    assert stance in ("oppose", "strong_oppose")
+
+
+def test_residents_question_each_other_and_proposals_differ(run: Run) -> None:
+    asked = [
+        q
+        for name in run.table("discussions")["discussion_id"]
+        for round_ in run.folder.json(f"{name}/discussion_log.json")["rounds"]
+        for turn in round_["turns"]
+        for q in turn["speaking"]["questions"]
+        if q["target"].startswith("A")
+    ]
+    assert len(asked) > 10
+    assert run.table("items")["text"].n_unique() > 30
+
+
+# --- over seeds ---
+
+
+@pytest.mark.nightly
+def test_intervals_cover_the_planted_effect_over_seeds(tmp_path: Path) -> None:
+    """The mean over all seeds is the effect of this design; 95 % of intervals should hold it."""
+    found = [
+        change(
+            hold(tmp_path / str(seed), ["quiet", "chaired"], random_seed=seed), "quiet", "chaired"
+        )
+        for seed in range(100, 140)
+    ]
+    effect = sum(f["estimate"] for f in found) / len(found)
+    assert 0.25 < effect < 0.7
+    assert sum(f["low"] <= effect <= f["high"] for f in found) >= 34
+    assert sum(f["p"] < 0.05 for f in found) >= 30
+
+
+@pytest.mark.nightly
+def test_false_alarms_over_seeds_are_rare(tmp_path: Path) -> None:
+    alarms, moved = 0, []
+    for seed in range(200, 240):
+        run = hold(tmp_path / str(seed), ["quiet", "again"], random_seed=seed)
+        found = change(run, "quiet", "again")
+        alarms += found["p"] < 0.05
+        moved.append(found["estimate"])
+    assert alarms <= 6
+    assert abs(sum(moved) / len(moved)) < 0.08
+
+
+@pytest.mark.nightly
+def test_other_words_keep_the_effect_over_seeds(tmp_path: Path) -> None:
+    (tmp_path / "prompts").mkdir()
+    for file in PROMPTS.glob("*.md"):
+        text = file.read_text("utf-8")
+        changed = text if file.stem == "portrait" else scrambled(text)
+        (tmp_path / "prompts" / file.name).write_text(changed, "utf-8")
+    moved = []
+    for seed in range(300, 320):
+        own = hold(tmp_path / f"a{seed}", ["quiet", "chaired"], random_seed=seed)
+        other = hold(
+            tmp_path / f"b{seed}",
+            ["quiet", "chaired"],
+            random_seed=seed,
+            prompts=str(tmp_path / "prompts"),
+        )
+        a, b = (change(r, "quiet", "chaired")["estimate"] for r in (own, other))
+        moved.append(b - a)
+    # 3 points of a score from 0 to 4, within what twenty seeds can tell.
+    found = clustered_mean(moved, range(20))
+    assert abs(found.value) < 0.12 or found.low < 0.12
