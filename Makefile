@@ -43,7 +43,7 @@ test: setup
 bench: setup
 	@$(BIN)/python -m benchmarks
 
-nightly: setup
+nightly: local
 	@$(BIN)/pytest -n 2 -m nightly
 	@$(BIN)/pytest tests/report/test_browser.py
 	@FOLKMOOT_FUZZ=1 $(BIN)/pytest -n 2 tests/conversation tests/engine tests/studies -k 'yaml or any or mutation or property or fuzz'

@@ -99,9 +99,11 @@ class Choice:
     def _mislabelled(self, forms: Sequence[str], found: frozenset[str]) -> bool:
         """Whether a reply gives one option's text the label of another: which one is meant?
 
-        Not with a first number in front, by which every list starts, unless it is the option's own.
+        A reply that starts with a 1 may be a list of one, which says nothing of the option's place.
         """
-        listed = {n: o for n, o in self._listed().items() if n != "1"} | self._index.own
+        list_of_one = re.match(r"\W*1\b", forms[0])
+        listed = {n: o for n, o in self._listed().items() if n != "1" or not list_of_one}
+        listed |= self._index.own
         labels = (_GIVEN_LABEL.fullmatch(form) for form in forms)
         return any(m and listed.get(m[1], next(iter(found))) not in found for m in labels)
 
