@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pydantic import Field
 
 from folkmoot.engine.session import Session
 from folkmoot.engine.study import Study
 from folkmoot.kit import coding
 
-BOOK = """
-name: price
-question: What does the speaker say about the price?
-choose: any
-codes:
-  - name: too_dear
-    definition: The price keeps the speaker from buying, or is called too high.
-    examples: ["I would not pay that much for it.", "That is too expensive."]
-  - name: fair
-    definition: The price is called fair, low, or worth it.
-    examples: ["Good value for the money.", "It is cheap."]
-"""
+BOOK = (Path(__file__).parent / "codebooks" / "price.yaml").read_text("utf-8")
 
 DIARIES = (
     "Honestly, it’s far too expensive for me. I like the colour, though.",

@@ -18,8 +18,10 @@ quote that justifies it. Where a speaker can be asked in a structured way, ask i
         definition: The price is not spoken of.
         quoted: false              # no quote can show what is absent
 
-`level: ordinal` says that codes of `choose: one` stand in order, most first. `slots` names what a
-code is said of (`slots: {option: the option that is decided on}`); each text lists its values.
+`fixed: true` where findings name the codes: a user's own version then has to keep them. Codebooks
+stand in the folder `codebooks` beside the study's config. `level: ordinal` says that codes of
+`choose: one` stand in order, most first. `slots` names what a code is said of
+(`slots: {option: the option that is decided on}`); each text lists its values.
 
 **In the study**, four lines:
 

@@ -13,8 +13,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from folkmoot.engine.mistakes import problems_of
 from folkmoot.engine.yaml_tree import read_tree
 from folkmoot.errors import InputError, Problem
+from folkmoot.hints import did_you_mean
 
 NO_CODE = "(none)"  # stands where a text was read and no code applies
+SUFFIX = ".yaml"
 EVERY = "all"  # a coder's word for all values of a slot
 
 
@@ -35,9 +37,10 @@ class Code(_Part):
 class Codebook(_Part):
     """What is asked of a text, and the codes that answer it.
 
-    `choose`: exactly one code (`one`), or all that apply (`any`). `level: ordinal` says that the
-    codes stand in order, for the agreement. `slots`: what each code is said of (an option, a
-    member), name → meaning; each text lists the values of its own.
+    `fixed`: findings name its codes, so that a user's own version may reword them and add others
+    but needs them all. `choose`: exactly one code (`one`), or all that apply (`any`).
+    `level: ordinal`: the codes stand in order, for the agreement. `slots`: what each code is said
+    of (an option, a member), name → meaning; each text lists the values of its own.
     """
 
     name: str = Field(pattern=r"^\w+$")
@@ -45,6 +48,7 @@ class Codebook(_Part):
     choose: Literal["one", "any"] = "any"
     level: Literal["nominal", "ordinal"] = "nominal"
     slots: dict[str, str] = {}
+    fixed: bool = Field(False, exclude=True)
     codes: tuple[Code, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -94,6 +98,44 @@ def read_codebook(path: Path) -> Codebook:
         return Codebook.model_validate(tree.value)
     except ValidationError as error:
         raise InputError(problems_of(error, tree, Codebook)) from error
+
+
+def own_codebooks(own: Path, shipped: Path) -> list[Problem]:
+    """Every mistake in a user's own codebooks: files that replace nothing, and codebooks that a
+    study could not go by in place of the shipped ones."""
+    if not own.is_dir():
+        return [Problem(f"no such folder: {own}")]
+    known = {p.stem: p for p in shipped.glob(f"*{SUFFIX}")}
+    problems: list[Problem] = []
+    for path in sorted(own.glob("*")):
+        if path.suffix != SUFFIX or path.stem not in known:
+            mend = did_you_mean(path.stem, known, "codebooks are: " + ", ".join(sorted(known)))
+            problems.append(Problem("replaces no codebook of the study", str(path), mend=mend))
+            continue
+        try:
+            problems += _replacing(read_codebook(path), read_codebook(known[path.stem]), path)
+        except InputError as error:
+            problems += error.problems
+    return problems
+
+
+def _replacing(own: Codebook, shipped: Codebook, path: Path) -> list[Problem]:
+    problems = [
+        Problem(
+            f"must be as in the shipped codebook: {getattr(shipped, key)!r}", str(path), key=key
+        )
+        for key in ("name", "choose", "level")
+        if getattr(own, key) != getattr(shipped, key)
+    ]
+    if set(own.slots) != set(shipped.slots):
+        wanted = ", ".join(shipped.slots) or "none"
+        problems.append(
+            Problem(f"must be those of the shipped one: {wanted}", str(path), key="slots")
+        )
+    if lacking := [c for c in shipped.names if shipped.fixed and c not in own.names]:
+        mend = "reword its definition, but keep its name: findings count it"
+        problems.append(Problem(f"lacks {', '.join(lacking)}", str(path), key="codes", mend=mend))
+    return problems
 
 
 def _folded(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import json
 import re
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 
 from folkmoot.conversation.answers import (
     JsonList,
@@ -25,7 +26,7 @@ from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.session import Scope, Session
 from folkmoot.errors import InputError, ProtocolError
-from folkmoot.kit.coding.codebook import EVERY, NO_CODE, Codebook, read_codebook
+from folkmoot.kit.coding.codebook import EVERY, NO_CODE, Codebook, own_codebooks, read_codebook
 from folkmoot.kit.coding.tables import CODER, RULE, SECOND, CodeRow, TextRow
 from folkmoot.models.catalog import resolve
 from folkmoot.randomness import generator
@@ -63,6 +64,17 @@ class CodedConfig(StudyConfig):
     coding: CodingSettings = Field(
         CodingSettings(), description="how free words are coded: enabled, sample, codebooks"
     )
+
+    @model_validator(mode="after")
+    def _own_codebooks(self, info: ValidationInfo) -> CodedConfig:
+        # Before anything is spent: codes are asked for at the end of a run.
+        folder = (info.context or {}).get("folder")
+        if folder is not None and self.coding.codebooks is not None:
+            shipped = Path(inspect.getfile(type(self))).parent / "codebooks"
+            own = folder / Path(self.coding.codebooks).expanduser()
+            if problems := own_codebooks(own, shipped):
+                raise ValueError("coding.codebooks: " + "; ".join(map(str, problems)))
+        return self
 
     @model_validator(mode="after")
     def _two_coders(self) -> CodedConfig:
