@@ -59,6 +59,11 @@ def read(*shares: Share, dropped: tuple[str, ...] = (), topic: str = "cuisine") 
             [entry("diner", when="Day 1"), entry("Diner", when="Day 3")],
             [("diner", ALL, "Day 1 and Day 3")],
         ),
+        # So is one for each member.
+        (
+            [entry("diner", "Parent 1"), entry("sushi", "Child 2"), entry("diner", "Child 1")],
+            [("diner", ALL[:2], "whole trip"), ("sushi", ALL[2:], "whole trip")],
+        ),
         # An option of the mediator's own is kept as it is.
         ([entry("a picnic")], [("a picnic", ALL, "whole trip")]),
         (
@@ -89,6 +94,8 @@ def test_house_rules_hold_together() -> None:
 
 
 def test_summed_up_same_and_overridden() -> None:
+    apart = Portion("sushi", ALL[2:]), Portion("diner", ALL[:1]), Portion("diner", ALL[1:2])
+    assert summed_up(apart) == "diner"
     most = Portion("diner", ALL[:2]), Portion("sushi", ALL[2:])
     assert summed_up(most) == "diner" and summed_up(()) is None
     assert same(most, (Portion("sushi", ALL[2:], "Day 2"), *most[:1]))

@@ -67,6 +67,8 @@ groups_per_type: 4
 days: 3
 enable_feedback: true                # C5 only
 max_feedback_rounds: 2
+# ballots: scores                    # every option from -4 to 4 in place of the source's ballots
+# coding: off                        # keep the talks to be coded afterwards
 
 model: synthetic                     # or openai/gpt-4o, anthropic/claude-haiku-4.5, …
 random_seed: 42

@@ -20,7 +20,7 @@ def _text(value: Any) -> Any:
 
 
 def _list(value: Any) -> Any:
-    return [] if value in (None, "") else [value] if isinstance(value, str) else value
+    return [] if value in (None, "") else [value] if isinstance(value, (str, dict)) else value
 
 
 Words = Annotated[str, BeforeValidator(_text)]
@@ -60,7 +60,9 @@ class Share(_Reply):
 class Decided(_Reply):
     """A decision as data: the same part of every reply of the mediator."""
 
-    decision: list[Share] = Field(description="the whole decision: who gets which option, and when")
+    decision: Annotated[list[Share], BeforeValidator(_list)] = Field(
+        description="the whole decision: who gets which option, and when"
+    )
     dropped: Texts = Field(
         default_factory=list, description="options that were named and that nobody gets"
     )
@@ -106,7 +108,7 @@ class Score(_Reply):
     """What a member gives one option."""
 
     option: Words = Field(description="an option on the table")
-    score: float = Field(ge=-4, le=4, description="from -4 (against it) to 4 (all for it)")
+    score: int = Field(ge=-4, le=4, description="from -4 (against it) to 4 (all for it)")
 
 
 class ScoreForm(_Reply):

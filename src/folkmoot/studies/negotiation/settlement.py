@@ -31,27 +31,31 @@ class Settlement:
 def settlement(group: Group, topic: str, options: Sequence[str], said: Decided) -> Settlement:
     """A mediator's statement with options and members by their own names.
 
-    An option that is not on the table keeps the name it was given. Entries that give the same
-    members the same option are one; what somebody gets is not dropped. House rules hold together,
+    An option that is not on the table keeps the name it was given. Entries that differ in the times
+    or in the members alone are one; what somebody gets is not dropped. House rules hold together,
     other options for the same members share the trip.
     """
-    portions: dict[tuple[str, tuple[str, ...]], Portion] = {}
+    times: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     unread = 0
     for share in said.decision:
         members, named = _members(group, share), _options(share.option, options)
         unread += not members or not named
         when = "" if name_key(share.when) in _WHOLE else " ".join(share.when.split())
         for option in named if members else ():
-            held = portions.get((option, members))
-            times = dict.fromkeys((*((held.when,) if held else ()), when or WHOLE_TRIP))
-            joined = WHOLE_TRIP if WHOLE_TRIP in times else " and ".join(times)
-            portions[option, members] = Portion(option, members, joined)
-    given = {p.option for p in portions.values()}
+            times.setdefault((option, members), []).append(when or WHOLE_TRIP)
+    served: dict[tuple[str, str], set[str]] = {}
+    for (option, members), whens in times.items():
+        when = WHOLE_TRIP if WHOLE_TRIP in whens else " and ".join(dict.fromkeys(whens))
+        served.setdefault((option, when), set()).update(members)
+    portions = tuple(
+        Portion(option, tuple(m.id for m in group.members if m.id in who), when)
+        for (option, when), who in served.items()
+    )
+    given = {p.option for p in portions}
     dropped = dict.fromkeys(o for e in said.dropped for o in _options(e, options))
-    kept = tuple(portions.values())
     if topic != "house_rule":
-        kept = _side_by_side(kept)
-    return Settlement(kept, tuple(o for o in dropped if o not in given), unread)
+        portions = _side_by_side(portions)
+    return Settlement(portions, tuple(o for o in dropped if o not in given), unread)
 
 
 def _side_by_side(portions: tuple[Portion, ...]) -> tuple[Portion, ...]:
@@ -86,7 +90,8 @@ def _options(entry: str, options: Sequence[str]) -> tuple[str, ...]:
 
 def summed_up(portions: Sequence[Portion]) -> str | None:
     """The one option that sums up a decision: what most members get; the first of equals."""
-    return max(portions, key=lambda p: len(p.members)).option if portions else None
+    got = _who_gets(portions)
+    return max(got, key=lambda option: len(got[option]), default=None)
 
 
 def overridden(portions: Sequence[Portion], tally: Tally) -> dict[str, tuple[str, ...]]:

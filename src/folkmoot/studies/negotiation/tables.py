@@ -206,7 +206,7 @@ class MeasuresRow(OfSession, table="measures"):
         "share of members outside the most common first choice who get their first choice"
     )
     minority_promised_share: float | None = column(
-        "share of them who get their first choice or are promised it"
+        "share of members outside the most common first choice who get theirs or are promised it"
     )
     conflict_rate: float | None = column("share of decisions with a conflict")
     drift_rate: float | None = column(

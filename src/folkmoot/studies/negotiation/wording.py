@@ -190,8 +190,12 @@ def _phrases(match: re.Match[str]) -> list[str]:
 
 
 def _plain_content(words: Sequence[str]) -> bool:
-    of_terms = {word for term in lexicon() for word in words_of(term)}
-    return bool(content_words(" ".join(words)) - of_terms)
+    return bool(content_words(" ".join(words)) - _of_terms())
+
+
+@cache
+def _of_terms() -> frozenset[str]:
+    return frozenset(word for term in lexicon() for word in words_of(term))
 
 
 @cache
