@@ -210,11 +210,8 @@ def opinion(mind: Mind) -> Opinion:
         concern: weight(mind, concern) * math.tanh(net.get(concern, 0) / 1.5)
         for concern in words()["concerns"]
     }
-    if it.price:
-        dear = math.log10(max(amount(_only_amount(it.price)), 0.01) / USUAL)
-        by_concern["price"] -= PRICE * (0.5 + weight(mind, "price")) * dear
     taste = spread * (
-        TASTE * normal(who.seed, who.key, "taste", *it.texts)
+        TASTE * normal(who.seed, who.key, "taste", it.concept)
         + 0.25 * bool(re.search(words()["welcomes"], who.key))
         - 0.25 * bool(re.search(words()["shuns"], who.key))
     )
@@ -223,6 +220,10 @@ def opinion(mind: Mind) -> Opinion:
     if stated is not None:
         in_view = bool(it.price or it.texts[1:])
         first = (first + stated) / 2 if in_view else stated + 0.1 * first
+    if it.price:
+        dear = math.log10(max(amount(_only_amount(it.price)), 0.01) / USUAL)
+        by_concern["price"] -= (paid := PRICE * (0.5 + weight(mind, "price")) * dear)
+        first -= paid
     heard = [v for each in said_by_others(mind) for v in each.views]
     if not heard:
         return Opinion(first, first, by_concern, it)

@@ -1,0 +1,308 @@
+"""Planted truths of the focus group: a good and a bad stimulus, a price, the pull of a group; their
+nulls, their sizes, other words, and pipelines that are wired wrongly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import folkmoot
+from folkmoot.conversation.transcript import EMPTY
+from folkmoot.measures.clustered import paired_difference
+from folkmoot.models.request import Message, Pointers, ProviderSettings, Request, StudyPart
+from folkmoot.people.sources.grounded import Profile
+from folkmoot.records.run_folder import RunFolder
+from folkmoot.respondent import Respondent
+from folkmoot.respondent.reading import read
+from folkmoot.studies.focus_group import STUDY, sycophancy
+from folkmoot.studies.focus_group.config import DiscussionConfig
+from folkmoot.studies.focus_group.discussion import DiscussionTranscript
+from folkmoot.studies.focus_group.findings import LIKELY
+from folkmoot.studies.focus_group.participants import Participant
+from folkmoot.studies.focus_group.respondent import PART, opinion, sentences, views, words
+from folkmoot.studies.focus_group.talk import Talk
+
+GOOD = "It is simple and quick. Tested and reliable for ten years. Results are crisp and fresh."
+BAD = (
+    "It takes an hour to set up and the settings are fussy. It breaks often. Meals come out soggy."
+)
+TWO = {
+    "stimuli": [
+        {"name": "good", "product_concept": "An oven that reads", "stimulus_material": GOOD},
+        {"name": "bad", "product_concept": "An oven that reads", "stimulus_material": BAD},
+    ]
+}
+LADDER = {
+    "product_concept": "An oven that reads",
+    "stimulus_material": GOOD,
+    "prices": ["50 dollars", "150 dollars", "450 dollars", "1350 dollars"],
+}
+ONE = {"product_concept": "An oven that reads", "stimulus_material": GOOD}
+TOLERANCE = 0.10
+
+# The same content, variables and forms, in few other words.
+TERSE = {
+    "persona_system": """{{ introduction }}
+{{ background }}
+{{ circumstances }}
+{{ personality }}
+{{ voice }}
+{{ buying }}
+{{ engagement }}
+Give your name as {{ who }}. Subject: {{ category }}. Up for debate{{ " (one to one)" if alone }}:
+{{ concept }}
+{% if opinion %}What went through your head at first: {{ leaning }}; “{{ opinion }}”{% endif %}""",
+    "private_opinion": """{{ concept }}
+{{ stimulus or "" }}
+{{ price or "" }}
+Out with it, no one listens{{ " any more" if talked or alone }}. JSON: opinion (text), position
+(-1 to 1).""",
+    "purchase_intent": """{{ concept }}
+{{ stimulus or "" }}
+{{ price or "" }}
+Pick a line:
+{{ options | listed }}""",
+    "participant_response": """{{ stimulus or "" }}
+“{{ question }}”
+{{ length }} {{ company }} At most {{ max_words }} words.
+{{ addressed }}{{ probe }}{{ alone }}{{ others }}""",
+}
+
+
+def play(
+    folder: Path,
+    settings: Mapping[str, Any],
+    *,
+    prompts: Mapping[str, str] | None = None,
+    groups: int = 6,
+    **more: Any,
+) -> RunFolder:
+    """A short talk in several groups, answered by the embedded respondent."""
+    folder.mkdir(parents=True, exist_ok=True)
+    raw = {
+        "category": "kitchen appliances",
+        "phases": ["synthesis"],
+        "replications": groups,
+        "coding": "off",
+        "random_seed": 3,
+        **settings,
+        **more,
+    }
+    if prompts is not None:
+        own = folder / "prompts"
+        own.mkdir()
+        for name, text in prompts.items():
+            (own / f"{name}.md").write_text(text, "utf-8")
+        raw["prompts"] = str(own)
+    return folkmoot.run(STUDY, raw, out=folder / "run", model="synthetic").folder
+
+
+def true_positions(run: RunFolder, stimulus: int = 0, price: str | None = None) -> list[float]:
+    """Where the very people of a run stand by the respondent's own model, without any prompt."""
+    config = DiscussionConfig.model_validate(run.config)
+    on = config.on(config.concepts[stimulus])
+    settings = ProviderSettings(seed=config.random_seed or 0, study=StudyPart(PART, config))
+    respondent = Respondent(settings)
+    found = []
+    for people in run.plan["sealed"]["recruits"]["data"].values():
+        for raw in people:
+            who = "\n".join(Participant(Profile.model_validate(raw), on).description.values())
+            shown = (on.product_concept, on.stimulus_material, price or on.price)
+            asked = "\n\n".join(filter(None, shown))
+            request = Request(
+                "synthetic",
+                (Message("system", who), Message("user", asked)),
+                asked=Pointers("participant", who, "json"),
+            )
+            found.append(opinion(respondent.mind(read(request, "truth"), "truth")).position)
+    return found
+
+
+def stated(run: RunFolder, stimulus: str, when: str = "before") -> pl.Series:
+    table = run.table("statements")
+    return table.filter((pl.col("stimulus") == stimulus) & (pl.col("when") == when))["position"]
+
+
+def gap(run: RunFolder, when: str = "before") -> float:
+    """Good minus bad, in positions."""
+    good, bad = (stated(run, name, when).to_numpy().mean() for name in ("good", "bad"))
+    return float(good - bad)
+
+
+def demand(run: RunFolder, when: str = "before") -> list[float]:
+    """The share that would buy, by price of the ladder."""
+    asked = run.table("intents").filter((pl.col("when") == when) & pl.col("ladder"))
+    return [
+        float((asked.filter(pl.col("price") == price)["score"] >= LIKELY).mean() or 0)  # type: ignore[arg-type]
+        for price in LADDER["prices"]
+    ]
+
+
+def exposed(run: RunFolder) -> str:
+    """What the run says of texts that did not stand where the design wants them."""
+    return str({f.key: f for f in STUDY.findings(run)}["exposure"])
+
+
+def beyond_alone(run: RunFolder) -> sycophancy.Check:
+    paths = sorted((run.path / "groups").glob("*/transcript.json"))
+    talks = [DiscussionTranscript.model_validate_json(p.read_text("utf-8")) for p in paths]
+    return sycophancy.of(talks)
+
+
+# --- a good and a bad stimulus -------------------------------------------------------------------
+
+
+def test_a_good_and_a_bad_stimulus_differ_as_planted(tmp_path: Path) -> None:
+    run = play(tmp_path, TWO)
+    truth = np.mean(true_positions(run, 0)) - np.mean(true_positions(run, 1))
+    assert truth > 0.4
+    assert gap(run) == pytest.approx(truth, abs=TOLERANCE)
+    assert gap(run, "after") > 0.3
+    best = {f.key: f for f in STUDY.findings(run)}["concepts"].says
+    assert "most in favor of good" in best and "more than chance variation" in best
+
+
+def test_two_names_for_one_stimulus_do_not_differ(tmp_path: Path) -> None:
+    same = {"stimuli": [TWO["stimuli"][0], {**TWO["stimuli"][0], "name": "bad"}]}
+    assert abs(gap(play(tmp_path, same))) < 0.03
+
+
+def test_a_stimulus_that_nobody_is_shown_has_no_effect_and_the_exposure_says_so(
+    tmp_path: Path,
+) -> None:
+    """Miswired: the material is dropped from the private questions."""
+    blind = {"private_opinion": TERSE["private_opinion"].replace('{{ stimulus or "" }}\n', "")}
+    run = play(tmp_path, TWO, prompts=blind)
+    assert abs(gap(run)) < 0.03
+    assert "material should stand in the prompt" in exposed(run)
+
+
+def test_other_words_of_the_same_content_have_the_same_effect(tmp_path: Path) -> None:
+    plain, terse = play(tmp_path / "a", TWO), play(tmp_path / "b", TWO, prompts=TERSE)
+    assert gap(terse) == pytest.approx(gap(plain), abs=0.03)
+    assert gap(terse, "after") == pytest.approx(gap(plain, "after"), abs=0.06)
+
+
+# --- a price -------------------------------------------------------------------------------------
+
+
+def test_demand_falls_with_the_price_as_planted(tmp_path: Path) -> None:
+    run = play(tmp_path, LADDER)
+    shares = demand(run)
+    assert shares == sorted(shares, reverse=True) and shares[0] - shares[-1] > 0.3
+    for price, share in zip(LADDER["prices"], shares, strict=True):
+        true = np.mean([p >= 0.2 for p in true_positions(run, price=price)])
+        assert share == pytest.approx(true, abs=0.15)
+
+
+def test_a_price_that_nobody_is_told_has_no_effect(tmp_path: Path) -> None:
+    """Miswired: the question about intent does not say the price."""
+    blind = {"purchase_intent": TERSE["purchase_intent"].replace('{{ price or "" }}\n', "")}
+    shares = demand(play(tmp_path, LADDER, prompts=blind))
+    assert max(shares) - min(shares) < 0.08
+
+
+# --- the group -----------------------------------------------------------------------------------
+
+MIXED = {**ONE, "control": "alone", "questions_per_phase": 3}
+
+
+def test_a_group_pulls_and_without_persuasion_it_does_not(tmp_path: Path) -> None:
+    pulled = beyond_alone(play(tmp_path / "a", MIXED))
+    assert pulled.beyond_alone.value > 0.04 and "People gave in" in pulled.reading()
+    null = beyond_alone(play(tmp_path / "b", MIXED, respondent={"persuasion": 0}))
+    assert abs(null.beyond_alone.value) < 0.03 and "gave in" not in null.reading()
+
+
+def test_a_talk_that_nobody_hears_does_not_pull(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Miswired: what was said does not reach those who speak or are asked afterwards."""
+    monkeypatch.setattr(Participant, "_latest", lambda _self, _context: EMPTY)
+    run = play(tmp_path, MIXED)
+    assert "gave in" not in beyond_alone(run).reading()
+    assert "others' statements should stand in the prompt" in exposed(run)
+
+
+def test_two_speakers_whose_names_are_swapped_are_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Miswired: what each says is put down to the next at the table. People then take up remarks
+    that the one whom they name did not make."""
+    assert misattributed(play(tmp_path / "a", {**ONE, "questions_per_phase": 6}, groups=4)) < 0.02
+    add = Talk._add
+
+    def swapped(talk: Talk, **fields: Any) -> Any:
+        at_table = [p.id for p in talk.participants]
+        if fields["speaker_id"] in at_table:
+            other = talk.participants[at_table.index(fields["speaker_id"]) - 1]
+            message = add(talk, **fields)
+            talk.messages[-1] = message.model_copy(update={"speaker_name": other.name})
+            return message
+        return add(talk, **fields)
+
+    monkeypatch.setattr(Talk, "_add", swapped)
+    run = play(tmp_path / "b", {**ONE, "questions_per_phase": 6}, groups=4)
+    assert misattributed(run) > 0.2
+
+
+def misattributed(run: RunFolder) -> float:
+    """The share of answers that take somebody up who had said nothing of the kind."""
+    matters = {of["matter"]: concern for concern, of in words()["concerns"].items()}
+    wrong = n = 0
+    for (group,), talk in run.table("utterances").group_by("group", maintain_order=True):
+        own = run.table("personas").filter(pl.col("group") == group)
+        names = {r["name"].split()[0]: r["persona_id"] for r in own.iter_rows(named=True)}
+        rows = talk.to_dicts()
+        for i, row in enumerate(rows):
+            if row["role"] != "participant":
+                continue
+            first = sentences(row["text"])[0]
+            who = [w for w in names if w in first]
+            about = [c for matter, c in matters.items() if matter in first]
+            if who and about:
+                said = [r["text"] for r in rows[:i] if r["speaker_id"] == names[who[0]]]
+                spoken = {v.concern for t in said for s in sentences(t) for v in views(s)}
+                n += 1
+                wrong += about[0] not in spoken
+    assert n > 20
+    return wrong / n
+
+
+# --- many seeds ----------------------------------------------------------------------------------
+
+
+@pytest.mark.nightly
+def test_over_many_seeds_the_interval_covers_the_planted_difference(tmp_path: Path) -> None:
+    covered, errors = [], []
+    for seed in range(40):
+        run = play(tmp_path / str(seed), TWO, random_seed=seed)
+        truth = np.array(true_positions(run, 0)) - np.array(true_positions(run, 1))
+        table = run.table("statements").filter(pl.col("when") == "before")
+        good, bad = (table.filter(pl.col("stimulus") == s) for s in ("good", "bad"))
+        e = paired_difference(good["position"], bad["position"], good["group"].to_list())
+        errors.append(e.value - truth.mean())
+        covered.append(e.low <= truth.mean() <= e.high)
+    assert abs(np.mean(errors)) < 0.006 * 2  # .6 points of a scale of two
+    assert np.mean(covered) >= 0.9
+
+
+@pytest.mark.nightly
+def test_over_twenty_seeds_at_300_other_words_stay_within_three_points(tmp_path: Path) -> None:
+    found: dict[str, list[float]] = {"plain": [], "terse": []}
+    for seed in range(20):
+        for name, prompts in (("plain", None), ("terse", TERSE)):
+            folder = tmp_path / f"{name}{seed}"
+            run = play(folder, TWO, prompts=prompts, groups=38, random_seed=seed)
+            bought = run.table("intents").filter(pl.col("when") == "after")
+            share = {
+                s: float((bought.filter(pl.col("stimulus") == s)["score"] >= LIKELY).mean() or 0)  # type: ignore[arg-type]
+                for s in ("good", "bad")
+            }
+            found[name].append(share["good"] - share["bad"])
+    assert np.mean(found["terse"]) == pytest.approx(np.mean(found["plain"]), abs=0.03)
