@@ -179,6 +179,23 @@ def test_the_effect_does_not_hang_on_the_words_of_our_prompts(
     assert np.corrcoef(first, second)[0, 1] > 0.9
 
 
+def test_the_effect_does_not_hang_on_the_words_of_the_rules(
+    healthy: RunFolder, tmp_path: Path
+) -> None:
+    """The same game told otherwise, with the words of the appeal in another sentence."""
+    made = book(
+        240,
+        "The coins are yours to take home. Everybody did best who shared; worst off were groups in "
+        "which one waited for another.",
+        plain="The coins are yours to take home.",
+    )
+    made["interview_prompts"][1][5] = "Each has 20 coins. The box is doubled and shared out evenly."
+    asks = "And now, what part of your 20 coins goes into the box? {response_options}"
+    made["interview_prompts"][2][5] = asks
+    other = effect(play(made, tmp_path))
+    assert abs(other.value - effect(healthy).value) < 0.03 and other.low > 0
+
+
 def test_the_effect_comes_from_the_text_alone(tmp_path: Path, monkeypatch: Any) -> None:
     """Without the sentence in the prompt the arm is what it is called in vain."""
     told = room._told

@@ -48,7 +48,7 @@ _GIVING = re.compile(
 _SAID = re.compile(r"^([^:\n]{1,60}): (.+)$", re.MULTILINE)
 _AMOUNT = re.compile(r"-?\d+(?:\.\d+)?")
 _UNITS = re.compile(r"\b(\d+(?:\.\d+)?) ([^\W\d_]{3,}s)\b")
-_HALF = 4.0  # words at which half of what words can do is done
+_MOST = 8.0  # more words for one side than for the other at which words have done what they can
 _STRENGTH = 0.8  # of κ_read, in shares of what one has
 _DRAWN = 0.35  # to what others gave, for somebody of the greatest susceptibility
 _WEAR = 0.93  # a round
@@ -91,8 +91,11 @@ def _number(mind: Mind) -> str:
     if bounds is None or not mind.person:
         return number(mind)
     low, high, whole = bounds
-    asked = _asked(mind)
-    share = given_share(mind, low, high) if _GIVING.search(asked) else (mind.rating(asked) + 1) / 2
+    asked, stake = _asked(mind), _stake(mind)
+    # "How much of your 20 coins" asks for a gift whatever the word for giving is.
+    whole_stake = stake is not None and (low, high) == (0, stake.high) and stake.unit in asked
+    gives = bool(_GIVING.search(asked)) or whole_stake
+    share = given_share(mind, low, high) if gives else (mind.rating(asked) + 1) / 2
     value = low + (high - low) * share
     return str(round(value)) if whole and high - low > 1 else f"{value:.2f}"
 
@@ -120,7 +123,8 @@ def inclination(mind: Mind) -> float:
 
 def push(mind: Mind) -> float:
     """How far what was read and heard moves the share: distinct words for giving less those for
-    holding back, by half saturated at `_HALF`, times strength and susceptibility."""
+    holding back, at most `_MOST`, times strength and susceptibility. Words that all read move all
+    alike, so that other instructions leave the difference between treatments as it is."""
     own = mind.reading.persona.splitlines()
     told = mind.reading.system
     for line in own:  # what one says of oneself moves nobody
@@ -129,7 +133,7 @@ def push(mind: Mind) -> float:
     give, keep = (
         {m.casefold() for text in texts for m in words.findall(text)} for words in (_FOR, _AGAINST)
     )
-    balance = (len(give) - len(keep)) / (len(give) + len(keep) + _HALF)
+    balance = max(-1.0, min(1.0, (len(give) - len(keep)) / _MOST))
     kappa = _STRENGTH * mind.knobs.kappa_read * mind.knobs.persuasion
     return kappa * mind.who.susceptibility * balance
 
