@@ -238,7 +238,8 @@ def codebook_in(run: RunFolder, name: str) -> Codebook:
 def finding(run: RunFolder) -> Finding | None:
     """How free words were coded, and how far coders agree; None where there were none."""
     rows: list[Row] = []
-    said = []
+    said: list[str] = []
+    by_code: list[str] = []
     found = codings(run)
     if any(read.coder is not None and read.coder.embedded for read in found.values()):
         said.append(EMBEDDED_NOTE)
@@ -246,6 +247,7 @@ def finding(run: RunFolder) -> Finding | None:
         said.append(f"{name}: {read.who}")
         for coder in read.coders or (None,):
             rows.append(_row(read, coder))
+            by_code += _by_code(read, coder)
     if not rows:
         return None
     return Finding(
@@ -259,6 +261,7 @@ def finding(run: RunFolder) -> Finding | None:
             f"conclusions, {number(TENTATIVE)} for tentative ones. Coders see the text and the "
             "codebook, never the condition. A code counts only if its quote is in the text. Phrase "
             "rules are a cross-check; no finding rests on them.",
+            *by_code,
         ),
     )
 
@@ -273,7 +276,6 @@ def _row(read: Codings, coder: Coder | None) -> Row:
             "codes": 0,
             "refused": 0,
             **cells(None, "alpha"),
-            "agreement_by_code": "",
         }
     same = coder is read.coder
     agreement = None if same or read.coder is None else read.agreement(coder)
@@ -285,12 +287,15 @@ def _row(read: Codings, coder: Coder | None) -> Row:
         "codes": sum(map(len, coder.codes.values())),
         "refused": coder.refused,
         **cells(agreement, "alpha"),
-        "agreement_by_code": "" if agreement is None else _listed(read.by_code(coder)),
     }
 
 
-def _listed(alphas: Mapping[str, float]) -> str:
-    return ", ".join(f"{code} {number(a)}" for code, a in alphas.items() if math.isfinite(a))
+def _by_code(read: Codings, coder: Coder | None) -> list[str]:
+    """α of each code, for a coder who is compared, in one line."""
+    if coder is None or read.coder in (None, coder):
+        return []
+    alphas = [f"{c} {number(a)}" for c, a in read.by_code(coder).items() if math.isfinite(a)]
+    return [f"{read.book.name}, α of {coder.by} by code: {', '.join(alphas)}."] if alphas else []
 
 
 def _coders(table: pl.DataFrame) -> list[Coder]:
