@@ -76,8 +76,9 @@ def decision_sentence(group: Group, outcome: Outcome) -> str:
     if not outcome.portions:
         return "Nothing can be decided: nobody named an option"
     said = portions_sentence(group, outcome.portions)
-    if outcome.operator == "self_select" and outcome.selected_option:
-        said = f"Around {outcome.selected_option} as the shared frame: {said}"
+    frame = outcome.selected_option if outcome.operator == "self_select" else None
+    if frame and any(p.option != frame for p in outcome.portions):
+        said = f"Around {frame} as the shared frame: {said}"
     for member, option in outcome.owed:
         said += f"; in return {group.names[member]} is owed {option}"
     return spelled(said[:1].upper() + said[1:])
