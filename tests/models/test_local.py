@@ -22,6 +22,7 @@ import folkmoot
 from folkmoot import Choice, Missing, Session, Speaker, Study, StudyConfig
 from folkmoot.cli.app import app
 from folkmoot.errors import InputError
+from folkmoot.models import local_server
 from folkmoot.models.local import LocalModel, _free_cores, model_file, title
 from folkmoot.models.request import Message, ProviderSettings, Request
 from folkmoot.models.scripted import Scripted
@@ -76,6 +77,7 @@ async def test_the_server_wants_its_own_key_and_ends_with_its_user() -> None:
 
 ASKS_ON = """
 import asyncio
+from folkmoot.models import local_server
 from folkmoot.models.local import LocalModel
 from folkmoot.models.request import ProviderSettings
 from tests.models.test_local import QUESTION
@@ -111,6 +113,19 @@ def _lives(process: int) -> bool:
         return False
     state = Path(f"/proc/{process}/stat")
     return not (state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z")
+
+
+@needs_the_model
+def test_the_server_stays_on_loopback_with_a_key_and_within_its_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import xllamacpp
+
+    monkeypatch.setattr(xllamacpp, "Server", lambda params: params)
+    wanted = {"path": "a.gguf", "name": "a", "key": "k", "threads": 3, "slots": 2}
+    params = local_server._serve({**wanted, "context": 100, "longest": 9})
+    assert list(params.hostnames) == ["127.0.0.1"] and list(params.api_keys) == ["k"]
+    assert params.n_ctx == 200 and params.cache_ram_mib <= 256
 
 
 def test_what_is_missing_is_said_with_the_line_to_type(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,8 @@ import os
 import sys
 from typing import Any
 
+CACHE = 256  # MiB for prompts whose slot went to others; llama.cpp's own bound is 8 GiB
+
 
 def main() -> None:
     """Serve until standard input ends."""
@@ -44,6 +46,7 @@ def _serve(wanted: dict[str, Any]) -> Any:
     params.cpuparams.n_threads = wanted["threads"]
     params.cpuparams_batch.n_threads = wanted["threads"]
     params.warmup = False
+    params.cache_ram_mib = CACHE
     return Server(params)
 
 
