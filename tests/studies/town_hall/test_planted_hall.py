@@ -22,7 +22,13 @@ from folkmoot.kit.exposure import differences
 from folkmoot.measures.clustered import clustered_mean
 from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.discussion import Meeting, Round
-from folkmoot.studies.town_hall.respondent import PART, heard, matters_in, passed_in
+from folkmoot.studies.town_hall.respondent import (
+    PART,
+    _descriptions,
+    heard,
+    matters_in,
+    passed_in,
+)
 
 PROMPTS = Path(folkmoot.__file__).parent / "studies" / "town_hall" / "prompts"
 STREET = {
@@ -73,17 +79,12 @@ def change(run: Run, before: str, after: str, figure: str = "weighted_inclusivit
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("planted")
-    return hold(folder, ["quiet", "again", "chaired", "unlisted", "placebo"])
+    return hold(folder, ["quiet", "chaired", "unlisted", "placebo"])
 
 
 def test_a_moderator_who_names_the_vulnerable_has_them_answered(run: Run) -> None:
     found = change(run, "quiet", "chaired")
     assert found["estimate"] > 0.25 and found["low"] > 0 and found["p"] < 0.05
-
-
-def test_levels_that_differ_in_nothing_do_not_differ(run: Run) -> None:
-    found = change(run, "quiet", "again")
-    assert abs(found["estimate"]) < 0.25 and found["p"] > 0.05
 
 
 def test_without_the_list_the_effect_is_gone(run: Run) -> None:
@@ -239,6 +240,12 @@ def test_the_effect_stays_when_every_word_of_the_prompts_is_another(tmp_path: Pa
 def test_statements_are_found_in_any_dress(line: str) -> None:
     found = heard(f'Round 2.\n\n{line}\n\nReply with JSON: {{"a": 1}}', "")
     assert found.said == (("A04", "The bus is late every day."),)
+
+
+def test_a_description_of_several_lines_is_one_persons() -> None:
+    system = "People:\n\nA01, Linda\n- a cook\n- tenant\n\nA02, Hugo\n- a nurse\n"
+    found = _descriptions(system, ["A01", "A02"])
+    assert "a cook" in found["A01"] and "nurse" not in found["A01"] and "nurse" in found["A02"]
 
 
 def test_counts_say_what_passed() -> None:

@@ -222,15 +222,19 @@ class Resident:
         """How much they wish to respond to somebody."""
         if who not in self._eager:
             said, mind = self.hall.by(who), self.mind
-            me = {self.me, self.hall.name(self.me)}
-            asked = any(me & set(_WORD.findall(q)) for q in re.findall(r"[^.!?]*\?", said))
             self._eager[who] = (
                 NAMED * share(self.hall.named(who, self.me)) * self.push
                 + SHARED * any(m in self.matters for m in matters(mind, said))
-                + ASKED * asked
+                + ASKED * bool(self.asked_by(who))
                 + 0.6 * mind.rating(f"{who} {self.hall.last[who][:60]}")
             )
         return self._eager[who]
+
+    def asked_by(self, who: str) -> str:
+        """What somebody asked this resident last; empty if nothing."""
+        me = {self.me, self.hall.name(self.me)}
+        asked = re.findall(r"[^.!?]*\?", self.hall.last[who])
+        return next((q for q in reversed(asked) if me & set(_WORD.findall(q))), "")
 
     def kind(self, who: str) -> str:
         """How they take up somebody: nobody speaks against a matter that was not raised."""
@@ -290,6 +294,8 @@ class Resident:
             kind, about = self.kind(who), self.about(who)
             matter = the(about) if about else "where we stand"
             words = self.frame(kind, T=self.hall.name(who), M=matter)
+            if put := matters(self.mind, self.asked_by(who)):
+                kind, words = "cite", self.frame("replies", T=self.hall.name(who), M=the(put[-1]))
             references.append({"target_agent": who, "interaction_type": kind, "content": words})
             if kind == "question":
                 questions.append({"target": who, "content": words})
@@ -426,12 +432,15 @@ def _me(mind: Mind) -> Resident:
 
 
 def _descriptions(system: str, ids: Iterable[str]) -> dict[str, str]:
-    """The description of each resident in the instructions of a session that plays them all."""
+    """The description of each resident in the instructions of a session that plays them all: the
+    line that describes them, else what stands there up to the next one's id."""
     lines = [line.strip(" \t-*•>") for line in system.splitlines()]
-    return {
-        i: next((x for x in lines if _describes(x) and re.search(rf"\b{i}\b", x[:60])), i)
-        for i in ids
-    }
+    found = {}
+    for i in ids:
+        line = next((x for x in lines if _describes(x) and re.search(rf"\b{i}\b", x[:60])), "")
+        rest = re.split(rf"\b(?!{i})A\d{{2,4}}\b", system[system.find(i) :], maxsplit=1)[0]
+        found[i] = line or rest.strip() or i
+    return found
 
 
 def _together(mind: Mind, ids: Iterable[str], part: Callable[[Resident], Any]) -> dict[str, Any]:
