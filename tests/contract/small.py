@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+from folkmoot.engine.study_file import load_study_file
+from folkmoot.models.request import ProviderSettings, StudyPart
+from folkmoot.respondent import Respondent
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -67,3 +73,12 @@ def small_study(study: str, folder: Path) -> Path:
     path = folder / f"{study}.yaml"
     path.write_text(f"study: {study}\n{SMALL[study]}", "utf-8")
     return path
+
+
+@cache
+def people_of(study: str) -> Respondent:
+    """The embedded respondent with what the small study of a type tells it."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = load_study_file(small_study(study, Path(folder)))
+    part = StudyPart(found.study.respondent, found.config)
+    return Respondent(ProviderSettings(seed=42, study=part))

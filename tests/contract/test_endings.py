@@ -15,9 +15,9 @@ from folkmoot.engine.study import registered
 from folkmoot.errors import RejectedError
 from folkmoot.models.request import Message, ProviderSettings, Reply, Request
 from folkmoot.models.scripted import Scripted
-from folkmoot.models.synthetic import Respondent
 from folkmoot.randomness import uniform
-from tests.contract.small import small_study
+from folkmoot.respondent import Respondent
+from tests.contract.small import people_of, small_study
 
 STUDIES = sorted(registered())
 # Words that a model said, and none of ours: what the guide, the sheet or the contract words.
@@ -31,7 +31,7 @@ BY_MODELS: dict[str, pl.Expr] = {
 
 
 def play(study: str, folder: Path, spoil: Callable[[Reply, str], Reply]) -> list[Request]:
-    inner = Respondent(ProviderSettings(seed=42))
+    inner = people_of(study)
 
     async def answer(request: Request, address: str) -> Reply:
         return spoil(await inner.complete(request, address=address), address)
@@ -77,7 +77,7 @@ def test_no_placeholder_enters_anybodys_history(study: str, tmp_path: Path) -> N
 
 
 def test_a_rejected_prompt_fails_one_participant_with_its_address(tmp_path: Path) -> None:
-    inner = Respondent(ProviderSettings(seed=42))
+    inner = people_of("cross_pollination")
     poisoned = "p_0003"
 
     async def answer(request: Request, address: str) -> Reply:

@@ -24,12 +24,11 @@ from folkmoot.engine.journal import JournalReader
 from folkmoot.engine.study import FAILED, registered
 from folkmoot.engine.study_file import load_study_file
 from folkmoot.errors import BudgetReached
-from folkmoot.models.request import ProviderSettings, Reply, Request
+from folkmoot.models.request import Reply, Request
 from folkmoot.models.scripted import Scripted
-from folkmoot.models.synthetic import Respondent
 from folkmoot.randomness import uniform
 from folkmoot.report.html import write_report
-from tests.contract.small import small_study
+from tests.contract.small import people_of, small_study
 from tests.turns import turns
 
 STUDIES = sorted(registered())
@@ -39,9 +38,9 @@ class Crash(Exception):
     """Stands for anything that ends a process in the middle."""
 
 
-def respondent(jitter: int | None = None, die_after: int | None = None) -> Scripted:
+def respondent(study: str, jitter: int | None = None, die_after: int | None = None) -> Scripted:
     """The embedded respondent behind random latencies, or one that dies after some calls."""
-    inner = Respondent(ProviderSettings(seed=42))
+    inner = people_of(study)
     answered = 0
 
     async def answer(request: Request, address: str) -> Reply:
@@ -71,14 +70,16 @@ def play(study: str, folder: Path, **options: Any) -> folkmoot.Run:
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_scheduling_changes_nothing(study: str, tmp_path: Path) -> None:
-    serial = play(study, tmp_path / "a" / "run", concurrency=1, provider=respondent())
-    jittered = play(study, tmp_path / "b" / "run", concurrency=64, provider=respondent(jitter=7))
+    serial = play(study, tmp_path / "a" / "run", concurrency=1, provider=respondent(study))
+    jittered = play(
+        study, tmp_path / "b" / "run", concurrency=64, provider=respondent(study, jitter=7)
+    )
     assert digest(serial) == digest(jittered)
 
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_crashed_and_resumed_is_the_same_run(study: str, tmp_path: Path) -> None:
-    whole = play(study, tmp_path / "a" / "run", provider=respondent())
+    whole = play(study, tmp_path / "a" / "run", provider=respondent(study))
     calls = whole.folder.manifest["calls"]
     folder = tmp_path / "b" / "run"
     for attempt, share in enumerate((0.1, 0.3, 0.6)):
@@ -87,9 +88,11 @@ def test_crashed_and_resumed_is_the_same_run(study: str, tmp_path: Path) -> None
                 study,
                 folder,
                 resume=attempt > 0,
-                provider=respondent(jitter=attempt, die_after=max(1, int(calls * share * 0.5))),
+                provider=respondent(
+                    study, jitter=attempt, die_after=max(1, int(calls * share * 0.5))
+                ),
             )
-    assert digest(play(study, folder, resume=True, provider=respondent())) == digest(whole)
+    assert digest(play(study, folder, resume=True, provider=respondent(study))) == digest(whole)
 
 
 IN_PROCESS = """
@@ -139,7 +142,7 @@ def test_no_study_reaches_past_its_session(study: str) -> None:
     package = Path(folkmoot.__file__).parent / "studies" / study
     forbidden = (
         *("engine.journal", "engine.gateway", "engine.context", "models.openai_chat"),
-        *("models.anthropic_messages", "models.gemini", "models.synthetic", "import random"),
+        *("models.anthropic_messages", "models.gemini", "import random"),
         *("import time", "import uuid", "datetime.now", "asyncio.gather", "create_task"),
     )
     for path in package.rglob("*.py"):
@@ -153,17 +156,17 @@ def test_no_study_reaches_past_its_session(study: str) -> None:
 def test_a_paused_run_can_be_reported_and_goes_on_to_the_same_end(
     study: str, share: float, tmp_path: Path
 ) -> None:
-    whole = play(study, tmp_path / "a" / "run", provider=respondent())
+    whole = play(study, tmp_path / "a" / "run", provider=respondent(study))
     folder = tmp_path / "b" / "run"
     limit = max(1, int(whole.folder.manifest["calls"] * share))
     with pytest.raises(BudgetReached):
-        play(study, folder, provider=respondent(), overrides=(f"budget_calls={limit}",))
+        play(study, folder, provider=respondent(study), overrides=(f"budget_calls={limit}",))
     paused = folkmoot.load(folder)
     assert paused.manifest["outcome"] == "paused" and paused.manifest["calls"] == limit
     assert paused.table("answers").height > 0 and "PARTIAL" in repr(paused)
     page = write_report(paused).read_text("utf-8")
     assert "<strong>PARTIAL</strong>" in page and "the run is paused" in page.lower()
-    done = play(study, folder, resume=True, provider=respondent())
+    done = play(study, folder, resume=True, provider=respondent(study))
     assert digest(done) == digest(whole)
     assert "PARTIAL" not in write_report(folkmoot.load(folder)).read_text("utf-8")
 
@@ -185,18 +188,20 @@ def test_a_budget_buys_whole_comparisons(study: str, share: float, tmp_path: Pat
             found = (re.search(pattern, entry.address) for entry in journal.entries())
             return Counter(of[1] for of in found if of)
 
-    whole = play(study, tmp_path / "a" / "run", provider=respondent(), overrides=(batch,))
+    whole = play(study, tmp_path / "a" / "run", provider=respondent(study), overrides=(batch,))
     all_sets = asked(whole.path)
     assert len(all_sets) == 4
     limit = int(whole.manifest["calls"] * share)
     folder = tmp_path / "b" / "run"
     with pytest.raises(BudgetReached):
-        play(study, folder, provider=respondent(3), overrides=(batch, f"budget_calls={limit}"))
+        play(
+            study, folder, provider=respondent(study, 3), overrides=(batch, f"budget_calls={limit}")
+        )
     bought = asked(folder)
     begun = [of for of in bought if bought[of] < all_sets[of]]
     assert len(begun) <= 1, "more than one set was begun and not paid to its end"
     assert len(bought) - len(begun) >= 1
-    done = play(study, folder, resume=True, provider=respondent(4), overrides=(batch,))
+    done = play(study, folder, resume=True, provider=respondent(study, 4), overrides=(batch,))
     assert digest(done) == digest(whole)
 
 

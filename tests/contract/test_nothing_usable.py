@@ -14,13 +14,12 @@ import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.engine.study import find_study, registered
 from folkmoot.errors import RefusedError
-from folkmoot.models.request import ProviderSettings, Reply, Request
+from folkmoot.models.request import Reply, Request
 from folkmoot.models.scripted import Scripted
-from folkmoot.models.synthetic import Respondent
 from folkmoot.records.rows import declared
 from folkmoot.records.tables import typed
 from folkmoot.report.html import write_report
-from tests.contract.small import small_study
+from tests.contract.small import people_of, small_study
 
 STUDIES = sorted(registered())
 
@@ -35,7 +34,7 @@ def mumbles(_request: Request, _address: str) -> str:
 
 def half_deaf(*stages: str) -> Scripted:
     """The embedded respondent, which refuses whatever stands below these addresses."""
-    inner = Respondent(ProviderSettings(seed=42))
+    inner = people_of("cross_pollination")
 
     async def answer(request: Request, address: str) -> Reply:
         if address.startswith(stages):

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from folkmoot.conversation.answers import Parsed, Unreadable
 from folkmoot.kit.coding.codebook import Codebook
 from folkmoot.kit.coding.coder import Coded, Codes, Text, stands_in, system_prompt
-from folkmoot.models.embedded_coder import codes_of
 from folkmoot.models.request import Message, Request
+from folkmoot.respondent.coder import codes_of
 
 DECISION = Codebook.model_validate(
     {

@@ -11,8 +11,8 @@ import pytest
 import folkmoot.studies
 from folkmoot.kit import coding
 from folkmoot.kit.coding.coder import Codes, system_prompt
-from folkmoot.models.embedded_coder import codes_of
 from folkmoot.models.request import Message, Request
+from folkmoot.respondent.coder import codes_of
 from folkmoot.studies.focus_group.reading import tone
 from folkmoot.studies.negotiation.wording import purify
 

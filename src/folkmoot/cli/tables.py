@@ -85,7 +85,7 @@ def synthetic_panel(
 ) -> RenderableType:
     """The mark above everything made with the embedded respondent.
 
-    `planted`: what effects it was given, as `models.synthetic.planted` tells. `note`: the run's
+    `planted`: what effects it was given, as `respondent.planted` tells. `note`: the run's
     own, which says whom it answered where others had real models.
     """
     words = [note]

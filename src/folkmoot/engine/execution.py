@@ -341,9 +341,7 @@ def _relative(path: Path, folder: Path) -> str:
 
 
 def _planted(found: StudyFile) -> dict[str, Any]:
-    from folkmoot.models.synthetic import planted as old  # there already, if it answered
-
-    return (planted if found.study.respondent else old)(found.config.respondent)
+    return planted(found.config.respondent)
 
 
 def _tables(folder: Path) -> list[Path]:

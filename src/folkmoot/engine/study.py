@@ -148,7 +148,7 @@ class Study(Generic[Config]):
     )
     codebook: Mapping[str, Any] = field(default_factory=dict)
     template: Callable[[], dict[str, str | bytes]] = dict
-    respondent: Part[Config] | None = field(default_factory=Part)
+    respondent: Part[Config] = field(default_factory=Part)
     convert: Callable[[Path], tuple[bytes, list[str]]] | None = None
 
 

@@ -276,7 +276,7 @@ def _prune(error: ValidationError, model: type[StudyConfig], data: dict[str, Any
 
 def _deeper(study: Study, config: StudyConfig, path: Path, tree: Tree) -> list[Problem]:
     problems = []
-    found = [*study.check(config, path.parent), *_respondent_problems(config, study)]
+    found = [*study.check(config, path.parent), *_respondent_problems(config)]
     for problem in [*found, *mistakes(config.hypotheses, declared(study.tables))]:
         if not problem.file:
             where = find_path(tree.value, problem.key)
@@ -316,14 +316,12 @@ def _unknown_models(tree: Tree) -> list[Problem]:
     return problems
 
 
-def _respondent_problems(config: StudyConfig, study: Study) -> list[Problem]:
+def _respondent_problems(config: StudyConfig) -> list[Problem]:
     """Settings that the embedded respondent does not have, whether or not it will answer."""
     if not config.respondent:
         return []
-    from folkmoot.models.synthetic import Knobs as Old  # a quarter of a second, for few files
-
     try:
-        (Knobs if study.respondent else Old).of(config.respondent)
+        Knobs.of(config.respondent)
     except InputError as error:
         return error.problems
     return []

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from folkmoot.models import hashed_embeddings
-from folkmoot.models.embedded_coder import codes_of, is_coding
 from folkmoot.models.request import (
     CUT,
     FloatArray,
@@ -18,6 +17,7 @@ from folkmoot.models.request import (
 )
 from folkmoot.respondent import people
 from folkmoot.respondent.answering import answered
+from folkmoot.respondent.coder import codes_of, is_coding
 from folkmoot.respondent.draws import VERSION
 from folkmoot.respondent.knobs import Knobs
 from folkmoot.respondent.lexicon import general

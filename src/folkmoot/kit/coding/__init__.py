@@ -49,7 +49,7 @@ a coder of its own, whose disagreement the report shows; nothing else may use it
 
 **Roles** are `coder` and `second_coder` under `models:`. The second codes a sample drawn by the
 seed and sealed; it may not be the first. `--model synthetic` answers with the embedded coder
-(`models/embedded_coder.py`). `folkmoot codes RUN` codes a finished run, writes the sheets on which
+(`respondent/coder.py`). `folkmoot codes RUN` codes a finished run, writes the sheets on which
 a person corrects the coder or codes the sample blind, and reads them back as amendments.
 See docs/coding.md.
 """
