@@ -258,5 +258,6 @@ def test_run_report_and_verify_print_the_difference_in_red(
     verified = CliRunner().invoke(app, ["verify", "outputs/pilot"])
     assert verified.exit_code == 0
     assert told in " ".join(verified.output.split())
-    page = write_report(RunFolder("outputs/pilot")).read_text("utf-8")
+    assert write_report(RunFolder("outputs/pilot"), pdf=True).stat().st_size > 10_000
+    page = Path("outputs/pilot/report.html").read_text("utf-8")
     assert f'<p class="alarm" role="alert">{told}</p>' in page
