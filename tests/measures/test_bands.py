@@ -33,9 +33,16 @@ def test_published_figures():
     assert change.centre == pytest.approx(293 / 526, abs=5e-4)
     # The deliberations with the fewest and the most changes: 13 of 41 and 10 of 11.
     assert (change.low, change.high) == pytest.approx((13 / 41, 10 / 11), abs=5e-4)
-    games = human_band("public_goods_contribution")
-    assert games.centre == pytest.approx(8.877)
-    assert human_band("sd_ratio").low == 0.735
+    assert human_bands()["sd_ratio"].low == 0.735
+
+
+def test_sources_are_named_in_full_and_what_was_not_verified_enters_no_comparison():
+    for band in human_bands().values():
+        for part in ("(20", "doi:10.", "; computed from"):
+            assert part in band.source, band.key
+    assert not human_bands()["sd_ratio"].verified
+    with pytest.raises(FolkmootError, match="not verified"):
+        human_band("sd_ratio")
 
 
 def test_inside_and_outside():
@@ -46,7 +53,7 @@ def test_inside_and_outside():
     assert place(math.nan, band) == "no range"
     assert place_interval(0.1, 0.4, band) == "inside"
     assert place_interval(0.1, 0.2, band) == "below"
-    assert place(0.5, human_band("item_pre_post_r")) == "no range"
+    assert place(0.5, human_bands()["item_pre_post_r"]) == "no range"
 
 
 def test_sentences():
@@ -55,11 +62,11 @@ def test_sentences():
         "Passive: 16 %, outside the human range of 32 % to 91 % (below)."
     )
     assert "inside the human range" in sentence("ACP", 0.5, band)
-    assert "people: 0.55" in sentence("r", 0.9, human_band("item_pre_post_r"))
+    assert "people: 0.55" in sentence("r", 0.9, human_bands()["item_pre_post_r"])
 
 
 def test_variance_collapse():
-    band = human_band("sd_ratio")
+    band = human_bands()["sd_ratio"]
     assert variance_collapse(0.4, band)
     assert not variance_collapse(0.9, band)
 

@@ -22,7 +22,8 @@ Place = Literal["inside", "below", "above", "no range"]
 class Band:
     """A human range. `low` and `high` are NaN where only the centre is known.
 
-    `range`: what low and high span; `source` in full; `n` people behind it.
+    `range`: what low and high span; `n` people behind it; `source`: author, year, title, DOI, what
+    was measured, and where the data are; `verified`: recomputed from those data.
     """
 
     key: str
@@ -35,6 +36,7 @@ class Band:
     range: str
     source: str
     caveat: str
+    verified: bool = True
 
     @property
     def has_range(self) -> bool:
@@ -50,10 +52,13 @@ def human_bands() -> dict[str, Band]:
 
 
 def human_band(key: str) -> Band:
-    """The band of that key. FolkmootError for a key that the data file does not have."""
+    """The band of that key, to be compared with. FolkmootError for a key that the data file does
+    not have, or whose figures could not be verified."""
     bands = human_bands()
     if key not in bands:
         raise FolkmootError(f"no human band {key!r}; known: {', '.join(bands)}")
+    if not bands[key].verified:
+        raise FolkmootError(f"the human band {key!r} is not verified and enters no comparison")
     return bands[key]
 
 
@@ -100,11 +105,12 @@ def variance_collapse(ratio: float, band: Band) -> bool:
     return place(ratio, band) == "below"
 
 
-def _band(raw: dict[str, object], sources: dict[str, str]) -> Band:
+def _band(raw: dict[str, object], sources: dict[str, dict[str, object]]) -> Band:
     def number(key: str) -> float:
         value = raw[key]
         return float(value) if isinstance(value, (int, float)) else math.nan
 
+    source = sources[str(raw["source"])]
     return Band(
         str(raw["key"]),
         str(raw["label"]),
@@ -114,6 +120,15 @@ def _band(raw: dict[str, object], sources: dict[str, str]) -> Band:
         str(raw["unit"]),
         int(number("n")),
         str(raw["range"]),
-        sources[str(raw["source"])],
+        _cited(source),
         str(raw["caveat"]),
+        bool(source["verified"]),
+    )
+
+
+def _cited(source: dict[str, object]) -> str:
+    """A source in one sentence."""
+    return (
+        f"{source['author']} ({source['year']}), {source['title']}, doi:{source['doi']}; "
+        f"{source['measured']}; computed from the {source['data']}"
     )

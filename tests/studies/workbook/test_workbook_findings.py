@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 
 import folkmoot
@@ -15,7 +14,6 @@ from folkmoot.models.scripted import Scripted
 from folkmoot.records.findings import Bars, Finding, Intervals, Lines
 from folkmoot.studies.workbook import STUDY
 from folkmoot.studies.workbook.estimate import notes
-from folkmoot.studies.workbook.findings import Measure, beside_people
 from tests.studies.workbook.workbook_builder import good, player, put, read, save, setting, task
 
 TASKS = "interview_prompts"
@@ -176,34 +174,3 @@ def test_every_column_is_in_the_codebook(run: Any) -> None:
         if not column["meaning"]
     ]
     assert blank == []
-
-
-@pytest.mark.parametrize(
-    ("shares", "expected"),
-    [
-        # People give 7.715 to 9.612 of 20: 38.6 % to 48.1 %, with SDs of 5.24 to 5.884 of 20.
-        ([0.10, 0.80, 0.15, 0.75], "inside"),
-        ([0.90, 0.95, 0.90, 0.95], "outside (above)"),
-    ],
-)
-def test_contributions_stand_beside_those_of_people(shares: list[float], expected: str) -> None:
-    values = pl.DataFrame(
-        {
-            "experiment_id": "e",
-            "session": ["1", "1", "2", "2"],
-            "treatment": "plain",
-            "participant_id": ["1", "2", "3", "4"],
-            "name": "share_given",
-            "number": shares,
-            "computed": True,
-        }
-    )
-    measure = Measure("share_given", ((0, "share_given"),), True)
-    (found,) = beside_people([measure], values, ["plain"])
-    assert f"plain {100 * sum(shares) / 4:.0f} %, {expected}" in found.says
-    row = dict(zip(found.grid.columns, found.grid.rows[0], strict=True))
-    assert row["people_low_share"] == pytest.approx(0.38575)
-    assert ("Variance collapse" in found.says) == (expected != "inside")
-    # What is no share is not taken for one.
-    tokens = values.with_columns(number=pl.col("number") * 10)
-    assert beside_people([measure], tokens, ["plain"]) == []

@@ -12,19 +12,17 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from folkmoot.kit.exposure import exposure
-from folkmoot.kit.findings import beside_people as beside_band
 from folkmoot.kit.findings import cells, found, intervals, known, over_units
-from folkmoot.measures.bands import human_band, place
 from folkmoot.measures.clustered import clustered_difference, clustered_mean, label_shuffle_p
 from folkmoot.measures.estimates import Estimate, percent, plural
-from folkmoot.records.findings import Bars, Cell, Finding, Grid, Lines
+from folkmoot.records.findings import Bars, Finding, Grid, Lines
 from folkmoot.records.run_folder import RunFolder
 from folkmoot.studies.workbook.answers import Listed, read_options
 from folkmoot.studies.workbook.literals import NotALiteral
@@ -38,8 +36,6 @@ CLUSTERED = "95 % intervals, clustered by session"
 _ROUND = re.compile(r"^(.*?)[ _-]?(\d{1,3})$")
 
 # A value of this name is what a participant gave to the public good, as a share (0 to 1).
-SHARES = ("share_given", "share_contributed", "contribution_share")
-OF = 20.0  # the published figures are of an endowment of 20
 
 
 @dataclass(frozen=True)
@@ -82,7 +78,6 @@ def findings(run: RunFolder) -> list[Finding]:
         [distribution(m, values, arms) for m in measures if not m.computed],
         option_shares(responses, arms, _listed(design)),
         by_constants(run, measures, values),
-        beside_people(measures, values, arms),
         quality(responses),
         positions(responses),
         exposure(run),
@@ -301,71 +296,6 @@ def by_constants(
             )
         )
     return findings
-
-
-def beside_people(
-    measures: Sequence[Measure], values: pl.DataFrame, arms: Sequence[str]
-) -> list[Finding]:
-    """Mean and spread of contributions per treatment, inside or outside the human range."""
-    measure = next((m for m in measures if m.name in SHARES), None)
-    people = measure.per_participant(values) if measure else pl.DataFrame()
-    if people.is_empty() or not people["number"].is_between(0, 1).all():
-        return []
-    mean, spread = human_band("public_goods_contribution"), human_band("public_goods_sd")
-    low, high = mean.low / OF, mean.high / OF
-    said: list[str] = []
-    narrow: list[str] = []
-    rows: list[dict[str, Cell]] = []
-    estimates: dict[str, Estimate] = {}
-    for arm in arms:
-        mine = people.filter(treatment=arm)
-        if mine.is_empty():
-            continue
-        e = _mean(mine)
-        if e.has_interval:  # a share lies between 0 and 1, and so does its interval
-            e = replace(e, low=max(0.0, e.low), high=min(1.0, e.high))
-        estimates[arm] = e
-        sd = float(np.std(mine["number"].to_numpy(), ddof=1)) if mine.height > 1 else None
-        if sd is not None and place(sd * OF, spread) == "below":
-            narrow.append(arm)
-        of_twenty = replace(e, value=e.value * OF, low=e.low * OF, high=e.high * OF)
-        beside = beside_band(of_twenty, mean).partition(", ")[2]
-        said.append(f"{arm} {percent(e.value)}, {beside}")
-        rows.append(
-            {
-                "treatment": arm,
-                **cells(e, "given_share", "_share"),
-                "people_low_share": low,
-                "people_high_share": high,
-                "place": place(e.value * OF, mean),
-                "standard deviation": sd,
-                "people_sd_low": spread.low / OF,
-                "people_sd_high": spread.high / OF,
-            }
-        )
-    flag = "Answers vary at least as much as people's."
-    if narrow:
-        flag = (
-            f"Variance collapse: answers vary less than people's under {', '.join(narrow)} (a "
-            "mean over rounds does so by itself)."
-        )
-    return [
-        Finding(
-            "human_bands",
-            "Contributions compared with people's",
-            f"People give {percent(low)} to {percent(high)} of what they have; "
-            f"{'; '.join(said)}. {flag}",
-            Grid.of(rows, CLUSTERED),
-            intervals(
-                estimates,
-                "share given to the public good",
-                percent=True,
-                bands=(("people", low, high),),
-            ),
-            (f"Range: {mean.range}. {mean.caveat}", f"Source: {mean.source}."),
-            "Human bands",
-        )
-    ]
 
 
 # --- answers -----------------------------------------------------------------------------------
