@@ -46,6 +46,11 @@ def test_the_default_is_the_eighty_discussions_of_the_main_levels() -> None:
     assert all(level.part == "main" for level in levels_of(default))
 
 
+@pytest.mark.parametrize("written", [1, "1", [1], ["1"]])
+def test_one_level_may_be_written_without_a_list(written: Any) -> None:
+    assert config(levels=written).levels == ["1"]
+
+
 def test_switches_can_be_changed_and_levels_added() -> None:
     settings = {
         4: {"moderator": "gpt-5-mini", "reflect": False},

@@ -16,6 +16,7 @@ from folkmoot.errors import InputError
 from folkmoot.models.request import Request
 from folkmoot.records.findings import Heat
 from folkmoot.studies.town_hall.files import FILES
+from folkmoot.studies.town_hall.findings import findings
 from folkmoot.studies.town_hall.show import show
 
 from .hall_script import Key, hold, plain, scripted, small_hall, together
@@ -252,3 +253,24 @@ def test_a_replication_alone_is_the_headline(tmp_path: Path) -> None:
     held = hold(tmp_path, small_hall(tmp_path) | {"levels": ["2-2"]}, scripted(plain))
     assert [f.key for f in held.findings() if f.headline] == ["replication"]
     assert held.folder.json("levels.json")["main"]["levels"] == {}
+
+
+def test_logs_are_there_while_a_discussion_goes_on(tmp_path: Path) -> None:
+    """Each round is in the log before the next one begins."""
+    seen: dict[int, list[str]] = {}
+
+    def looking(key: Key, request: Request) -> Any:
+        if key[0] == "think" and key[2]:
+            logs = list((tmp_path / "run" / "logs").glob("set01*.jsonl"))
+            lines = logs[0].read_text("utf-8").splitlines() if logs else []
+            seen[key[2]] = [json.loads(line)["action"] for line in lines]
+        return plain(key, request)
+
+    hold(tmp_path, small_hall(tmp_path), scripted(looking))
+    assert seen[1] == [] and seen[2].count("round_ended") == 1
+    assert seen[3].count("round_ended") == 2 and "discussion_ended" not in seen[3]
+
+
+def test_the_finding_on_steps_says_which_of_interval_and_p_counts(held: Run) -> None:
+    steps = next(f for f in findings(held.folder) if f.key == "steps")
+    assert any("Then p counts." in note for note in steps.notes)

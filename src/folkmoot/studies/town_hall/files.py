@@ -55,15 +55,20 @@ class Held:
     concerns: list[Text]
 
 
-def keep(scope: Scope, discussion: Discussion, started_at: str) -> Held:
+def keep_log(scope: Scope, discussion: Discussion) -> None:
+    """Write the logs of a discussion as far as it has come."""
+    lines, errors = log_lines(discussion)
+    stamp = "".join(c for c in scope.root.started_at[:19] if c.isalnum())
+    scope.write_text(f"logs/{discussion.meeting.id}_{stamp}.jsonl", lines)
+    scope.write_text(f"logs/{discussion.meeting.id}_{stamp}_errors.log", errors)
+
+
+def keep(scope: Scope, discussion: Discussion) -> Held:
     """Write the files, the logs and the rows of one discussion; what the comparison needs of it."""
     meeting = discussion.meeting
     for name, content in files(discussion).items():
         scope.write_json(f"{meeting.id}/{name}.json", content)
-    lines, errors = log_lines(discussion)
-    stamp = "".join(c for c in started_at[:19] if c.isalnum())
-    scope.write_text(f"logs/{meeting.id}_{stamp}.jsonl", lines)
-    scope.write_text(f"logs/{meeting.id}_{stamp}_errors.log", errors)
+    keep_log(scope, discussion)
     record_discussion(scope, discussion)
     result = Result(meeting.set.number, meeting.level.name, measures(discussion))
     concerned = concerns(discussion, scope.seed)

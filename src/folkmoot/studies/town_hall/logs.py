@@ -84,8 +84,9 @@ def entries(discussion: Discussion) -> Iterator[Entry]:
         yield Entry("INFO", "discussion", "round_ended", _last(own), round=number)
     for call in after:
         yield from _of_call(call, full)
-    outcome = {"items": len(discussion.items), "passed": len(discussion.passed)}
-    yield Entry("INFO", "discussion", "discussion_ended", _last(calls), outcome)
+    if discussion.after:
+        outcome = {"items": len(discussion.items), "passed": len(discussion.passed)}
+        yield Entry("INFO", "discussion", "discussion_ended", _last(calls), outcome)
 
 
 def _of_call(call: Call, full: bool) -> Iterator[Entry]:

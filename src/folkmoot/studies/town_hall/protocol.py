@@ -11,7 +11,7 @@ from dataclasses import replace
 from folkmoot.engine.session import Scope, Session
 from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.discussion import Call, Discussion, Meeting, Round, make_meeting
-from folkmoot.studies.town_hall.files import Held, keep, keep_comparison, plan_of, present
+from folkmoot.studies.town_hall.files import Held, keep, keep_comparison, keep_log, plan_of, present
 from folkmoot.studies.town_hall.heard import code_concerns
 from folkmoot.studies.town_hall.levels import levels_of
 from folkmoot.studies.town_hall.participants import load_profiles, make_set
@@ -36,7 +36,7 @@ async def protocol(session: Session[TownHallConfig]) -> None:
     meetings = await draw(session)
 
     async def discuss(scope: Scope, meeting: Meeting) -> Held:
-        return keep(scope, await hold_discussion(scope, meeting), session.started_at)
+        return keep(scope, await hold_discussion(scope, meeting))
 
     held = list((await session.each(meetings, discuss, sets=lambda m: m.set.number)).values())
     keep_comparison(session, held)
@@ -67,6 +67,7 @@ async def hold_discussion(scope: Scope, meeting: Meeting) -> Discussion:
     for number in range(1, meeting.rounds + 1):
         round_, calls = await hold_round(scope.at(f"round{number}"), hall, so_far.rounds)
         so_far = so_far.plus(calls, rounds=(*so_far.rounds, round_))
+        keep_log(scope, so_far)
 
     items, calls = await draw_up_ballot(scope.at("plan"), hall, so_far)
     so_far = so_far.plus(calls, items=items)
