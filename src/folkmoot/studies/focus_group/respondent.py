@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,12 +36,12 @@ NEUTRAL = 0.15  # a position nearer to zero takes no side
 
 
 def names(config: DiscussionConfig) -> list[str]:
-    """Category, concepts and materials, then an empty name, then the prices."""
+    """Category, concepts and materials; their prices; the ladder's: with an empty name between."""
     texts = [
         t for s in config.concepts for t in (s.product_concept, config.on(s).stimulus_material)
     ]
-    prices = [*(config.on(s).price for s in config.concepts), *config.prices]
-    return [config.category, *filter(None, texts), "", *filter(None, prices)]
+    prices = [config.on(s).price for s in config.concepts]
+    return [config.category, *filter(None, texts), "", *filter(None, prices), "", *config.prices]
 
 
 @cache
@@ -79,8 +80,11 @@ FIRST_PERSON = re.compile(r"\b(?:I|I['’](?:m|d|ve|ll)|[Mm]e|[Mm]y|[Mm]yself)\b
 
 @lru_cache(maxsize=16384)
 def views(sentence: str) -> tuple[View, ...]:
-    """What a sentence says for and against; a negation before a word turns it."""
+    """What a sentence says for and against; a negation before a word turns it. What somebody
+    quotes is not what they say."""
     found = []
+    if FIRST_PERSON.search(sentence):
+        sentence = re.sub("“[^”]*”", " ", sentence)
     for hit in re.finditer(r"[A-Za-z-]+", sentence):
         if known := _sides().get(hit[0].lower()):
             clause = re.split(r"[,;:.]", sentence[: hit.start()])[-1]
@@ -94,11 +98,13 @@ def sentences(text: str) -> list[str]:
 
 
 class Product(NamedTuple):
-    """The product of a request: what the study file says of it, as far as it stands there."""
+    """The product of a request: what the study file says of it, as far as it stands there.
+    `on_ladder`: the price is one of the ladder's, of which nobody knew at first."""
 
     texts: tuple[str, ...]
     category: str
     price: str
+    on_ladder: bool
 
     @property
     def concept(self) -> str:
@@ -131,16 +137,18 @@ _IN_MONEY = re.compile(
 def product(mind: Mind) -> Product:
     """What is talked about, and what it costs: a price of the study that stands in the text, else
     one that its material names."""
-    known = mind.at.names
-    at = known.index("") if "" in known else len(known)
-    texts = standing(known[1:at], mind.text)
+    kinds = [[*group] for blank, group in groupby(mind.at.names, lambda n: not n) if not blank]
+    ladder = kinds.pop() if mind.at.names and mind.at.names[-1] and len(kinds) > 1 else []
+    category, *about = kinds[0] if kinds else ["this"]
+    texts = standing(about, mind.text)
     rest = fold(mind.text)
     for text in sorted(texts, key=len, reverse=True):
         rest = any_of((text,)).sub(" ", rest)
-    stated = standing(known[at + 1 :], rest)
+    rung = standing(ladder, rest)
+    own = standing(kinds[1] if len(kinds) > 1 else (), rest)
     named = _IN_MONEY.findall(" ".join(texts))
-    price = stated[-1] if stated else named[-1] if named else ""
-    return Product(texts, known[0] if known else "this", price)
+    price = [*named, *own, *rung][-1:]
+    return Product(texts, category, price[0] if price else "", bool(rung))
 
 
 class Heard(NamedTuple):
@@ -216,14 +224,19 @@ def opinion(mind: Mind) -> Opinion:
         - 0.25 * bool(re.search(words()["shuns"], who.key))
     )
     first = taste + sum(by_concern.values()) + 0.5 * knobs.acquiescence
-    stated = stated_leaning(mind)
-    if stated is not None:
-        in_view = bool(it.price or it.texts[1:])
-        first = (first + stated) / 2 if in_view else stated + 0.1 * first
+    paid = 0.0
     if it.price:
         dear = math.log10(max(amount(_only_amount(it.price)), 0.01) / USUAL)
         by_concern["price"] -= (paid := PRICE * (0.5 + weight(mind, "price")) * dear)
+    stated = stated_leaning(mind)
+    if stated is None:
         first -= paid
+    elif it.on_ladder:
+        first = (first + stated) / 2 - paid
+    elif it.price or it.texts[1:]:
+        first = (first - paid + stated) / 2
+    else:
+        first = stated + 0.1 * first
     heard = [v for each in said_by_others(mind) for v in each.views]
     if not heard:
         return Opinion(first, first, by_concern, it)
