@@ -107,6 +107,8 @@ def test_a_view_without_a_description_in_one_draw_is_missing_there_alone(tmp_pat
     assert second and {drawn[p["participant_id"]] for p in second} == {2}
     assert "in draw 2 of the summaries" in done.folder.text("run.log")
     assert set(done.table("summaries")["draw"]) == {1}
+    (alarm,) = done.findings()[0].alarms
+    assert "shown to nobody" in alarm and "_cluster_0 (draw 2)" in alarm
 
 
 def test_more_draws_than_readers_are_refused(tmp_path: Path) -> None:

@@ -33,6 +33,10 @@ SEVERAL_POOLS = (
     "or those clustered by draw, whichever reach further, so they hold for other descriptions of "
     "the same interviews as well. With few draws they are wide."
 )
+NOT_BY_DRAW = (
+    "These intervals do not allow for what differs between draws of the summaries: for so many "
+    "coefficients the draws are too few."
+)
 SOURCE_PROMPTS = (
     "With the source's prompts (`exposure: source`) clarified passive is simple passive under "
     "another name, and the adversarial condition argues but does not read: it differs from the "
@@ -312,8 +316,7 @@ def regression(votes: Votes) -> Finding | None:
     title = "Change by condition, all else equal"
     rows = [r for a in votes.twice for r in a.moved]
     order = [a.condition for a in votes.twice]
-    units = [unit for a in votes.twice for unit in votes.units(a)] if votes.draws > 1 else None
-    fitted, with_people = _fit(rows, order[0], votes, units)
+    fitted, with_people = _fit(rows, order[0], votes)
     if not fitted.terms:
         return Finding("regression", title, _why_not(fitted), Grid((), ()))
     base = label(order[0]).lower()
@@ -346,13 +349,11 @@ def regression(votes: Votes) -> Finding | None:
             f"Logistic regression, {fitted.estimator}, errors {fitted.errors}.",
         ),
         intervals(logs, f"log odds of changing, against {base}", zero=0.0),
-        notes=tuple(_notes(fitted, with_people)),
+        notes=(*_notes(fitted, with_people), *([NOT_BY_DRAW] if votes.draws > 1 else [])),
     )
 
 
-def _fit(
-    rows: list[Mapping[str, Any]], base: str, votes: Votes, units: list[str] | None
-) -> tuple[Logit, bool]:
+def _fit(rows: list[Mapping[str, Any]], base: str, votes: Votes) -> tuple[Logit, bool]:
     """The fit, and whether demographics are in it."""
     outcome = [bool(r["position_changed"]) for r in rows]
     columns: dict[str, Column] = {
@@ -369,10 +370,10 @@ def _fit(
     rarer = min(sum(outcome), len(outcome) - sum(outcome))
     terms = sum(_width(c) for c in people.values())
     if len(people) > len(columns) and rarer >= EVENTS_PER_TERM * terms:
-        full = logistic(outcome, people, units, reference)
+        full = logistic(outcome, people, reference=reference)
         if full.terms and full.incomplete <= 0.2 * len(rows):
             return full, True
-    return logistic(outcome, columns, units, reference), False
+    return logistic(outcome, columns, reference=reference), False
 
 
 def _width(values: Column) -> int:

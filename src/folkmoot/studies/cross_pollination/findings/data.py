@@ -194,7 +194,14 @@ class Votes:
     @property
     def undescribed(self) -> list[str]:
         """Clusters that the model did not describe, so that nobody was shown their view."""
-        return [c["cluster_id"] for c in self.clusters if not c["description"]]
+        lacking = [c["cluster_id"] for c in self.clusters if not c["description"]]
+        shown = {(r["draw"], r["cluster_id"]) for r in _rows(self.run, "summaries")}
+        return lacking + [
+            f"{c['cluster_id']} (draw {draw})"
+            for draw in range(2, self.draws + 1)
+            for c in self.clusters
+            if (draw, c["cluster_id"]) not in shown
+        ]
 
     @cached_property
     def embeddings(self) -> dict[str, list[float]]:
