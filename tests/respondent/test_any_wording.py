@@ -4,9 +4,11 @@ effects, and without the texts that carry arguments there are none."""
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import folkmoot
@@ -79,6 +81,18 @@ def test_prompts_of_nonsense_give_the_same_votes_and_the_same_effects(tmp_path: 
     was, now = rates(plain), rates(other)
     assert was["acp"] > was["simple_voting"] + 0.1
     assert {arm: now[arm] for arm in was} == pytest.approx(was, abs=0.05)
+
+
+@pytest.mark.nightly
+def test_over_twenty_seeds_nonsense_differs_by_less_than_three_points(tmp_path: Path) -> None:
+    differences = []
+    for seed in range(20):
+        folder = tmp_path / str(seed)
+        was = rates(run(folder / "plain", 300, seed))
+        now = rates(run(folder / "other", 300, seed, **reworded(folder / "prompts")))
+        differences.append([now[arm] - was[arm] for arm in was])
+        shutil.rmtree(folder)
+    assert np.abs(np.mean(differences, axis=0)).max() < 0.03
 
 
 def test_without_the_texts_that_carry_arguments_every_effect_is_gone(tmp_path: Path) -> None:
