@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 
 from folkmoot.people.sources.grounded import joint
-from folkmoot.people.sources.grounded.joint import Margin, rake
 from folkmoot.people.sources.grounded.population import fifth
+from folkmoot.people.sources.grounded.raking import Margin, rake
 
 DOCS = Path(__file__).parents[2] / "docs" / "personas.md"
 DEGREES = ("Bachelor's degree", "Master's degree", "Doctorate")
