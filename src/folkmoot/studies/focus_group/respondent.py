@@ -316,9 +316,10 @@ def answer(mind: Mind) -> str:
 
 
 def asked(mind: Mind) -> str:
-    """What was asked last: the last words in quotation marks, else the last question."""
-    quoted = [a or b for a, b in _QUOTED.findall(mind.reading.prompt) if len((a or b).split()) > 3]
-    return str((quoted or re.findall(r"[^.!?\n]*\?", mind.reading.prompt) or [""])[-1])
+    """What was asked last: the last words in quotation marks, else the last question, else all."""
+    prompt = mind.reading.prompt
+    quoted = [a or b for a, b in _QUOTED.findall(prompt) if len((a or b).split()) > 3]
+    return str((quoted or re.findall(r"[^.!?\n]*\?", prompt) or [prompt])[-1])
 
 
 def about_oneself(mind: Mind, it: Product) -> str:
@@ -457,7 +458,13 @@ def next_question(mind: Mind) -> dict[str, object]:
     it = product(mind)
     spoken, put = heard_and_put(mind)
     planned = [a or b for a, b in _QUOTED.findall(put) if len((a or b).split()) > 3]
-    planned = planned or re.findall(r"[^.!?\n]*\?", put)
+    stock = (
+        f.format(thing=it.thing, category=it.category)
+        for of in words()["guide"].values()
+        for f in of
+    )
+    planned = planned or [question for question in stock if question in put]
+    planned = planned or re.findall(r"(?:^[^:?\n]{1,40}:\s*)?([^.!?\n]*\?)", put, re.MULTILINE)
     question = planned[-1].strip() if planned else phrase(mind, words()["guide"]["exploration"], it)
     frames = words()["moderator"]
     said = [h for name, text in spoken for h in said_by_others(mind, f"{name}: {text}")]
