@@ -263,6 +263,9 @@ def test_personas_from_base_lines_are_a_run_that_can_be_repeated(here: Path) -> 
     assert "4 added" in built.stdout
     people = json.loads((here / "data" / "personas.json").read_text())["personas"]
     assert {p["base_persona"] for p in people} <= set(lines)
+    for p in people:  # the portrait is of this line, by whoever answers
+        assert p["base_persona"].lower() in p["enriched_persona"].lower()
+        assert "aker" in p["demographics"]["occupation"]
     (here / "data" / "personas.json").unlink()
     again = folkmoot(*words, "--model", "synthetic")
     assert again.exit_code == 0, again.output

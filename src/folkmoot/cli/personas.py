@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ async def build(session: Session) -> None:
     assert isinstance(config, BuildConfig)
 
     async def one(scope: Scope, line: str) -> Persona | Missing:
-        return await enrich(line, _Asker(scope))
+        return await enrich(line, _Asker(scope, line))
 
     lines = list(dict.fromkeys(config.lines))
     found = await session.at("enrichment").each(lines, one, key=lambda x: digest(x, size=8).hex())
@@ -68,11 +69,12 @@ BUILD = Study("personas", "Personas from base lines", BuildConfig, build)
 class _Asker:
     """Puts the prompts of the persona engine to the recruiter's model."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, line: str) -> None:
         self._scope = scope
+        self._recruiter = replace(RECRUITER, persona=line)
 
     async def ask(self, prompt: str, answer: Answer[Any]) -> Any:
-        return await self._scope.ask(RECRUITER, prompt, answer=answer)
+        return await self._scope.ask(self._recruiter, prompt, answer=answer)
 
 
 def fetch_command(url: str | None, refresh: bool) -> None:

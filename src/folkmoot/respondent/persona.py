@@ -97,11 +97,15 @@ def content_words(text: str) -> frozenset[str]:
     return frozenset(w for w in found if len(w) > 3 and w not in _STOP)
 
 
+# What people do with a topic, and no topic themselves.
+_ASKING = frozenset({"believe", "feel", "know", "think", "view"})
+
+
 def topics(text: str) -> tuple[str, ...]:
     """Runs of one to three content words in a text, in its order: what it talks about."""
     found: list[list[str]] = [[]]
     for token in re.findall(r"[^\W\d_]+(?:['’-][^\W\d_]+)*|[^\s\w]|\d+", text):
-        if content_words(token) and len(found[-1]) < 3:
+        if content_words(token) - _ASKING and len(found[-1]) < 3:
             found[-1].append(token)
         elif found[-1]:
             found.append([])

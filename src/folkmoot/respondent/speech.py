@@ -86,8 +86,11 @@ class Tongue:
         """`n` sentences about some topics, without reasons for or against anything."""
         count = n or self.draws.between(*LENGTH[self.who.voice])
         known = self.draws.shuffled(topics) * 2 * count
-        pairs = zip(known[::2], known[1::2], strict=False)
-        return " ".join(self.say("talks", T=t, U=u) for t, u in list(pairs)[:count])
+        kinds = [f for f in frames()["talks"] if len(topics) > 1 or "{U}" not in f]
+        said = [
+            self.fill(self.fresh(kinds), T=known[2 * k], U=known[2 * k + 1]) for k in range(count)
+        ]
+        return " ".join(said)
 
 
 def _fixed(frame: str) -> str:
