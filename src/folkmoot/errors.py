@@ -59,13 +59,13 @@ class Problem:
     file: str = ""
     where: str = ""
     key: str = ""
-    mend: str = ""
+    hint: str = ""
 
     def __str__(self) -> str:
         place = ":".join(part for part in (self.file, self.where) if part)
         head = f"{place}: " if place else ""
         key = f"{self.key}: " if self.key else ""
-        tail = f" ({self.mend})" if self.mend else ""
+        tail = f" ({self.hint})" if self.hint else ""
         return f"{head}{key}{self.message}{tail}"
 
 

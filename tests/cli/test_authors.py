@@ -125,12 +125,12 @@ MISTAKES = {
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_of_the_author_is_the_authors(here: Path, name: str) -> None:
-    old, new, mend = MISTAKES[name]
+    old, new, hint = MISTAKES[name]
     line = write(here, old, new)
     done = command("run", "mine.yaml", "--trust")
     said = " ".join(done.output.split())
     assert done.exit_code == 2, said
-    assert mend in said and "Internal error" not in said
+    assert hint in said and "Internal error" not in said
     if name == "await in a plain function":
         line += 1
     if name not in ("a yield", "no StudyConfig", "prompts as text"):  # these name the protocol

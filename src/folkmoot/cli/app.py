@@ -166,8 +166,8 @@ def _one_file(study: Path | None, config: Path | None) -> Path:
         raise InputError(f"two study files are named: {study} and --config {config}")
     path = study or config
     if path is None:
-        mend = "folkmoot run my_study.yaml; `folkmoot new` writes one"
-        raise InputError(Problem("no study file is named", mend=mend))
+        hint = "folkmoot run my_study.yaml; `folkmoot new` writes one"
+        raise InputError(Problem("no study file is named", hint=hint))
     return path
 
 

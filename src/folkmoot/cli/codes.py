@@ -57,6 +57,6 @@ def read_command(name: str, path: Path, by: str) -> None:
 def _print(run: RunFolder) -> None:
     found = finding(run)
     if found is None:
-        mend = "only a study with codebooks records them"
-        raise InputError(Problem(f"{run.path}: there are no texts to code", mend=mend))
+        hint = "only a study with codebooks records them"
+        raise InputError(Problem(f"{run.path}: there are no texts to code", hint=hint))
     print_findings(out(), [found])

@@ -166,8 +166,8 @@ def _show_problems(console: Console, problems: Sequence[Problem]) -> None:
         if problem.key:
             line.append(clean(problem.key), style="bold").append(": ")
         line.append(safe(problem.message))
-        if problem.mend:
-            line.append(f" ({safe(problem.mend)})", style="green")
+        if problem.hint:
+            line.append(f" ({safe(problem.hint)})", style="green")
         console.print(line, soft_wrap=True)
 
 

@@ -96,7 +96,7 @@ def show_generic(run: RunFolder, who: str | None, console: Console) -> None:
     own = [e for e in entries if who in (speakers.get(e.address), *e.address.split("/"))]
     if not own:
         known = ", ".join(_ids(entries, speakers)[:MOST_IDS])
-        raise InputError(Problem(f"{run.path}: {who} is not in this run", mend=f"ids: {known}, …"))
+        raise InputError(Problem(f"{run.path}: {who} is not in this run", hint=f"ids: {known}, …"))
     _conversation(own, console)
 
 

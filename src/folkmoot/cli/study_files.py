@@ -228,7 +228,7 @@ def new_command(kind: str | None, folder: Path | None, old: Path | None = None) 
     there = [name for name in files if (folder / name).exists()]
     if there:
         raise InputError(
-            [Problem("already exists", str(folder / n), mend="name another folder") for n in there]
+            [Problem("already exists", str(folder / n), hint="name another folder") for n in there]
         )
     console = out()
     for name, content in files.items():
@@ -246,7 +246,7 @@ def _converted(study: Study, old: Path, folder: Path | None) -> None:
         raise InputError(f"the study type {study.name} cannot convert files")
     path = (folder or old.parent) / f"{old.stem}_converted{old.suffix}"
     if path.exists():
-        raise InputError(Problem("already exists", str(path), mend="move it, or name a folder"))
+        raise InputError(Problem("already exists", str(path), hint="move it, or name a folder"))
     data, guesses = study.convert(old)
     write_bytes(path, data)
     console = out()

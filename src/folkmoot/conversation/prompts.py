@@ -97,9 +97,9 @@ class PromptLibrary:
             if name in self.shipped:
                 problems.extend(self._check_file(name, path))
             else:
-                mend = did_you_mean(name, self.shipped) or "prompts are: " + ", ".join(self.shipped)
+                hint = did_you_mean(name, self.shipped) or "prompts are: " + ", ".join(self.shipped)
                 problems.append(
-                    Problem(f"unknown prompt {name}", str(path), key="prompts", mend=mend)
+                    Problem(f"unknown prompt {name}", str(path), key="prompts", hint=hint)
                 )
         return problems
 
@@ -110,7 +110,7 @@ class PromptLibrary:
         except TemplateSyntaxError as error:
             return [Problem(error.message or "bad syntax", str(path), where=str(error.lineno))]
         except (RecursionError, MemoryError, SyntaxError):
-            return [Problem("nested too deeply", str(path), mend="simplify the template")]
+            return [Problem("nested too deeply", str(path), hint="simplify the template")]
         except (*FAILURES, OSError) as error:
             return [Problem(str(error), str(path))]
         return [
@@ -118,7 +118,7 @@ class PromptLibrary:
                 f"unknown variable {variable}",
                 str(path),
                 where=str(_line_of(variable, path)),
-                mend=did_you_mean(variable, known) or "known are: " + ", ".join(sorted(known)),
+                hint=did_you_mean(variable, known) or "known are: " + ", ".join(sorted(known)),
             )
             for variable in sorted(used - known)
         ]
@@ -130,14 +130,14 @@ class PromptLibrary:
     def _compiled(self, name: str) -> Template:
         if name not in self.files:
             if self.folder is None:
-                mend = 'the study has no prompts folder: Study(prompts=Path(__file__).parent / "…")'
+                hint = 'the study has no prompts folder: Study(prompts=Path(__file__).parent / "…")'
             elif not self.folder.is_dir():
-                mend = f"no such folder: {self.folder}"
+                hint = f"no such folder: {self.folder}"
             else:
-                mend = did_you_mean(name, self.files) or f"{self.folder} holds " + (
+                hint = did_you_mean(name, self.files) or f"{self.folder} holds " + (
                     ", ".join(self.files) or f"no file that ends with {SUFFIX}"
                 )
-            raise ProtocolError(f"unknown prompt {name} ({mend})")
+            raise ProtocolError(f"unknown prompt {name} ({hint})")
         try:
             shipped = self.files[name] == self.shipped[name]
             env = self._shipped_env if shipped else self._own_env

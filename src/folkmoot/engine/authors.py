@@ -47,7 +47,7 @@ def mistake_of(error: BaseException) -> Problem | None:
     if place is None:
         return None
     what = str(error) if isinstance(error, ProtocolError) else f"{type(error).__name__}: {error}"
-    return Problem(what, place[0], str(place[1]), mend=_mend(error))
+    return Problem(what, place[0], str(place[1]), hint=_mend(error))
 
 
 def place_of_syntax(error: BaseException, path: Path) -> str:

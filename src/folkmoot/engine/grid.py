@@ -111,8 +111,8 @@ def axes_of(given: Sequence[str]) -> dict[str, list[str]]:
         key, equals, listed = text.partition("=")
         values = [value.strip() for value in listed.split(",")]
         if not (key and equals and all(values)):
-            mend = "write --grid key=value,value with no value empty"
-            raise InputError(Problem(f"--grid: {text!r} is not key=value,value", mend=mend))
+            hint = "write --grid key=value,value with no value empty"
+            raise InputError(Problem(f"--grid: {text!r} is not key=value,value", hint=hint))
         if key in axes or len(set(values)) < len(values):
             raise InputError(f"--grid: {key} is given twice, or holds a duplicate value")
         if key == "random_seed":

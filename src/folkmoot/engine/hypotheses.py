@@ -77,12 +77,12 @@ def mistakes(
         table, _, column = each.measure.rpartition(".")
         known = tables.get(table, ()) if table else columns
         if tables and column not in known:
-            mend = did_you_mean(column, sorted(known or columns))
+            hint = did_you_mean(column, sorted(known or columns))
             where = f"the table {table}" if table in tables else "any table of this study"
-            found.append(Problem(f"there is no column {column} in {where}", key=key, mend=mend))
+            found.append(Problem(f"there is no column {column} in {where}", key=key, hint=hint))
         if each.direction == "equivalent" and not each.smallest:
-            mend = "write smallest: with the largest difference that still counts as none"
-            found.append(Problem("equivalent needs a margin", key=f"{key}.smallest", mend=mend))
+            hint = "write smallest: with the largest difference that still counts as none"
+            found.append(Problem("equivalent needs a margin", key=f"{key}.smallest", hint=hint))
     return found
 
 

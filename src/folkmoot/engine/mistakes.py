@@ -71,15 +71,15 @@ def problems_of(error: ValidationError, tree: Tree, model: type[BaseModel]) -> l
         # An entry that is wrong is not counted, so the list would be called too short as well.
         if detail["type"] == "too_short" and any(p[:-1] == path and p for p in places):
             continue
-        message, mend = _words(detail, path, model, missing)
+        message, hint = _words(detail, path, model, missing)
         if detail["type"] == "value_error":
             path, message = _named_key(path, message, tree)  # noqa: PLW2901
         if message not in found.setdefault(path, []):
             found[path].append(message)
-        mends[path] = mends.get(path) or mend
-    for path, mend in list(mends.items()):
-        meant = mend.removeprefix("did you mean ").removesuffix("?")
-        if mend.startswith("did you mean ") and (*path[:-1], meant) in missing:
+        mends[path] = mends.get(path) or hint
+    for path, hint in list(mends.items()):
+        meant = hint.removeprefix("did you mean ").removesuffix("?")
+        if hint.startswith("did you mean ") and (*path[:-1], meant) in missing:
             found.pop((*path[:-1], meant), None)
     located = [
         located_problem(" or ".join(messages), path, tree, mends[path])
@@ -88,13 +88,13 @@ def problems_of(error: ValidationError, tree: Tree, model: type[BaseModel]) -> l
     return located
 
 
-def located_problem(message: str, path: Path_, tree: Tree, mend: str = "") -> Problem:
+def located_problem(message: str, path: Path_, tree: Tree, hint: str = "") -> Problem:
     """A problem with the file and line at which the value of this path stands."""
     place = tree.nearest(path)
     # What is missing at the top has no line; line 1 would send the reader to the wrong place.
     placed = bool(place.line) and path[:1] in tree.places and bool(path)
     line = str(place.line) if placed else ""
-    return Problem(message, place.file, line, dotted(path), mend)
+    return Problem(message, place.file, line, dotted(path), hint)
 
 
 def hidden_characters(tree: Tree) -> list[Problem]:
@@ -179,8 +179,8 @@ def _one_of(detail: ErrorDetails) -> tuple[str, str]:
     expected = str(detail.get("ctx", {}).get("expected", ""))
     options = [o.strip(" '") for o in expected.replace(" or ", ", ").split(",") if o.strip(" '")]
     value = detail["input"]
-    mend = did_you_mean(value, options) if isinstance(value, str) else ""
-    return f"must be one of {', '.join(options)}, is {_shown(value)}", mend
+    hint = did_you_mean(value, options) if isinstance(value, str) else ""
+    return f"must be one of {', '.join(options)}, is {_shown(value)}", hint
 
 
 def _mend_unknown(path: Path_, model: type[BaseModel], missing: set[Path_]) -> str:
@@ -191,8 +191,8 @@ def _mend_unknown(path: Path_, model: type[BaseModel], missing: set[Path_]) -> s
         return f"here it is {own}"
     wanted = [str(p[-1]) for p in missing if p[:-1] == path[:-1]]
     known = fields_at(model, path[:-1])
-    if hint := did_you_mean(name, wanted) or did_you_mean(name, known):
-        return hint
+    if likely := did_you_mean(name, wanted) or did_you_mean(name, known):
+        return likely
     if path[:-1] and known:
         return f"known here are {', '.join(known)}"
     return "`folkmoot new` writes a study file with all keys"
@@ -266,4 +266,4 @@ def _shown(value: Any) -> str:
 def standing_at(problem: Problem, file: str, line: int) -> Problem:
     """A problem with its file, and with its line (0: unknown) unless it has a place already."""
     where = problem.where or (str(line) if line else "")
-    return Problem(problem.message, file, where, problem.key, problem.mend)
+    return Problem(problem.message, file, where, problem.key, problem.hint)

@@ -97,7 +97,7 @@ class Providers:
             "this study embeds texts, and no embedding model is known to go with "
             + ", ".join(dict.fromkeys(real)),
             key="embedding_model",
-            mend="name one, such as `embedding_model: openai/text-embedding-3-small`, or write "
+            hint="name one, such as `embedding_model: openai/text-embedding-3-small`, or write "
             "`embedding_model: wordllama` for the word vectors that Folkmoot installs",
         )
 
@@ -219,7 +219,7 @@ def blind(
             f"the prompt shows an image, and {spec.name} takes none",
             file=file,
             where=images[0],
-            mend="name a model that does, e.g. --model gpt-4o, or take the address out",
+            hint="name a model that does, e.g. --model gpt-4o, or take the address out",
         )
         for spec in specs
         if reads_text_alone(spec)
@@ -235,7 +235,7 @@ def unpriced(config: StudyConfig, models: Iterable[str]) -> list[Problem]:
         Problem(
             f"the price of {spec.name} is unknown, so a budget in money cannot be kept",
             key="budget_usd",
-            mend="leave out budget_usd (and --budget) and set budget_calls instead",
+            hint="leave out budget_usd (and --budget) and set budget_calls instead",
         )
         for spec in specs
         if rate_for(spec) is None

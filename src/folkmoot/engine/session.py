@@ -251,8 +251,8 @@ class Scope:
             begun = fn(self.at(speaker.id), speaker, heard)
             said = await _async_of(begun, fn, "in_turn(): fn(scope, speaker, heard)")
             if said is not None:
-                mend = "return Utterance(speaker.id, text), or None for who keeps silent"
-                _must_be(said, Utterance, "in_turn(): what fn gave", mend)
+                hint = "return Utterance(speaker.id, text), or None for who keeps silent"
+                _must_be(said, Utterance, "in_turn(): what fn gave", hint)
                 heard = heard + said
         return heard
 
@@ -288,14 +288,14 @@ class Scope:
         if isinstance(table, Row):
             self._run.record(self._rows, table.table, table.cells())
             return
-        mend = 'write record("table", {"column": value})'
-        _must_be(table, str, "record(): the table", mend)
-        _must_be(row, Mapping, "record(): the row", mend)
+        hint = 'write record("table", {"column": value})'
+        _must_be(table, str, "record(): the table", hint)
+        _must_be(row, Mapping, "record(): the row", hint)
         if table == "answers" or not re.fullmatch(r"\w[\w-]*", table):
             why = "a table of the engine" if table == "answers" else "not a plain name"
             raise ProtocolError(f"record(): the table {table!r} is {why}; name one of your own")
         for column in row or ():
-            _must_be(column, str, f"record(): a column of {table}", mend)
+            _must_be(column, str, f"record(): a column of {table}", hint)
         self._run.record(self._rows, table, row or {})
 
     def prompt(self, name: str, **variables: Any) -> str:
@@ -432,14 +432,14 @@ def _check_asked(who: object, prompt: object, heard: object, answer: object) -> 
         )
 
 
-def _must_be(value: object, kind: type, what: str, mend: str) -> None:
+def _must_be(value: object, kind: type, what: str, hint: str) -> None:
     if isinstance(value, kind):
         return
     given = f"of type {type(value).__name__}"
     if inspect.iscoroutine(value):
         value.close()
-        given, mend = "a coroutine", "put `await` before the call that gave it"
-    raise ProtocolError(f"{what} is {given}, not {kind.__name__}; {mend}")
+        given, hint = "a coroutine", "put `await` before the call that gave it"
+    raise ProtocolError(f"{what} is {given}, not {kind.__name__}; {hint}")
 
 
 def _async_of(begun: Awaitable[R], fn: object, what: str) -> Awaitable[R]:
@@ -448,8 +448,8 @@ def _async_of(begun: Awaitable[R], fn: object, what: str) -> Awaitable[R]:
     name = getattr(fn, "__name__", "fn")
     code = getattr(fn, "__code__", None)
     place = (code.co_filename, code.co_firstlineno) if code else None
-    mend = "make it call an async function" if name == "<lambda>" else f"write `async def {name}`"
-    raise ProtocolError(f"{what} is not async; {mend}", place)
+    hint = "make it call an async function" if name == "<lambda>" else f"write `async def {name}`"
+    raise ProtocolError(f"{what} is not async; {hint}", place)
 
 
 def _key_of(item: Any) -> str:

@@ -255,7 +255,7 @@ def load_study(path: Path) -> Study:
                 "the file defines no STUDY",
                 file=str(path),
                 key="study",
-                mend="add `STUDY = Study(name=…, title=…, config=…, protocol=…)`",
+                hint="add `STUDY = Study(name=…, title=…, config=…, protocol=…)`",
             )
         )
     return _checked(module.STUDY, str(path))
@@ -303,8 +303,8 @@ def check_study(study: Study, name: str = "") -> None:
     file, line = (code.co_filename, str(code.co_firstlineno)) if code else (name, "")
     problems: list[Problem] = []
 
-    def wrong(what: str, mend: str, file: str = file, line: str = line) -> None:
-        problems.append(Problem(what, file, line, mend=mend))
+    def wrong(what: str, hint: str, file: str = file, line: str = line) -> None:
+        problems.append(Problem(what, file, line, hint=hint))
 
     if inspect.isasyncgenfunction(protocol):
         wrong("the protocol has a `yield`", "a protocol returns nothing; record rows instead")
@@ -331,5 +331,5 @@ def _takes_one(protocol: Callable[..., Any]) -> bool:
 
 
 def _unknown(name: str, known: list[str]) -> Problem:
-    mend = did_you_mean(name, known, "known are: " + ", ".join(known))
-    return Problem(f"there is no study type {name!r}", key="study", mend=mend)
+    hint = did_you_mean(name, known, "known are: " + ", ".join(known))
+    return Problem(f"there is no study type {name!r}", key="study", hint=hint)

@@ -101,7 +101,7 @@ def load_study_file(
         return _load_own(path, reader, overrides)
     tree = read_tree(_text(path), str(path))
     if tree.value is None:
-        raise InputError(Problem("the file is empty", str(path), mend="`folkmoot new` writes one"))
+        raise InputError(Problem("the file is empty", str(path), hint="`folkmoot new` writes one"))
     if not isinstance(tree.value, dict):
         raise InputError(Problem("a study file is a group of `key: value` lines", str(path), "1"))
     apply_overrides(tree, overrides)
@@ -133,16 +133,16 @@ def validate(study: Study, data: Mapping[str, Any], folder: Path | None = None) 
 
 def _must_be_file(path: Path) -> None:
     if path.is_dir():
-        mend = "name the study file inside it"
+        hint = "name the study file inside it"
         if (path / "plan.json").exists():
-            mend = "this is a run folder: name its study file and give --resume"
-        raise InputError(Problem("this is a folder, not a study file", str(path), mend=mend))
+            hint = "this is a run folder: name its study file and give --resume"
+        raise InputError(Problem("this is a folder, not a study file", str(path), hint=hint))
     if path.exists():
         return
     near = [p.name for p in path.parent.glob("*")] if path.parent.is_dir() else []
     guess = nearest(path.name, near)
-    mend = f"did you mean {path.with_name(guess)}?" if guess else ""
-    raise InputError(Problem("no such file", str(path), mend=mend))
+    hint = f"did you mean {path.with_name(guess)}?" if guess else ""
+    raise InputError(Problem("no such file", str(path), hint=hint))
 
 
 def _text(path: Path) -> str:
@@ -156,7 +156,7 @@ def _text(path: Path) -> str:
         raise InputError(Problem("is larger than any study file (20 MB)", str(path)))
     if data[:4] == b"PK\x03\x04":
         raise InputError(
-            Problem("is a workbook or archive, not YAML", str(path), mend="name it .xlsx")
+            Problem("is a workbook or archive, not YAML", str(path), hint="name it .xlsx")
         )
     utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
@@ -164,7 +164,7 @@ def _text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise InputError(
-            Problem("is not UTF-8", str(path), str(line), mend="save it as UTF-8")
+            Problem("is not UTF-8", str(path), str(line), hint="save it as UTF-8")
         ) from error
 
 
@@ -174,8 +174,8 @@ def _own_reader(path: Path) -> Study | None:
     studies, broken = installed_studies()
     reader = next((s for s in studies if path.suffix.lower() in s.suffixes and s.load), None)
     if reader is None and path.suffix.lower() in (".xlsx", ".xlsm", ".ods"):
-        mend = "; ".join(str(p) for p in broken)
-        raise InputError(Problem("no study type reads files of this kind", str(path), mend=mend))
+        hint = "; ".join(str(p) for p in broken)
+        raise InputError(Problem("no study type reads files of this kind", str(path), hint=hint))
     return reader
 
 
@@ -312,7 +312,7 @@ def _unknown_models(tree: Tree) -> list[Problem]:
                 resolve(name, endpoints)
             except InputError as error:
                 for p in error.problems:
-                    problems.append(located_problem(p.message, where, tree, p.mend))
+                    problems.append(located_problem(p.message, where, tree, p.hint))
     return problems
 
 
@@ -378,4 +378,4 @@ def _likeness(study: Study, raw: Mapping[str, Any]) -> int:
 
 def type_missing(path: Path, names: str) -> Problem:
     """What to say of a file that names no study type; `names` are those it could be."""
-    return Problem("is missing: say which study type", str(path), key="study", mend=names)
+    return Problem("is missing: say which study type", str(path), key="study", hint=names)

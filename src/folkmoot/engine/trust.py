@@ -48,8 +48,8 @@ class Consent:
         if self.given or (self.ask is not None and self.ask([f"{file}: {s}" for s in sentences])):
             _remember(digest, file)
             return
-        mend = f"if you trust it: {self.line}"
-        raise InputError([Problem(sentence, str(file), mend=mend) for sentence in sentences])
+        hint = f"if you trust it: {self.line}"
+        raise InputError([Problem(sentence, str(file), hint=hint) for sentence in sentences])
 
     def require_code(self, code: Path) -> None:
         """Return if the Python file may be run. Raises InputError; a missing file passes."""

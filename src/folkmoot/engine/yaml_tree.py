@@ -63,7 +63,7 @@ def read_tree(text: str, file: str) -> Tree:
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, int(error.position)) + 1
         raise InputError(
-            Problem("there is a control character here", file, str(line), mend="delete it")
+            Problem("there is a control character here", file, str(line), hint="delete it")
         ) from error
     except _TooMany as error:
         raise InputError(
@@ -186,9 +186,9 @@ class _Builder:
         tag = node.tag.replace(_CORE, "!!")
         self._problem(f"the tag {tag} is not understood", node, path, "leave it out")
 
-    def _problem(self, message: str, node: yaml.Node, path: Path_, mend: str = "") -> None:
+    def _problem(self, message: str, node: yaml.Node, path: Path_, hint: str = "") -> None:
         self._tree.problems.append(
-            Problem(message, self._file, str(_line(node)), dotted(path), mend)
+            Problem(message, self._file, str(_line(node)), dotted(path), hint)
         )
 
 
@@ -252,22 +252,22 @@ def _syntax(error: yaml.MarkedYAMLError, file: str) -> Problem:
     line = str(mark.line + 1) if mark else ""
     what = str(error.problem or "this is not valid YAML")
     if "\\t" in what:
-        return Problem("there is a tab here", file, line, mend="indent with spaces")
+        return Problem("there is a tab here", file, line, hint="indent with spaces")
     if "expected a single document" in str(error.context):
-        return Problem("a second document starts here (---)", file, line, mend="keep one")
+        return Problem("a second document starts here (---)", file, line, hint="keep one")
     if "mapping values are not allowed" in what:
-        what, mend = "there is a colon in the wrong place", "put text that holds `: ` in quotes"
+        what, hint = "there is a colon in the wrong place", "put text that holds `: ` in quotes"
     elif "could not find expected ':'" in what:
-        what, mend = "a colon is missing after a key here or in the line before", "write `key: …`"
+        what, hint = "a colon is missing after a key here or in the line before", "write `key: …`"
     elif "expected <block end>" in what:
-        what, mend = "the indentation does not fit", "indent the keys of one group alike"
+        what, hint = "the indentation does not fit", "indent the keys of one group alike"
     elif "found unexpected end of stream" in what:
-        what, mend = "a quote is not closed", "close it"
+        what, hint = "a quote is not closed", "close it"
     elif "undefined alias" in what:
-        mend = "put text that begins with * in quotes"
+        hint = "put text that begins with * in quotes"
     else:
-        mend = "put text that begins with a special character in quotes"
-    return Problem(what, file, line, mend=mend)
+        hint = "put text that begins with a special character in quotes"
+    return Problem(what, file, line, hint=hint)
 
 
 SET = "--set"
@@ -279,7 +279,7 @@ def apply_overrides(tree: Tree, overrides: Sequence[str]) -> None:
         key, sign, value = text.partition("=")
         if not sign or not key.strip():
             raise InputError(
-                Problem(f"{text!r} is not key=value", SET, mend="for example --set random_seed=7")
+                Problem(f"{text!r} is not key=value", SET, hint="for example --set random_seed=7")
             )
         key = key.strip()
         part = read_tree(value, SET)

@@ -265,12 +265,12 @@ def open_provider(spec: ModelSpec, settings: ProviderSettings) -> Provider:
 def _split(name: str) -> tuple[str, str]:
     """(vendor, name on the wire) of a name as a user writes it."""
     if not name:
-        raise InputError(Problem("the model has no name", mend="e.g. gpt-4o or synthetic"))
+        raise InputError(Problem("the model has no name", hint="e.g. gpt-4o or synthetic"))
     vendor, slash, rest = name.partition("/")
     if not slash:
         return _known(name)
     if not rest:
-        raise InputError(Problem(f"{name!r} does not name a model", mend=f"{vendor}/<model>"))
+        raise InputError(Problem(f"{name!r} does not name a model", hint=f"{vendor}/<model>"))
     if vendor in VENDORS:
         known = KNOWN.get(rest)
         return (
@@ -278,10 +278,10 @@ def _split(name: str) -> tuple[str, str]:
         )
     if vendor in installed(PROVIDERS):
         return vendor, rest
-    hint = did_you_mean(vendor, [*VENDORS, *installed(PROVIDERS)], most=3)
-    mend = f"for any OpenAI-compatible server write openai/{rest} and give its URL under endpoints:"
+    likely = did_you_mean(vendor, [*VENDORS, *installed(PROVIDERS)], most=3)
+    hint = f"for any OpenAI-compatible server write openai/{rest} and give its URL under endpoints:"
     raise InputError(
-        Problem(f"unknown model provider {vendor!r} in {name!r}", mend=f"{hint} {mend}".lstrip())
+        Problem(f"unknown model provider {vendor!r} in {name!r}", hint=f"{likely} {hint}".lstrip())
     )
 
 
@@ -294,9 +294,9 @@ def _known(name: str) -> tuple[str, str]:
     for candidate in (name, dashed):
         if candidate in listed:
             return listed[candidate], candidate
-    hint = did_you_mean(name, [*KNOWN, LOCAL, ON_THIS_MACHINE, HOSTED], most=3)
-    mend = f"write a model that is newer than this list as provider/model, e.g. openai/{name}"
-    raise InputError(Problem(f"unknown model {name!r}", mend=f"{hint} {mend}".lstrip()))
+    likely = did_you_mean(name, [*KNOWN, LOCAL, ON_THIS_MACHINE, HOSTED], most=3)
+    hint = f"write a model that is newer than this list as provider/model, e.g. openai/{name}"
+    raise InputError(Problem(f"unknown model {name!r}", hint=f"{likely} {hint}".lstrip()))
 
 
 def _priced_names() -> dict[str, str]:
@@ -327,7 +327,7 @@ def _hosted(name: str, endpoints: Mapping[str, str]) -> ModelSpec:
     if name not in endpoints:
         raise InputError(
             Problem(
-                f"{name} needs the URL of its endpoint", mend=f"endpoints: {{{name}: https://…}}"
+                f"{name} needs the URL of its endpoint", hint=f"endpoints: {{{name}: https://…}}"
             )
         )
     base = with_version(endpoints[name].rstrip("/"), "/v1")

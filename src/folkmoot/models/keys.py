@@ -81,7 +81,7 @@ def key_for(
     raise InputError(
         Problem(
             f"{spec.name} needs an API key, and {' or '.join(spec.key_env)} is not set",
-            mend=f"put {spec.key_env[0]}=… into the environment or a file named .env; "
+            hint=f"put {spec.key_env[0]}=… into the environment or a file named .env; "
             "--model synthetic needs no key",
         )
     )

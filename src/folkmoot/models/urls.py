@@ -57,7 +57,7 @@ def refuse_unencrypted(key: str | None, base_url: str | None, model: str = "") -
             Problem(
                 f"the key{whose} would travel unencrypted (http://) to {host}, "
                 "which is neither this machine nor known to be on a private network",
-                mend=UNENCRYPTED,
+                hint=UNENCRYPTED,
             )
         )
 

@@ -106,5 +106,5 @@ def _problem(what: str) -> Problem:
     return Problem(
         what,
         key="embedding_model",
-        mend=f"pip install {PACKAGE}, or name another embedding_model (`synthetic`: a word hash)",
+        hint=f"pip install {PACKAGE}, or name another embedding_model (`synthetic`: a word hash)",
     )

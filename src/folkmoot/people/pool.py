@@ -103,7 +103,7 @@ class Pool:
             Problem(
                 f"not a persona pool: {what}",
                 file=str(self.path),
-                mend="the file was left unchanged; move it away, and a new pool is made",
+                hint="the file was left unchanged; move it away, and a new pool is made",
             )
         )
 

@@ -157,12 +157,12 @@ def _cell(value: Any, name: str, table: str) -> Any:
     except (TypeError, ValueError) as error:
         raise ProtocolError(f"table {table}, column {name}: {error}") from error
     what = type(value).__name__
-    mend = {
+    hint = {
         "coroutine": "put `await` before the call that gave it",
         "Missing": "there is no answer: record None, and its `.reason` in a column of its own",
         "set": "sets have no order: record sorted(…)",
     }.get(what, "record text, a number, True, False, None, a list or a dict")
-    raise ProtocolError(f"table {table}, column {name}: a cell cannot be a {what}; {mend}")
+    raise ProtocolError(f"table {table}, column {name}: a cell cannot be a {what}; {hint}")
 
 
 def _type(kinds: set[type], name: str, table: str) -> pl.DataType:

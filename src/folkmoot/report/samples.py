@@ -67,7 +67,7 @@ def _sample(source: RunFolder | Path | str) -> Sample:
         raise InputError(
             Problem(
                 f"{run.path}: this run has no tables yet",
-                mend="let it finish first: folkmoot run … --resume",
+                hint="let it finish first: folkmoot run … --resume",
             )
         )
     wanted = [t for t in run.tables() if t not in ("answers", "utterances")]

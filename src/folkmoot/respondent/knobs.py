@@ -70,16 +70,16 @@ _SIGNED = frozenset({"position_bias", "acquiescence"})
 def _wrong(key: str, value: Any, known: list[str]) -> list[Problem]:
     where = f"respondent.{key}"
     if key not in known:
-        mend = did_you_mean(key, known, f"known: {', '.join(known)}")
-        return [Problem("the embedded respondent has no such setting", key=where, mend=mend)]
+        hint = did_you_mean(key, known, f"known: {', '.join(known)}")
+        return [Problem("the embedded respondent has no such setting", key=where, hint=hint)]
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         return [Problem(f"{str(value)[:40]!r} is not a number", key=where)]
     if key in _SHARES and not 0 <= value <= 1:
-        return [Problem(f"{value} is not a share", key=where, mend="give a number from 0 to 1")]
+        return [Problem(f"{value} is not a share", key=where, hint="give a number from 0 to 1")]
     if key == "position" and (value < 1 or value != int(value)):
-        return [Problem(f"{value} is not a place in a list", key=where, mend="1 is the first")]
+        return [Problem(f"{value} is not a place in a list", key=where, hint="1 is the first")]
     if key not in _SIGNED and value < 0:
-        return [Problem(f"{value} is negative", key=where, mend="give 0 or more")]
+        return [Problem(f"{value} is negative", key=where, hint="give 0 or more")]
     return []
 
 

@@ -61,7 +61,7 @@ def test_text_demographics_and_every_other_column_reach_the_persons_prompt(tmp_p
     ],
 )
 def test_a_value_that_cannot_be_kept_is_refused_with_its_line(
-    tmp_path: Path, column: str, value: str, mend: str
+    tmp_path: Path, column: str, value: str, hint: str
 ) -> None:
     (tmp_path / "real.csv").write_text(f"name,town,{column}\nAnn Lee,Ulm,\nBo Ray,,{value}\n")
     with pytest.raises(InputError) as caught:
@@ -70,7 +70,7 @@ def test_a_value_that_cannot_be_kept_is_refused_with_its_line(
     assert problem.file.endswith("real.csv")
     assert (problem.where, problem.key) == ("3", column)
     assert repr(value) in problem.message or value in problem.message
-    assert mend in problem.mend
+    assert hint in problem.hint
 
 
 @pytest.mark.parametrize("key", ["adoption", "vals", "education", "income", "sex"])

@@ -283,7 +283,7 @@ def test_people_of_one_name_are_noticed_before_a_run(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         play(tmp_path, "personas: real.csv\nnum_personas: 3\nmax_responses_per_question: 2\n")
     (problem,) = caught.value.problems
-    assert (problem.key, problem.mend) == (
+    assert (problem.key, problem.hint) == (
         "personas",
         "give them different names, or num_personas: 2",
     )

@@ -180,4 +180,4 @@ def test_a_level_may_be_like_another() -> None:
 )
 def test_controls_that_cannot_be_are_named(settings: dict[str, Any], key: str) -> None:
     found = level_problems(config(levels=["a"], level_settings=settings), 4)
-    assert found[0].key == key and found[0].mend
+    assert found[0].key == key and found[0].hint

@@ -123,7 +123,7 @@ def test_levels_that_cannot_be_are_named(
 ) -> None:
     found = level_problems(config(**settings), vulnerable)
     assert len(found) == 1
-    assert words in found[0].message and found[0].key == key and found[0].mend
+    assert words in found[0].message and found[0].key == key and found[0].hint
 
 
 def test_a_level_that_is_described_and_not_run_is_told() -> None:

@@ -222,7 +222,7 @@ def test_more_than_a_thousand_permutations_are_asked_about(tmp_path: Path) -> No
     config = read(book, tmp_path)
     (problem,) = check(config, tmp_path)
     assert "1,331 experiments" in problem.message
-    assert "--set max_permutations=1331" in problem.mend
+    assert "--set max_permutations=1331" in problem.hint
     assert problem.where == "constants!B2"
     assert check(config.model_copy(update={"max_permutations": 1331}), tmp_path) == []
 

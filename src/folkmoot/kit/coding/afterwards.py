@@ -74,14 +74,14 @@ def code_afterwards(
 def refuse(run: RunFolder, coder: str) -> None:
     """Raise InputError where this coder cannot code this run."""
     if not run.finished:
-        mend = "end it with --resume first"
-        raise InputError(Problem(f"{run.path}: the run is not finished", mend=mend))
+        hint = "end it with --resume first"
+        raise InputError(Problem(f"{run.path}: the run is not finished", hint=hint))
     read = codings(run)
     if not read:
         raise InputError(
             Problem(
                 f"{run.path}: there are no texts to code",
-                mend="only a study with codebooks records them; an older run must be run anew",
+                hint="only a study with codebooks records them; an older run must be run anew",
             )
         )
     names = {c.name for codebook in read.values() for c in codebook.coders if c.by != "rule"}
@@ -90,7 +90,7 @@ def refuse(run: RunFolder, coder: str) -> None:
             Problem(
                 f"{coder} has coded this run already, and its agreement with itself would say "
                 "nothing about the codes",
-                mend="name another model, or let a person code the sample: --sheet FILE --blind",
+                hint="name another model, or let a person code the sample: --sheet FILE --blind",
             )
         )
 

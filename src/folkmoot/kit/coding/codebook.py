@@ -92,8 +92,8 @@ def read_codebook(path: Path) -> Codebook:
         raise InputError(Problem(f"the codebook cannot be read: {error}", str(path))) from error
     tree = read_tree(text, str(path))
     if not isinstance(tree.value, Mapping):
-        mend = "it needs name:, question: and codes:"
-        raise InputError(Problem("this is not a codebook", str(path), mend=mend))
+        hint = "it needs name:, question: and codes:"
+        raise InputError(Problem("this is not a codebook", str(path), hint=hint))
     try:
         return Codebook.model_validate(tree.value)
     except ValidationError as error:
@@ -109,8 +109,8 @@ def own_codebooks(own: Path, shipped: Path) -> list[Problem]:
     problems: list[Problem] = []
     for path in sorted(own.glob("*")):
         if path.suffix != SUFFIX or path.stem not in known:
-            mend = did_you_mean(path.stem, known, "codebooks are: " + ", ".join(sorted(known)))
-            problems.append(Problem("replaces no codebook of the study", str(path), mend=mend))
+            hint = did_you_mean(path.stem, known, "codebooks are: " + ", ".join(sorted(known)))
+            problems.append(Problem("replaces no codebook of the study", str(path), hint=hint))
             continue
         try:
             problems += _replacing(read_codebook(path), read_codebook(known[path.stem]), path)
@@ -133,8 +133,8 @@ def _replacing(own: Codebook, shipped: Codebook, path: Path) -> list[Problem]:
             Problem(f"must be those of the shipped one: {wanted}", str(path), key="slots")
         )
     if lacking := [c for c in shipped.names if shipped.fixed and c not in own.names]:
-        mend = "reword its definition, but keep its name: findings count it"
-        problems.append(Problem(f"lacks {', '.join(lacking)}", str(path), key="codes", mend=mend))
+        hint = "reword its definition, but keep its name: findings count it"
+        problems.append(Problem(f"lacks {', '.join(lacking)}", str(path), key="codes", hint=hint))
     return problems
 
 

@@ -45,8 +45,8 @@ def write_sheet(run: RunFolder, path: Path, *, blind: bool) -> int:
     """Write a sheet for a person; how many lines it has. `blind`: the sample without any codes,
     otherwise all codes with their quotes. Raises InputError, StorageError; never overwrites."""
     if path.exists():
-        mend = "read it back with --read, or name another file"
-        raise StorageError(f"{path} already exists; {mend}")
+        hint = "read it back with --read, or name another file"
+        raise StorageError(f"{path} already exists; {hint}")
     read = codings(run)
     columns, name = (BLIND_COLUMNS, BLIND) if blind else (CORRECTION_COLUMNS, CORRECTIONS)
     lines = [line for c in read.values() for line in (_blind(c) if blind else _codes(c))]
@@ -55,7 +55,7 @@ def write_sheet(run: RunFolder, path: Path, *, blind: bool) -> int:
         raise InputError(
             Problem(
                 f"{run.path}: there is nothing to write on the sheet",
-                mend="code the run first: folkmoot codes RUN --coder MODEL",
+                hint="code the run first: folkmoot codes RUN --coder MODEL",
             )
         )
     book = Workbook()
@@ -143,7 +143,7 @@ def read_sheet(run: RunFolder, path: Path, by: str) -> list[Amendment]:
             data = wrong or take(read[line["codebook"]], line)
             if isinstance(data, Problem):
                 where = f"{name}!{number}"
-                problems.append(Problem(data.message, path.name, where, data.key, data.mend))
+                problems.append(Problem(data.message, path.name, where, data.key, data.hint))
             elif data:
                 kind = CORRECTION if name == CORRECTIONS else BY_HAND
                 made.append(Amendment(kind, by, now, data))
@@ -166,7 +166,7 @@ def _refuse_who_saw(run: RunFolder, made: Sequence[Amendment], by: str) -> None:
             Problem(
                 f"{by} has corrected codes of this run and so has seen them",
                 key=BLIND,
-                mend="let somebody else code the sample",
+                hint="let somebody else code the sample",
             )
         )
 
@@ -183,12 +183,12 @@ def _lines(path: Path, name: str) -> Iterator[tuple[int, dict[str, str]]]:
     except FileNotFoundError as error:
         raise InputError(Problem("no such file", str(path))) from error
     except (OSError, KeyError, ValueError, zipfile.BadZipFile, InvalidFileException) as error:
-        mend = "save it as .xlsx"
-        raise InputError(Problem("this is not a workbook", str(path), mend=mend)) from error
+        hint = "save it as .xlsx"
+        raise InputError(Problem("this is not a workbook", str(path), hint=hint)) from error
     if not {CORRECTIONS, BLIND} & set(book.sheetnames):
-        mend = "write one with folkmoot codes RUN --sheet FILE"
+        hint = "write one with folkmoot codes RUN --sheet FILE"
         raise InputError(
-            Problem(f"there is no sheet {CORRECTIONS} or {BLIND}", str(path), mend=mend)
+            Problem(f"there is no sheet {CORRECTIONS} or {BLIND}", str(path), hint=hint)
         )
     if name not in book.sheetnames:
         return
@@ -208,8 +208,8 @@ def _lines(path: Path, name: str) -> Iterator[tuple[int, dict[str, str]]]:
 
 def _misplaced(read: Mapping[str, Codings], line: dict[str, str]) -> Problem | None:
     if line["codebook"] not in read:
-        mend = did_you_mean(line["codebook"], read)
-        return Problem(f"no codebook {line['codebook']!r} in this run", key="codebook", mend=mend)
+        hint = did_you_mean(line["codebook"], read)
+        return Problem(f"no codebook {line['codebook']!r} in this run", key="codebook", hint=hint)
     numbers = {number_of(line["codebook"], t): t for t in read[line["codebook"]].texts}
     if line["number"] not in numbers:
         return Problem(f"no text {line['number']!r} in this run", key="number")
@@ -252,6 +252,6 @@ def _named(book: Codebook, said: str) -> str | Problem:
         return NO_CODE
     found = book.code(said)
     if found is None:
-        mend = did_you_mean(said, book.names, "codes are: " + ", ".join(book.names))
-        return Problem(f"{said!r} is no code of {book.name}", key="corrected", mend=mend)
+        hint = did_you_mean(said, book.names, "codes are: " + ", ".join(book.names))
+        return Problem(f"{said!r} is no code of {book.name}", key="corrected", hint=hint)
     return found.name

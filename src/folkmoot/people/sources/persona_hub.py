@@ -99,7 +99,7 @@ def sample(
             Problem(
                 f"{n} personas are needed, {len(kept)} are usable ({reading})",
                 file=str(path),
-                mend="ask for fewer participants or give a larger file",
+                hint="ask for fewer participants or give a larger file",
             )
         )
     return kept, reading
@@ -235,7 +235,7 @@ async def fetch(
         raise InputError(
             Problem(
                 f"cannot download personas from {url}: {error}",
-                mend="give a local file of that format, or use the `quota` source, "
+                hint="give a local file of that format, or use the `quota` source, "
                 "which needs no network",
             )
         ) from error

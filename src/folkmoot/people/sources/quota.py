@@ -71,11 +71,11 @@ def check_ratios(ratios: Ratios) -> list[Problem]:
             if key in _KNOWN and value not in _KNOWN[key]:
                 listed = ", ".join(map(str, _KNOWN[key]))
                 problems.append(
-                    Problem(f"{value!r} is not a valid {key}", key=at, mend=f"one of: {listed}")
+                    Problem(f"{value!r} is not a valid {key}", key=at, hint=f"one of: {listed}")
                 )
             elif key == "age" and not _bounds(str(value)):
                 problems.append(
-                    Problem(f"{value!r} is not a valid age", key=at, mend='like "30-44" or 35')
+                    Problem(f"{value!r} is not a valid age", key=at, hint='like "30-44" or 35')
                 )
     return problems
 

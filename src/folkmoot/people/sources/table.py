@@ -35,7 +35,7 @@ def read(path: Path, columns: Mapping[str, str] | None = None) -> list[Persona]:
     if unknown:
         have = ", ".join(table.columns)
         raise InputError(
-            [Problem(f"no column {c!r}", file=str(path), mend=f"columns: {have}") for c in unknown]
+            [Problem(f"no column {c!r}", file=str(path), hint=f"columns: {have}") for c in unknown]
         )
     table = table.rename({theirs: ours for ours, theirs in given.items()})
     people: list[Persona] = []
@@ -57,7 +57,7 @@ def read(path: Path, columns: Mapping[str, str] | None = None) -> list[Persona]:
             )
         if persona is not None and (hidden := hidden_in(persona.id, label=True)):
             problem = f"the id holds {hidden}; it is invisible"
-            problems.append(Problem(problem, str(path), where, "id", mend="delete it"))
+            problems.append(Problem(problem, str(path), where, "id", hint="delete it"))
         elif persona is None:
             problems.append(Problem("this row describes nobody", str(path), where))
         elif persona.id in seen:
@@ -103,7 +103,7 @@ def _frame(path: Path) -> pl.DataFrame:
         Problem(
             f"cannot read profiles from a {kind or 'nameless'} file",
             file=str(path),
-            mend="give .csv, .tsv, .parquet or .jsonl",
+            hint="give .csv, .tsv, .parquet or .jsonl",
         )
     )
 

@@ -263,8 +263,8 @@ class CrossPollinationConfig(CodedConfig):
                 )
         for name in self.conditions or ():
             if name not in known:
-                mend = did_you_mean(name, known, f"known are: {', '.join(known)}")
-                raise ValueError(f"conditions: there is no condition {name!r}; {mend}")
+                hint = did_you_mean(name, known, f"known are: {', '.join(known)}")
+                raise ValueError(f"conditions: there is no condition {name!r}; {hint}")
         readers = self.those_with("summaries")
         if readers and self.summary_draws > self.participants_per_condition:
             raise ValueError(

@@ -25,9 +25,9 @@ def check(config: DiscussionConfig, folder: Path) -> list[Problem]:
     if config.personas == "grounded":
         return [*problems, *_panel(config, folder)]
     if config.panel:
-        mend = "leave one of them out"
+        hint = "leave one of them out"
         problems.append(
-            Problem("`panel` and a file of profiles exclude each other", key="panel", mend=mend)
+            Problem("`panel` and a file of profiles exclude each other", key="panel", hint=hint)
         )
     if config.quotas:
         problems.append(
@@ -50,7 +50,7 @@ def check(config: DiscussionConfig, folder: Path) -> list[Problem]:
                     file=str(path),
                     where=str(line),
                     key=key,
-                    mend="first_opinion: seeded, or delete the column",
+                    hint="first_opinion: seeded, or delete the column",
                 )
                 for key in ("valence", "opinion")
                 if key in row
@@ -62,7 +62,7 @@ def check(config: DiscussionConfig, folder: Path) -> list[Problem]:
             Problem(
                 f"{config.num_personas} people are needed; the file has {len(rows)}",
                 key="num_personas",
-                mend=f"num_personas: {len(rows)}",
+                hint=f"num_personas: {len(rows)}",
             )
         )
     elif (different := different_names(rows)) < config.num_personas:
@@ -71,7 +71,7 @@ def check(config: DiscussionConfig, folder: Path) -> list[Problem]:
                 f"{config.num_personas} people are needed, but only {different} have different "
                 "first names, by which they are addressed",
                 key="personas",
-                mend=f"give them different names, or num_personas: {different}",
+                hint=f"give them different names, or num_personas: {different}",
             )
         )
     return problems
@@ -81,8 +81,8 @@ def _fitting(config: DiscussionConfig) -> list[Problem]:
     """Keys that contradict each other."""
     problems: list[Problem] = []
 
-    def wrong(key: str, what: str, mend: str = "") -> None:
-        problems.append(Problem(what, key=key, mend=mend))
+    def wrong(key: str, what: str, hint: str = "") -> None:
+        problems.append(Problem(what, key=key, hint=hint))
 
     if not config.product_concept and not config.stimuli:
         wrong("product_concept", "no concept is given", "set it, or list `stimuli`")
@@ -140,7 +140,7 @@ def _panel(config: DiscussionConfig, folder: Path) -> list[Problem]:
 def _at_personas(problem: Problem) -> Problem:
     where = f" (line {problem.where})" if problem.where else ""
     return Problem(
-        f"{problem.message}{where}", file=problem.file, key="personas", mend=problem.mend
+        f"{problem.message}{where}", file=problem.file, key="personas", hint=problem.hint
     )
 
 

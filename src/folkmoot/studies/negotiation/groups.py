@@ -115,8 +115,8 @@ class StatedMember(_Stated):
         for slot in given:
             if slot not in TOPICS:
                 known = (*SLOTS, *LODGING)
-                hint = did_you_mean(str(slot), known, f"slots: {', '.join(SLOTS)}")
-                raise ValueError(f"`{slot}` is not a slot; {hint}")
+                likely = did_you_mean(str(slot), known, f"slots: {', '.join(SLOTS)}")
+                raise ValueError(f"`{slot}` is not a slot; {likely}")
         return {t: v for t, v in given.items() if v is not None and str(v).strip()}
 
 
@@ -155,8 +155,8 @@ def faults_of(group: Group, key: str) -> list[Problem]:
     """What makes a group unusable: sizes, roles it lacks, bad weights, half-given preferences."""
     found: list[Problem] = []
 
-    def say(message: str, mend: str = "") -> None:
-        found.append(Problem(f"group `{group.id}`: {message}", key=key, mend=mend))
+    def say(message: str, hint: str = "") -> None:
+        found.append(Problem(f"group `{group.id}`: {message}", key=key, hint=hint))
 
     kind, members = group.type, group.members
     if not _ID.fullmatch(group.id):
@@ -214,7 +214,7 @@ def read_groups(path: Path, weights: Weights | None = None) -> list[Group]:
         data = path.read_bytes()
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(Problem("is not UTF-8", file=name, mend="save it as UTF-8")) from error
+        raise InputError(Problem("is not UTF-8", file=name, hint="save it as UTF-8")) from error
     except OSError as error:
         raise InputError(Problem(f"cannot be read: {error.strerror}", file=name)) from error
     if len(data) > MOST_BYTES:
@@ -228,7 +228,7 @@ def read_groups(path: Path, weights: Weights | None = None) -> list[Group]:
         places = {("groups", *path): place for path, place in tree.places.items()}
         tree = Tree({"groups": tree.value}, places)
     if not isinstance(tree.value, Mapping) or not isinstance(tree.value.get("groups"), list):
-        raise InputError(Problem("is not a list of groups", file=name, mend="start with `groups:`"))
+        raise InputError(Problem("is not a list of groups", file=name, hint="start with `groups:`"))
     return checked_groups(tree, weights or {}, name)
 
 
@@ -268,7 +268,7 @@ def _from_csv(text: str, name: str) -> Tree:
     wrong = [f"no column `{c}`" for c in ("group_id", "group_type", "role") if c not in columns]
     wrong += [f"unknown column `{c}`" for c in columns if c not in _CSV_KEYS]
     known = f"columns are {', '.join(_CSV_KEYS)}"
-    problems = [Problem(w, file=name, where="1", mend=known) for w in wrong]
+    problems = [Problem(w, file=name, where="1", hint=known) for w in wrong]
     groups: dict[str, dict[str, Any]] = {}
     places: dict[tuple[str | int, ...], Place] = {}
     for line, cells in rows if not problems else ():

@@ -100,7 +100,7 @@ def _dealt_personas(config: NegotiationConfig, folder: Path, needed: int) -> lis
             Problem(
                 f"{path.name} has {len(texts)} personas and the groups have {needed} members",
                 key="personas",
-                mend="add personas, or lower groups_per_type or sizes",
+                hint="add personas, or lower groups_per_type or sizes",
             )
         )
     order = generator(config.random_seed, ("negotiation", "personas")).permutation(len(texts))

@@ -38,7 +38,7 @@ def _known(name: str, known: list[str], what: str) -> None:
         raise InputError(
             Problem(
                 f"there is no {what} `{name}`",
-                mend=did_you_mean(name, known, f"there are {', '.join(known)}"),
+                hint=did_you_mean(name, known, f"there are {', '.join(known)}"),
             )
         )
 

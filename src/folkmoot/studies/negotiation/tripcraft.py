@@ -76,7 +76,7 @@ def read_trips(config: NegotiationConfig, folder: Path) -> Sequence[Trip]:
     if not rows or unknown:
         what = f"unknown column `{unknown[0]}`" if unknown else "holds no row"
         known = ", ".join(("group_id", *COLUMNS, f"{REFERENCE}[_N]"))
-        raise InputError(Problem(what, file=str(path), key="trip.file", mend=f"columns: {known}"))
+        raise InputError(Problem(what, file=str(path), key="trip.file", hint=f"columns: {known}"))
     return rows
 
 

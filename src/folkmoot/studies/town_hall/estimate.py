@@ -108,14 +108,14 @@ def problems(config: TownHallConfig, folder: Path) -> list[Problem]:
     known |= {w for p in profiles for w in (p.ownership, p.vulnerable_type or "", p.label)}
     for key in ("contributions", "stakes"):
         for who in getattr(config.topic, key).keys() - known:
-            mend = did_you_mean(who, known, f"known are {', '.join(sorted(known))}")
+            hint = did_you_mean(who, known, f"known are {', '.join(sorted(known))}")
             what = "no resident is meant by this"
-            found.append(Problem(what, key=f"topic.{key}.{who}", mend=mend))
+            found.append(Problem(what, key=f"topic.{key}.{who}", hint=hint))
     labels = [p.label for p in profiles]
     for label in sorted({label for label in labels if labels.count(label) > 1}):
         what = f"two vulnerable profiles have the label {label!r}"
-        mend = "give each a label of its own, or name each file once"
-        found.append(Problem(what, key="vulnerable", mend=mend))
+        hint = "give each a label of its own, or name each file once"
+        found.append(Problem(what, key="vulnerable", hint=hint))
     return [*found, *_residents(config.residents)]
 
 
@@ -134,14 +134,14 @@ def _residents(settings: ResidentSettings) -> list[Problem]:
     years = settings.residence_years
     if years.low >= years.high:
         what = f"low ({years.low}) is not below high ({years.high})"
-        found.append(Problem(what, key="residents.residence_years", mend="swap them"))
+        found.append(Problem(what, key="residents.residence_years", hint="swap them"))
     found += _occupations(settings)
     if not found:
         clash = joint_problem(settings.ratios.income_level, settings.ratios.economic_pressure)
         if clash:
             key = "residents.ratios.economic_pressure"
             what = f"no residents without contradictions can have these shares: {clash}"
-            found.append(Problem(what, key=key, mend="lower one of the two"))
+            found.append(Problem(what, key=key, hint="lower one of the two"))
     return found
 
 
@@ -149,8 +149,8 @@ def _known(shares: Mapping[str, Any], options: Sequence[str], key: str) -> list[
     found = []
     for name in shares:
         if name not in options:
-            mend = did_you_mean(name, options, f"known are {', '.join(options)}")
-            found.append(Problem("there is no such category", key=f"{key}.{name}", mend=mend))
+            hint = did_you_mean(name, options, f"known are {', '.join(options)}")
+            found.append(Problem("there is no such category", key=f"{key}.{name}", hint=hint))
     return found
 
 
@@ -159,8 +159,8 @@ def _sums_to_one(shares: Mapping[str, float], key: str) -> list[Problem]:
     if abs(total - 1) <= TOLERANCE:
         return []
     over = total - 1
-    mend = f"take {over:g} away" if over > 0 else f"add {-over:g}"
-    return [Problem(f"the shares sum to {total:g}, not to 1", key=key, mend=mend)]
+    hint = f"take {over:g} away" if over > 0 else f"add {-over:g}"
+    return [Problem(f"the shares sum to {total:g}, not to 1", key=key, hint=hint)]
 
 
 def _occupations(settings: ResidentSettings) -> list[Problem]:
@@ -170,8 +170,8 @@ def _occupations(settings: ResidentSettings) -> list[Problem]:
         lacking = [i for i in INCOMES if not own.get(i)]
         if share and lacking:
             what = f"age group {age} has no occupations for {', '.join(lacking)} income"
-            mend = f"add residents.occupations: {{{age!r}: {{low: […], middle: […], high: […]}}}}"
-            found.append(Problem(what, key=f"residents.ratios.age_group.{age}", mend=mend))
+            hint = f"add residents.occupations: {{{age!r}: {{low: […], middle: […], high: […]}}}}"
+            found.append(Problem(what, key=f"residents.ratios.age_group.{age}", hint=hint))
     return found
 
 

@@ -99,18 +99,18 @@ def level_problems(config: TownHallConfig, vulnerable: int) -> list[Problem]:
     described = known.keys() | config.level_settings
     problems = [_unknown(name, list(known)) for name in config.levels if name not in described]
     for name in sorted({n for n in config.levels if config.levels.count(n) > 1}):
-        problems.append(Problem(f"duplicate level {name}", key="levels", mend="list it once"))
+        problems.append(Problem(f"duplicate level {name}", key="levels", hint="list it once"))
     for name in sorted(config.level_settings.keys() - known):
         like = str(config.level_settings[name].like)
-        mend = did_you_mean(like, known, "name a level that stands by itself")
+        hint = did_you_mean(like, known, "name a level that stands by itself")
         what = f"{like} leads to no level that {name} could be like"
-        problems.append(Problem(what, key=f"level_settings.{name}.like", mend=mend))
+        problems.append(Problem(what, key=f"level_settings.{name}.like", hint=hint))
     for level in {level.name: level for level in levels_of(config)}.values():
         problems.extend(_level_problems(level, vulnerable, level.name in config.level_settings))
         key = f"level_settings.{level.name}.labels"
         if level.labels == "shuffled" and not (vulnerable and level.vulnerable):
             what = f"level {level.name} has no vulnerable residents whose labels could be shuffled"
-            problems.append(Problem(what, key=key, mend="leave one of the two out"))
+            problems.append(Problem(what, key=key, hint="leave one of the two out"))
     return problems
 
 
@@ -118,13 +118,13 @@ def _level_problems(level: Level, vulnerable: int, own: bool) -> list[Problem]:
     key = f"level_settings.{level.name}.models" if own else "levels"
     distinct = len(set(level.models))
     if distinct < len(level.models):
-        return [Problem(f"level {level.name} lists a model twice", key=key, mend="list each once")]
+        return [Problem(f"level {level.name} lists a model twice", key=key, hint="list each once")]
     if level.context == "shared" and distinct > 1:
         return [
             Problem(
                 f"level {level.name} has one shared session but {distinct} models",
                 key=key,
-                mend="name one model, or set context: separate",
+                hint="name one model, or set context: separate",
             )
         ]
     if distinct > 1 and vulnerable > distinct:
@@ -133,7 +133,7 @@ def _level_problems(level: Level, vulnerable: int, own: bool) -> list[Problem]:
                 f"level {level.name} has {vulnerable} vulnerable residents for {distinct} models, "
                 "and no two of them may share one",
                 key=key,
-                mend=f"name at least {vulnerable} models, or at most {distinct} profiles",
+                hint=f"name at least {vulnerable} models, or at most {distinct} profiles",
             )
         ]
     return []
@@ -141,8 +141,8 @@ def _level_problems(level: Level, vulnerable: int, own: bool) -> list[Problem]:
 
 def _unknown(name: str, known: list[str]) -> Problem:
     listed = f"known are {', '.join(known)}; define new ones under level_settings"
-    mend = f"{did_you_mean(name, known)} {listed}".lstrip()
-    return Problem(f"there is no level {name!r}", key="levels", mend=mend)
+    hint = f"{did_you_mean(name, known)} {listed}".lstrip()
+    return Problem(f"there is no level {name!r}", key="levels", hint=hint)
 
 
 def deal(

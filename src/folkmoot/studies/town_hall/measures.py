@@ -366,7 +366,7 @@ RUNGS = ("exact", "fenced", "repaired", "minimal", "missing")
 def quality(discussion: Discussion) -> dict[str, Any]:
     """Steps of the ladder, re-asks, minimal structures and mends of one discussion."""
     calls, rounds = discussion.calls, discussion.rounds
-    mends = [mend for call in calls for mend in call.mends]
+    mends = [hint for call in calls for hint in call.mends]
     turns = [turn for r in rounds for turn in r.turns.values()]
     reflections = [r for round_ in rounds for r in round_.reflections.values()]
     surveys = [*discussion.before.values(), *discussion.after.values()]

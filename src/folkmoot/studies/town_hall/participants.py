@@ -346,8 +346,8 @@ def read_profiles(places: Sequence[str], folder: Path) -> tuple[list[Resident], 
         files = [path] if path.is_file() else sorted(path.glob("*.md")) if path.is_dir() else []
         if not files:
             what = f"no .md file in {path}" if path.is_dir() else f"there is no file {path}"
-            mend = "name a profile, a folder of profiles, or `builtin`"
-            problems.append(Problem(what, key="vulnerable", mend=mend))
+            hint = "name a profile, a folder of profiles, or `builtin`"
+            problems.append(Problem(what, key="vulnerable", hint=hint))
         for file in files:
             try:
                 residents.append(read_profile(file))
@@ -365,8 +365,8 @@ def read_profile(file: Path) -> Resident:
         raise InputError(Problem(f"cannot be read: {error}", name)) from error
     parts = re.match(r"---[ \t]*\n(.*?)\n---[ \t]*(?:\n|$)(.*)", text, re.DOTALL)
     if parts is None:
-        mend = "start the file with a line `---`, the fields, and a line `---`"
-        raise InputError(Problem("no front matter", name, "1", mend=mend))
+        hint = "start the file with a line `---`, the fields, and a line `---`"
+        raise InputError(Problem("no front matter", name, "1", hint=hint))
     # The line before stands for the first `---`, so that lines are those of the file.
     tree, story = read_tree("\n" + parts[1], name), parts[2].strip()
     problems = list(tree.problems)
@@ -376,8 +376,8 @@ def read_profile(file: Path) -> Resident:
         problems += [standing_at(p, name, 1) for p in problems_of(error, tree, Profile)]
         raise InputError(problems) from error
     if not story:
-        mend = "below the second `---`, tell who this is in a few sentences"
-        problems.append(Problem("there is no description", name, mend=mend))
+        hint = "below the second `---`, tell who this is in a few sentences"
+        problems.append(Problem("there is no description", name, hint=hint))
     if problems:
         raise InputError(problems)
     return Resident(is_vulnerable=True, story=story, **profile.model_dump())

@@ -472,12 +472,12 @@ def _mends(discussion: Discussion, key: Mapping[str, Any]) -> list[Row]:
             stage=call.stage,
             round=call.round,
             agent_id=call.agent,
-            field=mend.field,
-            kind=mend.kind,
-            was=mend.was,
-            became=mend.became or None,
-            dropped=mend.dropped,
+            field=hint.field,
+            kind=hint.kind,
+            was=hint.was,
+            became=hint.became or None,
+            dropped=hint.dropped,
         )
         for call in discussion.calls
-        for mend in call.mends
+        for hint in call.mends
     ]

@@ -107,8 +107,8 @@ def _names(workbook: Workbook, problems: Problems) -> None:
     variables = [(t.var_name, t.at.get("var_name", "")) for t in workbook.tasks]
     for name, where in [*variables, *((c.name, c.at.get("name", "")) for c in workbook.computed)]:
         if name in taken:
-            mend = f"it is in {taken[name]} as well; rename one"
-            problems.add(f"the name {name!r} is used twice", where, mend)
+            hint = f"it is in {taken[name]} as well; rename one"
+            problems.add(f"the name {name!r} is used twice", where, hint)
         taken.setdefault(name, where)
     for name, where in taken.items():
         if name in (*FIXED_COLUMNS, *NAMESPACES, OPTIONS):
@@ -126,17 +126,17 @@ def _computed(workbook: Workbook, problems: Problems) -> None:
         try:
             tree = parse_expression(item.expression)
         except BadExpression as error:
-            problems.add(f"the expression cannot be read: {error}", where, error.mend)
+            problems.add(f"the expression cannot be read: {error}", where, error.hint)
             continue
         for name in sorted(names_used(tree) - names):
-            mend = did_you_mean(name, sorted(names), "name a variable or a constant")
-            problems.add(f"nothing is called {name}", where, mend)
+            hint = did_you_mean(name, sorted(names), "name a variable or a constant")
+            problems.add(f"nothing is called {name}", where, hint)
     if len(problems.found) == before:
         try:
             in_order(workbook.computed)
         except BadExpression as error:
             where = workbook.computed[0].at.get("expression", "")
-            problems.add(str(error), where, error.mend)
+            problems.add(str(error), where, error.hint)
     for item in workbook.computed:
         if item.scope == "session":
             _check_shared(item.name, item.expression, names - shared, item.at, problems)
@@ -152,8 +152,8 @@ def _check_shared(
         return
     for used in sorted(alone):
         message = f"{used} differs between participants, but {name} is one value per session"
-        mend = f"write sum({used}) or mean({used}), or scope participant"
-        problems.add(message, at.get("expression", ""), mend)
+        hint = f"write sum({used}) or mean({used}), or scope participant"
+        problems.add(message, at.get("expression", ""), hint)
 
 
 # --- placeholders ------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def _placeholders(
     text: str, where: str, known: set[str], spaces: Mapping[str, set[str]], problems: Problems
 ) -> None:
     for problem in check_names(text, known, spaces):
-        problems.add(str(problem), where, problem.mend)
+        problems.add(str(problem), where, problem.hint)
 
 
 def _texts(workbook: Workbook, problems: Problems) -> None:
@@ -217,8 +217,8 @@ def _contexts(workbook: Workbook, problems: Problems) -> None:
     for task in contexts:
         if others and task.task_order >= min(others):
             message = f"the context {task.task_id} must come before all other tasks"
-            mend = f"give it a task_order below {min(others)}"
-            problems.add(message, task.at.get("task_order", ""), mend)
+            hint = f"give it a task_order below {min(others)}"
+            problems.add(message, task.at.get("task_order", ""), hint)
 
 
 def _prompts(workbook: Workbook, problems: Problems) -> None:
@@ -270,8 +270,8 @@ def _in_time(task: Task, text: str, later: set[str], problems: Problems) -> None
             "it needs a task_order below this one's; equal ones are shuffled",
         )
     if OPTIONS in names and task.response_options is None and task.type != "context":
-        mend = f"fill in {task.at.get('response_options', OPTIONS)} or leave the words out"
-        problems.add(f"the prompt says {{{OPTIONS}}}, but there are none", where, mend)
+        hint = f"fill in {task.at.get('response_options', OPTIONS)} or leave the words out"
+        problems.add(f"the prompt says {{{OPTIONS}}}, but there are none", where, hint)
 
 
 def _filled(experiment: Experiment, problems: Problems) -> None:
@@ -284,9 +284,9 @@ def _filled(experiment: Experiment, problems: Problems) -> None:
                 render(text, {**dict.fromkeys(names, NOT_AVAILABLE), **values})
         except TemplateProblem as problem:
             if (
-                problem.mend != UNDEFINED
+                problem.hint != UNDEFINED
             ):  # names that do not exist are reported with the likely one
-                problems.add(str(problem), where, problem.mend or "correct the placeholder")
+                problems.add(str(problem), where, problem.hint or "correct the placeholder")
 
 
 # --- tasks -------------------------------------------------------------------------------------
@@ -305,15 +305,15 @@ def _task(play: TaskInPlay, experiment: Experiment, problems: Problems) -> None:
         return
     if not speaking:
         message = f"no participant takes part in {task.task_id}"
-        mend = "add a role of the participants to the dict"
-        problems.add(message, task.at.get("llm_text", ""), mend)
+        hint = "add a role of the participants to the dict"
+        problems.add(message, task.at.get("llm_text", ""), hint)
     for role in speaking:
         options = play.options_for(role)
         if options is not None:
             _typed(task, options, problems)
         elif isinstance(play.options, Mapping):
-            mend = "add the role to the dict, or leave it out of the prompts"
-            problems.add(f"{role} has no response options", where, mend)
+            hint = "add the role to the dict, or leave it out of the prompts"
+            problems.add(f"{role} has no response options", where, hint)
         elif (
             task.validate_response
             and task.response_options is None
@@ -331,16 +331,16 @@ def _roles(
 ) -> None:
     for label in labels:
         if label not in known:
-            mend = did_you_mean(label, known, f"roles are {', '.join(known)}")
-            problems.add(f"there is no role {label!r}", where, mend)
+            hint = did_you_mean(label, known, f"roles are {', '.join(known)}")
+            problems.add(f"there is no role {label!r}", where, hint)
 
 
 def _typed(task: Task, options: Options, problems: Problems) -> None:
     where = task.at.get("response_options", "")
     if isinstance(options, Range):
         if task.var_type == "category":
-            mend = "write integer or float as var_type, or a list of options"
-            problems.add("a range of numbers cannot be of type category", where, mend)
+            hint = "write integer or float as var_type, or a list of options"
+            problems.add("a range of numbers cannot be of type category", where, hint)
         elif task.var_type == "integer" and not options.low <= -(-options.low // 1) <= options.high:
             problems.add("no whole number lies in the range", where, "widen it")
     if isinstance(options, Listed) and task.var_type in ("integer", "float"):

@@ -361,14 +361,14 @@ class _Conversion:
     def placeholders(self, values: Values, row: int) -> None:
         text = str(values.get("llm_text") or "")
 
-        def mend(match: re.Match[str]) -> str:
+        def hint(match: re.Match[str]) -> str:
             word = match[1]
             if word == OPTIONS or fuzz.ratio(word, OPTIONS) < 85:
                 return match[0]
             self.guess(row, f"{match[0]} became {{{OPTIONS}}}")
             return f"{{{OPTIONS}}}"
 
-        text = _PLACEHOLDER.sub(mend, text)
+        text = _PLACEHOLDER.sub(hint, text)
         if not values.get("response_options") and f"{{{OPTIONS}}}" in text:
             text = text.replace(f"{{{OPTIONS}}}", "").strip()
             self.guess(row, f"{{{OPTIONS}}} was left out of the words, there are none")

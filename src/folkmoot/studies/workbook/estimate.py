@@ -81,7 +81,7 @@ def check(config: WorkbookConfig, _folder: Path) -> list[Problem]:
             f"the constants spin off {count:,} experiments, more than {most:,}",
             file=config.source,
             where=config.workbook.constants[0].at.get("value", ""),
-            mend=f"shorten the lists, or allow it: --set max_permutations={count}",
+            hint=f"shorten the lists, or allow it: --set max_permutations={count}",
         )
     ]
 

@@ -96,8 +96,8 @@ def build(
         try:
             return render(text, values).strip()
         except TemplateProblem as problem:
-            if problem.mend != UNDEFINED:  # `checks` reports those with the likely name
-                problems.add(str(problem), where, problem.mend)
+            if problem.hint != UNDEFINED:  # `checks` reports those with the likely name
+                problems.add(str(problem), where, problem.hint)
             return text
 
     treatments = {t.label: t for t in (_described(t, fill) for t in workbook.treatments)}
@@ -114,7 +114,7 @@ def build(
     labels = len({t.label for t in workbook.treatments}) + len({r.label for r in workbook.roles})
     if len(treatments) + len(roles) < labels:
         message = "two labels become one when placeholders are filled in"
-        problems.add(message, mend="rename one")
+        problems.add(message, hint="rename one")
     return experiment, problems.found
 
 
@@ -146,8 +146,8 @@ def _task(
         try:
             options = read_options(fill(task.response_options, where))
         except NotALiteral as error:
-            mend = 'write a text, ["a", "b"], (0, 10) or {"Role 1": (0, 10)}'
-            problems.add(f"the response options cannot be read: {error}", where, mend)
+            hint = 'write a text, ["a", "b"], (0, 10) or {"Role 1": (0, 10)}'
+            problems.add(f"the response options cannot be read: {error}", where, hint)
     if isinstance(task.llm_text, str):
         users = [r.label for r in roles.values() if r.special is None]
         return TaskInPlay(task, dict.fromkeys(users, task.llm_text), options, True)

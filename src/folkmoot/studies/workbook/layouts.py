@@ -90,23 +90,23 @@ def sheet_problems(
     sheet_names: Collection[str],
     hidden: Collection[str] = (),
 ) -> list[Problem]:
-    """Missing sheets and extra ones (also those out of sight), each with the likely mend."""
+    """Missing sheets and extra ones (also those out of sight), each with the likely remedy."""
     extra = [n for n in sheet_names if n not in found.values() and n != NOTES_SHEET]
     problems = Problems()
     for ours in SHEETS:
         if ours in found:
             continue
         wanted = layout.sheet(ours)
-        mend = f"add a sheet named {wanted!r}"
+        hint = f"add a sheet named {wanted!r}"
         if guess := nearest(wanted, extra):
-            mend = f"rename {guess!r} to {wanted!r}"
+            hint = f"rename {guess!r} to {wanted!r}"
             extra.remove(guess)
-        problems.add(f"the sheet {wanted} is missing", mend=mend)
+        problems.add(f"the sheet {wanted} is missing", hint=hint)
     known = f"{', '.join(layout.sheets.values())} and, if wanted, {COMPUTED} and {NOTES_SHEET}"
     for name in extra:
         what, first = ("hidden sheet", "unhide it, then ") if name in hidden else ("sheet", "")
-        mend = f"{first}delete or rename it; sheets are {known}"
-        problems.add(f"the {what} {name!r} does not belong here", name, mend)
+        hint = f"{first}delete or rename it; sheets are {known}"
+        problems.add(f"the {what} {name!r} does not belong here", name, hint)
     return problems.found
 
 
@@ -168,14 +168,14 @@ class Row:
         return default if value is None else value
 
     def _typed(
-        self, column: str, read: Callable[[Cell | None], T | None], problems: Problems, mend: str
+        self, column: str, read: Callable[[Cell | None], T | None], problems: Problems, hint: str
     ) -> T | None:
         cell = self.cells.get(column)
         value = read(cell)
         # A missing column is reported once, not in each row.
         if value is None and column in self.columns:
             what = "is blank" if cell is None else f"is {cell.text!r}"
-            problems.add(f"{self.titles.get(column, column)} {what}", self.at(column), mend)
+            problems.add(f"{self.titles.get(column, column)} {what}", self.at(column), hint)
         return value
 
 
@@ -233,16 +233,16 @@ def read_table(sheet: Sheet, columns: Mapping[str, str], problems: Problems) -> 
     for ours, title in columns.items():
         if ours in found:
             continue
-        mend = f"add a column named {title}"
+        hint = f"add a column named {title}"
         if guess := nearest(title, extra.values()):
             number = next(n for n, text in extra.items() if text == guess)
-            mend = f"rename {guess!r} in {sheet.at(top, number)} to {title}"
+            hint = f"rename {guess!r} in {sheet.at(top, number)} to {title}"
             del extra[number]
-        problems.add(f"the column {title} is missing", sheet.name, mend)
+        problems.add(f"the column {title} is missing", sheet.name, hint)
         problems.structural = True
-    mend = f"delete it; columns are {', '.join(columns.values())}"
+    hint = f"delete it; columns are {', '.join(columns.values())}"
     for number, text in extra.items():
-        problems.add(f"the column {text!r} does not belong here", sheet.at(top, number), mend)
+        problems.add(f"the column {text!r} does not belong here", sheet.at(top, number), hint)
     for where in [unnamed[c] for c in sorted(unnamed)][:MAX_ROWS_LISTED]:
         problems.add("the column has values but no name", where, "name it or clear it")
     rows = [
@@ -268,9 +268,9 @@ def unique(rows: Sequence[Row], column: str, problems: Problems) -> None:
     for row in rows:
         text = row.text(column)
         if text and seen.setdefault(text, row) is not row:
-            mend = f"it is in {seen[text].at(column)} as well; make them differ"
+            hint = f"it is in {seen[text].at(column)} as well; make them differ"
             title = row.titles.get(column, column)
-            problems.add(f"duplicate {title} {text!r}", row.at(column), mend)
+            problems.add(f"duplicate {title} {text!r}", row.at(column), hint)
 
 
 def one_of(
@@ -280,8 +280,8 @@ def one_of(
     folded = text.strip().casefold().replace(" ", "_").replace("-", "_")
     match = next((c for c in choices if c.casefold() == folded), None)
     if match is None:
-        mend = did_you_mean(text, choices, f"write one of {', '.join(choices)}")
-        problems.add(f"{title} is {text!r}", where, mend)
+        hint = did_you_mean(text, choices, f"write one of {', '.join(choices)}")
+        problems.add(f"{title} is {text!r}", where, hint)
     return match
 
 

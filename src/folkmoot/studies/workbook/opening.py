@@ -103,8 +103,8 @@ def check_file(path: Path) -> dict[str, Look]:
     return {count.part: count.look for count in counts}
 
 
-def _refusal(path: Path, message: str, mend: str) -> InputError:
-    return InputError(Problem(message, file=path.name, mend=mend))
+def _refusal(path: Path, message: str, hint: str) -> InputError:
+    return InputError(Problem(message, file=path.name, hint=hint))
 
 
 def _check_parts(path: Path, archive: zipfile.ZipFile) -> list[_Count]:
@@ -186,9 +186,9 @@ class _Count:
                 raise self._too_much("a tag that does not end", _AGAIN)
         return size
 
-    def _too_much(self, what: str, mend: str = _CELLS_ONLY) -> InputError:
+    def _too_much(self, what: str, hint: str = _CELLS_ONLY) -> InputError:
         where = f" ({self.part})"
-        return _refusal(self.path, f"the file holds {what}{where}", mend)
+        return _refusal(self.path, f"the file holds {what}{where}", hint)
 
     def _doctype(self, *_: object) -> None:
         raise self._too_much("XML entities, which no workbook needs", _AGAIN)
@@ -299,7 +299,7 @@ def _numbers(path: Path, bad: dict[str, list[str]]) -> list[Problem]:
             f"the cell holds a number of more than {MAX_DIGITS} digits, or not a number",
             file=path.name,
             where=f"{titles.get(part, part)}!{cell}",
-            mend="type the number again, or format the cell as text",
+            hint="type the number again, or format the cell as text",
         )
         for part, cells in bad.items()
         for cell in cells

@@ -100,8 +100,8 @@ class _Draw:
         for what, column in by_hand.items():
             self._check_column(what, column)
 
-    def _report(self, kind: str, message: str, where: str = "", mend: str = "") -> None:
-        self.found.setdefault(kind, []).append(Problem(message, where=where, mend=mend))
+    def _report(self, kind: str, message: str, where: str = "", hint: str = "") -> None:
+        self.found.setdefault(kind, []).append(Problem(message, where=where, hint=hint))
 
     def problems(self) -> list[Problem]:
         listed = [p for some in self.found.values() for p in some[:MOST_LISTED]]
@@ -127,8 +127,8 @@ class _Draw:
             message = f"{what}s are assigned manually, but no column is named"
             self._report("column", message, where, "name a column of the profiles")
         elif column is None:
-            mend = did_you_mean(name, self.profiles.names, "give the name in row 1 or row 2")
-            self._report("column", f"the profiles have no column {name!r}", where, mend)
+            hint = did_you_mean(name, self.profiles.names, "give the name in row 1 or row 2")
+            self._report("column", f"the profiles have no column {name!r}", where, hint)
         elif name not in self.profiles.names and asked > 1:
             message = f"{asked} columns have the question {name!r}"
             self._report("column", message, where, "give the name in row 1")
@@ -220,9 +220,9 @@ class _Draw:
             label = self.profiles.rows[row][column]
             if label not in known:
                 sound = False
-                mend = did_you_mean(label, known, f"one of {', '.join(known)}")
+                hint = did_you_mean(label, known, f"one of {', '.join(known)}")
                 message = f"there is no {what} {label!r}" if label else f"the {what} is blank"
-                self._report(f"{what} labels", message, self.profiles.cell(row, column), mend)
+                self._report(f"{what} labels", message, self.profiles.cell(row, column), hint)
         return sound
 
     def _seats(self, group: _Group, number: int) -> tuple[Seat, ...]:

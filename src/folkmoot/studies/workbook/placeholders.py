@@ -38,11 +38,11 @@ _SINGLE = re.compile(r"(?<![{\w])\{\s*([A-Za-z_]\w*)\s*\}(?!\})")
 
 
 class TemplateProblem(ValueError):
-    """A text cannot be filled in. The message is for the user; `mend` says what to write."""
+    """A text cannot be filled in. The message is for the user; `hint` says what to write."""
 
-    def __init__(self, message: str, mend: str = "") -> None:
+    def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
-        self.mend = mend
+        self.hint = hint
 
 
 class NotThere(str):
@@ -220,13 +220,13 @@ def _unknown(name: str, known: Collection[str], prefix: str = "") -> TemplatePro
     pool = sorted(known)
     guess = nearest(name.removeprefix(prefix), pool)
     if guess == OPTIONS:
-        mend = f"did you mean {{{OPTIONS}}}?"
+        hint = f"did you mean {{{OPTIONS}}}?"
     elif guess:
-        mend = f"did you mean {{{{{prefix}{guess}}}}}?"
+        hint = f"did you mean {{{{{prefix}{guess}}}}}?"
     else:
         listed = ", ".join(pool[:8]) + (", …" if len(pool) > 8 else "")
-        mend = f"define it in the constants sheet; known here: {listed or 'nothing'}"
-    return TemplateProblem(f"nothing is called {name}", mend)
+        hint = f"define it in the constants sheet; known here: {listed or 'nothing'}"
+    return TemplateProblem(f"nothing is called {name}", hint)
 
 
 MAX_EXPRESSION = 2_000
@@ -270,11 +270,11 @@ _NODES = (
 
 
 class BadExpression(ValueError):
-    """An expression cannot be used. `mend` says what to write."""
+    """An expression cannot be used. `hint` says what to write."""
 
-    def __init__(self, message: str, mend: str = "") -> None:
+    def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
-        self.mend = mend
+        self.hint = hint
 
 
 class _Absent(Exception):
@@ -368,8 +368,8 @@ def _check_call(node: ast.Call) -> None:
     name = _called(node)
     known = sorted({*AGGREGATES, *PLAIN, "own", "others"})
     if name not in known:
-        mend = did_you_mean(name, known, f"there are {', '.join(known)}")
-        raise BadExpression(f"there is no function {name or 'of that kind'}", mend)
+        hint = did_you_mean(name, known, f"there are {', '.join(known)}")
+        raise BadExpression(f"there is no function {name or 'of that kind'}", hint)
     if node.keywords or not node.args or any(isinstance(a, ast.Starred) for a in node.args):
         raise BadExpression(f"{name} needs plain arguments", f"e.g. {name}(give)")
     most = {"min": 20, "max": 20, "round": 2}.get(name, 1)

@@ -203,12 +203,12 @@ class _Settings:
             if key in self.rows or key in self.layout.optional:
                 continue
             title = self.layout.setting(key)
-            mend = f"add a row {title}"
+            hint = f"add a row {title}"
             if guess := nearest(title, unknown.values()):
                 number = next(n for n, name in unknown.items() if name == guess)
-                mend = f"rename {guess!r} in {sheet.at(number, left)} to {title}"
+                hint = f"rename {guess!r} in {sheet.at(number, left)} to {title}"
                 del unknown[number]
-            self.problems.add(f"the setting {title} is missing", sheet.name, mend)
+            self.problems.add(f"the setting {title} is missing", sheet.name, hint)
         for number, name in unknown.items():
             message = f"there is no setting {name!r}" if name else "the value has no key"
             self.problems.add(message, sheet.at(number, left), "delete the row")
@@ -216,15 +216,15 @@ class _Settings:
     def at(self, key: str) -> str:
         return self.sheet.at(self.rows.get(key, 1), self.column)
 
-    def wrong(self, key: str, mend: str) -> None:
+    def wrong(self, key: str, hint: str) -> None:
         if key in self.rows:  # a missing key is reported already
             cell = self.cells.get(key)
             what = "is blank" if cell is None else f"is {cell.text!r}"
-            self.problems.add(f"{self.layout.setting(key)} {what}", self.at(key), mend)
+            self.problems.add(f"{self.layout.setting(key)} {what}", self.at(key), hint)
 
-    def text(self, key: str, mend: str, default: str = "") -> str:
+    def text(self, key: str, hint: str, default: str = "") -> str:
         if key not in self.cells:
-            self.wrong(key, mend)
+            self.wrong(key, hint)
             return default
         return self.cells[key].text
 
@@ -238,17 +238,17 @@ class _Settings:
         read: Callable[[Cell | None], T | None],
         fits: Callable[[T], bool],
         default: T,
-        mend: str,
+        hint: str,
     ) -> T:
         value = read(self.cells.get(key))
         if value is None or not fits(value):
-            self.wrong(key, mend)
+            self.wrong(key, hint)
             return default
         return value
 
     def count(self, key: str, default: int = 1) -> int:
-        mend = "write a whole number of at least 1"
-        return self.typed(key, as_integer, lambda n: 1 <= n <= MAX_COUNT, default, mend)
+        hint = "write a whole number of at least 1"
+        return self.typed(key, as_integer, lambda n: 1 <= n <= MAX_COUNT, default, hint)
 
     def boolean(self, key: str, default: bool) -> bool:
         if key not in self.cells and key in self.layout.optional:
@@ -265,19 +265,19 @@ class _Settings:
     def seed(self) -> int:
         if "random_seed" not in self.cells:
             return 42
-        mend = "write a whole number of at least 0, or leave it blank"
-        return self.typed("random_seed", as_integer, lambda n: n >= 0, 42, mend)
+        hint = "write a whole number of at least 0, or leave it blank"
+        return self.typed("random_seed", as_integer, lambda n: n >= 0, 42, hint)
 
     def experiment_id(self) -> str:
         text = self.text("experiment_id", "give the experiment a name", "experiment")
-        mend = ""
+        hint = ""
         if len(text) > MAX_ID or UNSAFE.search(text) or text.startswith((".", "-", "~")):
-            mend = f'it names files: at most {MAX_ID} characters, none of them / \\ : * ? " < > |'
+            hint = f'it names files: at most {MAX_ID} characters, none of them / \\ : * ? " < > |'
         elif _RESERVED.fullmatch(text) or text.endswith((".", " ")):
-            mend = "it names files: choose another name"
-        if mend:
-            self.wrong("experiment_id", mend)
-        return "experiment" if mend else text
+            hint = "it names files: choose another name"
+        if hint:
+            self.wrong("experiment_id", hint)
+        return "experiment" if hint else text
 
 
 def read_settings(sheet: Sheet, layout: Layout, problems: Problems) -> Settings:
@@ -338,12 +338,12 @@ def _described(row: Row, kind: type[D], layout: Layout, problems: Problems) -> D
 
 def _check_roles(roles: Sequence[Role], sheet: Sheet, problems: Problems) -> None:
     if not any(r.special == FACILITATOR for r in roles):
-        mend = f"add a row {FACILITATOR} with a description; it asks the questions"
-        problems.add(f"the role {FACILITATOR} is missing", f"{sheet.name}!A2", mend)
+        hint = f"add a row {FACILITATOR} with a description; it asks the questions"
+        problems.add(f"the role {FACILITATOR} is missing", f"{sheet.name}!A2", hint)
     if all(r.special for r in roles):
         where = f"{sheet.name}!A{len(roles) + 2}"
-        mend = "add a row such as Participant with its description"
-        problems.add("there is no role for participants", where, mend)
+        hint = "add a row such as Participant with its description"
+        problems.add("there is no role for participants", where, hint)
 
 
 def _task(row: Row, problems: Problems) -> Task:
@@ -404,8 +404,8 @@ def _llm_text(row: Row, problems: Problems) -> str | dict[str, str]:
     try:
         value = read_literal(text)
     except NotALiteral as error:
-        mend = 'write {"Role 1": "text", "Role 2": "text"}'
-        problems.add(f"the dict of prompts cannot be read: {error}", where, mend)
+        hint = 'write {"Role 1": "text", "Role 2": "text"}'
+        problems.add(f"the dict of prompts cannot be read: {error}", where, hint)
         return ""
     if not isinstance(value, dict) or not value:
         problems.add("the dict of prompts is empty", where, "name a role")
@@ -420,7 +420,7 @@ def _constant(row: Row, problems: Problems) -> Constant | None:
     name = row.required("name", problems)
     text = row.required("value", problems)
     where = row.at("value")
-    mend = 'write a list, e.g. ["participant", "subject"] or [10, 20]'
+    hint = 'write a list, e.g. ["participant", "subject"] or [10, 20]'
     if name and not name.isidentifier():
         message = f"{name!r} cannot be a placeholder"
         problems.add(message, row.at("name"), "use letters, digits and _")
@@ -428,14 +428,14 @@ def _constant(row: Row, problems: Problems) -> Constant | None:
     try:
         values = read_literal(text) if text else []
     except NotALiteral as error:
-        problems.add(f"the value is not a list: {error}", where, mend)
+        problems.add(f"the value is not a list: {error}", where, hint)
         values = [text]
     if not isinstance(values, (list, tuple)):
         problems.add(f"the value {text[:40]} is not a list", where, f"write [{text[:40]}]")
         values = [values]
     if not values or not all(is_scalar(v) for v in values):
         if text:
-            problems.add("the list must hold texts or numbers, at least one", where, mend)
+            problems.add("the list must hold texts or numbers, at least one", where, hint)
         # The name is known, so texts that use it are not mistakes.
         values = [text or name]
     if len({scalar_text(v) for v in values}) < len(values):
@@ -484,9 +484,9 @@ def read_profiles(sheet: Sheet, problems: Problems) -> Profiles:
             report_hidden(sheet, row, c, problems)
     if "ID" not in profiles.titles:
         near = next((t for t in profiles.names if t.casefold() == "id"), None)
-        mend = f"rename {near!r} to 'ID'" if near else "name the column of identifiers ID"
+        hint = f"rename {near!r} to 'ID'" if near else "name the column of identifiers ID"
         where = sheet.at(top, 1)
-        problems.add(f"there is no column named ID in row {top} or {top + 1}", where, mend)
+        problems.add(f"there is no column named ID in row {top} or {top + 1}", where, hint)
         problems.structural = True
         return profiles
     column = columns[profiles.id_column]
@@ -507,8 +507,8 @@ def read_profiles(sheet: Sheet, problems: Problems) -> Profiles:
         and all(as_number(c.get(column)) is not None for c in data.values())
     ):
         message = f"row {top + 1} must hold the questions, but it looks like a respondent"
-        mend = f"insert a row {top + 1} with the questions as they were asked"
-        problems.add(message, sheet.at(top + 1, column), mend)
+        hint = f"insert a row {top + 1} with the questions as they were asked"
+        problems.add(message, sheet.at(top + 1, column), hint)
     _check_ids(profiles, problems)
     bare = [n for n, r in zip(profiles.lines, profiles.rows, strict=True) if sum(map(bool, r)) == 1]
     if bare and len(bare) < len(profiles.rows) and len(columns) > 1:  # a footnote below the table?
@@ -569,11 +569,11 @@ def _check_ids(profiles: Profiles, problems: Problems) -> None:
         if not identifier:
             problems.add("the respondent has no ID", where, "fill in the cell or clear the row")
         else:
-            mend = (
+            hint = (
                 f"it is in {seen[identifier]} as well; make them differ, and format the column as "
                 "text where 3.1 and 3.10 are two"
             )
-            problems.add(f"duplicate ID {identifier!r}", where, mend)
+            problems.add(f"duplicate ID {identifier!r}", where, hint)
     if (more := reported - MAX_ROWS_OF_ONE_KIND) > 0:
         message = f"{more} more respondents have a missing or repeated ID"
         problems.add(message, profiles.sheet, "correct the column ID")

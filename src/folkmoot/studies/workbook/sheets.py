@@ -42,8 +42,8 @@ class Problems:
     notes: list[str] = field(default_factory=list)
     structural: bool = False
 
-    def add(self, message: str, where: str = "", mend: str = "") -> None:
-        self.found.append(Problem(message, where=where, mend=mend))
+    def add(self, message: str, where: str = "", hint: str = "") -> None:
+        self.found.append(Problem(message, where=where, hint=hint))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def read_book(path: Path) -> Book:
             Problem(
                 f"the workbook cannot be read ({type(error).__name__}: {error})"[:300],
                 file=path.name,
-                mend="open it in a spreadsheet program and save it again as .xlsx",
+                hint="open it in a spreadsheet program and save it again as .xlsx",
             )
         ) from error
 
@@ -160,7 +160,7 @@ def _sheets(path: Path, *, cached: bool) -> Iterator[tuple[Any, Iterable[Any]]]:
     try:
         if len(book.sheetnames) > MAX_SHEETS:  # several can name the same part
             raise InputError(
-                Problem(f"more than {MAX_SHEETS} sheets", file=path.name, mend="keep six or seven")
+                Problem(f"more than {MAX_SHEETS} sheets", file=path.name, hint="keep six or seven")
             )
         budget = _Budget(path)
         for sheet in book.worksheets:
@@ -202,8 +202,8 @@ class _Budget:
         elif self.characters > MAX_CHARACTERS:  # one shared string can stand in every cell
             what = f"the texts have more than {MAX_CHARACTERS:,} characters"
         if what:
-            mend = "delete the rows and columns that are not used"
-            raise InputError(Problem(what, file=self.path.name, where=sheet, mend=mend))
+            hint = "delete the rows and columns that are not used"
+            raise InputError(Problem(what, file=self.path.name, where=sheet, hint=hint))
 
 
 # --- one cell ----------------------------------------------------------------------------------
@@ -330,15 +330,15 @@ def _merge(sheet: Sheet, look: Look, problems: Problems) -> list[str]:
         visited += len(within)
         if visited > MAX_CELLS:  # only ranges that lie over each other can be so many
             raise InputError(
-                Problem("too many merged cells", where=sheet.name, mend="unmerge them")
+                Problem("too many merged cells", where=sheet.name, hint="unmerge them")
             )
         # A title over the whole table covers columns, but stands alone in its row.
         alone = top == bottom and filled[top] == {left}
         wide = bisect_right(own, right) > bisect_right(own, left) and not alone
         if wide or any(left in filled[row] for row in within):
             what = "merged across columns" if wide else "merged over other values"
-            mend = "unmerge them and fill in each cell"
-            problems.add(f"the cells {ref} are {what}", sheet.at(top, left), mend)
+            hint = "unmerge them and fill in each cell"
+            problems.add(f"the cells {ref} are {what}", sheet.at(top, left), hint)
             continue
         for row in within:
             rows[row][left] = cell

@@ -153,7 +153,7 @@ class PersonaGenerator:
                     Problem(
                         f"no person fits the remaining quotas: {open_cells}",
                         key="quotas",
-                        mend="this combination does not occur in the population; relax a quota",
+                        hint="this combination does not occur in the population; relax a quota",
                     )
                 )
             for key, cell in cells.items():
@@ -220,8 +220,8 @@ def check_quotas(quotas: Quotas, key: str = "quotas") -> list[Problem]:
     for name, shares in quotas.items():
         at = f"{key}.{name}"
         if name not in QUOTA_KEYS:
-            mend = f"quotas can be set for {', '.join(QUOTA_KEYS)}"
-            problems.append(Problem("no quota can be set for this", key=at, mend=mend))
+            hint = f"quotas can be set for {', '.join(QUOTA_KEYS)}"
+            problems.append(Problem("no quota can be set for this", key=at, hint=hint))
             continue
         if not shares or min(shares.values()) < 0 or sum(shares.values()) <= 0:
             problems.append(Problem("shares must be 0 or more and not all 0", key=at))
@@ -229,9 +229,9 @@ def check_quotas(quotas: Quotas, key: str = "quotas") -> list[Problem]:
             if name == "age":
                 if age_band(value) is None:
                     problems.append(
-                        Problem(f"{value!r} is not an age band", key=at, mend='"25-34"')
+                        Problem(f"{value!r} is not an age band", key=at, hint='"25-34"')
                     )
             elif value not in known[name]:
-                mend = f"one of: {', '.join(known[name])}"
-                problems.append(Problem(f"{value!r} is not a valid {name}", key=at, mend=mend))
+                hint = f"one of: {', '.join(known[name])}"
+                problems.append(Problem(f"{value!r} is not a valid {name}", key=at, hint=hint))
     return problems

@@ -56,8 +56,8 @@ def read_panel(path: Path) -> Panel:
         weight = _weight(row.get("weight", 1))
         found = check_profile(row, str(line))
         if weight is None:
-            mend = "give a number of 0 or more"
-            found.append(Problem("not a weight", where=str(line), key="weight", mend=mend))
+            hint = "give a number of 0 or more"
+            found.append(Problem("not a weight", where=str(line), key="weight", hint=hint))
         if str(row.get("country", "")).strip().casefold() not in _AMERICAN:
             found += _gaps(row, str(line))
         problems += [replace(p, file=str(path)) for p in found]
@@ -73,8 +73,8 @@ def read_panel(path: Path) -> Panel:
 
 def _gaps(row: Mapping[str, Any], line: str) -> list[Problem]:
     missing = [key for key in COMPLETE if row.get(key) is None]
-    mend = "fill it in: what another country's table lacks would be drawn from Americans"
-    return [Problem("empty", where=line, key=key, mend=mend) for key in missing]
+    hint = "fill it in: what another country's table lacks would be drawn from Americans"
+    return [Problem("empty", where=line, key=key, hint=hint) for key in missing]
 
 
 def _weight(value: Any) -> float | None:

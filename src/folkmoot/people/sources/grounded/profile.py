@@ -173,7 +173,7 @@ def check_profile(row: Mapping[str, Any], where: str) -> list[Problem]:
     except ValidationError as error:
         wrong = {str(e["loc"][0]): e["input"] for e in error.errors()}
         return [
-            Problem(f"{value!r} is not a valid {key}", where=where, key=key, mend=_wanted(key))
+            Problem(f"{value!r} is not a valid {key}", where=where, key=key, hint=_wanted(key))
             for key, value in wrong.items()
         ]
     return []
