@@ -16,8 +16,8 @@ from folkmoot.engine.study_file import load_study_file
 from folkmoot.errors import InputError
 from folkmoot.hidden_characters import hidden_in, without_hidden
 from folkmoot.people.sources import table
-from folkmoot.records.findings import Bars
 from folkmoot.report.charts import svgs
+from folkmoot.storage.findings import Bars
 from tests.faults.lab import PILOT
 from tests.studies.workbook.workbook_builder import good, mistakes, put, read
 

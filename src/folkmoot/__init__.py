@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from folkmoot.models.simple_call import call_llm
     from folkmoot.people.persona import Persona
     from folkmoot.people.sources import find_maker
-    from folkmoot.records.findings import Finding, Grid
-    from folkmoot.records.rows import Row, column
-    from folkmoot.records.run_folder import RunFolder
+    from folkmoot.storage.findings import Finding, Grid
+    from folkmoot.storage.rows import Row, column
+    from folkmoot.storage.run_folder import RunFolder
 
 __version__ = "0.1.0"
 
@@ -81,9 +81,9 @@ _HOME = {
     "models.simple_call": ("call_llm",),
     "people.sources": ("find_maker",),
     "people.persona": ("Persona",),
-    "records.findings": ("Finding", "Grid"),
-    "records.rows": ("Row", "column"),
-    "records.run_folder": ("RunFolder",),
+    "storage.findings": ("Finding", "Grid"),
+    "storage.rows": ("Row", "column"),
+    "storage.run_folder": ("RunFolder",),
 }
 _MODULE_OF = {name: f"folkmoot.{module}" for module, names in _HOME.items() for name in names}
 

@@ -19,7 +19,7 @@ from folkmoot.engine.progress import (
     Notice,
     StageStarted,
 )
-from folkmoot.records.findings import Finding, Grid, cell_text, number_text
+from folkmoot.storage.findings import Finding, Grid, cell_text, number_text
 
 
 def printed(what: object, *, terminal: bool = False) -> str:

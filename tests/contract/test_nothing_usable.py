@@ -16,9 +16,9 @@ from folkmoot.engine.study import find_study, registered
 from folkmoot.errors import RefusedError
 from folkmoot.models.request import Reply, Request
 from folkmoot.models.scripted import Scripted
-from folkmoot.records.rows import declared
-from folkmoot.records.tables import typed
 from folkmoot.report.html import write_report
+from folkmoot.storage.rows import declared
+from folkmoot.storage.tables import typed
 from tests.contract.small import people_of, small_study
 
 STUDIES = sorted(registered())

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import folkmoot
 from folkmoot.engine.study import FAILED, find_study, findings_of
-from folkmoot.records.findings import Finding
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.findings import Finding
+from folkmoot.storage.run_folder import RunFolder
 
 
 def test_findings_that_fail_are_said_and_the_run_has_ended(tmp_path: Path) -> None:

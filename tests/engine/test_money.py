@@ -14,8 +14,8 @@ from folkmoot.engine.journal import Journal
 from folkmoot.engine.journal_file import COLUMNS
 from folkmoot.engine.runner import Run, from_python, run_study
 from folkmoot.errors import BudgetReached, FatalModelError, InputError
-from folkmoot.records.run_folder import RunFolder
 from folkmoot.report.trust import methods, trust
+from folkmoot.storage.run_folder import RunFolder
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 

@@ -10,8 +10,8 @@ import pytest
 from folkmoot.engine import study as registry
 from folkmoot.engine.study import Study, find_study, installed_studies, study_of_run
 from folkmoot.errors import InputError
-from folkmoot.records.run_folder import RunFolder
 from folkmoot.registry import STUDIES
+from folkmoot.storage.run_folder import RunFolder
 
 SOURCE = """
 from folkmoot.engine.config import StudyConfig

@@ -23,9 +23,9 @@ from folkmoot.engine.journal import Journal, JournalReader
 from folkmoot.engine.study import registered, study_of_run
 from folkmoot.engine.verify import verify_run
 from folkmoot.models.scripted import Scripted
-from folkmoot.records.manifest import sha256
-from folkmoot.records.run_folder import RunFolder
 from folkmoot.report.deviations import deviations
+from folkmoot.storage.manifest import sha256
+from folkmoot.storage.run_folder import RunFolder
 from tests.contract.small import small_study
 from tests.engine.test_journal import older
 

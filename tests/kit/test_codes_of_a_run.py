@@ -20,8 +20,8 @@ from folkmoot.kit import coding
 from folkmoot.kit.coding.afterwards import code_afterwards
 from folkmoot.kit.coding.sheet import number_of, read_sheet, write_sheet
 from folkmoot.measures.agreement import krippendorff_alpha
-from folkmoot.records.amendments import Amendment, amend, amendments
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.amendments import Amendment, amend, amendments
+from folkmoot.storage.run_folder import RunFolder
 from tests.kit.test_coding import FIRST, SECOND, by_words, coder, run
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread

@@ -30,8 +30,8 @@ from folkmoot.kit.exposure import (
     sentences_of,
 )
 from folkmoot.models.scripted import Scripted
-from folkmoot.records.run_folder import RunFolder
 from folkmoot.report.html import write_report
+from folkmoot.storage.run_folder import RunFolder
 
 LEAFLET = "The old bridge is closed to lorries. It will be rebuilt in stone by next spring."
 REBUILT = LEAFLET.partition(". ")[2]

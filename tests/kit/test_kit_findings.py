@@ -28,7 +28,7 @@ from folkmoot.kit.findings import (
 )
 from folkmoot.measures.bands import human_band
 from folkmoot.measures.estimates import Estimate
-from folkmoot.records.findings import Finding, Grid
+from folkmoot.storage.findings import Finding, Grid
 
 HALF = Estimate(0.5, 0.25, 0.75, 20)
 BARE = Estimate(-0.312, math.nan, math.nan, 1)

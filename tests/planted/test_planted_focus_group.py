@@ -16,9 +16,9 @@ from folkmoot.conversation.transcript import EMPTY
 from folkmoot.measures.clustered import paired_difference
 from folkmoot.models.request import Message, Pointers, ProviderSettings, Request, StudyPart
 from folkmoot.people.sources.grounded import Profile
-from folkmoot.records.run_folder import RunFolder
 from folkmoot.respondent import Respondent
 from folkmoot.respondent.reading import read
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import STUDY, sycophancy
 from folkmoot.studies.focus_group.config import DiscussionConfig
 from folkmoot.studies.focus_group.discussion import DiscussionTranscript

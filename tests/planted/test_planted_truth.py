@@ -14,7 +14,7 @@ from statsmodels.stats.proportion import proportion_confint, proportions_ztest
 
 import folkmoot
 from folkmoot.engine.session import Scope
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.cross_pollination import exposure, files, interviews, opposition
 from folkmoot.studies.cross_pollination.participants import Participant
 from tests.planted.audit import EXPOSED, Audit

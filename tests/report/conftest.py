@@ -8,7 +8,7 @@ import pytest
 
 import folkmoot
 from folkmoot.engine.study import registered
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.run_folder import RunFolder
 from tests.contract.small import small_study
 
 

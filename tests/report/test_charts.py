@@ -7,7 +7,10 @@ from itertools import pairwise
 
 import pytest
 
-from folkmoot.records.findings import (
+from folkmoot.report.charts import svgs
+from folkmoot.report.html import prose
+from folkmoot.report.style import COLOURS
+from folkmoot.storage.findings import (
     Chart,
     Flow,
     Grid,
@@ -17,9 +20,6 @@ from folkmoot.records.findings import (
     Points,
     numeric_columns,
 )
-from folkmoot.report.charts import svgs
-from folkmoot.report.html import prose
-from folkmoot.report.style import COLOURS
 
 
 def texts(chart: Chart) -> list[str]:

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from folkmoot.errors import InputError
-from folkmoot.records.tables import frame, write_table
 from folkmoot.report.compare import compare
+from folkmoot.storage.tables import frame, write_table
 
 OPTIONS = ("parks", "jobs", "care")
 

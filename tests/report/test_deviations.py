@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 
 from folkmoot.engine.study import study_of_run
-from folkmoot.records.run_folder import RunFolder
 from folkmoot.report.deviations import deviations, since
+from folkmoot.storage.run_folder import RunFolder
 
 
 def test_a_run_that_kept_to_its_plan_has_no_deviations(finished: RunFolder) -> None:

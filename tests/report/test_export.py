@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from folkmoot.errors import InputError, RunExists
-from folkmoot.records.run_folder import RunFolder
 from folkmoot.report.export import FORMATS, export
+from folkmoot.storage.run_folder import RunFolder
 
 
 def test_csv_parquet_and_json_hold_the_same_rows(pilot: RunFolder, tmp_path: Path) -> None:

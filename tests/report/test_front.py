@@ -12,10 +12,10 @@ import polars as pl
 import pytest
 
 from folkmoot.kit.exposure import ExposureRow
-from folkmoot.records.findings import Finding, Grid
-from folkmoot.records.run_folder import RunFolder
 from folkmoot.report.front import front, lights, question_of
 from folkmoot.report.html import write_report
+from folkmoot.storage.findings import Finding, Grid
+from folkmoot.storage.run_folder import RunFolder
 
 
 def test_every_report_opens_with_a_question_a_design_an_answer_and_a_light(

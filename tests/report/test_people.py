@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from folkmoot.cli.app import app
-from folkmoot.records.tables import frame, write_table
 from folkmoot.report.compare import compare
+from folkmoot.storage.tables import frame, write_table
 
 ARMS = ("simple_voting", "acp")
 

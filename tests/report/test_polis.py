@@ -15,9 +15,9 @@ import folkmoot
 from folkmoot.engine.journal import JournalReader
 from folkmoot.errors import InputError
 from folkmoot.measures.clusters import opinion_groups
-from folkmoot.records.run_folder import RunFolder
 from folkmoot.report.export import export
 from folkmoot.report.polis import Cast, Comment, Conversation, write_conversation
+from folkmoot.storage.run_folder import RunFolder
 from tests.contract.small import small_study
 
 COMMENTS = [

@@ -8,8 +8,8 @@ import pytest
 
 from folkmoot.engine.study_file import load_study_file
 from folkmoot.measures.power import DesignSize
-from folkmoot.records.findings import Finding
 from folkmoot.report.power import power_report
+from folkmoot.storage.findings import Finding
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

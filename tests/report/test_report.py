@@ -10,8 +10,8 @@ import pytest
 
 from folkmoot.engine.study import study_of_run
 from folkmoot.errors import InputError
-from folkmoot.records.run_folder import RunFolder
 from folkmoot.report.html import write_report
+from folkmoot.storage.run_folder import RunFolder
 
 
 def test_every_study_type_gets_a_page_that_asks_nothing_of_the_network(

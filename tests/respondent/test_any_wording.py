@@ -13,7 +13,7 @@ import pytest
 
 import folkmoot
 from folkmoot.randomness import digest
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.cross_pollination import config
 
 PROMPTS = Path(config.__file__).parent / "prompts"

@@ -19,7 +19,7 @@ from folkmoot.kit.coding import finding
 from folkmoot.kit.coding.afterwards import code_afterwards
 from folkmoot.kit.coding.sheet import read_sheet, write_sheet
 from folkmoot.measures.estimates import plural
-from folkmoot.records.run_folder import STUDY_FILE, RunFolder
+from folkmoot.storage.run_folder import STUDY_FILE, RunFolder
 
 
 def show_command(name: str) -> None:

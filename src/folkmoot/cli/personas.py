@@ -30,7 +30,7 @@ from folkmoot.people.sources import find_maker, makers, persona_hub, table
 from folkmoot.people.sources.grounded import PersonaGenerator
 from folkmoot.people.sources.grounded.panel import read_panel
 from folkmoot.randomness import digest, generator
-from folkmoot.records.findings import Grid
+from folkmoot.storage.findings import Grid
 
 PEOPLE = "personas.json"
 RECRUITER = Speaker("recruiter", "Recruiter", "recruiter")

@@ -21,8 +21,8 @@ from folkmoot.errors import EXIT_DIFFERS, InputError, Problem, StorageError
 from folkmoot.kit.coding.afterwards import verify_codings
 from folkmoot.kit.exposure import differences
 from folkmoot.measures.estimates import plural
-from folkmoot.records.findings import Grid
-from folkmoot.records.run_folder import JOURNAL, RunFolder
+from folkmoot.storage.findings import Grid
+from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
 OUTPUTS = Path("outputs")
 MOST_IDS = 12

@@ -39,7 +39,7 @@ from folkmoot.engine.progress import (
 from folkmoot.engine.runner import Run, folder_of, load, run_study
 from folkmoot.errors import NothingUsable
 from folkmoot.measures.estimates import dollars, plural
-from folkmoot.records.run_folder import (
+from folkmoot.storage.run_folder import (
     CODEBOOK,
     JOURNAL,
     LOG,

@@ -27,7 +27,7 @@ from folkmoot.measures.estimates import dollars
 from folkmoot.models.catalog import LOCAL, ON_THIS_MACHINE, ModelSpec, resolve
 from folkmoot.models.keys import find_key
 from folkmoot.models.prices import cost_of
-from folkmoot.records.findings import Grid
+from folkmoot.storage.findings import Grid
 
 
 def consent(path: Path, given: bool = False) -> Consent:

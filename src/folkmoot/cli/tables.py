@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from folkmoot.cli.console import clean
-from folkmoot.records.findings import Finding, Grid, cell_text, heading, is_number
-from folkmoot.records.manifest import SYNTHETIC_NOTE
+from folkmoot.storage.findings import Finding, Grid, cell_text, heading, is_number
+from folkmoot.storage.manifest import SYNTHETIC_NOTE
 
 MOST_ROWS = 40
 

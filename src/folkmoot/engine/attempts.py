@@ -35,7 +35,7 @@ from folkmoot.models.catalog import ModelSpec
 from folkmoot.models.prices import Rate
 from folkmoot.models.request import Provider, Usage
 from folkmoot.randomness import uniform
-from folkmoot.records.manifest import ModelUse
+from folkmoot.storage.manifest import ModelUse
 
 R = TypeVar("R")
 

@@ -33,10 +33,10 @@ from folkmoot.errors import (
 from folkmoot.models.catalog import is_local
 from folkmoot.models.request import FloatArray, Reply, Request
 from folkmoot.randomness import digest
-from folkmoot.records.files import dumps, write_json, write_text
-from folkmoot.records.manifest import ModelUse
-from folkmoot.records.rows import declared
-from folkmoot.records.run_folder import (
+from folkmoot.storage.files import dumps, write_json, write_text
+from folkmoot.storage.manifest import ModelUse
+from folkmoot.storage.rows import declared
+from folkmoot.storage.run_folder import (
     CODEBOOK,
     JOURNAL,
     LOG,
@@ -46,7 +46,7 @@ from folkmoot.records.run_folder import (
     STUDY_FILE,
     TABLES,
 )
-from folkmoot.records.tables import Recording, typed
+from folkmoot.storage.tables import Recording, typed
 
 # What the engine writes into a run folder; also `journal.sqlite-wal`.
 _ENGINES = (PLAN, MANIFEST, STUDY_FILE, CODEBOOK, JOURNAL, LOG, LOG_LINES, ".lock")

@@ -33,7 +33,7 @@ from folkmoot.models.request import (
     Usage,
     estimated_tokens,
 )
-from folkmoot.records.manifest import ModelUse
+from folkmoot.storage.manifest import ModelUse
 
 ASSUMED_LATENCY = 2.0  # seconds for one reply of a hosted model
 SYNTHETIC_LATENCY = 0.001  # of processor time; it answers in this process

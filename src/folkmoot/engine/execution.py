@@ -41,10 +41,11 @@ from folkmoot.engine.trust import Consent
 from folkmoot.errors import InputError, Problem, ProtocolError, RunInterrupted, RunPaused
 from folkmoot.models.keys import scrub
 from folkmoot.models.request import Provider
-from folkmoot.records.files import write_json
-from folkmoot.records.manifest import RunFacts, file_hashes, manifest
-from folkmoot.records.rows import declared, meanings
-from folkmoot.records.run_folder import (
+from folkmoot.respondent.knobs import planted
+from folkmoot.storage.files import write_json
+from folkmoot.storage.manifest import RunFacts, file_hashes, manifest
+from folkmoot.storage.rows import declared, meanings
+from folkmoot.storage.run_folder import (
     CODEBOOK,
     MANIFEST,
     PERSONAS,
@@ -53,8 +54,7 @@ from folkmoot.records.run_folder import (
     TABLES,
     RunFolder,
 )
-from folkmoot.records.tables import Recording, codebook, typed, write_table
-from folkmoot.respondent.knobs import planted
+from folkmoot.storage.tables import Recording, codebook, typed, write_table
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.journal import Journal, JournalReader
 from folkmoot.errors import RunExists, RunLocked, StorageError
 from folkmoot.files import storage_errors
-from folkmoot.records.files import write_text
-from folkmoot.records.run_folder import (
+from folkmoot.storage.files import write_text
+from folkmoot.storage.run_folder import (
     JOURNAL,
     LOG,
     LOG_LINES,

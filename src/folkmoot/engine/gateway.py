@@ -40,7 +40,7 @@ from folkmoot.models.request import (
     byte_count,
 )
 from folkmoot.randomness import digest
-from folkmoot.records.manifest import ModelUse
+from folkmoot.storage.manifest import ModelUse
 
 R = TypeVar("R")
 

@@ -45,8 +45,8 @@ from folkmoot.errors import (
     StorageError,
 )
 from folkmoot.models.catalog import ON_THIS_MACHINE
-from folkmoot.records.files import read_json, write_json
-from folkmoot.records.run_folder import JOURNAL, RunFolder
+from folkmoot.storage.files import read_json, write_json
+from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
 GRID = "grid.json"
 CELLS = "cells"

@@ -19,9 +19,9 @@ from folkmoot.hints import did_you_mean
 from folkmoot.measures.clustered import clustered_difference, paired_difference
 from folkmoot.measures.estimates import Estimate, p_value, percent, points
 from folkmoot.measures.proportions import newcombe
-from folkmoot.records.findings import Cell, Finding, Grid, Intervals
-from folkmoot.records.run_folder import RunFolder
-from folkmoot.records.tables import by_column, cluster_column
+from folkmoot.storage.findings import Cell, Finding, Grid, Intervals
+from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.tables import by_column, cluster_column
 
 ALPHA = 0.05
 FEWEST_UNITS = 5  # independent units, below which nothing is tested

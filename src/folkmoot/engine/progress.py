@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple, TextIO
 
 from folkmoot.measures.estimates import plural
-from folkmoot.records.manifest import ModelUse
-from folkmoot.records.run_folder import LOG, LOG_LINES
+from folkmoot.storage.manifest import ModelUse
+from folkmoot.storage.run_folder import LOG, LOG_LINES
 
 Level = Literal["info", "warning", "error"]
 Outcome = Literal["done", "paused", "interrupted", "failed"]

@@ -25,8 +25,8 @@ from folkmoot.engine.study_file import StudyFile, load_study_file, validate
 from folkmoot.engine.trust import Consent
 from folkmoot.errors import InputError
 from folkmoot.models.request import Provider
-from folkmoot.records.findings import Finding
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.findings import Finding
+from folkmoot.storage.run_folder import RunFolder
 
 
 @dataclass(frozen=True, repr=False)

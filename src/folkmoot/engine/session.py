@@ -36,7 +36,7 @@ from folkmoot.errors import ProtocolError
 from folkmoot.models.images import shown_in
 from folkmoot.models.request import FloatArray, Pointers, Request
 from folkmoot.randomness import generator
-from folkmoot.records.rows import Row
+from folkmoot.storage.rows import Row
 
 __all__ = ["Exchange", "Scope", "Session"]
 

@@ -26,15 +26,15 @@ from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
 from folkmoot.measures.power import DesignSize
 from folkmoot.models.request import Message
-from folkmoot.records.findings import Finding, Grid
-from folkmoot.records.rows import Row
 from folkmoot.registry import STUDIES, installed
 from folkmoot.respondent.part import Part
+from folkmoot.storage.findings import Finding, Grid
+from folkmoot.storage.rows import Row
 
 if TYPE_CHECKING:
     from folkmoot.engine.journal import JournalReader
     from folkmoot.engine.session import Session
-    from folkmoot.records.run_folder import RunFolder
+    from folkmoot.storage.run_folder import RunFolder
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Study(Generic[Config]):
     embeds      whether the protocol asks for embeddings, so that a study without an embedding model
                 is refused before anything is spent
     limit       the same config with at most so many participants or sessions (`--limit N`)
-    tables      the rows of its tables (`records.rows.Row`): columns, kinds and meanings; they are
+    tables      the rows of its tables (`storage.rows.Row`): columns, kinds and meanings; they are
                 written without rows too
     unusable    why nothing in a run that came to its end is of use (exit status 3); empty when
                 something is. That no answer at all could be read need not be found here

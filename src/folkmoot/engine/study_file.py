@@ -45,8 +45,8 @@ from folkmoot.errors import InputError, Problem
 from folkmoot.hidden_characters import without_hidden
 from folkmoot.hints import nearest
 from folkmoot.models.catalog import resolve
-from folkmoot.records.rows import declared
 from folkmoot.respondent.knobs import Knobs
+from folkmoot.storage.rows import declared
 
 NOBODY = Consent()
 MOST_BYTES = 20_000_000

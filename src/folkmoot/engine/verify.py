@@ -37,10 +37,10 @@ from folkmoot.models.catalog import LOCAL, is_local
 from folkmoot.models.request import Message, Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.randomness import digest
-from folkmoot.records import amendments
-from folkmoot.records.files import write_json
-from folkmoot.records.manifest import sha256, software
-from folkmoot.records.run_folder import (
+from folkmoot.storage import amendments
+from folkmoot.storage.files import write_json
+from folkmoot.storage.manifest import sha256, software
+from folkmoot.storage.run_folder import (
     JOURNAL,
     LOG,
     LOG_LINES,
@@ -50,7 +50,7 @@ from folkmoot.records.run_folder import (
     TABLES,
     RunFolder,
 )
-from folkmoot.records.tables import as_csv
+from folkmoot.storage.tables import as_csv
 
 MOST_NAMED = 3  # of what differs, so many are named
 # What no second run has in common with the first.

@@ -22,9 +22,9 @@ import polars as pl
 
 from folkmoot.engine.journal import JournalReader
 from folkmoot.measures.estimates import percent, plural
-from folkmoot.records.findings import Finding, Grid, Heat
-from folkmoot.records.rows import Row, column
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.findings import Finding, Grid, Heat
+from folkmoot.storage.rows import Row, column
+from folkmoot.storage.run_folder import RunFolder
 
 OWN = "own words"
 ELSEWHERE = "words from elsewhere"  # of a conversation or person whose texts are not for it

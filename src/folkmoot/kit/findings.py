@@ -27,7 +27,7 @@ from folkmoot.measures.clustered import clustered_mean
 from folkmoot.measures.diagnostics import Check
 from folkmoot.measures.estimates import Estimate, p_value, percent, plural
 from folkmoot.measures.proportions import Pair, all_pairs, wilson
-from folkmoot.records.findings import Cell, Finding, Grid, Heat, Intervals
+from folkmoot.storage.findings import Cell, Finding, Grid, Heat, Intervals
 
 Row = dict[str, Cell]
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from html import escape
 from textwrap import wrap
 
-from folkmoot.records.findings import Flow
 from folkmoot.report.style import COLOURS, FONT, INK
+from folkmoot.storage.findings import Flow
 
 HEIGHT = 230.0
 TOP, BAR, GAP = 34.0, 14.0, 8.0

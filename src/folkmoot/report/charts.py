@@ -11,9 +11,9 @@ import altair as alt
 import vl_convert
 
 from folkmoot.hidden_characters import without_hidden
-from folkmoot.records.findings import Bars, Chart, Flow, Heat, Intervals, Lines, Points
 from folkmoot.report.alluvial import alluvial
 from folkmoot.report.style import BAND, COLOURS, INK, SHAPES, theme
+from folkmoot.storage.findings import Bars, Chart, Flow, Heat, Intervals, Lines, Points
 
 WIDTH = 560
 MOST_NAMED = 8  # more series than this are drawn thin and without a legend

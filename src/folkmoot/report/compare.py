@@ -34,9 +34,6 @@ from folkmoot.measures.estimates import (
 from folkmoot.measures.paired_votes import paired_shares, stuart_maxwell, transition_table
 from folkmoot.measures.proportions import between, holm, homogeneity_p, newcombe
 from folkmoot.randomness import digest
-from folkmoot.records.findings import Finding, Grid
-from folkmoot.records.run_folder import RunFolder
-from folkmoot.records.tables import by_column, cluster_column
 from folkmoot.report.people import against_people
 from folkmoot.report.samples import (
     EVERYBODY,
@@ -47,6 +44,9 @@ from folkmoot.report.samples import (
     samples,
     split,
 )
+from folkmoot.storage.findings import Finding, Grid
+from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.tables import by_column, cluster_column
 
 SECTION = "Comparison"
 PAIRED = "paired"

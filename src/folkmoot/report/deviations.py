@@ -15,7 +15,7 @@ from folkmoot.engine.study import Planned, Study
 from folkmoot.engine.verify import changed_since
 from folkmoot.errors import StorageError
 from folkmoot.measures.estimates import plural
-from folkmoot.records.run_folder import JOURNAL, RunFolder
+from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
 MOST_NAMED = 3  # at most this many differences are named
 

@@ -11,12 +11,12 @@ from folkmoot.errors import InputError
 from folkmoot.kit import coding
 from folkmoot.kit.findings import FITNESS, fitness, found
 from folkmoot.measures.diagnostics import of_answers
-from folkmoot.records.findings import Board, Finding
-from folkmoot.records.run_folder import RunFolder
 from folkmoot.report.charts import svgs
 from folkmoot.report.front import Front, front
 from folkmoot.report.pooled import pooled
 from folkmoot.report.trust import Trust, trust
+from folkmoot.storage.findings import Board, Finding
+from folkmoot.storage.run_folder import RunFolder
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from folkmoot.errors import InputError, RunExists
 from folkmoot.files import storage_errors
-from folkmoot.records.files import write_json, write_text
-from folkmoot.records.manifest import SYNTHETIC_MARK
-from folkmoot.records.run_folder import CODEBOOK, TABLES, RunFolder
 from folkmoot.report.polis import write_polis
+from folkmoot.storage.files import write_json, write_text
+from folkmoot.storage.manifest import SYNTHETIC_MARK
+from folkmoot.storage.run_folder import CODEBOOK, TABLES, RunFolder
 
 README = "README.txt"
 FORMATS = ("csv", "parquet", "json", "polis")

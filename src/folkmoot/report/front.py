@@ -11,9 +11,9 @@ import polars as pl
 from folkmoot.kit.exposure import ExposureRow, differences
 from folkmoot.kit.findings import FITNESS
 from folkmoot.measures.estimates import percent, plural
-from folkmoot.records.findings import Finding
-from folkmoot.records.run_folder import RunFolder
 from folkmoot.report.samples import condition_name
+from folkmoot.storage.findings import Finding
+from folkmoot.storage.run_folder import RunFolder
 
 Colour = Literal["red", "amber", "green"]
 WORST: tuple[Colour, ...] = ("red", "amber", "green")

@@ -10,11 +10,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from folkmoot.engine.grid import RunGrid
-from folkmoot.records.files import write_text
-from folkmoot.records.findings import Board, cell_text, heading, numeric_columns
-from folkmoot.records.run_folder import RunFolder
 from folkmoot.report.document import Document, document, grid_document
 from folkmoot.report.pdf import write_pdf
+from folkmoot.storage.files import write_text
+from folkmoot.storage.findings import Board, cell_text, heading, numeric_columns
+from folkmoot.storage.run_folder import RunFolder
 
 TEMPLATES = Path(__file__).parent / "templates"
 HTML = "report.html"

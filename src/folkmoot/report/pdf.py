@@ -11,8 +11,8 @@ from typing import Any
 import typst
 
 from folkmoot.files import write_bytes
-from folkmoot.records.findings import Grid, cell_text, heading, numeric_columns
 from folkmoot.report.document import Document, Figure
+from folkmoot.storage.findings import Grid, cell_text, heading, numeric_columns
 
 TEMPLATE = Path(__file__).parent / "templates" / "report.typ"
 MOST_ROWS = 40

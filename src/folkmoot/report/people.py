@@ -16,9 +16,9 @@ from folkmoot.measures.diversity import total_variation
 from folkmoot.measures.estimates import percent, plural
 from folkmoot.measures.proportions import wilson
 from folkmoot.measures.rectified import Rectified, rectified_mean
-from folkmoot.records.findings import Finding, Grid, Intervals
-from folkmoot.records.tables import BY, by_column
 from folkmoot.report.samples import EVERYBODY, Sample, condition_name, split
+from folkmoot.storage.findings import Finding, Grid, Intervals
+from folkmoot.storage.tables import BY, by_column
 
 SECTION = "People beside the run"
 FEWEST = 5  # people, below which nothing is estimated

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from folkmoot.engine.journal import JournalReader
 from folkmoot.errors import InputError
 from folkmoot.measures.clusters import opinion_groups
-from folkmoot.records.files import write_text
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.files import write_text
+from folkmoot.storage.run_folder import RunFolder
 
 AGREE, PASS, DISAGREE = 1, 0, -1
 ITEM_VOTES = {"yes": AGREE, "no": DISAGREE, "abstain": PASS}

@@ -19,7 +19,7 @@ from folkmoot.errors import InputError
 from folkmoot.kit.findings import Row, found, number, signed
 from folkmoot.measures.clustered import clustered_mean
 from folkmoot.measures.estimates import Estimate, percent, plural, points
-from folkmoot.records.findings import Finding, Grid, Intervals
+from folkmoot.storage.findings import Finding, Grid, Intervals
 
 SECTION = "Pooled over runs"
 ROBUST, FRAGILE = 0.8, 0.2  # shares of specifications; see `standing`

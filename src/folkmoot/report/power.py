@@ -21,7 +21,7 @@ from folkmoot.measures.power import (
     smallest_d_paired,
     smallest_h,
 )
-from folkmoot.records.findings import Finding, Grid, Lines
+from folkmoot.storage.findings import Finding, Grid, Lines
 
 SECTION = "Power"
 POWER = 0.8

@@ -10,8 +10,8 @@ from typing import Any
 import polars as pl
 
 from folkmoot.errors import InputError, Problem
-from folkmoot.records.run_folder import RunFolder
-from folkmoot.records.tables import BY, CLUSTERS, by_column
+from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.tables import BY, CLUSTERS, by_column
 
 UNITS = ("participant_id", "persona_id", "member_id", "resident_id", "id", "seat")
 DESIGN = "design"

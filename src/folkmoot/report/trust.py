@@ -15,9 +15,9 @@ from typing import Any
 from folkmoot.engine.journal import JournalReader
 from folkmoot.engine.study import Study
 from folkmoot.errors import StorageError
-from folkmoot.records.findings import Grid
-from folkmoot.records.run_folder import JOURNAL, RunFolder
 from folkmoot.report.deviations import deviations, since
+from folkmoot.storage.findings import Grid
+from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
 ANSWER_RUNGS = {
     "exact": "as asked for",

@@ -15,7 +15,7 @@ from folkmoot.errors import BudgetReached, InputError, RefusedError
 from folkmoot.measures.diagnostics import of_answers
 from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.cross_pollination.findings import findings
 
 PARKS, JOBS, SAFETY = OPTIONS = ("Park improvements", "Job training", "Street safety")

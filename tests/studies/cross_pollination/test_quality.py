@@ -10,7 +10,7 @@ import pytest
 
 from folkmoot import Run
 from folkmoot.models.request import Request
-from folkmoot.records.findings import Finding
+from folkmoot.storage.findings import Finding
 from tests.studies.cross_pollination.test_exposure import Talkers
 from tests.studies.cross_pollination.test_protocol import (
     JOBS,

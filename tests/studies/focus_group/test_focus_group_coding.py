@@ -10,8 +10,8 @@ import pytest
 
 from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
-from folkmoot.records.findings import Finding
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.findings import Finding
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import STUDY
 from folkmoot.studies.focus_group.remarks import kind_and_name
 from tests.studies.focus_group.at_hand import LINES

@@ -14,7 +14,7 @@ from folkmoot.conversation.answers import Missing
 from folkmoot.errors import InputError
 from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import STUDY
 from folkmoot.studies.focus_group.discussion import When
 from tests.studies.focus_group.at_hand import Asked, discuss, plain, settings

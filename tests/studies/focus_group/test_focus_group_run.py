@@ -17,7 +17,7 @@ from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.people.sources.grounded import Profile
 from folkmoot.randomness import uniform
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import STUDY
 from folkmoot.studies.focus_group.files import TranscriptFormatter
 from tests.studies.focus_group.at_hand import LINES, asking

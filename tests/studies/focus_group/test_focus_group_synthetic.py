@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import folkmoot
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import STUDY, sycophancy
 from folkmoot.studies.focus_group.files import TranscriptFormatter
 from folkmoot.studies.focus_group.respondent import FIRST_PERSON, sentences, views, words

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from folkmoot.errors import InputError
-from folkmoot.records.rows import meanings
+from folkmoot.storage.rows import meanings
 from folkmoot.studies.negotiation import STUDY
 from folkmoot.studies.negotiation.feedback import left_out
 from folkmoot.studies.negotiation.groups import Group, StatedMember, build_group

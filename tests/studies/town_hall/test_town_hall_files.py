@@ -14,7 +14,7 @@ import pytest
 from folkmoot.engine.runner import Run
 from folkmoot.errors import InputError
 from folkmoot.models.request import Request
-from folkmoot.records.findings import Heat
+from folkmoot.storage.findings import Heat
 from folkmoot.studies.town_hall.files import FILES
 from folkmoot.studies.town_hall.findings import findings
 from folkmoot.studies.town_hall.show import show

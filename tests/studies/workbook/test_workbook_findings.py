@@ -11,7 +11,7 @@ import pytest
 import folkmoot
 from folkmoot.errors import InputError
 from folkmoot.models.scripted import Scripted
-from folkmoot.records.findings import Bars, Finding, Intervals, Lines
+from folkmoot.storage.findings import Bars, Finding, Intervals, Lines
 from folkmoot.studies.workbook import STUDY
 from folkmoot.studies.workbook.estimate import notes
 from tests.studies.workbook.workbook_builder import good, player, put, read, save, setting, task

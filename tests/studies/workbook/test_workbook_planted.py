@@ -20,8 +20,8 @@ from folkmoot.engine.journal import Journal
 from folkmoot.measures.clustered import clustered_difference
 from folkmoot.measures.estimates import Estimate
 from folkmoot.models.request import Message, Pointers, ProviderSettings, Request
-from folkmoot.records.run_folder import RunFolder
 from folkmoot.respondent import Respondent
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.workbook import STUDY, asking, room
 from tests.studies.workbook.workbook_builder import TASK_COLUMNS, good, save, setting, task
 

@@ -24,8 +24,8 @@ from folkmoot.errors import InputError, Problem, StorageError
 from folkmoot.kit.coding.coder import Text, coded_by_models, same_model
 from folkmoot.kit.coding.reading import AFTERWARDS, codebook_in, codings
 from folkmoot.kit.coding.tables import CodeRow
-from folkmoot.records.amendments import Amendment, amend, amendments
-from folkmoot.records.run_folder import STUDY_FILE, RunFolder
+from folkmoot.storage.amendments import Amendment, amend, amendments
+from folkmoot.storage.run_folder import STUDY_FILE, RunFolder
 
 FOLDER = "codings"
 # How the run called models; a coding calls them alike.

@@ -24,9 +24,9 @@ from folkmoot.measures.agreement import (
 )
 from folkmoot.measures.estimates import Estimate, percent, plural
 from folkmoot.randomness import digest
-from folkmoot.records.amendments import Amendment, amendments
-from folkmoot.records.findings import Finding, Grid
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.amendments import Amendment, amendments
+from folkmoot.storage.findings import Finding, Grid
+from folkmoot.storage.run_folder import RunFolder
 
 # The kinds of amendments that this mechanism makes.
 AFTERWARDS, CORRECTION, BY_HAND = "coding", "code", "hand_coding"

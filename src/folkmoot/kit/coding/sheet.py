@@ -22,8 +22,8 @@ from folkmoot.hints import did_you_mean
 from folkmoot.kit.coding.codebook import NO_CODE, Codebook
 from folkmoot.kit.coding.reading import BY_HAND, CORRECTION, Codings, codings, words_of
 from folkmoot.randomness import digest
-from folkmoot.records.amendments import Amendment, amend, amendments
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.amendments import Amendment, amend, amendments
+from folkmoot.storage.run_folder import RunFolder
 
 CORRECTIONS, BLIND, BOOKS = "codes", "sample", "codebooks"  # names of sheets
 SHARED = ("codebook", "number", "of", "text", "about")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from folkmoot.records.rows import Row, column
+from folkmoot.storage.rows import Row, column
 
 # Who coded: the two models, the phrase rules, people.
 CODER, SECOND, RULE, PERSON = "coder", "second_coder", "rule", "person"

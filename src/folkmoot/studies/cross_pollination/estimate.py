@@ -12,7 +12,7 @@ import polars as pl
 from folkmoot.measures.power import DesignSize
 from folkmoot.people.sources import quota
 from folkmoot.randomness import generator
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig, Exposed
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from folkmoot.kit.exposure import Decision, Exposure, Text
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig, Exposed
 
 KINDS = {"clarification": "interview", "adversarial_dialogue": "dialogue"}  # by stage

@@ -26,7 +26,7 @@ from folkmoot.people.sources import find_maker, persona_hub, quota, table
 from folkmoot.people.sources.grounded import PersonaGenerator
 from folkmoot.people.sources.grounded.panel import read_panel
 from folkmoot.randomness import digest
-from folkmoot.records.run_folder import PERSONAS
+from folkmoot.storage.run_folder import PERSONAS
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from folkmoot.errors import InputError
 from folkmoot.kit.exposure import in_prompts
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.cross_pollination.exposure_design import FINAL, SUMMARIES
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from folkmoot.conversation.transcript import EMPTY
-from folkmoot.records.rows import Row, column
+from folkmoot.storage.rows import Row, column
 from folkmoot.studies.cross_pollination.participants import Cluster, Participant
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from folkmoot.kit.exposure import OWN, Decision, Exposure, Text
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group.config import DiscussionConfig
 
 MATERIAL, PRICE, STATEMENTS = "material", "price", "others' statements"

@@ -32,8 +32,8 @@ from folkmoot.measures.clustered import clustered_mean, paired_difference
 from folkmoot.measures.diversity import gini
 from folkmoot.measures.estimates import Estimate, percent, plural
 from folkmoot.measures.proportions import wilson
-from folkmoot.records.findings import Bars, Finding, Grid, Lines
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.findings import Bars, Finding, Grid, Lines
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import sycophancy
 from folkmoot.studies.focus_group.config import amount
 from folkmoot.studies.focus_group.discussion import INTENTS, When

@@ -8,7 +8,7 @@ import polars as pl
 from rich.markup import escape
 
 from folkmoot.errors import InputError
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.run_folder import RunFolder
 
 _COLORS = ("cyan", "green", "magenta", "yellow", "blue", "red", "bright_cyan", "bright_magenta")
 

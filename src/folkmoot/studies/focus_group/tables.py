@@ -8,8 +8,8 @@ from typing import Any
 from folkmoot.engine.session import Scope
 from folkmoot.kit import coding
 from folkmoot.people.sources.grounded import Profile
-from folkmoot.records.rows import Row, column
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.rows import Row, column
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group.discussion import INTENTS, DiscussionTranscript, When
 
 GROUP = "group of recruits (replication)"

@@ -13,8 +13,8 @@ import polars as pl
 from folkmoot.engine.session import Session
 from folkmoot.kit import coding
 from folkmoot.measures.estimates import percent, plural
-from folkmoot.records.findings import Finding, Grid
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.findings import Finding, Grid
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.decision import SYSTEM, Line, Negotiation, SlotDecision
 from folkmoot.studies.negotiation.wording import parts_of, theory_words

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import polars as pl
 
 from folkmoot.kit.exposure import OWN, Decision, Exposure, Text
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation.strategies import CONDITIONS, table
 
 PREFERENCES, STRATEGY, DIALOGUE = "preferences", "strategy", "dialogue"

@@ -13,8 +13,8 @@ from folkmoot.kit.exposure import exposure
 from folkmoot.measures.clustered import FEW_CLUSTERS
 from folkmoot.measures.estimates import percent, plural
 from folkmoot.people.sources.persona_hub import is_english
-from folkmoot.records.findings import Board, Finding, Grid, Heat
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.findings import Board, Finding, Grid, Heat
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation.coded import coded_findings
 from folkmoot.studies.negotiation.strategies import CONDITIONS, VOTE_OPERATORS
 from folkmoot.studies.negotiation.tables import MEASURES

@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from folkmoot.kit import coding
-from folkmoot.records.rows import Row, column
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.rows import Row, column
+from folkmoot.storage.run_folder import RunFolder
 
 
 class OfGroup(Row):

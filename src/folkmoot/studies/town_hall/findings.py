@@ -26,8 +26,8 @@ from folkmoot.kit.findings import (
     who_to_whom,
 )
 from folkmoot.measures.estimates import Estimate, percent, plural
-from folkmoot.records.findings import Bars, Finding, Grid
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.findings import Bars, Finding, Grid
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.answers import CHANGES
 from folkmoot.studies.town_hall.heard import heard
 from folkmoot.studies.town_hall.measures import GROUPS, SPECTRUM

@@ -15,8 +15,8 @@ from folkmoot.kit.findings import cells, clustered_share, intervals, points
 from folkmoot.measures.clustered import clustered_mean
 from folkmoot.measures.estimates import Estimate, percent
 from folkmoot.randomness import generator
-from folkmoot.records.findings import Cell, Finding, Grid
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.findings import Cell, Finding, Grid
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.discussion import Discussion, one_line
 

@@ -13,7 +13,7 @@ from rich.markup import escape
 from folkmoot.errors import InputError
 from folkmoot.kit import coding
 from folkmoot.kit.findings import number, signed
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.heard import CONCERN
 
 Lines = list[str]

@@ -8,7 +8,7 @@ from typing import Any
 
 from folkmoot.engine.session import Scope
 from folkmoot.kit import coding
-from folkmoot.records.rows import Row, column
+from folkmoot.storage.rows import Row, column
 from folkmoot.studies.town_hall.comparison import flat_rows
 from folkmoot.studies.town_hall.discussion import Discussion, Round
 from folkmoot.studies.town_hall.measures import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from folkmoot.kit.exposure import Decision, Exposure, Text
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.workbook.config import WorkbookConfig
 from folkmoot.studies.workbook.experiments import experiments
 

@@ -22,8 +22,8 @@ from folkmoot.kit.exposure import exposure
 from folkmoot.kit.findings import cells, found, intervals, known, over_units
 from folkmoot.measures.clustered import clustered_difference, clustered_mean, label_shuffle_p
 from folkmoot.measures.estimates import Estimate, percent, plural
-from folkmoot.records.findings import Bars, Finding, Grid, Lines
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.findings import Bars, Finding, Grid, Lines
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.workbook.answers import Listed, read_options
 from folkmoot.studies.workbook.literals import NotALiteral
 

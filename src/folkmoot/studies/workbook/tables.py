@@ -6,8 +6,8 @@ from typing import Any
 
 from folkmoot.conversation.answers import Missing
 from folkmoot.engine.session import Scope
-from folkmoot.records.rows import Row, column
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.rows import Row, column
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.workbook.answers import Given, position
 from folkmoot.studies.workbook.config import Workbook
 from folkmoot.studies.workbook.experiments import Experiment

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from folkmoot.kit.exposure import exposure
 from folkmoot.kit.findings import found
-from folkmoot.records.findings import Finding
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.findings import Finding
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.cross_pollination.findings import change, factors, noise, spread
 from folkmoot.studies.cross_pollination.findings.data import read
 from folkmoot.studies.cross_pollination.findings.quality import quality

@@ -21,7 +21,7 @@ from folkmoot.measures.paired_votes import (
     transition_table,
 )
 from folkmoot.measures.regression import Column, Logit, Term, logistic
-from folkmoot.records.findings import Bars, Finding, Flow, Grid
+from folkmoot.storage.findings import Bars, Finding, Flow, Grid
 from folkmoot.studies.cross_pollination.findings.data import Arm, Votes, label
 
 ONE_POOL = (

@@ -14,7 +14,7 @@ from folkmoot.kit.findings import clustered_share
 from folkmoot.measures.clustered import clustered_difference
 from folkmoot.measures.estimates import Estimate
 from folkmoot.measures.proportions import newcombe, wilson
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.cross_pollination.config import (
     ACP,
     CLARIFIED_PASSIVE,

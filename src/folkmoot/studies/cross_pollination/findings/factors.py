@@ -5,7 +5,7 @@ from __future__ import annotations
 from folkmoot.kit.findings import cells, intervals, known, listed, points
 from folkmoot.measures.estimates import p_value
 from folkmoot.measures.factorial import factorial
-from folkmoot.records.findings import Finding, Grid
+from folkmoot.storage.findings import Finding, Grid
 from folkmoot.studies.cross_pollination.config import PLACEBOS, Exposed
 from folkmoot.studies.cross_pollination.findings.data import Votes
 

@@ -30,7 +30,7 @@ from folkmoot.measures.estimates import p_value, plural, points_span
 from folkmoot.measures.position import Shown, position_effects
 from folkmoot.measures.proportions import Arm as Lost
 from folkmoot.measures.proportions import difference_bounds, newcombe
-from folkmoot.records.findings import Finding, Grid, Intervals
+from folkmoot.storage.findings import Finding, Grid, Intervals
 from folkmoot.studies.cross_pollination.config import EMPTY_ARGUMENT, PLACEBOS, SIMPLE_VOTING
 from folkmoot.studies.cross_pollination.findings.data import Arm, Votes, shown_options
 

@@ -10,7 +10,7 @@ from folkmoot.kit import coding
 from folkmoot.kit.findings import Row, cells, change, intervals, listed, rates, share
 from folkmoot.measures.clustered import clustered_mean
 from folkmoot.measures.estimates import Estimate, p_value
-from folkmoot.records.findings import Finding, Grid
+from folkmoot.storage.findings import Finding, Grid
 from folkmoot.studies.cross_pollination.findings.data import Arm, Votes, shown_options
 
 SECTION = "Decision quality"

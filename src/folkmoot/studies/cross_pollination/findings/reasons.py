@@ -20,7 +20,7 @@ from folkmoot.measures.clusters import (
     nearest_members,
 )
 from folkmoot.measures.estimates import percent, plural
-from folkmoot.records.findings import Finding, Grid, Lines, Points
+from folkmoot.storage.findings import Finding, Grid, Lines, Points
 from folkmoot.studies.cross_pollination.findings.data import Votes
 
 SECTION = "Clusters"

@@ -19,7 +19,7 @@ from folkmoot.measures.diversity import (
 )
 from folkmoot.measures.estimates import Estimate
 from folkmoot.randomness import generator
-from folkmoot.records.findings import Bars, Finding, Grid
+from folkmoot.storage.findings import Bars, Finding, Grid
 from folkmoot.studies.cross_pollination.findings.data import Arm, Votes
 
 DRAWS = 1_000

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from folkmoot.errors import ProtocolError
-from folkmoot.records.tables import Recording, codebook, frame, write_table
+from folkmoot.storage.tables import Recording, codebook, frame, write_table
 
 ROWS = [
     {"id": "p_1", "age": 30, "score": 1, "ok": True, "note": None},

@@ -10,8 +10,8 @@ import polars as pl
 import yaml
 
 from folkmoot.errors import StorageError
-from folkmoot.records.files import read_json
-from folkmoot.records.manifest import SYNTHETIC_NOTE
+from folkmoot.storage.files import read_json
+from folkmoot.storage.manifest import SYNTHETIC_NOTE
 
 STUDY_FILE = "study.yaml"
 PLAN = "plan.json"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import polars as pl
 
-from folkmoot.records.files import dumps
-from folkmoot.records.manifest import (
+from folkmoot.storage.files import dumps
+from folkmoot.storage.manifest import (
     ModelUse,
     RunFacts,
     direct_dependencies,

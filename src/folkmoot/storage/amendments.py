@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from folkmoot.errors import StorageError
-from folkmoot.records.files import read_json, write_json, write_text
-from folkmoot.records.manifest import AMENDED
-from folkmoot.records.run_folder import MANIFEST
+from folkmoot.storage.files import read_json, write_json, write_text
+from folkmoot.storage.manifest import AMENDED
+from folkmoot.storage.run_folder import MANIFEST
 
 AMENDMENTS = "amendments.jsonl"
 

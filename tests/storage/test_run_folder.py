@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from folkmoot.errors import StorageError
-from folkmoot.records.files import write_json
-from folkmoot.records.run_folder import RunFolder
-from folkmoot.records.tables import frame, write_table
+from folkmoot.storage.files import write_json
+from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.tables import frame, write_table
 
 
 @pytest.fixture

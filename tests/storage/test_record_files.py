@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from folkmoot import files
 from folkmoot.errors import StorageError
-from folkmoot.records.files import (
+from folkmoot.storage.files import (
     dumps,
     plain,
     read_json,
