@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,11 +17,20 @@ from hypothesis import strategies as st
 
 from folkmoot.engine.event_loop import Stopper
 from folkmoot.engine.execution import RunOptions
+from folkmoot.engine.folder import held_folder
 from folkmoot.engine.grid import Cell, RunGrid, axes_of, cells_of, read_grid, run_grid
-from folkmoot.engine.progress import CallDone, Event, silent
+from folkmoot.engine.progress import CallDone, Event, Notice, silent
 from folkmoot.engine.runner import load, run_study
 from folkmoot.engine.trust import Consent
-from folkmoot.errors import InputError, RunExists, RunInterrupted, RunPaused
+from folkmoot.errors import (
+    DriftError,
+    InputError,
+    RunExists,
+    RunInterrupted,
+    RunLocked,
+    RunPaused,
+    StorageError,
+)
 from folkmoot.models.request import Reply, Request, Usage
 from folkmoot.report.html import write_grid_report
 from folkmoot.report.pooled import Figure, Measured, holding, overall, pooled, standing
@@ -173,8 +183,11 @@ def test_a_stop_lets_replies_arrive_and_the_grid_goes_on_later(
 def test_a_cell_that_fails_leaves_the_others_alone(study: Path, tmp_path: Path) -> None:
     answers = Answers()
     axes = {"broken": ["true", "false"]}
+    events: list[Event] = []
     with pytest.raises(ValueError, match="on purpose"):
-        run_grid(study, options(tmp_path / "grid", answers), axes, 2)
+        run_grid(study, options(tmp_path / "grid", answers, progress=events.append), axes, 2)
+    told = [e.message for e in events if isinstance(e, Notice) and e.level == "error"]
+    assert sorted(told) == [f"broken=true_r{r}: broken on purpose" for r in (1, 2)]
     grid = read_grid(tmp_path / "grid")
     assert [c.settings["broken"] for c, _ in grid.finished().values()] == ["false", "false"]
     assert "2 of 4 cells have finished" in pooled(grid)[0].says
@@ -196,6 +209,80 @@ def test_a_grid_may_grow_and_never_becomes_another(study: Path, tmp_path: Path) 
         run_grid(study, options(out, Answers(), resume=True), wider, 1)
 
 
+def test_nine_repeats_are_still_there_when_there_are_ten(study: Path, tmp_path: Path) -> None:
+    run_grid(study, options(tmp_path / "grid", Answers()), {}, 9)
+    more = Answers()
+    grid = run_grid(study, options(tmp_path / "grid", more, resume=True), {}, 10)
+    assert more.asked.total() == 6
+    assert len(grid.finished()) == len(list((tmp_path / "grid" / "cells").iterdir())) == 10
+
+
+@pytest.mark.parametrize("change", [{"seed": 99}, {"overrides": ("wording=other",)}])
+def test_a_grid_never_mixes_two_studies(study: Path, tmp_path: Path, change: dict) -> None:
+    out, answers = tmp_path / "grid", Answers()
+    run_grid(study, options(out, Answers()), {}, 2)
+    before = (out / "grid.json").read_bytes()
+    with pytest.raises(DriftError, match=r"differs from plan\.json"):
+        run_grid(study, options(out, answers, resume=True, **change), {}, 3)
+    assert not answers.asked
+    assert (out / "grid.json").read_bytes() == before
+    grid = run_grid(study, options(out, answers, resume=True, accept_changes=True, **change), {}, 3)
+    asked = {run.config.get("wording", "plain") for _, run in grid.finished().values()}
+    assert len(asked) == 1
+    assert [c.seed for c in grid.cells] == [
+        run.manifest["seed"] for _, run in grid.finished().values()
+    ]
+
+
+def test_a_grid_that_another_process_holds_stays_as_it_is(study: Path, tmp_path: Path) -> None:
+    out = tmp_path / "grid"
+    run_grid(study, options(out, Answers()), {}, 2)
+    with held_folder(out), pytest.raises(RunLocked):
+        run_grid(study, options(out, Answers(), resume=True), {}, 3)
+    assert read_grid(out).repeats == 2
+
+
+def test_a_file_that_is_no_grid_is_named(tmp_path: Path) -> None:
+    (tmp_path / "grid.json").write_text("{}")
+    with pytest.raises(StorageError, match=r"grid\.json: not the file of a grid"):
+        read_grid(tmp_path)
+
+
+def test_a_budget_in_money_needs_the_price_of_every_cell(
+    study: Path, tmp_path: Path, server: ServerThread
+) -> None:
+    how = RunOptions(out=tmp_path / "grid", consent=Consent(True))
+    axes = {"model": ["openai/gpt-4o", "openai/nobody-knows-its-price"]}
+    with pytest.raises(InputError, match="price of openai/nobody-knows-its-price is unknown"):
+        run_grid(study, replace(how, budget=5.0), axes, 1)
+    assert not server.model.counts["received"]
+    assert not how.out.exists()
+
+
+def test_images_need_models_that_see_in_every_cell(
+    study: Path, tmp_path: Path, server: ServerThread
+) -> None:
+    module = tmp_path / "small.py"
+    seen = STUDY.replace("protocol=protocol", 'protocol=protocol, images=lambda _: ["poster.png"]')
+    module.write_text(seen)
+    axes = {"model": ["openai/gpt-4o", "openai/gpt-3.5-turbo"]}
+    with pytest.raises(InputError, match=r"gpt-3\.5-turbo"):
+        run_grid(study, RunOptions(out=tmp_path / "grid", consent=Consent(True)), axes, 1)
+    assert not server.model.counts["received"]
+
+
+def test_earlier_replies_of_an_unknown_cost_are_not_counted_as_free(
+    study: Path, tmp_path: Path
+) -> None:
+    out, answers = tmp_path / "grid", Answers()
+    run_grid(study, options(out, Answers()), {}, 1)
+    with sqlite3.connect(out / "cells" / "r1" / "journal.sqlite") as journal:
+        journal.execute("UPDATE entries SET cost_usd = NULL")
+    with pytest.raises(InputError, match="unknown cost"):
+        run_grid(study, options(out, answers, resume=True, budget=5.0), {}, 2)
+    assert not answers.asked
+
+
 def test_mistakes_in_any_cell_come_before_the_first_call(study: Path, tmp_path: Path) -> None:
     answers = Answers()
     with pytest.raises(InputError, match="in the cell people many"):
@@ -213,6 +300,7 @@ def test_mistakes_in_any_cell_come_before_the_first_call(study: Path, tmp_path: 
         (["wording=a,a"], "duplicate"),
         (["wording=a", "wording=b"], "twice"),
         (["random_seed=1,2"], "--repeats"),
+        (["budget_usd=1,2"], "one budget"),
     ],
 )
 def test_axes_that_cannot_be_meant(given: list[str], why: str) -> None:
@@ -223,14 +311,16 @@ def test_axes_that_cannot_be_meant(given: list[str], why: str) -> None:
 def test_names_of_cells_are_plain_and_never_shared() -> None:
     cells = cells_of({"model": ["openai/gpt-4o", "a b"], "prompts": ["../mine"]}, 10, 7)
     assert [c.name for c in cells[:2]] == [
-        "model=openai-gpt-4o_prompts=mine_r01",
-        "model=a-b_prompts=mine_r01",
+        "model=openai-gpt-4o_prompts=mine_r1",
+        "model=a-b_prompts=mine_r1",
     ]
     assert [c.seed for c in cells[::2]] == list(range(7, 17))
     with pytest.raises(InputError, match="look alike"):
         cells_of({"model": ["a/b", "a-b"]}, 1, 1)
     with pytest.raises(InputError, match="1,000 cells"):
         cells_of({"model": [str(n) for n in range(400)]}, 3, 1)
+    with pytest.raises(InputError, match="too long"):
+        cells_of({"wording": ["ä" * 120, "b"]}, 1, 1)
 
 
 def figure(values: dict[tuple[str, int], tuple[float, float, float]]) -> Figure:

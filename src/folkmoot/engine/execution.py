@@ -10,7 +10,7 @@ import contextlib
 import os
 import time
 from asyncio import CancelledError
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -171,9 +171,7 @@ def _context(execution: Execution, journal: Journal | Replay, progress: Progress
     config = found.config
     _, _, unpriced = journal.spent()
     if config.budget_usd is not None and unpriced and execution.replay is None:
-        raise InputError(
-            uncountable(f"what {', '.join(unpriced)} was asked earlier has an unknown cost")
-        )
+        raise InputError(unknown_cost(unpriced))
     gateway = Gateway(journal, providers.open, config, progress, execution.allowance)
     plan = Plan(
         folder / PLAN,
@@ -184,10 +182,15 @@ def _context(execution: Execution, journal: Journal | Replay, progress: Progress
     return RunContext(found, folder, providers, journal, gateway, plan, progress, now)
 
 
+def unknown_cost(models: Sequence[str]) -> str:
+    """The sentence for models on whose earlier bill a budget in money cannot be kept."""
+    return uncountable(f"what {', '.join(models)} was asked earlier has an unknown cost")
+
+
 async def _protocol(execution: Execution, context: RunContext) -> None:
     """Seal the design, then the study itself, stoppable by Ctrl-C."""
     found, providers = execution.found, execution.providers
-    context.plan.seal("design", _design(context))
+    context.plan.seal("design", design_of(found, providers, context.plan.sealed("design")))
     if execution.options.accept_changes:
         write_settings(execution.folder, found.config)
     context.progress(
@@ -213,12 +216,12 @@ async def _protocol(execution: Execution, context: RunContext) -> None:
         raise context.halted
 
 
-def _design(context: RunContext) -> dict[str, Any]:
-    found, providers = context.found, context.providers
-    providers.keep_embedding(context.plan.sealed("design").get("embedding_model"))
+def design_of(found: StudyFile, providers: Providers, sealed: Mapping[str, Any]) -> dict[str, Any]:
+    """The design as it is sealed. `sealed`: as it was when the run began, empty before that."""
+    providers.keep_embedding(sealed.get("embedding_model"))
     embedding = providers.embedding
     settings = found.config.model_dump(mode="json", exclude=set(OPERATIONAL))
-    if earlier := context.plan.sealed("design").get("settings"):
+    if earlier := sealed.get("settings"):
         # What this version could not be told when the run began stands at its default.
         unset = found.config.model_dump(mode="json", exclude_defaults=True)
         settings = {k: v for k, v in settings.items() if k in earlier or k in unset}
@@ -228,7 +231,7 @@ def _design(context: RunContext) -> dict[str, Any]:
         "model": providers.default,
         "models": {} if providers.override else dict(found.config.models),
         "embedding_model": None if isinstance(embedding, Problem) else embedding,
-        "prompts": context.prompts.hashes(),
+        "prompts": found.prompts().hashes(),
     }
 
 

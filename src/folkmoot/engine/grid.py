@@ -16,8 +16,9 @@ from pathlib import Path
 
 from folkmoot.engine.attempts import Allowance, Halted
 from folkmoot.engine.budget import Budget
+from folkmoot.engine.context import Plan
 from folkmoot.engine.event_loop import Stopper, run_to_end
-from folkmoot.engine.execution import Execution, RunOptions, execute
+from folkmoot.engine.execution import Execution, RunOptions, design_of, execute, unknown_cost
 from folkmoot.engine.folder import held_folder, open_folder, settle
 from folkmoot.engine.journal import JournalReader
 from folkmoot.engine.progress import (
@@ -46,12 +47,13 @@ from folkmoot.errors import (
 )
 from folkmoot.models.catalog import ON_THIS_MACHINE
 from folkmoot.storage.files import read_json, write_json
-from folkmoot.storage.run_folder import JOURNAL, RunFolder
+from folkmoot.storage.run_folder import JOURNAL, PLAN, RunFolder
 
 GRID = "grid.json"
 CELLS = "cells"
 AT_ONCE = 8  # cells under way: more would take memory and win no time
 MOST_CELLS = 1000
+LONGEST_NAME = 200  # bytes; file systems take 255
 
 Axes = Mapping[str, Sequence[str]]
 
@@ -99,9 +101,12 @@ def is_grid(folder: Path) -> bool:
 def read_grid(folder: Path) -> RunGrid:
     """The grid in a folder. Raises StorageError where there is none."""
     found = read_json(folder / GRID)
-    axes = {str(k): [str(v) for v in values] for k, values in found["axes"].items()}
-    cells = cells_of(axes, int(found["repeats"]), int(found["seed"]))
-    return RunGrid(folder, axes, int(found["repeats"]), tuple(cells))
+    try:
+        axes = {str(k): [str(v) for v in values] for k, values in found["axes"].items()}
+        repeats, seed = int(found["repeats"]), int(found["seed"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise StorageError(f"{folder / GRID}: not the file of a grid; left as it is") from error
+    return RunGrid(folder, axes, repeats, tuple(cells_of(axes, repeats, seed)))
 
 
 def axes_of(given: Sequence[str]) -> dict[str, list[str]]:
@@ -117,6 +122,8 @@ def axes_of(given: Sequence[str]) -> dict[str, list[str]]:
             raise InputError(f"--grid: {key} is given twice, or holds a duplicate value")
         if key == "random_seed":
             raise InputError("--grid: seeds are what --repeats varies")
+        if key in ("budget_usd", "budget_calls"):
+            raise InputError(f"--grid: {key}: all cells share one budget")
         axes[key] = values
     return axes
 
@@ -136,11 +143,15 @@ def cells_of(axes: Axes, repeats: int, seed: int) -> list[Cell]:
         for values in itertools.product(*axes.values()):
             settings = dict(zip(axes, values, strict=True))
             parts = [f"{key}={_plain(value)}" for key, value in settings.items()]
-            name = "_".join([*parts, f"r{repeat:0{len(str(repeats))}d}"])
+            # Without leading zeros, whose number would change where a grid grows.
+            name = "_".join([*parts, f"r{repeat}"])
             cells.append(Cell(name, settings, repeat, seed + repeat - 1))
     named = {cell.name.casefold() for cell in cells}
     if len(named) < len(cells):
         raise InputError("--grid: two values look alike once they name folders; rename one")
+    if max(len(name.encode()) for name in named) > LONGEST_NAME:
+        hint = "shorten the values, or put long texts into files of their own"
+        raise InputError(Problem("--grid: the values are too long to name folders", hint=hint))
     return cells
 
 
@@ -166,13 +177,20 @@ def run_grid(
     axes, repeats = _design(folder, options, given, repeats)
     grid = RunGrid(folder, axes, repeats, tuple(cells_of(axes, repeats, first.config.random_seed)))
     found = {cell.name: _load(source, options, cell) for cell in grid.cells}
-    providers = {name: providers_of(file, how) for name, (file, how) in found.items()}
-    for name, (file, _) in found.items():
-        providers[name].check(embeds=file.study.embeds, file=str(file.path))
-    _begin(grid, source, options, first.config.random_seed)
     budget = options.budget if options.budget is not None else first.config.budget_usd
+    providers = {}
+    for name, (file, how) in found.items():
+        config = file.config.model_copy(update={"budget_usd": budget})  # which prices must keep
+        providers[name] = providers_of(replace(file, config=config), how)
+        images = file.study.images(file.config)
+        providers[name].check(embeds=file.study.embeds, images=images, file=str(file.path))
+    open_folder(folder, resume=options.resume)
+    if options.resume and not is_grid(folder):
+        raise StorageError(f"{folder}: not a grid; leave out --grid and --repeats to resume it")
     work = _Work(grid, found, providers, options, (budget, first.config.budget_calls))
     with held_folder(folder):
+        work.check_designs()
+        _write(grid, source, first.config.random_seed)
         run_to_end(work.run, stopper)
     return grid
 
@@ -222,10 +240,7 @@ def _load(source: Path, options: RunOptions, cell: Cell) -> tuple[StudyFile, Run
     return replace(found, config=config), own
 
 
-def _begin(grid: RunGrid, source: Path, options: RunOptions, seed: int) -> None:
-    open_folder(grid.path, resume=options.resume)
-    if options.resume and not is_grid(grid.path):
-        raise StorageError(f"{grid.path}: not a grid; leave out --grid and --repeats to resume it")
+def _write(grid: RunGrid, source: Path, seed: int) -> None:
     write_json(
         grid.path / GRID,
         {
@@ -250,6 +265,17 @@ class _Work:
     providers: Mapping[str, Providers]
     options: RunOptions
     limits: tuple[float | None, int | None]
+
+    def check_designs(self) -> None:
+        """Raises DriftError where a cell that has begun would go on, or stand beside new ones, as
+        another study than it was: with other settings, seeds, models or prompts."""
+        for cell in self.grid.cells:
+            run = self.grid.run(cell)
+            if run is None or self.options.accept_changes:
+                continue
+            plan = Plan(run.path / PLAN, started_at="")  # sealed for comparison and never written
+            file, _ = self.found[cell.name]
+            plan.seal("design", design_of(file, self.providers[cell.name], plan.sealed("design")))
 
     async def run(self, stopper: Stopper) -> None:
         tell = self.options.progress
@@ -280,6 +306,7 @@ class _Work:
                     return  # by the stop of all
                 except Exception as error:
                     failures[cell.name] = error
+                    tell(Notice(f"{cell.name}: {error}", "error"))
                 else:
                     tell(ItemDone(CELLS))
 
@@ -301,7 +328,7 @@ class _Work:
 
     async def _cell(self, cell: Cell, stopper: Stopper, allowance: Allowance) -> None:
         run = self.grid.run(cell)
-        if run is not None and run.finished:
+        if run is not None and run.finished and not self.options.accept_changes:
             return
         file, how = self.found[cell.name]
         folder = cell_folder(self.grid.path, cell)
@@ -319,12 +346,16 @@ class _Work:
     def _allowance(self, tell: Progress) -> Allowance:
         """One budget for all cells, of which earlier processes have spent what journals say."""
         usd, calls = 0.0, 0
+        unpriced: set[str] = set()
         for cell in self.grid.cells:
             path = cell_folder(self.grid.path, cell) / JOURNAL
             if path.exists():
                 with JournalReader(path) as journal:
-                    made, spent, _ = journal.spent()
+                    made, spent, unknown = journal.spent()
                 usd, calls = usd + spent, calls + made
+                unpriced.update(unknown)
+        if self.limits[0] is not None and unpriced:
+            raise InputError(unknown_cost(sorted(unpriced)))
         budget = Budget(
             *self.limits,
             spent_usd=usd,
