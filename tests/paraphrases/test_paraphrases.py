@@ -3,11 +3,15 @@ as designed, and what is planted comes out in the same size."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from jinja2 import meta, nodes
 
@@ -28,6 +32,7 @@ HERE = Path(__file__).parent
 STYLES = ("plain", "formal", "terse")
 STUDIES = tuple(registered())
 SEEDS = range(1, 21)
+MUTE_SEEDS = range(1, 6)
 SHARE = 0.03
 
 every = pytest.mark.parametrize("style", STYLES)
@@ -57,14 +62,11 @@ def test_a_set_is_whole_and_each_prompt_uses_what_the_shipped_one_uses(
 @pytest.fixture(scope="module")
 def reasks(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], int]:
     """How many answers of a small study were asked for again under the shipped prompts."""
-    known: dict[str, int] = {}
 
+    @cache
     def of(study: str) -> int:
-        if study not in known:
-            folder = tmp_path_factory.mktemp(study)
-            answers = small(study, folder).table("answers")
-            known[study] = int(answers["reasks"].sum())
-        return known[study]
+        answers = small(study, tmp_path_factory.mktemp(study)).table("answers")
+        return int(answers["reasks"].sum())
 
     return of
 
@@ -100,7 +102,16 @@ def of_cross_pollination(folder: Path, seed: int, prompts: Path) -> Effects:
 
 def of_town_hall(folder: Path, seed: int, prompts: Path) -> Effects:
     run = town_hall.hold(folder, ["quiet", "chaired"], random_seed=seed, prompts=str(prompts))
-    return {"chaired − quiet, gap": float(town_hall.change(run, "quiet", "chaired")["estimate"])}
+    met = run.table("rounds").group_by("discussion_id", "agent_id")
+    often = met.agg(pl.col("total_reaction_count").sum() >= 3)
+    content = run.table("satisfaction").join(often, on=["discussion_id", "agent_id"])
+    gain = content.group_by("total_reaction_count").agg(pl.col("satisfaction_delta").mean())
+    by = dict(gain.iter_rows())
+    return {
+        "chaired − quiet, gap": float(town_hall.change(run, "quiet", "chaired")["estimate"]),
+        "answered − not, satisfaction": float(by[True] - by[False]),
+        "items passed": float(run.table("items")["passed"].cast(int).to_numpy().mean()),
+    }
 
 
 def of_negotiation(folder: Path, seed: int, prompts: Path) -> Effects:
@@ -146,34 +157,97 @@ MEASURES: dict[str, Callable[[Path, int, Path], Effects]] = {
     "focus_group": of_focus_group,
     "workbook": of_workbook,
 }
-# 3 points of a share; of town_hall's score, which runs from 0 to 4, 3 points of its range.
-WIDTH = {"town_hall": 4}
+# 3 points of a share, or of the range of a score.
+RANGE = {"chaired − quiet, gap": 4, "answered − not, satisfaction": 9}
+# Wordings that the embedded respondent does not read yet.
+UNREAD = {
+    ("town_hall", "plain"): pytest.mark.xfail(
+        strict=True, reason="who somebody is, is not found in “Your name is Rose (id: A01)”"
+    ),
+    ("town_hall", "formal"): pytest.mark.xfail(
+        strict=True, reason="an item of the ballot is not found in “Motion I1 — …”"
+    ),
+}
+# Left out of these prompts: what carries the argument to those who decide.
+DECIDE = {
+    "cross_pollination": ("final_vote_after_summary", "final_vote_after_dialogue"),
+    "town_hall": ("think", "speak", "reflect", "vote", "satisfaction_after"),
+    "negotiation": ("feedback",),
+    "focus_group": ("private_opinion", "purchase_intent", "participant_response"),
+    "workbook": ("system",),
+}
+CARRIERS = {
+    "cross_pollination": r"cross_pollination_content|turn\.text",
+    "town_hall": r"(e\.)?moderator",
+    "negotiation": r"member\.text",
+    "focus_group": r"stimulus|price",
+    "workbook": r"treatment",
+}
+# What hangs on them; the pull of a group hangs on what was said, which no prompt carries.
+CARRIED = {
+    "cross_pollination": ("simple_passive", "clarified_passive", "acp"),
+    "town_hall": ("chaired − quiet, gap",),
+    "negotiation": ("C5 − C4",),
+    "focus_group": ("good − bad, would buy", "cheapest − dearest, would buy"),
+    "workbook": ("treated − plain, share given",),
+}
 
 
-def means(
-    study: str, folder: Path, sets: Mapping[str, Path], seeds: range = SEEDS
-) -> dict[str, dict[str, float]]:
-    """Set → effect → mean over the seeds; printed as a table."""
-    found = {
-        name: [MEASURES[study](folder / f"{name}{seed}", seed, prompts) for seed in seeds]
-        for name, prompts in sets.items()
-    }
-    table = {
-        name: {effect: float(np.mean([one[effect] for one in all_])) for effect in all_[0]}
-        for name, all_ in found.items()
-    }
-    for effect in table[next(iter(table))]:
-        sizes = (f"{name} {row[effect]:.3f}" for name, row in table.items())
-        print(study, effect, *sizes, sep=" | ")
+def means(study: str, prompts: Path, folder: Path, seeds: range = SEEDS) -> dict[str, float]:
+    """Effect → its mean over the seeds; printed as a row of a table."""
+    found = [MEASURES[study](folder / str(seed), seed, prompts) for seed in seeds]
+    table = {effect: float(np.mean([one[effect] for one in found])) for effect in found[0]}
+    print(study, prompts.name, *(f"{e}: {size:.3f}" for e, size in table.items()), sep=" | ")
     return table
 
 
+@pytest.fixture(scope="module")
+def sizes(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, float]]:
+    """The effects of a study under the shipped prompts."""
+
+    @cache
+    def of(study: str) -> dict[str, float]:
+        return means(study, shipped(study), tmp_path_factory.mktemp(study))
+
+    return of
+
+
 @pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("study", "style"),
+    [
+        pytest.param(study, style, marks=[UNREAD[study, style]] if (study, style) in UNREAD else [])
+        for study in STUDIES
+        for style in STYLES
+    ],
+)
+def test_effects_are_those_of_the_shipped_prompts(
+    study: str, style: str, tmp_path: Path, sizes: Callable[[str], dict[str, float]]
+) -> None:
+    found = means(study, HERE / study / style, tmp_path)
+    for effect, size in sizes(study).items():
+        off = abs(found[effect] - size) / RANGE.get(effect, 1)
+        assert off <= SHARE, f"{effect}: {found[effect]:.3f}, not {size:.3f}"
+
+
+def mute(study: str, style: str, folder: Path) -> Path:
+    """A set without the texts that carry the argument."""
+    copytree(HERE / study / style, folder)
+    for name in DECIDE[study]:
+        path = folder / f"{name}.md"
+        text = path.read_text("utf-8")
+        left = re.sub(rf"{{{{ ({CARRIERS[study]}) }}}}", "…", text)
+        assert left != text
+        path.write_text(left, "utf-8")
+    return folder
+
+
+@pytest.mark.nightly
+@every
 @each
-def test_effects_are_those_of_the_shipped_prompts(study: str, tmp_path: Path) -> None:
-    sets = {"shipped": shipped(study), **{s: HERE / study / s for s in STYLES}}
-    table = means(study, tmp_path, sets)
-    for style in STYLES:
-        for effect, size in table["shipped"].items():
-            off = abs(table[style][effect] - size) / WIDTH.get(study, 1)
-            assert off <= SHARE, f"{style}, {effect}: {table[style][effect]:.3f}, not {size:.3f}"
+def test_without_the_texts_nothing_is_left_but_a_plain_reask(
+    study: str, style: str, tmp_path: Path
+) -> None:
+    found = means(study, mute(study, style, tmp_path / "mute"), tmp_path, MUTE_SEEDS)
+    for effect in CARRIED[study]:
+        assert abs(found[effect]) / RANGE.get(effect, 1) <= SHARE, f"{effect}: {found[effect]:.3f}"
