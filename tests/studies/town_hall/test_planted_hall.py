@@ -25,7 +25,9 @@ from folkmoot.studies.town_hall.discussion import Meeting, Round
 from folkmoot.studies.town_hall.respondent import (
     PART,
     _descriptions,
+    _name_beside,
     heard,
+    items_in,
     matters_in,
     passed_in,
 )
@@ -364,3 +366,24 @@ def test_other_words_keep_the_effect_over_seeds(tmp_path: Path) -> None:
     # 3 points of a score from 0 to 4, within what twenty seeds can tell.
     found = clustered_mean(moved, range(20))
     assert abs(found.value) < 0.12 or found.low < 0.12
+
+
+def test_items_speakers_and_names_are_found_in_any_dress() -> None:
+    """In paraphrased prompts an item came as "Motion V1 — …" and a name before the id: nobody's
+    ballot was read, and nobody knew that they were meant."""
+    assert items_in("1) Motion V1 — Plant trees\n* V2. Mend the road\nItem #V3: A bench") == {
+        "V1": "Plant trees",
+        "V2": "Mend the road",
+        "V3": "A bench",
+    }
+    asked = heard(
+        "(1) Linda [A03], addressing the entire assembly — Who pays for the new road?", ""
+    )
+    assert asked.said == (("A03", "Who pays for the new road?"),)
+    assert asked.names == {"A03": "Linda"}
+    for text in (
+        "Your name is Linda (id: A17).",
+        "You are A17, called Linda.",
+        "You: A17 Linda, 44",
+    ):
+        assert _name_beside(text, re.search(r"A\d+", text)) == "Linda"

@@ -116,14 +116,18 @@ def own_matters(mind: Mind) -> list[str]:
 # --- who said what ---
 
 _ID = re.compile(r"\bA\d{2,4}\b")
-_LINE = re.compile(
-    r"^[\W_]*(?:[^\W\d]+[\s(\[]+){0,3}(A\d{2,4})\b([^:–—|>“\"{]{0,40})[:–—|>“\"](.*)$"
-)
+_OPENS = r"^[\W\d_]*(?:[^\W\d]+[\s(\[#]+){0,3}"  # a number, a few words: "1. Motion V1"
+_LINE = re.compile(_OPENS + r"(A\d{2,4})\b([^:–—|>“\"{]{0,60})[:–—|>“\"](.*)$")
 _ALONE = re.compile(r"^[\W_]*(?:[^\W\d]+\W+){0,3}(A\d{2,4})\b(?:\W+[^\W\d]+){0,4}\W*$")
 _NAME = (
     re.compile(r"\b(A\d{2,4})\s*[(,]\s*(?:[a-z]+\s+)?([A-Z][^\W\d_]+)"),
-    re.compile(r"\b([A-Z][^\W\d_]+)\s*\((A\d{2,4})\)"),
+    re.compile(r"\b([A-Z][^\W\d_]+)\s*[(\[,]\s*(?:[a-z]+\W{1,2})?(A\d{2,4})\b"),
 )
+_CAPITAL = re.compile(r"\b[A-Z][^\W\d_]+")
+_NO_NAME = frozenset(
+    ("You", "Your", "The", "This", "Name", "Resident", "Person", "Role", "Play", "Called", "Age")
+)
+INTRODUCED = 120  # characters within which a description says the name
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
@@ -399,8 +403,8 @@ def _within(level: float) -> int:
     return max(1, min(10, round(level)))
 
 
-_ITEM = re.compile(r"^[\W_]*(V\d{1,2})\b\W*(.+)$")
-_COUNTS = re.compile(r"(\d+)\D{1,12}(\d+)\D*$")
+_ITEM = re.compile(_OPENS + r"(V\d{1,2})\b\W*(.+)$")
+_COUNTS = re.compile(r"(\d+)\D{1,40}(\d+)\D*$")
 
 
 def items_in(prompt: str) -> dict[str, str]:
@@ -427,8 +431,22 @@ def _told(prompt: str) -> str:
 
 
 def _me(mind: Mind) -> Resident:
-    me = _ID.search(mind.who.key)
-    return Resident(mind, me[0] if me else "", heard(mind.reading.prompt, mind.reading.system))
+    hall = heard(mind.reading.prompt, mind.reading.system)
+    found = _ID.search(mind.who.key)
+    me = found[0] if found else ""
+    if found and me not in hall.names and (name := _name_beside(mind.who.key, found)):
+        hall = Heard(hall.said, {**hall.names, me: name}, hall.rest)
+    return Resident(mind, me, hall)
+
+
+def _name_beside(description: str, of: re.Match[str]) -> str:
+    """The name that a description gives: the word in capitals that stands nearest to the id."""
+    words = [
+        w
+        for w in _CAPITAL.finditer(description[:INTRODUCED])
+        if w[0] not in _NO_NAME and w.start() != of.start()
+    ]
+    return min(words, key=lambda w: abs(w.start() - of.start()))[0] if words else ""
 
 
 def _descriptions(system: str, ids: Iterable[str]) -> dict[str, str]:
