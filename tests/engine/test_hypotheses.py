@@ -125,6 +125,44 @@ def test_what_cannot_be_tested_says_why(tmp_path: Path) -> None:
     assert found.chart is None
 
 
+def test_what_is_unknown_in_an_arm_is_said_to_be_unknown(tmp_path: Path) -> None:
+    rows = [{**r, "delay": None if r["condition"] == "acp" else 1} for r in votes(40, 10)]
+    found = hypotheses_finding(run_of(tmp_path / "run", rows), [stated(measure="delay")])
+    assert "delay is unknown in acp" in found.says
+    assert "no condition" not in found.says
+
+
+def test_a_difference_of_shares_in_points_is_not_read_as_a_hundred_times_as_large(
+    tmp_path: Path,
+) -> None:
+    found = hypotheses_finding(run_of(tmp_path / "run", votes(40, 10)), [stated(smallest=5)])
+    assert "write smallest: 0.05 for five points" in found.says
+    assert "contradicted" not in found.says
+
+
+def test_people_who_answer_often_are_one_unit_each(tmp_path: Path) -> None:
+    """Six people who say the same twenty times are six people."""
+    rows = [
+        {"participant_id": f"{arm}{i}", "condition": arm, "round": r, "heat": i + (arm == "a")}
+        for arm in "ab"
+        for i in range(3)
+        for r in range(20)
+    ]
+    h = Hypothesis(measure="heat", contrast=("a", "b"), direction="greater")
+    found = hypotheses_finding(run_of(tmp_path / "run", rows, "rounds"), [h])
+    assert found.grid.rows[0][1] == "undecided"
+    assert found.grid.rows[0][6] == 6
+    # The same six people in both arms, always one higher in the first, are pairs.
+    same = [
+        {"participant_id": f"p{i}", "condition": arm, "round": r, "heat": i + (arm == "a") * i}
+        for arm in "ab"
+        for i in range(6)
+        for r in range(20)
+    ]
+    found = hypotheses_finding(run_of(tmp_path / "pairs", same, "rounds"), [h])
+    assert found.grid.rows[0][6] == 6
+
+
 def test_hypotheses_are_sealed_and_everything_else_is_called_exploratory(tmp_path: Path) -> None:
     path = small_study("cross_pollination", tmp_path)
     settings = yaml.safe_load(path.read_text("utf-8"))

@@ -38,6 +38,13 @@ def test_the_interval_covers_however_wrong_the_simulation_is(bias: float, fit: f
         assert np.mean(widths) < 0.5
 
 
+def test_people_who_all_say_the_same_do_not_tell_how_sure_that_is() -> None:
+    found = rectified_mean([0, 0, 0, 0, 0], [0, 1, 0, 1, 0], [0, 1, 1, 0])
+    assert (found.corrected.value, found.people.value) == (0, 0)
+    assert not found.corrected.has_interval
+    assert not found.people.has_interval
+
+
 def test_known_answer_by_hand() -> None:
     """n = 4 and N = 4: cov = 1/3, var = 1/3, so w = 1 / (1 + 1) = 1/2."""
     found = rectified_mean([0, 0, 1, 1], [0, 0, 1, 1], [1, 1, 1, 0])

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from folkmoot.cli.app import app
+from folkmoot.errors import InputError
 from folkmoot.report.compare import compare
 from folkmoot.storage.tables import frame, write_table
 
@@ -95,3 +96,61 @@ def test_the_command_takes_people(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["compare", str(run), "--people", str(file)])
     assert result.exit_code == 0, result.output
     assert "corrected by people" in result.stdout
+
+
+def test_people_who_all_say_the_same_give_no_interval(tmp_path: Path) -> None:
+    everybody, simulated = world(4)
+    kept = {"position_changed": False, "final_choice": "Parks"}
+    run, file = written(tmp_path, [{**r, **kept} for r in everybody[:20]], simulated)
+    found = {f.key: f for f in compare([run, file])}["people_rectified"]
+    for row in found.grid.rows:
+        at = dict(zip(found.grid.columns, row, strict=True))
+        assert at["corrected"] == 0
+        assert at["low"] is at["high"] is at["worth"] is None
+    assert "all 10 people said so" in found.says
+
+
+def test_ids_and_choices_that_look_like_numbers_are_text(tmp_path: Path) -> None:
+    everybody, simulated = world(5)
+    for rows in (everybody, simulated):
+        for row in rows:
+            row["participant_id"] = row["participant_id"].removeprefix("p_")
+            row["initial_choice"], row["final_choice"] = (
+                "1",
+                "2" if row["position_changed"] else "1",
+            )
+    run, file = written(tmp_path, everybody[:100], simulated)
+    found = {f.key: f for f in compare([run, file])}
+    assert found["people_rectified"].grid.rows  # 0007 is matched with 0007
+    assert "1 is one" not in found["designs"].says
+
+
+def test_spaces_around_a_choice_are_no_change(tmp_path: Path) -> None:
+    run, file = written(tmp_path, *world(6))
+    file.write_text("arm,first,last\n" + "acp,Parks, Parks \n" * 10)
+    grid = {f.key: f for f in compare([run, file])}["compare_change"].grid
+    assert [r[3] for r in grid.rows if r[1] == "people"] == [0.0]
+
+
+def test_what_no_run_knows_is_said(tmp_path: Path) -> None:
+    run, file = written(tmp_path, *world(7))
+    file.write_text("arm,first,last\n" + "control,1,2\nacp,2,2\n" * 10)
+    says = {f.key: f for f in compare([run, file])}["designs"].says
+    assert "arms that no run has, which are left out: control." in says
+    assert "No choice in people is one of a run (1 and 2)" in says
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("participant;arm;first;last\n1;acp;a;b\n", "separated by semicolons"),
+        ("participant\tarm\n1\tacp\n", "separated by tabs"),
+        ("arm,first,last\n", "no answers below"),
+        ("arm,condition,first,last\nacp,acp,a,b\n", "arm and condition mean the same"),
+    ],
+)
+def test_files_of_people_that_cannot_be_meant(tmp_path: Path, text: str, why: str) -> None:
+    run, file = written(tmp_path, *world(8))
+    file.write_text(text)
+    with pytest.raises(InputError, match=why):
+        compare([run, file])

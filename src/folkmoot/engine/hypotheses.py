@@ -28,6 +28,7 @@ FEWEST_UNITS = 5  # independent units, below which nothing is tested
 SECTION = "Hypotheses stated beforehand"
 # Where a measure stands in several tables, the first of these that holds it is meant.
 TABLES = ("participants", "discussions", "sessions", "groups", "measures", "members", "residents")
+PEOPLE = ("participant_id", "persona_id", "member_id", "resident_id", "id")
 Direction = Literal["greater", "less", "different", "equivalent"]
 
 
@@ -160,13 +161,18 @@ def _difference(run: RunFolder, h: Hypothesis, level: float) -> tuple[Estimate, 
     assert by is not None
     if "status" in table.columns:
         table = table.filter(pl.col("status") == "complete")
+    known = table[by].drop_nulls().cast(pl.String).unique(maintain_order=True).to_list()
+    if lacking := [arm for arm in h.contrast if arm not in known]:
+        there = f"there are {', '.join(known)}" if known else "nobody came to the end"
+        return none, False, f"cannot be tested (no {by} {' or '.join(lacking)}; {there})"
     table = table.filter(pl.col(column).is_not_null())
     arms = [table.filter(pl.col(by).cast(pl.String) == arm) for arm in h.contrast]
-    lacking = [arm for arm, own in zip(h.contrast, arms, strict=True) if not own.height]
-    if lacking:
-        known = ", ".join(map(str, table[by].unique(maintain_order=True)))
-        return none, False, f"cannot be tested (no {by} {' or '.join(lacking)}; there are {known})"
+    if empty := [arm for arm, own in zip(h.contrast, arms, strict=True) if not own.height]:
+        return none, False, f"cannot be tested ({column} is unknown in {' and '.join(empty)})"
     shares = table.schema[column] == pl.Boolean
+    if shares and h.smallest >= 1:
+        why = f"{column} is a share: write smallest: 0.05 for five points"
+        return none, False, f"cannot be tested ({why})"
     e = _estimate(arms, column, shares, level)
     units = e.clusters or min(own.height for own in arms)
     if units < FEWEST_UNITS:
@@ -177,7 +183,7 @@ def _difference(run: RunFolder, h: Hypothesis, level: float) -> tuple[Estimate, 
 
 def _estimate(arms: Sequence[pl.DataFrame], column: str, shares: bool, level: float) -> Estimate:
     first, second = ([float(v) for v in own[column].to_list()] for own in arms)
-    cluster = cluster_column(arms[0])
+    cluster = cluster_column(arms[0]) or _repeated(pl.concat(arms))
     if cluster is None:
         if shares:
             return newcombe(int(sum(first)), len(first), int(sum(second)), len(second), level)
@@ -192,6 +198,12 @@ def _estimate(arms: Sequence[pl.DataFrame], column: str, shares: bool, level: fl
     sides = [True] * len(first) + [False] * len(second)
     groups = [*arms[0][cluster].to_list(), *arms[1][cluster].to_list()]
     return clustered_difference([*first, *second], sides, groups, level)
+
+
+def _repeated(table: pl.DataFrame) -> str | None:
+    """The column of people, where some have several rows: then people are independent, not rows."""
+    who = next((c for c in PEOPLE if c in table.columns), None)
+    return who if who and table[who].is_duplicated().any() else None
 
 
 def _table_of(run: RunFolder, measure: str) -> tuple[pl.DataFrame | None, str]:

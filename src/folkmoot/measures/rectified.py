@@ -46,6 +46,7 @@ def rectified_mean(
         variance var(people − w predicted) / n + w² var(simulated) / N,
 
     w = cov(people, predicted) / ((1 + n/N) var(predicted)), within 0 and 1; t with n − 1 df.
+    People who all say the same do not tell how sure that is: no interval (NaN).
     Raises ValueError for fewer than two people, or lengths that differ.
     Angelopoulos et al. (2023), doi:10.1126/science.adi6000; Angelopoulos, Duchi and Zrnic (2023),
     arXiv:2311.01453, for the weight.
@@ -71,7 +72,7 @@ def rectified_mean(
     alone = float(y.var(ddof=1)) / n
 
     def estimate(value: float, squared: float, method: str) -> Estimate:
-        error = t * math.sqrt(squared)
+        error = t * math.sqrt(squared) if squared > 0 else math.nan
         return Estimate(value, value - error, value + error, n, method=method)
 
     return Rectified(

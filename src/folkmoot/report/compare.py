@@ -68,6 +68,8 @@ NOT_MEASURES = frozenset(
 )
 MOST_FIGURES = 25
 
+CHOICES = ("initial_choice", "final_choice")
+
 Counts = tuple[int, int]  # how many changed, of how many
 
 
@@ -116,6 +118,7 @@ def designs(runs: Sequence[Sample]) -> Finding:
         parts.append(f"{_named(same)} drew the same people as {runs[0].name}.")
     if people:
         parts.append(f"{_named(people)}: answers by people.")
+        parts += [said for s in runs if s.human for said in _foreign(s, runs)]
     return Finding(
         "designs",
         "Settings that differ",
@@ -129,6 +132,24 @@ def designs(runs: Sequence[Sample]) -> Finding:
         ),
         section=SECTION,
     )
+
+
+def _foreign(people: Sample, runs: Sequence[Sample]) -> list[str]:
+    """What a file of answers by people holds that no run does, and that is therefore lost."""
+    made = [s.tables["participants"] for s in runs if not s.human and "participants" in s.tables]
+    said = []
+    arms = {c for table in made for c in split(table)}
+    own = [c for c in split(people.tables["participants"]) if c not in (*arms, EVERYBODY)]
+    if own and arms:
+        said.append(f"{people.name} has arms that no run has, which are left out: {_named(own)}.")
+    told = sorted({c for column in CHOICES for c in _choices(people, column)})
+    known = {c for s in runs if not s.human for column in CHOICES for c in _choices(s, column)}
+    if told and known and not known & {*told}:
+        said.append(
+            f"No choice in {people.name} is one of a run ({_named(told)}): see how options are "
+            "written."
+        )
+    return said
 
 
 def _settings(s: Sample) -> dict[str, str]:

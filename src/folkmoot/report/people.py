@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from folkmoot.kit.findings import Row, cells, found, number
+from folkmoot.kit.findings import Row, cells, found, interval, number
 from folkmoot.measures.diversity import total_variation
 from folkmoot.measures.estimates import percent, plural
 from folkmoot.measures.proportions import wilson
@@ -152,7 +152,7 @@ def rectified(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Finding
                 continue
             label = f"{condition_name(arm)}: {measure}"
             for who, e in (("people alone", estimate.people), ("corrected", estimate.corrected)):
-                lines.append((f"{label}, {who}", e.value, e.low, e.high))
+                lines.append(interval(f"{label}, {who}", e))
             rows.append(
                 {
                     "arm": condition_name(arm),
@@ -162,13 +162,16 @@ def rectified(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Finding
                     **cells(estimate.corrected, "corrected"),
                     "weight": estimate.weight,
                     "people": estimate.n,
-                    "worth": estimate.worth,
+                    "worth": estimate.worth if estimate.corrected.has_interval else None,
                 }
             )
             e = estimate.corrected
             said.append(
                 f"{label} {number(e.value)} ({number(e.low)} to {number(e.high)}); the "
                 f"{estimate.n} people are worth {estimate.worth:.0f}"
+                if e.has_interval
+                else f"{label} {number(e.value)}; all {estimate.n} people said so, which tells no "
+                "interval"
             )
     if not rows:
         return None

@@ -21,6 +21,7 @@ ALIASES = {
     "first": "initial_choice",
     "last": "final_choice",
 }
+TEXTS = (*ALIASES, *ALIASES.values())
 EVERYBODY = "everybody"
 # Names that stand for plainer conditions in the study types here, plainest first.
 PLAINER = ("control", "baseline", "simple_voting", "simple_passive", "clarified_passive")
@@ -110,10 +111,24 @@ def people_file(path: Path) -> Sample:
     the run's own table.
     """
     try:
-        data = pl.read_parquet(path) if path.suffix == ".parquet" else pl.read_csv(path)
+        data = _read(path)
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise InputError(Problem(f"{path}: cannot be read as a table: {error}")) from error
+        hint = "save it as CSV in UTF-8, with commas"
+        raise InputError(
+            Problem(f"{path}: cannot be read as a table: {error}", hint=hint)
+        ) from error
+    if len(data.columns) == 1 and (mark := next((m for m in ";\t" if m in data.columns[0]), "")):
+        name = "semicolons" if mark == ";" else "tabs"
+        hint = "save it with commas between the columns"
+        raise InputError(Problem(f"{path}: its columns are separated by {name}", hint=hint))
+    if not data.height:
+        raise InputError(f"{path}: it has column names and no answers below them")
+    for short, name in ALIASES.items():
+        if {short, name} <= {*data.columns}:
+            raise InputError(f"{path}: {short} and {name} mean the same column; leave one out")
     data = data.rename({a: b for a, b in ALIASES.items() if a in data.columns})
+    words = [c for c in TEXTS if c in data.columns]
+    data = data.with_columns(pl.col(words).cast(pl.String).str.strip_chars().replace("", None))
     if "position_changed" in data.columns and data["position_changed"].is_null().all():
         data = data.drop("position_changed")  # a column that nobody filled in
     names = data.columns
@@ -124,6 +139,14 @@ def people_file(path: Path) -> Sample:
     if "position_changed" in data.columns:
         data = data.with_columns(_truth(data["position_changed"], path))
     return Sample(path.stem, "people", {"participants": data}, {}, {})
+
+
+def _read(path: Path) -> pl.DataFrame:
+    if path.suffix == ".parquet":
+        return pl.read_parquet(path)
+    # Ids and choices may look like numbers: 007 stays 007.
+    texts = {name: pl.String() for name in TEXTS}
+    return pl.read_csv(path, infer_schema_length=None, schema_overrides=texts)
 
 
 def _truth(column: pl.Series, path: Path) -> pl.Series:
