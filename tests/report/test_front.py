@@ -72,6 +72,7 @@ def test_green_only_where_nothing_was_flagged(pilot: RunFolder, tmp_path: Path) 
         ({"synthetic": True}, "red", "no evidence about people"),
         ({"unusable": "no answer could be read"}, "red", "no answer could be read"),
         ({"outcome": "paused"}, "red", "paused"),
+        ({"answers": {"count": 0}}, "red", "No answer was recorded"),
         ({"answers": {"count": 100, "missing": {"unreadable": 9}}}, "amber", "9 % of answers"),
         ({"cut_replies": {"kept": 3}}, "amber", "3 replies were cut"),
     ],

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+import yaml
 from sklearn.metrics import adjusted_rand_score
 
 import folkmoot
@@ -16,8 +17,9 @@ from folkmoot.engine.journal import JournalReader
 from folkmoot.errors import InputError
 from folkmoot.measures.clusters import opinion_groups
 from folkmoot.report.export import export
-from folkmoot.report.polis import Cast, Comment, Conversation, write_conversation
+from folkmoot.report.polis import Cast, Comment, Conversation, write_conversation, write_polis
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.tables import frame, write_table
 from tests.contract.small import small_study
 
 COMMENTS = [
@@ -98,6 +100,21 @@ def test_a_choice_among_options_is_one_agreement_and_nothing_else(
     known = pl.read_csv(tmp_path / "polis" / "participants.csv")
     assert known["participant_id"].to_list() == people["participant_id"].to_list()
     assert known["first_choice"].to_list() == people["initial_choice"].to_list()
+
+
+@pytest.mark.parametrize("topic", ["Parks or jobs?", {"options": ["Parks"]}, None])
+def test_a_study_of_ones_own_may_name_its_options_nowhere(topic: object, tmp_path: Path) -> None:
+    """A vote on what the study file does not list, and a last vote without a first, are votes."""
+    rows = [("a", "Parks", "Jobs"), ("b", None, "Jobs"), ("c", "Parks", None), ("d", None, None)]
+    columns = ("participant_id", "initial_choice", "final_choice")
+    (tmp_path / "run" / "tables").mkdir(parents=True)
+    table = frame(dict(zip(columns, row, strict=True)) for row in rows)
+    write_table(tmp_path / "run" / "tables", "participants", table)
+    (tmp_path / "run" / "study.yaml").write_text(yaml.safe_dump({"study": "own", "topic": topic}))
+    write_polis(RunFolder(tmp_path / "run"), tmp_path / "out")
+    comments = {row[7]: row[2] for row in read(tmp_path / "out" / "comments.csv")[1:]}
+    cast = {(row[3], row[2]) for row in read(tmp_path / "out" / "votes.csv")[1:]}
+    assert cast == {("0", comments["Jobs"]), ("1", comments["Jobs"]), ("2", comments["Parks"])}
 
 
 def test_each_discussion_of_a_town_hall_is_a_conversation(tmp_path: Path) -> None:

@@ -157,6 +157,8 @@ def _grave(run: RunFolder, deviations: Sequence[str]) -> Iterator[Light]:
         yield Light("red", f"Nothing in this run is usable: {run.unusable}.")
     if run.partial:
         yield Light("red", f"{run.partial.removeprefix('PARTIAL: ').capitalize()}.")
+    if not (run.manifest.get("answers") or {}).get("count"):
+        yield Light("red", "No answer was recorded.")
     if run.synthetic:
         yield Light("red", "Answered by the embedded respondent: no evidence about people.")
     wrong = differences(run)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -96,15 +96,20 @@ def _of_options(run: RunFolder) -> Iterator[tuple[str, Conversation]]:
     """
     if not run.has_table("participants") or "initial_choice" not in run.table("participants"):
         return
-    people = run.table("participants").filter(pl.col("initial_choice").is_not_null())
-    topic = run.config.get("topic") or {}
-    options = [str(o) for o in topic.get("options") or people["initial_choice"].unique().sort()]
+    table = run.table("participants")
+    first = pl.col("initial_choice").cast(pl.String)
+    last = pl.col("final_choice").cast(pl.String) if "final_choice" in table.columns else first
+    people = table.with_columns(first, last.fill_null(first).alias("last"))
+    people = people.filter(pl.col("last").is_not_null())
+    topic = _topic(run)
+    chosen = pl.concat([people["initial_choice"], people["last"]]).drop_nulls().unique().sort()
+    options = list(dict.fromkeys([*map(str, topic.get("options") or ()), *chosen]))
     found = Conversation(run.id, str(topic.get("description", "")).strip())
     found.comments = [Comment(option, at=_milliseconds(run)) for option in options]
     times = _chosen_at(run)
     for row in people.iter_rows(named=True):
-        who, choice = str(row["participant_id"]), row.get("final_choice") or row["initial_choice"]
-        found.people[who] = str(row["initial_choice"])
+        who, choice = str(row["participant_id"]), row["last"]
+        found.people[who] = row["initial_choice"] or ""
         at = times.get((who, choice), _milliseconds(run))
         found.votes.append(Cast(who, options.index(choice), AGREE, at))
     yield "", found
@@ -121,7 +126,7 @@ def _of_items(run: RunFolder) -> Iterator[tuple[str, Conversation]]:
     wanted = {"discussion_id", "item_id"}
     if not (wanted | {"agent_id", "vote"} <= {*votes.columns} and wanted <= {*items.columns}):
         return
-    topic = run.config.get("topic") or {}
+    topic = _topic(run)
     asked = _asked_at(run)
     for (discussion,), listed in items.group_by(["discussion_id"], maintain_order=True):
         found = Conversation(f"{topic.get('title', run.id)}: {discussion}")
@@ -138,6 +143,12 @@ def _of_items(run: RunFolder) -> Iterator[tuple[str, Conversation]]:
                 vote = ITEM_VOTES[row["vote"]]
                 found.votes.append(Cast(who, numbers[row["item_id"]], vote, at))
         yield str(discussion), found
+
+
+def _topic(run: RunFolder) -> Mapping[str, Any]:
+    """The topic of the study file, which may be no more than a sentence."""
+    topic = run.config.get("topic")
+    return topic if isinstance(topic, Mapping) else {"description": topic or ""}
 
 
 def _milliseconds(run: RunFolder) -> int:
