@@ -140,7 +140,7 @@ def of_focus_group(folder: Path, seed: int, prompts: Path) -> Effects:
     return {
         "good − bad, would buy": float(np.mean(buys["good"]) - np.mean(buys["bad"])),
         "cheapest − dearest, would buy": shares[0] - shares[-1],
-        "pull of the group, half the scale": float(pull) / 2,
+        "pull of the group": float(pull),
     }
 
 
@@ -157,8 +157,9 @@ MEASURES: dict[str, Callable[[Path, int, Path], Effects]] = {
     "focus_group": of_focus_group,
     "workbook": of_workbook,
 }
-# 3 points of a share, or of the range of a score.
-RANGE = {"chaired − quiet, gap": 4, "answered − not, satisfaction": 9}
+# 3 points of a share, or of the range of a score; of the pull (.04 of a
+# position), which is smaller than that, .006.
+RANGE = {"chaired − quiet, gap": 4, "answered − not, satisfaction": 9, "pull of the group": 0.2}
 # Wordings that the embedded respondent does not read yet.
 UNREAD = {
     ("town_hall", "plain"): pytest.mark.xfail(
