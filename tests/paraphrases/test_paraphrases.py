@@ -19,7 +19,7 @@ import folkmoot
 from folkmoot.conversation.prompts import environment
 from folkmoot.engine.study import find_study, registered
 from folkmoot.kit.exposure import differences
-from folkmoot.records.run_folder import RunFolder
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group.findings import LIKELY
 from tests.contract.small import small_study
 from tests.planted import test_planted_focus_group as focus_group
@@ -160,15 +160,6 @@ MEASURES: dict[str, Callable[[Path, int, Path], Effects]] = {
 # 3 points of a share, or of the range of a score; of the pull (.04 of a
 # position), which is smaller than that, .006.
 RANGE = {"chaired − quiet, gap": 4, "answered − not, satisfaction": 9, "pull of the group": 0.2}
-# Wordings that the embedded respondent does not read yet.
-UNREAD = {
-    ("town_hall", "plain"): pytest.mark.xfail(
-        strict=True, reason="who somebody is, is not found in “Your name is Rose (id: A01)”"
-    ),
-    ("town_hall", "formal"): pytest.mark.xfail(
-        strict=True, reason="an item of the ballot is not found in “Motion I1 — …”"
-    ),
-}
 # Left out of these prompts: what carries the argument to those who decide.
 DECIDE = {
     "cross_pollination": ("final_vote_after_summary", "final_vote_after_dialogue"),
@@ -214,14 +205,8 @@ def sizes(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str,
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("study", "style"),
-    [
-        pytest.param(study, style, marks=[UNREAD[study, style]] if (study, style) in UNREAD else [])
-        for study in STUDIES
-        for style in STYLES
-    ],
-)
+@every
+@each
 def test_effects_are_those_of_the_shipped_prompts(
     study: str, style: str, tmp_path: Path, sizes: Callable[[str], dict[str, float]]
 ) -> None:
