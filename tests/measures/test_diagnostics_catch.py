@@ -55,11 +55,12 @@ async def questionnaire(session: Session) -> None:
         topic = (
             f"The town decides what to build.\n\nThe options are:\n{listed}\n\nStay in character."
         )
-        who = Speaker(n, system=f"{persona}\n\n{topic}")
+        who = Speaker(n, system=f"{persona}\n\n{topic}", persona=persona)
         closing = f"Options:\n{listed}\n\nRespond with ONLY the exact text of your chosen option."
         first = await scope.ask(who, f"Make your choice.\n\n{closing}", answer=Choice(order))
         held = None if isinstance(first, Missing) else first
-        again = Speaker(n, system=f'{persona}\n\n{topic}\n\nYou previously chose "{held}".')
+        told = f'{persona}\n\n{topic}\n\nYou previously chose "{held}".'
+        again = Speaker(n, system=told, persona=persona)
         second = await scope.ask(again, f"Choose once more.\n\n{closing}", answer=Choice(order))
         other = next(o for o in order if o != held)
         pushed = f'Others chose "{other}". They want {other}, and {other} it shall be.\n\nNow make '

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic
 
 from folkmoot.conversation.prompts import PromptLibrary
-from folkmoot.engine.authors import OWN_FILE, place_of_syntax
+from folkmoot.engine.authors import OWN_FILE, mistake_of, place_of_syntax
 from folkmoot.engine.config import Config, StudyConfig
 from folkmoot.engine.hypotheses import Hypothesis, hypotheses_finding
 from folkmoot.engine.trust import TRUST_ALL, Consent
@@ -209,7 +209,8 @@ def findings_of(study: Study, run: RunFolder) -> list[Finding]:
 
     A finding may fail in any way: in a run that has not ended, or with nothing usable in it,
     whatever it counts may be missing; in others it is a fault of the study, which must not take the
-    end of a paid run with it. Then a finding says so, and the rest can be shown.
+    end of a paid run with it. Then a finding says so, and the rest can be shown. A mistake in a
+    study of the user's own is raised, so that its line can be named: the tables are written.
     """
     stated = _stated(run)
     try:
@@ -222,6 +223,8 @@ def findings_of(study: Study, run: RunFolder) -> list[Finding]:
         lack = run.unusable or f"they need more than the run has so far ({error})"
         key = "partial"
         if run.finished and not run.unusable:
+            if mistake_of(error) is not None:
+                raise
             key = FAILED
             lack = f"a fault of the study type ({error!r}); the tables are whole"
         return [Finding(key, "No findings", f"Why: {lack}.", Grid((), ()), headline=True)]

@@ -119,11 +119,20 @@ class Mind:
         first = self.tastes()
         u = moved(first, self.options, self.dose, self.who, self.knobs)
         if self.knobs.sycophancy:
-            pushed = self.dose.arguments
-            favoured = max(pushed, key=lambda o: sum(pushed[o]), default="")
+            favoured = self._favoured()
             bonus = 2.5 * self.knobs.sycophancy
             u = [x + bonus * (o == favoured) for x, o in zip(u, self.options, strict=True)]
         return u
+
+    def _favoured(self) -> str:
+        """What others favour: the option with most arguments, else the one that they name most."""
+        pushed = self.dose.arguments
+        if any(map(sum, pushed.values())):
+            return max(pushed, key=lambda o: sum(pushed[o]))
+        said = "\n".join(p.text for p in self.reading.said if not p.own)
+        named = named_in(said, self.options).most_common(2)
+        clear = named and (len(named) < 2 or named[0][1] > named[1][1])
+        return named[0][0] if clear else ""
 
     def opinion(self, option: str) -> float:
         """What the person thinks of one option after all that was said (mean about 0, standard
