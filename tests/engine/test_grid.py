@@ -340,6 +340,7 @@ def test_robust_mixed_and_fragile_by_the_rules_that_the_report_states() -> None:
     for word, each in cases.items():
         found = figure({(f"s{i}", 1): at for i, at in enumerate(each)})
         assert standing(found) == word
+    assert standing(figure({("s", r): (0.2, -0.1, 0.5) for r in range(4)})) == "one specification"
     against = figure({(f"s{i}", 1): at for i, at in enumerate([clear] * 3 + [other] * 2)})
     assert holding(against) == (0.6, 0.6)
     assert standing(against) == "fragile"  # two of five have another sign

@@ -23,6 +23,7 @@ from folkmoot.storage.findings import Finding, Grid, Intervals
 
 SECTION = "Pooled over runs"
 ROBUST, FRAGILE = 0.8, 0.2  # shares of specifications; see `standing`
+ONE = "one specification"  # which says nothing of others
 FEWEST = 5  # repeats, below which an interval over repeats would promise too much
 MOST_LINES = 60  # of a curve
 MOST_NAMED = 6
@@ -133,6 +134,8 @@ def standing(figure: Figure) -> str:
     Robust: every specification has the sign of the pooled estimate, and at least 80 % exclude no
     effect. Fragile: fewer than 20 % exclude it, or fewer than 80 % have that sign. Else mixed.
     """
+    if len(specifications(figure)) < 2:
+        return ONE
     alike, clear = holding(figure)
     if alike == 1 and clear >= ROBUST:
         return "robust"
@@ -173,7 +176,7 @@ def _table(figures: Sequence[Figure]) -> Finding | None:
     if not effects:
         return None
     rows: list[Row] = []
-    said: dict[str, list[str]] = {"robust": [], "mixed": [], "fragile": []}
+    said: dict[str, list[str]] = {"robust": [], "mixed": [], "fragile": [], ONE: []}
     for f in effects:
         e, (alike, clear), word = overall(f), holding(f), standing(f)
         said[word].append(f"{f.label} ({_said(f, e.value)})")
@@ -189,7 +192,7 @@ def _table(figures: Sequence[Figure]) -> Finding | None:
                 "standing": word,
             }
         )
-    says = ", ".join(f"{len(names)} {word}" for word, names in said.items())
+    says = ", ".join(f"{len(names)} {word}" for word, names in said.items() if names)
     says = f"Of {plural(len(effects), 'difference')}: {says}."
     if said["robust"]:
         more = len(said["robust"]) - MOST_NAMED
