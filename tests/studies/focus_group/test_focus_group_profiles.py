@@ -46,7 +46,7 @@ def test_text_demographics_and_every_other_column_reach_the_persons_prompt(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("column", "value", "mend"),
+    ("column", "value", "hint"),
     [
         ("adoption", "early bird", "early adopter"),
         ("income", "abc", "Low income"),

@@ -545,7 +545,7 @@ def test_every_mistake_is_listed_once_sheet_by_sheet_and_row_by_row(tmp_path: Pa
         *("interview_prompts!G5", "interview_prompts!J5", "agent_profiles!A4"),
         *("constants!B2", "computed!C2"),
     ]
-    assert all(m.endswith(")") for m in found), "each has its mend"
+    assert all(m.endswith(")") for m in found), "each has its hint"
 
 
 @pytest.mark.parametrize("value", ["apples", "10", "[]", "[[1]]", '["a",'])
