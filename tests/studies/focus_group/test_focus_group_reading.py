@@ -12,10 +12,9 @@ from folkmoot.kit.coding import Coded
 from folkmoot.measures.diversity import gini
 from folkmoot.studies.focus_group import reading
 from folkmoot.studies.focus_group.discussion import INTENTS
-from folkmoot.studies.focus_group.files import TranscriptFormatter, topline_page
+from folkmoot.studies.focus_group.files import TranscriptFormatter, topline, topline_page
 from folkmoot.studies.focus_group.participants import title_of
-from folkmoot.studies.focus_group.remarks import answer_id
-from folkmoot.studies.focus_group.topline import topline
+from folkmoot.studies.focus_group.reading import answer_id
 from tests.studies.focus_group.at_hand import LINES, Asked, coded, discuss, plain
 
 

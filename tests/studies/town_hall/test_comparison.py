@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from scipy.stats import t
 
-from folkmoot.studies.town_hall.comparison import Result, compare, flat_rows
-from folkmoot.studies.town_hall.levels import BUILT_IN
-from folkmoot.studies.town_hall.measures import FIGURES
+from folkmoot.studies.town_hall.config import BUILT_IN
+from folkmoot.studies.town_hall.measures import FIGURES, Result, compare, flat_rows
 
 SCORES = {  # set → level → (vulnerable, general)
     1: {"2-1": (1.0, 2.0), "3": (1.5, 2.0), "2-2": (0.0, 0.0)},

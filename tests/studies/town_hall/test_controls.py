@@ -12,9 +12,8 @@ import pytest
 
 from folkmoot.engine.runner import Run
 from folkmoot.models.scripted import Scripted
-from folkmoot.studies.town_hall.config import TownHallConfig
+from folkmoot.studies.town_hall.config import TownHallConfig, level_problems, levels_of
 from folkmoot.studies.town_hall.findings import findings
-from folkmoot.studies.town_hall.levels import level_problems, levels_of
 from folkmoot.studies.town_hall.participants import STORIES, load_profiles
 
 from .hall_script import hold, scripted, small_hall

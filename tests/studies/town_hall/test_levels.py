@@ -8,10 +8,15 @@ from typing import Any
 import pytest
 
 from folkmoot.errors import ProtocolError
-from folkmoot.studies.town_hall.config import TownHallConfig
+from folkmoot.studies.town_hall.config import (
+    FIVE_MODELS,
+    TownHallConfig,
+    deal,
+    level_problems,
+    levels_of,
+)
 from folkmoot.studies.town_hall.discussion import make_meeting
 from folkmoot.studies.town_hall.estimate import notes, seat_models
-from folkmoot.studies.town_hall.levels import FIVE_MODELS, deal, level_problems, levels_of
 from folkmoot.studies.town_hall.participants import ids, make_set
 
 GENERAL, VULNERABLE = ids(16, 4)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from folkmoot.conversation.answers import Parsed, Reading
 from folkmoot.studies.town_hall.answers import (
     STANCES,
+    Planned,
     Reaction,
     Reflection,
     Speaking,
@@ -21,7 +22,6 @@ from folkmoot.studies.town_hall.answers import (
     speaking,
     thinking,
 )
-from folkmoot.studies.town_hall.ballots import Planned
 from folkmoot.studies.town_hall.repairs import Asked, resolve, spelled, whole
 
 IDS = tuple(f"A{i:02d}" for i in range(1, 21))

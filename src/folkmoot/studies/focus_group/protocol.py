@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from folkmoot.engine.session import Scope, Session
 from folkmoot.people.sources.grounded import Profile
-from folkmoot.studies.focus_group import files, remarks
+from folkmoot.studies.focus_group import files
 from folkmoot.studies.focus_group.config import DiscussionConfig, Stimulus
 from folkmoot.studies.focus_group.discussion import DiscussionTranscript
 from folkmoot.studies.focus_group.moderator import Moderator
@@ -16,9 +16,9 @@ from folkmoot.studies.focus_group.participants import (
     recruit,
     with_own_opinions,
 )
-from folkmoot.studies.focus_group.private import in_private, interviewed, with_opinion
+from folkmoot.studies.focus_group.reading import coded
 from folkmoot.studies.focus_group.tables import record_discussion, record_personas
-from folkmoot.studies.focus_group.talk import Talk
+from folkmoot.studies.focus_group.talk import Talk, in_private, interviewed, with_opinion
 
 
 async def protocol(session: Session[DiscussionConfig], invited: Sequence[Profile] = ()) -> None:
@@ -49,7 +49,7 @@ async def protocol(session: Session[DiscussionConfig], invited: Sequence[Profile
 
     talks = await session.at("discussion").each(config.groups, discuss, sets=str)
     said = [talk for group in talks.values() for talk in group]
-    files.write_topline(session, said, await remarks.coded(session, said))
+    files.write_topline(session, said, await coded(session, said))
 
 
 async def discussion(

@@ -1,14 +1,16 @@
-"""What is read from an answer: the speaker's position, its tone, whom it takes up.
+"""What is read from free words: of each answer the position, its tone, and whom it takes up; over
+all groups the codes of the answers and of what was said in private.
 
 Position and take-up are read by a coder, a model that is asked after each answer; the tone by a
-lexicon.
+lexicon; objections, needs, themes and private stances by codebooks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -16,8 +18,10 @@ from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
 
 from folkmoot.conversation.answers import Json, Missing
 from folkmoot.conversation.transcript import Speaker
-from folkmoot.engine.session import Scope
-from folkmoot.studies.focus_group.discussion import DiscussionMessage
+from folkmoot.engine.session import Scope, Session
+from folkmoot.kit import coding
+from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase
+from folkmoot.studies.focus_group.discussion import DiscussionMessage, DiscussionTranscript
 from folkmoot.studies.focus_group.participants import Participant, leaning
 
 # Smaller differences of position are wording, not a change of mind.
@@ -121,3 +125,44 @@ def surprising(stance: str | None, tone: float | None, last: float | None, chang
     felt, stood = tone or 0.0, last or 0.0
     against = abs(felt) >= 0.5 and abs(stood) >= 0.2 and felt * stood < 0
     return changed or stance == "disagree" or against
+
+
+CODEBOOKS = Path(__file__).parent / "codebooks"
+# Where the codes of the codebook `opinion` stand on the scale of positions.
+STANDS = {"keen": 1.0, "favourable": 0.5, "undecided": 0.0, "doubtful": -0.5, "opposed": -1.0}
+
+Codes = Mapping[str, Sequence[coding.Coded]]
+
+
+def answer_id(t: DiscussionTranscript, message: DiscussionMessage) -> str:
+    """The id of an answer as a text to be coded."""
+    return f"{t.group}/{t.stimulus}/turn{message.turn_number}"
+
+
+async def coded(session: Session[DiscussionConfig], talks: Sequence[DiscussionTranscript]) -> Codes:
+    """The codes of all answers by their id. The warm-up, where people introduce themselves, is left
+    out; what was said in private is coded too, for the report to compare with the positions."""
+    answers = [
+        coding.Text(answer_id(t, m), m.content, f"{t.group}/{m.speaker_id}")
+        for t in talks
+        for m in t.by_participants()
+        if m.phase is not DiscussionPhase.WARMUP
+    ]
+    private = [
+        coding.Text(
+            f"{t.group}/{t.stimulus}/{s.persona_id}/{s.when.value}", s.words,
+            f"{t.group}/{s.persona_id}",
+        )
+        for t in talks
+        for s in t.statements
+        if s.words and not s.planted
+    ]  # fmt: skip
+    codes = await coding.code(session, CODEBOOKS / "remarks.yaml", answers)
+    await coding.code(session, CODEBOOKS / "opinion.yaml", private)
+    return codes
+
+
+def kind_and_name(code: str) -> tuple[str, str]:
+    """("objection", "price") of "objection_price"; a code of a user's own codebook is a theme."""
+    kind, mark, name = code.partition("_")
+    return (kind, name) if mark and kind in ("objection", "need", "theme") else ("theme", code)

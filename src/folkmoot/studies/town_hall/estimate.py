@@ -12,8 +12,14 @@ from folkmoot.hints import did_you_mean
 from folkmoot.measures.estimates import plural
 from folkmoot.measures.power import DesignSize
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.town_hall.config import Ratios, ResidentSettings, TownHallConfig
-from folkmoot.studies.town_hall.levels import BUILT_IN, level_problems, levels_of
+from folkmoot.studies.town_hall.config import (
+    BUILT_IN,
+    Ratios,
+    ResidentSettings,
+    TownHallConfig,
+    level_problems,
+    levels_of,
+)
 from folkmoot.studies.town_hall.participants import BUILT_IN as BUILT_IN_PROFILES
 from folkmoot.studies.town_hall.participants import (
     INCOMES,

@@ -1,24 +1,27 @@
-"""The files of a run: the seven JSON files of each discussion and the logs, under the names of the
-source, the comparison of the levels, and the sealed plan.
+"""The files of a run under the names of the source: seven JSON files and the logs of each
+discussion, the comparison of the levels, and the sealed plan.
+
+Logs are written from what happened, in the order of the protocol, with the times, tokens and
+latencies that the journal holds; so a replay writes the same log again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from folkmoot.engine.session import Scope, Session
 from folkmoot.kit.coding import Text
-from folkmoot.studies.town_hall.comparison import Result, compare
-from folkmoot.studies.town_hall.config import TownHallConfig
-from folkmoot.studies.town_hall.discussion import Discussion, Meeting
-from folkmoot.studies.town_hall.heard import concerns
-from folkmoot.studies.town_hall.levels import levels_of
-from folkmoot.studies.town_hall.logs import log_lines, summary, use_of
+from folkmoot.studies.town_hall.config import TownHallConfig, levels_of
+from folkmoot.studies.town_hall.discussion import Call, Discussion, Meeting, Round
 from folkmoot.studies.town_hall.measures import (
     SPECTRUM,
+    Result,
     Tracking,
+    compare,
     group_measures,
     interaction_levels,
     measures,
@@ -31,7 +34,207 @@ from folkmoot.studies.town_hall.measures import (
     tracking,
 )
 from folkmoot.studies.town_hall.participants import Resident, ResidentSet
+from folkmoot.studies.town_hall.stages import concerns
 from folkmoot.studies.town_hall.tables import record_comparison, record_discussion
+
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+PREVIEW = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a log. `at` is seconds since the epoch."""
+
+    level: str
+    component: str
+    action: str
+    at: float | None
+    data: Mapping[str, Any] = field(default_factory=dict)
+    round: int | None = None
+    agent: str | None = None
+
+    def to_json(self, discussion: Discussion) -> dict[str, Any]:
+        meeting = discussion.meeting
+        return {
+            "timestamp": _stamp(self.at),
+            "level": self.level,
+            "component": self.component,
+            "action": self.action,
+            "data": self.data,
+            "context": {
+                "set_id": meeting.set.number,
+                "level": meeting.level.name,
+                "discussion_id": meeting.id,
+                "round": self.round,
+                "agent_id": self.agent,
+            },
+        }
+
+    def plain(self, discussion: Discussion) -> str:
+        place = f"{discussion.meeting.id} round {self.round or '-'} {self.agent}"
+        data = json.dumps(self.data)
+        return f"{_stamp(self.at)} {self.level} {place}: {self.action} {data}"
+
+
+def log_lines(discussion: Discussion) -> tuple[str, str]:
+    """(all entries of the wanted levels as JSON lines, the errors as plain lines)."""
+    wanted = LEVELS[LEVELS.index(discussion.meeting.config.log_level) :]
+    kept = list(entries(discussion))
+    lines = [e.to_json(discussion) for e in kept if e.level in wanted]
+    errors = [e.plain(discussion) for e in kept if e.level == "ERROR"]
+    return (
+        "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines),
+        "".join(f"{line}\n" for line in errors),
+    )
+
+
+def entries(discussion: Discussion) -> Iterator[Entry]:
+    """What happened, in the order of the protocol."""
+    calls, full = discussion.calls, discussion.meeting.config.log_texts == "full"
+    before = [c for c in calls if c.stage == "satisfaction_before"]
+    after = [c for c in calls if c.round is None and c not in before]
+    yield Entry("INFO", "discussion", "discussion_started", _first(calls))
+    for call in before:
+        yield from _of_call(call, full)
+    for round_ in discussion.rounds:
+        number, own = round_.number, [c for c in calls if c.round == round_.number]
+        yield Entry("INFO", "discussion", "round_started", _first(own), round=number)
+        for call in own:
+            yield from _of_call(call, full)
+        yield from _actions(round_, _last(own))
+        if discussion.meeting.level.context == "separate":
+            yield from _memories(discussion.rounds[:number], _last(own))
+        yield Entry("INFO", "discussion", "round_ended", _last(own), round=number)
+    for call in after:
+        yield from _of_call(call, full)
+    if discussion.after:
+        outcome = {"items": len(discussion.items), "passed": len(discussion.passed)}
+        yield Entry("INFO", "discussion", "discussion_ended", _last(calls), outcome)
+
+
+def _of_call(call: Call, full: bool) -> Iterator[Entry]:
+    """The call itself, and what was unusual about it."""
+
+    def entry(level: str, action: str, **data: Any) -> Entry:
+        official = call.agent in ("moderator", "planner", "session")
+        component = call.agent if official else "resident"
+        return Entry(level, component, action, call.at, data, call.round, call.agent)
+
+    texts = {"question_full": call.question, "response_full": call.response} if full else {}
+    yield entry(
+        "DEBUG",
+        call.stage,
+        model=call.model,
+        memory_length=call.memory_length,
+        question_preview=_preview(call.question),
+        response_preview=_preview(call.response),
+        latency=None if call.latency_s is None else round(call.latency_s, 4),
+        tokens={"input": call.input_tokens, "output": call.output_tokens},
+        cost_usd=call.cost_usd,
+        rung=call.rung,
+        **texts,
+    )
+    if call.reasks:
+        yield entry("WARNING", "asked_again", times=call.reasks)
+    if call.rung in ("fenced", "repaired"):
+        yield entry("WARNING", "unexpected_response", rung=call.rung)
+    for m in call.mends:
+        what = {"field": m.field, "kind": m.kind, "was": m.was, "became": m.became or None}
+        yield entry("WARNING", "mended", **what)
+    if call.minimal or call.missing:
+        reason = call.missing or "unparsed"
+        yield entry("ERROR", "unreadable_answer", reason=reason, minimal_structures=call.minimal)
+
+
+def _actions(round_: Round, at: float | None) -> Iterator[Entry]:
+    for resident in round_.order:
+        turn = round_.turns[resident]
+        data = {
+            "stance": turn.stance or None,
+            "references": len(turn.speaking.references),
+            "words": len(turn.speaking.full_statement.split()),
+        }
+        action = "kept_silent" if turn.silent else "spoke"
+        if turn.heard:
+            yield Entry("INFO", "resident", action, at, data, round_.number, resident)
+
+
+def _memories(rounds: Sequence[Round], at: float | None) -> Iterator[Entry]:
+    """What each resident with a context of their own takes along into the next round."""
+    last = rounds[-1]
+    for resident in last.order:
+        said = [bool(r.turns[resident].speaking.full_statement) for r in rounds]
+        reflection = last.reflections.get(resident)
+        remembered = reflection is not None and not reflection.parse_error
+        added = ["own statement"] * said[-1] + ["reflection"] * remembered
+        data = {"memory_length": sum(said) + remembered, "added": added}
+        yield Entry("DEBUG", "resident", "memory_changed", at, data, last.number, resident)
+
+
+def use_of(discussion: Discussion) -> dict[str, Any]:
+    """Calls, tokens, cost and time of one discussion, in all and by model."""
+    calls = discussion.calls
+    return {
+        **_totals(calls),
+        "began": _stamp(_first(calls)),
+        "ended": _stamp(_last(calls)),
+        "models": {
+            model: _totals([c for c in calls if c.model == model])
+            for model in sorted({c.model for c in calls})
+        },
+    }
+
+
+def summary(uses: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """`use_of` of each discussion by its id, and all of them by model."""
+    models: dict[str, dict[str, Any]] = {}
+    for use in uses.values():
+        for model, totals in use["models"].items():
+            so_far = models.get(model) or dict.fromkeys(totals, 0)
+            models[model] = {n: _total((so_far[n], value)) for n, value in totals.items()}
+    return {"discussions": dict(uses), "models": dict(sorted(models.items()))}
+
+
+def _totals(calls: Sequence[Call]) -> dict[str, Any]:
+    return {
+        "calls": len(calls),
+        "asked_again": sum(c.reasks for c in calls),
+        "errors": sum(bool(c.minimal or c.missing) for c in calls),
+        "input_tokens": _total(c.input_tokens for c in calls),
+        "output_tokens": _total(c.output_tokens for c in calls),
+        "cost_usd": _total(c.cost_usd for c in calls),
+        "latency_s": round(sum(c.latency_s or 0.0 for c in calls), 3),
+    }
+
+
+def _total(values: Iterable[float | None]) -> float | None:
+    """What is unknown makes the sum unknown."""
+    total: float = 0
+    for value in values:
+        if value is None:
+            return None
+        total = round(total + value, 6)
+    return total
+
+
+def _preview(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= PREVIEW else flat[: PREVIEW - 1] + "…"
+
+
+def _first(calls: Iterable[Call]) -> float | None:
+    return min((c.at for c in calls if c.at is not None), default=None)
+
+
+def _last(calls: Iterable[Call]) -> float | None:
+    return max((c.at + (c.latency_s or 0.0) for c in calls if c.at is not None), default=None)
+
+
+def _stamp(at: float | None) -> str | None:
+    if at is None:
+        return None
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+
 
 FILES = (
     "discussion_log",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -13,6 +14,7 @@ from folkmoot.kit.exposure import exposure
 from folkmoot.kit.findings import (
     cells,
     change,
+    clustered_share,
     estimate_of,
     found,
     intervals,
@@ -20,17 +22,19 @@ from folkmoot.kit.findings import (
     listed,
     number,
     over_units,
+    points,
     shares,
     signed,
     verdict,
     who_to_whom,
 )
+from folkmoot.measures.clustered import clustered_mean
 from folkmoot.measures.estimates import Estimate, percent, plural
-from folkmoot.storage.findings import Bars, Finding, Grid
+from folkmoot.storage.findings import Bars, Cell, Finding, Grid
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.answers import CHANGES
-from folkmoot.studies.town_hall.heard import heard
 from folkmoot.studies.town_hall.measures import GROUPS, SPECTRUM
+from folkmoot.studies.town_hall.stages import CONCERN
 
 SCORE = "weighted_inclusivity_score"
 SCALE = "Weighted inclusivity score, 0 (ignored) to 4 (agreed with)"
@@ -267,6 +271,110 @@ def _counted(rows: pl.DataFrame, by: tuple[str, ...], what: str) -> dict[Any, Co
     for *group, value in rows.select(*by, what).iter_rows():
         counts.setdefault(tuple(group), Counter())[value] += 1
     return counts
+
+
+def heard(run: RunFolder) -> list[Finding]:
+    """What became of concerns, by level and group; nothing where no real coder coded them."""
+    read = coding.codings(run).get(CONCERN)
+    if read is None or not read.supports:
+        return []
+    vulnerable = {
+        (r["discussion_id"], r["agent_id"]): r["is_vulnerable"]
+        for r in run.table("rounds").iter_rows(named=True)
+    }
+    levels = {
+        r["discussion_id"]: (r["level"], r["set"])
+        for r in run.table("discussions").iter_rows(named=True)
+    }
+    rows: list[dict[str, Any]] = []
+    for text_id in read.texts:
+        discussion, _, who = text_id.rpartition("/")
+        if (codes := read.of(text_id)) is not None:
+            level, number = levels[discussion]
+            group = "vulnerable" if vulnerable[discussion, who] else "general"
+            rows.append({"id": text_id, "level": level, "set": number, "group": group, "c": codes})
+    if not rows:
+        return []
+    names = [c.name for c in read.book.codes]
+    table: list[dict[str, Cell]] = []
+    gaps: dict[str, Estimate] = {}
+    for level in dict.fromkeys(r["level"] for r in rows):
+        for code in names:
+            own = [(r, code in r["c"]) for r in rows if r["level"] == level]
+            shares = {
+                g: clustered_share([x for r, x in of], [r["set"] for r, x in of])
+                for g in ("vulnerable", "general")
+                if (of := [(r, x) for r, x in own if r["group"] == g])
+            }
+            gap = _gap(own)
+            gaps[f"level {level}, {code}"] = gap
+            table.append(
+                {
+                    "level": level,
+                    "code": code,
+                    **{f"{g}_share": e.value for g, e in shares.items()},
+                    **cells(gap, "gap"),
+                    "concerns": len(own),
+                }
+            )
+    says = [
+        f"At level {row['level']} the concerns of vulnerable residents were {_aloud(row['code'])} "
+        f"in {percent(share)} of cases: a gap of {points(gap)} to the others."
+        for row, gap in zip(table, gaps.values(), strict=True)
+        if isinstance(share := row.get("vulnerable_share"), float)
+    ]
+    return [
+        Finding(
+            "heard",
+            "What became of concerns",
+            " ".join(says),
+            Grid.of(table, "Share of voiced concerns; gap: vulnerable minus general"),
+            intervals(gaps, "gap in the share of concerns", zero=0.0, percent=True),
+            notes=(
+                read.note,
+                "One concern a resident: the points that they made aloud. Who never spoke is left "
+                "out. Intervals: 95 %, t over sets of the difference within sets.",
+            ),
+            headline=True,
+        ),
+        _quotes(read, [r for r in rows if r["set"] == rows[0]["set"]]),
+    ]
+
+
+def _gap(own: Sequence[tuple[dict[str, Any], bool]]) -> Estimate:
+    """Vulnerable minus general within sets, averaged over sets."""
+    by_set: dict[int, dict[str, list[bool]]] = {}
+    for row, given in own:
+        by_set.setdefault(row["set"], {}).setdefault(row["group"], []).append(given)
+    both = {n: g for n, g in by_set.items() if len(g) == 2}
+    mean = {n: {k: sum(v) / len(v) for k, v in g.items()} for n, g in both.items()}
+    return clustered_mean([m["vulnerable"] - m["general"] for m in mean.values()], list(mean))
+
+
+def _quotes(read: coding.Codings, rows: Sequence[dict[str, Any]]) -> Finding:
+    """The quotes of one set, so that codes can be judged by eye."""
+    quoted: list[dict[str, Cell]] = [
+        {
+            "where": row["id"],
+            "concern": json.loads(read.texts[row["id"]]["about"])["concern"],
+            "became": _aloud(code),
+            "quote": quote,
+        }
+        for row in rows
+        for code, quote in (row["c"] or {"not heard": ""}).items()
+    ]
+    return Finding(
+        "heard_quotes",
+        "Concerns and the words that met them",
+        f"Set {rows[0]['set']}: the quotes by which concerns were coded. The table codes has all.",
+        Grid.of(quoted),
+        notes=(read.note,),
+        section="Concerns",
+    )
+
+
+def _aloud(code: Cell) -> str:
+    return str(code).replace("_", " ")
 
 
 def spectrum(reactions: pl.DataFrame) -> Finding | None:

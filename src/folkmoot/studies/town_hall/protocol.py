@@ -9,20 +9,26 @@ from __future__ import annotations
 from dataclasses import replace
 
 from folkmoot.engine.session import Scope, Session
-from folkmoot.studies.town_hall.config import TownHallConfig
-from folkmoot.studies.town_hall.discussion import Call, Discussion, Meeting, Round, make_meeting
+from folkmoot.studies.town_hall.config import TownHallConfig, levels_of
+from folkmoot.studies.town_hall.discussion import (
+    Call,
+    Discussion,
+    Hall,
+    Meeting,
+    Round,
+    make_meeting,
+    open_hall,
+)
 from folkmoot.studies.town_hall.files import Held, keep, keep_comparison, keep_log, plan_of, present
-from folkmoot.studies.town_hall.heard import code_concerns
-from folkmoot.studies.town_hall.levels import levels_of
 from folkmoot.studies.town_hall.participants import load_profiles, make_set
-from folkmoot.studies.town_hall.sessions import Hall, open_hall
-from folkmoot.studies.town_hall.shared_session import shared_round
 from folkmoot.studies.town_hall.stages import (
     AFTER,
     BEFORE,
+    code_concerns,
     draw_up_ballot,
     moderate,
     reflect,
+    shared_round,
     survey,
     take_turns,
     vote,

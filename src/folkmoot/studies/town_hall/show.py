@@ -14,7 +14,7 @@ from folkmoot.errors import InputError
 from folkmoot.kit import coding
 from folkmoot.kit.findings import number, signed
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.town_hall.heard import CONCERN
+from folkmoot.studies.town_hall.stages import CONCERN
 
 Lines = list[str]
 SCORE = "weighted_inclusivity_score"

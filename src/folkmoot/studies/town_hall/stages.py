@@ -1,18 +1,26 @@
-"""The stages of a discussion in which everybody is asked: what each is shown, and what counts.
+"""The stages of a discussion: what everybody is shown and asked, and what counts.
 
 Each takes who can be asked and the discussion so far, and gives its result with the calls made.
-Thoughts and reflections go into no prompt but their owner's.
+Thoughts and reflections go into no prompt but their owner's. At a level with a shared session one
+reply holds all residents' turns of a round; a reply that would be too long is split, and residents
+it did not reach are asked for again (`Round.parts` counts the calls).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import median
 from typing import Any
 
-from folkmoot.conversation.answers import Json
+from pydantic import BaseModel, ConfigDict
+
+from folkmoot.conversation.answers import Json, JsonMap, Missing, Parsed, Unreadable, object_schema
 from folkmoot.conversation.transcript import Speaker
-from folkmoot.engine.session import Scope
+from folkmoot.engine.session import Scope, Session
+from folkmoot.kit import coding
+from folkmoot.randomness import generator
 from folkmoot.studies.town_hall import answers
 from folkmoot.studies.town_hall.answers import (
     MINIMAL_CLOSING,
@@ -20,37 +28,41 @@ from folkmoot.studies.town_hall.answers import (
     MINIMAL_REFLECTION,
     MINIMAL_SPEAKING,
     MINIMAL_THINKING,
-    Closing,
-    Moderation,
-    Speaking,
-    Thinking,
-    Turn,
-)
-from folkmoot.studies.town_hall.ballots import (
     NO_BALLOT,
     SATISFACTION,
     UNKNOWN,
     Ballot,
+    Closing,
     Item,
+    Moderation,
     Planned,
+    Reflection,
     Satisfaction,
+    Speaking,
+    Thinking,
+    Turn,
     ballot,
+    reflection,
+    turn,
 )
+from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.discussion import (
     Call,
     Discussion,
-    Round,
-)
-from folkmoot.studies.town_hall.sessions import (
     Got,
     Group,
     Hall,
+    Round,
     Stage,
     all_heard,
     ask_alone,
     ask_one,
     ask_together,
+    call_of,
+    each_of,
     heard,
+    one_line,
+    session_of,
 )
 
 BEFORE, AFTER = "satisfaction_before", "satisfaction_after"
@@ -269,3 +281,241 @@ def with_outcomes(so_far: Discussion) -> list[dict[str, Any]]:
         {"id": i.id, "text": i.text, "passed": o.passed, "yes": o.yes, "no": o.no, "tie": o.tie}
         for i, o in zip(so_far.items, so_far.outcomes, strict=True)
     ]
+
+
+# Tokens that one resident's part is expected to take: the fixed fields and each reaction.
+TURN_TOKENS, REACTION_TOKENS, REFLECTION_TOKENS = 330, 55, 200
+
+Turns = dict[str, Turn]
+Reflections = dict[str, Reflection]
+
+
+@dataclass(frozen=True, slots=True)
+class UpcomingRound:
+    """One round of the shared session, before it is held."""
+
+    hall: Hall
+    earlier: tuple[Round, ...]
+    reflects: bool
+
+    @property
+    def number(self) -> int:
+        return len(self.earlier) + 1
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        return self.hall.meeting.orders[self.number - 1]
+
+    @property
+    def stage(self) -> Stage:
+        return Stage("round", self.number, len(self.earlier))
+
+    @property
+    def think(self) -> bool:
+        return self.hall.meeting.level.think
+
+    def tokens(self, *, reflects: bool) -> int:
+        """Expected length of one resident's part of a reply."""
+        others = len(self.order) - 1 if self.think and self.earlier else 0
+        return TURN_TOKENS + REACTION_TOKENS * others + (REFLECTION_TOKENS if reflects else 0)
+
+    def turns(self) -> dict[str, Json[Turn]]:
+        """How each resident's turn is read."""
+        asked = {i: self.hall.asked(i, round=self.number, think=self.think) for i in self.order}
+        return {i: turn(of) for i, of in asked.items()}
+
+    def prompt(self, scope: Scope, residents: list[str], there: Turns, *, whole: bool) -> str:
+        """What is asked for these residents; `there` are turns that were written already."""
+        last = self.earlier[-1] if self.earlier else None
+        noted = last.reflections if last else {}
+        said = {i: one_line(t.speaking.full_statement) for i, t in there.items()}
+        return scope.prompt(
+            "shared_round",
+            ids=residents,
+            round=self.number,
+            rounds=self.hall.meeting.rounds,
+            **all_heard(self.hall, self.earlier),
+            notes=[
+                {"id": i, "reflection": noted[i].to_json()}
+                for i in residents
+                if i in noted and not noted[i].parse_error
+            ],
+            already=self.hall.meeting.lines(said.items()),
+            think=self.think,
+            reflect=self.reflects and whole,
+            whole=whole,
+        )
+
+
+async def shared_round(
+    scope: Scope, hall: Hall, earlier: tuple[Round, ...], *, reflects: bool
+) -> tuple[Round, list[Call]]:
+    """One round: turns of all residents and, where wanted, their reflections."""
+    ahead = UpcomingRound(hall, earlier, reflects)
+    turns: Turns = {}
+    reflections: Reflections = {}
+    calls: list[Call] = []
+    longest = hall.longest_reply
+    if len(ahead.order) * ahead.tokens(reflects=reflects) <= longest:
+        turns, reflections, calls = await _in_one_reply(scope, ahead)
+    missing = [i for i in ahead.order if i not in turns]
+    if missing:
+        more, further = await _turns(scope, ahead, turns, missing)
+        turns, calls = {**turns, **more}, [*calls, *further]
+    silent = MINIMAL_THINKING if ahead.think else None
+    unread = Turn.model_construct(thinking=silent, speaking=MINIMAL_SPEAKING)
+    round_ = Round(ahead.number, ahead.order, {i: turns.get(i, unread) for i in hall.ids})
+    if reflects:
+        missing = [i for i in ahead.order if i not in reflections]
+        if missing:
+            late, further = await _reflections(scope, hall, (*earlier, round_), missing)
+            reflections, calls = {**reflections, **late}, [*calls, *further]
+        kept = {i: reflections.get(i, MINIMAL_REFLECTION) for i in hall.ids}
+        round_ = replace(round_, reflections=kept)
+    if len(calls) > 1:
+        lost = calls[0].missing
+        why = f"the first was no use ({lost})" if lost else "too long for one reply of the session"
+        scope.log(f"round {ahead.number} took {len(calls)} calls: {why}")
+    return replace(round_, parts=len(calls)), calls
+
+
+async def _in_one_reply(
+    scope: Scope, ahead: UpcomingRound
+) -> tuple[Turns, Reflections, list[Call]]:
+    who = session_of(ahead.hall)
+    question = ahead.prompt(scope, list(ahead.order), {}, whole=True)
+    longest = ahead.hall.longest_reply
+    got = await scope.exchange(who, question, answer=WholeRound(ahead), max_tokens=longest)
+    call = call_of(ahead.stage, who, ahead.order, question, got)
+    if isinstance(got.value, Missing):
+        # Its residents are asked for again, so that no minimal structure stands for them yet.
+        return {}, {}, [replace(call, minimal=0, rung=got.rung)]
+    turns, reflections = got.value
+    return turns, reflections, [call]
+
+
+@dataclass(frozen=True, slots=True)
+class WholeRound:
+    """The answer type of a round in one reply: all turns, then all reflections on them."""
+
+    ahead: UpcomingRound
+    kind: str = "json"
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        schemas = {"turns": each_of(self.ahead.turns()).schema}
+        if self.ahead.reflects:
+            schemas["reflections"] = self._back(dict.fromkeys(self.ahead.order, "")).schema
+        return object_schema("Round", schemas)
+
+    def _back(self, stances: Mapping[str, str]) -> JsonMap[Reflection]:
+        return each_of(
+            {i: reflection(self.ahead.hall.asked(i, stance=s)) for i, s in stances.items()}
+        )
+
+    def parse(self, reply: str) -> Parsed[tuple[Turns, Reflections]] | Unreadable:
+        found = Json(AnyObject).parse(reply)
+        if isinstance(found, Unreadable):
+            return found
+        raw = found.value.model_extra or {}
+        said = each_of(self.ahead.turns()).read(_object(raw, "turns", raw))
+        if isinstance(said, Unreadable):
+            return said
+        turns = said.value.values
+        stances = {i: turn.stance for i, turn in turns.items()} if self.ahead.reflects else {}
+        back = self._back(stances).read(_object(raw, "reflections", {}))
+        if isinstance(back, Unreadable):
+            return Parsed((turns, {}), found.rung, said.repairs)
+        return Parsed((turns, back.value.values), found.rung, (*said.repairs, *back.repairs))
+
+
+class AnyObject(BaseModel):
+    """Any JSON object; its parts are read one by one."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+async def _turns(
+    scope: Scope, ahead: UpcomingRound, there: Turns, missing: list[str]
+) -> tuple[Turns, list[Call]]:
+    """Turns of those who are missing, in as many replies as they need."""
+
+    def prompt(residents: list[str], given: Mapping[str, Turn]) -> str:
+        return ahead.prompt(scope, residents, {**there, **given}, whole=False)
+
+    turns = ahead.turns()
+    group = Group(ahead.stage, {i: turns[i] for i in missing}, ahead.tokens(reflects=False), prompt)
+    return await ask_together(scope, ahead.hall, group)
+
+
+async def _reflections(
+    scope: Scope, hall: Hall, rounds: tuple[Round, ...], missing: list[str]
+) -> tuple[Reflections, list[Call]]:
+    round_, meeting = rounds[-1], hall.meeting
+
+    def prompt(residents: list[str], _: Mapping[str, Reflection]) -> str:
+        return scope.prompt(
+            "shared_reflect",
+            ids=residents,
+            round=round_.number,
+            rounds=meeting.rounds,
+            earlier=meeting.history(meeting.remembered(rounds)[:-1]),
+            statements=meeting.statements(round_),
+            stances=[{"id": i, "stance": round_.turns[i].stance} for i in residents],
+        )
+
+    stage = Stage("reflect", round_.number, 1)
+    each = {i: reflection(hall.asked(i, stance=round_.turns[i].stance)) for i in missing}
+    return await ask_together(scope, hall, Group(stage, each, REFLECTION_TOKENS, prompt))
+
+
+def _object(raw: Mapping[str, Any], name: str, otherwise: Mapping[str, Any]) -> Mapping[str, Any]:
+    part = raw.get(name)
+    return part if isinstance(part, Mapping) else otherwise
+
+
+CODEBOOK = Path(__file__).parent / "codebooks" / "concern.yaml"
+CONCERN = "concern"  # the name of the codebook
+
+
+def concerns(discussion: Discussion, seed: int) -> list[coding.Text]:
+    """What the coder reads, for each vulnerable resident and as many others, who are drawn by the
+    seed and are the same at every level. Nothing for who never spoke: no concern was voiced."""
+    meeting = discussion.meeting
+    rng = generator(seed, ("town_hall", f"set{meeting.set.number:02d}", "concerns"))
+    some = rng.permutation(len(meeting.general))[: len(meeting.vulnerable)]
+    chosen = [*meeting.vulnerable, *(meeting.general[i] for i in sorted(some))]
+    return [t for t in (_concern(discussion, i) for i in chosen) if t is not None]
+
+
+def _concern(discussion: Discussion, me: str) -> coding.Text | None:
+    """The points that a resident made aloud (without points, the statements), and all that others
+    said and proposed after the first of them."""
+    rounds, names = discussion.rounds, discussion.meeting.names
+    spoke = [r for r in rounds if r.turns[me].speaking.full_statement]
+    if not spoke:
+        return None
+    points = [p for r in spoke for p in r.turns[me].speaking.new_points]
+    points = points or [one_line(r.turns[me].speaking.full_statement) for r in spoke]
+    first = spoke[0].number
+    said = [
+        f"{s['name']} ({s['id']}): {s['text']}"
+        for r in discussion.meeting.history([r for r in rounds if r.number > first], but=me)
+        for s in r["statements"]
+    ]
+    chair = [one_line(r.moderation.spoken) for r in rounds[first - 1 :] if r.moderation]
+    closing = discussion.closing.consensus
+    parts = [
+        *said,
+        *(f"The chair: {words}" for words in chair if words),
+        *(f"Proposal {i.id}: {i.text}" for i in discussion.items),
+        *([f"The final text: {closing}"] if closing else []),
+    ]
+    about = {"resident": f"{names[me]} ({me})", "concern": " ".join(dict.fromkeys(points))}
+    return coding.Text(f"{discussion.meeting.id}/{me}", "\n\n".join(parts), me, about)
+
+
+async def code_concerns(session: Session[TownHallConfig], texts: Sequence[coding.Text]) -> None:
+    """Code what became of the concerns (or only record the texts, where coding is off)."""
+    if texts:
+        await coding.code(session, CODEBOOK, texts)

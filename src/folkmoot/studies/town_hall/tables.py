@@ -9,13 +9,13 @@ from typing import Any
 from folkmoot.engine.session import Scope
 from folkmoot.kit import coding
 from folkmoot.storage.rows import Row, column
-from folkmoot.studies.town_hall.comparison import flat_rows
-from folkmoot.studies.town_hall.discussion import Discussion, Round
+from folkmoot.studies.town_hall.discussion import Discussion, Round, portrait
 from folkmoot.studies.town_hall.measures import (
     FIGURES,
     GROUPS,
     SPECTRUM,
     Tracking,
+    flat_rows,
     measures,
     pairs,
     quality,
@@ -23,7 +23,6 @@ from folkmoot.studies.town_hall.measures import (
     tracking,
 )
 from folkmoot.studies.town_hall.participants import Resident
-from folkmoot.studies.town_hall.sessions import portrait
 
 MODERATOR = "moderator"
 PART = "main comparison or supplementary"
