@@ -376,10 +376,32 @@ def power(
             "--icc", min=0, max=1, help="Assume this correlation within groups; repeatable."
         ),
     ] = None,
+    simulate: Annotated[
+        bool,
+        typer.Option("--simulate", help="Run the study with the embedded respondent many times."),
+    ] = False,
+    sizes: Annotated[
+        str | None,
+        typer.Option(
+            "--sizes",
+            metavar="[KEY=]N,N",
+            help="Simulate these sizes; default: half, all and twice of the file's.",
+        ),
+    ] = None,
+    runs: Annotated[
+        int | None, typer.Option("--runs", min=1, help="Simulate so many runs of each size (40).")
+    ] = None,
 ) -> None:
-    """Compute the smallest effect that this design can detect."""
-    from folkmoot.cli.results import power_command
+    """Compute the smallest effect that this design can detect, and the power of its hypotheses."""
+    from folkmoot.cli.results import power_command, simulate_command
 
+    if simulate:
+        if icc:
+            raise InputError("--icc: a simulation needs no assumption about groups; leave it out")
+        simulate_command(study, tuple(set_ or ()), sizes, runs or 40)
+        return
+    if sizes or runs:
+        raise InputError("--sizes and --runs go with --simulate")
     power_command(study, tuple(set_ or ()), tuple(icc or ()))
 
 

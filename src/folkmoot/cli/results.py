@@ -8,8 +8,9 @@ from pathlib import Path
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import track
 
-from folkmoot.cli.console import clean, out, warn
+from folkmoot.cli.console import clean, err, out, warn
 from folkmoot.cli.study_files import consent
 from folkmoot.cli.tables import grid_view, print_findings, synthetic_panel
 from folkmoot.engine.grid import RunGrid, is_grid, read_grid
@@ -22,6 +23,7 @@ from folkmoot.kit.coding.afterwards import verify_codings
 from folkmoot.kit.exposure import differences
 from folkmoot.measures.estimates import plural
 from folkmoot.storage.findings import Grid
+from folkmoot.storage.rows import declared
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
 OUTPUTS = Path("outputs")
@@ -241,8 +243,22 @@ def compare_command(names: Sequence[str], margin: float) -> None:
 
 def power_command(path: Path, overrides: tuple[str, ...], iccs: Sequence[float]) -> None:
     """Print the smallest effect that this design can detect."""
-    from folkmoot.report.power import ICCS, power_report
+    from folkmoot.report.power import ICCS, hypothesis_power, power_report
 
     found = load_study_file(path, overrides, consent=consent(path))
     size = found.study.size(found.config, found.folder)
-    print_findings(out(), power_report(size, found.study.title, iccs=tuple(iccs) or ICCS))
+    findings = power_report(size, found.study.title, iccs=tuple(iccs) or ICCS)
+    if found.config.hypotheses:
+        tables = declared(found.study.tables)
+        findings.insert(0, hypothesis_power(found.config.hypotheses, size, tables, iccs))
+    print_findings(out(), findings)
+
+
+def simulate_command(path: Path, overrides: tuple[str, ...], sizes: str | None, runs: int) -> None:
+    """Print how often the embedded respondent's runs of this study support its hypotheses."""
+    from folkmoot.report.simulated_power import Trials, simulated_power
+
+    trials = Trials.of(path, overrides, sizes, runs, consent(path))
+    err().print(f"{plural(len(trials.jobs), 'run')} of the embedded respondent")
+    done = track(trials.outcomes(), "simulating", len(trials.jobs), console=err())
+    print_findings(out(), [simulated_power(trials, done)])

@@ -45,6 +45,11 @@ class Hypothesis(BaseModel):
     smallest: float = Field(
         0.0, ge=0, allow_inf_nan=False, description="smallest difference that matters"
     )
+    expected: float | None = Field(
+        None,
+        allow_inf_nan=False,
+        description="difference that is expected; `folkmoot power` computes with it",
+    )
 
     @field_validator("contrast")
     @classmethod

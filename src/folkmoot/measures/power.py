@@ -8,7 +8,7 @@ Cohen (1988), Statistical Power Analysis for the Behavioral Sciences, ch. 6.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 
@@ -19,6 +19,9 @@ class DesignSize:
     independent  `arms` of `units` participants each, who did not talk to each other
     paired       every one of `units` sets, groups or replications passes through all `arms`
     clustered    `arms` of `units` sessions each, with `size` participants who talk
+
+    `setting`: the key of the study file that sets the size, and its value there; empty where no
+    single key does.
     """
 
     kind: Literal["independent", "paired", "clustered"]
@@ -26,6 +29,7 @@ class DesignSize:
     units: int
     size: int = 1
     unit_name: str = "participant"
+    setting: tuple[str, int] = field(default=("", 0), compare=False)
 
     @property
     def comparisons(self) -> int:
@@ -95,6 +99,17 @@ def smallest_d_paired(pairs: float, power: float = 0.8, alpha: float = 0.05) -> 
     return float(TTestPower().solve_power(nobs=pairs, power=power, alpha=alpha))
 
 
+def smallest_d(n: float, power: float = 0.8, alpha: float = 0.05) -> float:
+    """Cohen's d that two independent groups of n each see with `power`; NaN for fewer than two."""
+    from statsmodels.stats.power import TTestIndPower
+
+    return (
+        float(TTestIndPower().solve_power(nobs1=n, power=power, alpha=alpha))
+        if n >= 2
+        else math.nan
+    )
+
+
 def design_effect(cluster_size: float, icc: float) -> float:
     """1 + (m − 1) ICC: by how much clustering inflates variances. m mean size of a cluster.
 
@@ -108,3 +123,24 @@ def design_effect(cluster_size: float, icc: float) -> float:
 def effective_n(n: float, cluster_size: float, icc: float) -> float:
     """How many independent units n clustered ones are worth: n / design effect."""
     return n / max(design_effect(cluster_size, icc), 1e-9)
+
+
+def power_beyond(
+    difference: float,
+    se: float,
+    smallest: float = 0.0,
+    alpha: float = 0.05,
+    *,
+    equivalent: bool = False,
+) -> float:
+    """The chance that the 1 − alpha interval of an estimate, normal around `difference` with
+    standard error `se`, lies above `smallest`; `equivalent`: within ± `smallest`.
+    """
+    from scipy.stats import norm
+
+    half = float(norm.ppf(1 - alpha / 2))
+    if equivalent:
+        room = smallest / se - half
+        shift = difference / se
+        return float(max(0.0, norm.cdf(room - shift) - norm.cdf(-room - shift)))
+    return float(norm.cdf((difference - smallest) / se - half))

@@ -7,17 +7,21 @@ same sets at every level, or sessions of several who talk.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from folkmoot.engine.hypotheses import FEWEST_UNITS, Hypothesis
+from folkmoot.engine.hypotheses import TABLES as HYPOTHESES_IN
 from folkmoot.kit.findings import ALPHA, Row, known
-from folkmoot.measures.estimates import percent, plural
+from folkmoot.measures.estimates import percent, plural, points
 from folkmoot.measures.power import (
     DesignSize,
     design_effect,
     detectable_share,
     effective_n,
     n_two_shares,
+    power_beyond,
     power_two_shares,
+    smallest_d,
     smallest_d_paired,
     smallest_h,
 )
@@ -46,6 +50,103 @@ def power_report(
     if size.kind == "clustered":
         return [_clustered(size, title, base, iccs)]
     return [_shares(size, title, base), _chances(size, title), _needed(size, title)]
+
+
+def hypothesis_power(
+    hypotheses: Sequence[Hypothesis],
+    size: DesignSize | None,
+    tables: Mapping[str, Mapping[str, str]],
+    iccs: Sequence[float] = (),
+    base: float = 0.10,
+) -> Finding:
+    """The power of each hypothesis of a study file, by the rule that decides it after the run.
+
+    `tables`: table → column → kind. A share starts from `base` in the second arm; a mean is
+    computed in standard deviations, because nobody knows its spread before the run.
+    """
+    alpha = ALPHA / len(hypotheses)
+    rows: list[Row] = []
+    said = []
+    for h in hypotheses:
+        kind = _kind(h.measure, tables)
+        row: Row = {"hypothesis": h.says, "expected": h.expected, "power_rate": None}
+        if size is None or kind not in ("bool", "float", "int"):
+            why = "its table" if size else "the size of the design"
+            says = f"{why} is known only after a run: use --simulate"
+        elif size.units < FEWEST_UNITS:
+            says = f"not tested: {plural(size.units, size.unit_name)} are an illustration"
+        elif kind == "bool" and size.kind != "paired":
+            row["power_rate"], says = _power_of_share(h, size, alpha, iccs, base)
+        else:
+            says = _least_mean(size, alpha)
+        said.append(f"{h.says}: {says}.")
+        rows.append(row)
+    return Finding(
+        "power_hypotheses",
+        "The hypotheses of this study",
+        " ".join(said),
+        Grid.of(rows, f"Intervals at a level of {percent(1 - alpha, 1)}, as in the report."),
+        notes=(
+            "A hypothesis is supported when the whole interval lies beyond the smallest difference "
+            "that matters. Write `expected:` beside it for the difference that you expect. "
+            "`--simulate` counts how often runs of the study support it.",
+        ),
+        section=SECTION,
+        headline=True,
+    )
+
+
+def _kind(measure: str, tables: Mapping[str, Mapping[str, str]]) -> str | None:
+    """ "bool", "int", "float" or "text"; None where no declared table has the measure."""
+    named, _, column = measure.rpartition(".")
+    order = [named] if named else [*HYPOTHESES_IN, *tables]
+    return next((tables[t][column] for t in order if column in tables.get(t, {})), None)
+
+
+def _power_of_share(
+    h: Hypothesis, size: DesignSize, alpha: float, iccs: Sequence[float], base: float
+) -> tuple[float | None, str]:
+    """Power where `expected` is stated, else the least true difference with a power of 80 %."""
+    sign = -1 if h.direction == "less" else 1
+    if base + sign < 0:  # a fall needs a rate from which to fall
+        base = 1 - base
+    n = float(size.units)
+    if size.kind == "clustered":
+        n = effective_n(size.units * size.size, size.size, _assumed(iccs))
+
+    def power(difference: float) -> float:
+        other = base + sign * difference
+        if not 0 < other < 1:
+            return math.nan
+        se = math.sqrt((base * (1 - base) + other * (1 - other)) / n)
+        equivalent = h.direction == "equivalent"
+        return power_beyond(difference, se, h.smallest, alpha, equivalent=equivalent)
+
+    start = f"from {percent(base)} in {h.contrast[1]}"
+    if h.expected is not None or h.direction == "equivalent":
+        expected = h.expected or 0.0
+        toward = abs(expected) if h.direction == "different" else sign * expected
+        chance = power(toward)
+        if not math.isfinite(chance):
+            return None, f"{points(expected)} {start} is no rate"
+        return chance, f"a power of {percent(chance)} at {points(expected)} {start}"
+    steps = (k / 1000 for k in range(1, 1000))
+    least = next((d for d in steps if power(d) >= POWER), None)
+    if least is None:
+        return None, f"no difference {start} reaches a power of {percent(POWER)}"
+    return None, f"a power of {percent(POWER)} from {points(sign * least)} on, {start}"
+
+
+def _least_mean(size: DesignSize, alpha: float) -> str:
+    """How far a mean must lie beyond the smallest difference, in standard deviations."""
+    if size.kind == "paired":
+        least, of = smallest_d_paired(size.units, alpha=alpha), f"differences of {size.unit_name}s"
+    else:
+        least, of = smallest_d(size.units, alpha=alpha), f"{size.unit_name}s"
+    return (
+        f"a power of {percent(POWER)} if the true difference lies {least:.2f} standard deviations "
+        f"of the {of} beyond the smallest that matters"
+    )
 
 
 def _shares(size: DesignSize, title: str, base: float) -> Finding:

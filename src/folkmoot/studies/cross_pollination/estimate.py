@@ -70,4 +70,6 @@ def template() -> dict[str, str | bytes]:
 
 def size(config: CrossPollinationConfig, _folder: Path) -> DesignSize:
     """How large the design is, for `folkmoot power`."""
-    return DesignSize("independent", len(config.arms), config.participants_per_condition)
+    per = config.participants_per_condition
+    key = ("participants_per_condition", per)
+    return DesignSize("independent", len(config.arms), per, setting=key)

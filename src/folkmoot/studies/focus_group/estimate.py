@@ -208,4 +208,5 @@ temperature: 0.9
 def size(config: DiscussionConfig, _folder: Path) -> DesignSize:
     """How large the design is, for `folkmoot power`: every group discusses all concepts."""
     concepts = max(2, len(config.stimuli))
-    return DesignSize("paired", concepts, config.replications, config.num_personas, "group")
+    groups, key = config.replications, ("replications", config.replications)
+    return DesignSize("paired", concepts, groups, config.num_personas, "group", key)

@@ -107,4 +107,5 @@ def size(config: NegotiationConfig, folder: Path) -> DesignSize:
     """How large the design is, for `folkmoot power`: every group negotiates in all conditions."""
     groups = groups_of(config, folder)
     members = round(fmean(len(group.members) for group in groups))
-    return DesignSize("paired", len(config.conditions), len(groups), members, "group")
+    key = ("groups_per_type", config.groups_per_type) if config.groups is None else ("", 0)
+    return DesignSize("paired", len(config.conditions), len(groups), members, "group", key)

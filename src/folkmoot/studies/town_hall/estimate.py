@@ -184,4 +184,5 @@ def _occupations(settings: ResidentSettings) -> list[Problem]:
 def size(config: TownHallConfig, folder: Path) -> DesignSize:
     """How large the design is, for `folkmoot power`: every set passes through all levels."""
     people = config.residents.general + len(load_profiles(config.vulnerable, folder))
-    return DesignSize("paired", len(config.levels), config.sets, people, "set")
+    key = ("sets", config.sets)
+    return DesignSize("paired", len(config.levels), config.sets, people, "set", key)
