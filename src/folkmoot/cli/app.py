@@ -405,6 +405,29 @@ def power(
     power_command(study, tuple(set_ or ()), tuple(icc or ()))
 
 
+@app.command()
+@guarded
+def view(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(help="Folder of runs, or one run (default: outputs).", show_default=False),
+    ] = None,
+    host: Annotated[
+        str, typer.Option("--host", help="Listen at this address; beyond this machine by a token.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Listen at this port; 0: a free one.")
+    ] = 4270,
+    token: Annotated[
+        bool, typer.Option("--token", help="Demand a token on this machine too.")
+    ] = False,
+) -> None:
+    """Show runs in the browser: watch, read, search."""
+    from folkmoot.cli.view import view_command
+
+    view_command(folder, host, port, token)
+
+
 @personas.command("fetch")
 @guarded
 def personas_fetch(

@@ -219,6 +219,14 @@ class Tally:
         elapsed = self.clock() - self.started
         return self.calls / elapsed if elapsed > 0 else 0.0
 
+    def stages_now(self) -> list[dict[str, str | int | float | None]]:
+        """The stages begun so far, for `log.jsonl`: from there pages show a run under way."""
+        now = self.clock()
+        return [
+            {"name": s.name, "done": s.done, "total": s.total, "seconds_left": s.eta_seconds(now)}
+            for s in self.stages.values()
+        ]
+
     def line(self) -> str:
         """The tally in one line of plain text."""
         parts = []
@@ -335,6 +343,9 @@ class RunLog:
             "replayed": self.tally.replayed,
             "cost_usd": None if self.tally.all.unpriced else round(self.tally.cost_usd, 6),
             "missing": self.tally.missing,
+            "retries": self.tally.retries,
+            "rate": round(self.tally.rate, 3),
+            "stages": self.tally.stages_now(),
             **({} if event is None or isinstance(event, CallDone) else asdict(event)),
         }
         if event is None or isinstance(event, (Notice, RunEnded)):

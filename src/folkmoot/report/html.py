@@ -24,7 +24,7 @@ PDF = "report.pdf"
 def write_report(run: RunFolder, pdf: bool = False) -> Path:
     """Write `report.html` (and `report.pdf`) into the run folder; the path of the last written."""
     content = document(run)
-    path = _write_page(content, run.path)
+    path = write_page(content, run.path)
     if pdf:
         return write_pdf(content, run.path / PDF)
     return path
@@ -34,10 +34,11 @@ def write_grid_report(grid: RunGrid) -> Path:
     """Write `report.html` into the folder of a grid, and one into that of each finished cell."""
     for _, run in grid.finished().values():
         write_report(run)
-    return _write_page(grid_document(grid), grid.path)
+    return write_page(grid_document(grid), grid.path)
 
 
-def _write_page(content: Document, folder: Path) -> Path:
+def write_page(content: Document, folder: Path) -> Path:
+    """Write `report.html` of this content into a folder; its path."""
     page = (
         _environment()
         .get_template("report.html.j2")

@@ -1,0 +1,24 @@
+"""`folkmoot view`: serve the pages on which runs are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.markup import escape
+
+from folkmoot.cli.console import err, out
+from folkmoot.cli.results import OUTPUTS
+from folkmoot.view.server import serve_reader
+
+
+def view_command(folder: Path | None, host: str, port: int, token: bool) -> None:
+    """Serve a folder of runs until Ctrl-C; print the address."""
+    path = folder or OUTPUTS
+    if not path.exists() and (OUTPUTS / path).is_dir():
+        path = OUTPUTS / path
+
+    def tell(address: str) -> None:
+        out().print(f"Reading {escape(str(path))} at {escape(address)}", soft_wrap=True)
+        err().print("[dim]Ctrl-C ends it. Nothing in the folder is changed.[/]")
+
+    serve_reader(path, host, port, token=token, tell=tell)

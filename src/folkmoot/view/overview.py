@@ -1,0 +1,76 @@
+"""What a run found, its design as a drawing, its lights and its report: made once and cached.
+
+They are made in a process of their own (`making.py`): figures of a large run take memory and
+seconds that the server's pages should not wait for. The cache lies outside of the run folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+from folkmoot.errors import InputError
+from folkmoot.storage.amendments import AMENDMENTS
+from folkmoot.storage.files import write_text
+from folkmoot.storage.run_folder import MANIFEST, PLAN, TABLES
+
+FINDINGS = "findings.html"
+MADE = "made"  # of what state of the run
+
+
+def cache_of(run: Path) -> Path:
+    """The folder of what is made from a run, for its owner's eyes alone."""
+    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    name = hashlib.sha256(str(run.resolve()).encode()).hexdigest()[:24]
+    folder = root / "folkmoot" / "view" / name
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+class Overviews:
+    """Makes what is not in the cache, one run at a time."""
+
+    def __init__(self) -> None:
+        self._one = asyncio.Lock()
+
+    async def of(self, run: Path) -> Path:
+        """The folder in which `findings.html` and, where there is something to report,
+        `report.html` lie. Raises InputError that says why they could not be made."""
+        folder, state = cache_of(run), _state(run)
+        async with self._one:
+            made = folder / MADE
+            if not made.exists() or made.read_text("utf-8") != state:
+                await _make(run, folder)
+                write_text(made, state)
+        return folder
+
+
+async def _make(run: Path, folder: Path) -> None:
+    words = (sys.executable, "-m", "folkmoot.view.making", str(run.resolve()), str(folder))
+    process = await asyncio.create_subprocess_exec(
+        *words, stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        _, said = await process.communicate()
+    except asyncio.CancelledError:
+        process.kill()
+        raise
+    if process.returncode:
+        last = said.decode("utf-8", "replace").strip().splitlines()[-1:]
+        raise InputError(f"the findings could not be made: {''.join(last)}")
+
+
+def _state(run: Path) -> str:
+    """What must be the same for a cached overview to be of the run as it is."""
+    parts = [version("folkmoot")]
+    for name in (PLAN, MANIFEST, AMENDMENTS, TABLES):
+        try:
+            found = (run / name).stat()
+            parts.append(f"{name} {found.st_mtime_ns} {found.st_size}")
+        except OSError:
+            parts.append(f"{name} -")
+    return "\n".join(parts)

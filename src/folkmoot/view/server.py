@@ -1,0 +1,50 @@
+"""Serves the reader until Ctrl-C."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import uvicorn
+from starlette.applications import Starlette
+
+from folkmoot.errors import InputError
+from folkmoot.view.pages import Reader
+from folkmoot.view.shelf import Shelf
+from folkmoot.view.site import TOKEN, Guard, is_loopback, own_names, site
+
+LINGER = 1  # seconds that open event streams are given when the server ends
+
+
+def serve_reader(
+    folder: Path, host: str, port: int, *, token: bool, tell: Callable[[str], None]
+) -> None:
+    """Serve the runs of a folder; `tell` gets the address to open. Raises InputError for a folder
+    that is not there, or an address that cannot be had."""
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; name the one that holds your runs")
+    secret = secrets.token_urlsafe(24) if token or not is_loopback(host) else ""
+    guard = Guard(own_names(host), secret)
+    serve(site(Reader(Shelf(folder)).routes(), guard), host, port, secret, tell)
+
+
+def serve(app: Starlette, host: str, port: int, secret: str, tell: Callable[[str], None]) -> None:
+    """Serve an app at an address until Ctrl-C. Port 0: one that is free."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, port), family=family)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise InputError(f"{host}:{port} cannot be had: {why}; name another --port") from error
+    with listening:
+        anywhere = host in ("0.0.0.0", "::")
+        shown = socket.gethostname() if anywhere else f"[{host}]" if ":" in host else host
+        address = f"http://{shown}:{listening.getsockname()[1]}/"
+        tell(address + (f"?{TOKEN}={secret}" if secret else ""))
+        config = uvicorn.Config(
+            app, log_level="warning", access_log=False, server_header=False,
+            timeout_graceful_shutdown=LINGER, lifespan="off",
+        )  # fmt: skip
+        uvicorn.Server(config).run(sockets=[listening])

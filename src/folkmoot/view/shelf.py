@@ -1,0 +1,307 @@
+"""The runs below a folder, and how each stands: finished, under way, stopped.
+
+Of a run that another process writes, its log says how far it is (see `RunLog`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+
+from starlette.exceptions import HTTPException
+
+from folkmoot.engine.folder import HOLDER
+from folkmoot.engine.grid import is_grid
+from folkmoot.engine.progress import duration, pace
+from folkmoot.errors import StorageError
+from folkmoot.measures.estimates import dollars
+from folkmoot.storage.manifest import SYNTHETIC_NOTE
+from folkmoot.storage.run_folder import JOURNAL, LOG_LINES, MANIFEST, PLAN, STUDY_FILE, RunFolder
+
+TAIL = 65_536  # bytes of a log that are read from its end
+RUNNING = "running"
+# Outcomes of manifests, and what is found where there is none.
+STATES = {
+    RUNNING: "under way",
+    "done": "finished",
+    "unusable": "finished, nothing usable",
+    "paused": "paused, can be resumed",
+    "interrupted": "interrupted, can be resumed",
+    "failed": "failed",
+    "stopped": "stopped without a word, can be resumed",
+    "unreadable": "cannot be read",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A named part of a run. `total` and `seconds_left` are None where they are not known."""
+
+    name: str
+    done: int
+    total: int | None
+    seconds_left: float | None
+
+    @property
+    def left(self) -> str:
+        """How long it will take, in words; empty where that is unknown."""
+        return "" if self.seconds_left is None else duration(self.seconds_left)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a run stands. `cost` is in words; `why` says what stopped it or cannot be read.
+
+    `rate`: live calls a second, `moved`: when it last wrote something.
+    """
+
+    name: str
+    study: str
+    state: str
+    models: str
+    calls: int
+    cost: str
+    missing: int
+    retries: int
+    rate: float
+    started: datetime | None
+    moved: datetime | None
+    synthetic: bool
+    note: str
+    why: str
+    stages: tuple[Stage, ...]
+    warnings: tuple[tuple[str, str], ...]  # (when, what)
+
+    @property
+    def running(self) -> bool:
+        return self.state == RUNNING
+
+    @property
+    def pace(self) -> str:
+        return pace(self.rate)
+
+    @property
+    def says(self) -> str:
+        return STATES.get(self.state, self.state)
+
+
+class Shelf:
+    """The runs of a folder, those in its grids included; or the one run that the folder is."""
+
+    def __init__(self, folder: Path) -> None:
+        self.one = _is_run(folder)
+        self.root = folder.resolve().parent if self.one else folder
+        self._only = folder.resolve().name if self.one else ""
+
+    def names(self) -> list[str]:
+        """The runs by name; those of a grid are `grid/cell`."""
+        return [self._only] if self.one else list(_runs(self.root))
+
+    def run(self, name: str) -> RunFolder:
+        """The run of that name. Raises HTTPException (404) where there is none: a name from an
+        address is never a way to another folder."""
+        parts = name.split("/")
+        plain = all(part and not part.startswith(".") and "\\" not in part for part in parts)
+        mine = name == self._only if self.one else plain and len(parts) <= 2
+        if "\x00" not in name and mine and _is_run(path := self.root.joinpath(*parts)):
+            return RunFolder(path)
+        raise HTTPException(404, f"There is no run {name} here. It may have been moved or deleted.")
+
+    def standings(self) -> list[Standing]:
+        """All runs, those that moved last first."""
+        oldest = datetime.min.replace(tzinfo=UTC)
+        found = [standing(self.root / name, name) for name in self.names()]
+        return sorted(found, key=lambda s: (s.running, s.moved or oldest), reverse=True)
+
+
+def _runs(root: Path) -> Iterator[str]:
+    try:
+        folders = sorted(p for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))
+    except OSError:
+        return
+    for folder in folders:
+        if is_grid(folder):
+            yield from (f"{folder.name}/{cell}" for cell in _runs(folder))
+        elif _is_run(folder):
+            yield folder.name
+
+
+def _is_run(path: Path) -> bool:
+    return any((path / name).is_file() for name in (PLAN, MANIFEST, STUDY_FILE))
+
+
+def standing(path: Path, name: str) -> Standing:
+    """How a run stands, from its manifest, its log and who holds it."""
+    said, why = _manifest(path)
+    log = _log(path)
+    running = _held(path)
+    state = "unreadable" if why else str(said.get("outcome") or "stopped")
+    if said.get("unusable"):
+        state, why = "unusable", str(said["unusable"])
+    last = log[-1] if log else {}
+    if running or not said:  # the manifest is of an earlier process, or there is none
+        state = RUNNING if running else state
+        first = _first(path / LOG_LINES)
+        begun = next((x for x in reversed(log) if x.get("event") == "RunStarted"), first)
+        calls = _number(last, "calls") + _number(last, "replayed")
+        unknown = last.get("cost_usd") is None and calls
+        cost = "unknown" if unknown else dollars(_figure(last, "cost_usd"))
+        models = str(begun.get("model", ""))
+        study, synthetic = str(begun.get("study", "")), bool(begun.get("synthetic"))
+        started = _moment(begun.get("time"))
+        missing = _number(last, "missing")
+    else:
+        calls, cost = _number(said, "calls"), _cost(said)
+        asked = said.get("models")
+        models = ", ".join(str(m["asked"]) for m in asked) if isinstance(asked, list) else ""
+        study, synthetic = str(said.get("study", "")), bool(said.get("synthetic"))
+        started = _moment(said.get("started_at"))
+        answers = said.get("answers")
+        reasons = answers.get("missing", {}) if isinstance(answers, dict) else {}
+        missing = sum(reasons.values())
+    ended = next((x for x in reversed(log) if x.get("event") == "RunEnded"), {})
+    if not running and not why and state not in ("done", "stopped"):
+        why = str(ended.get("message", ""))
+    return Standing(
+        name=name,
+        study=study or "unknown",
+        state=state,
+        models=models or "unknown",
+        calls=calls,
+        cost=cost,
+        missing=missing,
+        retries=_number(said or last, "retries"),
+        rate=_figure(last, "rate"),
+        started=started,
+        moved=_moved(path),
+        synthetic=synthetic,
+        note=str(said.get("note") or SYNTHETIC_NOTE),
+        why=why,
+        stages=_stages(log) if running or not said else (),
+        warnings=_warnings(log),
+    )
+
+
+def _cost(manifest: Mapping[str, object]) -> str:
+    """The money of a run that ended, with what is unknown."""
+    usd, unknown = manifest.get("cost_usd"), manifest.get("cost_unknown_for")
+    if not isinstance(usd, (int, float)):
+        return "unknown"
+    return dollars(usd) + (" + unknown" if unknown else "")
+
+
+def _manifest(path: Path) -> tuple[dict[str, object], str]:
+    """The manifest, and why it cannot be read."""
+    try:
+        return _read_manifest(path, (path / MANIFEST).stat().st_mtime_ns), ""
+    except FileNotFoundError:
+        return {}, ""
+    except (OSError, StorageError, TypeError, ValueError) as error:
+        return {}, str(error)
+
+
+@lru_cache(maxsize=512)
+def _read_manifest(path: Path, _changed: int) -> dict[str, object]:
+    return RunFolder(path).manifest
+
+
+def _held(path: Path) -> bool:
+    """Whether a process that lives writes the run. Of one on another machine it is not known, so
+    its word is taken while the journal moves."""
+    try:
+        who = json.loads((path / HOLDER).read_text("utf-8"))
+        pid, host = int(who["pid"]), who["host"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    if host != socket.gethostname():
+        moved = _moved(path)
+        return moved is not None and (datetime.now(UTC) - moved).total_seconds() < 3600
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True  # it lives, and is another user's
+    return True
+
+
+def _moved(path: Path) -> datetime | None:
+    times = []
+    for name in (f"{JOURNAL}-wal", JOURNAL, LOG_LINES, MANIFEST, PLAN):
+        try:
+            times.append((path / name).stat().st_mtime)
+        except OSError:
+            continue
+    return datetime.fromtimestamp(max(times), UTC) if times else None
+
+
+def _first(path: Path) -> dict[str, object]:
+    try:
+        with path.open("rb") as file:
+            return _line(file.readline())
+    except OSError:
+        return {}
+
+
+def _log(path: Path) -> list[dict[str, object]]:
+    """The last lines of the log; a line that is still being written is left out."""
+    try:
+        with (path / LOG_LINES).open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - TAIL))
+            lines = file.read().split(b"\n")
+    except OSError:
+        return []
+    whole = lines[:-1] if size <= TAIL else lines[1:-1]
+    return [found for line in whole if (found := _line(line))]
+
+
+def _line(text: bytes) -> dict[str, object]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _stages(log: list[dict[str, object]]) -> tuple[Stage, ...]:
+    """The stages as the last line that tells of them has them."""
+    for line in reversed(log):
+        found = line.get("stages")
+        if isinstance(found, list):
+            return tuple(
+                Stage(str(s["name"]), int(s["done"]), s["total"], s["seconds_left"]) for s in found
+            )
+    return ()
+
+
+def _warnings(log: list[dict[str, object]]) -> tuple[tuple[str, str], ...]:
+    """The last warnings and errors that the process now writing, or the last one, gave."""
+    starts = [i for i, x in enumerate(log) if x.get("event") == "RunStarted"]
+    own = log[starts[-1] :] if starts else log
+    told = [x for x in own if x.get("level") in ("warning", "error")]
+    return tuple((str(x.get("time", ""))[11:19], str(x.get("message", ""))) for x in told[-8:])
+
+
+def _number(found: Mapping[str, object], key: str) -> int:
+    value = found.get(key)
+    return value if isinstance(value, int) else 0
+
+
+def _figure(found: Mapping[str, object], key: str) -> float:
+    value = found.get(key)
+    return float(value) if isinstance(value, (int, float)) else 0.0
+
+
+def _moment(text: object) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(str(text))
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -1,0 +1,204 @@
+"""What all pages share: the look, who may ask for them, and what a browser may do with them.
+
+`site(routes, guard)` makes the app. Templates extend `base.html.j2`, whose `title` and `main`
+blocks they fill; whatever people or models wrote is escaped. No page loads anything from another
+host, and none holds a script or style of its own: both are files under `/static/`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cache
+from http.cookies import SimpleCookie
+from pathlib import Path
+from urllib.parse import parse_qsl, quote, urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from folkmoot.errors import InputError, Problem, StorageError
+from folkmoot.hidden_characters import without_hidden
+from folkmoot.storage.findings import cell_text, heading
+
+HERE = Path(__file__).parent
+COOKIE = "folkmoot"
+TOKEN = "token"  # of the query
+READING = frozenset({"GET", "HEAD"})
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",  # profiles and answers of people do not belong in a cache
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Who may ask: by which names the site is called, with which token, by which methods.
+
+    A name of another site that was made to point to this machine (DNS rebinding) is none of
+    `hosts`; an address in figures can't be. Without a token whoever reaches the port may read.
+    """
+
+    hosts: frozenset[str] = field(default_factory=lambda: own_names("localhost"))
+    token: str = ""
+    methods: frozenset[str] = READING
+
+    def names_us(self, host: str) -> bool:
+        """Whether a Host header (`name:port`) means this site."""
+        name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+        name = name.strip("[]").lower().rstrip(".")
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return name in self.hosts
+        return True
+
+    def admits(self, given: str) -> bool:
+        return not self.token or secrets.compare_digest(given.encode(), self.token.encode())
+
+
+def own_names(*more: str) -> frozenset[str]:
+    """The names by which this machine may be asked, in lower case."""
+    return frozenset(name.lower() for name in ("localhost", socket.gethostname(), *more) if name)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server that listens at this address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class Guarded:
+    """ASGI middleware: turns away whom the guard does not admit, and sets the headers."""
+
+    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+        self.app = app
+        self.guard = guard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        answer = self._turned_away(scope) or self.app
+        await answer(scope, receive, send_with_headers)
+
+    def _turned_away(self, scope: Scope) -> Response | None:
+        """What is answered in place of a page; None for whom the guard admits."""
+        headers = Headers(scope=scope)
+        if not self.guard.names_us(headers.get("host", "")):
+            said = "This page was asked for under another site's name. Use the address printed."
+            return PlainTextResponse(said, 421)
+        if scope["method"] not in self.guard.methods:
+            return PlainTextResponse("These pages only show; nothing can be sent to them.", 405)
+        if not self.guard.token:
+            return None
+        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        given = dict(query).get(TOKEN, "")
+        if given and self.guard.admits(given):
+            rest = urlencode([(k, v) for k, v in query if k != TOKEN])
+            there = quote(scope["path"]) + (f"?{rest}" if rest else "")
+            answer = RedirectResponse("/" + there.lstrip("/"), 303)
+            answer.set_cookie(COOKIE, given, httponly=True, samesite="strict")
+            return answer
+        cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        if cookie is not None and self.guard.admits(cookie.value):
+            return None
+        said = "This page needs its token: open the whole link that `folkmoot view` printed."
+        return PlainTextResponse(said, 401)
+
+
+def site(routes: Sequence[BaseRoute], guard: Guard) -> Starlette:
+    """An app of these pages, with the shared files, error pages and the guard before them."""
+    return Starlette(
+        routes=[*routes, Mount("/static", StaticFiles(directory=HERE / "static"), name="static")],
+        middleware=[Middleware(Guarded, guard)],
+        exception_handlers={404: _missing, InputError: _unreadable, StorageError: _unreadable},
+    )
+
+
+def page(template: str, context: Mapping[str, object], status: int = 200) -> HTMLResponse:
+    """A page from its template."""
+    return HTMLResponse(environment().get_template(template).render(context), status)
+
+
+@cache
+def environment() -> Environment:
+    """The templates, with the filters of the house."""
+    env = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
+    )
+    filters: dict[str, Callable[..., object]] = {
+        "heading": heading,
+        "cell": cell_text,
+        "q": lambda text: quote(str(text), safe=""),
+        "path": lambda text: quote(str(text)),
+        "ago": ago,
+        "count": lambda n: f"{n:,}",
+    }
+    env.filters.update(filters)
+    return env
+
+
+def _shown(value: object) -> object:
+    """Text without the characters that hide or reverse what stands beside them."""
+    return without_hidden(value) if type(value) is str else value
+
+
+def ago(moment: datetime | None) -> str:
+    """How long ago that was, in the largest unit that fits."""
+    if moment is None:
+        return "unknown"
+    seconds = max(0.0, (datetime.now(moment.tzinfo) - moment).total_seconds())
+    for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= size:
+            n = int(seconds // size)
+            return f"{n:,} {unit}{'s' * (n > 1)} ago"
+    return "just now"
+
+
+async def _missing(_request: Request, error: Exception) -> Response:
+    said = getattr(error, "detail", "")
+    words = said if said and said != "Not Found" else "There is no such page here."
+    return page("error.html.j2", {"title": "Not found", "words": words}, 404)
+
+
+async def _unreadable(_request: Request, error: Exception) -> Response:
+    problems = error.problems if isinstance(error, InputError) else [Problem(str(error))]
+    words = " ".join(str(p) for p in problems)
+    return page("error.html.j2", {"title": "Cannot be read", "words": words}, 404)

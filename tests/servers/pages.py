@@ -1,0 +1,55 @@
+"""Pages served on the loopback in a thread of the test's own process, and a plain client."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import threading
+import time
+from typing import NamedTuple, Self
+
+import uvicorn
+from starlette.applications import Starlette
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: http.client.HTTPMessage
+    text: str
+
+
+class PageServer:
+    """An app at `url`. Use as a context manager."""
+
+    def __init__(self, app: Starlette) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._socket.getsockname()[1])
+        self.url = f"http://127.0.0.1:{self.port}"
+        config = uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1)
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True
+        )
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        while not self._server.started:
+            time.sleep(0.005)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.should_exit = True
+        self._thread.join(10)
+        self._socket.close()
+
+    def get(self, path: str, method: str = "GET", **headers: str) -> Answer:
+        """What is answered; the path is sent as it is. `Host` may be given as a header."""
+        asked = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        asked.putrequest(method, path, skip_host="Host" in headers)
+        for name, value in headers.items():
+            asked.putheader(name, value)
+        asked.endheaders()
+        got = asked.getresponse()
+        answer = Answer(got.status, got.headers, got.read().decode("utf-8", "replace"))
+        asked.close()
+        return answer

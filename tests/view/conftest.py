@@ -1,0 +1,64 @@
+"""Small finished runs of all study types in one folder, and the reader that serves them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+import folkmoot
+from folkmoot.engine.study import registered
+from folkmoot.view.pages import Reader
+from folkmoot.view.shelf import Shelf
+from folkmoot.view.site import Guard, site
+from tests.contract.small import small_study
+from tests.servers.pages import PageServer
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
+FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    before = os.environ.get("XDG_CACHE_HOME")
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+    yield
+    if before is None:
+        del os.environ["XDG_CACHE_HOME"]
+    else:
+        os.environ["XDG_CACHE_HOME"] = before
+
+
+@pytest.fixture(scope="session")
+def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a finished run of each study type, under its type's name."""
+    folder = tmp_path_factory.mktemp("view")
+    for name in sorted(registered()):
+        source = tmp_path_factory.mktemp(name)
+        folkmoot.run(small_study(name, source), model="synthetic", out=folder / "outputs" / name)
+    return folder / "outputs"
+
+
+def reader(folder: Path, guard: Guard | None = None) -> PageServer:
+    """The reader over a folder."""
+    return PageServer(site(Reader(Shelf(folder)).routes(), guard or Guard()))
+
+
+@pytest.fixture(scope="session")
+def served(outputs: Path) -> Iterator[PageServer]:
+    with reader(outputs) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on this machine")
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield opened
+        opened.close()
