@@ -38,11 +38,11 @@ CHANGES: tuple[str, ...] = get_args(ChangeType)
 EVERYONE = ("all", "moderator", "planner")
 
 
-def _feeling(raw: Any, info: ValidationInfo) -> str | None:
+def _feeling(raw: object, info: ValidationInfo) -> str | None:
     return Repairer.of(info).choice(raw, FEELINGS, "reactions.my_feeling")
 
 
-def _level(raw: Any, info: ValidationInfo) -> int | None:
+def _level(raw: object, info: ValidationInfo) -> int | None:
     """From 1 to 5; out of range is dropped, never moved to the nearest."""
     repairer, value, where = Repairer.of(info), whole(raw, 5), "reactions.agree_level"
     if value is None:
@@ -55,7 +55,7 @@ def _level(raw: Any, info: ValidationInfo) -> int | None:
     return value
 
 
-def _truth(raw: Any, info: ValidationInfo) -> bool | None:
+def _truth(raw: object, info: ValidationInfo) -> bool | None:
     if isinstance(raw, bool):
         return raw
     words = {"true": True, "yes": True, "false": False, "no": False}
@@ -66,7 +66,7 @@ def _truth(raw: Any, info: ValidationInfo) -> bool | None:
     return found
 
 
-def _texts(raw: Any, info: ValidationInfo) -> Any:
+def _texts(raw: object, info: ValidationInfo) -> object:
     if isinstance(raw, str):
         Repairer.of(info).note(str(info.field_name), "wrong_shape", raw, raw)
         raw = [raw]
@@ -101,7 +101,7 @@ class Record(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _whole(cls, raw: Any) -> Any:
+    def _whole(cls, raw: object) -> object:
         """A field that is not there is null, if it has a validator that mends or refuses that."""
         if not isinstance(raw, Mapping):
             return raw
@@ -110,7 +110,7 @@ class Record(BaseModel):
         said = {k: v for k, v in raw.items() if k not in ("parse_error", "_parse_error")}
         return {**dict.fromkeys(mended), **said}
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The fields under the source's names; `_parse_error` only where it is true."""
         data = self.model_dump(mode="json", by_alias=True)
         if data.pop("_parse_error", False):
@@ -174,7 +174,7 @@ class Thinking(Minimal):
 
     @field_validator("reactions", mode="before")
     @classmethod
-    def _to_others(cls, raw: Any, info: ValidationInfo) -> Any:
+    def _to_others(cls, raw: object, info: ValidationInfo) -> object:
         repairer = Repairer.of(info)
         kept: dict[str, Reaction] = {}
         for entry in repairer.entries(raw, "reactions"):
@@ -188,7 +188,7 @@ class Thinking(Minimal):
 
     @field_validator("overall_stance", mode="before")
     @classmethod
-    def _spelled(cls, raw: Any, info: ValidationInfo) -> Any:
+    def _spelled(cls, raw: object, info: ValidationInfo) -> object:
         return Repairer.of(info).or_refused(raw, STANCES, "overall_stance")
 
 
@@ -209,7 +209,7 @@ class Speaking(Minimal):
 
     @field_validator("references", mode="before")
     @classmethod
-    def _to_others(cls, raw: Any, info: ValidationInfo) -> Any:
+    def _to_others(cls, raw: object, info: ValidationInfo) -> object:
         repairer = Repairer.of(info)
         kept = []
         for entry in repairer.entries(raw, "references"):
@@ -223,7 +223,7 @@ class Speaking(Minimal):
 
     @field_validator("questions", mode="before")
     @classmethod
-    def _to_somebody(cls, raw: Any, info: ValidationInfo) -> Any:
+    def _to_somebody(cls, raw: object, info: ValidationInfo) -> object:
         repairer = Repairer.of(info)
         kept = []
         for entry in repairer.entries(raw, "questions"):
@@ -286,7 +286,7 @@ class StanceEvolution(Record):
 
     @model_validator(mode="before")
     @classmethod
-    def _consistent(cls, raw: Any, info: ValidationInfo) -> Any:
+    def _consistent(cls, raw: object, info: ValidationInfo) -> object:
         """The stance before is the one on record; the change is the one between the stances."""
         if not isinstance(raw, Mapping):
             return raw
@@ -323,7 +323,7 @@ class Reflection(Minimal):
 
     @field_validator("most_compelling", "most_disagreed", mode="before")
     @classmethod
-    def _of_another(cls, raw: Any, info: ValidationInfo) -> Any:
+    def _of_another(cls, raw: object, info: ValidationInfo) -> object:
         repairer, name = Repairer.of(info), str(info.field_name)
         if not isinstance(raw, Mapping):
             if raw:
@@ -334,7 +334,7 @@ class Reflection(Minimal):
 
     @field_validator("stance_evolution", mode="before")
     @classmethod
-    def _given(cls, raw: Any) -> Any:
+    def _given(cls, raw: object) -> object:
         return raw or ""  # null is refused: without a stance there is no answer
 
 
@@ -351,7 +351,7 @@ class Turn(Record):
 
     @field_validator("thinking", "speaking", mode="before")
     @classmethod
-    def _objects(cls, raw: Any, info: ValidationInfo) -> Any:
+    def _objects(cls, raw: object, info: ValidationInfo) -> object:
         if info.field_name == "thinking" and not Repairer.of(info).asked.think:
             return None
         return raw if isinstance(raw, Mapping) else {}
@@ -413,7 +413,7 @@ class Moderation(Minimal):
 
     @model_validator(mode="before")
     @classmethod
-    def _spoken(cls, raw: Any) -> Any:
+    def _spoken(cls, raw: object) -> object:
         """A speech that was left out: the summary is read to the hall."""
         if isinstance(raw, Mapping) and not text(raw.get("spoken")):
             return {**raw, "spoken": text(raw.get("summary"))}
@@ -421,17 +421,17 @@ class Moderation(Minimal):
 
     @field_validator("underrepresented_opinions", mode="before")
     @classmethod
-    def _listed(cls, raw: Any) -> Any:
+    def _listed(cls, raw: object) -> object:
         return listed(raw)
 
     @field_validator("invited_residents", mode="before")
     @classmethod
-    def _known(cls, raw: Any, info: ValidationInfo) -> Any:
+    def _known(cls, raw: object, info: ValidationInfo) -> object:
         return Repairer.of(info).targets(listed(raw), "invited_residents")
 
     @field_validator("overlooked_concerns", mode="before")
     @classmethod
-    def _of_known(cls, raw: Any, info: ValidationInfo) -> Any:
+    def _of_known(cls, raw: object, info: ValidationInfo) -> object:
         loose = [c if isinstance(c, Mapping) else {"concern": text(c)} for c in listed(raw)]
         return _with_targets(loose, "overlooked_concerns", info)
 
@@ -456,15 +456,15 @@ class Closing(Minimal):
 
     @field_validator("concerns_reflected", mode="before")
     @classmethod
-    def _of_known(cls, raw: Any, info: ValidationInfo) -> Any:
+    def _of_known(cls, raw: object, info: ValidationInfo) -> object:
         concerns = [c for c in (raw if isinstance(raw, list) else []) if isinstance(c, Mapping)]
         kept = _with_targets(concerns, "concerns_reflected", info)
         return [c for i, c in enumerate(kept) if c not in kept[:i]]
 
 
 def _with_targets(
-    concerns: Sequence[Mapping[str, Any]], where: str, info: ValidationInfo
-) -> list[dict[str, Any]]:
+    concerns: Sequence[Mapping[str, object]], where: str, info: ValidationInfo
+) -> list[dict[str, object]]:
     """Concerns of residents that there are."""
     repairer = Repairer.of(info)
     named = [(repairer.target(text(c.get("resident")), f"{where}.resident"), c) for c in concerns]
@@ -497,7 +497,7 @@ class PlannedItem(Record):
 
     @field_validator("originating_residents", mode="before")
     @classmethod
-    def _listed(cls, raw: Any) -> Any:
+    def _listed(cls, raw: object) -> object:
         return listed(raw)
 
 
@@ -508,7 +508,7 @@ class Planned(Record):
 
     @field_validator("items", mode="before")
     @classmethod
-    def _objects(cls, raw: Any) -> Any:
+    def _objects(cls, raw: object) -> object:
         return [i for i in raw if isinstance(i, Mapping)] if isinstance(raw, list) else raw
 
     @field_validator("items")
@@ -558,10 +558,10 @@ class Ballot(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _on_each(cls, raw: Any, info: ValidationInfo) -> Any:
+    def _on_each(cls, raw: object, info: ValidationInfo) -> object:
         """An item without a clear yes or no is refused."""
         reading = Reading.of(info)
-        if reading.about is None:
+        if reading.about is None or not isinstance(raw, Mapping):
             return raw
         votes: dict[str, str] = {}
         reasons: dict[str, str] = {}
@@ -604,7 +604,7 @@ def ballot(items: Sequence[Item]) -> Json[Ballot]:
     return Json(Ballot, about=tuple(refs), schema=schema)
 
 
-def yes_or_no(raw: Any) -> str | None:
+def yes_or_no(raw: object) -> str | None:
     """`yes` or `no`, also when written as true, "Yes." or against; None for anything else."""
     folded = str(raw).strip().casefold().replace(" ", "_") if raw is not None else ""
     return spelled(_YES_NO.get(folded.strip("."), raw), VOTES)
@@ -618,7 +618,7 @@ class Satisfaction(Record):
 
     @field_validator("satisfaction", mode="before")
     @classmethod
-    def _score(cls, said: Any, info: ValidationInfo) -> Any:
+    def _score(cls, said: object, info: ValidationInfo) -> object:
         """A score out of range is asked for again, never moved to the nearest."""
         score = whole(said, 10)
         if score is None:

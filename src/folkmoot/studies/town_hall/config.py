@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
@@ -19,17 +19,17 @@ DEFAULT_MODEL = "gemini-3-flash"
 MAIN_LEVELS = ("1", "2-1", "3", "4")
 
 
-def _as_text(value: Any) -> Any:
+def _as_text(value: object) -> object:
     """`levels: [1, 2-1]` reads 1 as a number; a level's name is text."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def _listed(value: Any) -> Any:
+def _listed(value: object) -> object:
     """`levels: 1` and `vulnerable: builtin` name one of what is a list."""
     return [value] if isinstance(value, str | int) and not isinstance(value, bool) else value
 
 
-def _named(value: Any) -> Any:
+def _named(value: object) -> object:
     return {_as_text(k): v for k, v in value.items()} if isinstance(value, Mapping) else value
 
 
@@ -61,7 +61,7 @@ class Topic(_Part):
 
     @field_validator("stakes", mode="before")
     @classmethod
-    def _sentences(cls, raw: Any) -> Any:
+    def _sentences(cls, raw: object) -> object:
         return {k: _listed(v) for k, v in raw.items()} if isinstance(raw, Mapping) else raw
 
 
@@ -234,7 +234,7 @@ class Level:
     def moderated(self) -> bool:
         return self.moderator != "none"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return asdict(self) | {"models": list(self.models)}
 
 

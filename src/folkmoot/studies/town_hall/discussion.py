@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypedDict, TypeVar
 
 from pydantic import BaseModel
 
@@ -35,6 +35,31 @@ from folkmoot.studies.town_hall.participants import (
     with_stories,
 )
 from folkmoot.studies.town_hall.repairs import Asked, resolve
+
+T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
+
+
+class Line(TypedDict):
+    """A statement as prompts list it."""
+
+    id: str
+    name: str
+    text: str
+
+
+class PutQuestion(Line):
+    """A question, and to whom it was put."""
+
+    target: str
+
+
+class Said(TypedDict):
+    """What was said in public in one round."""
+
+    round: int
+    statements: list[Line]
+    moderator: str
 
 
 @dataclass(frozen=True)
@@ -84,18 +109,18 @@ class Meeting:
     def names(self) -> dict[str, str]:
         return {r.id: r.name for r in self.residents}
 
-    def concerning(self, resident: Resident, said: Mapping[str, Any]) -> list[Any]:
+    def concerning(self, resident: Resident, said: Mapping[str, T]) -> list[T]:
         """What the topic says of a resident: for all, by ownership, vulnerable type, label."""
         keys = ("all", resident.ownership, resident.vulnerable_type or "", resident.label)
         return [said[k] for k in keys if k in said]
 
-    def statements(self, round_: Round, *, but: str = "") -> list[dict[str, str]]:
+    def statements(self, round_: Round, *, but: str = "") -> list[Line]:
         """What was said in a round, in its order of speaking, without one resident's and the
         silent."""
         turns = [(i, one_line(round_.turns[i].speaking.full_statement)) for i in round_.order]
         return self.lines((i, words) for i, words in turns if i != but)
 
-    def history(self, rounds: Sequence[Round], *, but: str = "") -> list[dict[str, Any]]:
+    def history(self, rounds: Sequence[Round], *, but: str = "") -> list[Said]:
         """All that was said in public, round by round."""
         return [
             {
@@ -110,23 +135,21 @@ class Meeting:
         """The rounds that residents still have before them; the same at every level."""
         return rounds if self.config.history == "all" else rounds[-1:]
 
-    def questions(
-        self, rounds: Sequence[Round], *asked: str, but: str = ""
-    ) -> list[dict[str, str]]:
+    def questions(self, rounds: Sequence[Round], *asked: str, but: str = "") -> list[PutQuestion]:
         """Questions that were put to any of `asked`, without one resident's own."""
         return [
-            self._line(i, one_line(q.content)) | {"target": q.target}
+            {**self._line(i, one_line(q.content)), "target": q.target}
             for r in rounds
             for i in r.order
             for q in r.turns[i].speaking.questions
             if q.target in asked and i != but
         ]
 
-    def lines(self, said: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+    def lines(self, said: Iterable[tuple[str, str]]) -> list[Line]:
         """Who said what, without the silent, as prompts list it."""
         return [self._line(i, words) for i, words in said if words]
 
-    def _line(self, resident: str, text: str) -> dict[str, str]:
+    def _line(self, resident: str, text: str) -> Line:
         return {"id": resident, "name": self.names[resident], "text": text}
 
 
@@ -240,7 +263,7 @@ class Discussion:
         return frozenset(o.item for o in self.outcomes if o.passed)
 
 
-def own_statements(rounds: Sequence[Round], resident: str) -> list[dict[str, Any]]:
+def own_statements(rounds: Sequence[Round], resident: str) -> list[dict[str, int | str]]:
     """What one resident has said so far."""
     said = {r.number: one_line(r.turns[resident].speaking.full_statement) for r in rounds}
     return [{"round": number, "text": words} for number, words in said.items() if words]
@@ -249,10 +272,6 @@ def own_statements(rounds: Sequence[Round], resident: str) -> list[dict[str, Any
 def one_line(text: str) -> str:
     """A statement without line breaks, so that nobody's words can pass for another's line."""
     return " ".join(text.split())
-
-
-T = TypeVar("T")
-M = TypeVar("M", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -270,9 +289,11 @@ class Hall:
     def ids(self) -> tuple[str, ...]:
         return self.meeting.ids
 
-    def asked(self, me: str, **more: Any) -> Asked:
+    def asked(
+        self, me: str, *, round: int = 2, stance: str = "", think: bool = True, most: int = 0
+    ) -> Asked:
         """What reading an answer of `me` takes: who else is there, and what was asked for."""
-        return Asked(self.ids, me, names=self.meeting.names, **more)
+        return Asked(self.ids, me, round, stance, think, most, self.meeting.names)
 
 
 def open_hall(scope: Scope, meeting: Meeting) -> Hall:
@@ -355,23 +376,34 @@ def portrait(scope: Scope, meeting: Meeting, resident: Resident) -> str:
     )
 
 
-def heard(hall: Hall, rounds: Sequence[Round], me: str) -> dict[str, Any]:
-    """What a resident with a session of their own knows of these rounds, as variables of prompts:
+class Heard(TypedDict):
+    """What a resident with a session of their own knows of some rounds, as variables of prompts:
     `statements` (others', of the last round), `earlier` (rounds before it), `own` statements,
     `questions` put to them in the last round, and what the `moderator` said after it."""
+
+    me: str
+    earlier: list[Said]
+    statements: list[Line]
+    moderator: str
+    own: list[dict[str, int | str]]
+    questions: list[PutQuestion]
+
+
+def heard(hall: Hall, rounds: Sequence[Round], me: str) -> Heard:
+    """What one resident knows of these rounds."""
     meeting, rounds = hall.meeting, hall.meeting.remembered(rounds)
-    *earlier, last = meeting.history(rounds, but=me) or [{"statements": [], "moderator": ""}]
+    said = meeting.history(rounds, but=me)
     return {
         "me": me,
-        "earlier": earlier,
-        "statements": last["statements"],
-        "moderator": last["moderator"],
+        "earlier": said[:-1],
+        "statements": said[-1]["statements"] if said else [],
+        "moderator": said[-1]["moderator"] if said else "",
         "own": own_statements(rounds, me),
         "questions": meeting.questions(rounds[-1:], me, "all", but=me),
     }
 
 
-def all_heard(hall: Hall, rounds: Sequence[Round]) -> dict[str, Any]:
+def all_heard(hall: Hall, rounds: Sequence[Round]) -> dict[str, object]:
     """What the shared session knows of these rounds: the same, of all residents at once."""
     meeting, rounds = hall.meeting, hall.meeting.remembered(rounds)
     history = meeting.history(rounds)
@@ -476,7 +508,7 @@ def call_of(
     who: Speaker,
     residents: tuple[str, ...],
     question: str,
-    got: Exchange[Any],
+    got: Exchange[T],
 ) -> Call:
     """The record of one answer; without one, the minimal structure stands for its residents."""
     value = got.value

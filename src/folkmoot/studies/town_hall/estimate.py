@@ -33,7 +33,7 @@ from folkmoot.studies.town_hall.participants import (
 TOLERANCE = 1e-6
 
 
-def recognises(raw: Mapping[str, Any]) -> bool:
+def recognises(raw: Mapping[str, object]) -> bool:
     """Is a study file without `study:` a town hall?"""
     topic = raw.get("topic")
     return isinstance(topic, Mapping) and "background" in topic and "levels" in raw
@@ -151,7 +151,7 @@ def _residents(settings: ResidentSettings) -> list[Problem]:
     return found
 
 
-def _known(shares: Mapping[str, Any], options: Sequence[str], key: str) -> list[Problem]:
+def _known(shares: Mapping[str, object], options: Sequence[str], key: str) -> list[Problem]:
     found = []
     for name in shares:
         if name not in options:

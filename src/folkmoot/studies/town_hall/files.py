@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import TypedDict
 
 from folkmoot.engine.session import Scope, Session
 from folkmoot.kit.coding import Text
@@ -19,6 +19,8 @@ from folkmoot.studies.town_hall.config import TownHallConfig, levels_of
 from folkmoot.studies.town_hall.discussion import Call, Discussion, Meeting, Round
 from folkmoot.studies.town_hall.measures import (
     SPECTRUM,
+    Counts,
+    Measures,
     Result,
     Tracking,
     compare,
@@ -49,11 +51,11 @@ class Entry:
     component: str
     action: str
     at: float | None
-    data: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, object] = field(default_factory=dict)
     round: int | None = None
     agent: str | None = None
 
-    def to_json(self, discussion: Discussion) -> dict[str, Any]:
+    def to_json(self, discussion: Discussion) -> dict[str, object]:
         meeting = discussion.meeting
         return {
             "timestamp": _stamp(self.at),
@@ -115,7 +117,7 @@ def entries(discussion: Discussion) -> Iterator[Entry]:
 def _of_call(call: Call, full: bool) -> Iterator[Entry]:
     """The call itself, and what was unusual about it."""
 
-    def entry(level: str, action: str, **data: Any) -> Entry:
+    def entry(level: str, action: str, **data: object) -> Entry:
         official = call.agent in ("moderator", "planner", "session")
         component = call.agent if official else "resident"
         return Entry(level, component, action, call.at, data, call.round, call.agent)
@@ -171,8 +173,28 @@ def _memories(rounds: Sequence[Round], at: float | None) -> Iterator[Entry]:
         yield Entry("DEBUG", "resident", "memory_changed", at, data, last.number, resident)
 
 
-def use_of(discussion: Discussion) -> dict[str, Any]:
-    """Calls, tokens, cost and time of one discussion, in all and by model."""
+class Totals(TypedDict):
+    """Calls, tokens (None: unknown), cost in USD and time in seconds."""
+
+    calls: int
+    asked_again: int
+    errors: int
+    input_tokens: float | None
+    output_tokens: float | None
+    cost_usd: float | None
+    latency_s: float | None
+
+
+class Use(Totals):
+    """What one discussion took, in all and by model."""
+
+    began: str | None
+    ended: str | None
+    models: dict[str, Totals]
+
+
+def use_of(discussion: Discussion) -> Use:
+    """What one discussion took."""
     calls = discussion.calls
     return {
         **_totals(calls),
@@ -185,17 +207,29 @@ def use_of(discussion: Discussion) -> dict[str, Any]:
     }
 
 
-def summary(uses: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def summary(uses: Mapping[str, Use]) -> dict[str, object]:
     """`use_of` of each discussion by its id, and all of them by model."""
-    models: dict[str, dict[str, Any]] = {}
+    models: dict[str, list[Totals]] = {}
     for use in uses.values():
         for model, totals in use["models"].items():
-            so_far = models.get(model) or dict.fromkeys(totals, 0)
-            models[model] = {n: _total((so_far[n], value)) for n, value in totals.items()}
-    return {"discussions": dict(uses), "models": dict(sorted(models.items()))}
+            models.setdefault(model, []).append(totals)
+    added = {model: _added(totals) for model, totals in sorted(models.items())}
+    return {"discussions": dict(uses), "models": added}
 
 
-def _totals(calls: Sequence[Call]) -> dict[str, Any]:
+def _added(some: Sequence[Totals]) -> Totals:
+    return {
+        "calls": sum(t["calls"] for t in some),
+        "asked_again": sum(t["asked_again"] for t in some),
+        "errors": sum(t["errors"] for t in some),
+        "input_tokens": _total(t["input_tokens"] for t in some),
+        "output_tokens": _total(t["output_tokens"] for t in some),
+        "cost_usd": _total(t["cost_usd"] for t in some),
+        "latency_s": _total(t["latency_s"] for t in some),
+    }
+
+
+def _totals(calls: Sequence[Call]) -> Totals:
     return {
         "calls": len(calls),
         "asked_again": sum(c.reasks for c in calls),
@@ -253,8 +287,8 @@ class Held:
 
     id: str
     result: Result
-    quality: dict[str, Any]
-    use: dict[str, Any]
+    quality: Counts
+    use: Use
     concerns: list[Text]
 
 
@@ -273,7 +307,7 @@ def keep(scope: Scope, discussion: Discussion) -> Held:
         scope.write_json(f"{meeting.id}/{name}.json", content)
     keep_log(scope, discussion)
     record_discussion(scope, discussion)
-    result = Result(meeting.set.number, meeting.level.name, measures(discussion))
+    result = Result(meeting.set.number, meeting.level.name, measures(discussion).figures)
     concerned = concerns(discussion, scope.seed)
     return Held(meeting.id, result, quality(discussion), use_of(discussion), concerned)
 
@@ -293,10 +327,10 @@ def keep_comparison(session: Session[TownHallConfig], held: list[Held]) -> None:
     session.write_json("logs/summary.json", summary({h.id: h.use for h in held}))
 
 
-def files(discussion: Discussion) -> dict[str, Any]:
+def files(discussion: Discussion) -> dict[str, dict[str, object]]:
     """File name (without folder and ending) → content."""
     meeting, found = discussion.meeting, measures(discussion)
-    head = {
+    head: dict[str, object] = {
         "discussion_id": meeting.id,
         "set": meeting.set.number,
         "level": meeting.level.name,
@@ -306,7 +340,7 @@ def files(discussion: Discussion) -> dict[str, Any]:
     contents = (
         _discussion_log(discussion),
         _reflection_log(discussion),
-        found | everyone,
+        {**found.to_json(), **everyone},
         _tracking(discussion, rows),
         _spectrum(discussion, found),
         _voting(discussion, found),
@@ -315,7 +349,7 @@ def files(discussion: Discussion) -> dict[str, Any]:
     return {name: head | content for name, content in zip(FILES, contents, strict=True)}
 
 
-def plan_of(sets: list[ResidentSet], meetings: list[Meeting]) -> dict[str, Any]:
+def plan_of(sets: list[ResidentSet], meetings: list[Meeting]) -> dict[str, object]:
     """What is fixed before the first call: residents, orders of speaking, switches, dealing."""
     return {
         "residents": {
@@ -333,7 +367,7 @@ def present(of: ResidentSet, meetings: Sequence[Meeting]) -> list[Resident]:
     return [r for r in (*of.residents, *of.stand_ins) if r.id in known]
 
 
-def _discussion_log(discussion: Discussion) -> dict[str, Any]:
+def _discussion_log(discussion: Discussion) -> dict[str, object]:
     meeting = discussion.meeting
     return {
         "topic": meeting.config.topic.model_dump(),
@@ -359,7 +393,7 @@ def _discussion_log(discussion: Discussion) -> dict[str, Any]:
     }
 
 
-def _reflection_log(discussion: Discussion) -> dict[str, Any]:
+def _reflection_log(discussion: Discussion) -> dict[str, object]:
     return {
         "rounds": [
             {
@@ -372,29 +406,27 @@ def _reflection_log(discussion: Discussion) -> dict[str, Any]:
     }
 
 
-def _agents(discussion: Discussion, rows: list[Tracking]) -> list[dict[str, Any]]:
+def _agents(discussion: Discussion, rows: list[Tracking]) -> list[dict[str, object]]:
     """The per-resident measures over all rounds."""
-    found = []
-    for resident in discussion.meeting.residents:
-        me, alone = resident.id, group_measures(discussion, rows, (resident.id,))
-        found.append(
-            {
-                "agent_id": me,
-                "is_vulnerable": resident.is_vulnerable,
-                "vulnerable_type": resident.vulnerable_type,
-                "interaction_count": alone["interaction_count"],
-                "total_reaction_count": alone["total_reaction_count"],
-                "positive_reaction_ratio": alone["positive_reaction_ratio"],
-                "weighted_inclusivity_score": alone["weighted_inclusivity_score"],
-                "responders": responders(rows, me),
-                "speaking_volume": alone["speaking_volume"],
-                "opinion_survival": survival(rows, me),
-            }
-        )
-    return found
+    alone = {i: group_measures(discussion, rows, (i,)) for i in discussion.meeting.ids}
+    return [
+        {
+            "agent_id": r.id,
+            "is_vulnerable": r.is_vulnerable,
+            "vulnerable_type": r.vulnerable_type,
+            "interaction_count": alone[r.id].totals["interaction_count"],
+            "total_reaction_count": alone[r.id].totals["total_reaction_count"],
+            "positive_reaction_ratio": alone[r.id].figures["positive_reaction_ratio"],
+            "weighted_inclusivity_score": alone[r.id].figures["weighted_inclusivity_score"],
+            "responders": responders(rows, r.id),
+            "speaking_volume": alone[r.id].totals["speaking_volume"],
+            "opinion_survival": survival(rows, r.id),
+        }
+        for r in discussion.meeting.residents
+    ]
 
 
-def _tracking(discussion: Discussion, rows: list[Tracking]) -> dict[str, Any]:
+def _tracking(discussion: Discussion, rows: list[Tracking]) -> dict[str, object]:
     return {
         "vulnerable": [r.to_json() for r in rows if r.agent_id in discussion.meeting.vulnerable],
         "opinion_survival": [survival(rows, i) for i in discussion.meeting.vulnerable],
@@ -402,19 +434,23 @@ def _tracking(discussion: Discussion, rows: list[Tracking]) -> dict[str, Any]:
     }
 
 
-def _spectrum(discussion: Discussion, found: Mapping[str, Any]) -> dict[str, Any]:
+def _spectrum(discussion: Discussion, found: Measures) -> dict[str, object]:
     shown = (
         *("reaction_spectrum", "total_possible_reactions", "total_reaction_count"),
         *("positive_reaction_count", "positive_reaction_ratio", "weighted_inclusivity_score"),
     )
-    config, vulnerable = discussion.meeting.config, discussion.meeting.vulnerable
+    config, vulnerable, general = (
+        discussion.meeting.config,
+        found.vulnerable.to_json(),
+        found.general.to_json(),
+    )
     return {
         "scale": {str(level): name for level, name in enumerate(SPECTRUM)},
         "interaction_levels": interaction_levels(config),
         "several_references": config.repeated_reaction,
-        "vulnerable": {name: found["vulnerable"][name] for name in shown},
-        "general": {name: found["general"][name] for name in shown},
-        "gap": {name: found["gap"][name] for name in shown if name in found["gap"]},
+        "vulnerable": {name: vulnerable[name] for name in shown},
+        "general": {name: general[name] for name in shown},
+        "gap": {name: found.gap[name] for name in shown if name in found.gap},
         "reactions": [
             {
                 "round": p.round,
@@ -425,12 +461,12 @@ def _spectrum(discussion: Discussion, found: Mapping[str, Any]) -> dict[str, Any
                 "interaction_types": list(p.types),
             }
             for p in pairs(discussion)
-            if p.target in vulnerable
+            if p.target in discussion.meeting.vulnerable
         ],
     }
 
 
-def _voting(discussion: Discussion, found: Mapping[str, Any]) -> dict[str, Any]:
+def _voting(discussion: Discussion, found: Measures) -> dict[str, object]:
     vulnerable = set(discussion.meeting.vulnerable)
     return {
         "rule": "an item passes with more yes than no; a tie fails; unread ballots do not count",
@@ -471,13 +507,13 @@ def _voting(discussion: Discussion, found: Mapping[str, Any]) -> dict[str, Any]:
             ],
         }
         | ({"_parse_error": True} if discussion.closing.parse_error else {}),
-        "measures": found["final_consensus"],
+        "measures": found.final_consensus,
     }
 
 
-def _satisfaction(discussion: Discussion, found: Mapping[str, Any]) -> dict[str, Any]:
+def _satisfaction(discussion: Discussion, found: Measures) -> dict[str, object]:
     names = ("pre_satisfaction", "post_satisfaction", "satisfaction_delta")
     return {
         "agents": satisfaction_rows(discussion),
-        **{g: {n: found[g][n] for n in names} for g in ("vulnerable", "general", "gap")},
+        **{g: {n: of[n] for n in names} for g, of in found.figures.items()},
     }

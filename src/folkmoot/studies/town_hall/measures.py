@@ -17,10 +17,11 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from typing import Any
+from itertools import combinations, pairwise
+from typing import TypeAlias, TypedDict, TypeVar
 
-from folkmoot.measures.clustered import FEW_CLUSTERS, clustered_mean, sign_flip_p
+from folkmoot.measures.clustered import clustered_mean, paired_difference
+from folkmoot.measures.estimates import Estimate
 from folkmoot.studies.town_hall.answers import INTERACTIONS, Reaction
 from folkmoot.studies.town_hall.config import Level, TownHallConfig
 from folkmoot.studies.town_hall.discussion import Discussion, Round
@@ -137,7 +138,7 @@ class Tracking:
     agree_levels: tuple[int, ...]
     wants: tuple[bool, ...]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The record of the source, with what else is known of the round."""
         kept = {k: v for k, v in vars(self).items() if k not in SUMMED}
         return kept | {"responders": list(self.responders)}
@@ -200,57 +201,94 @@ def _tracked(me: str, round_: Round, reactions: Sequence[Pair]) -> Tracking:
     )
 
 
-def measures(discussion: Discussion) -> dict[str, Any]:
-    """All measures of one discussion: `vulnerable`, `general`, `gap`, `final_consensus`."""
+@dataclass(frozen=True)
+class GroupMeasures:
+    """The totals of the source for one group of residents, and its comparable `FIGURES`."""
+
+    totals: Mapping[str, int | Mapping[str, int]]
+    figures: Mapping[str, float | None]
+
+    def to_json(self) -> dict[str, object]:
+        return {**self.totals, **self.figures}
+
+
+@dataclass(frozen=True)
+class Measures:
+    """All measures of one discussion. `gap`: vulnerable minus general, figure by figure."""
+
+    vulnerable: GroupMeasures
+    general: GroupMeasures
+    gap: Mapping[str, float | None]
+    final_consensus: dict[str, object]
+
+    @property
+    def figures(self) -> dict[str, Mapping[str, float | None]]:
+        """Group → figure → value."""
+        return {
+            "vulnerable": self.vulnerable.figures,
+            "general": self.general.figures,
+            "gap": self.gap,
+        }
+
+    def to_json(self) -> dict[str, object]:
+        groups = {"vulnerable": self.vulnerable.to_json(), "general": self.general.to_json()}
+        return {**groups, "gap": self.gap, "final_consensus": self.final_consensus}
+
+
+def measures(discussion: Discussion) -> Measures:
+    """All measures of one discussion."""
     rows, meeting = tracking(discussion), discussion.meeting
     vulnerable = group_measures(discussion, rows, meeting.vulnerable)
     general = group_measures(discussion, rows, meeting.general)
-    return {
-        "vulnerable": vulnerable,
-        "general": general,
-        "gap": {name: difference(vulnerable[name], general[name]) for name in FIGURES},
-        "final_consensus": final_consensus(discussion),
-    }
+    gap = {n: difference(vulnerable.figures[n], general.figures[n]) for n in FIGURES}
+    return Measures(vulnerable, general, gap, final_consensus(discussion))
 
 
 def group_measures(
     discussion: Discussion, rows: Sequence[Tracking], members: Sequence[str]
-) -> dict[str, Any]:
-    """The totals of the source and the comparable figures for one group of residents."""
+) -> GroupMeasures:
+    """The measures of one group of residents."""
     own, n = [row for row in rows if row.agent_id in members], len(members)
-
-    def total(name: str) -> int:
-        return sum(getattr(row, name) for row in own)
-
-    reactions, positive = total("total_reaction_count"), total("positive_reaction_count")
-    possible, interactions = total("possible_reactions"), total("interaction_count")
-    compelling, volume = total("cited_as_compelling_count"), total("speaking_volume")
+    reactions = sum(r.total_reaction_count for r in own)
+    positive = sum(r.positive_reaction_count for r in own)
+    possible = sum(r.possible_reactions for r in own)
+    interactions = sum(r.interaction_count for r in own)
+    compelling = sum(r.cited_as_compelling_count for r in own)
+    volume = sum(r.speaking_volume for r in own)
     survived = [survival(own, i)["survival"] for i in members]
-    return {
-        "residents": n,
-        "reaction_spectrum": {s: sum(r.reaction_spectrum[s] for r in own) for s in SPECTRUM},
-        "total_possible_reactions": possible,
-        "total_reaction_count": reactions,
-        "positive_reaction_count": positive,
-        "interaction_count": interactions,
-        "interaction_types": {k: sum(r.interaction_types[k] for r in own) for k in INTERACTIONS},
-        "cited_as_compelling_count": compelling,
-        "questions_received": total("questions_received"),
-        "speaking_volume": volume,
-        "weighted_inclusivity_score": ratio(total("level_sum"), possible),
-        "positive_reaction_ratio": ratio(positive, reactions),
-        "reactions_per_resident": ratio(reactions, n),
-        "positive_reactions_per_resident": ratio(positive, n),
-        "interactions_per_resident": ratio(interactions, n),
-        "avg_agree_level": mean([level for r in own for level in r.agree_levels]),
-        "response_rate": mean([want for r in own for want in r.wants]),
-        "compelling_citations_per_resident": ratio(compelling, n),
-        "responders_per_resident": mean([len(responders(own, m)) for m in members]),
-        "opinion_survival": mean([s for s in survived if s is not None]),
-        "speaking_volume_per_resident": ratio(volume, n),
-        **_carried(discussion, members),
-        **_satisfaction(discussion, members),
-    }
+    carried = _carried(discussion, members)
+    return GroupMeasures(
+        totals={
+            "residents": n,
+            "reaction_spectrum": {s: sum(r.reaction_spectrum[s] for r in own) for s in SPECTRUM},
+            "total_possible_reactions": possible,
+            "total_reaction_count": reactions,
+            "positive_reaction_count": positive,
+            "interaction_count": interactions,
+            "interaction_types": {
+                k: sum(r.interaction_types[k] for r in own) for k in INTERACTIONS
+            },
+            "cited_as_compelling_count": compelling,
+            "questions_received": sum(r.questions_received for r in own),
+            "speaking_volume": volume,
+            **carried.totals,
+        },
+        figures={
+            "weighted_inclusivity_score": ratio(sum(r.level_sum for r in own), possible),
+            "positive_reaction_ratio": ratio(positive, reactions),
+            "reactions_per_resident": ratio(reactions, n),
+            "positive_reactions_per_resident": ratio(positive, n),
+            "interactions_per_resident": ratio(interactions, n),
+            "avg_agree_level": mean([level for r in own for level in r.agree_levels]),
+            "response_rate": mean([want for r in own for want in r.wants]),
+            "compelling_citations_per_resident": ratio(compelling, n),
+            "responders_per_resident": mean([len(responders(own, m)) for m in members]),
+            "opinion_survival": mean([s for s in survived if s is not None]),
+            "speaking_volume_per_resident": ratio(volume, n),
+            **carried.figures,
+            **_satisfaction(discussion, members),
+        },
+    )
 
 
 def responders(rows: Sequence[Tracking], resident: str) -> list[str]:
@@ -258,7 +296,17 @@ def responders(rows: Sequence[Tracking], resident: str) -> list[str]:
     return sorted({who for r in rows if r.agent_id == resident for who in r.responders})
 
 
-def survival(rows: Sequence[Tracking], resident: str) -> dict[str, Any]:
+class Survival(TypedDict):
+    """How long a resident's words were taken up by others."""
+
+    agent_id: str
+    citations_by_round: dict[str, int]
+    rounds_cited: list[int]
+    survival: float | None
+    survived_to_final_round: bool
+
+
+def survival(rows: Sequence[Tracking], resident: str) -> Survival:
     """How long a resident's words were taken up by others.
 
     `citations_by_round` counts public references to them; `survival` is the share of rounds from
@@ -276,7 +324,7 @@ def survival(rows: Sequence[Tracking], resident: str) -> dict[str, Any]:
     }
 
 
-def _carried(discussion: Discussion, members: Sequence[str]) -> dict[str, Any]:
+def _carried(discussion: Discussion, members: Sequence[str]) -> GroupMeasures:
     """What a group's words came to in the ballot, the vote and the closing text."""
     originated = [i for i in discussion.items if set(i.origin) & set(members)]
     passed = [i for i in originated if i.id in discussion.passed]
@@ -285,28 +333,32 @@ def _carried(discussion: Discussion, members: Sequence[str]) -> dict[str, Any]:
     items_known, text_known = bool(discussion.items), not discussion.closing.parse_error
     raised = sum(len(set(i.origin) & set(members)) for i in originated)
     won = sum(len(set(i.origin) & set(members)) for i in passed)
-    return {
-        "originated_items": len(originated),
-        "items_passed": len(passed),
-        "concerns_in_final": concerns,
-        "items_originated_per_resident": ratio(raised, n) if items_known else None,
-        "items_passed_per_resident": ratio(won, n) if items_known else None,
-        "opinion_reflection_rate": ratio(len(passed), len(originated)),
-        "concerns_in_final_per_resident": ratio(concerns, n) if text_known else None,
-    }
+    return GroupMeasures(
+        totals={
+            "originated_items": len(originated),
+            "items_passed": len(passed),
+            "concerns_in_final": concerns,
+        },
+        figures={
+            "items_originated_per_resident": ratio(raised, n) if items_known else None,
+            "items_passed_per_resident": ratio(won, n) if items_known else None,
+            "opinion_reflection_rate": ratio(len(passed), len(originated)),
+            "concerns_in_final_per_resident": ratio(concerns, n) if text_known else None,
+        },
+    )
 
 
-def _concerns(discussion: Discussion, members: Sequence[str]) -> list[dict[str, str]]:
+def _concerns(discussion: Discussion, members: Sequence[str]) -> list[dict[str, object]]:
     reflected = discussion.closing.concerns_reflected
     return [c.to_json() for c in reflected if c.resident in members]
 
 
-def final_consensus(discussion: Discussion) -> dict[str, Any]:
+def final_consensus(discussion: Discussion) -> dict[str, object]:
     """Source section 7.4. An item is vulnerable-originated if any of its origins is vulnerable.
 
     The reflection rate is passed ÷ originated, None where none was originated.
     """
-    found: dict[str, Any] = {
+    found: dict[str, object] = {
         "total_vote_items": len(discussion.items),
         "items_passed": len(discussion.passed),
         "ties_failed": sum(o.tie for o in discussion.outcomes),
@@ -314,25 +366,38 @@ def final_consensus(discussion: Discussion) -> dict[str, Any]:
     meeting = discussion.meeting
     for group, members in (("vulnerable", meeting.vulnerable), ("general", meeting.general)):
         carried = _carried(discussion, members)
-        found[f"{group}_originated_items"] = carried["originated_items"]
-        found[f"{group}_items_passed"] = carried["items_passed"]
-        found[f"{group}_opinion_reflection_rate"] = carried["opinion_reflection_rate"]
+        found[f"{group}_originated_items"] = carried.totals["originated_items"]
+        found[f"{group}_items_passed"] = carried.totals["items_passed"]
+        found[f"{group}_opinion_reflection_rate"] = carried.figures["opinion_reflection_rate"]
         found[f"{group}_concerns_in_final"] = _concerns(discussion, members)
     return found
 
 
-def satisfaction_rows(discussion: Discussion) -> list[dict[str, Any]]:
-    """Source section 7.5: one record per resident."""
-    rows = []
+class Satisfied(TypedDict):
+    """Source section 7.5: the satisfaction of one resident."""
+
+    agent_id: str
+    is_vulnerable: bool
+    pre_satisfaction: int | None
+    post_satisfaction: int | None
+    satisfaction_delta: int | None
+    pre_reason: str
+    post_reason: str
+
+
+def satisfaction_rows(discussion: Discussion) -> list[Satisfied]:
+    """The satisfaction of each resident before and after."""
+    rows: list[Satisfied] = []
     for resident in discussion.meeting.residents:
         before, after = discussion.before[resident.id], discussion.after[resident.id]
+        pre, post = before.satisfaction, after.satisfaction
         rows.append(
             {
                 "agent_id": resident.id,
                 "is_vulnerable": resident.is_vulnerable,
-                "pre_satisfaction": before.satisfaction,
-                "post_satisfaction": after.satisfaction,
-                "satisfaction_delta": difference(after.satisfaction, before.satisfaction),
+                "pre_satisfaction": pre,
+                "post_satisfaction": post,
+                "satisfaction_delta": None if pre is None or post is None else post - pre,
                 "pre_reason": before.reason,
                 "post_reason": after.reason,
             }
@@ -343,9 +408,14 @@ def satisfaction_rows(discussion: Discussion) -> list[dict[str, Any]]:
 def _satisfaction(discussion: Discussion, members: Sequence[str]) -> dict[str, float | None]:
     rows = [r for r in satisfaction_rows(discussion) if r["agent_id"] in members]
     return {
-        name: mean([r[name] for r in rows if r[name] is not None])
-        for name in ("pre_satisfaction", "post_satisfaction", "satisfaction_delta")
+        "pre_satisfaction": _known_mean(r["pre_satisfaction"] for r in rows),
+        "post_satisfaction": _known_mean(r["post_satisfaction"] for r in rows),
+        "satisfaction_delta": _known_mean(r["satisfaction_delta"] for r in rows),
     }
+
+
+def _known_mean(scores: Iterable[int | None]) -> float | None:
+    return mean([score for score in scores if score is not None])
 
 
 def ratio(part: float, whole: float) -> float | None:
@@ -369,7 +439,10 @@ def difference(a: float | None, b: float | None) -> float | None:
 RUNGS = ("exact", "fenced", "repaired", "minimal", "missing")
 
 
-def quality(discussion: Discussion) -> dict[str, Any]:
+Counts: TypeAlias = "dict[str, int | Counts]"
+
+
+def quality(discussion: Discussion) -> Counts:
     """Steps of the ladder, re-asks, minimal structures and mends of one discussion."""
     calls, rounds = discussion.calls, discussion.rounds
     mends = [hint for call in calls for hint in call.mends]
@@ -401,31 +474,40 @@ def quality(discussion: Discussion) -> dict[str, Any]:
     }
 
 
-def total_quality(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def total_quality(parts: Iterable[Counts]) -> Counts:
     """Counts of several discussions added up."""
-    total: dict[str, Any] = {}
+    total: Counts = {}
     for part in parts:
         _add(total, part)
     total.pop("calls_by_round", None)
     return total
 
 
-def _rungs(found: Iterable[str]) -> dict[str, int]:
+def counted(found: int | Counts) -> int:
+    """How many in all: a count, or the sum of counts by kind."""
+    return found if isinstance(found, int) else sum(map(counted, found.values()))
+
+
+def _rungs(found: Iterable[str]) -> Counts:
     counts = Counter(found)
     return {name: counts[name] for name in (*RUNGS, *sorted(counts.keys() - set(RUNGS)))}
 
 
-def _by_kind(kinds: Iterable[str]) -> dict[str, int]:
+def _by_kind(kinds: Iterable[str]) -> Counts:
     return dict(sorted(Counter(kinds).items()))
 
 
-def _add(total: dict[str, Any], part: Mapping[str, Any]) -> None:
+def _add(total: Counts, part: Counts) -> None:
     for key, value in part.items():
-        if isinstance(value, Mapping):
-            _add(total.setdefault(key, {}), value)
-        else:
-            total[key] = total.get(key, 0) + int(value)
+        so_far = total.get(key, {} if isinstance(value, dict) else 0)
+        if isinstance(value, dict) and isinstance(so_far, dict):
+            _add(so_far, value)
+            total[key] = so_far
+        elif isinstance(value, int) and isinstance(so_far, int):
+            total[key] = so_far + value
 
+
+# Levels compared: means over sets, and paired differences between levels within sets.
 
 SWITCHES = (
     *("context", "models", "moderator", "think", "reflect"),
@@ -434,19 +516,75 @@ SWITCHES = (
 BySet = Mapping[int, float]
 
 
+class OverSets(TypedDict):
+    """A figure's mean over sets."""
+
+    estimate: float | None
+    low: float | None
+    high: float | None
+    sets: int
+
+
+class Moved(OverSets):
+    """The mean over sets of a difference within them."""
+
+    p: float | None
+
+
+T = TypeVar("T")
+ByGroup: TypeAlias = dict[str, dict[str, T]]  # figure → group
+
+
+class LevelMeans(TypedDict):
+    """One level in `levels.json`."""
+
+    switches: dict[str, object]
+    figures: ByGroup[OverSets]
+
+
+Step = TypedDict(
+    "Step",
+    {
+        "from": str,
+        "to": str,
+        "consecutive": bool,
+        "switches_changed": list[str],
+        "figures": ByGroup[Moved],
+    },
+)
+
+
+class Part(TypedDict):
+    """Some levels and the differences between them."""
+
+    levels: dict[str, LevelMeans]
+    differences: list[Step]
+
+
+class Comparison(TypedDict):
+    """The content of `levels.json`. Supplementary levels stand apart."""
+
+    sets: int
+    intervals: str
+    figures: dict[str, str]
+    main: Part
+    supplementary: Part
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The measures of one discussion, as `measures.measures` gives them."""
+    """The figures of one discussion: group → figure → value."""
 
     set_no: int
     level: str
-    measures: Mapping[str, Any]
+    figures: Mapping[str, Mapping[str, float | None]]
 
 
-def compare(levels: Sequence[Level], results: Sequence[Result]) -> dict[str, Any]:
-    """The content of `levels.json`."""
+def compare(levels: Sequence[Level], results: Sequence[Result]) -> Comparison:
+    """Means of levels over sets, and differences between levels within sets."""
     main = [level for level in levels if level.part == "main"]
     apart = [level for level in levels if level.part != "main"]
+    following = set(pairwise(level.name for level in main))
     return {
         "sets": len({r.set_no for r in results}),
         "intervals": "95 %, t over sets (G − 1 degrees of freedom, G sets); null with one set",
@@ -454,7 +592,7 @@ def compare(levels: Sequence[Level], results: Sequence[Result]) -> dict[str, Any
         "main": {
             "levels": {level.name: _level_means(level, results) for level in main},
             "differences": [
-                _step(a, b, results, consecutive=main.index(b) == main.index(a) + 1)
+                _step(a, b, results, consecutive=(a.name, b.name) in following)
                 for a, b in combinations(main, 2)
             ],
         },
@@ -465,60 +603,23 @@ def compare(levels: Sequence[Level], results: Sequence[Result]) -> dict[str, Any
     }
 
 
-def flat_rows(comparison: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The comparison as tidy records: one per level, figure and group; one per difference."""
-    means: list[dict[str, Any]] = []
-    differences: list[dict[str, Any]] = []
-    for part in ("main", "supplementary"):
-        for level, summary in comparison[part]["levels"].items():
-            means += _rows({"part": part, "level": level}, summary)
-        for entry in comparison[part]["differences"]:
-            step = {
-                "part": part,
-                "from_level": entry["from"],
-                "to_level": entry["to"],
-                "consecutive": entry["consecutive"],
-                "switches_changed": "|".join(entry["switches_changed"]),
-            }
-            differences += _rows(step, entry)
-    return means, differences
-
-
-def _rows(key: Mapping[str, Any], summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [
-        {**key, "figure": figure, "group": group, **estimate}
-        for figure, groups in summary["figures"].items()
-        for group, estimate in groups.items()
-    ]
-
-
-def _level_means(level: Level, results: Sequence[Result]) -> dict[str, Any]:
-    """Mean of every figure over the sets of one level, by group, with its interval."""
-
-    def one(figure: str, group: str) -> dict[str, Any]:
-        return _estimate(_by_set(results, level.name, figure, group))
-
+def _level_means(level: Level, results: Sequence[Result]) -> LevelMeans:
     return {
         "switches": {name: level.to_json()[name] for name in SWITCHES},
-        "figures": _of_all(one),
+        "figures": _of_all(lambda f, g: _over_sets(_by_set(results, level.name, f, g))),
     }
 
 
-def _step(
-    before: Level, after: Level, results: Sequence[Result], *, consecutive: bool
-) -> dict[str, Any]:
+def _step(before: Level, after: Level, results: Sequence[Result], *, consecutive: bool) -> Step:
     """`after` minus `before` within sets, for every figure and group."""
 
-    def one(figure: str, group: str) -> dict[str, Any]:
+    def moved(figure: str, group: str) -> Moved:
         a, b = (_by_set(results, level.name, figure, group) for level in (before, after))
-        moved = {number: b[number] - a[number] for number in sorted(a.keys() & b.keys())}
-        found = _estimate(moved)
-        if not moved:
-            return found | {"p": None}
-        values, sets = list(moved.values()), list(moved)
-        exact = 2 <= len(moved) <= FEW_CLUSTERS
-        p = sign_flip_p(values, sets) if exact else clustered_mean(values, sets).p
-        return found | {"p": _finite(p)}
+        both = sorted(a.keys() & b.keys())
+        if not both:
+            return {**_over_sets({}), "p": None}
+        found = paired_difference([b[n] for n in both], [a[n] for n in both], both)
+        return {**_kept(found), "p": _finite(found.p)}
 
     a, b = before.to_json(), after.to_json()
     return {
@@ -526,30 +627,32 @@ def _step(
         "to": after.name,
         "consecutive": consecutive,
         "switches_changed": [name for name in SWITCHES if a[name] != b[name]],
-        "figures": _of_all(one),
+        "figures": _of_all(moved),
     }
 
 
-def _of_all(one: Callable[[str, str], dict[str, Any]]) -> dict[str, Any]:
+def _of_all(one: Callable[[str, str], T]) -> ByGroup[T]:
     return {figure: {group: one(figure, group) for group in GROUPS} for figure in FIGURES}
 
 
-def _by_set(results: Sequence[Result], level: str, figure: str, group: str) -> dict[int, float]:
+def _by_set(results: Sequence[Result], level: str, figure: str, group: str) -> BySet:
     """Set → the figure at a level, where it is known."""
-    own = {r.set_no: r.measures[group][figure] for r in results if r.level == level}
+    own = {r.set_no: r.figures[group][figure] for r in results if r.level == level}
     return {number: float(value) for number, value in own.items() if value is not None}
 
 
-def _estimate(by_set: BySet) -> dict[str, Any]:
-    """Mean and interval over sets."""
+def _over_sets(by_set: BySet) -> OverSets:
     if not by_set:
         return {"estimate": None, "low": None, "high": None, "sets": 0}
-    found = clustered_mean(list(by_set.values()), list(by_set))
+    return _kept(clustered_mean(list(by_set.values()), list(by_set)))
+
+
+def _kept(e: Estimate) -> OverSets:
     return {
-        "estimate": _finite(found.value),
-        "low": _finite(found.low),
-        "high": _finite(found.high),
-        "sets": found.n,
+        "estimate": _finite(e.value),
+        "low": _finite(e.low),
+        "high": _finite(e.high),
+        "sets": e.n,
     }
 
 

@@ -10,7 +10,6 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from pydantic import ValidationInfo
 from rapidfuzz import fuzz
@@ -37,7 +36,7 @@ _SYNONYMS = {
 }
 
 
-def resolve(raw: Any, ids: Sequence[str]) -> str:
+def resolve(raw: object, ids: Sequence[str]) -> str:
     """The one id that a text names (`a3`, `Resident A03`, `A03 (teacher)` are A03), or ''."""
     if not isinstance(raw, (str, int)) or isinstance(raw, bool):
         return ""
@@ -90,7 +89,7 @@ def _stems(said: str) -> set[str]:
     return {word[:5] for word in _plain(said).split() if len(word) > 3}
 
 
-def spelled(raw: Any, options: Sequence[str]) -> str | None:
+def spelled(raw: object, options: Sequence[str]) -> str | None:
     """The option that is meant but for case, spaces, hyphens and a few plain synonyms."""
     if raw in options:
         return str(raw)
@@ -101,7 +100,7 @@ def spelled(raw: Any, options: Sequence[str]) -> str | None:
     return folded if folded in options else None
 
 
-def whole(raw: Any, top: int) -> int | None:
+def whole(raw: object, top: int) -> int | None:
     """A whole number, also when written as `"4"`, `4.0`, or `4/5` on a scale up to `top` = 5."""
     if isinstance(raw, bool):
         return None
@@ -114,7 +113,7 @@ def whole(raw: Any, top: int) -> int | None:
     return int(match[1]) if match else None
 
 
-def text(raw: Any) -> str:
+def text(raw: object) -> str:
     """Anything as one text: lists are joined, nothing is empty."""
     if raw is None:
         return ""
@@ -125,7 +124,7 @@ def text(raw: Any) -> str:
     return str(raw)
 
 
-def listed(raw: Any) -> list[Any]:
+def listed(raw: object) -> list[object]:
     """A list, also where a single thing stands in its place."""
     return raw if isinstance(raw, list) else [raw] if raw else []
 
@@ -147,7 +146,7 @@ class Asked:
     most: int = 0
     names: Mapping[str, str] = field(default_factory=dict)
 
-    def resident(self, raw: Any) -> str:
+    def resident(self, raw: object) -> str:
         """The one resident that a text names, by id or by name, or ''."""
         found = resolve(raw, self.ids)
         if found or not isinstance(raw, str):
@@ -191,10 +190,10 @@ class Repairer:
         reading = Reading.of(info)
         return cls(reading.about or Asked(), reading)
 
-    def note(self, where: str, kind: str, was: Any, became: str = "") -> None:
+    def note(self, where: str, kind: str, was: object, became: str = "") -> None:
         self.reading.repaired(where, kind, text(was), became)
 
-    def target(self, raw: Any, where: str) -> str:
+    def target(self, raw: object, where: str) -> str:
         """The id that is meant, or an empty text when it was dropped."""
         found = self.asked.resident(raw)
         if not found:
@@ -207,12 +206,12 @@ class Repairer:
             self.note(where, "spelling", raw, found)
         return found
 
-    def targets(self, raw: Sequence[Any], where: str) -> list[str]:
+    def targets(self, raw: Sequence[object], where: str) -> list[str]:
         """The ids that are meant, each once."""
         found = [self.target(one, where) for one in raw]
         return list(dict.fromkeys(i for i in found if i))
 
-    def choice(self, raw: Any, options: Sequence[str], where: str) -> str | None:
+    def choice(self, raw: object, options: Sequence[str], where: str) -> str | None:
         """One of the options in its own spelling, or None when it was dropped."""
         found = spelled(raw, options)
         if found is None:
@@ -221,14 +220,14 @@ class Repairer:
             self.note(where, "spelling", raw, found)
         return found
 
-    def or_refused(self, raw: Any, options: Sequence[str], where: str) -> Any:
+    def or_refused(self, raw: object, options: Sequence[str], where: str) -> object:
         """One of the options in its own spelling; else something that the type refuses."""
         found = spelled(raw, options)
         if found is not None and found != raw:
             self.note(where, "spelling", raw, found)
         return found if found is not None else (raw or "none given")
 
-    def entries(self, value: Any, name: str) -> list[Mapping[str, Any]]:
+    def entries(self, value: object, name: str) -> list[Mapping[str, object]]:
         """The objects of a list; anything else in it is dropped."""
         if isinstance(value, Mapping):
             self.note(name, "wrong_shape", "object", "list")

@@ -17,6 +17,7 @@ from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.stages import CONCERN
 
 Lines = list[str]
+Json = Mapping[str, Any]  # an object of the run's JSON files
 SCORE = "weighted_inclusivity_score"
 
 
@@ -49,7 +50,7 @@ def _list(run: RunFolder, names: list[str]) -> Lines:
     return [*lines, "", f"[dim]A transcript: {example} · one resident: {example}/A17[/dim]"]
 
 
-def _transcript(run: RunFolder, discussion: str, log: Mapping[str, Any]) -> Lines:
+def _transcript(run: RunFolder, discussion: str, log: Json) -> Lines:
     vulnerable = {r["id"]: r["label"] for r in log["residents"] if _is_vulnerable(r)}
     names = _names(log)
     lines = [f"[bold]{discussion}[/bold] · {escape(log['topic']['title'])}", ""]
@@ -65,7 +66,7 @@ def _transcript(run: RunFolder, discussion: str, log: Mapping[str, Any]) -> Line
     return [*lines, "", *_votes(voting, names), "", *_consensus(voting, names)]
 
 
-def _statement(turn: Mapping[str, Any], names: Mapping[str, str], vulnerable: bool) -> str:
+def _statement(turn: Json, names: Mapping[str, str], vulnerable: bool) -> str:
     speaking, colour = turn["speaking"], "bold yellow" if vulnerable else "bold"
     words = escape(speaking["full_statement"]) or "[dim](keeps silent)[/dim]"
     if speaking.get("_parse_error"):
@@ -78,7 +79,7 @@ def _statement(turn: Mapping[str, Any], names: Mapping[str, str], vulnerable: bo
     return f"[{colour}]{names[turn['agent_id']]}:[/{colour}] {words}{note}"
 
 
-def _votes(voting: Mapping[str, Any], names: Mapping[str, str]) -> Lines:
+def _votes(voting: Json, names: Mapping[str, str]) -> Lines:
     lines = ["[underline]Vote[/underline]"]
     for item in voting["items"]:
         word, colour = ("passed", "green") if item["passed"] else ("failed", "red")
@@ -92,7 +93,7 @@ def _votes(voting: Mapping[str, Any], names: Mapping[str, str]) -> Lines:
     return lines if voting["items"] else [*lines, "[red](no ballot could be read)[/red]"]
 
 
-def _consensus(voting: Mapping[str, Any], names: Mapping[str, str]) -> Lines:
+def _consensus(voting: Json, names: Mapping[str, str]) -> Lines:
     final = voting["final_consensus"]
     lines = ["[underline]Final consensus[/underline]", escape(final["text"] or "(none)")]
     by_concern: dict[str, Lines] = {}
@@ -103,9 +104,7 @@ def _consensus(voting: Mapping[str, Any], names: Mapping[str, str]) -> Lines:
     return lines + [f"takes up: {escape(c)} ({', '.join(who)})" for c, who in by_concern.items()]
 
 
-def _resident(
-    run: RunFolder, discussion: str, log: Mapping[str, Any], resident: Mapping[str, Any]
-) -> Lines:
+def _resident(run: RunFolder, discussion: str, log: Json, resident: Json) -> Lines:
     me, label, names = resident["id"], escape(resident["label"]), _names(log)
     lines = [
         f"[bold]{names[me]}[/bold] in {discussion}"
@@ -135,7 +134,7 @@ def _resident(
     return [*lines, "", _satisfied("After", survey["post_satisfaction"], survey["post_reason"])]
 
 
-def _thoughts(thinking: Mapping[str, Any], names: Mapping[str, str]) -> Lines:
+def _thoughts(thinking: Json, names: Mapping[str, str]) -> Lines:
     concerns = "; ".join(thinking["key_concerns"])
     said = (
         f"thinks: {_plain(thinking['overall_stance'])}; {concerns}. {thinking['strategic_notes']}"
@@ -149,7 +148,7 @@ def _thoughts(thinking: Mapping[str, Any], names: Mapping[str, str]) -> Lines:
     return [f"[dim italic]{escape(line)}[/dim italic]" for line in (said, *replies)]
 
 
-def _heard(round_: Mapping[str, Any], me: str, names: Mapping[str, str]) -> Lines:
+def _heard(round_: Json, me: str, names: Mapping[str, str]) -> Lines:
     """Who took up the resident's words, and how."""
     found = [
         f"{names[t['agent_id']]} ({_plain(r['interaction_type'])})"
@@ -175,7 +174,7 @@ def _became(run: RunFolder, concern: str) -> Lines:
     ]
 
 
-def _reflection(found: Mapping[str, Any] | None) -> Lines:
+def _reflection(found: Json | None) -> Lines:
     if not found or not (moved := found["stance_evolution"]):
         return []
     stances = _plain(f"{moved['previous_stance']} → {moved['current_stance']}")
@@ -183,23 +182,23 @@ def _reflection(found: Mapping[str, Any] | None) -> Lines:
     return [f"[dim italic]looks back: {escape(f'{stances} {why}')}[/dim italic]"]
 
 
-def _names(log: Mapping[str, Any]) -> dict[str, str]:
+def _names(log: Json) -> dict[str, str]:
     return {r["id"]: f"{r['id']} {r['name']}" for r in log["residents"]}
 
 
-def _own(rows: list[Any], me: str) -> Any:
+def _own(rows: list[Json], me: str) -> Json:
     return next(row for row in rows if row["agent_id"] == me)
 
 
-def _is_vulnerable(resident: Mapping[str, Any]) -> bool:
+def _is_vulnerable(resident: Json) -> bool:
     return bool(resident["classification"]["is_vulnerable"])
 
 
-def _word(value: Any) -> str:
+def _word(value: object) -> str:
     return ("no", "yes")[value] if isinstance(value, bool) else str(value)
 
 
-def _plain(name: Any) -> str:
+def _plain(name: object) -> str:
     return str(name).replace("_", " ")
 
 

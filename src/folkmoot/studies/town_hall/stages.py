@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypedDict
 
 from pydantic import BaseModel, ConfigDict
 
@@ -77,21 +77,28 @@ async def survey(
 ) -> tuple[dict[str, Satisfaction], list[Call]]:
     """Satisfaction, 1–10 with a reason, before the first round or after the outcome."""
     after = when == AFTER
-    ending: dict[str, Any] = {"items": with_outcomes(so_far), "consensus": so_far.closing.consensus}
+    outcomes, consensus = with_outcomes(so_far), so_far.closing.consensus
 
     async def alone(own: Scope, who: Speaker) -> Got[Satisfaction]:
         known = heard(hall, so_far.rounds, who.id)
         if after:
             votes = so_far.ballots[who.id].votes
-            items = [{**i, "mine": votes.get(i["id"], "")} for i in ending["items"]]
-            prompt = own.prompt(AFTER, **{**ending, "items": items}, **known)
+            items = [{**i, "mine": votes.get(i["id"], "")} for i in outcomes]
+            prompt = own.prompt(AFTER, items=items, consensus=consensus, **known)
         else:
             prompt = own.prompt(BEFORE, me=who.id)
         return await ask_one(own, who, prompt, SATISFACTION, Stage(when, None, len(known["own"])))
 
-    def together(residents: list[str], _: Any) -> str:
+    def together(residents: list[str], _: object) -> str:
         known = all_heard(hall, so_far.rounds)
-        return scope.prompt("shared_satisfaction", ids=residents, after=after, **known, **ending)
+        return scope.prompt(
+            "shared_satisfaction",
+            ids=residents,
+            after=after,
+            items=outcomes,
+            consensus=consensus,
+            **known,
+        )
 
     if hall.session is None:
         found, calls = await ask_alone(scope, hall, alone)
@@ -249,7 +256,7 @@ async def vote(
         prompt = own.prompt("vote", **known, items=listed)
         return await ask_one(own, who, prompt, answer, Stage("vote", None, len(known["own"])))
 
-    def together(residents: list[str], _: Any) -> str:
+    def together(residents: list[str], _: object) -> str:
         return scope.prompt("shared_vote", ids=residents, **all_heard(hall, rounds), items=listed)
 
     if not items:
@@ -275,8 +282,19 @@ async def write_consensus(
     return got.value or MINIMAL_CLOSING, [got.call]
 
 
-def with_outcomes(so_far: Discussion) -> list[dict[str, Any]]:
-    """Items with how they came out, for prompts."""
+class CameOut(TypedDict):
+    """An item and how it came out, for prompts."""
+
+    id: str
+    text: str
+    passed: bool
+    yes: int
+    no: int
+    tie: bool
+
+
+def with_outcomes(so_far: Discussion) -> list[CameOut]:
+    """Items with how they came out."""
     return [
         {"id": i.id, "text": i.text, "passed": o.passed, "yes": o.yes, "no": o.no, "tie": o.tie}
         for i, o in zip(so_far.items, so_far.outcomes, strict=True)
@@ -469,7 +487,9 @@ async def _reflections(
     return await ask_together(scope, hall, Group(stage, each, REFLECTION_TOKENS, prompt))
 
 
-def _object(raw: Mapping[str, Any], name: str, otherwise: Mapping[str, Any]) -> Mapping[str, Any]:
+def _object(
+    raw: Mapping[str, object], name: str, otherwise: Mapping[str, object]
+) -> Mapping[str, object]:
     part = raw.get(name)
     return part if isinstance(part, Mapping) else otherwise
 

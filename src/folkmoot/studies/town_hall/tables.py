@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import new_class
-from typing import Any
+from typing import TypedDict
 
 from folkmoot.engine.session import Scope
 from folkmoot.kit import coding
 from folkmoot.storage.rows import Row, column
-from folkmoot.studies.town_hall.discussion import Discussion, Round, portrait
+from folkmoot.studies.town_hall.discussion import Discussion, Meeting, Round, portrait
 from folkmoot.studies.town_hall.measures import (
     FIGURES,
-    GROUPS,
     SPECTRUM,
+    Comparison,
     Tracking,
-    flat_rows,
+    counted,
     measures,
     pairs,
     quality,
@@ -203,13 +203,13 @@ class MendRow(OfDiscussion, table="mends"):
     dropped: bool = column("was it dropped")
 
 
-def _with_figures(base: type[Row]) -> Any:
+def _with_figures(base: type[Row]) -> type[Row]:
     """`base` with a column for each figure of each group."""
     words = {"vulnerable": "vulnerable residents", "general": "general residents"}
     words["gap"] = "vulnerable minus general"
     said = {f"{g}_{n}": f"{of}: {w}" for g, of in words.items() for n, w in FIGURES.items()}
 
-    def columns(namespace: dict[str, Any]) -> None:
+    def columns(namespace: dict[str, object]) -> None:
         namespace["__module__"] = __name__
         namespace["__annotations__"] = dict.fromkeys(said, "float | None")
         namespace.update({name: column(meaning) for name, meaning in said.items()})
@@ -297,25 +297,50 @@ TABLES: tuple[type[Row], ...] = (
 )
 
 
+class Key(TypedDict):
+    """The columns of `OfDiscussion`."""
+
+    discussion_id: str
+    set: int
+    level: str
+    part: str
+
+
 def record_set(scope: Scope, number: int, residents: Sequence[Resident]) -> None:
     """The residents of one set, one row each."""
     for resident in residents:
         scope.record(ResidentRow(set=number, **resident.to_row()))
 
 
-def record_comparison(scope: Scope, comparison: Mapping[str, Any]) -> None:
-    """The levels and the differences between them."""
-    means, differences = flat_rows(comparison)
-    for row in means:
-        scope.record(LevelRow(**row))
-    for row in differences:
-        scope.record(DifferenceRow(**row))
+def record_comparison(scope: Scope, comparison: Comparison) -> None:
+    """The levels and the differences between them, a row for each figure and group."""
+    parts = {"main": comparison["main"], "supplementary": comparison["supplementary"]}
+    for name, part in parts.items():
+        for level, summary in part["levels"].items():
+            for figure, groups in summary["figures"].items():
+                for group, e in groups.items():
+                    scope.record(LevelRow(part=name, level=level, figure=figure, group=group, **e))
+        for step in part["differences"]:
+            for figure, moved in step["figures"].items():
+                for group, m in moved.items():
+                    scope.record(
+                        DifferenceRow(
+                            part=name,
+                            from_level=step["from"],
+                            to_level=step["to"],
+                            consecutive=step["consecutive"],
+                            switches_changed="|".join(step["switches_changed"]),
+                            figure=figure,
+                            group=group,
+                            **m,
+                        )
+                    )
 
 
 def record_discussion(scope: Scope, discussion: Discussion) -> None:
     """Everything tidy about one discussion."""
     meeting = discussion.meeting
-    key: dict[str, Any] = {
+    key: Key = {
         "discussion_id": meeting.id,
         "set": meeting.set.number,
         "level": meeting.level.name,
@@ -327,60 +352,74 @@ def record_discussion(scope: Scope, discussion: Discussion) -> None:
     tracked = {(row.agent_id, row.round): row for row in tracking(discussion)}
     for round_ in discussion.rounds:
         for resident in meeting.residents:
-            seat: dict[str, Any] = {
-                "is_vulnerable": resident.is_vulnerable,
-                "vulnerable_type": resident.vulnerable_type,
-                "seat_model": meeting.seats[resident.id],
-            }
-            row = _round(round_, tracked[resident.id, round_.number])
-            scope.record(RoundRow(**key, **seat, **row))
+            tracked_row = tracked[resident.id, round_.number]
+            scope.record(_round(meeting, resident, round_, tracked_row, key))
         for row_of in _utterances(discussion, round_, key):
             scope.record(row_of)
     for record in (_reactions, _items, _votes, _mends):
         for row_of in record(discussion, key):
             scope.record(row_of)
-    for row in satisfaction_rows(discussion):
-        scope.record(SatisfactionRow(**key, **row))
+    for satisfied in satisfaction_rows(discussion):
+        scope.record(SatisfactionRow(**key, **satisfied))
     scope.record(DiscussionRow(**key, **_figures(discussion)))
 
 
-def _figures(discussion: Discussion) -> dict[str, Any]:
+def _figures(discussion: Discussion) -> dict[str, object]:
     found, counts = measures(discussion), quality(discussion)
-    final = found["final_consensus"]
-    counted = {n: sum(counts[n].values()) for n in ("repaired", "dropped")}
-    named = {**counts, **counted, **final}
-    figures = {f"{g}_{n}": found[g][n] for g in GROUPS for n in FIGURES}
+    named = found.final_consensus | {name: counted(n) for name, n in counts.items()}
+    figures = {f"{g}_{n}": value for g, of in found.figures.items() for n, value in of.items()}
     rest = DiscussionRow.columns().keys() - OfDiscussion.columns().keys() - figures.keys()
     return figures | {name: named[name] for name in rest}
 
 
-def _round(round_: Round, tracked: Tracking) -> dict[str, Any]:
-    turn = round_.turns[tracked.agent_id]
-    reflection = round_.reflections.get(tracked.agent_id)
+def _round(
+    meeting: Meeting, resident: Resident, round_: Round, tracked: Tracking, key: Key
+) -> RoundRow:
+    turn, reflection = round_.turns[resident.id], round_.reflections.get(resident.id)
     evolution = reflection.stance_evolution if reflection else None
     compelling = reflection.most_compelling if reflection else None
     disagreed = reflection.most_disagreed if reflection else None
-    data = tracked.to_json()
-    del data["reaction_spectrum"], data["interaction_types"]
-    return {
-        **data,
-        **{f"reactions_{name}": n for name, n in tracked.reaction_spectrum.items()},
-        "responders": "|".join(tracked.responders),
-        "overall_stance": turn.thinking.overall_stance if turn.thinking else None,
-        "silent": turn.silent,
-        "words": len(turn.speaking.full_statement.split()),
-        "thinking_parse_error": bool(turn.thinking and turn.thinking.parse_error),
-        "speaking_parse_error": turn.speaking.parse_error,
-        "new_points": tracked.new_points,
-        "references_made": tracked.references_made,
-        "stance_after": evolution.current_stance if evolution else None,
-        "change_type": evolution.change_type if evolution else None,
-        "most_compelling": compelling.agent_id if compelling else None,
-        "most_disagreed": disagreed.agent_id if disagreed else None,
-    }
+    reactions = tracked.reaction_spectrum
+    return RoundRow(
+        **key,
+        round=round_.number,
+        agent_id=resident.id,
+        is_vulnerable=resident.is_vulnerable,
+        vulnerable_type=resident.vulnerable_type,
+        seat_model=meeting.seats[resident.id],
+        overall_stance=turn.thinking.overall_stance if turn.thinking else None,
+        silent=turn.silent,
+        words=len(turn.speaking.full_statement.split()),
+        thinking_parse_error=bool(turn.thinking and turn.thinking.parse_error),
+        speaking_parse_error=turn.speaking.parse_error,
+        new_points=tracked.new_points,
+        references_made=tracked.references_made,
+        reactions_ignore=reactions["ignore"],
+        reactions_refute=reactions["refute"],
+        reactions_question=reactions["question"],
+        reactions_cite=reactions["cite"],
+        reactions_agree=reactions["agree"],
+        total_reaction_count=tracked.total_reaction_count,
+        positive_reaction_count=tracked.positive_reaction_count,
+        positive_ratio=tracked.positive_ratio,
+        weighted_inclusivity_score=tracked.weighted_inclusivity_score,
+        avg_agree_level=tracked.avg_agree_level,
+        cited_as_compelling_count=tracked.cited_as_compelling_count,
+        possible_reactions=tracked.possible_reactions,
+        interaction_count=tracked.interaction_count,
+        response_rate=tracked.response_rate,
+        cited_as_disagreed_count=tracked.cited_as_disagreed_count,
+        questions_received=tracked.questions_received,
+        speaking_volume=tracked.speaking_volume,
+        responders="|".join(tracked.responders),
+        stance_after=evolution.current_stance if evolution else None,
+        change_type=evolution.change_type if evolution else None,
+        most_compelling=compelling.agent_id if compelling else None,
+        most_disagreed=disagreed.agent_id if disagreed else None,
+    )
 
 
-def _utterances(discussion: Discussion, round_: Round, key: Mapping[str, Any]) -> list[Row]:
+def _utterances(discussion: Discussion, round_: Round, key: Key) -> list[Row]:
     finish = {
         who: call.finish
         for call in discussion.calls
@@ -408,7 +447,7 @@ def _utterances(discussion: Discussion, round_: Round, key: Mapping[str, Any]) -
     ]
 
 
-def _reactions(discussion: Discussion, key: Mapping[str, Any]) -> list[Row]:
+def _reactions(discussion: Discussion, key: Key) -> list[Row]:
     vulnerable = discussion.meeting.vulnerable
     return [
         ReactionRow(
@@ -429,7 +468,7 @@ def _reactions(discussion: Discussion, key: Mapping[str, Any]) -> list[Row]:
     ]
 
 
-def _items(discussion: Discussion, key: Mapping[str, Any]) -> list[Row]:
+def _items(discussion: Discussion, key: Key) -> list[Row]:
     return [
         ItemRow(
             **key,
@@ -447,7 +486,7 @@ def _items(discussion: Discussion, key: Mapping[str, Any]) -> list[Row]:
     ]
 
 
-def _votes(discussion: Discussion, key: Mapping[str, Any]) -> list[Row]:
+def _votes(discussion: Discussion, key: Key) -> list[Row]:
     return [
         VoteRow(
             **key,
@@ -464,7 +503,7 @@ def _votes(discussion: Discussion, key: Mapping[str, Any]) -> list[Row]:
     ]
 
 
-def _mends(discussion: Discussion, key: Mapping[str, Any]) -> list[Row]:
+def _mends(discussion: Discussion, key: Key) -> list[Row]:
     return [
         MendRow(
             **key,
