@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.studies.negotiation.groups import Member, StatedMember, build_group
 from folkmoot.studies.negotiation.operators import (
     OPERATIONS,
     Case,
@@ -17,9 +16,11 @@ from folkmoot.studies.negotiation.operators import (
     counterfactuals,
     decide,
 )
+from folkmoot.studies.negotiation.participants import StatedMember, build_group
 from folkmoot.studies.negotiation.strategies import (
     GROUP_TYPES,
     OPERATORS,
+    Member,
     Strategy,
     group_type,
     strategy_for,

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.studies.negotiation import polarity
+from folkmoot.studies.negotiation.tally import (
+    adopted,
+    clauses,
+    content_words,
+    text_scores,
+    words_of,
+)
 
 FOOD = ("diner", "barbecue", "brew pub", "pub", "sushi", "arts and theatre", "no smoking")
 
@@ -122,7 +128,7 @@ def test_the_table_is_long_enough() -> None:
 
 @pytest.mark.parametrize(("text", "expected"), SENTENCES)
 def test_sentence(text: str, expected: dict[str, int]) -> None:
-    assert polarity.scores(text, FOOD) == {o: expected.get(o, 0) for o in FOOD}
+    assert text_scores(text, FOOD) == {o: expected.get(o, 0) for o in FOOD}
 
 
 PLACES = ("harbour", "old market", "market", "garden walk", "tower")
@@ -136,9 +142,9 @@ speech = st.lists(st.sampled_from(WORDS), max_size=25).map(" ".join)
 
 @given(speech, st.sampled_from(PLACES), st.sampled_from(["no {}", "I hate {}", "skip the {}"]))
 def test_adding_a_rejection_never_raises_a_score(text: str, option: str, form: str) -> None:
-    before = polarity.scores(text, PLACES)
+    before = text_scores(text, PLACES)
     for joint in (". ", ", ", "; ", " but ", " "):
-        after = polarity.scores(text + joint + form.format(option), PLACES)
+        after = text_scores(text + joint + form.format(option), PLACES)
         assert after[option] <= before[option]
 
 
@@ -151,34 +157,34 @@ def test_renaming_options_permutes_the_result(text: str, order: list[str]) -> No
     def renamed(phrase: str) -> str:
         return " ".join(codes.get(w, w) for w in phrase.split())
 
-    before = polarity.scores(text, PLACES)
-    after = polarity.scores(renamed(text), [renamed(o) for o in order])
+    before = text_scores(text, PLACES)
+    after = text_scores(renamed(text), [renamed(o) for o in order])
     assert after == {renamed(o): before[o] for o in PLACES}
 
 
 @given(speech, st.permutations(PLACES))
 def test_the_order_of_options_never_matters(text: str, order: list[str]) -> None:
-    assert polarity.scores(text, PLACES) == polarity.scores(text, order)
+    assert text_scores(text, PLACES) == text_scores(text, order)
 
 
 @given(st.text(max_size=400), st.lists(st.text(max_size=30), max_size=6, unique=True))
 def test_any_text_has_bounded_scores(text: str, options: list[str]) -> None:
-    found = polarity.scores(text, options)
+    found = text_scores(text, options)
     assert list(found) == options
     for option, score in found.items():
-        assert -2 <= score <= max(4, len(polarity.words_of(option)))
+        assert -2 <= score <= max(4, len(words_of(option)))
 
 
 @given(st.text(max_size=200))
 def test_a_text_names_itself(option: str) -> None:
-    words = polarity.words_of(option)
-    if words and len(polarity.clauses(option)) == 1 and polarity.clauses(option)[0] == words:
-        assert polarity.scores(option, [option])[option] == 2
+    words = words_of(option)
+    if words and len(clauses(option)) == 1 and clauses(option)[0] == words:
+        assert text_scores(option, [option])[option] == 2
 
 
 def test_saying_it_twice_weighs_no_more() -> None:
-    once = polarity.scores("I love sushi", FOOD)
-    assert polarity.scores("I love sushi. I love sushi. I love sushi", FOOD) == once
+    once = text_scores("I love sushi", FOOD)
+    assert text_scores("I love sushi. I love sushi. I love sushi", FOOD) == once
 
 
 @given(st.lists(st.sampled_from(PLACES[:1] + PLACES[3:]), min_size=2, max_size=3, unique=True))
@@ -186,16 +192,16 @@ def test_a_list_that_is_turned_down_is_turned_down_whole(some: list[str]) -> Non
     """However long its options' names are, and with or without the last comma."""
     for last in (" or ", ", or ", " or the "):
         text = "I don't want the " + ", ".join(some[:-1]) + last + some[-1]
-        found = polarity.scores(text, PLACES)
+        found = text_scores(text, PLACES)
         assert {o for o, score in found.items() if score == -2} == set(some)
 
 
 def test_adopted_are_the_options_named_and_not_refused() -> None:
     text = "Diner for dinner, barbecue for Day 2 lunch, no sushi"
-    assert polarity.adopted(text, FOOD) == ("diner", "barbecue")
-    assert polarity.adopted("A diner. No, skip the diner.", FOOD) == ()
+    assert adopted(text, FOOD) == ("diner", "barbecue")
+    assert adopted("A diner. No, skip the diner.", FOOD) == ()
 
 
 def test_content_words_leave_out_small_words_and_cues() -> None:
-    found = polarity.content_words("I really want the diners, not a museum")
+    found = content_words("I really want the diners, not a museum")
     assert found == {"diner", "museum"}

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.studies.negotiation.groups import Member, StatedMember, build_group
-from folkmoot.studies.negotiation.strategies import TOPICS, group_type, topics
+from folkmoot.studies.negotiation.participants import StatedMember, build_group
+from folkmoot.studies.negotiation.strategies import TOPICS, Member, group_type, topics
 from folkmoot.studies.negotiation.tally import (
     COMMITMENT,
     Ballot,

@@ -9,12 +9,13 @@ from typing import Any
 from folkmoot.conversation.answers import Missing
 from folkmoot.randomness import uniform
 from folkmoot.studies.negotiation.config import NegotiationConfig
-from folkmoot.studies.negotiation.groups import Group, Member
 from folkmoot.studies.negotiation.operators import Outcome, Portion
 from folkmoot.studies.negotiation.settlement import Settlement, same
 from folkmoot.studies.negotiation.strategies import (
     SUBGROUP_SLOTS,
     Condition,
+    Group,
+    Member,
     Strategy,
     Topic,
     slot_of,
@@ -26,6 +27,7 @@ from folkmoot.studies.negotiation.tally import (
     Tally,
     candidates,
     count,
+    words_of,
 )
 from folkmoot.studies.negotiation.wording import purify, quoted, spelled
 
@@ -248,10 +250,11 @@ class SlotDecision:
 
     @property
     def drifted(self) -> bool | None:
-        """Whether the model named another strategy; None where none is locked or none was read."""
+        """Whether the model named another strategy, spelling (case, spaces, hyphens) aside; None
+        where none is locked or none was read."""
         if self.strategy is None or self.proposed is None:
             return None
-        return self.strategy.drifted(self.proposed)
+        return words_of(self.proposed) != words_of(self.strategy.strategy_id)
 
     @property
     def statement_agrees(self) -> bool | None:

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from folkmoot.engine.session import Scope
-from folkmoot.studies.negotiation import polarity
 from folkmoot.studies.negotiation.decision import (
     SYSTEM,
     FeedbackRound,
@@ -18,7 +17,6 @@ from folkmoot.studies.negotiation.decision import (
     Negotiation,
     SlotDecision,
 )
-from folkmoot.studies.negotiation.groups import Group, Member, listed, natural
 from folkmoot.studies.negotiation.measures import member_satisfaction
 from folkmoot.studies.negotiation.mediation import ask_mediator
 from folkmoot.studies.negotiation.operators import Portion
@@ -30,8 +28,18 @@ from folkmoot.studies.negotiation.settlement import (
     settlement,
     summed_up,
 )
-from folkmoot.studies.negotiation.strategies import Topic
-from folkmoot.studies.negotiation.tally import Ballot, Branch, Tally, coverage, summary
+from folkmoot.studies.negotiation.strategies import Group, Member, Topic, listed, natural
+from folkmoot.studies.negotiation.tally import (
+    Ballot,
+    Branch,
+    Tally,
+    adopted,
+    content_words,
+    coverage,
+    summary,
+    text_scores,
+    words_of,
+)
 from folkmoot.studies.negotiation.wording import (
     conflict_part,
     contract,
@@ -43,7 +51,7 @@ from folkmoot.studies.negotiation.wording import (
 )
 
 # Words of ours that say when and for whom; nobody's wish is met by them.
-_FRAME = frozenset(polarity.words_of("day whole trip group shared backbone optional branch part"))
+_FRAME = frozenset(words_of("day whole trip group shared backbone optional branch part"))
 
 
 def left_out(group: Group, texts: Mapping[str, str], resolution: str) -> list[Member]:
@@ -61,7 +69,7 @@ def left_out(group: Group, texts: Mapping[str, str], resolution: str) -> list[Me
 
 
 def _content(text: str) -> set[str]:
-    return {w for w in polarity.content_words(text) - _FRAME if not w.isdigit()}
+    return {w for w in content_words(text) - _FRAME if not w.isdigit()}
 
 
 async def hold_feedback(scope: Scope, case: Negotiation, decision: SlotDecision) -> SlotDecision:
@@ -142,7 +150,7 @@ async def _round(
 
 
 def _wish(text: str, options: Sequence[str]) -> str:
-    scored = polarity.scores(text, options)
+    scored = text_scores(text, options)
     best = min(scored, key=lambda o: (-scored[o], o), default="")
     return f" for {best}" if best and scored[best] > 0 else ""
 
@@ -153,7 +161,7 @@ def _noes(tally: Tally, member: Member) -> list[str]:
 
 def _with_refusals(d: SlotDecision, member: str, refused: Sequence[str]) -> Mapping[str, Ballot]:
     """The ballots, with what the member asked now rejects as well."""
-    named = [o for e in refused for o in polarity.adopted(e, d.options)]
+    named = [o for e in refused for o in adopted(e, d.options)]
     if not named:
         return d.cast
     own = d.cast.get(member, Ballot(member))

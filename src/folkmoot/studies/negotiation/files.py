@@ -19,7 +19,6 @@ from folkmoot.engine.session import Scope
 from folkmoot.errors import ProtocolError
 from folkmoot.studies.negotiation import tripcraft
 from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision
-from folkmoot.studies.negotiation.groups import Group
 from folkmoot.studies.negotiation.measures import (
     DecisionMeasures,
     SessionResult,
@@ -28,9 +27,8 @@ from folkmoot.studies.negotiation.measures import (
     session_measures,
 )
 from folkmoot.studies.negotiation.operators import counterfactuals
-from folkmoot.studies.negotiation.polarity import STRONG_REJECTION
 from folkmoot.studies.negotiation.settlement import same
-from folkmoot.studies.negotiation.strategies import LODGING, SLOTS, Topic
+from folkmoot.studies.negotiation.strategies import LODGING, SLOTS, Group, Topic
 from folkmoot.studies.negotiation.tables import (
     BallotRow,
     ConfirmationRow,
@@ -45,7 +43,7 @@ from folkmoot.studies.negotiation.tables import (
     ScoreRow,
     UtteranceRow,
 )
-from folkmoot.studies.negotiation.tally import METHOD, Tally
+from folkmoot.studies.negotiation.tally import METHOD, STRONG_REJECTION, Tally
 from folkmoot.studies.negotiation.wording import theory_words
 
 

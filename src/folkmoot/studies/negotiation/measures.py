@@ -16,15 +16,13 @@ from folkmoot.conversation.answers import Missing
 from folkmoot.measures.clustered import clustered_mean, paired_difference
 from folkmoot.measures.diversity import gini
 from folkmoot.measures.estimates import Estimate
-from folkmoot.studies.negotiation import polarity
 from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision
-from folkmoot.studies.negotiation.groups import Group
 from folkmoot.studies.negotiation.operators import Portion
-from folkmoot.studies.negotiation.strategies import CONDITIONS, SUBGROUP_SLOTS, Topic
+from folkmoot.studies.negotiation.strategies import CONDITIONS, SUBGROUP_SLOTS, Group, Topic
 from folkmoot.studies.negotiation.tables import MEASURES
-from folkmoot.studies.negotiation.tally import Tally
+from folkmoot.studies.negotiation.tally import NAMED, STRONG_REJECTION, WANTED, Tally, text_scores
 
-LOWEST, HIGHEST = polarity.STRONG_REJECTION, polarity.NAMED + polarity.WANTED
+LOWEST, HIGHEST = STRONG_REJECTION, NAMED + WANTED
 ByMember = Mapping[str, float]
 
 
@@ -62,7 +60,7 @@ def _scores(
     """Member → option → score by the stated preference alone, so that conditions with and without
     ballots are measured alike. Members who stated nothing are left out."""
     every = tuple(dict.fromkeys([*options, *(p.option for p in portions)]))
-    return {m.id: polarity.scores(texts[m.id], every) for m in group.members if m.id in texts}
+    return {m.id: text_scores(texts[m.id], every) for m in group.members if m.id in texts}
 
 
 def everyone_in(case: Negotiation) -> Negotiation:

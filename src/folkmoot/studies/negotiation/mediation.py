@@ -12,7 +12,6 @@ from folkmoot.conversation.answers import Json, Missing
 from folkmoot.conversation.choices import Choice
 from folkmoot.engine.session import Scope
 from folkmoot.studies.negotiation.decision import SYSTEM, Line, Negotiation, SlotDecision
-from folkmoot.studies.negotiation.groups import Member
 from folkmoot.studies.negotiation.participants import mediator, member_speaker
 from folkmoot.studies.negotiation.replies import (
     BallotForm,
@@ -22,7 +21,7 @@ from folkmoot.studies.negotiation.replies import (
     sort_lines,
 )
 from folkmoot.studies.negotiation.settlement import Settlement, settlement
-from folkmoot.studies.negotiation.strategies import Strategy, Topic, table
+from folkmoot.studies.negotiation.strategies import Member, Strategy, Topic, table
 from folkmoot.studies.negotiation.tally import Ballot, Tally
 from folkmoot.studies.negotiation.wording import quoted, shares
 

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from folkmoot.studies.negotiation.groups import Member, listed
-from folkmoot.studies.negotiation.strategies import Strategy, table
+from folkmoot.studies.negotiation.strategies import Member, Strategy, listed, table
 from folkmoot.studies.negotiation.tally import Tally, nearest_split
 
 WHOLE_TRIP = "whole trip"

@@ -4,32 +4,46 @@ their mediator are asked.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from folkmoot.conversation.transcript import Speaker
+from folkmoot.engine.mistakes import problems_of
 from folkmoot.engine.session import Scope
-from folkmoot.engine.yaml_tree import Tree
+from folkmoot.engine.yaml_tree import Place, Tree, read_tree
 from folkmoot.errors import InputError, Problem
-from folkmoot.files import packaged_yaml
+from folkmoot.files import packaged_yaml, read_csv
+from folkmoot.hints import did_you_mean
 from folkmoot.people.sources import table as persona_table
 from folkmoot.randomness import generator
 from folkmoot.studies.negotiation.config import NegotiationConfig, path_in
-from folkmoot.studies.negotiation.groups import (
+from folkmoot.studies.negotiation.strategies import (
+    LODGING,
+    RESERVED,
+    SLOTS,
+    TOPICS,
     Group,
+    GroupType,
     Member,
-    StatedMember,
-    build_group,
-    checked_groups,
-    faults_of,
+    group_type,
     listed,
-    read_groups,
+    role_id,
 )
-from folkmoot.studies.negotiation.strategies import GroupType, group_type
 
 
 def groups_of(config: NegotiationConfig, folder: Path) -> list[Group]:
@@ -129,3 +143,217 @@ def member_speaker(scope: Scope, group: Group, member: Member, days: int) -> Spe
 def mediator(scope: Scope) -> Speaker:
     """The System: one neutral mediator, asked for the exchange as a whole."""
     return Speaker("system", "System", "moderator", scope.prompt("mediator_system"))
+
+
+_ID = re.compile(r"\w[\w.-]{0,79}")
+_NAME = re.compile(r"[^\W_][^\n\r\t:;|]{0,59}")
+
+
+class _Stated(BaseModel):
+    """A part of a group as a user states it. What is blank counts as left out."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, coerce_numbers_to_str=True, str_strip_whitespace=True
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_blanks(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        return {k: v for k, v in data.items() if v is not None and v != ""}
+
+
+class StatedMember(_Stated):
+    """A member before ids and names are given; `preferences` by topic."""
+
+    role: Annotated[str, Field(min_length=1), AfterValidator(role_id)]
+    name: str = ""
+    weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    persona: str = ""
+    preferences: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("preferences", mode="before")
+    @classmethod
+    def _by_topic(cls, given: Any) -> Any:
+        """`lodging` may be one text for both of its topics, or a mapping of the two."""
+        if not isinstance(given, Mapping):
+            return given
+        halves = given.get("lodging")
+        if isinstance(halves, Mapping):
+            given = {**halves, **{k: v for k, v in given.items() if k != "lodging"}}
+        elif halves is not None:
+            given = {**dict.fromkeys(LODGING, halves), **given}
+            del given["lodging"]
+        for slot in given:
+            if slot not in TOPICS:
+                known = (*SLOTS, *LODGING)
+                likely = did_you_mean(str(slot), known, f"slots: {', '.join(SLOTS)}")
+                raise ValueError(f"`{slot}` is not a slot; {likely}")
+        return {t: v for t, v in given.items() if v is not None and str(v).strip()}
+
+
+class StatedGroup(_Stated):
+    """A group as a user states it."""
+
+    id: str = ""
+    type: Annotated[str, AfterValidator(lambda name: group_type(name).id)]
+    members: tuple[StatedMember, ...]
+
+
+def build_group(
+    id: str,
+    type: GroupType,
+    stated: Sequence[StatedMember],
+    weights: Mapping[str, float] | None = None,
+) -> Group:
+    """A group with ids `traveler_1…` and names by role ("Parent 1"), in the order given.
+
+    `weights` maps roles to weights; a member's own weight wins; else 1.
+    """
+    by_role: dict[str, int] = {}
+    members: list[Member] = []
+    for n, draft in enumerate(stated, start=1):
+        role = type.role(draft.role)
+        by_role[draft.role] = by_role.get(draft.role, 0) + 1
+        spoken = role.name if role else draft.role.replace("_", " ").title()
+        name = draft.name or f"{spoken} {by_role[draft.role]}"
+        weight = draft.weight if draft.weight is not None else (weights or {}).get(draft.role, 1.0)
+        own = draft.preferences
+        members.append(Member(f"traveler_{n}", name, draft.role, weight, draft.persona, own))
+    return Group(id, type, tuple(members))
+
+
+def faults_of(group: Group, key: str) -> list[Problem]:
+    """What makes a group unusable: sizes, roles it lacks, bad weights, half-given preferences."""
+    found: list[Problem] = []
+
+    def say(message: str, hint: str = "") -> None:
+        found.append(Problem(f"group `{group.id}`: {message}", key=key, hint=hint))
+
+    kind, members = group.type, group.members
+    if not _ID.fullmatch(group.id):
+        say("an id has letters, digits, `_`, `-` and `.`", "it names a folder of the run")
+    known = [r.id for r in kind.roles]
+    for member in members:
+        if member.role not in known:
+            roles = f"roles are {', '.join(known)}"
+            say(f"a {kind.id} group has no role `{member.role}`", roles)
+        if member.name.casefold() in RESERVED or not _NAME.fullmatch(member.name):
+            say(f"a member cannot be called {member.name!r}", "dialogues go by members' names")
+        if not member.weight > 0:
+            say(f"{member.name} has weight {member.weight:g}", "weights are above 0")
+        lacking = [t for t in TOPICS if not member.preferences.get(t, "").strip()]
+        if lacking and any(m.preferences for m in members):
+            what = "" if len(lacking) == len(TOPICS) else f" for {', '.join(lacking)}"
+            say(
+                f"{member.name} states no preference{what}",
+                "give every member all slots, or give nobody any so that all are asked",
+            )
+        if not member.preferences and not member.persona:
+            say(f"{member.name} has neither preferences nor a persona to ask")
+    for role in kind.roles:
+        if sum(m.role == role.id for m in members) < role.needed:
+            need = f"at least {role.needed} {role.id}{'s' if role.needed > 1 else ''}"
+            say(f"a {kind.id} group needs {need}", "its strategies give that role a part")
+    if len(members) < 2:
+        say(f"{len(members)} member(s) cannot negotiate", "two or more are needed")
+    if kind.largest is not None and len(members) > kind.largest:
+        say(f"{len(members)} members", f"{kind.id} are {kind.largest}")
+    names = [m.name for m in members]
+    twice = sorted({n for n in names if names.count(n) > 1})
+    if twice:
+        say(f"two members are called {', '.join(twice)}", "speakers are told apart by name")
+    return found
+
+
+Weights = Mapping[str, Mapping[str, float]]  # group type → role → weight
+_CSV_KEYS = ("group_id", "group_type", "role", "name", "weight", "persona", *SLOTS, *LODGING)
+MOST_BYTES = 20_000_000
+
+
+def read_groups(path: Path, weights: Weights | None = None) -> list[Group]:
+    """The groups of a file, in its order. Raises InputError with every mistake.
+
+    `weights` apply where the file gives a member none.
+    """
+    name = str(path)
+    try:
+        data = path.read_bytes()
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(Problem("is not UTF-8", file=name, hint="save it as UTF-8")) from error
+    except OSError as error:
+        raise InputError(Problem(f"cannot be read: {error.strerror}", file=name)) from error
+    if len(data) > MOST_BYTES:
+        raise InputError(Problem("is larger than any file of groups (20 MB)", file=name))
+    if path.suffix.lower() == ".csv":
+        return checked_groups(_from_csv(text, name), weights or {}, name)
+    tree = read_tree(text, name)
+    if tree.problems:
+        raise InputError(tree.problems)
+    if isinstance(tree.value, list):
+        places = {("groups", *path): place for path, place in tree.places.items()}
+        tree = Tree({"groups": tree.value}, places)
+    if not isinstance(tree.value, Mapping) or not isinstance(tree.value.get("groups"), list):
+        raise InputError(Problem("is not a list of groups", file=name, hint="start with `groups:`"))
+    return checked_groups(tree, weights or {}, name)
+
+
+def checked_groups(tree: Tree, weights: Weights, file: str = "") -> list[Group]:
+    """The groups that stand under `groups` in a tree. Raises InputError with every mistake."""
+    problems: list[Problem] = []
+    groups: list[Group] = []
+    for n, entry in enumerate(tree.value["groups"]):
+        at = {p[2:]: place for p, place in tree.places.items() if p[:2] == ("groups", n)}
+        where, key = str(at[()].line) if () in at else "", f"groups[{n + 1}]"
+        try:
+            stated = StatedGroup.model_validate(entry)
+        except ValidationError as error:
+            found = problems_of(error, Tree(entry, at), StatedGroup)
+            problems += [
+                replace(p, file=file, where=p.where or where, key=f"{key}.{p.key}".strip("."))
+                for p in found
+            ]
+            continue
+        kind = group_type(stated.type)
+        id = stated.id or f"group_{n + 1:02d}"
+        group = build_group(id, kind, stated.members, weights.get(kind.id))
+        groups.append(group)
+        problems += [replace(p, file=file, where=where) for p in faults_of(group, key)]
+    ids = [g.id.casefold() for g in groups]
+    twice = sorted({i for i in ids if ids.count(i) > 1})
+    problems += [Problem(f"duplicate group id `{i}`", file=file, key="groups") for i in twice]
+    if not tree.value["groups"]:
+        problems.append(Problem("holds no group", file=file, key="groups"))
+    if problems:
+        raise InputError(problems)
+    return groups
+
+
+def _from_csv(text: str, name: str) -> Tree:
+    columns, rows = read_csv(text)
+    wrong = [f"no column `{c}`" for c in ("group_id", "group_type", "role") if c not in columns]
+    wrong += [f"unknown column `{c}`" for c in columns if c not in _CSV_KEYS]
+    known = f"columns are {', '.join(_CSV_KEYS)}"
+    problems = [Problem(w, file=name, where="1", hint=known) for w in wrong]
+    groups: dict[str, dict[str, Any]] = {}
+    places: dict[tuple[str | int, ...], Place] = {}
+    for line, cells in rows if not problems else ():
+        id, kind = cells["group_id"], cells["group_type"]
+        if not id:
+            problems.append(Problem("a row without group_id", file=name, where=str(line)))
+        group = groups.setdefault(id, {"id": id, "type": kind, "members": []})
+        if kind not in ("", group["type"]):
+            two = f"group `{id}` is {group['type']} and {kind}"
+            problems.append(Problem(two, file=name, where=str(line)))
+        at = ("groups", list(groups).index(id))
+        member = {k: cells.get(k) for k in ("role", "name", "weight", "persona")}
+        wishes = {k: cells[k] for k in (*LODGING, *SLOTS) if cells.get(k)}
+        places.setdefault(at, Place(name, line))
+        places.setdefault((*at, "members"), Place(name, line))
+        places[*at, "members", len(group["members"])] = Place(name, line)
+        group["members"].append({**member, "preferences": wishes})
+    if problems:
+        raise InputError(problems)
+    return Tree({"groups": list(groups.values())}, places)

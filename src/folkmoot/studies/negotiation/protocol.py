@@ -24,7 +24,6 @@ from folkmoot.studies.negotiation.decision import (
     Statements,
 )
 from folkmoot.studies.negotiation.feedback import hold_feedback, state
-from folkmoot.studies.negotiation.groups import Group, Member
 from folkmoot.studies.negotiation.measures import SessionResult, compare
 from folkmoot.studies.negotiation.mediation import (
     NOT_HELD,
@@ -36,11 +35,17 @@ from folkmoot.studies.negotiation.mediation import (
 )
 from folkmoot.studies.negotiation.operators import Portion, decide
 from folkmoot.studies.negotiation.participants import groups_of, member_speaker
-from folkmoot.studies.negotiation.polarity import words_of
 from folkmoot.studies.negotiation.settlement import overridden, summed_up
-from folkmoot.studies.negotiation.strategies import CONDITIONS, Topic, strategy_for, topics
+from folkmoot.studies.negotiation.strategies import (
+    CONDITIONS,
+    Group,
+    Member,
+    Topic,
+    strategy_for,
+    topics,
+)
 from folkmoot.studies.negotiation.tables import PreferenceRow
-from folkmoot.studies.negotiation.tally import Tally
+from folkmoot.studies.negotiation.tally import Tally, words_of
 from folkmoot.studies.negotiation.wording import (
     conflict_part,
     contract,

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from folkmoot.studies.negotiation.groups import RESERVED
+from folkmoot.studies.negotiation.strategies import RESERVED
 from folkmoot.studies.negotiation.tally import Ballot, clean
 
 

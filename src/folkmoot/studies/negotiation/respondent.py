@@ -15,12 +15,19 @@ from typing import Any, NamedTuple
 from folkmoot.files import packaged_yaml
 from folkmoot.respondent import Mind, Part
 from folkmoot.respondent.draws import unit
-from folkmoot.studies.negotiation import polarity
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.decision import SYSTEM
-from folkmoot.studies.negotiation.groups import Member, listed
-from folkmoot.studies.negotiation.strategies import table, topics
-from folkmoot.studies.negotiation.tally import Tally, candidates, count
+from folkmoot.studies.negotiation.strategies import Member, listed, table, topics
+from folkmoot.studies.negotiation.tally import (
+    NEGATION_CUES,
+    Mention,
+    Tally,
+    candidates,
+    count,
+    mentions,
+    text_scores,
+    words_of,
+)
 
 FOLLOWS = 0.6  # chance that the mediator makes room for those outside the most common first wish
 LABELS = 0.75  # chance that it calls its strategy by the id that it was given
@@ -73,13 +80,13 @@ def _say(mind: Mind, kind: str, **names: str) -> str:
 
 def _liking(mind: Mind, options: Sequence[str]) -> dict[str, float]:
     """What a traveller thinks of each option: the taste, and what the description says of it."""
-    told = polarity.scores(mind.who.key, options)
+    told = text_scores(mind.who.key, options)
     return {o: mind.who.taste(o) + 0.8 * told[o] for o in options}
 
 
 def wish(mind: Mind) -> str | None:
     """What a member wants of the options that stand in the question, in one to three sentences."""
-    options = [m.option for m in polarity.mentions(mind.reading.prompt, mind.at.names)]
+    options = [m.option for m in mentions(mind.reading.prompt, mind.at.names)]
     liking = _liking(mind, list(dict.fromkeys(options)))
     if not liking:
         return None
@@ -88,7 +95,7 @@ def wish(mind: Mind) -> str | None:
     said = [_say(mind, "wish", W=best) if best in phrases else f"What I want most: {best}."]
     if rest and liking[rest[0]] > 0.8 and mind.draws.chance(0.35):
         said.append(_say(mind, "second", W=rest[0]))
-    turned_down = not polarity.NEGATION_CUES & set(polarity.words_of(" ".join(liking)))
+    turned_down = not NEGATION_CUES & set(words_of(" ".join(liking)))
     if rest and turned_down and liking[rest[-1]] < -1 and mind.draws.chance(0.4):
         said.append(_say(mind, "reject", R=rest[-1]))
     return " ".join(said)
@@ -103,11 +110,11 @@ def confirmation(mind: Mind) -> str | None:
         if _QUOTE.search(line):
             people.add(_QUOTE.sub("", line).strip(" :-–—*()"))
         elif _SYSTEM.search(line):
-            spoken |= {m.option for m in polarity.mentions(line, mind.at.names)}
+            spoken |= {m.option for m in mentions(line, mind.at.names)}
         else:
             others.append(line)
     given = [line for line in others if any(name in line for name in people)]
-    recorded = {m.option for line in given for m in polarity.mentions(line, mind.at.names)}
+    recorded = {m.option for line in given for m in mentions(line, mind.at.names)}
     if not recorded:
         mind.unread()
     return "yes" if recorded <= spoken else "no"
@@ -119,7 +126,7 @@ def _own_view(mind: Mind) -> tuple[dict[str, float], dict[str, int]]:
     enum = fields.get("top_choice", {}).get("enum") or _nested(mind.schema, "Score", "option")
     options = list(enum or dict.fromkeys(m.option for m in _mentions(mind)))
     stated = " ".join(_QUOTE.findall(mind.reading.prompt))
-    said = polarity.scores(stated, options)
+    said = text_scores(stated, options)
     return {o: v + said[o] for o, v in _liking(mind, options).items()}, said
 
 
@@ -153,8 +160,8 @@ def _nested(schema: Mapping[str, Any], model: str, field: str) -> list[str]:
     return found
 
 
-def _mentions(mind: Mind) -> tuple[polarity.Mention, ...]:
-    return polarity.mentions(mind.reading.prompt, mind.at.names)
+def _mentions(mind: Mind) -> tuple[Mention, ...]:
+    return mentions(mind.reading.prompt, mind.at.names)
 
 
 class _Given(NamedTuple):
@@ -221,9 +228,7 @@ class Meeting:
     def _shares(self, line: str) -> Iterator[_Given]:
         """What a line gives to whom: an option (for everyone also several), and members."""
         for said in line.split(";"):
-            found = list(
-                dict.fromkeys(m.option for m in polarity.mentions(said, self.tally.options))
-            )
+            found = list(dict.fromkeys(m.option for m in mentions(said, self.tally.options)))
             everyone = "everyone" in said.casefold() or bool(_OWNED.search(said))
             who = [] if everyone else self.named(said)
             if found and (everyone or (who and len(found) == 1)):

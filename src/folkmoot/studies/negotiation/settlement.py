@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from folkmoot.studies.negotiation import polarity
-from folkmoot.studies.negotiation.groups import Group
 from folkmoot.studies.negotiation.operators import WHOLE_TRIP, Portion
 from folkmoot.studies.negotiation.replies import Decided, Share, name_key
-from folkmoot.studies.negotiation.strategies import role_id
-from folkmoot.studies.negotiation.tally import Tally, clean
+from folkmoot.studies.negotiation.strategies import Group, role_id
+from folkmoot.studies.negotiation.tally import Tally, adopted, clean, mentions
 
 _EVERYONE = frozenset(("everyone", "everybody", "all", "the whole group", "all members", "group"))
 _WHOLE = frozenset(("", "whole trip", "the whole trip", "entire trip", "always", "all days"))
@@ -83,9 +81,8 @@ def _members(group: Group, share: Share) -> tuple[str, ...]:
 
 def _options(entry: str, options: Sequence[str]) -> tuple[str, ...]:
     """The options on the table that an entry names; its own words if it names none of them."""
-    mentions = polarity.mentions(entry, options)
     own = clean(entry)
-    return polarity.adopted(entry, options) if mentions else (own,) if own else ()
+    return adopted(entry, options) if mentions(entry, options) else (own,) if own else ()
 
 
 def summed_up(portions: Sequence[Portion]) -> str | None:

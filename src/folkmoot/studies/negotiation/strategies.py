@@ -1,4 +1,5 @@
-"""What the method fixes beforehand: slots, group types, conditions, and the strategy of each pair.
+"""What the method fixes beforehand: slots, group types, conditions, the strategy of each pair; and
+what a group of travellers is.
 
 The strategy table is data (strategies.csv, 5 x 8 rows), as are the usual options (options.yaml).
 
@@ -10,14 +11,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from importlib.resources import files
 from typing import Literal
 
 from folkmoot.files import packaged_yaml, read_csv
 from folkmoot.hints import did_you_mean
-from folkmoot.studies.negotiation.polarity import words_of
 
 LODGING = ("room_type", "house_rule")
 SUBGROUP_SLOTS = ("cuisine", "attraction", "event")
@@ -189,11 +189,6 @@ class Strategy:
         """Whether this strategy holds a ballot round when there is a conflict."""
         return self.operator in VOTE_OPERATORS
 
-    def drifted(self, label: str) -> bool:
-        """Whether a model named another strategy, spelling (case, spaces, hyphens) aside. The
-        label is kept for the record; the canonical id replaces it."""
-        return words_of(label) != words_of(self.strategy_id)
-
 
 Table = Mapping[tuple[str, str], Strategy]
 _COLUMNS = tuple(f.name for f in fields(Strategy))
@@ -250,3 +245,47 @@ def _faults(strategy: Strategy) -> list[str]:
     ):
         faults.append(f"`{strategy.operator}` must say who is binding")
     return faults
+
+
+# --- a group of travellers ---------------------------------------------------------------------
+
+# The mediator's name, and what models call it; no member may bear it.
+RESERVED = frozenset({"system", "mediator", "moderator", "facilitator", "assistant"})
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One traveller. `preferences` maps topics to ready-made texts (empty: they are asked)."""
+
+    id: str
+    name: str
+    role: str
+    weight: float = 1.0
+    persona: str = ""
+    preferences: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Some travellers who plan one trip together."""
+
+    id: str
+    type: GroupType
+    members: tuple[Member, ...]
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Member id → name."""
+        return {m.id: m.name for m in self.members}
+
+
+def listed(items: Sequence[str]) -> str:
+    """Names as a reader would write them: "Parent 1, Parent 2 and Child 2"."""
+    if len(items) < 2:
+        return "".join(items)
+    return f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def natural(member_id: str) -> tuple[str | int, ...]:
+    """Sort key that puts `traveler_2` before `traveler_10`."""
+    return tuple(int(p) if p.isdigit() else p for p in re.split(r"(\d+)", member_id))

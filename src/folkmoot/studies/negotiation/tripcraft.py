@@ -17,7 +17,7 @@ from folkmoot.errors import InputError, Problem
 from folkmoot.files import read_csv
 from folkmoot.studies.negotiation.config import NegotiationConfig, path_in
 from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision
-from folkmoot.studies.negotiation.polarity import words_of
+from folkmoot.studies.negotiation.tally import words_of
 from folkmoot.studies.negotiation.wording import sentence
 
 COLUMNS = (

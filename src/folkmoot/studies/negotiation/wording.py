@@ -12,10 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
 from folkmoot.files import packaged_yaml
-from folkmoot.studies.negotiation.groups import Group, listed
 from folkmoot.studies.negotiation.operators import WHOLE_TRIP, Outcome, Portion
-from folkmoot.studies.negotiation.polarity import content_words, words_of
-from folkmoot.studies.negotiation.strategies import table
+from folkmoot.studies.negotiation.strategies import Group, listed, table
+from folkmoot.studies.negotiation.tally import content_words, words_of
 
 # --- the contract ------------------------------------------------------------------------------
 
