@@ -12,8 +12,8 @@ import pytest
 from folkmoot.errors import InputError
 from folkmoot.storage.rows import meanings
 from folkmoot.studies.negotiation import STUDY
-from folkmoot.studies.negotiation.feedback import left_out
 from folkmoot.studies.negotiation.measures import SessionResult, compare, member_satisfaction
+from folkmoot.studies.negotiation.mediation import left_out
 from folkmoot.studies.negotiation.operators import Portion
 from folkmoot.studies.negotiation.participants import StatedMember, build_group
 from folkmoot.studies.negotiation.strategies import Group, group_type

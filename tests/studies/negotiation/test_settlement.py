@@ -10,8 +10,14 @@ import pytest
 from folkmoot.models.request import Request
 from folkmoot.studies.negotiation.operators import Portion
 from folkmoot.studies.negotiation.participants import StatedMember, build_group
-from folkmoot.studies.negotiation.replies import Decided, Share
-from folkmoot.studies.negotiation.settlement import overridden, same, settlement, summed_up
+from folkmoot.studies.negotiation.replies import (
+    Decided,
+    Share,
+    overridden,
+    same,
+    settlement,
+    summed_up,
+)
 from folkmoot.studies.negotiation.strategies import Group, group_type
 from folkmoot.studies.negotiation.tally import count
 from tests.studies.negotiation.conftest import Runner, mediator, session_json, some

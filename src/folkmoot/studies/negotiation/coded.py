@@ -16,8 +16,14 @@ from folkmoot.measures.estimates import percent, plural
 from folkmoot.storage.findings import Finding, Grid
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation.config import NegotiationConfig
-from folkmoot.studies.negotiation.decision import SYSTEM, Line, Negotiation, SlotDecision
-from folkmoot.studies.negotiation.wording import parts_of, theory_words
+from folkmoot.studies.negotiation.decision import (
+    SYSTEM,
+    Line,
+    Negotiation,
+    SlotDecision,
+    parts_of,
+    theory_words,
+)
 
 CODEBOOKS = Path(__file__).parent / "codebooks"
 GIVES = frozenset({"chosen", "later"})  # codes of `decision` by which a member gets an option

@@ -18,7 +18,7 @@ from folkmoot.conversation.answers import Missing
 from folkmoot.engine.session import Scope
 from folkmoot.errors import ProtocolError
 from folkmoot.studies.negotiation import tripcraft
-from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision
+from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision, theory_words
 from folkmoot.studies.negotiation.measures import (
     DecisionMeasures,
     SessionResult,
@@ -27,7 +27,7 @@ from folkmoot.studies.negotiation.measures import (
     session_measures,
 )
 from folkmoot.studies.negotiation.operators import counterfactuals
-from folkmoot.studies.negotiation.settlement import same
+from folkmoot.studies.negotiation.replies import same
 from folkmoot.studies.negotiation.strategies import LODGING, SLOTS, Group, Topic
 from folkmoot.studies.negotiation.tables import (
     BallotRow,
@@ -44,7 +44,6 @@ from folkmoot.studies.negotiation.tables import (
     UtteranceRow,
 )
 from folkmoot.studies.negotiation.tally import METHOD, STRONG_REJECTION, Tally
-from folkmoot.studies.negotiation.wording import theory_words
 
 
 def sealed(group: Group) -> Mapping[str, object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -11,19 +11,57 @@ from pydantic import BaseModel
 from folkmoot.conversation.answers import Json, Missing
 from folkmoot.conversation.choices import Choice
 from folkmoot.engine.session import Scope
-from folkmoot.studies.negotiation.decision import SYSTEM, Line, Negotiation, SlotDecision
+from folkmoot.studies.negotiation.decision import (
+    SYSTEM,
+    FeedbackRound,
+    Line,
+    Negotiation,
+    SlotDecision,
+    conflict_part,
+    contract,
+    firm_noes,
+    portions_sentence,
+    quoted,
+    sentence,
+    shares,
+    spelled,
+)
+from folkmoot.studies.negotiation.measures import member_satisfaction
+from folkmoot.studies.negotiation.operators import Portion
 from folkmoot.studies.negotiation.participants import mediator, member_speaker
 from folkmoot.studies.negotiation.replies import (
     BallotForm,
+    FeedbackReply,
     GuidedSynthesis,
     PlainSynthesis,
     ScoreForm,
+    Settlement,
+    overridden,
+    same,
+    settlement,
     sort_lines,
+    summed_up,
 )
-from folkmoot.studies.negotiation.settlement import Settlement, settlement
-from folkmoot.studies.negotiation.strategies import Member, Strategy, Topic, table
-from folkmoot.studies.negotiation.tally import Ballot, Tally
-from folkmoot.studies.negotiation.wording import quoted, shares
+from folkmoot.studies.negotiation.strategies import (
+    Group,
+    Member,
+    Strategy,
+    Topic,
+    listed,
+    natural,
+    table,
+)
+from folkmoot.studies.negotiation.tally import (
+    Ballot,
+    Branch,
+    Tally,
+    adopted,
+    content_words,
+    coverage,
+    summary,
+    text_scores,
+    words_of,
+)
 
 COLLECTED, PARTIAL, MISSING, NOT_HELD = "collected", "partial", "missing", "not_held"
 M = TypeVar("M", bound=BaseModel)
@@ -224,3 +262,270 @@ async def confirm(scope: Scope, case: Negotiation, decision: SlotDecision) -> Sl
         return word if isinstance(word, Missing) else word == "yes"
 
     return replace(decision, confirmed=await scope.each(case.members, ask))
+
+
+# Words of ours that say when and for whom; nobody's wish is met by them.
+_FRAME = frozenset(words_of("day whole trip group shared backbone optional branch part"))
+
+
+def left_out(group: Group, texts: Mapping[str, str], resolution: str) -> list[Member]:
+    """Members, by id, whose preference has no content word in common with the resolution.
+
+    Content words: case and simple plurals folded, stop words, cue words, numbers and words for
+    days and parts of the trip left out. Who stated nothing cannot be left out.
+    """
+    decided = _content(resolution)
+    return [
+        m
+        for m in sorted(group.members, key=lambda m: natural(m.id))
+        if (words := _content(texts.get(m.id, ""))) and not words & decided
+    ]
+
+
+def _content(text: str) -> set[str]:
+    return {w for w in content_words(text) - _FRAME if not w.isdigit()}
+
+
+async def hold_feedback(scope: Scope, case: Negotiation, decision: SlotDecision) -> SlotDecision:
+    """Rounds on a decision with a conflict until one ends resolved, at most
+    `max_feedback_rounds`."""
+    if not (case.feedback and decision.has_conflict):
+        return decision
+    topic, scope = case.topic(decision.topic), scope.at("feedback")
+    for number in range(1, case.config.max_feedback_rounds + 1):
+        decision = await _round(scope.at(f"round{number}"), case, topic, decision)
+        if decision.resolved:
+            break
+    return decision
+
+
+def _whom(case: Negotiation, topic: Topic, decision: SlotDecision) -> tuple[Member, bool]:
+    """The first member left out who was not asked yet; with none, the least content one."""
+    asked = {f.target for f in decision.feedback}
+    texts = case.texts(topic.id)
+    wanting = left_out(case.group, texts, decision.resolution_text)
+    if wanting:
+        return next((m for m in wanting if m.id not in asked), wanting[0]), True
+    content = member_satisfaction(case.group, texts, decision.options, decision.portions)
+    fresh = [m for m in case.members if m.id not in asked] or case.members
+    return min(fresh, key=lambda m: (content.get(m.id, 0.0), natural(m.id))), False
+
+
+async def _round(
+    scope: Scope, case: Negotiation, topic: Topic, standing: SlotDecision
+) -> SlotDecision:
+    number = len(standing.feedback) + 1
+    target, targeted = _whom(case, topic, standing)
+    wish = _wish(case.texts(topic.id).get(target.id, ""), standing.options)
+    question = f"{target.name}, does this decision address your wish{wish}?"
+    before = case.tally(topic, standing.cast)
+    prompt = scope.prompt(
+        "feedback",
+        group_title=case.group.type.title,
+        days=case.config.days,
+        label=topic.label,
+        round=number,
+        rounds=case.config.max_feedback_rounds,
+        members=case.listing(topic),
+        options=case.drawn(topic, standing.options),
+        decision=standing.resolution_text,
+        shares=shares(case.group, standing.portions),
+        refusals=[
+            {"name": m.name, "options": no} for m in case.order(topic) if (no := _noes(before, m))
+        ],
+        target=target.name,
+        targeted=targeted,
+        question=question,
+    )
+    reply, rung, finish = await ask_mediator(
+        scope, case, prompt, FeedbackReply(resolved=False, decision=[])
+    )
+    cast = _with_refusals(standing, target.id, reply.hard_no)
+    decision = _replaced(case, topic, replace(standing, cast=cast), reply)
+    asked = reply.targeted_feedback_question
+    # Nobody has accepted what they reject in the same breath, or a revision that does not stand.
+    refused = cast.get(target.id, Ballot(target.id)).hard_no if cast is not standing.cast else ()
+    content = not decision.feedback[-1].because and not any(
+        target.id in decision.overridden.get(option, ()) for option in refused
+    )
+    round_ = replace(
+        decision.feedback[-1],
+        round=number,
+        target=target.id,
+        targeted=targeted,
+        resolved=reply.resolved and content,
+        question=asked if target.name.casefold() in asked.casefold() else question,
+        parse_error=rung == "minimal",
+    )
+    decision = replace(decision, feedback=(*standing.feedback, round_))
+    _, said, _ = sort_lines(reply.dialogue, [target.name])
+    reaction = said[0][1] if said else ""
+    return decision.with_lines(*_round_lines(case, topic, decision, reaction, finish))
+
+
+def _wish(text: str, options: Sequence[str]) -> str:
+    scored = text_scores(text, options)
+    best = min(scored, key=lambda o: (-scored[o], o), default="")
+    return f" for {best}" if best and scored[best] > 0 else ""
+
+
+def _noes(tally: Tally, member: Member) -> list[str]:
+    return [o for o in tally.options if member.id in tally.rejections(o)]
+
+
+def _with_refusals(d: SlotDecision, member: str, refused: Sequence[str]) -> Mapping[str, Ballot]:
+    """The ballots, with what the member asked now rejects as well."""
+    named = [o for e in refused for o in adopted(e, d.options)]
+    if not named:
+        return d.cast
+    own = d.cast.get(member, Ballot(member))
+    hard_no = tuple(dict.fromkeys((*own.hard_no, *named)))
+    return {**d.cast, member: replace(own, hard_no=hard_no)}
+
+
+def _replaced(
+    case: Negotiation, topic: Topic, standing: SlotDecision, reply: FeedbackReply
+) -> SlotDecision:
+    """The state after a revision: all of it as revised, or all of it as it stood."""
+    group, tally = case.group, case.tally(topic, standing.cast)
+    stated = settlement(group, topic.id, standing.options, reply)
+    because, refused = _refusal(standing, stated, reply, tally)
+    text = " ".join(reply.final_revised_decision.split())
+    round_ = FeedbackRound(
+        round=0,
+        target="",
+        targeted=False,
+        resolved=False,
+        question="",
+        updated_explanation=reply.updated_resolution_explanation,
+        revised_decision=reply.final_revised_decision,
+        refused=refused,
+        because=because,
+        hard_no=tuple(reply.hard_no),
+    )
+    decision = replace(standing, feedback=(round_,), confirmed={})
+    if not because and (text or stated.portions):
+        decision = _revised(case, decision, stated, text)
+    return state(topic, decision, tally)
+
+
+def _refusal(
+    standing: SlotDecision, stated: Settlement, reply: FeedbackReply, tally: Tally
+) -> tuple[str, tuple[str, ...]]:
+    """Why a revision does not stand, and the options that it may not give; "" if it does."""
+    served = {m for p in stated.portions for m in p.members}
+    if stated.unread or {m for p in standing.portions for m in p.members} - served:
+        words = reply.final_revised_decision.split()
+        moved = (
+            stated.unread or stated.portions or words not in ([], standing.resolution_text.split())
+        )
+        return ("unstated" if moved else ""), ()
+    ruled_out = {o for o, _ in standing.outcome.removed} if standing.outcome else set()
+    struck = tuple(dict.fromkeys(p.option for p in stated.portions if p.option in ruled_out))
+    if struck:
+        return "struck", struck
+    stood = overridden(standing.portions, tally)
+    against = overridden(stated.portions, tally).items()
+    rejected = tuple(o for o, who in against if set(who) - set(stood.get(o, ())))
+    if rejected:
+        return "rejected", rejected
+    if standing.subgrouping_required and _branches(stated.portions, tally) is None:
+        return "split", ()
+    return "", ()
+
+
+def _revised(
+    case: Negotiation, standing: SlotDecision, stated: Settlement, text: str
+) -> SlotDecision:
+    portions = stated.portions
+    if portions and not same(portions, standing.portions):
+        if standing.subgrouping_required:
+            a, b = portions
+            portions = (replace(a, when="Group A"), replace(b, when="Group B"))
+        said = portions_sentence(case.group, portions)
+        return replace(
+            standing,
+            portions=portions,
+            selected_option=summed_up(portions),
+            dropped=stated.dropped,
+            resolution_text=text or said[:1].upper() + said[1:],
+            source="feedback",
+        )
+    changed = text and text != standing.resolution_text
+    return replace(standing, resolution_text=text, source="feedback") if changed else standing
+
+
+def _branches(portions: Sequence[Portion], tally: Tally) -> tuple[Branch, Branch] | None:
+    """The two branches of a split; None if the portions do not part the whole group in two."""
+    if len(portions) != 2:
+        return None
+    a, b = (Branch(p.option, p.members) for p in portions)
+    whole = sorted((*a.members, *b.members)) == sorted(v.id for v in tally.voters)
+    return (a, b) if whole and a.anchor != b.anchor else None
+
+
+def state(topic: Topic, d: SlotDecision, tally: Tally) -> SlotDecision:
+    """What follows from the portions that hold and from the votes: the vote's summary, what is
+    promised, the split, and whose strong rejection is overridden."""
+    counted = d.source == "vote" or d.subgrouping_required or d.subgrouping_optional
+    counted = counted or d.vote_summary is not None
+    given = {v.id: {p.option for p in d.portions if v.id in p.members} for v in tally.voters}
+    promises = counted and d.strategy is not None and d.strategy.votes
+    id, chosen = d.strategy_id or "", d.selected_option
+    got = {p.option for p in d.portions}
+    dropped = d.dropped
+    if d.source != "feedback":  # the mediator states it there
+        dropped = tuple(o for o in tally.options if o not in got)
+    return replace(
+        d,
+        options=tally.options,
+        dropped=dropped,
+        overridden=overridden(d.portions, tally),
+        vote_summary=summary(tally, id, chosen, d.ballots) if counted else None,
+        coverage=coverage(topic.slot, tally, chosen, given) if promises else None,
+        split=_branches(d.portions, tally) if d.subgrouping_required else None,
+    )
+
+
+_WHY_NOT = {
+    "struck": "{refused} was ruled out and cannot come back",
+    "rejected": "{refused} would go against a firm no, so that the decision stays as it was",
+    "split": "The group has to part here, so that the decision stays as it was",
+    "unstated": "It was not said who would get what, so that the decision stays as it was",
+}
+
+
+def _round_lines(
+    case: Negotiation, topic: Topic, decision: SlotDecision, reaction: str, finish: str | None
+) -> list[Line]:
+    """The last round: the question, the member's reaction, and what the System makes of it."""
+    round_ = decision.feedback[-1]
+    number, target, strategy = round_.round, case.group.names[round_.target], decision.strategy_id
+    assert strategy is not None
+    conflict = conflict_part(topic.id, decision.has_conflict)
+    if round_.because:
+        reason = _WHY_NOT[round_.because].format(refused=listed(round_.refused))
+    else:
+        accepts = f"{target} {'accepts it' if round_.resolved else 'is not content yet'}"
+        reason = round_.updated_explanation or accepts
+    against = firm_noes(case.group, decision.overridden)
+    reason = " ".join(filter(None, (sentence(reason), sentence(against))))
+    reason = spelled(reason[:1].upper() + reason[1:])
+    if round_.resolved:
+        then = "Take the decision to the plan"
+    elif number < case.config.max_feedback_rounds:
+        then = "Ask once more"
+    else:
+        then = "Keep the decision as it is"
+    stands = "Stands as announced" if number == 1 else "Stands as it is now"
+    why = f"{target} is asked in round {number}"
+    question = contract(conflict, strategy, stands, why, round_.question)
+    answer = contract(conflict, strategy, decision.resolution_text, reason, then)
+    said: list[tuple[str, str, str, str | None]] = [(SYSTEM, "sys_feedback", question, None)]
+    if reaction:
+        said.append((target, "user_feedback", reaction, finish))
+    said.append((SYSTEM, "sys_feedback", answer, None))
+    return [
+        case.line(who, intent, text, topic, round=number, finish=ended)
+        for who, intent, text, ended in said
+    ]

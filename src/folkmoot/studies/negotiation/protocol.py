@@ -22,20 +22,27 @@ from folkmoot.studies.negotiation.decision import (
     SlotDecision,
     Stated,
     Statements,
+    conflict_part,
+    contract,
+    coverage_sentence,
+    decision_sentence,
+    firm_noes,
+    sentence,
 )
-from folkmoot.studies.negotiation.feedback import hold_feedback, state
 from folkmoot.studies.negotiation.measures import SessionResult, compare
 from folkmoot.studies.negotiation.mediation import (
     NOT_HELD,
     Proposal,
     collect_ballots,
     confirm,
+    hold_feedback,
     propose,
     spoken,
+    state,
 )
 from folkmoot.studies.negotiation.operators import Portion, decide
 from folkmoot.studies.negotiation.participants import groups_of, member_speaker
-from folkmoot.studies.negotiation.settlement import overridden, summed_up
+from folkmoot.studies.negotiation.replies import overridden, summed_up
 from folkmoot.studies.negotiation.strategies import (
     CONDITIONS,
     Group,
@@ -46,14 +53,6 @@ from folkmoot.studies.negotiation.strategies import (
 )
 from folkmoot.studies.negotiation.tables import PreferenceRow
 from folkmoot.studies.negotiation.tally import Tally, words_of
-from folkmoot.studies.negotiation.wording import (
-    conflict_part,
-    contract,
-    coverage_sentence,
-    decision_sentence,
-    firm_noes,
-    sentence,
-)
 
 
 async def protocol(session: Session[NegotiationConfig]) -> None:

@@ -16,9 +16,8 @@ from typing import Any
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import read_csv
 from folkmoot.studies.negotiation.config import NegotiationConfig, path_in
-from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision
+from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision, sentence
 from folkmoot.studies.negotiation.tally import words_of
-from folkmoot.studies.negotiation.wording import sentence
 
 COLUMNS = (
     *("org", "dest", "days", "visiting_city_number", "date", "people_number"),
