@@ -1,4 +1,10 @@
-"""One negotiation (a group under a condition) and the trail of each of its decisions."""
+"""One negotiation (a group under a condition), the trail of each of its decisions, and what the
+System says of them: the contract of its turns, decisions in sentences, plain words for C3.
+
+Under C3 no strategy id, operator or theory word may be in anything that the mediator says to a
+member or the planner. lexicon.yaml lists them, each with the plain words that replace it. What
+members say stays as they said it.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +21,7 @@ from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.operators import WHOLE_TRIP, Outcome, Portion
 from folkmoot.studies.negotiation.replies import Settlement, same
 from folkmoot.studies.negotiation.strategies import (
+    CONDITIONS,
     SUBGROUP_SLOTS,
     Condition,
     Group,
@@ -289,6 +296,12 @@ class Negotiation:
     def members(self) -> tuple[Member, ...]:
         """The members this condition hears: one under C1, else all."""
         return self.group.members[:1] if self.condition.one_member else self.group.members
+
+    @property
+    def hearing_all(self) -> Negotiation:
+        """The negotiation with all members' statements, which C1 does not hear but is measured
+        by."""
+        return replace(self, condition=CONDITIONS["C2"])
 
     def voters(self, topic: Topic) -> tuple[Member, ...]:
         """The members who fill in a ballot: the parents where only they vote, else all heard."""

@@ -11,8 +11,8 @@ from folkmoot.engine.study import Planned
 from folkmoot.errors import InputError, Problem
 from folkmoot.measures.power import DesignSize
 from folkmoot.studies.negotiation.config import NegotiationConfig
+from folkmoot.studies.negotiation.files import read_trips
 from folkmoot.studies.negotiation.participants import groups_of
-from folkmoot.studies.negotiation.tripcraft import read_trips
 
 
 def check(config: NegotiationConfig, folder: Path) -> list[Problem]:

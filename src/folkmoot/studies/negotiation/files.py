@@ -1,49 +1,44 @@
-"""What a session leaves behind: its rows, and the files that the source names: the dialogue, the
-trail of every decision, and the planner's payload, valid by the JSON Schema beside this file.
+"""What a session leaves behind: the files that the source names (the dialogue, the trail of every
+decision, the planner's payload, valid by the JSON Schema beside this file) and TripCraft's input.
+
+TripCraft's columns are those of its query files (Chaudhuri et al., ACL 2025, arXiv:2502.20508), one
+row a group; the reference information of the user's own trip file is passed through untouched.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from jsonschema import Draft202012Validator
 
 from folkmoot.conversation.answers import Missing
 from folkmoot.engine.session import Scope
-from folkmoot.errors import ProtocolError
-from folkmoot.studies.negotiation import tripcraft
-from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision, theory_words
+from folkmoot.errors import InputError, Problem, ProtocolError
+from folkmoot.files import read_csv
+from folkmoot.studies.negotiation.config import NegotiationConfig, path_in
+from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision, sentence
 from folkmoot.studies.negotiation.measures import (
-    DecisionMeasures,
     SessionResult,
-    everyone_in,
     measure,
     session_measures,
 )
-from folkmoot.studies.negotiation.operators import counterfactuals
 from folkmoot.studies.negotiation.replies import same
-from folkmoot.studies.negotiation.strategies import LODGING, SLOTS, Group, Topic
+from folkmoot.studies.negotiation.strategies import LODGING, SLOTS, Group
 from folkmoot.studies.negotiation.tables import (
-    BallotRow,
-    ConfirmationRow,
-    CounterfactualRow,
-    DecisionRow,
-    FeedbackRow,
-    GroupRow,
     MeasuresRow,
-    MemberRow,
-    PortionRow,
-    SatisfactionRow,
-    ScoreRow,
-    UtteranceRow,
+    decision_rows,
+    ids_of,
 )
-from folkmoot.studies.negotiation.tally import METHOD, STRONG_REJECTION, Tally
+from folkmoot.studies.negotiation.tally import METHOD, words_of
 
 
 def sealed(group: Group) -> Mapping[str, object]:
@@ -55,43 +50,18 @@ def sealed(group: Group) -> Mapping[str, object]:
     return {"id": group.id, "type": group.type.id, "members": members}
 
 
-def record_groups(scope: Scope, groups: Sequence[Group]) -> None:
-    for group in groups:
-        ids = {"group_id": group.id, "group_type": group.type.id}
-        roles = ", ".join(m.role for m in group.members)
-        scope.record(GroupRow(**ids, size=len(group.members), roles=roles))
-        for member in group.members:
-            scope.record(
-                MemberRow(
-                    **ids,
-                    member_id=member.id,
-                    member_name=member.name,
-                    role=member.role,
-                    weight=member.weight,
-                    persona=member.persona or None,
-                    preferences_given=bool(member.preferences),
-                )
-            )
-
-
 def finish_session(
-    scope: Scope, case: Negotiation, decisions: Sequence[SlotDecision], trip: tripcraft.Trip
+    scope: Scope, case: Negotiation, decisions: Sequence[SlotDecision], trip: Trip
 ) -> SessionResult:
     """Record a session's rows, write its files, and return what the study ends with."""
     group, condition = case.group, case.condition
-    ids: dict[str, Any] = {
-        "group_id": group.id,
-        "group_type": group.type.id,
-        "condition": condition.id,
-    }
-    measured = []
-    for topic, decision in zip(case.topics, decisions, strict=True):
-        found = measure(case, topic, decision)
-        measured.append(found)
-        _record_decision(scope, case, topic, decision, found, ids)
+    measured = [measure(case, t, d) for t, d in zip(case.topics, decisions, strict=True)]
+    for d, m in zip(decisions, measured, strict=True):
+        for found in decision_rows(case, d, m.satisfaction, m.covered):
+            scope.record(found)
     values = session_measures(case, decisions, measured)
-    known: dict[str, Any] = {k: v if math.isfinite(v) else None for k, v in values.items()}
-    scope.record(MeasuresRow(**ids, **known))
+    cells: dict[str, Any] = {k: v if math.isfinite(v) else None for k, v in values.items()}
+    scope.record(MeasuresRow(**{**ids_of(case), **cells}))
     folder = f"groups/{group.id}/{condition.id}"
     dialogue = {s: [x for d in decisions if d.slot == s for x in _dialogue(d)] for s in SLOTS}
     trails = {
@@ -102,149 +72,8 @@ def finish_session(
     scope.write_json(f"{folder}/decisions.json", _by_slot(trails))
     scope.write_json(f"{folder}/planner_payload.json", payload(case, decisions))
     conflicts = {} if condition.one_member else {d.topic: d.has_conflict for d in decisions}
-    row = tripcraft.row(case, decisions, trip)
+    row = tripcraft_row(case, decisions, trip)
     return SessionResult(group.id, condition.id, values, conflicts, row)
-
-
-def _record_decision(
-    scope: Scope,
-    case: Negotiation,
-    topic: Topic,
-    d: SlotDecision,
-    measured: DecisionMeasures,
-    ids: Mapping[str, Any],
-) -> None:
-    at = {**ids, "slot": topic.slot, "topic": topic.id}
-    raw = case.condition.synthesis == "raw"
-    scope.record(
-        DecisionRow(
-            **at,
-            source=d.source,
-            has_conflict=d.has_conflict,
-            stated_conflict=everyone_in(case).tally(topic).conflict,
-            strategy_id=d.strategy_id,
-            operator=d.strategy.operator if d.strategy else None,
-            proposed_strategy=d.proposed,
-            resolution_strategy=d.strategy_id,
-            drifted=d.drifted,
-            selected_option=d.selected_option,
-            resolution_text=d.resolution_text,
-            dropped="; ".join(d.dropped),
-            overridden="; ".join(f"{o}: {', '.join(who)}" for o, who in d.overridden.items()),
-            mediator_words=d.said or None,
-            theory_words="; ".join(theory_words(d.said)) if raw else None,
-            statement_agrees=d.statement_agrees,
-            unread_entries=d.stated.unread if d.stated else None,
-            winner_by_source_ballots=d.source_winner,
-            members_shown="; ".join(m.name for m in case.order(topic)) if d.stated else None,
-            options_shown="; ".join(case.drawn(topic, d.options)) if d.stated else None,
-            fell_back_to=(d.outcome.fell_back_to or None) if d.outcome else None,
-            infeasible=d.outcome.infeasible if d.outcome else None,
-            ballots=d.ballots,
-            subgrouping_required=d.subgrouping_required,
-            subgrouping_optional=d.subgrouping_optional,
-            feedback_rounds=len(d.feedback),
-            resolved=d.resolved,
-            parse_error=d.parse_error,
-            words=d.words,
-            rung=d.rung or None,
-        )
-    )
-    for turn, line in enumerate(d.lines, start=1):
-        scope.record(UtteranceRow(**at, turn=turn, **asdict(line)))
-    voters = [m.id for m in case.voters(topic)]
-    for member in case.members if d.ballots in ("collected", "partial", "missing") else ():
-        ballot, votes = d.cast.get(member.id), member.id in voters
-        scores = ballot.scores.items() if ballot else ()
-        shown = "; ".join(case.drawn(topic, d.options, member.id))
-        scope.record(
-            BallotRow(
-                **at,
-                member_id=member.id,
-                top_choice=ballot.top_choice if ballot else None,
-                acceptable="; ".join(ballot.acceptable) if ballot else None,
-                hard_no="; ".join(ballot.hard_no) if ballot else None,
-                scores="; ".join(f"{o} {s:g}" for o, s in scores) or None,
-                missing=votes and ballot is None,
-                excluded=not votes,
-                options_shown=shown if votes else None,
-            )
-        )
-    for portion in d.portions:
-        for id in portion.members:
-            scope.record(PortionRow(**at, member_id=id, option=portion.option, when=portion.when))
-    for id, word in d.confirmed.items():
-        missing = word.reason if isinstance(word, Missing) else None
-        confirmed = None if isinstance(word, Missing) else word
-        scope.record(ConfirmationRow(**at, member_id=id, confirmed=confirmed, missing=missing))
-    for f in d.feedback:
-        scope.record(
-            FeedbackRow(
-                **at,
-                round=f.round,
-                target=f.target,
-                targeted=f.targeted,
-                resolved=f.resolved,
-                question=f.question,
-                updated_explanation=f.updated_explanation or None,
-                revised_decision=f.revised_decision or None,
-                refused_options="; ".join(f.refused) or None,
-                refused_because=f.because or None,
-                hard_no="; ".join(f.hard_no) or None,
-                parse_error=f.parse_error,
-            )
-        )
-    used, plain = case.tally(topic, d.cast), case.tally(topic)
-    _record_counterfactuals(scope, case, d, used, at)
-    for voter in used.voters:
-        for option, score in used.scores[voter.id].items():
-            scope.record(
-                ScoreRow(
-                    **at,
-                    member_id=voter.id,
-                    option=option,
-                    score=int(score),
-                    text_score=_whole(plain.scores[voter.id].get(option)),
-                    strong_rejection=score <= STRONG_REJECTION,
-                    primary=option == used.primary(voter.id),
-                )
-            )
-    for member in case.group.members:
-        scope.record(
-            SatisfactionRow(
-                **at,
-                member_id=member.id,
-                satisfaction=measured.satisfaction.get(member.id),
-                covered=measured.covered.get(member.id),
-            )
-        )
-
-
-def _record_counterfactuals(
-    scope: Scope, case: Negotiation, d: SlotDecision, tally: Tally, at: Mapping[str, Any]
-) -> None:
-    """What every operator makes of the texts and ballots: once a group, before feedback if C4 is
-    compared."""
-    once = "C4" if "C4" in case.config.conditions else "C5"
-    if d.strategy is None or d.outcome is None or case.condition.id != once:
-        return
-    found = counterfactuals(tally, d.strategy, case.config.days, has_conflict=d.has_conflict)
-    for operator, outcome in found.items():
-        scope.record(
-            CounterfactualRow(
-                **at,
-                operator=operator,
-                in_force=operator == d.strategy.operator,
-                selected_option=outcome.selected_option,
-                same_winner=outcome.selected_option == d.outcome.selected_option,
-                margin=outcome.margin,
-                decided_by=outcome.decided_by,
-            )
-        )
-
-
-def _whole(score: float | None) -> int | None:
-    return None if score is None else int(score)
 
 
 def _by_slot(by_topic: Mapping[str, Any]) -> dict[str, Any]:
@@ -442,3 +271,164 @@ def schema() -> dict[str, Any]:
 def _validator() -> Draft202012Validator:
     Draft202012Validator.check_schema(schema())
     return Draft202012Validator(schema())
+
+
+TRIPCRAFT_COLUMNS = (
+    *("org", "dest", "days", "visiting_city_number", "date", "people_number"),
+    *("local_constraint", "budget", "query", "level", "persona"),
+)
+REFERENCE = "reference_information"
+_TRIPCRAFT_COLUMN = re.compile(rf"{'|'.join((*TRIPCRAFT_COLUMNS, 'group_id', REFERENCE))}(?:_\d+)?")
+PERSONA_FIELDS = (
+    ("Traveler Type", "traveler_type"),
+    ("Purpose of Travel", "travel_purpose"),
+    ("Spending Preference", "spending_preference"),
+)
+# The words that TripCraft's constraints know, by topic; an option maps to those it shares words
+# with. What has no counterpart is left out there; the query says it in words.
+TRIPCRAFT_WORDS: Mapping[str, tuple[str, ...]] = {
+    "cuisine": ("Chinese", "American", "Italian", "Mexican", "Indian", "Mediterranean", "French"),
+    "event": ("Sports", "Arts & Theatre", "Music", "Film"),
+    "attraction": (
+        *("Boat Tours & Water Sports", "Casinos & Gambling", "Classes & Workshops"),
+        *("Concerts & Shows", "Food & Drink", "Fun & Games", "Museums", "Nature & Parks"),
+        *("Nightlife", "Outdoor Activities", "Shopping", "Sights & Landmarks", "Spas & Wellness"),
+        *("Water & Amusement Parks", "Zoos & Aquariums"),
+    ),
+    "room_type": ("shared room", "not shared room", "private room", "entire room"),
+    "house_rule": ("smoking", "parties", "children under 10", "visitors", "pets"),
+}
+_ALIKE: Mapping[str, str] = {
+    "concert": "Music",
+    "theatre": "Arts & Theatre",
+    "comedy": "Arts & Theatre",
+    "entire home": "entire room",
+    "adjoining rooms": "not shared room",
+    "pets allowed": "pets",
+    "visitors allowed": "visitors",
+    "children welcome": "children under 10",
+}
+_SPENDING = {"economical": "Economical Traveler", "luxury": "Luxury Traveler"}
+Trip = Mapping[str, Any]  # a row of such a file, ours or the user's
+
+
+def read_trips(config: NegotiationConfig, folder: Path) -> Sequence[Trip]:
+    """The rows of the user's trip file, [] if there is none. Raises InputError."""
+    if config.trip.file is None:
+        return []
+    path = path_in(folder, config.trip.file)
+    if not path.is_file():
+        raise InputError(Problem(f"there is no file {path}", key="trip.file"))
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(Problem("is not UTF-8", file=str(path), key="trip.file")) from error
+    columns, lines = read_csv(text)
+    rows = [row for _, row in lines]
+    unknown = [c for c in columns if not _TRIPCRAFT_COLUMN.fullmatch(c)]
+    if not rows or unknown:
+        what = f"unknown column `{unknown[0]}`" if unknown else "holds no row"
+        known = ", ".join(("group_id", *TRIPCRAFT_COLUMNS, f"{REFERENCE}[_N]"))
+        raise InputError(Problem(what, file=str(path), key="trip.file", hint=f"columns: {known}"))
+    return rows
+
+
+def trip_of(trips: Sequence[Trip], group_id: str, index: int) -> Trip:
+    """The trip of a group: its own by `group_id`, else dealt in turn."""
+    own = next((t for t in trips if t.get("group_id") == group_id), None)
+    return own or (trips[index % len(trips)] if trips else {})
+
+
+def tripcraft_row(case: Negotiation, decisions: Sequence[SlotDecision], trip: Trip) -> Trip:
+    """One group as TripCraft's planner reads it."""
+    config, by_topic = case.config, {d.topic: d for d in decisions}
+    made_up = config.trip
+    budget = "" if made_up.budget is None else made_up.budget
+    stated: dict[str, Any] = {
+        "org": trip.get("org") or made_up.org,
+        "dest": trip.get("dest") or made_up.dest,
+        "days": trip.get("days") or config.days,
+        "visiting_city_number": trip.get("visiting_city_number") or made_up.visiting_city_number,
+        "date": trip.get("date") or str(list(made_up.date)),
+        "people_number": len(case.group.members),
+        # TripCraft's readers take a Python literal here.
+        "local_constraint": repr(constraints(by_topic, made_up.transportation)),
+        "budget": trip.get("budget") or budget,
+    }
+    persona = persona_line(by_topic, made_up.location_preference)
+    references = {k: v for k, v in trip.items() if k.startswith(REFERENCE)}
+    return {
+        **stated,
+        "query": _query(case, by_topic, stated),
+        "level": trip.get("level") or made_up.level,
+        "persona": persona,
+        **(references or {REFERENCE: made_up.reference_information}),
+    }
+
+
+def persona_line(by_topic: Mapping[str, SlotDecision], location: str = "") -> str:
+    """The four-field line: type, purpose, spending, location (by default the attractions)."""
+    fields = [f"{name}: {_told(by_topic[topic])}" for name, topic in PERSONA_FIELDS]
+    return "; ".join([*fields, f"Location Preference: {location or _told(by_topic['attraction'])}"])
+
+
+def _told(decision: SlotDecision) -> str:
+    """The options that a decision gives, first the selected one, in title case."""
+    first = [decision.selected_option] if decision.selected_option else []
+    options = dict.fromkeys([*first, *(p.option for p in decision.portions)])
+    return " / ".join(_SPENDING.get(o, o.title()) for o in options) or "Any"
+
+
+def constraints(by_topic: Mapping[str, SlotDecision], transportation: str | None) -> dict[str, Any]:
+    """TripCraft's local constraints of what was decided; None where it has no word for it."""
+
+    def known(topic: str) -> list[str] | None:
+        words = (_known(topic, p.option) for p in by_topic[topic].portions)
+        return list(dict.fromkeys(w for w in words if w)) or None
+
+    def first(topic: str) -> str | None:
+        return next(iter(known(topic) or ()), None)
+
+    return {
+        "house rule": first("house_rule"),
+        "cuisine": known("cuisine"),
+        "room type": first("room_type"),
+        "transportation": transportation,
+        "event": known("event"),
+        "attraction": known("attraction"),
+    }
+
+
+def _known(topic: str, option: str) -> str | None:
+    if option in _ALIKE:
+        return _ALIKE[option]
+    own = set(words_of(option)) - {"and"}
+    # "no smoking" asks for a place without it, which TripCraft's rule words cannot say.
+    if topic == "house_rule" and "no" in own:
+        return None
+    best = max(TRIPCRAFT_WORDS[topic], key=lambda w: len(own & set(words_of(w))))
+    return best if own & set(words_of(best)) else None
+
+
+def _query(case: Negotiation, by_topic: Mapping[str, SlotDecision], stated: Trip) -> str:
+    """The request in words, with every decision's resolution."""
+    way = "".join(f" {to} {stated[k]}" for to, k in (("from", "org"), ("to", "dest")) if stated[k])
+    money = f" with a budget of ${stated['budget']}" if stated["budget"] != "" else ""
+    size, kind = len(case.group.members), case.group.type.title.lower()
+    said = [
+        f"{t.label.capitalize()}: {sentence(by_topic[t.id].resolution_text)}"
+        for t in case.topics
+        if by_topic[t.id].resolution_text
+    ]
+    head = f"Please plan a {stated['days']}-day trip{way} for a group of {size} ({kind}){money}."
+    return " ".join([head, *said])
+
+
+def tripcraft_csv(rows: Sequence[Trip]) -> str:
+    """The rows as CSV text; columns in TripCraft's order, then the reference columns."""
+    references = list(dict.fromkeys(k for r in rows for k in r if k.startswith(REFERENCE)))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, [*TRIPCRAFT_COLUMNS, *references], restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
@@ -18,7 +18,7 @@ from folkmoot.measures.diversity import gini
 from folkmoot.measures.estimates import Estimate
 from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision
 from folkmoot.studies.negotiation.operators import Portion
-from folkmoot.studies.negotiation.strategies import CONDITIONS, SUBGROUP_SLOTS, Group, Topic
+from folkmoot.studies.negotiation.strategies import SUBGROUP_SLOTS, Group, Topic
 from folkmoot.studies.negotiation.tables import MEASURES
 from folkmoot.studies.negotiation.tally import NAMED, STRONG_REJECTION, WANTED, Tally, text_scores
 
@@ -63,11 +63,6 @@ def _scores(
     return {m.id: text_scores(texts[m.id], every) for m in group.members if m.id in texts}
 
 
-def everyone_in(case: Negotiation) -> Negotiation:
-    """The negotiation with all members' statements, which C1 does not hear but is measured by."""
-    return replace(case, condition=CONDITIONS["C2"])
-
-
 @dataclass(frozen=True, slots=True)
 class DecisionMeasures:
     """One decision measured. NaN where a measure does not apply."""
@@ -81,7 +76,7 @@ class DecisionMeasures:
 def measure(case: Negotiation, topic: Topic, d: SlotDecision) -> DecisionMeasures:
     """One decision. Where nothing was decided (C2), any of the stated first choices is taken to be
     as likely as another: the expectation over them."""
-    everyone = everyone_in(case)
+    everyone = case.hearing_all
     tally, texts, group = everyone.tally(topic), everyone.texts(topic.id), case.group
     worlds = [d.portions] if d.portions else []
     if d.source == "preferences":

@@ -1,4 +1,9 @@
-"""What a mediator leads: a proposal, a round of ballots, the members' word on what was decided."""
+"""What a mediator leads: a proposal, a round of ballots, the members' word on what was decided, and
+C5's feedback: rounds in which one member reacts and the mediator may adjust the decision.
+
+A revision replaces the whole state (words, portions, selected option, votes, promise, split), or it
+does not stand at all, and the System says why.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
-"""Who takes part: the groups of a run, made up from the seed or the user's own, and how they and
-their mediator are asked.
+"""Who takes part: the groups of a run, made up from the seed or read from the user's own file, and
+how they and their mediator are asked.
+
+YAML and JSON hold a list of groups (or `groups:`), each with `id`, `type` and `members` (roles,
+weights, personas or ready-made preferences); CSV has one row a member. Every mistake is found at
+once, with its line.
 """
 
 from __future__ import annotations

@@ -7,13 +7,14 @@ the planner, and the conditions are compared within groups.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
 
 from folkmoot.conversation.answers import Missing
 from folkmoot.engine.session import Scope, Session
-from folkmoot.studies.negotiation import files, tripcraft
-from folkmoot.studies.negotiation.coded import Talks, code_talks, texts_of
+from folkmoot.kit import coding
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.decision import (
     SYSTEM,
@@ -27,7 +28,16 @@ from folkmoot.studies.negotiation.decision import (
     coverage_sentence,
     decision_sentence,
     firm_noes,
+    parts_of,
     sentence,
+    theory_words,
+)
+from folkmoot.studies.negotiation.files import (
+    finish_session,
+    read_trips,
+    sealed,
+    trip_of,
+    tripcraft_csv,
 )
 from folkmoot.studies.negotiation.measures import SessionResult, compare
 from folkmoot.studies.negotiation.mediation import (
@@ -51,7 +61,7 @@ from folkmoot.studies.negotiation.strategies import (
     strategy_for,
     topics,
 )
-from folkmoot.studies.negotiation.tables import PreferenceRow
+from folkmoot.studies.negotiation.tables import PreferenceRow, record_groups
 from folkmoot.studies.negotiation.tally import Tally, words_of
 
 
@@ -59,17 +69,17 @@ async def protocol(session: Session[NegotiationConfig]) -> None:
     """The study."""
     config, conditions = session.config, session.config.conditions
     groups = groups_of(config, session.study_dir)
-    trips = tripcraft.read_trips(config, session.study_dir)
+    trips = read_trips(config, session.study_dir)
     subjects = topics(config.options)
-    await session.seal("groups", [files.sealed(g) for g in groups])
+    await session.seal("groups", [sealed(g) for g in groups])
     await session.seal("conditions", list(conditions))
-    files.record_groups(session, groups)
+    record_groups(session, groups)
     # Scopes are made beforehand, so that rows come stage by stage, whichever group is quicker.
     stating = {g.id: session.at("preferences", g.id) for g in groups}
     # C5 goes on from what C4 decided, so that C4 is held for it even where it is not compared.
     held = [c for c in CONDITIONS if c in config.conditions or (c, "C5") == ("C4", conditions[-1])]
     talking = {(g.id, c): session.at("negotiation", f"{g.id}-{c}") for g in groups for c in held}
-    journeys = {g.id: tripcraft.trip_of(trips, g.id, n) for n, g in enumerate(groups)}
+    journeys = {g.id: trip_of(trips, g.id, n) for n, g in enumerate(groups)}
 
     async def whole_group(scope: Scope, group: Group) -> list[tuple[SessionResult, Talks]]:
         stated = await state_preferences(stating[group.id], group, subjects, config.days)
@@ -84,7 +94,7 @@ async def protocol(session: Session[NegotiationConfig]) -> None:
                 at, mine = talking[group.id, condition], case(condition)
                 decisions = [await agreed(at.at(d.topic), mine, d) for d in decisions]
                 trip = journeys[group.id]
-                result = files.finish_session(at, mine, decisions, trip)
+                result = finish_session(at, mine, decisions, trip)
                 ended[condition] = result, texts_of(mine, decisions)
             return decisions
 
@@ -105,7 +115,7 @@ async def protocol(session: Session[NegotiationConfig]) -> None:
     results = [result for group in by_group.values() for result, _ in group]
     for condition in conditions:
         rows = [result.trip for result in results if result.condition == condition]
-        session.write_text(f"tripcraft/{condition}.csv", tripcraft.to_csv(rows))
+        session.write_text(f"tripcraft/{condition}.csv", tripcraft_csv(rows))
     session.write_json("comparison.json", compare(results, conditions))
     await code_talks(session, [talks for group in by_group.values() for _, talks in group])
 
@@ -367,3 +377,58 @@ def _vote_lines(case: Negotiation, topic: Topic, decision: SlotDecision) -> list
     said += [(m.name, "user_vote", spoken(cast[m.id])) for m in case.members if m.id in cast]
     said += [(SYSTEM, "sys_vote_result", result)]
     return [case.line(*one, topic) for one in said]
+
+
+CODEBOOKS = Path(__file__).parent / "codebooks"
+
+
+class Talks(NamedTuple):
+    """The texts of some sessions: stated preferences, what C3's mediator wrote, talks."""
+
+    wishes: tuple[coding.Text, ...] = ()
+    mediators: tuple[coding.Text, ...] = ()
+    talks: tuple[coding.Text, ...] = ()
+
+
+def texts_of(case: Negotiation, decisions: Sequence[SlotDecision]) -> Talks:
+    """What is coded of one session. C5 without feedback is C4's talk, which is coded there."""
+    wishes, mediators, talks = [], [], []
+    for d in decisions:
+        place = f"{case.group.id}/{case.condition.id}/{d.topic}"
+        if case.condition.id == next((c for c in case.config.conditions if c != "C1"), ""):
+            stated = [x for x in d.lines if x.phase == "preference"]
+            wishes.append(coding.Text(f"{case.group.id}/{d.topic}", _aloud(stated)))
+        if d.said and case.condition.synthesis == "raw":
+            mediators.append(coding.Text(place, d.said))
+        own = case.condition.id != "C5" or d.feedback or "C4" not in case.config.conditions
+        if d.said and own and d.options:
+            slots = {"option": d.options, "member": [m.name for m in case.members]}
+            talks.append(coding.Text(place, _aloud(d.lines), slots=slots))
+    return Talks(tuple(wishes), tuple(mediators), tuple(talks))
+
+
+async def code_talks(session: Session[NegotiationConfig], held: Sequence[Talks]) -> None:
+    """Code what was said (or only record the texts, where coding is off)."""
+    for name, texts, rule in (
+        ("conflict", [t for each in held for t in each.wishes], None),
+        ("mediator", [t for each in held for t in each.mediators], _listed_terms),
+        ("decision", [t for each in held for t in each.talks], None),
+    ):
+        if texts:
+            await coding.code(session, CODEBOOKS / f"{name}.yaml", texts, rule=rule)
+
+
+def _aloud(lines: Sequence[Line]) -> str:
+    """A talk as a coder reads it: what was decided and why, without the form of C4's and C5's turns
+    and the strategy's name, which would tell the condition."""
+    return "\n".join(f"{x.speaker}: {_plain(x)}" for x in lines)
+
+
+def _plain(line: Line) -> str:
+    parts = parts_of(line.text) if line.speaker == SYSTEM else {}
+    text = " ".join((parts["Decision"], parts["Reason"])) if parts else line.text
+    return " ".join(text.split())
+
+
+def _listed_terms(text: coding.Text) -> Iterator[coding.Coded]:
+    return (coding.Coded("names_theory", term) for term in theory_words(text.text))

@@ -1,7 +1,9 @@
-"""The structured replies that the mediator and the members are asked for, as JSON models.
+"""The structured replies that the mediator and the members are asked for, as JSON models, and how a
+stated decision is read: who gets which option, when, and what is dropped.
 
-A null is an empty text or list. The request's schema lists the names or options that there are; a
-reply that spells one otherwise is still read, and matched afterwards.
+The statement has one form under C3, C4 and C5, so that no decision is read from prose. A null is an
+empty text or list. The request's schema lists the names or options that there are; a reply that
+spells one otherwise is still read, and matched afterwards.
 """
 
 from __future__ import annotations

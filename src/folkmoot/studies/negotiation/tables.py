@@ -1,12 +1,21 @@
-"""The tables of a negotiation, a class each: their columns and what these mean."""
+"""The tables of a negotiation, a class each: their columns and what these mean; and the rows of a
+decision."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+
 import polars as pl
 
+from folkmoot.conversation.answers import Missing
+from folkmoot.engine.session import Scope
 from folkmoot.kit import coding
 from folkmoot.storage.rows import Row, column
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision, theory_words
+from folkmoot.studies.negotiation.operators import counterfactuals
+from folkmoot.studies.negotiation.strategies import Group, Topic
+from folkmoot.studies.negotiation.tally import STRONG_REJECTION, Tally
 
 
 class OfGroup(Row):
@@ -243,3 +252,176 @@ def unusable(run: RunFolder) -> str:
     mediated = run.table("decisions").filter(~pl.col("condition").is_in(["C1", "C2"]))
     unread = mediated["parse_error"].all() and not mediated.is_empty()
     return "no reply of the mediator could be read" if unread else ""
+
+
+def record_groups(scope: Scope, groups: Sequence[Group]) -> None:
+    for group in groups:
+        ids = {"group_id": group.id, "group_type": group.type.id}
+        roles = ", ".join(m.role for m in group.members)
+        scope.record(GroupRow(**ids, size=len(group.members), roles=roles))
+        for member in group.members:
+            scope.record(
+                MemberRow(
+                    **ids,
+                    member_id=member.id,
+                    member_name=member.name,
+                    role=member.role,
+                    weight=member.weight,
+                    persona=member.persona or None,
+                    preferences_given=bool(member.preferences),
+                )
+            )
+
+
+def ids_of(case: Negotiation) -> dict[str, str]:
+    """The columns that identify a session."""
+    group = case.group
+    return {"group_id": group.id, "group_type": group.type.id, "condition": case.condition.id}
+
+
+def decision_rows(
+    case: Negotiation,
+    d: SlotDecision,
+    satisfaction: Mapping[str, float],
+    covered: Mapping[str, float],
+) -> Iterator[Row]:
+    """All rows of one decision; its two measures by member."""
+    topic = case.topic(d.topic)
+    at = {**ids_of(case), "slot": topic.slot, "topic": topic.id}
+    yield _decision(case, topic, d, at)
+    for turn, x in enumerate(d.lines, start=1):
+        yield UtteranceRow(
+            **at,
+            turn=turn,
+            phase=x.phase,
+            round=x.round,
+            speaker=x.speaker,
+            intent=x.intent,
+            text=x.text,
+            finish=x.finish,
+        )
+    yield from _ballots(case, topic, d, at)
+    for portion in d.portions:
+        for id in portion.members:
+            yield PortionRow(**at, member_id=id, option=portion.option, when=portion.when)
+    for id, word in d.confirmed.items():
+        yield ConfirmationRow(
+            **at,
+            member_id=id,
+            confirmed=None if isinstance(word, Missing) else word,
+            missing=word.reason if isinstance(word, Missing) else None,
+        )
+    for f in d.feedback:
+        yield FeedbackRow(
+            **at,
+            round=f.round,
+            target=f.target,
+            targeted=f.targeted,
+            resolved=f.resolved,
+            question=f.question,
+            updated_explanation=f.updated_explanation or None,
+            revised_decision=f.revised_decision or None,
+            refused_options="; ".join(f.refused) or None,
+            refused_because=f.because or None,
+            hard_no="; ".join(f.hard_no) or None,
+            parse_error=f.parse_error,
+        )
+    used, plain = case.tally(topic, d.cast), case.tally(topic)
+    yield from _counterfactuals(case, d, used, at)
+    for voter in used.voters:
+        for option, score in used.scores[voter.id].items():
+            stated = plain.scores[voter.id].get(option)
+            yield ScoreRow(
+                **at,
+                member_id=voter.id,
+                option=option,
+                score=int(score),
+                text_score=None if stated is None else int(stated),
+                strong_rejection=score <= STRONG_REJECTION,
+                primary=option == used.primary(voter.id),
+            )
+    for member in case.group.members:
+        yield SatisfactionRow(
+            **at,
+            member_id=member.id,
+            satisfaction=satisfaction.get(member.id),
+            covered=covered.get(member.id),
+        )
+
+
+def _decision(case: Negotiation, topic: Topic, d: SlotDecision, at: Mapping[str, str]) -> Row:
+    raw = case.condition.synthesis == "raw"
+    return DecisionRow(
+        **at,
+        source=d.source,
+        has_conflict=d.has_conflict,
+        stated_conflict=case.hearing_all.tally(topic).conflict,
+        strategy_id=d.strategy_id,
+        operator=d.strategy.operator if d.strategy else None,
+        proposed_strategy=d.proposed,
+        resolution_strategy=d.strategy_id,
+        drifted=d.drifted,
+        selected_option=d.selected_option,
+        resolution_text=d.resolution_text,
+        dropped="; ".join(d.dropped),
+        overridden="; ".join(f"{o}: {', '.join(who)}" for o, who in d.overridden.items()),
+        mediator_words=d.said or None,
+        theory_words="; ".join(theory_words(d.said)) if raw else None,
+        statement_agrees=d.statement_agrees,
+        unread_entries=d.stated.unread if d.stated else None,
+        winner_by_source_ballots=d.source_winner,
+        members_shown="; ".join(m.name for m in case.order(topic)) if d.stated else None,
+        options_shown="; ".join(case.drawn(topic, d.options)) if d.stated else None,
+        fell_back_to=(d.outcome.fell_back_to or None) if d.outcome else None,
+        infeasible=d.outcome.infeasible if d.outcome else None,
+        ballots=d.ballots,
+        subgrouping_required=d.subgrouping_required,
+        subgrouping_optional=d.subgrouping_optional,
+        feedback_rounds=len(d.feedback),
+        resolved=d.resolved,
+        parse_error=d.parse_error,
+        words=d.words,
+        rung=d.rung or None,
+    )
+
+
+def _ballots(
+    case: Negotiation, topic: Topic, d: SlotDecision, at: Mapping[str, str]
+) -> Iterator[Row]:
+    voters = [m.id for m in case.voters(topic)]
+    for member in case.members if d.ballots in ("collected", "partial", "missing") else ():
+        ballot, votes = d.cast.get(member.id), member.id in voters
+        scores = ballot.scores.items() if ballot else ()
+        shown = "; ".join(case.drawn(topic, d.options, member.id))
+        yield BallotRow(
+            **at,
+            member_id=member.id,
+            top_choice=ballot.top_choice if ballot else None,
+            acceptable="; ".join(ballot.acceptable) if ballot else None,
+            hard_no="; ".join(ballot.hard_no) if ballot else None,
+            scores="; ".join(f"{o} {s:g}" for o, s in scores) or None,
+            missing=votes and ballot is None,
+            excluded=not votes,
+            options_shown=shown if votes else None,
+        )
+
+
+def _counterfactuals(
+    case: Negotiation, d: SlotDecision, tally: Tally, at: Mapping[str, str]
+) -> Iterator[Row]:
+    """What every operator makes of the texts and ballots: once a group, before feedback if C4 is
+    compared."""
+    once = "C4" if "C4" in case.config.conditions else "C5"
+    if d.strategy is None or d.outcome is None or case.condition.id != once:
+        return
+    found = counterfactuals(tally, d.strategy, case.config.days, has_conflict=d.has_conflict)
+    for operator, outcome in found.items():
+        yield CounterfactualRow(
+            **at,
+            operator=operator,
+            in_force=operator == d.strategy.operator,
+            selected_option=outcome.selected_option,
+            same_winner=outcome.selected_option == d.outcome.selected_option,
+            margin=outcome.margin,
+            decided_by=outcome.decided_by,
+        )
