@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator
 
@@ -17,6 +17,14 @@ VarType = Literal["category", "integer", "float"]
 TreatmentStrategy = Literal["simple_random", "complete_random", "manual"]
 Strategy = Literal["random", "manual"]
 ComputedScope = Literal["participant", "session"]
+TASK_TYPES: tuple[str, ...] = get_args(TaskType)
+VAR_TYPES: tuple[str, ...] = get_args(VarType)
+COMPUTED_SCOPES: tuple[str, ...] = get_args(ComputedScope)
+STRATEGIES: Mapping[str, tuple[str, ...]] = {
+    "treatment_assignment_strategy": get_args(TreatmentStrategy),
+    "session_assignment_strategy": get_args(Strategy),
+    "role_assignment_strategy": get_args(Strategy),
+}
 Scalar = str | int | float | bool
 
 FACILITATOR = "Facilitator"

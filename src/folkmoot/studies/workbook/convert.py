@@ -19,7 +19,14 @@ from rapidfuzz import fuzz, process
 
 from folkmoot.errors import InputError
 from folkmoot.studies.workbook.checks import FIXED_COLUMNS
-from folkmoot.studies.workbook.config import FACILITATOR, Scalar, special_role
+from folkmoot.studies.workbook.config import (
+    FACILITATOR,
+    STRATEGIES,
+    TASK_TYPES,
+    VAR_TYPES,
+    Scalar,
+    special_role,
+)
 from folkmoot.studies.workbook.layouts import (
     AGENT_ROLES,
     COLUMNS,
@@ -42,10 +49,7 @@ from folkmoot.studies.workbook.placeholders import OPTIONS
 from folkmoot.studies.workbook.reading import (
     FREE_TEXT,
     MAX_ID,
-    STRATEGIES,
-    TASK_TYPES,
     UNSAFE,
-    VAR_TYPES,
     names_row,
 )
 from folkmoot.studies.workbook.sheets import (

@@ -19,7 +19,11 @@ from folkmoot.errors import Problem
 from folkmoot.hidden_characters import without_hidden
 from folkmoot.hints import nearest
 from folkmoot.studies.workbook.config import (
+    COMPUTED_SCOPES,
     FACILITATOR,
+    STRATEGIES,
+    TASK_TYPES,
+    VAR_TYPES,
     Computed,
     ComputedScope,
     Constant,
@@ -66,15 +70,8 @@ from folkmoot.studies.workbook.literals import (
 )
 from folkmoot.studies.workbook.sheets import Cell, Problems, Sheet, read_book, rows_in_words
 
-TASK_TYPES = ("context", "discussion", "public_question", "private_question")
 REPEATED = ("repeat_public_question", "repeat_private_question")
-VAR_TYPES = ("category", "integer", "float")
 FREE_TEXT = ("freetext", "text", "string")  # how other layouts say that the type is left open
-STRATEGIES = {
-    "treatment_assignment_strategy": ("simple_random", "complete_random", "manual"),
-    "session_assignment_strategy": ("random", "manual"),
-    "role_assignment_strategy": ("random", "manual"),
-}
 MAX_ID = 100
 MAX_COUNT = 1_000_000
 MAX_ROWS_OF_ONE_KIND = 20
@@ -448,8 +445,7 @@ def _computed(row: Row, problems: Problems) -> Computed:
     if not name.isidentifier():
         problems.add(f"{name!r} is not a name", row.at("name"), "use letters, digits and _")
     text = row.required("scope", problems)
-    scopes = ("participant", "session")
-    scope = one_of(text, scopes, "scope", row.at("scope"), problems) if text else None
+    scope = one_of(text, COMPUTED_SCOPES, "scope", row.at("scope"), problems) if text else None
     return Computed(
         name=name,
         scope=cast("ComputedScope", scope or "participant"),

@@ -24,7 +24,14 @@ from openpyxl.worksheet.datavalidation import DataValidation
 from openpyxl.worksheet.worksheet import Worksheet
 
 from folkmoot.files import packaged_yaml
-from folkmoot.studies.workbook.config import FACILITATOR, Scalar
+from folkmoot.studies.workbook.config import (
+    COMPUTED_SCOPES,
+    FACILITATOR,
+    STRATEGIES,
+    TASK_TYPES,
+    VAR_TYPES,
+    Scalar,
+)
 from folkmoot.studies.workbook.layouts import (
     AGENT_ROLES,
     COLUMNS,
@@ -33,7 +40,6 @@ from folkmoot.studies.workbook.layouts import (
     SETTINGS,
     Layout,
 )
-from folkmoot.studies.workbook.reading import STRATEGIES, TASK_TYPES, VAR_TYPES
 
 BLANK_NAME = "experiment.xlsx"
 EXAMPLE_NAME = "public_goods.xlsx"
@@ -47,7 +53,7 @@ _WIDTHS = {"llm_text": 70, "human_text": 40, "role_description": 90, "treatment_
 _CHOICES: Mapping[str, Sequence[str]] = {
     "type": TASK_TYPES,
     "var_type": VAR_TYPES,
-    "scope": ("participant", "session"),
+    "scope": COMPUTED_SCOPES,
     **dict.fromkeys(FLAGS, ("0", "1")),
 }
 
