@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from folkmoot.conversation.answers import Missing, Parsed, Unreadable
 from folkmoot.studies.workbook.answers import (
     Listed,
+    NotALiteral,
     Range,
     Words,
     WorkbookAnswer,
@@ -22,7 +23,6 @@ from folkmoot.studies.workbook.answers import (
 )
 from folkmoot.studies.workbook.config import Computed, Task
 from folkmoot.studies.workbook.experiments import experiments
-from folkmoot.studies.workbook.literals import NotALiteral
 from folkmoot.studies.workbook.participants import assign, balanced
 from folkmoot.studies.workbook.placeholders import BadExpression, Scene, evaluate, in_order
 from folkmoot.studies.workbook.protocol import realised_order

@@ -12,7 +12,7 @@ from openpyxl import load_workbook
 
 from folkmoot.errors import InputError
 from folkmoot.studies.workbook.estimate import load, notes
-from folkmoot.studies.workbook.template import template
+from folkmoot.studies.workbook.layouts import template
 from tests.studies.workbook.workbook_builder import (
     TASK_COLUMNS,
     good,

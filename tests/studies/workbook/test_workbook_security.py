@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from folkmoot.errors import InputError
-from folkmoot.studies.workbook import opening, sheets
+from folkmoot.studies.workbook import sheets
+from folkmoot.studies.workbook.answers import NotALiteral, read_literal
 from folkmoot.studies.workbook.estimate import check, load
 from folkmoot.studies.workbook.files import csv_text, harmless
-from folkmoot.studies.workbook.literals import NotALiteral, read_literal
 from folkmoot.studies.workbook.placeholders import (
     MAX_OUTPUT,
     Scene,
@@ -179,7 +179,7 @@ def test_a_computed_value_that_has_none_is_found_by_check(tmp_path: Path) -> Non
 
 def test_the_size_of_the_file_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = save(good(), tmp_path / "book.xlsx")
-    monkeypatch.setattr(opening, "MAX_FILE_BYTES", 1000)
+    monkeypatch.setattr(sheets, "MAX_FILE_BYTES", 1000)
     with pytest.raises(InputError, match="the limit is 1,000"):
         load(path)
 
@@ -189,7 +189,7 @@ def test_a_zip_bomb_is_refused_unread(tmp_path: Path, monkeypatch: pytest.Monkey
     with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("xl/media/bomb.bin", b"\0" * 20_000_000)
     assert path.stat().st_size < 100_000
-    monkeypatch.setattr(opening, "MAX_UNPACKED_BYTES", 10_000_000)
+    monkeypatch.setattr(sheets, "MAX_UNPACKED_BYTES", 10_000_000)
     with pytest.raises(InputError, match="unpacks to"):
         load(path)
 

@@ -19,12 +19,12 @@ from folkmoot.studies.workbook.estimate import (
 from folkmoot.studies.workbook.exposure_design import EXPOSURE
 from folkmoot.studies.workbook.findings import findings
 from folkmoot.studies.workbook.images import cells_with_images
+from folkmoot.studies.workbook.layouts import template
 from folkmoot.studies.workbook.preview import preview
 from folkmoot.studies.workbook.protocol import protocol
 from folkmoot.studies.workbook.respondent import PART
 from folkmoot.studies.workbook.show import show
 from folkmoot.studies.workbook.tables import TABLES, unusable
-from folkmoot.studies.workbook.template import template
 
 STUDY = Study(
     name="workbook",

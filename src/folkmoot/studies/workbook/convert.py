@@ -18,6 +18,12 @@ from typing import cast
 from rapidfuzz import fuzz, process
 
 from folkmoot.errors import InputError
+from folkmoot.studies.workbook.answers import (
+    NotALiteral,
+    looks_like_dict,
+    looks_like_literal,
+    read_literal,
+)
 from folkmoot.studies.workbook.checks import FIXED_COLUMNS
 from folkmoot.studies.workbook.config import (
     FACILITATOR,
@@ -30,20 +36,17 @@ from folkmoot.studies.workbook.config import (
 from folkmoot.studies.workbook.layouts import (
     AGENT_ROLES,
     COLUMNS,
+    FLAGS,
     SHEETS,
     SHORT,
     Layout,
+    Rows,
     as_bool,
     as_integer,
     header_row,
     names_for,
     recognise,
-)
-from folkmoot.studies.workbook.literals import (
-    NotALiteral,
-    looks_like_dict,
-    looks_like_literal,
-    read_literal,
+    workbook_bytes,
 )
 from folkmoot.studies.workbook.placeholders import OPTIONS
 from folkmoot.studies.workbook.reading import (
@@ -61,7 +64,6 @@ from folkmoot.studies.workbook.sheets import (
     rows_in_words,
     short,
 )
-from folkmoot.studies.workbook.template import FLAGS, Rows, workbook_bytes
 
 Values = dict[str, Scalar | None]
 

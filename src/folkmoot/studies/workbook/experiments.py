@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from folkmoot.errors import Problem
-from folkmoot.studies.workbook.answers import Options, read_options
+from folkmoot.studies.workbook.answers import NotALiteral, Options, read_options
 from folkmoot.studies.workbook.config import Described, Role, Scalar, Task, Treatment, Workbook
-from folkmoot.studies.workbook.literals import NotALiteral
 from folkmoot.studies.workbook.placeholders import UNDEFINED, TemplateProblem, render
 from folkmoot.studies.workbook.sheets import Problems
 

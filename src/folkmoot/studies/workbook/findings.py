@@ -24,8 +24,7 @@ from folkmoot.measures.clustered import clustered_difference, clustered_mean, la
 from folkmoot.measures.estimates import Estimate, percent, plural
 from folkmoot.storage.findings import Bars, Finding, Grid, Lines
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.workbook.answers import Listed, read_options
-from folkmoot.studies.workbook.literals import NotALiteral
+from folkmoot.studies.workbook.answers import Listed, NotALiteral, read_options
 
 MOST_MEASURES = 12
 MOST_BARS = 12

@@ -22,8 +22,8 @@ from simpleeval import DEFAULT_OPERATORS, InvalidExpression, SimpleEval
 from folkmoot.conversation.answers import Missing
 from folkmoot.conversation.sandbox import EXPRESSIONS, FAILURES, WORK, Sandbox, Work
 from folkmoot.hints import did_you_mean, nearest
+from folkmoot.studies.workbook.answers import BROKEN
 from folkmoot.studies.workbook.config import Computed, Scalar
-from folkmoot.studies.workbook.literals import BROKEN
 
 UNDEFINED = "name only what exists"
 MAX_OUTPUT = 100_000

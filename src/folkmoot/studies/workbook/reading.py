@@ -18,6 +18,13 @@ from openpyxl.utils import get_column_letter
 from folkmoot.errors import Problem
 from folkmoot.hidden_characters import without_hidden
 from folkmoot.hints import nearest
+from folkmoot.studies.workbook.answers import (
+    NotALiteral,
+    is_scalar,
+    looks_like_dict,
+    read_literal,
+    scalar_text,
+)
 from folkmoot.studies.workbook.config import (
     COMPUTED_SCOPES,
     FACILITATOR,
@@ -60,13 +67,6 @@ from folkmoot.studies.workbook.layouts import (
     report_hidden,
     sheet_problems,
     unique,
-)
-from folkmoot.studies.workbook.literals import (
-    NotALiteral,
-    is_scalar,
-    looks_like_dict,
-    read_literal,
-    scalar_text,
 )
 from folkmoot.studies.workbook.sheets import Cell, Problems, Sheet, read_book, rows_in_words
 

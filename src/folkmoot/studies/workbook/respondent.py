@@ -19,9 +19,8 @@ from folkmoot.respondent.draws import normal
 from folkmoot.respondent.persona import topics
 from folkmoot.respondent.reading import standing
 from folkmoot.respondent.scales import on_scale, scale_of
-from folkmoot.studies.workbook.answers import Listed, read_options
+from folkmoot.studies.workbook.answers import Listed, NotALiteral, read_options
 from folkmoot.studies.workbook.config import WorkbookConfig
-from folkmoot.studies.workbook.literals import NotALiteral
 
 # Words by which a text speaks for giving, and for holding back.
 _FOR = re.compile(

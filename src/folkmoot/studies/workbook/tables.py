@@ -8,10 +8,9 @@ from folkmoot.conversation.answers import Missing
 from folkmoot.engine.session import Scope
 from folkmoot.storage.rows import Row, column
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.workbook.answers import Given, position
+from folkmoot.studies.workbook.answers import Given, position, scalar_text
 from folkmoot.studies.workbook.config import Workbook
 from folkmoot.studies.workbook.experiments import Experiment
-from folkmoot.studies.workbook.literals import scalar_text
 from folkmoot.studies.workbook.participants import SessionPlan
 from folkmoot.studies.workbook.room import CUT, Response, Room
 
