@@ -22,7 +22,7 @@ from folkmoot.measures.estimates import Estimate
 from folkmoot.models.request import Message, Pointers, ProviderSettings, Request
 from folkmoot.respondent import Respondent
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.workbook import STUDY, asking, room
+from folkmoot.studies.workbook import STUDY, sessions
 from tests.studies.workbook.workbook_builder import TASK_COLUMNS, good, save, setting, task
 
 APPEAL = (
@@ -155,7 +155,7 @@ def test_the_report_says_it(healthy: RunFolder) -> None:
 
 def reworded(folder: Path) -> Path:
     """Our prompts with every sentence of ours replaced: variables and tags stay."""
-    source = Path(asking.__file__).parent / "prompts"
+    source = Path(sessions.__file__).parent / "prompts"
     folder.mkdir()
     for path in source.glob("*.md"):
         lines = []
@@ -198,8 +198,8 @@ def test_the_effect_does_not_hang_on_the_words_of_the_rules(
 
 def test_the_effect_comes_from_the_text_alone(tmp_path: Path, monkeypatch: Any) -> None:
     """Without the sentence in the prompt the arm is what it is called in vain."""
-    told = room._told
-    monkeypatch.setattr(room, "_told", lambda *a: (told(*a)[0], "", told(*a)[2]))
+    told = sessions._told
+    monkeypatch.setattr(sessions, "_told", lambda *a: (told(*a)[0], "", told(*a)[2]))
     got = effect(play(book(240), tmp_path))
     assert got.low < 0 < got.high
 
@@ -298,8 +298,8 @@ def wired(
 def test_a_treatment_that_is_not_told_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = room._told
-    run = wired(tmp_path, monkeypatch, room, "_told", lambda *a: (told(*a)[0], "", told(*a)[2]))
+    told = sessions._told
+    run = wired(tmp_path, monkeypatch, sessions, "_told", lambda *a: (told(*a)[0], "", told(*a)[2]))
     assert effect(run).low < 0
     (found,) = [f for f in STUDY.findings(run) if f.key == "exposure"]
     assert "treatment should stand in the prompt and did not" in repr(found)
@@ -313,20 +313,20 @@ def test_swapped_treatments_turn_the_effect_round(
         others = [t.description for t in at.experiment.treatments.values()]
         return first, next(t for t in others if t != treatment), context
 
-    told = room._told
-    run = wired(tmp_path, monkeypatch, room, "_told", swapped)
+    told = sessions._told
+    run = wired(tmp_path, monkeypatch, sessions, "_told", swapped)
     assert effect(run).high < 0
 
 
 def test_answers_that_nobody_hears_move_nobody(
     games: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tell = room.Room.tell
+    tell = sessions.SessionState.tell
 
     def deaf(self: Any, ids: Any, said: Any) -> None:
         tell(self, [i for i in ids if said.speaker_id in (i, "Facilitator")], said)
 
-    run = wired(tmp_path, monkeypatch, room.Room, "tell", deaf)
+    run = wired(tmp_path, monkeypatch, sessions.SessionState, "tell", deaf)
     assert pull(run, 2) < 0.5 * pull(games, 2)
 
 
@@ -334,13 +334,13 @@ def test_a_last_round_that_is_unheard_is_caught(
     games: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The third round follows the second as the second the first, unless it was not told."""
-    tell = room.Room.tell
+    tell = sessions.SessionState.tell
 
     def forgetful(self: Any, ids: Any, said: Any) -> None:
         keeps = said.stage != "g2" or said.speaker_id == "Facilitator"
         tell(self, ids if keeps else [i for i in ids if i == said.speaker_id], said)
 
-    run = wired(tmp_path, monkeypatch, room.Room, "tell", forgetful)
+    run = wired(tmp_path, monkeypatch, sessions.SessionState, "tell", forgetful)
     assert unheard(games, 2) == unheard(games, 3) == unheard(run, 2) == 0
     assert unheard(run, 3) == 240
 
@@ -368,14 +368,14 @@ def test_answers_under_somebody_else_s_name_are_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One person is no longer one person from round to round."""
-    note = room.Room.note
+    note = sessions.SessionState.note
 
     def swapped(self: Any, response: Any) -> None:
         ids = [s.id for s in self.seats]
         place = (ids.index(response.speaker_id) + response.place) % len(ids)
         note(self, replace(response, speaker_id=ids[place]))
 
-    run = wired(tmp_path, monkeypatch, room.Room, "note", swapped)
+    run = wired(tmp_path, monkeypatch, sessions.SessionState, "note", swapped)
     first, second = (shares(run, f"give_{k}").sort("participant_id")["share"] for k in (1, 2))
     assert np.corrcoef(first, second)[0, 1] < 0.3
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from folkmoot.engine.study import Study
 from folkmoot.kit.exposure import ExposureRow
+from folkmoot.studies.workbook.checks import cells_with_images
 from folkmoot.studies.workbook.config import WorkbookConfig
 from folkmoot.studies.workbook.convert import convert
 from folkmoot.studies.workbook.estimate import (
@@ -14,13 +15,12 @@ from folkmoot.studies.workbook.estimate import (
     load,
     notes,
     planned,
+    preview,
     size,
 )
 from folkmoot.studies.workbook.exposure_design import EXPOSURE
 from folkmoot.studies.workbook.findings import findings
-from folkmoot.studies.workbook.images import cells_with_images
 from folkmoot.studies.workbook.layouts import template
-from folkmoot.studies.workbook.preview import preview
 from folkmoot.studies.workbook.protocol import protocol
 from folkmoot.studies.workbook.respondent import PART
 from folkmoot.studies.workbook.show import show

@@ -1,4 +1,8 @@
-"""Replies of participants read as the workbook wants them: typed, validated, JSON or plain text."""
+"""Options as cells write them (Python literals, read by `ast.literal_eval` and nothing else), and
+participants' replies read as the workbook wants them: typed, validated, JSON or plain text.
+
+Spreadsheets bend quotes and break lines inside literals; both are mended before a cell is given up.
+"""
 
 from __future__ import annotations
 

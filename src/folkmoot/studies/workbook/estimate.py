@@ -1,4 +1,6 @@
-"""Before a run: loading a workbook, deeper checks, notes, the cut of `--limit`, what is planned."""
+"""Before a run: loading a workbook, deeper checks, notes, the cut of `--limit`, what is planned,
+and what `folkmoot check --preview` prints.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +12,39 @@ from typing import Any
 
 from openpyxl.utils.cell import column_index_from_string
 
-from folkmoot.engine.study import Planned
+from folkmoot.conversation.prompts import PromptLibrary
+from folkmoot.conversation.transcript import EMPTY, messages_for
+from folkmoot.engine.study import Planned, Preview
 from folkmoot.errors import InputError, Problem
 from folkmoot.measures.power import DesignSize
+from folkmoot.models.images import shown_in
+from folkmoot.randomness import generator
 from folkmoot.studies.workbook.answers import Words
-from folkmoot.studies.workbook.checks import design_problems
+from folkmoot.studies.workbook.checks import cells_with_images, design_problems
 from folkmoot.studies.workbook.config import Workbook, WorkbookConfig, settings_of
-from folkmoot.studies.workbook.experiments import (
+from folkmoot.studies.workbook.layouts import COMPUTED, LAYOUTS, SHEETS
+from folkmoot.studies.workbook.participants import (
     Experiment,
+    Seat,
     TaskInPlay,
+    assign,
     build,
     combinations,
     count_permutations,
+    experiments,
+    manual_columns,
 )
-from folkmoot.studies.workbook.images import cells_with_images
-from folkmoot.studies.workbook.layouts import COMPUTED, LAYOUTS, SHEETS
-from folkmoot.studies.workbook.participants import assign, manual_columns
+from folkmoot.studies.workbook.placeholders import in_order
+from folkmoot.studies.workbook.protocol import ordered_tasks, sessions_of
 from folkmoot.studies.workbook.reading import look_alikes, read_workbook
+from folkmoot.studies.workbook.sessions import (
+    SessionState,
+    by_facilitator,
+    participant,
+    put_to,
+    special,
+    wording,
+)
 from folkmoot.studies.workbook.sheets import rows_in_words
 
 _RANK = {
@@ -238,3 +256,68 @@ def size(config: WorkbookConfig, _folder: Path) -> DesignSize:
     if people == 1:
         return DesignSize("independent", arms, sessions)
     return DesignSize("clustered", arms, sessions, people, "session")
+
+
+# --- the first prompts ------------------------------------------------------------------------
+
+STORY = "(Here stands the story of this person, which a model writes when the run starts.)"
+SAID = "what was said before is left out; it stands before the last message"
+NOT_YET = "answers that nobody has given yet read “not available”"
+
+
+def preview(config: WorkbookConfig, prompts: PromptLibrary) -> list[Preview]:
+    """By permutation, treatment and role: what the first speaker of that role is asked first."""
+    found: list[Preview] = []
+    for experiment in experiments(config.workbook):
+        computed = in_order(experiment.workbook.computed)
+        seen: set[tuple[str, str]] = set()
+        for plan in sessions_of(config, experiment):
+            order = ordered_tasks(experiment, plan, config.random_seed)
+            state = SessionState(experiment, plan, order, computed, config.reasks)
+            speakers: list[Seat | str] = [*plan.seats, *state.specials]
+            for who in speakers:
+                arm = (plan.treatment, who.role if isinstance(who, Seat) else who)
+                task = _first_task(state, who)
+                if task is not None and arm not in seen:
+                    seen.add(arm)
+                    found.append(_prompt(config.random_seed, prompts, state, task, who))
+    return found
+
+
+def _first_task(state: SessionState, who: Seat | str) -> TaskInPlay | None:
+    """The first task that is put to a speaker, in the order of its session."""
+    return next((task for task in _asked(state) if who in state.in_play(task)), None)
+
+
+def _asked(state: SessionState) -> list[TaskInPlay]:
+    return [task for task in state.order if task.task.type != "context"]
+
+
+def _prompt(
+    seed: int, prompts: PromptLibrary, state: SessionState, task: TaskInPlay, who: Seat | str
+) -> Preview:
+    experiment, task_id = state.experiment, task.task.task_id
+    heard = EMPTY
+    question = wording(state, task, who, "")
+    if isinstance(who, Seat):
+        told = STORY if experiment.workbook.settings.include_backstories else ""
+        speaker = participant(prompts.render, state, who, told)
+        session = f"{experiment.id}.{state.plan.number}"
+        rng = generator(seed, ("sessions", session, task_id, who.id))
+        put = put_to(prompts.render, rng, state, task, who)
+        prompt, images = put.prompt, put.images
+        if task.task.type == "discussion":
+            heard = EMPTY + by_facilitator(question.text, task, question.images)
+    else:
+        speaker = special(prompts.render, state, who)
+        prompt, images = question.text, question.images
+    messages = messages_for(speaker, heard, prompt)
+    constants = ", ".join(f"{name} = {value}" for name, value in experiment.constants.items())
+    role = who.role if isinstance(who, Seat) else who
+    place = f"task {task_id} of session {state.plan.label}"
+    title = " · ".join(filter(None, (experiment.id, constants, state.plan.treatment, role, place)))
+    first = task is _asked(state)[0]
+    notes = [] if first and state.in_play(task)[0] is who else [SAID]
+    notes += [] if first else [NOT_YET]
+    images = shown_in({*speaker.images, *images}, messages)
+    return Preview(title, messages, images, "; ".join(notes))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from folkmoot.kit.exposure import Decision, Exposure, Text
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.workbook.config import WorkbookConfig
-from folkmoot.studies.workbook.experiments import experiments
+from folkmoot.studies.workbook.participants import experiments
 
 TREATMENT = "treatment"
 

@@ -15,8 +15,8 @@ from folkmoot.conversation.answers import Missing
 from folkmoot.engine.session import Session
 from folkmoot.studies.workbook.answers import Given, position
 from folkmoot.studies.workbook.config import Scalar, WorkbookConfig
-from folkmoot.studies.workbook.experiments import Experiment
-from folkmoot.studies.workbook.room import Response, Room
+from folkmoot.studies.workbook.participants import Experiment
+from folkmoot.studies.workbook.sessions import Response, SessionState
 from folkmoot.studies.workbook.tables import unasked, variables
 
 NO_ANSWER = "NA"
@@ -24,50 +24,50 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 GROWTH = 0.25  # files are written again when so much is new, so that writing stays linear
 
 
-def session_record(room: Room) -> dict[str, Any]:
+def session_record(state: SessionState) -> dict[str, Any]:
     """All of a session as JSON: assignment, order, answers, computed values, what each one saw."""
-    treatment = room.experiment.treatments.get(room.plan.treatment)
+    treatment = state.experiment.treatments.get(state.plan.treatment)
     shared = {
-        c.name: _json(room.value(c.name, None)) for c in room.computed if c.scope == "session"
+        c.name: _json(state.value(c.name, None)) for c in state.computed if c.scope == "session"
     }
     return {
-        "session_id": room.plan.label,
-        "treatment": room.plan.treatment,
+        "session_id": state.plan.label,
+        "treatment": state.plan.treatment,
         "treatment_description": treatment.description if treatment else "",
-        "task_order": [t.task.task_id for t in room.order],
-        "messages": room.messages,
-        "ended": room.ended,
-        "stopped_in": room.stopped_in or None,
-        "computed": {name: _json(room.value(name, None)) for name in shared},
-        "participants": [_participant(room, seat.id) for seat in room.seats],
+        "task_order": [t.task.task_id for t in state.order],
+        "messages": state.messages,
+        "ended": state.ended,
+        "stopped_in": state.stopped_in or None,
+        "computed": {name: _json(state.value(name, None)) for name in shared},
+        "participants": [_participant(state, seat.id) for seat in state.seats],
         "special_roles": {
             label: {
                 "responses": [
                     {"task_id": r.task.task.task_id, **_answer(r)}
-                    for r in room.special_replies
+                    for r in state.special_replies
                     if r.speaker_id == label
                 ],
-                "message_history": _history(room, label),
+                "message_history": _history(state, label),
             }
-            for label in room.specials
+            for label in state.specials
         },
     }
 
 
-def _participant(room: Room, who: str) -> dict[str, Any]:
-    seat = next(s for s in room.seats if s.id == who)
-    profiles = room.experiment.workbook.profiles
+def _participant(state: SessionState, who: str) -> dict[str, Any]:
+    seat = next(s for s in state.seats if s.id == who)
+    profiles = state.experiment.workbook.profiles
     row = profiles.rows[seat.row]
-    responses = [r for r in [*room.responses, *unasked(room)] if r.speaker_id == who]
-    personal = [c for c in room.computed if c.scope == "participant" and room.applies(c, who)]
+    responses = [r for r in [*state.responses, *unasked(state)] if r.speaker_id == who]
+    personal = [c for c in state.computed if c.scope == "participant" and state.applies(c, who)]
     return {
         "ID": who,
         "role": seat.role,
         "name": seat.name,
         "profile": {n: row[i] for i, n in enumerate(profiles.names) if i != profiles.id_column},
         "responses": {r.task.var_name: _answer(r) for r in responses},
-        "computed": {c.name: _json(room.value(c.name, who)) for c in personal},
-        "message_history": _history(room, who),
+        "computed": {c.name: _json(state.value(c.name, who)) for c in personal},
+        "message_history": _history(state, who),
     }
 
 
@@ -91,10 +91,10 @@ def _answer(response: Response) -> dict[str, Any]:
     return found
 
 
-def _history(room: Room, who: str) -> list[dict[str, str]]:
+def _history(state: SessionState, who: str) -> list[dict[str, str]]:
     """Everything that this speaker saw and said, in order, beginning with its system message."""
-    system = {"role": "system", "name": "", "content": room.speakers[who].system}
-    heard = room.heard.get(who, ())
+    system = {"role": "system", "name": "", "content": state.speakers[who].system}
+    heard = state.heard.get(who, ())
     return [
         system,
         *(

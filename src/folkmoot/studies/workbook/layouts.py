@@ -1,6 +1,8 @@
-"""The layouts of this family of workbooks, and sheets read as tables by them.
+"""The layouts of this family of workbooks: sheets read as tables by them, and workbooks written in
+them (`folkmoot new workbook`: a blank one with drop-downs and notes, and a filled example).
 
-A layout is data alone, in `layouts.yaml`: our name for a sheet, key or column → its name.
+A layout is data alone, in `layouts.yaml`: our name for a sheet, key or column → its name. Workbooks
+are made cell by cell from `template.yaml`; the same input gives the same bytes.
 """
 
 from __future__ import annotations

@@ -18,21 +18,30 @@ from folkmoot.conversation.transcript import EMPTY, Utterance
 from folkmoot.engine.session import Scope, Session
 from folkmoot.errors import InputError
 from folkmoot.randomness import generator
-from folkmoot.studies.workbook.asking import (
+from folkmoot.studies.workbook.config import Task, WorkbookConfig
+from folkmoot.studies.workbook.files import Files, session_record
+from folkmoot.studies.workbook.participants import (
+    Experiment,
+    Seat,
+    SessionPlan,
+    TaskInPlay,
+    assign,
+    experiments,
+)
+from folkmoot.studies.workbook.placeholders import in_order
+from folkmoot.studies.workbook.sessions import (
+    CUT,
+    CUT_ROUNDS,
     Asked,
+    SessionState,
     ask_seat,
     ask_special,
+    brief_speakers,
     by_facilitator,
     question_aloud,
     settle,
     wording,
 )
-from folkmoot.studies.workbook.config import Task, WorkbookConfig
-from folkmoot.studies.workbook.experiments import Experiment, TaskInPlay, experiments
-from folkmoot.studies.workbook.files import Files, session_record
-from folkmoot.studies.workbook.participants import Seat, SessionPlan, assign
-from folkmoot.studies.workbook.placeholders import in_order
-from folkmoot.studies.workbook.room import CUT, CUT_ROUNDS, Room, open_room
 from folkmoot.studies.workbook.tables import record_design, record_session
 
 
@@ -63,9 +72,9 @@ async def protocol(session: Session[WorkbookConfig]) -> None:
     files = Files(session, found, [plan.number for plan in plans])
 
     async def one(scope: Scope, item: Played) -> None:
-        room = await play_session(scope, item, config.reasks)
-        record_session(scope, room)
-        files.add(item.experiment, item.plan.number, session_record(room))
+        state = await play_session(scope, item, config.reasks)
+        record_session(scope, state)
+        files.add(item.experiment, item.plan.number, session_record(state))
 
     await session.at("sessions").each(played, one, sets=lambda p: p.plan.label)
 
@@ -104,114 +113,115 @@ def _sealed(played: Played) -> dict[str, object]:
     }
 
 
-async def play_session(scope: Scope, played: Played, reasks: int) -> Room:
+async def play_session(scope: Scope, played: Played, reasks: int) -> SessionState:
     """Play one session from its first word to its last; what is left of it."""
     experiment = played.experiment
     settings = experiment.workbook.settings
     computed = in_order(experiment.workbook.computed)
-    room = Room(experiment, played.plan, played.order, computed, reasks)
-    await open_room(scope, room)
+    state = SessionState(experiment, played.plan, played.order, computed, reasks)
+    await brief_speakers(scope, state)
     for task in played.order:
         if task.task.type == "context":
             continue  # contexts are part of the system message
-        if settings.max_rounds is not None and room.rounds >= settings.max_rounds:
-            room.stop(task, CUT_ROUNDS)
-        if room.ended != "completed":
+        if settings.max_rounds is not None and state.rounds >= settings.max_rounds:
+            state.stop(task, CUT_ROUNDS)
+        if state.ended != "completed":
             break
-        room.rounds += 1
-        await ROUNDS[task.task.type](scope.at(task.task.task_id), room, task)
-    if room.ended != "completed":
+        state.rounds += 1
+        await ROUNDS[task.task.type](scope.at(task.task.task_id), state, task)
+    if state.ended != "completed":
         limit = f"max_conversation_length ({settings.max_conversation_length})"
-        if room.ended == CUT_ROUNDS:
+        if state.ended == CUT_ROUNDS:
             limit = f"max_num_rounds ({settings.max_rounds})"
         scope.warn(
-            f"stopped in task {room.stopped_in} after {room.messages} messages: {limit} is reached"
+            f"stopped in task {state.stopped_in} after {state.messages} messages: "
+            f"{limit} is reached"
         )
-    return room
+    return state
 
 
-async def discussion(scope: Scope, room: Room, task: TaskInPlay) -> None:
+async def discussion(scope: Scope, state: SessionState, task: TaskInPlay) -> None:
     """One question to the group; then each speaks in turn and hears those before."""
-    in_play = room.in_play(task)
-    for seat in room.seats:
+    in_play = state.in_play(task)
+    for seat in state.seats:
         if seat in in_play:
-            put = wording(room, task, seat, "")
-            room.tell([seat.id], by_facilitator(put.text, task, put.images))
-    question_aloud(room, task, in_play)
+            put = wording(state, task, seat, "")
+            state.tell([seat.id], by_facilitator(put.text, task, put.images))
+    question_aloud(state, task, in_play)
     for who in in_play:
-        if room.left() <= 0:
-            room.stop(task, CUT)
+        if state.left() <= 0:
+            state.stop(task, CUT)
             return
         if isinstance(who, str):
-            said = await ask_special(scope.at(who), room, task, who)
-            room.tell([s.id for s in room.seats], said)
-            room.tell([r for r in room.specials if r != who], said)
+            said = await ask_special(scope.at(who), state, task, who)
+            state.tell([s.id for s in state.seats], said)
+            state.tell([r for r in state.specials if r != who], said)
         else:
-            heard = room.heard[who.id]
-            asked = await ask_seat(scope.at(who.id), room, task, who, heard=heard)
-            settle(room, asked)
-            room.tell([s.id for s in room.seats if s is not who], asked.aloud)
+            heard = state.heard[who.id]
+            asked = await ask_seat(scope.at(who.id), state, task, who, heard=heard)
+            settle(state, asked)
+            state.tell([s.id for s in state.seats if s is not who], asked.aloud)
 
 
-async def public_question(scope: Scope, room: Room, task: TaskInPlay) -> None:
+async def public_question(scope: Scope, state: SessionState, task: TaskInPlay) -> None:
     """Put to each in turn. The answers so far stand before the question; who has answered already
     hears later ones at once."""
-    in_play = room.in_play(task)
-    question_aloud(room, task, in_play)
+    in_play = state.in_play(task)
+    question_aloud(state, task, in_play)
     answers: list[Utterance] = []
-    present = [s.id for s in room.seats if s not in in_play]
+    present = [s.id for s in state.seats if s not in in_play]
     for who in in_play:
-        if room.left() <= 0:
-            room.stop(task, CUT)
+        if state.left() <= 0:
+            state.stop(task, CUT)
             return
         if isinstance(who, str):
-            said = await ask_special(scope.at(who), room, task, who)
-            room.tell([r for r in room.specials if r != who], said)
-            room.tell(present, said)
+            said = await ask_special(scope.at(who), state, task, who)
+            state.tell([r for r in state.specials if r != who], said)
+            state.tell(present, said)
         else:
-            heard = room.heard.get(who.id, EMPTY)
-            asked = await ask_seat(scope.at(who.id), room, task, who, heard=heard, peers=answers)
-            settle(room, asked)
+            heard = state.heard.get(who.id, EMPTY)
+            asked = await ask_seat(scope.at(who.id), state, task, who, heard=heard, peers=answers)
+            settle(state, asked)
             said = asked.aloud
-            room.tell(present, said)
+            state.tell(present, said)
             present.append(who.id)
         if said.missing is None:
             answers.append(said)
 
 
-async def private_question(scope: Scope, room: Room, task: TaskInPlay) -> None:
+async def private_question(scope: Scope, state: SessionState, task: TaskInPlay) -> None:
     """Put to each alone, side by side; answers are hidden until the round ends.
 
     A special role speaks where the dict has it and hears those before it. When the round is over
     everybody hears everything, unless the layout keeps private answers private.
     """
-    in_play = room.in_play(task)
-    question_aloud(room, task, in_play)
+    in_play = state.in_play(task)
+    question_aloud(state, task, in_play)
     aloud: list[Utterance] = []
 
     async def alone(inner: Scope, seat: Seat) -> Asked:
-        return await ask_seat(inner, room, task, seat, heard=room.heard.get(seat.id, EMPTY))
+        return await ask_seat(inner, state, task, seat, heard=state.heard.get(seat.id, EMPTY))
 
     for is_seat, group in groupby(in_play, key=lambda who: isinstance(who, Seat)):
         everybody = list(group)
-        allowed = everybody[: max(0, room.left())]
+        allowed = everybody[: max(0, state.left())]
         if is_seat:
             seats = [who for who in allowed if isinstance(who, Seat)]
             for asked in (await scope.each(seats, alone)).values():
-                settle(room, asked)
+                settle(state, asked)
                 aloud.append(asked.aloud)
         else:
             for label in map(str, allowed):
-                aloud.append(await ask_special(scope.at(label), room, task, label))
+                aloud.append(await ask_special(scope.at(label), state, task, label))
         if len(allowed) < len(everybody):
-            room.stop(task, CUT)
+            state.stop(task, CUT)
             break
     for said in aloud:
-        special = said.speaker_id in room.specials
+        special = said.speaker_id in state.specials
         if special:
-            room.tell([r for r in room.specials if r != said.speaker_id], said)
-        if special or room.experiment.workbook.settings.reveal_private:
-            room.tell([s.id for s in room.seats if s.id != said.speaker_id], said)
+            state.tell([r for r in state.specials if r != said.speaker_id], said)
+        if special or state.experiment.workbook.settings.reveal_private:
+            state.tell([s.id for s in state.seats if s.id != said.speaker_id], said)
 
 
 ROUNDS = {

@@ -1,8 +1,11 @@
 """Reads the cells of an .xlsx file safely: bounded, never executed, empty space skipped.
 
-A workbook is untrusted input. The rest of the study type sees only `Book`, plain cells by row and
-column, and the mistakes with their addresses. A person reads a merged cell as one value for all its
-rows, and takes hidden rows for gone: the first is read so, the second is not; a note says either.
+A workbook is untrusted input. openpyxl builds trees of styles, shared strings and rows before
+anybody can count them, so each part is first unpacked in blocks and its elements counted. Nothing
+of that is kept but how a sheet looks beyond its cells, which openpyxl does not tell when it reads
+row by row. The rest of the study type sees only `Book`: plain cells by row and column, and the
+mistakes with their addresses. A person reads a merged cell as one value for all its rows, and takes
+hidden rows for gone: the first is read so, the second is not; a note says either.
 """
 
 from __future__ import annotations

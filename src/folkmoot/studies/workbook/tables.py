@@ -10,9 +10,8 @@ from folkmoot.storage.rows import Row, column
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.workbook.answers import Given, position, scalar_text
 from folkmoot.studies.workbook.config import Workbook
-from folkmoot.studies.workbook.experiments import Experiment
-from folkmoot.studies.workbook.participants import SessionPlan
-from folkmoot.studies.workbook.room import CUT, Response, Room
+from folkmoot.studies.workbook.participants import Experiment, SessionPlan
+from folkmoot.studies.workbook.sessions import CUT, Response, SessionState
 
 
 class Variable(Row, table="variables"):
@@ -176,22 +175,22 @@ def record_design(scope: Scope, experiments: list[Experiment], plans: list[Sessi
                 )
 
 
-def record_session(scope: Scope, room: Room) -> None:
+def record_session(scope: Scope, state: SessionState) -> None:
     """The tables of a session that was played."""
-    where = _where(room.experiment, room.plan)
+    where = _where(state.experiment, state.plan)
     scope.record(
         SessionPlayed(
             **where,
-            participants=len(room.seats),
-            messages=room.messages,
-            ended=room.ended,
-            stopped_in=room.stopped_in or None,
-            order=[t.task.task_id for t in room.order],
+            participants=len(state.seats),
+            messages=state.messages,
+            ended=state.ended,
+            stopped_in=state.stopped_in or None,
+            order=[t.task.task_id for t in state.order],
         )
     )
-    for response in [*room.responses, *unasked(room), *room.special_replies]:
+    for response in [*state.responses, *unasked(state), *state.special_replies]:
         scope.record(_answered(response, where))
-    for turn, said in enumerate(room.said, 1):
+    for turn, said in enumerate(state.said, 1):
         scope.record(
             Said(
                 **where,
@@ -205,11 +204,11 @@ def record_session(scope: Scope, room: Room) -> None:
                 finish=said.finish,
             )
         )
-    for item in room.experiment.workbook.computed:
+    for item in state.experiment.workbook.computed:
         personal = item.scope == "participant"
-        holders = [s.id for s in room.seats if room.applies(item, s.id)] if personal else [None]
+        holders = [s.id for s in state.seats if state.applies(item, s.id)] if personal else [None]
         for holder in holders:
-            value = room.value(item.name, holder)
+            value = state.value(item.name, holder)
             missing = value if isinstance(value, Missing) else None
             known = None if isinstance(value, Missing) else value
             scope.record(
@@ -229,14 +228,14 @@ def _where(experiment: Experiment, plan: SessionPlan) -> dict[str, str]:
     return {"experiment_id": experiment.id, "session": plan.label, "treatment": plan.treatment}
 
 
-def unasked(room: Room) -> list[Response]:
+def unasked(state: SessionState) -> list[Response]:
     """Answers that a limit kept from being asked for, as missing ones."""
-    done = {(r.task.var_name, r.speaker_id) for r in room.responses}
-    rounds = [t for t in room.order if t.task.type != "context"]
+    done = {(r.task.var_name, r.speaker_id) for r in state.responses}
+    rounds = [t for t in state.order if t.task.type != "context"]
     return [
         Response(task, place, seat.id, seat.role, Missing(CUT))
         for place, task in enumerate(rounds, 1)
-        for seat in room.seats
+        for seat in state.seats
         if seat.role in task.prompts and (task.var_name, seat.id) not in done
     ]
 

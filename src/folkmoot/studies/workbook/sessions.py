@@ -1,0 +1,534 @@
+"""One session: its state, what everybody is told beforehand as the system message, how a task is
+put to one speaker, and how what came of it is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from folkmoot.conversation.answers import Missing
+from folkmoot.conversation.choices import Number
+from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance
+from folkmoot.engine.session import Exchange, Scope
+from folkmoot.models.images import images_in
+from folkmoot.studies.workbook.answers import Given, Listed, WorkbookAnswer, show
+from folkmoot.studies.workbook.config import (
+    FACILITATOR,
+    SPECIAL_ROLES,
+    Computed,
+    Role,
+    Scalar,
+)
+from folkmoot.studies.workbook.participants import (
+    Experiment,
+    Seat,
+    SessionPlan,
+    TaskInPlay,
+    profile_of,
+)
+from folkmoot.studies.workbook.placeholders import (
+    NAMESPACES,
+    OPTIONS,
+    NotThere,
+    Scene,
+    TemplateProblem,
+    evaluate,
+    names_in,
+    normalise_options,
+    render,
+)
+from folkmoot.studies.workbook.sheets import number_text
+
+NOT_AVAILABLE = NotThere("not available")
+SOMEBODY_ELSES = NotThere("…")  # in a question as those hear it to whom it is not put
+Prompts = Callable[..., str]  # (name, **variables) → the prompt of that name, filled in
+CUT, CUT_ROUNDS = "conversation_length", "rounds"  # why a session ended before its end
+
+
+@dataclass(frozen=True)
+class Response:
+    """What one speaker answered in one task, and how it was had."""
+
+    task: TaskInPlay
+    place: int  # of the task in this session's order, from 1
+    speaker_id: str
+    role: str
+    given: Given | Missing
+    reasks: int = 0
+    order: tuple[str, ...] = ()
+    score: int | None = None
+    finish: str | None = None  # how the reply ended; None where nobody was asked
+
+
+@dataclass
+class SessionState:
+    """The state of one session. `reasks`: how often an answer may be asked for again."""
+
+    experiment: Experiment
+    plan: SessionPlan
+    order: Sequence[TaskInPlay]
+    computed: Sequence[Computed]
+    reasks: int
+    speakers: dict[str, Speaker] = field(default_factory=dict)
+    heard: dict[str, Transcript] = field(default_factory=dict)
+    responses: list[Response] = field(default_factory=list)
+    special_replies: list[Response] = field(default_factory=list)
+    said: list[Utterance] = field(default_factory=list)
+    messages: int = 0
+    rounds: int = 0
+    ended: str = "completed"
+    stopped_in: str = ""
+    _values: dict[tuple[str, str], Given | Missing] = field(default_factory=dict)
+    _memo: dict[tuple[str, str | None], Scalar | Missing | None] = field(default_factory=dict)
+
+    @property
+    def seats(self) -> tuple[Seat, ...]:
+        return self.plan.seats
+
+    @property
+    def specials(self) -> list[str]:
+        """Special roles that this experiment defines."""
+        return [r for r in SPECIAL_ROLES if self.experiment.special(r)]
+
+    def in_play(self, task: TaskInPlay) -> list[Seat | str]:
+        """Who speaks in a task, in order: seats, and the labels of special roles."""
+        order: list[Seat | str] = []
+        for label in task.prompts:
+            role = self.experiment.roles.get(label)
+            if role is not None and role.special:
+                order.append(role.special)
+            else:
+                order.extend(s for s in self.seats if s.role == label)
+        return order
+
+    def left(self) -> int:
+        """How many more messages the session may hold."""
+        limit = self.experiment.workbook.settings.max_conversation_length
+        return limit - self.messages if limit is not None else 1_000_000
+
+    def stop(self, task: TaskInPlay, why: str) -> None:
+        """The session ends here; what was not asked stays missing."""
+        if self.ended == "completed":
+            self.ended, self.stopped_in = why, task.task.task_id
+            self._memo.clear()
+
+    def tell(self, ids: Sequence[str], utterance: Utterance) -> None:
+        """These hear it."""
+        for who in ids:
+            self.heard[who] = self.heard.get(who, EMPTY) + utterance
+
+    def note(self, response: Response) -> None:
+        """Keep a participant's answer; computed values that rest on it are made anew."""
+        self.responses.append(response)
+        self._values[(response.task.var_name, response.speaker_id)] = response.given
+        self._memo.clear()
+
+    def scene(self) -> Scene:
+        """What expressions can see now."""
+        return Scene(
+            participants=[s.id for s in self.seats],
+            personal=frozenset(
+                {t.var_name for t in self.order}
+                | {c.name for c in self.computed if c.scope == "participant"}
+            ),
+            shared=frozenset(c.name for c in self.computed if c.scope == "session"),
+            constants=self.experiment.constants,
+            value=self.value,
+        )
+
+    def value(self, name: str, participant: str | None) -> Scalar | Missing | None:
+        """A variable or computed value; None for who was never meant to have one."""
+        key = (name, participant)
+        if key not in self._memo:
+            self._memo[key] = self._find(name, participant)
+        return self._memo[key]
+
+    def _find(self, name: str, participant: str | None) -> Scalar | Missing | None:
+        item = next((c for c in self.computed if c.name == name), None)
+        if item is not None:
+            who = participant if item.scope == "participant" else None
+            return evaluate(item.expression, self.scene(), who)
+        task = next((t for t in self.order if t.var_name == name), None)
+        seat = next((s for s in self.seats if s.id == participant), None)
+        if task is None or seat is None or seat.role not in task.prompts:
+            return None
+        given = self._values.get((name, seat.id))
+        if given is None:
+            return Missing("not_yet" if self.ended == "completed" else CUT)
+        if isinstance(given, Missing):
+            return given
+        if not given.usable:
+            return Missing("invalid")
+        if task.task.var_type in ("integer", "float") and isinstance(given.value, str):
+            return Missing("not_a_number")
+        return given.value
+
+    def applies(self, item: Computed, participant: str) -> bool:
+        """Whether a participant has a value of this kind: it was asked what the value rests on."""
+        value = self.value(item.name, participant)
+        return not (isinstance(value, Missing) and value.reason == "not_asked")
+
+    def fillings(self, who: Seat | str, names: Collection[str]) -> dict[str, object]:
+        """Values for these placeholders of a prompt, as this speaker may know them.
+
+        `who` is a seat, or the label of a role when nobody in particular is spoken to.
+        """
+        label = who.role if isinstance(who, Seat) else who
+        role = self.experiment.roles.get(label) or self.experiment.special(label)
+        values = known_beforehand(self.experiment, self.plan.treatment, role)
+        seat = who.id if isinstance(who, Seat) else None
+        shared = {c.name for c in self.computed if c.scope == "session"}
+        for name in names:
+            if name in values:
+                continue
+            if name in shared:
+                values[name] = shown(self.value(name, None))
+            else:
+                values[name] = SOMEBODY_ELSES if seat is None else shown(self.value(name, seat))
+        return values
+
+
+def known_beforehand(
+    experiment: Experiment, treatment: str, role: Role | None
+) -> dict[str, object]:
+    """What placeholders can mean before anybody has answered."""
+    told = experiment.treatments.get(treatment)
+    return {
+        **experiment.constants,
+        "constant": dict(experiment.constants),
+        "treatment": told.attributes if told else {},
+        "role": role.attributes if role else {},
+    }
+
+
+def shown(value: Scalar | Missing | None) -> object:
+    """A value as a prompt shows it: numbers in plain decimals, words for what is not there."""
+    if value is None or isinstance(value, Missing):
+        return NOT_AVAILABLE
+    if isinstance(value, (str, bool)):
+        return str(value)
+    return Figure(value)
+
+
+class Figure(float):
+    """A number that prints as a person writes it and still rounds and compares as a number."""
+
+    def __str__(self) -> str:
+        return number_text(float(self))
+
+    __repr__ = __str__
+
+    def __round__(self, digits: int | None = None) -> Figure:  # type: ignore[override]
+        return Figure(round(float(self), digits or 0))
+
+    def __format__(self, spec: str) -> str:
+        return format(float(self), spec) if spec else str(self)
+
+
+async def brief_speakers(scope: Scope, state: SessionState) -> None:
+    """Give every speaker its system message. Backstories are written where the workbook wants them.
+
+    The special roles get a message of their own, for the tasks in which the workbook gives them
+    words.
+    """
+    settings = state.experiment.workbook.settings
+
+    async def backstory(inner: Scope, seat: Seat) -> str:
+        prompt = inner.prompt("backstory", profile=profile_of(state.experiment.workbook, seat.row))
+        told = await inner.ask(Speaker(seat.id, seat.name, "biographer"), prompt)
+        return "" if isinstance(told, Missing) else told
+
+    stories: dict[str, str] = {}
+    if settings.include_backstories:
+        # Two names deep, so that no task_id can have the same address.
+        stories = await scope.at("before", "backstories").each(state.seats, backstory)
+    for seat in state.seats:
+        state.speakers[seat.id] = participant(scope.prompt, state, seat, stories.get(seat.id, ""))
+    for label in state.specials:
+        state.speakers[label] = special(scope.prompt, state, label)
+
+
+def participant(prompt: Prompts, state: SessionState, seat: Seat, story: str) -> Speaker:
+    """A participant with its system message: persona, role, treatment, context."""
+    workbook = state.experiment.workbook
+    role, treatment, context = _told(state, seat, state.experiment.roles[seat.role])
+    profile = profile_of(workbook, seat.row) if workbook.settings.show_profile else []
+    system = prompt(
+        "system",
+        called=seat.name,
+        profile=profile,
+        backstory=story,
+        role=role,
+        treatment=treatment,
+        context=context,
+        facilitator=FACILITATOR,
+    )
+    images = tuple(image.words for text in (role, treatment, context) for image in images_in(text))
+    # Without a profile it is the name that tells people apart, and not the treatment.
+    persona = "\n".join(filter(None, [*(line["answer"] for line in profile), story])) or seat.name
+    return Speaker(seat.id, seat.name, "participant", system, images=images, persona=persona)
+
+
+def special(prompt: Prompts, state: SessionState, label: str) -> Speaker:
+    """A special role with its system message."""
+    told = state.experiment.special(label)
+    assert told is not None
+    role, treatment, context = _told(state, label, told)
+    system = prompt("special", label=label, role=role, treatment=treatment, context=context)
+    images = tuple(image.words for text in (role, treatment, context) for image in images_in(text))
+    return Speaker(label, label, label.lower(), system, images=images)
+
+
+def _told(state: SessionState, who: Seat | str, role: Role) -> tuple[str, str, str]:
+    """What a speaker is told before anything else: its role, the treatment, the context."""
+    treatment = state.experiment.treatments.get(state.plan.treatment)
+    in_system = treatment and state.experiment.workbook.settings.treatment_in_system
+    return (
+        render(role.description, state.fillings(who, ())).strip(),
+        treatment.description if treatment and in_system else "",
+        _context(state, who),
+    )
+
+
+def _context(state: SessionState, who: Seat | str) -> str:
+    """All contexts meant for this speaker, in the session's order."""
+    texts: list[str] = []
+    for task in state.experiment.tasks.values():
+        if task.task.type != "context":
+            continue
+        label = who.role if isinstance(who, Seat) else who
+        by_special = {k.casefold(): v for k, v in task.prompts.items()}
+        text = task.prompts.get(label) or by_special.get(label.casefold())
+        if text is None and task.shared:
+            text = next(iter(task.prompts.values()), None)  # plain text is meant for all
+        if text is not None:
+            texts.append(render(text, state.fillings(who, ())).strip())
+    return "\n\n".join(texts)
+
+
+# --- one task, one speaker --------------------------------------------------------------------
+
+INSTRUCTION = "Instruction"  # who seems to speak when the workbook tells a special role what to do
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One participant's exchange in a task: its answer, and what it adds to its own memory."""
+
+    seat: Seat
+    response: Response
+    memory: tuple[Utterance, ...]
+
+    @property
+    def aloud(self) -> Utterance:
+        """The answer as others hear it."""
+        given = self.response.given
+        missing = given.reason if isinstance(given, Missing) else None
+        text = "" if isinstance(given, Missing) else given.text
+        task, finish = self.response.task.task.task_id, self.response.finish
+        return Utterance(
+            self.seat.id, text, self.seat.name, "participant", task, None, missing, finish
+        )
+
+
+@dataclass(frozen=True)
+class Wording:
+    """A task's prompt for one speaker, filled in; its `images` (their words)."""
+
+    text: str
+    has_options: bool
+    images: tuple[str, ...]
+
+
+def by_facilitator(text: str, task: TaskInPlay, images: tuple[str, ...] = ()) -> Utterance:
+    """Words that the Facilitator poses as the workbook has them; no model is asked for them."""
+    said = Utterance(FACILITATOR, text, FACILITATOR, "facilitator", task.task.task_id)
+    return said._replace(images=images)
+
+
+def wording(state: SessionState, task: TaskInPlay, who: Seat | str, options: str) -> Wording:
+    """The prompt for one speaker, filled in.
+
+    `who` may be a role's label: then it is the question as those hear it to whom it is not put.
+    """
+    label = who.role if isinstance(who, Seat) else special_label(state, who)
+    text = normalise_options(task.prompts[label])
+    names, _ = names_in(text)
+    values = {**state.fillings(who, names - {OPTIONS}), OPTIONS: options}
+    answers = names - {OPTIONS} - set(state.experiment.constants) - set(NAMESPACES)
+    try:
+        filled = render(text, values).strip()
+    except TemplateProblem:
+        # The values of this session break the text (a division by zero, say): without them it
+        # was checked, so the participant reads that they are not available.
+        filled = render(text, {**values, **dict.fromkeys(answers, NOT_AVAILABLE)}).strip()
+    # What somebody answered is words, whatever address is in it.
+    said = [str(values[name]) for name in answers]
+    shown = (image.words for image in images_in(f"{filled}\n{options}"))
+    images = tuple(words for words in shown if not any(words in text for text in said))
+    return Wording(filled, OPTIONS in names, images)
+
+
+def question_aloud(state: SessionState, task: TaskInPlay, in_play: Sequence[Seat | str]) -> None:
+    """Let those hear the question to whom it is not put: special roles, and who sits out."""
+    first = next((who for who in in_play if isinstance(who, Seat)), None)
+    if first is None:
+        return
+    put = wording(state, task, first.role, "")
+    question = by_facilitator(put.text, task, put.images)
+    state.said.append(question)
+    state.tell([*state.specials, *(s.id for s in state.seats if s not in in_play)], question)
+
+
+def special_label(state: SessionState, special: str) -> str:
+    """The label under which the workbook has a special role."""
+    role = state.experiment.special(special)
+    return role.label if role else special
+
+
+@dataclass(frozen=True)
+class Put:
+    """A task as it is put to one participant: the prompt, its images, the answer that is wanted."""
+
+    prompt: str
+    images: tuple[str, ...]
+    wanted: WorkbookAnswer
+
+
+def put_to(
+    prompt: Prompts,
+    rng: np.random.Generator,
+    state: SessionState,
+    task: TaskInPlay,
+    seat: Seat,
+    peers: Sequence[Utterance] = (),
+) -> Put:
+    """A task in the words for one participant. `rng` shuffles the options; `peers` answered before
+    and stand in the prompt."""
+    row, choices = task.task, task.options_for(seat.role)
+    name = "turn" if row.type == "discussion" else "question"
+    options = show(
+        choices,
+        integer=row.var_type == "integer",
+        shuffle=row.randomize_response_order,
+        rng=rng,
+    )
+    wanted = WorkbookAnswer(
+        choices,
+        options.order,
+        row.var_type,
+        validate=row.validate_response,
+        as_json=row.format_response,
+        speculation=row.generate_speculation_score,
+    )
+    put = wording(state, task, seat, options.text)
+    variables: dict[str, Any] = {
+        "options": "" if put.has_options and name == "question" else options.text,
+        "as_json": wanted.as_json,
+        "speculation": wanted.speculation,
+        "listed": isinstance(choices, Listed) and wanted.validate,
+        "numeric": wanted.numeric and wanted.validate,
+    }
+    if name == "question":
+        variables |= {"peers": peers, "text": put.text}
+    else:
+        variables["called"] = seat.name
+    return Put(prompt(name, **variables), put.images, wanted)
+
+
+async def ask_seat(
+    scope: Scope,
+    state: SessionState,
+    task: TaskInPlay,
+    seat: Seat,
+    *,
+    heard: Transcript,
+    peers: Sequence[Utterance] = (),
+) -> Asked:
+    """Put a task to one participant. `heard` is all it knows; `peers` stand in the prompt."""
+    row = task.task
+    put = put_to(scope.prompt, scope.rng, state, task, seat, peers)
+    wanted = put.wanted
+    question = by_facilitator(put.prompt, task, put.images)
+    who = state.speakers[seat.id]
+    seeing = replace(who, images=(*who.images, *put.images))
+    reasks = state.reasks if row.validate_response else 0
+    got = await scope.exchange(seeing, put.prompt, heard=heard, answer=wanted, reasks=reasks)
+    given, finish = got.value, got.reply.finish
+    by_provider = finish.startswith("refused:")
+    if isinstance(given, Missing) and given.reason in ("unparsed", "refused") and not by_provider:
+        given = wanted.last(got.text)
+    missing = given.reason if isinstance(given, Missing) else None
+    own = "" if missing else got.text.strip()
+    memory = [
+        question,
+        Utterance(seat.id, own, seat.name, "participant", row.task_id, missing=missing),
+    ]
+    score = given.score if isinstance(given, Given) else None
+    if wanted.speculation and not wanted.as_json and missing is None:
+        score, more = await _speculation(scope, task, who, seat, heard + memory)
+        memory += more
+    response = Response(
+        task, state.rounds, seat.id, seat.role, given, got.reasks, wanted.order, score, finish
+    )
+    return Asked(seat, response, tuple(memory))
+
+
+async def _speculation(
+    scope: Scope, task: TaskInPlay, who: Speaker, seat: Seat, heard: Transcript
+) -> tuple[int | None, list[Utterance]]:
+    """How speculative the answer was, asked for by itself so that plain answers stay plain."""
+    question = scope.prompt("speculation")
+    wanted = Number(0, 100, integer=True)
+    got: Exchange[float] = await scope.exchange(who, question, heard=heard, answer=wanted)
+    if isinstance(got.value, Missing):
+        return None, []
+    said = Utterance(seat.id, got.text.strip(), seat.name, "participant", task.task.task_id)
+    return int(got.value), [by_facilitator(question, task), said]
+
+
+async def ask_special(scope: Scope, state: SessionState, task: TaskInPlay, label: str) -> Utterance:
+    """Let the Facilitator or the Summarizer speak; it has heard everything, secrets too."""
+    put = wording(state, task, label, "")
+    who = state.speakers[label]
+    seeing = replace(who, images=(*who.images, *put.images))
+    got: Exchange[str] = await scope.exchange(seeing, put.text, heard=state.heard.get(label, EMPTY))
+    if isinstance(got.value, Missing):
+        given: Given | Missing = got.value
+        words, missing = "", got.value.reason
+    else:
+        given = Given(got.value, "unchecked")
+        words, missing = got.text.strip(), None
+    finish = got.reply.finish
+    state.special_replies.append(
+        Response(task, state.rounds, label, label, given, got.reasks, finish=finish)
+    )
+    state.messages += 1
+    said = Utterance(
+        label,
+        words,
+        label,
+        label.lower(),
+        task.task.task_id,
+        missing=missing,
+        finish=finish,
+    )
+    told = Utterance(INSTRUCTION, put.text, INSTRUCTION, "instruction", task.task.task_id)
+    state.tell([label], told._replace(images=put.images))
+    state.tell([label], said)
+    state.said.append(said)
+    return said
+
+
+def settle(state: SessionState, asked: Asked) -> None:
+    """Keep an answer, count it, let its speaker remember it and the special roles hear it."""
+    state.note(asked.response)
+    state.messages += 1
+    state.said.append(asked.aloud)
+    state.tell(state.specials, asked.aloud)
+    for utterance in asked.memory:
+        state.tell([asked.seat.id], utterance)
