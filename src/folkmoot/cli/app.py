@@ -204,10 +204,25 @@ def new(
         Path | None,
         typer.Option("--from", help="Convert an older workbook into a new file beside it."),
     ] = None,
+    polis: Annotated[
+        Path | None,
+        typer.Option("--from-polis", help="Make the study of this exported Polis conversation."),
+    ] = None,
+    statement: Annotated[
+        str | None,
+        typer.Option("--statement", help="Ask about this comment-id; default: the most divided."),
+    ] = None,
 ) -> None:
     """Write a study file to start from."""
-    from folkmoot.cli.study_files import new_command
+    from folkmoot.cli.study_files import new_command, polis_command
 
+    if statement is not None and polis is None:
+        raise InputError("--statement goes with --from-polis")
+    if polis is not None:
+        if kind is None or old is not None:
+            raise InputError("write folkmoot new cross_pollination --from-polis DIR")
+        polis_command(kind, folder, polis, statement)
+        return
     new_command(kind, folder, old)
 
 

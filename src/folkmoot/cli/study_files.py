@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import typer
@@ -23,6 +23,7 @@ from folkmoot.engine.study_file import StudyFile, load_study_file
 from folkmoot.engine.trust import Consent, sending
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import write_bytes
+from folkmoot.kit.polis import read_polis
 from folkmoot.measures.estimates import dollars
 from folkmoot.models.catalog import LOCAL, ON_THIS_MACHINE, ModelSpec, resolve
 from folkmoot.models.keys import find_key
@@ -221,10 +222,26 @@ def new_command(kind: str | None, folder: Path | None, old: Path | None = None) 
     if old is not None:
         _converted(study, old, folder)
         return
-    folder = folder or Path()
     files = study.template()
     if not files:
         raise InputError(f"the study type {kind} has no template")
+    _write_new(files, folder or Path())
+
+
+def polis_command(kind: str, folder: Path | None, polis: Path, statement: str | None) -> None:
+    """Write a study made of a Polis conversation. Existing files are never overwritten."""
+    study = find_study(kind)
+    if study.from_polis is None:
+        able = [s.name for s in installed_studies()[0] if s.from_polis is not None]
+        raise InputError(
+            f"--from-polis: participants of the study type {study.name} do not vote on statements "
+            f"given beforehand; {', '.join(able)} can be made of a Polis conversation"
+        )
+    _write_new(study.from_polis(read_polis(polis), statement), folder or Path())
+
+
+def _write_new(files: Mapping[str, str | bytes], folder: Path) -> None:
+    """Write files that must not exist yet, and say what to do with the first study file."""
     there = [name for name in files if (folder / name).exists()]
     if there:
         raise InputError(

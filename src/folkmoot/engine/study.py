@@ -117,6 +117,7 @@ class Study(Generic[Config]):
     respondent  what the embedded respondent should know of this study's answers and topics
                 (`folkmoot.respondent`); without it everything is answered by its form
     convert     an old study file → (the content of a new one, what was guessed)
+    from_polis  a Polis conversation, and a comment of it or None → the files of a study made of it
     """
 
     name: str
@@ -150,6 +151,7 @@ class Study(Generic[Config]):
     template: Callable[[], dict[str, str | bytes]] = dict
     respondent: Part[Config] = field(default_factory=Part)
     convert: Callable[[Path], tuple[bytes, list[str]]] | None = None
+    from_polis: Callable[[Any, str | None], dict[str, str | bytes]] | None = None
 
 
 def registered() -> dict[str, EntryPoint]:

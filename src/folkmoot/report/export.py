@@ -13,6 +13,13 @@ from folkmoot.storage.manifest import SYNTHETIC_MARK
 from folkmoot.storage.run_folder import CODEBOOK, TABLES, RunFolder
 
 README = "README.txt"
+# Data stay as they were said: an apostrophe before them would be read as said by every program but
+# a spreadsheet.
+AS_TEXT = (
+    "Some texts were written by a model or a person. A spreadsheet may run a cell that begins with "
+    "=, +, - or @: import the columns as text there.\n"
+)
+CSVS = ("csv", "polis")
 FORMATS = ("csv", "parquet", "json", "polis")
 
 
@@ -51,7 +58,7 @@ def readme(run: RunFolder, to: str) -> str:
     )
     served = sorted({name for m in facts.get("models", []) for name in m.get("served", [])})
     return (
-        f"{mark if run.synthetic else ''}{partial}{meaning}\n"
+        f"{mark if run.synthetic else ''}{partial}{meaning}\n{AS_TEXT if to in CSVS else ''}"
         f"Run {run.id} of the study type {run.study}, "
         f"{facts.get('started_at', '?')} to {facts.get('finished_at', '?')}; answers by "
         f"{', '.join(served) or 'unknown'}; Folkmoot "

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import polars as pl
 
 from folkmoot.kit.findings import Row, cells, found, interval, number
 from folkmoot.measures.diversity import total_variation
-from folkmoot.measures.estimates import percent, plural
+from folkmoot.measures.estimates import Estimate, percent, plural
 from folkmoot.measures.proportions import wilson
 from folkmoot.measures.rectified import Rectified, rectified_mean
 from folkmoot.report.samples import EVERYBODY, Sample, condition_name, split
@@ -23,6 +24,7 @@ from folkmoot.storage.tables import BY, by_column
 SECTION = "People beside the run"
 FEWEST = 5  # people, below which nothing is estimated
 MOST_LEVELS = 8
+CHOICE = "initial_choice"  # what people are asked who vote only once
 IDS = frozenset({"participant_id", "initial_choice", "final_choice", "status", "error_message"})
 
 
@@ -34,11 +36,23 @@ def against_people(run: Sample, people: Sample) -> list[Finding]:
     if "status" in simulated.columns:
         simulated = simulated.filter(pl.col("status") == "complete")
     real = people.tables["participants"]
+    simulated = _known_as(simulated, real)
     return found(
         calibration(run.name, simulated, real),
         rectified(run.name, simulated, real),
         heterogeneity(run.name, simulated, real),
     )
+
+
+def _known_as(simulated: pl.DataFrame, real: pl.DataFrame) -> pl.DataFrame:
+    """The simulation with the ids by which the people are known: those of its personas, where a
+    study numbers its participants anew."""
+    who, persona = "participant_id", "persona_id"
+    if not {who, persona} <= {*simulated.columns} or who not in real.columns:
+        return simulated
+    ids = real[who].cast(pl.String).implode()
+    own, theirs = (simulated[c].cast(pl.String).is_in(ids).sum() for c in (who, persona))
+    return simulated if own >= theirs else simulated.with_columns(pl.col(persona).alias(who))
 
 
 def _arms(simulated: pl.DataFrame, real: pl.DataFrame) -> dict[str, tuple[pl.DataFrame, ...]]:
@@ -142,6 +156,8 @@ def rectified(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Finding
     """Means that a few matched people correct, with valid intervals; None without matches."""
     if "participant_id" not in real.columns or "participant_id" not in simulated.columns:
         return None
+    if not _both("position_changed", simulated, real) and _both(CHOICE, simulated, real):
+        simulated, real = _with_choices(CHOICE, simulated, real)
     rows: list[Row] = []
     lines: list[tuple[str, float, float, float]] = []
     said = []
@@ -150,7 +166,7 @@ def rectified(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Finding
             estimate = _matched(model, human, measure)
             if estimate is None:
                 continue
-            label = f"{condition_name(arm)}: {measure}"
+            label = f"{condition_name(arm)}: {measure.replace('_', ' ')}"
             for who, e in (("people alone", estimate.people), ("corrected", estimate.corrected)):
                 lines.append(interval(f"{label}, {who}", e))
             rows.append(
@@ -207,46 +223,89 @@ def _matched(model: pl.DataFrame, human: pl.DataFrame, measure: str) -> Rectifie
     if both.height < FEWEST:
         return None
     rest = own.join(theirs, on="who", how="anti")
-    return rectified_mean(
+    found = rectified_mean(
         both["people"].to_list(), both["model"].to_list(), rest["model"].to_list()
     )
+    if model.schema[measure] != pl.Boolean:
+        return found
+    return replace(found, people=_as_share(found.people), corrected=_as_share(found.corrected))
+
+
+def _as_share(e: Estimate) -> Estimate:
+    """The estimate of a share, within what a share can be: a correction can carry it beyond."""
+    value, low, high = (min(1.0, max(0.0, x)) for x in (e.value, e.low, e.high))
+    return replace(e, value=value, low=low, high=high) if e.has_interval else e
 
 
 def heterogeneity(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Finding | None:
-    """Rates of change by the attributes that both describe their people with."""
-    if "position_changed" not in simulated.columns or "position_changed" not in real.columns:
-        return None
+    """Rates of change, else of each first choice, by the attributes of people.
+
+    An attribute that only the file of people has is theirs in the simulation too, where people are
+    matched.
+    """
+    simulated = _with_attributes(simulated, real)
+    outcomes = ["position_changed"] if _both("position_changed", simulated, real) else []
+    if not outcomes and _both(CHOICE, simulated, real):
+        simulated, real = _with_choices(CHOICE, simulated, real)
+        outcomes = [c for c in real.columns if c.startswith(f"{CHOICE}: ")]
     rows: list[Row] = []
-    skip = IDS | set(BY) | {"position_changed"}
+    skip = IDS | set(BY) | {*outcomes}
     for column in (c for c in real.columns if c in simulated.columns and c not in skip):
         levels = real[column].drop_nulls().unique().sort().to_list()
         if not 2 <= len(levels) <= MOST_LEVELS:
             continue
         for level in levels:
-            counts = [
-                t.filter(pl.col(column).cast(pl.String) == str(level))[
-                    "position_changed"
-                ].drop_nulls()
-                for t in (simulated, real)
-            ]
-            if all(len(c) >= FEWEST for c in counts):
-                ours, theirs = (wilson(int(c.sum()), len(c)) for c in counts)
-                rows.append(
-                    {
-                        "attribute": column,
-                        "level": str(level),
-                        "simulated_rate": ours.value,
-                        "simulated_n": ours.n,
-                        **cells(theirs, "people_rate", "_rate"),
-                        "people_n": theirs.n,
-                    }
-                )
+            own, theirs = (
+                t.filter(pl.col(column).cast(pl.String) == str(level)) for t in (simulated, real)
+            )
+            for outcome in outcomes:
+                counts = own[outcome].drop_nulls(), theirs[outcome].drop_nulls()
+                if all(len(c) >= FEWEST for c in counts):
+                    model, human = (wilson(int(c.sum()), len(c)) for c in counts)
+                    rows.append(
+                        {
+                            "attribute": column,
+                            "level": str(level),
+                            "outcome": outcome.replace("_", " "),
+                            "simulated_rate": model.value,
+                            "simulated_n": model.n,
+                            **cells(human, "people_rate", "_rate"),
+                            "people_n": human.n,
+                        }
+                    )
     if not rows:
         return None
+    changes = outcomes == ["position_changed"]
     return Finding(
         "people_heterogeneity",
-        "Who changes, by attribute",
-        f"Rates of change of {name} beside those of people, by {plural(len(rows), 'group')}.",
+        "Who changes, by attribute" if changes else "Who chooses what, by attribute",
+        f"{'Rates of change' if changes else 'First choices'} of {name} beside those of people, by "
+        f"{plural(len({(r['attribute'], r['level']) for r in rows}), 'group')}.",
         Grid.of(rows, "Wilson intervals for people; not adjusted for the number of groups."),
         section=SECTION,
     )
+
+
+def _both(column: str, simulated: pl.DataFrame, real: pl.DataFrame) -> bool:
+    return column in simulated.columns and column in real.columns
+
+
+def _with_attributes(simulated: pl.DataFrame, real: pl.DataFrame) -> pl.DataFrame:
+    """The simulation with the attributes that only the file of people has, by participant."""
+    who = "participant_id"
+    if not _both(who, simulated, real) or real[who].is_duplicated().any():
+        return simulated
+    more = [c for c in real.columns if c not in simulated.columns and c not in BY]
+    theirs = real.select(pl.col(who).cast(pl.String), *more)
+    return simulated.with_columns(pl.col(who).cast(pl.String)).join(theirs, on=who, how="left")
+
+
+def _with_choices(
+    column: str, simulated: pl.DataFrame, real: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Both with a truth value for each option of a column of choices: "initial_choice: Agree"."""
+    options = sorted({*simulated[column].drop_nulls(), *real[column].drop_nulls()})
+    if len(options) > MOST_LEVELS:
+        return simulated, real
+    chosen = [(pl.col(column) == option).alias(f"{column}: {option}") for option in options]
+    return simulated.with_columns(chosen), real.with_columns(chosen)

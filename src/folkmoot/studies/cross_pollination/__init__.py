@@ -19,6 +19,7 @@ from folkmoot.studies.cross_pollination.estimate import (
 )
 from folkmoot.studies.cross_pollination.exposure_design import EXPOSURE
 from folkmoot.studies.cross_pollination.findings import findings
+from folkmoot.studies.cross_pollination.from_polis import from_polis
 from folkmoot.studies.cross_pollination.protocol import protocol
 from folkmoot.studies.cross_pollination.respondent import PART
 from folkmoot.studies.cross_pollination.show import show
@@ -56,5 +57,6 @@ STUDY = Study(
     unusable=unusable,
     codebook=DEMOGRAPHICS,
     template=template,
+    from_polis=from_polis,
     respondent=PART,
 )

@@ -44,6 +44,7 @@ class Participant:
     base_persona: str
     demographics: Mapping[str, Any]
     enriched_persona: str
+    persona_id: str = ""
     # From the first vote on: the options in this participant's order, and the system prompt on
     # which those of all phases build.
     options: tuple[str, ...] = ()
@@ -163,7 +164,9 @@ async def recruit(session: Session[CrossPollinationConfig]) -> State:
     return State(
         {
             who: Participant(
-                who, arms[who], p.base, p.demographics, p.text, summary_draw=draws.get(who)
+                *(who, arms[who], p.base, p.demographics, p.text),
+                persona_id=p.id,
+                summary_draw=draws.get(who),
             )
             for who, p in zip(ids, personas, strict=True)
         }

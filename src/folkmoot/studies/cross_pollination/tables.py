@@ -41,6 +41,7 @@ class ParticipantRow(Row, table="participants"):
     options_shown: list[str] = column("options in the order in which this participant saw them")
     base_persona: str = column("the raw line that the persona grew from")
     persona: str = column("the description that the model was given")
+    persona_id: str = column("id of the persona; of a table of people, their own")
 
 
 DEMOGRAPHICS = {
@@ -119,6 +120,7 @@ def participant_row(p: Participant) -> ParticipantRow:
         options_shown=list(p.options),
         base_persona=p.base_persona,
         persona=p.enriched_persona,
+        persona_id=p.persona_id,
     )
 
 
