@@ -150,7 +150,7 @@ def together(answer: Answer = plain) -> Answer:
         if stage in ("plan", "consensus", "moderator"):
             return answer(key, request)
         if stage != "session":
-            ballot = re.findall(r'^  "(V\d+)":', request.messages[-1].content, re.M)
+            ballot = re.findall(r"^(V\d+):", request.messages[-1].content, re.M)
             fake = Request(request.model, (), schema={"properties": dict.fromkeys(ballot)})
             return {who: answer((stage, who, None), fake) for who in wanted}
         if "turns" not in wanted:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from folkmoot.models.request import Request
+from folkmoot.studies.town_hall import STUDY
 
 from .hall_script import Key, hold, plain, scripted, small_hall
 
@@ -164,3 +166,38 @@ def test_a_refusal_is_an_outcome(tmp_path: Path) -> None:
     _, quality = quality_of(tmp_path, answer)
     assert quality["missing_reasons"] == {"filtered": 1}
     assert quality["statements_unread"] == 1
+
+
+SAID = re.compile(r"^\s*- (\w+): (.+)$", re.MULTILINE)
+
+
+def test_no_form_holds_words_that_could_be_given_back() -> None:
+    """What is asked for is said beside the key, never where the answer goes."""
+    assert STUDY.prompts is not None
+    forms = {
+        file.stem: file.read_text("utf-8").partition("Reply with only a JSON object")[2]
+        for file in STUDY.prompts.glob("*.md")
+    }
+    asking = {name for name, form in forms.items() if form}
+    systems = {"persona", "portrait", "shared_session", "planner_system", "moderator_system"}
+    assert asking == forms.keys() - systems
+    assert not {name for name in asking if '"' in re.sub(r"{[{%].*?[%}]}", "", forms[name])}
+
+
+def test_the_wording_of_a_question_is_not_taken_for_an_answer(tmp_path: Path) -> None:
+    """A small model that fills the form with what stands beside the keys is asked again."""
+
+    def echo(key: Key, request: Request) -> Any:
+        said = plain(key, request)
+        if key[1] != "A02" or len(request.messages) > 3:
+            return said
+        meant = dict(SAID.findall(request.messages[-1].content))
+        return {k: meant[k] if isinstance(v, str) and k in meant else v for k, v in said.items()}
+
+    model = scripted(echo, keep=True)
+    held = hold(tmp_path, small_hall(tmp_path), model)
+    again = {a for a, _ in model.seen if a.endswith(".r1")}
+    assert any("/speak" in a or "/turns/A02" in a for a in again)
+    said = held.folder.table("utterances").filter(speaker_id="A02")["text"].to_list()
+    assert said == [f"A02 speaks in round {n}." for n in (1, 2, 3)]
+    assert "your own voice" not in held.folder.text("set01_lv2-1/discussion_log.json")
