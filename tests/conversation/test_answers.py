@@ -1,4 +1,4 @@
-"""The ladders: what is read as an answer, on which rung, and what must never be."""
+"""The ladders: what is read as an answer, at which parse step, and what must never be."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OPTIONS = ["Park improvements", "Youth job training", "Street safety", "Safer st
 
 
 @pytest.mark.parametrize(
-    ("reply", "value", "rung"),
+    ("reply", "value", "parse_step"),
     [
         ("Street safety", "Street safety", "exact"),
         ("  Street safety\n", "Street safety", "exact"),
@@ -34,8 +34,8 @@ OPTIONS = ["Park improvements", "Youth job training", "Street safety", "Safer st
         ("After some thought: youth job training it is", "Youth job training", "named"),
     ],
 )
-def test_choices_that_can_be_read(reply: str, value: str, rung: str) -> None:
-    assert Choice(OPTIONS).parse(reply) == Parsed(value, rung)
+def test_choices_that_can_be_read(reply: str, value: str, parse_step: str) -> None:
+    assert Choice(OPTIONS).parse(reply) == Parsed(value, parse_step)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ class Vote(BaseModel):
 
 
 @pytest.mark.parametrize(
-    ("reply", "rung"),
+    ("reply", "parse_step"),
     [
         ('{"choice": "a", "weight": 3}', "exact"),
         ('Here you are:\n```json\n{"choice": "a", "weight": 3}\n```', "fenced"),
@@ -148,8 +148,8 @@ class Vote(BaseModel):
         ('Sure! {"choice": "a", "weight": 3} Anything else?', "repaired"),
     ],
 )
-def test_json_ladder(reply: str, rung: str) -> None:
-    assert Json(Vote).parse(reply) == Parsed(Vote(choice="a", weight=3), rung)
+def test_json_ladder(reply: str, parse_step: str) -> None:
+    assert Json(Vote).parse(reply) == Parsed(Vote(choice="a", weight=3), parse_step)
 
 
 def test_json_that_does_not_fit_says_what_is_wrong() -> None:

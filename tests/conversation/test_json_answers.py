@@ -65,7 +65,7 @@ def test_validators_know_what_the_answer_is_about_and_say_what_they_put_right() 
 def test_repairs_of_a_reading_that_failed_are_not_counted_twice() -> None:
     # The fenced block does not fit, the repair of it does: only the second reading counts.
     got = Json(Line, about=NAMES).parse('{"speaker": "ANN", "text": "Yes."')
-    assert isinstance(got, Parsed) and got.rung == "repaired" and len(got.repairs) == 1
+    assert isinstance(got, Parsed) and got.parse_step == "repaired" and len(got.repairs) == 1
 
 
 def test_a_model_made_in_python_needs_no_reading() -> None:
@@ -217,7 +217,7 @@ class Idea(BaseModel):
 
 class Named(Row, table="ideas"):
     text: str
-    rung: str
+    parse_step: str
     repairs: int
 
 async def protocol(session: Session) -> None:
@@ -226,7 +226,7 @@ async def protocol(session: Session) -> None:
         who, "Name ideas.", answer=JsonList(Idea, 1, 2, fallback=(Idea(text="none"),))
     )
     for idea in got.value:
-        session.record(Named(text=idea.text, rung=got.rung, repairs=len(got.repairs)))
+        session.record(Named(text=idea.text, parse_step=got.parse_step, repairs=len(got.repairs)))
 
 STUDY = Study(name="ideas", title="Ideas", config=Config, protocol=protocol, tables=(Named,))
 """

@@ -99,11 +99,11 @@ def test_a_servers_word_about_schemas_is_never_trusted(
 
 
 @pytest.mark.parametrize(
-    ("schema", "rung", "refused"),
+    ("schema", "parse_step", "refused"),
     [("obey", "constrained", 0), ("ignore", "missing", 0), ("none", "missing", 2)],
 )
 def test_a_choice_that_prose_hides_is_had_by_an_enumeration(
-    schema: str, rung: str, refused: int, tmp_path: Path
+    schema: str, parse_step: str, refused: int, tmp_path: Path
 ) -> None:
     async def vote(session: Session) -> None:
         await session.ask(Speaker("p1"), "Which?", answer=Choice(["Park", "Mall"]))
@@ -114,5 +114,8 @@ def test_a_choice_that_prose_hides_is_had_by_an_enumeration(
         done = run(study, settings, out=tmp_path / "run")
         assert server.model.counts["format_refused"] == refused
     (row,) = done.table("answers").to_dicts()
-    assert (row["rung"], row["value"]) == (rung, "Park" if rung == "constrained" else None)
-    assert row["missing"] == (None if rung == "constrained" else "unparsed")
+    assert (row["parse_step"], row["value"]) == (
+        parse_step,
+        "Park" if parse_step == "constrained" else None,
+    )
+    assert row["missing"] == (None if parse_step == "constrained" else "unparsed")

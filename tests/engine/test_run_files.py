@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from pathlib import Path
 
@@ -52,3 +53,12 @@ def test_a_file_that_cannot_be_written_stops_the_protocol_there(tmp_path: Path) 
         folkmoot.run(study, {}, out=tmp_path / "run", provider=Scripted(lambda r, a: "yes"))
     assert not (tmp_path / "run" / "b.json").exists()
     assert not list((tmp_path / "run").rglob("*.tmp"))
+
+
+def test_a_run_that_is_over_leaves_no_session_in_memory(tmp_path: Path) -> None:
+    async def protocol(session: Session) -> None:
+        session.record("rows", {"column": 1})
+
+    study = Study("trial", "Trial", StudyConfig, protocol)
+    folkmoot.run(study, {}, out=tmp_path / "run", provider=Scripted(lambda r, a: "yes"))
+    assert not [o for o in gc.get_objects() if type(o) is Session]

@@ -170,7 +170,7 @@ def test_unreadable_answers_are_asked_for_again_and_then_missing(tmp_path: Path)
     found = run(tmp_path, protocol, Scripted(answer))
     assert prompts[1] == ["system", "user", "assistant", "user"]
     answers = found.table("answers")
-    assert answers["rung"].to_list() == ["normalised", "missing"]
+    assert answers["parse_step"].to_list() == ["normalised", "missing"]
     assert answers["reasks"].to_list() == [1, 3]
     assert answers["position"].to_list() == [1, None]
 
@@ -187,7 +187,7 @@ def voting(replies: list[str]) -> tuple[Scripted, Callable[[Session], Awaitable[
 def test_a_choice_is_asked_again_with_its_list_then_constrained(tmp_path: Path) -> None:
     model, protocol = voting(["Hm.", "Not Park", "Park or Mall", '{"choice": "Mall"}'])
     (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
-    assert (row["value"], row["rung"], row["reasks"]) == ("Mall", "constrained", 3)
+    assert (row["value"], row["parse_step"], row["reasks"]) == ("Mall", "constrained", 3)
     sent = [request for _, request in model.seen]
     assert [r.schema is None for r in sent] == [True, True, True, False]
     assert all("A. Park\nB. Mall\nC. 10 %" in r.messages[-1].content for r in sent[1:])
@@ -201,7 +201,7 @@ def test_a_choice_is_asked_again_with_its_list_then_constrained(tmp_path: Path) 
 def test_an_enumeration_is_never_guessed_either(tmp_path: Path, last: str) -> None:
     model, protocol = voting(["Hm.", "Hm.", "Hm.", last])
     (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
-    assert (row["value"], row["missing"], row["rung"]) == (None, "unparsed", "missing")
+    assert (row["value"], row["missing"], row["parse_step"]) == (None, "unparsed", "missing")
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def row(kind: str = "choice", **more: object) -> dict[str, object]:
         "stage": "vote",
         "role": "participant",
         "kind": kind,
-        "rung": "exact",
+        "parse_step": "exact",
         "reasks": 0,
         "missing": None,
         "words": 2 if kind == "choice" else 50,
@@ -91,10 +91,10 @@ def test_texts_that_refuse_nothing(text):
 
 
 def test_malformed_and_off_list_look_at_their_own_kinds():
-    broken = [*GOOD, *[row("json", rung="repaired")] * 5, *[row("json", reasks=1)] * 5]
+    broken = [*GOOD, *[row("json", parse_step="repaired")] * 5, *[row("json", reasks=1)] * 5]
     assert malformed(broken).flagged
     assert not off_list(broken).flagged
-    strange = [*GOOD, *[row(reasks=1)] * 10, row(rung="missing", missing="unparsed")]
+    strange = [*GOOD, *[row(reasks=1)] * 10, row(parse_step="missing", missing="unparsed")]
     assert off_list(strange).flagged
     assert not malformed(strange).flagged
     assert "11 %" in off_list([row(reasks=1)] * 11 + [row()] * 89).says

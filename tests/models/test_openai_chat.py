@@ -68,9 +68,9 @@ def test_structured_answers_step_down_from_schema_to_json_mode_to_the_prompt() -
     assert sent["strict"] is True and sent["schema"]["required"] == ["choice", "why"]
     assert sent["schema"]["additionalProperties"] is False
     assert by_schema["messages"] == encode(Request("m", ASKED))["messages"]
-    by_mode = encode(request, Capabilities(rung=JSON_MODE))
+    by_mode = encode(request, Capabilities(mode=JSON_MODE))
     assert by_mode["response_format"] == {"type": "json_object"}
-    by_prompt = encode(request, Capabilities(rung=PROMPT))
+    by_prompt = encode(request, Capabilities(mode=PROMPT))
     assert "response_format" not in by_prompt
     for body in (by_mode, by_prompt):
         assert '"choice"' in body["messages"][-1]["content"]

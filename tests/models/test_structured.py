@@ -16,7 +16,7 @@ from folkmoot.models.structured import (
     messages_of,
 )
 
-RUNGS = ("schema", "json", "prompt")
+MODES = ("schema", "json", "prompt")
 
 
 class Inner(BaseModel):
@@ -67,14 +67,14 @@ def test_references_are_put_in_place() -> None:
         "Invalid schema: additionalProperties is required",
     ],
 )
-def test_a_complaint_about_the_format_steps_down_one_rung(said: str) -> None:
-    first = concede(Capabilities(), REQUEST, said, RUNGS)
-    assert first == Capabilities(rung="json")
-    second = concede(first, REQUEST, said, RUNGS)
-    assert second == Capabilities(rung="prompt")
-    assert concede(second, REQUEST, said, RUNGS) is None
+def test_a_complaint_about_the_format_steps_down_one_mode(said: str) -> None:
+    first = concede(Capabilities(), REQUEST, said, MODES)
+    assert first == Capabilities(mode="json")
+    second = concede(first, REQUEST, said, MODES)
+    assert second == Capabilities(mode="prompt")
+    assert concede(second, REQUEST, said, MODES) is None
     plain = Request("m", REQUEST.messages)
-    assert concede(Capabilities(), plain, said, RUNGS) is None
+    assert concede(Capabilities(), plain, said, MODES) is None
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_complaint_about_the_format_steps_down_one_rung(said: str) -> None:
     ],
 )
 def test_other_complaints(said: str, expected: Capabilities | None) -> None:
-    assert concede(Capabilities(), Request("m", REQUEST.messages, 0.3, 5), said, RUNGS) == expected
+    assert concede(Capabilities(), Request("m", REQUEST.messages, 0.3, 5), said, MODES) == expected
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,8 @@ def test_other_complaints(said: str, expected: Capabilities | None) -> None:
 )
 def test_a_server_that_takes_no_system_message_is_conceded(said: str) -> None:
     plain = Request("m", (Message("system", "Be Ann."), Message("user", "Hi")))
-    assert concede(Capabilities(), plain, said, RUNGS) == Capabilities(system=False)
-    assert concede(Capabilities(system=False), plain, said, RUNGS) is None
+    assert concede(Capabilities(), plain, said, MODES) == Capabilities(system=False)
+    assert concede(Capabilities(system=False), plain, said, MODES) is None
 
 
 @pytest.mark.parametrize(
@@ -138,11 +138,11 @@ def test_a_server_that_takes_no_system_message_is_conceded(said: str) -> None:
 )
 def test_other_complaints_leave_the_system_message_where_it_is(said: str) -> None:
     plain = Request("m", (Message("system", "Be Ann."), Message("user", "Hi")))
-    assert concede(Capabilities(), plain, said, RUNGS) is None
+    assert concede(Capabilities(), plain, said, MODES) is None
 
 
 def test_of_failures_of_the_server_only_the_chat_template_is_learnt_from() -> None:
-    learnt = Learnt(lambda _: Capabilities(), RUNGS)
+    learnt = Learnt(lambda _: Capabilities(), MODES)
     plain = Request("m", (Message("system", "Be Ann."), Message("user", "Hi")), 0.5)
     used = learnt.of(plain)
     assert not learnt.learn(plain, used, b"temperature is not supported", 500)
@@ -152,12 +152,12 @@ def test_of_failures_of_the_server_only_the_chat_template_is_learnt_from() -> No
 
 
 def test_two_calls_with_the_same_complaint_step_down_once() -> None:
-    learnt = Learnt(lambda _: Capabilities(), RUNGS)
+    learnt = Learnt(lambda _: Capabilities(), MODES)
     used = learnt.of(REQUEST)
     assert learnt.learn(REQUEST, used, b"response_format not supported")
     assert learnt.learn(REQUEST, used, b"response_format not supported")  # sent at the same time
-    assert learnt.of(REQUEST).rung == "json"
-    assert learnt.of(Request("other", REQUEST.messages)).rung == "schema"
+    assert learnt.of(REQUEST).mode == "json"
+    assert learnt.of(Request("other", REQUEST.messages)).mode == "schema"
     assert len(learnt.notes) == 1
 
 
@@ -167,10 +167,10 @@ def test_a_system_prompt_that_is_not_taken_goes_before_the_first_question() -> N
 
 
 def test_a_temperature_that_is_known_to_be_refused_is_said_once() -> None:
-    learnt = Learnt(lambda _: Capabilities(temperature=False), RUNGS)
+    learnt = Learnt(lambda _: Capabilities(temperature=False), MODES)
     for _ in range(3):
         assert not learnt.of(REQUEST).temperature
     assert len(learnt.notes) == 1 and "temperature" in learnt.notes[0]
-    quiet = Learnt(lambda _: Capabilities(temperature=False), RUNGS)
+    quiet = Learnt(lambda _: Capabilities(temperature=False), MODES)
     quiet.of(Request("m", REQUEST.messages))
     assert not quiet.notes

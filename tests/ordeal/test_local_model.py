@@ -117,7 +117,7 @@ def ordeal(study: str, settings: dict[str, Any] | None, folder: Path, **more: An
 def judge(answer: dict[str, Any], reply: str) -> None:
     """What was read from a reply says no more than the reply does."""
     if answer["missing"] is not None:
-        assert answer["value"] is None and answer["rung"] == "missing"
+        assert answer["value"] is None and answer["parse_step"] == "missing"
         assert (answer["missing"] == "empty") == (not reply.strip()), (answer, reply)
     elif answer["kind"] == "choice":
         options = json.loads(answer["options"])

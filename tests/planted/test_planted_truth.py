@@ -58,7 +58,7 @@ def test_camps_are_recovered_by_the_clusters(healthy: RunFolder) -> None:
 def test_no_answer_needed_a_second_try(healthy: RunFolder) -> None:
     answers = healthy.table("answers")
     assert answers["reasks"].sum() == 0
-    assert answers.filter(pl.col("kind") == "choice")["rung"].unique().to_list() == ["exact"]
+    assert answers.filter(pl.col("kind") == "choice")["parse_step"].unique().to_list() == ["exact"]
 
 
 def test_with_no_persuasion_arms_differ_as_rarely_as_they_should(tmp_path: Path) -> None:

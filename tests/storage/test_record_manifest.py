@@ -62,10 +62,10 @@ def test_the_mark_stands_on_everything_synthetic() -> None:
     assert "no evidence" in data["note"]
 
 
-def test_rungs_are_shares_and_missing_answers_have_reasons() -> None:
+def test_parse_steps_are_shares_and_missing_answers_have_reasons() -> None:
     answers = pl.DataFrame(
         {
-            "rung": ["exact", "exact", "named", "missing"],
+            "parse_step": ["exact", "exact", "named", "missing"],
             "missing": [None, None, None, "refused"],
             "reasks": [0, 0, 1, 2],
         }
@@ -73,7 +73,7 @@ def test_rungs_are_shares_and_missing_answers_have_reasons() -> None:
     read = manifest(facts(), {"answers": answers})["answers"]
     assert read == {
         "count": 4,
-        "rungs": {"exact": 0.5, "missing": 0.25, "named": 0.25},
+        "parse_steps": {"exact": 0.5, "missing": 0.25, "named": 0.25},
         "reasks": 3,
         "missing": {"refused": 1},
     }

@@ -65,3 +65,11 @@ def test_a_table_becomes_a_pandas_frame_as_installed(tmp_path: Path) -> None:
     there = RunFolder(tmp_path).table("people").to_pandas()
     assert list(there.columns) == ["id", "age"]
     assert there["age"].isna().tolist() == [False, True]
+
+
+def test_columns_of_an_earlier_version_have_their_present_names(folder: Path) -> None:
+    write_table(folder / "tables", "answers", frame([{"id": "p_1", "rung": "exact"}]))
+    write_json(folder / "manifest.json", {"study": "mine", "answers": {"rungs": {"exact": 1.0}}})
+    run = RunFolder(folder)
+    assert run.table("answers")["parse_step"].to_list() == ["exact"]
+    assert run.manifest["answers"] == {"parse_steps": {"exact": 1.0}}

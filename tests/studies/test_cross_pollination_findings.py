@@ -65,7 +65,7 @@ class Pilot:
                     "stage": "initial_vote",
                     "role": "participant",
                     "kind": "choice",
-                    "rung": "exact",
+                    "parse_step": "exact",
                     "reasks": 0,
                     "missing": None,
                     "words": 1,
@@ -385,7 +385,7 @@ def test_fit_model_raises_no_flag_and_an_unfit_one_does(tmp_path):
     unfit = Pilot(tmp_path / "unfit")
     unfit.many("simple_voting", {(PARKS, JOBS): 40, (PARKS, PARKS): 20, (JOBS, JOBS): 30})
     for row in unfit.answers[:30]:
-        row.update(rung="missing", reasks=2, missing="unparsed", words=40)
+        row.update(parse_step="missing", reasks=2, missing="unparsed", words=40)
     flagged = unfit.found()["respondent_checks"]
     assert flagged.headline
     flags = column(flagged, "flag")

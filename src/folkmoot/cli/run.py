@@ -233,7 +233,8 @@ def _unread(folder: RunFolder) -> str:
     told = folder.manifest.get("answers", {})
     count, missing = told.get("count", 0), told.get("missing", {})
     forced, minimal = (
-        round(count * told.get("rungs", {}).get(rung, 0)) for rung in ("constrained", "minimal")
+        round(count * told.get("parse_steps", {}).get(parse_step, 0))
+        for parse_step in ("constrained", "minimal")
     )
     says = []
     if lost := sum(missing.values()):
@@ -242,12 +243,12 @@ def _unread(folder: RunFolder) -> str:
     if forced:
         says.append(
             f"{forced:,} of {plural(count, 'answer')} could be read only where nothing but the "
-            "options was allowed: `constrained` under `rung`."
+            "options was allowed: `constrained` under `parse_step`."
         )
     if minimal:
         says.append(
             f"{minimal:,} of {plural(count, 'answer')} could not be read; the protocol's minimal "
-            "one stands in the tables, with `minimal` under `rung`."
+            "one stands in the tables, with `minimal` under `parse_step`."
         )
     return " ".join(says)
 

@@ -1,7 +1,7 @@
 """Answers: a reply parsed to a type, or `Missing` with its reason, never blank text.
 
-Each answer type climbs a ladder of ever more forgiving readings and says on which rung it
-succeeded. When none does, it says what was wrong, so that the engine can ask again.
+Each answer type tries ever more forgiving readings and says which one succeeded (the parse step).
+When none does, it says what was wrong, so that the engine can ask again.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Missing:
 
 
 class Parsed(NamedTuple, Generic[T_co]):
-    """A value, the rung of the ladder at which it was read, and what was put right in it."""
+    """A value, the parse step at which it was read, and what was put right in it."""
 
     value: T_co
-    rung: str
+    parse_step: str
     repairs: tuple[Repair, ...] = ()
 
 
@@ -446,13 +446,13 @@ def _read_json(
     read: Callable[[Any], Parsed[T] | Unreadable],
     problem: str,
 ) -> Parsed[T] | Unreadable:
-    """The first reading of the reply as JSON that `read` takes, with its rung."""
+    """The first reading of the reply as JSON that `read` takes, with its parse step."""
     unread = Unreadable(f"{problem} {ALL_FIELDS}")
-    for rung, candidate in _json_candidates(reply, "{" if shape is dict else "{["):
+    for parse_step, candidate in _json_candidates(reply, "{" if shape is dict else "{["):
         if isinstance(candidate, shape):
             found = read(candidate)
             if isinstance(found, Parsed):
-                return found._replace(rung=rung)
+                return found._replace(parse_step=parse_step)
             unread = found
     return unread
 
@@ -462,12 +462,12 @@ def _json_candidates(reply: str, openings: str) -> list[tuple[str, Any]]:
     reply = reply.encode("utf-8", "replace").decode("utf-8")  # no file can hold lone surrogates
     found: list[tuple[str, Any]] = []
     fenced = re.search(r"```(?:json|JSON)?\s*(.*?)```", reply, re.DOTALL)
-    for rung, text in (("exact", reply), ("fenced", fenced[1] if fenced else None)):
+    for parse_step, text in (("exact", reply), ("fenced", fenced[1] if fenced else None)):
         if text is None:
             continue
         # ValueError also for integers of thousands of digits.
         with suppress(ValueError, RecursionError):
-            found.append((rung, _sound(json.loads(text))))
+            found.append((parse_step, _sound(json.loads(text))))
     starts = [reply.index(c) for c in openings if c in reply]
     if starts and _repairable(reply):
         body = reply[min(starts) :]

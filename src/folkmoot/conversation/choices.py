@@ -261,8 +261,8 @@ class Number:
             return Unreadable(f"Reply with a whole number{self._bounds()} and nothing else.")
         if not self._holds(value):
             return Unreadable(f"{said} is out of range. Reply with a number{self._bounds()}.")
-        rung = "exact" if text == said else "normalised" if said in bare else "named"
-        return Parsed(value, rung)
+        parse_step = "exact" if text == said else "normalised" if said in bare else "named"
+        return Parsed(value, parse_step)
 
     def _holds(self, value: float) -> bool:
         above = self.low is None or value >= self.low

@@ -39,7 +39,7 @@ EMPTY_TRIES = 2  # times that an empty reply is asked for again, beside the answ
 
 
 class Exchange(NamedTuple, Generic[T]):
-    """One answer with how it was had. `text` is the last raw reply, `rung` where it parsed.
+    """One answer with how it was had. `text` is the last raw reply, `parse_step` where it parsed.
 
     `messages` is what was sent last, `reply` what came back with its finish reason, tokens, latency
     and cost as the journal holds them (the same after a replay). `repairs`: what a JSON answer's
@@ -48,7 +48,7 @@ class Exchange(NamedTuple, Generic[T]):
 
     value: T | Missing
     text: str
-    rung: str
+    parse_step: str
     reasks: int
     model_served: str
     messages: tuple[Message, ...]
@@ -101,7 +101,7 @@ async def converse(
         if blank:
             read = Unreadable(f'"{blank}" repeats the form. Fill it in with words of your own.')
         if isinstance(read, Parsed):
-            got = _exchange(read.value, read.rung, step, request, reply)
+            got = _exchange(read.value, read.parse_step, step, request, reply)
             return got._replace(repairs=read.repairs)
         said = bool(reply.text.strip())
         # A limit used up before the first word was doubled already: more of the same only costs.
@@ -134,9 +134,11 @@ def _again(sent: tuple[Message, ...], said: str, problem: str) -> tuple[Message,
 
 
 def _exchange(
-    value: T | Missing, rung: str, reasks: int, request: Request, reply: Reply
+    value: T | Missing, parse_step: str, reasks: int, request: Request, reply: Reply
 ) -> Exchange[T]:
-    return Exchange(value, reply.text, rung, reasks, reply.model_served, request.messages, reply)
+    return Exchange(
+        value, reply.text, parse_step, reasks, reply.model_served, request.messages, reply
+    )
 
 
 def answer_row(
@@ -160,7 +162,7 @@ def answer_row(
         "role": who.role,
         "kind": wanted.kind,
         "value": str(value) if scored else None,
-        "rung": got.rung,
+        "parse_step": got.parse_step,
         "missing": value.reason if isinstance(value, Missing) else None,
         "reasks": got.reasks,
         "options": _listed(tuple(options)) if options else None,

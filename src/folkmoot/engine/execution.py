@@ -290,7 +290,12 @@ def _unusable(execution: Execution, tables: Mapping[str, pl.DataFrame]) -> str:
     """Why nothing in the run is of use: the study's own reason, or no answer could be read."""
     own = execution.found.study.unusable(RunFolder(execution.folder))
     answers = tables.get("answers")
-    if not own and answers is not None and answers.height and answers["rung"].is_in(UNREAD).all():
+    if (
+        not own
+        and answers is not None
+        and answers.height
+        and answers["parse_step"].is_in(UNREAD).all()
+    ):
         return f"none of the {answers.height:,} answers could be read"
     return own
 

@@ -8,6 +8,7 @@ they draw the same people into the same conditions wherever the settings leave t
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import re
 from collections.abc import Mapping, Sequence
@@ -342,6 +343,7 @@ class _Work:
                     file, how, self.providers[cell.name], folder, stopper, allowance=allowance
                 )
             )
+        gc.collect()  # what this cell held, before the next ones need as much
 
     def _allowance(self, tell: Progress) -> Allowance:
         """One budget for all cells, of which earlier processes have spent what journals say."""

@@ -6,6 +6,7 @@ The command line and `folkmoot.run` are its users; `execution.py` does the work.
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import warnings
 from collections.abc import Mapping
@@ -185,9 +186,14 @@ def run(
         **more,
     )
     if settings is None and not isinstance(study, Study):
-        return run_study(load(study, options), options, stopper)
-    kind = study if isinstance(study, Study) else find_study(str(study))
-    return run_study(from_python(kind, settings or {}, options), options, stopper)
+        found = load(study, options)
+    else:
+        kind = study if isinstance(study, Study) else find_study(str(study))
+        found = from_python(kind, settings or {}, options)
+    try:
+        return run_study(found, options, stopper)
+    finally:
+        gc.collect()  # during a run hardly ever: a hundred runs in one process would pile up
 
 
 async def arun(

@@ -129,7 +129,7 @@ class Scope:
         max_tokens: int | None = None,
         reasks: int = REASKS,
     ) -> Exchange[T]:
-        """`ask`, with the raw reply, the parse step (`rung`) and the number of re-asks."""
+        """`ask`, with the raw reply, the parse step and the number of re-asks."""
         _check_asked(who, prompt, heard, answer)
         wanted = cast("Answer[T]", Text()) if answer is None else answer
         address = self._enter("ask")

@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import NamedTuple
 
 import polars as pl
@@ -132,7 +131,7 @@ class Index:
         for text in texts:
             self._add(text, numbers)
         self._lengths = sorted({len(start) for start in self._starts})
-        self._standing = lru_cache(REMEMBERED)(self._scan)
+        self._remembered: dict[str, tuple[tuple[int, int], ...]] = {}
 
     def _add(self, text: Text, numbers: dict[tuple[str, ...], int]) -> None:
         sentences = sentences_of(text.words)
@@ -200,6 +199,15 @@ class Index:
         text, words = self._texts[number], self._words[number]
         kind = OWN if text.by == decision.participant_id else text.kind
         return Found(kind, text.id, words, count / words, self._brief[number])
+
+    def _standing(self, message: str) -> tuple[tuple[int, int], ...]:
+        # Not a cached method, which would hold the index, with all texts, after the run.
+        places = self._remembered.get(message)
+        if places is None:
+            if len(self._remembered) >= REMEMBERED:
+                self._remembered.clear()
+            places = self._remembered[message] = self._scan(message)
+        return places
 
     def _scan(self, message: str) -> tuple[tuple[int, int], ...]:
         """Where sentences stand in a message: (place of the first word, sentence)."""

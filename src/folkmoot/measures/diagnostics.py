@@ -94,7 +94,7 @@ REASKED = 0.05
 OVER_LENGTH = 0.05
 ALWAYS_YES = 0.90
 ACQUIESCENCE = 0.10
-CLEAN_RUNGS = frozenset({"exact", "normalised", "number", "named", "fenced"})
+CLEAN_STEPS = frozenset({"exact", "normalised", "number", "named", "fenced"})
 
 
 def refusals(answers: Sequence[Row], texts: Sequence[str] = ()) -> Check:
@@ -130,7 +130,7 @@ def _refused(row: Row) -> bool:
 def malformed(answers: Sequence[Row]) -> Check:
     """Structured answers (JSON) that had to be repaired, asked for again or given up."""
     asked = [r for r in answers if r.get("kind") == "json"]
-    bad = sum(1 for r in asked if r.get("reasks") or r.get("rung") not in CLEAN_RUNGS)
+    bad = sum(1 for r in asked if r.get("reasks") or r.get("parse_step") not in CLEAN_STEPS)
     return share_check(
         "malformed",
         "Malformed structured answers",
@@ -160,7 +160,7 @@ def cut(answers: Sequence[Row]) -> Check:
 def off_list(answers: Sequence[Row]) -> Check:
     """Choices and numbers that were not on the list at the first reply."""
     asked = [r for r in answers if r.get("kind") in ("choice", "number")]
-    bad = sum(1 for r in asked if r.get("reasks") or r.get("rung") == "missing")
+    bad = sum(1 for r in asked if r.get("reasks") or r.get("parse_step") == "missing")
     return share_check(
         "off_list", "Answers off the list", bad, len(asked), REASKED, "were not on the list"
     )

@@ -34,7 +34,7 @@ from folkmoot.models.urls import with_version
 BASE_URL = "https://api.anthropic.com/v1"
 VERSION = "2023-06-01"
 DEFAULT_MAX_TOKENS = 4096  # the format demands a limit
-RUNGS = (SCHEMA, PROMPT)
+MODES = (SCHEMA, PROMPT)
 CONCESSIONS = 4
 
 
@@ -51,12 +51,12 @@ def encode(request: Request, capabilities: Capabilities | None = None) -> dict[s
         body["system"] = system
     if request.temperature is not None and capabilities.temperature:
         body["temperature"] = request.temperature
-    if request.schema is not None and capabilities.rung == SCHEMA:
+    if request.schema is not None and capabilities.mode == SCHEMA:
         schema, strict = closed_schema(request.schema)
         if strict:
             body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
         else:
-            told = messages_of(request, replace(capabilities, rung=PROMPT))
+            told = messages_of(request, replace(capabilities, mode=PROMPT))
             body["messages"] = _split(told, request.images)[1]
     return body
 
@@ -92,7 +92,7 @@ class AnthropicMessages:
         if settings.api_key:
             headers["x-api-key"] = settings.api_key
         self._wire = Wire(base, headers, settings)
-        self._capabilities = Learnt(lambda _: Capabilities(), RUNGS)
+        self._capabilities = Learnt(lambda _: Capabilities(), MODES)
 
     @property
     def notes(self) -> list[str]:

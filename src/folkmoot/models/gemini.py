@@ -38,7 +38,7 @@ from folkmoot.models.urls import with_version
 
 BASE_URL = "https://generativelanguage.googleapis.com/v1beta"
 BATCH = 50  # replies of 100 long embeddings would exceed max_reply_mb
-RUNGS = (SCHEMA, JSON_MODE, PROMPT)
+MODES = (SCHEMA, JSON_MODE, PROMPT)
 CONCESSIONS = 5
 
 _THINKS = re.compile(r"gemini-(?:2\.5|[3-9])")
@@ -58,9 +58,9 @@ def encode(request: Request, capabilities: Capabilities | None = None) -> dict[s
     if request.max_tokens is not None:
         thoughts = REASONING_HEADROOM if _THINKS.search(request.model) else 0
         config["maxOutputTokens"] = request.max_tokens + thoughts
-    if request.schema is not None and capabilities.rung != PROMPT:
+    if request.schema is not None and capabilities.mode != PROMPT:
         config["responseMimeType"] = "application/json"
-        if capabilities.rung == SCHEMA:
+        if capabilities.mode == SCHEMA:
             config["responseJsonSchema"] = inlined_schema(request.schema)
     if config:
         body["generationConfig"] = config
@@ -116,7 +116,7 @@ class Gemini:
         base = with_version(settings.base_url or BASE_URL, "/v1beta")
         headers = {"x-goog-api-key": settings.api_key} if settings.api_key else {}
         self._wire = Wire(base, headers, settings)
-        self._capabilities = Learnt(lambda _: Capabilities(), RUNGS)
+        self._capabilities = Learnt(lambda _: Capabilities(), MODES)
 
     async def complete(self, request: Request, *, address: str) -> Reply:
         path = f"/models/{request.model}:generateContent"

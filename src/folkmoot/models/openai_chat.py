@@ -39,7 +39,7 @@ from folkmoot.models.structured import (
 
 BASE_URL = "https://api.openai.com/v1"
 BATCH = 50  # replies of 100 long embeddings would exceed max_reply_mb
-RUNGS = (SCHEMA, JSON_MODE, PROMPT)
+MODES = (SCHEMA, JSON_MODE, PROMPT)
 CONCESSIONS = 5
 
 _REASONING = re.compile(r"(?:^|/)(?:o\d|gpt-[5-9])(?!.*chat)")
@@ -67,7 +67,7 @@ def encode(request: Request, capabilities: Capabilities | None = None) -> dict[s
         else:
             key = "max_completion_tokens" if capabilities.completion_tokens else "max_tokens"
             body[key] = request.max_tokens
-    if request.schema is not None and capabilities.rung == SCHEMA:
+    if request.schema is not None and capabilities.mode == SCHEMA:
         schema, strict = closed_schema(request.schema)
         name = re.sub(r"\W+", "_", str(request.schema.get("title", "answer")))[:60]
         body["response_format"] = {
@@ -78,7 +78,7 @@ def encode(request: Request, capabilities: Capabilities | None = None) -> dict[s
                 "strict": strict,
             },
         }
-    elif request.schema is not None and capabilities.rung == JSON_MODE:
+    elif request.schema is not None and capabilities.mode == JSON_MODE:
         body["response_format"] = {"type": "json_object"}
     return body
 
@@ -154,7 +154,7 @@ class OpenAIChat:
         key = settings.api_key
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._wire = Wire(settings.base_url or BASE_URL, headers, settings)
-        self._capabilities = Learnt(first_capabilities, RUNGS)
+        self._capabilities = Learnt(first_capabilities, MODES)
 
     @property
     def notes(self) -> list[str]:

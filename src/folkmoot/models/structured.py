@@ -50,22 +50,22 @@ _ECHO = re.compile(r"role\W{3,8}(?:system|developer|user|assistant|model)\b")  #
 class Capabilities:
     """What one model at one endpoint turned out to accept."""
 
-    rung: str = SCHEMA
+    mode: str = SCHEMA
     temperature: bool = True
     completion_tokens: bool = False  # max_completion_tokens in place of max_tokens
     system: bool = True
 
 
 def concede(
-    used: Capabilities, request: Request, said: str, rungs: Sequence[str]
+    used: Capabilities, request: Request, said: str, modes: Sequence[str]
 ) -> Capabilities | None:
     """Capabilities without what a 400 complained about; None if nothing can be given up.
 
-    `rungs` are the ways of asking for structure that the wire format has, best first.
+    `modes` are the ways of asking for structure that the wire format has, best first.
     """
     if request.schema is not None and _FORMAT.search(said):
-        below = list(rungs)[rungs.index(used.rung) + 1 :]
-        return replace(used, rung=below[0]) if below else None
+        below = list(modes)[modes.index(used.mode) + 1 :]
+        return replace(used, mode=below[0]) if below else None
     refused = bool(_TAKES_NOT.search(said))
     if refused and "max_tokens" in said and request.max_tokens and not used.completion_tokens:
         return replace(used, completion_tokens=True)
@@ -82,10 +82,10 @@ class Learnt:
     `notes` says what was given up.
     """
 
-    def __init__(self, first: Callable[[str], Capabilities], rungs: Sequence[str]) -> None:
+    def __init__(self, first: Callable[[str], Capabilities], modes: Sequence[str]) -> None:
         self.notes: list[str] = []
         self._first = first
-        self._rungs = tuple(rungs)
+        self._modes = tuple(modes)
         self._known: dict[str, Capabilities] = {}
 
     def of(self, request: Request) -> Capabilities:
@@ -106,7 +106,7 @@ class Learnt:
             return False
         if self.of(request) != used:
             return True  # another call has learnt it meanwhile
-        better = concede(used, request, body.decode("utf-8", "replace"), self._rungs)
+        better = concede(used, request, body.decode("utf-8", "replace"), self._modes)
         if better is None or (status == 500 and better.system == used.system):
             return False
         self._known[request.model] = better
@@ -119,9 +119,9 @@ class Learnt:
 
 
 def _given_up(used: Capabilities, better: Capabilities) -> str:
-    if used.rung != better.rung:
-        refused = "JSON schema" if used.rung == SCHEMA else "JSON mode"
-        instead = "JSON mode" if better.rung == JSON_MODE else "the prompt alone"
+    if used.mode != better.mode:
+        refused = "JSON schema" if used.mode == SCHEMA else "JSON mode"
+        instead = "JSON mode" if better.mode == JSON_MODE else "the prompt alone"
         return f"takes no {refused}; structured answers are asked for by {instead}"
     if used.temperature != better.temperature:
         return "takes no temperature; its own default holds"
@@ -133,7 +133,7 @@ def _given_up(used: Capabilities, better: Capabilities) -> str:
 def messages_of(request: Request, capabilities: Capabilities) -> list[Message]:
     """The messages as this endpoint takes them: the schema spelt out where it must be."""
     messages = list(request.messages)
-    if request.schema is not None and capabilities.rung != SCHEMA:
+    if request.schema is not None and capabilities.mode != SCHEMA:
         messages = _with_schema(messages, request.schema)
     if not capabilities.system and messages and messages[0].role == "system":
         head, *rest = messages

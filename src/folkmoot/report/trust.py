@@ -19,7 +19,7 @@ from folkmoot.report.deviations import deviations, since
 from folkmoot.storage.findings import Grid
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
-ANSWER_RUNGS = {
+PARSE_STEPS = {
     "exact": "as asked for",
     "normalised": "once case, quotes and punctuation were ignored",
     "number": "by its number or letter in the list",
@@ -127,8 +127,12 @@ def _run(run: RunFolder) -> Grid:
 def _answers(manifest: Mapping[str, Any]) -> Grid:
     answers = manifest.get("answers", {})
     rows = [
-        {"read": ANSWER_RUNGS.get(rung, rung), "rung": rung, "answer_share": float(share)}
-        for rung, share in answers.get("rungs", {}).items()
+        {
+            "read": PARSE_STEPS.get(parse_step, parse_step),
+            "parse_step": parse_step,
+            "answer_share": float(share),
+        }
+        for parse_step, share in answers.get("parse_steps", {}).items()
     ]
     count, reasks = answers.get("count", 0), answers.get("reasks", 0)
     why = "; ".join(f"{n} {reason}" for reason, n in answers.get("missing", {}).items())
@@ -167,9 +171,9 @@ def methods(run: RunFolder, title: str) -> str:
         for m in served
     )
     answers = manifest.get("answers", {})
-    rungs = answers.get("rungs", {})
-    exact = 100 * float(rungs.get("exact", 0.0))
-    missing = 100 * float(rungs.get("missing", 0.0))
+    parse_steps = answers.get("parse_steps", {})
+    exact = 100 * float(parse_steps.get("exact", 0.0))
+    missing = 100 * float(parse_steps.get("missing", 0.0))
     cost = manifest.get("cost_usd")
     money = "at an unknown price" if cost is None else f"at a cost of {cost:.2f} US dollars"
     unknown = manifest.get("cost_unknown_for") or []

@@ -188,12 +188,19 @@ def _synthetic(facts: RunFacts, answers: pl.DataFrame | None) -> dict[str, Any]:
 def rung_shares(answers: pl.DataFrame) -> dict[str, Any]:
     """How answers were read: count, share per parse step, share missing, re-asks."""
     count = answers.height
-    if not count or "rung" not in answers.columns:
+    if not count or "parse_step" not in answers.columns:
         return {"count": count}
-    counts = dict(answers["rung"].drop_nulls().value_counts().iter_rows())
-    rungs = {k: round(counts[k] / count, 6) for k in sorted(counts, key=lambda r: (-counts[r], r))}
+    counts = dict(answers["parse_step"].drop_nulls().value_counts().iter_rows())
+    parse_steps = {
+        k: round(counts[k] / count, 6) for k in sorted(counts, key=lambda r: (-counts[r], r))
+    }
     reasks = int(answers["reasks"].sum()) if "reasks" in answers.columns else 0
-    return {"count": count, "rungs": rungs, "reasks": reasks, "missing": _reasons(answers)}
+    return {
+        "count": count,
+        "parse_steps": parse_steps,
+        "reasks": reasks,
+        "missing": _reasons(answers),
+    }
 
 
 def cut_replies(tables: Mapping[str, pl.DataFrame]) -> int:

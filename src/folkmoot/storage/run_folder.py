@@ -22,6 +22,7 @@ LOG = "run.log"
 LOG_LINES = "log.jsonl"
 TABLES = "tables"
 PERSONAS = "personas.json"  # drawn once; later processes read it back
+RENAMED = {"rung": "parse_step", "rungs": "parse_steps"}  # in the answers of earlier versions
 
 
 class RunFolder:
@@ -92,7 +93,13 @@ class RunFolder:
     def manifest(self) -> dict[str, Any]:
         """What was run with what; empty while the run is not finished."""
         path = self.path / MANIFEST
-        return dict(read_json(path)) if path.exists() else {}
+        if not path.exists():
+            return {}
+        kept = dict(read_json(path))
+        answers = kept.get("answers")
+        if isinstance(answers, dict):
+            kept["answers"] = {RENAMED.get(name, name): told for name, told in answers.items()}
+        return kept
 
     @cached_property
     def plan(self) -> dict[str, Any]:
@@ -114,9 +121,10 @@ class RunFolder:
             known = ", ".join(self.tables()) or "none yet; has the run finished?"
             raise StorageError(f"{self.path}: no table {name}; tables: {known}")
         try:
-            return pl.read_parquet(path)
+            rows = pl.read_parquet(path)
         except (OSError, pl.exceptions.PolarsError) as error:
             raise StorageError(f"{path}: cannot be read: {error}") from error
+        return rows.rename(RENAMED, strict=False) if name == "answers" else rows
 
     def codebook(self) -> dict[str, Any]:
         """What each table and column means."""

@@ -197,7 +197,7 @@ ENGINE_COLUMNS: dict[str, str] = {
     "role": "role of who was asked",
     "kind": "type of the answer that was wanted: text, choice, number or json",
     "value": "the answer as it was read, for choices and numbers",
-    "rung": "parse step that could read the reply: exact, normalised, number, …, missing",
+    "parse_step": "parse step that could read the reply: exact, normalised, number, …, missing",
     "missing": "why there is no answer; empty when there is one",
     "finish": "how the reply ended: stop, length (cut by the token limit), refused:…, or unknown",
     "reasks": "how often the format had to be asked for again",

@@ -461,7 +461,7 @@ def test_the_embedded_respondent_votes_on_any_options(options: Any, tmp_path: Pa
     votes = done.table("answers").filter(kind="choice")
     assert votes["missing"].null_count() == votes.height
     assert set(votes["value"]) == set(options)
-    assert "constrained" in set(votes["rung"])
+    assert "constrained" in set(votes["parse_step"])
 
 
 def test_all_fail_and_the_run_still_ends_with_files(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Broken JSON in a run: rungs, two re-asks that quote the error, minimal structure."""
+"""Broken JSON in a run: parse steps, two re-asks that quote the error, minimal structure."""
 
 from __future__ import annotations
 
@@ -35,20 +35,22 @@ def quality_of(folder: Path, answer: Any) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize(
-    ("write", "rung"),
+    ("write", "parse_step"),
     [
         (json.dumps, "exact"),
         (lambda said: f"Here you are:\n```json\n{json.dumps(said)}\n```\nDone.", "fenced"),
         (lambda said: json.dumps(said).replace('"', "'")[:-1] + ",}", "repaired"),
     ],
 )
-def test_each_rung_is_counted(tmp_path: Path, write: Any, rung: str) -> None:
+def test_each_rung_is_counted(tmp_path: Path, write: Any, parse_step: str) -> None:
     _, quality = quality_of(tmp_path, spoilt("speak", "A02", lambda said, _: write(said)))
     total = 3 * 5 * 2 + 2 * 5 + 3 * 5 + 2
-    exact = total if rung == "exact" else total - 3
+    exact = total if parse_step == "exact" else total - 3
     assert quality["answers"] == total
-    assert quality["rungs"]["exact"] == exact
-    assert quality["rungs_by_stage"]["speak"][rung] == (15 if rung == "exact" else 3)
+    assert quality["parse_steps"]["exact"] == exact
+    assert quality["parse_steps_by_stage"]["speak"][parse_step] == (
+        15 if parse_step == "exact" else 3
+    )
     assert quality["reasks"] == 0 and quality["minimal_structures"] == 0
 
 
@@ -61,7 +63,7 @@ def test_a_reask_quotes_the_error_and_mends(tmp_path: Path) -> None:
     model = scripted(spoilt("speak", "A02", first_only), keep=True)
     held = hold(tmp_path, small_hall(tmp_path), model)
     quality = held.folder.json("set01_lv2-1/metrics_summary.json")["quality"]
-    assert quality["reasks"] == 3 and quality["rungs"]["minimal"] == 0
+    assert quality["reasks"] == 3 and quality["parse_steps"]["minimal"] == 0
     again = [r.messages[-1].content for a, r in model.seen if a.endswith(".r1")]
     assert len(again) == 3 and all("full_statement: Field required" in text for text in again)
 
@@ -69,7 +71,7 @@ def test_a_reask_quotes_the_error_and_mends(tmp_path: Path) -> None:
 def test_after_two_reasks_the_minimal_structure_stands(tmp_path: Path) -> None:
     held, quality = quality_of(tmp_path, spoilt("speak", "A02", lambda *_: "I'd rather not."))
     assert quality["reasks"] == 2 * 3
-    assert quality["rungs"]["minimal"] == 3 and quality["minimal_structures"] == 3
+    assert quality["parse_steps"]["minimal"] == 3 and quality["minimal_structures"] == 3
     assert quality["statements_unread"] == 3 and quality["silent_turns"] == 0
     turns = held.folder.json("set01_lv2-1/discussion_log.json")["rounds"][0]["turns"]
     said = next(t["speaking"] for t in turns if t["agent_id"] == "A02")

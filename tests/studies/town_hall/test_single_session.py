@@ -77,7 +77,7 @@ def test_who_was_cut_off_is_asked_for_again(tmp_path: Path) -> None:
     held = hold(tmp_path, settings, scripted(cut))
     found = held.folder.json("set01_lv1/metrics_summary.json")
     assert found["vulnerable"]["weighted_inclusivity_score"] == 18 / 16
-    assert found["quality"]["rungs"]["repaired"] >= 1
+    assert found["quality"]["parse_steps"]["repaired"] >= 1
     assert found["quality"]["calls_by_round"] == {"1": 1, "2": 3, "3": 1}
     assert found["quality"]["minimal_structures"] == 0
 

@@ -238,7 +238,7 @@ def test_an_option_is_never_guessed(said: str, tmp_path: Path) -> None:
     run = play(good(), tmp_path, player(option=said))  # the options stand behind dashes
     responses = run.table("responses").filter(var_name="trade").to_dicts()
     assert all((r["status"], r["value"], r["reasks"]) == ("invalid", said, 5) for r in responses)
-    reasons = set(run.table("answers").filter(rung="missing")["missing"])
+    reasons = set(run.table("answers").filter(parse_step="missing")["missing"])
     assert reasons == {"refused" if "refuse" in said else "unparsed"}
 
 

@@ -322,7 +322,7 @@ class Codes:
                 f"Not every code can be taken: {first}. Reply with the whole JSON object again, "
                 "each quote copied from the text letter by letter."
             )
-        return Parsed(codes, read.rung, read.repairs)
+        return Parsed(codes, read.parse_step, read.repairs)
 
     def salvaged(self, reply: str) -> tuple[Coded, ...]:
         """The codes of a reply that is still not right, the wrong ones with the reason."""

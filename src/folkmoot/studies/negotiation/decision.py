@@ -408,8 +408,8 @@ class SlotDecision:
     """The whole audit trail of one decision.
 
     `source` says what settled it: single_user, preferences, synthesis, operator, vote or
-    feedback. `proposed` is the label that the model gave its strategy, None if unread. `rung` is
-    where the synthesis reply was read (`minimal`: it could not be, and the minimal structure was
+    feedback. `proposed` is the label that the model gave its strategy, None if unread. `parse_step`
+    is where the synthesis reply was read (`minimal`: it could not be, and the minimal structure was
     used). `outcome` is the operator's; `portions` what finally holds, after feedback. `stated` is
     the mediator's own statement of who gets what, `said` all its words as it wrote them.
     `overridden`: option → members who get it against their strong rejection. `confirmed`: member →
@@ -440,7 +440,7 @@ class SlotDecision:
     split: tuple[Branch, Branch] | None = None
     feedback: tuple[FeedbackRound, ...] = ()
     lines: tuple[Line, ...] = ()
-    rung: str = ""
+    parse_step: str = ""
     dropped_lines: int = 0
     source_winner: str | None = None
 
@@ -486,7 +486,7 @@ class SlotDecision:
 
     @property
     def parse_error(self) -> bool:
-        return self.rung == "minimal"
+        return self.parse_step == "minimal"
 
     @property
     def resolved(self) -> bool | None:

@@ -75,15 +75,15 @@ M = TypeVar("M", bound=BaseModel)
 async def ask_mediator(
     scope: Scope, case: Negotiation, prompt: str, minimal: M
 ) -> tuple[M, str, str | None]:
-    """The mediator's reply, the rung on which it was read, and how it ended. One that stays
-    unreadable gives the minimal structure, on the rung `minimal`."""
+    """The mediator's reply, the parse step at which it was read, and how it ended. One that stays
+    unreadable gives the minimal structure, at the step `minimal`."""
     names = [m.name for m in case.members]
     allowed = {"dialogue.speaker": (SYSTEM, *names), "decision.members": names}
     answer = Json(type(minimal), fallback=minimal, options=allowed)
     got = await scope.exchange(mediator(scope), prompt, answer=answer)
     if isinstance(got.value, Missing):
         return minimal, "minimal", got.reply.finish
-    return got.value, got.rung, got.reply.finish
+    return got.value, got.parse_step, got.reply.finish
 
 
 # --- the proposal ------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ class Proposal:
     said: str
     stated: Settlement
     responses: tuple[Line, ...]
-    rung: str
+    parse_step: str
     dropped_lines: int
     finish: str | None = None  # how the mediator's reply ended
 
@@ -145,7 +145,7 @@ async def propose(
         resolution_explanation="",
         decision=[],
     )
-    reply, rung, finish = await ask_mediator(scope, case, prompt, minimal)
+    reply, parse_step, finish = await ask_mediator(scope, case, prompt, minimal)
     opening, said, dropped = sort_lines(reply.dialogue, names)
     words = (opening, reply.conflict_description, reply.resolution_explanation)
     parts = (
@@ -154,7 +154,7 @@ async def propose(
     aloud = "\n".join(filter(None, (*words, *parts)))
     reply = _seen(case, reply)
     label = None
-    if isinstance(reply, GuidedSynthesis) and rung != "minimal":
+    if isinstance(reply, GuidedSynthesis) and parse_step != "minimal":
         label = reply.resolution_strategy
     return Proposal(
         reply.has_conflict,
@@ -165,7 +165,7 @@ async def propose(
         aloud,
         settlement(group, topic.id, tally.options, reply),
         tuple(case.line(name, "user_respond", text, topic, finish=finish) for name, text in said),
-        rung,
+        parse_step,
         dropped,
         finish,
     )
@@ -342,7 +342,7 @@ async def _round(
         targeted=targeted,
         question=question,
     )
-    reply, rung, finish = await ask_mediator(
+    reply, parse_step, finish = await ask_mediator(
         scope, case, prompt, FeedbackReply(resolved=False, decision=[])
     )
     cast = _with_refusals(standing, target.id, reply.hard_no)
@@ -360,7 +360,7 @@ async def _round(
         targeted=targeted,
         resolved=reply.resolved and content,
         question=asked if target.name.casefold() in asked.casefold() else question,
-        parse_error=rung == "minimal",
+        parse_error=parse_step == "minimal",
     )
     decision = replace(decision, feedback=(*standing.feedback, round_))
     _, said, _ = sort_lines(reply.dialogue, [target.name])

@@ -260,7 +260,7 @@ def _proposed(topic: Topic, proposal: Proposal) -> SlotDecision:
         said=proposal.said,
         stated=proposal.stated,
         proposed=proposal.label,
-        rung=proposal.rung,
+        parse_step=proposal.parse_step,
         dropped_lines=proposal.dropped_lines,
     )
 

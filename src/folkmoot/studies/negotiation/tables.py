@@ -184,7 +184,7 @@ class DecisionRow(OfDecision, table="decisions"):
     resolved: bool | None = column("whether feedback ended in agreement")
     parse_error: bool = column("the synthesis reply was unreadable; the minimal structure was used")
     words: int = column("words spoken to come to the decision, stated preferences left out")
-    rung: str | None = column("where on the ladder the synthesis reply was read")
+    parse_step: str | None = column("step at which the synthesis reply was read")
 
 
 class ScoreRow(OfDecision, table="scores"):
@@ -381,7 +381,7 @@ def _decision(case: Negotiation, topic: Topic, d: SlotDecision, at: Mapping[str,
         resolved=d.resolved,
         parse_error=d.parse_error,
         words=d.words,
-        rung=d.rung or None,
+        parse_step=d.parse_step or None,
     )
 
 

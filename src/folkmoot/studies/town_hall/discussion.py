@@ -175,7 +175,7 @@ def make_meeting(config: TownHallConfig, of: ResidentSet, level: Level, seed: in
 class Call:
     """One answer of one seat, or of the shared session: for quality counts and logs.
 
-    `residents` are those whose words it holds. `rung` is the step of the ladder at which it was
+    `residents` are those whose words it holds. `parse_step` is the step at which it was
     read, `minimal` counts the residents for whom the minimal structure stands. `at` is seconds
     since the epoch; times, tokens and cost are as journaled, so a replay gives the same.
     """
@@ -186,7 +186,7 @@ class Call:
     residents: tuple[str, ...]
     question: str
     response: str
-    rung: str
+    parse_step: str
     reasks: int = 0
     missing: str = ""
     minimal: int = 0
@@ -520,7 +520,7 @@ def call_of(
         residents=residents,
         question=question,
         response=got.text,
-        rung="minimal" if lost else got.rung,
+        parse_step="minimal" if lost else got.parse_step,
         reasks=got.reasks,
         missing=value.reason if isinstance(value, Missing) else "",
         minimal=len(residents) if lost else 0,

@@ -133,13 +133,13 @@ def _of_call(call: Call, full: bool) -> Iterator[Entry]:
         latency=None if call.latency_s is None else round(call.latency_s, 4),
         tokens={"input": call.input_tokens, "output": call.output_tokens},
         cost_usd=call.cost_usd,
-        rung=call.rung,
+        parse_step=call.parse_step,
         **texts,
     )
     if call.reasks:
         yield entry("WARNING", "asked_again", times=call.reasks)
-    if call.rung in ("fenced", "repaired"):
-        yield entry("WARNING", "unexpected_response", rung=call.rung)
+    if call.parse_step in ("fenced", "repaired"):
+        yield entry("WARNING", "unexpected_response", parse_step=call.parse_step)
     for m in call.mends:
         what = {"field": m.field, "kind": m.kind, "was": m.was, "became": m.became or None}
         yield entry("WARNING", "mended", **what)

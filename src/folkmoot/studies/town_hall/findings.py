@@ -494,7 +494,10 @@ def reading(quality: Mapping[str, Any]) -> Finding:
         {
             "level": level,
             "answers": own["answers"],
-            **{rung: own["rungs"].get(rung, 0) for rung in ("exact", "fenced", "repaired")},
+            **{
+                parse_step: own["parse_steps"].get(parse_step, 0)
+                for parse_step in ("exact", "fenced", "repaired")
+            },
             "asked again": own["reasks"],
             "minimal structures": own["minimal_structures"],
             "fields repaired": sum(own["repaired"].values()),
@@ -510,9 +513,9 @@ def reading(quality: Mapping[str, Any]) -> Finding:
     return Finding(
         "quality",
         "How well answers could be read",
-        f"Of {total['answers']:,} answers, {total['rungs'].get('exact', 0):,} could be read as "
-        f"they came. {plural(total['reasks'], 're-ask')} followed; the minimal structure replaced "
-        f"the answers of {plural(total['minimal_structures'], 'resident')}; "
+        f"Of {total['answers']:,} answers, {total['parse_steps'].get('exact', 0):,} could be read "
+        f"as they came. {plural(total['reasks'], 're-ask')} followed; the minimal structure "
+        f"replaced the answers of {plural(total['minimal_structures'], 'resident')}; "
         f"{plural(dropped, 'field')} had to be dropped (ids that do not exist, self-references, "
         "levels out of range).",
         Grid.of(rows),

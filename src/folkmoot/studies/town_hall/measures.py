@@ -436,7 +436,7 @@ def difference(a: float | None, b: float | None) -> float | None:
 # How well answers could be read. Whatever was repaired, dropped or left out of a denominator is
 # counted, so that nothing is scored silently.
 
-RUNGS = ("exact", "fenced", "repaired", "minimal", "missing")
+PARSE_STEPS = ("exact", "fenced", "repaired", "minimal", "missing")
 
 
 Counts: TypeAlias = "dict[str, int | Counts]"
@@ -451,9 +451,9 @@ def quality(discussion: Discussion) -> Counts:
     surveys = [*discussion.before.values(), *discussion.after.values()]
     return {
         "answers": len(calls),
-        "rungs": _rungs(c.rung for c in calls),
-        "rungs_by_stage": {
-            stage: _rungs(c.rung for c in calls if c.stage == stage)
+        "parse_steps": _parse_steps(c.parse_step for c in calls),
+        "parse_steps_by_stage": {
+            stage: _parse_steps(c.parse_step for c in calls if c.stage == stage)
             for stage in dict.fromkeys(call.stage for call in calls)
         },
         "reasks": sum(c.reasks for c in calls),
@@ -488,9 +488,11 @@ def counted(found: int | Counts) -> int:
     return found if isinstance(found, int) else sum(map(counted, found.values()))
 
 
-def _rungs(found: Iterable[str]) -> Counts:
+def _parse_steps(found: Iterable[str]) -> Counts:
     counts = Counter(found)
-    return {name: counts[name] for name in (*RUNGS, *sorted(counts.keys() - set(RUNGS)))}
+    return {
+        name: counts[name] for name in (*PARSE_STEPS, *sorted(counts.keys() - set(PARSE_STEPS)))
+    }
 
 
 def _by_kind(kinds: Iterable[str]) -> Counts:

@@ -407,7 +407,7 @@ async def _in_one_reply(
     call = call_of(ahead.stage, who, ahead.order, question, got)
     if isinstance(got.value, Missing):
         # Its residents are asked for again, so that no minimal structure stands for them yet.
-        return {}, {}, [replace(call, minimal=0, rung=got.rung)]
+        return {}, {}, [replace(call, minimal=0, parse_step=got.parse_step)]
     turns, reflections = got.value
     return turns, reflections, [call]
 
@@ -443,8 +443,8 @@ class WholeRound:
         stances = {i: turn.stance for i, turn in turns.items()} if self.ahead.reflects else {}
         back = self._back(stances).read(_object(raw, "reflections", {}))
         if isinstance(back, Unreadable):
-            return Parsed((turns, {}), found.rung, said.repairs)
-        return Parsed((turns, back.value.values), found.rung, (*said.repairs, *back.repairs))
+            return Parsed((turns, {}), found.parse_step, said.repairs)
+        return Parsed((turns, back.value.values), found.parse_step, (*said.repairs, *back.repairs))
 
 
 class AnyObject(BaseModel):

@@ -406,12 +406,12 @@ class WorkbookAnswer:
         """Read a reply. Without validation everything but an empty reply is an answer."""
         if not reply.strip():
             return Unreadable("The reply was empty.")
-        text, score, rung, problem = self._unwrapped(reply)
+        text, score, parse_step, problem = self._unwrapped(reply)
         if problem is None:
             read = self._read(text)
             if isinstance(read, Parsed):
                 status: Status = "valid" if self.validate else "unchecked"
-                return Parsed(Given(read.value, status, score), rung or read.rung)
+                return Parsed(Given(read.value, status, score), parse_step or read.parse_step)
             problem = read
             if self.as_json:
                 problem = Unreadable(
@@ -427,12 +427,16 @@ class WorkbookAnswer:
         if not text.strip():
             return Missing("empty", "the reply was empty")
         number = Number().parse(text) if self.numeric else None
-        if isinstance(number, Parsed) and number.rung == "exact" and abs(number.value) < MAX_NUMBER:
+        if (
+            isinstance(number, Parsed)
+            and number.parse_step == "exact"
+            and abs(number.value) < MAX_NUMBER
+        ):
             return Given(_whole(number.value), "invalid", score)
         return Given(text.strip(), "invalid", score)
 
     def _unwrapped(self, reply: str) -> tuple[str, int | None, str, Unreadable | None]:
-        """(answer, speculation score, rung, problem) of a reply."""
+        """(answer, speculation score, parse step, problem) of a reply."""
         reply = BROKEN.sub("\ufffd", reply)
         if not self.as_json:
             return reply, None, "", None
@@ -452,10 +456,10 @@ class WorkbookAnswer:
                 "The JSON did not fit: speculation_score must be a whole number from 0 to 100. "
                 f"{ALL_FIELDS}"
             )
-            return text, None, parsed.rung, problem
+            return text, None, parsed.parse_step, problem
         if not text.strip():
-            return text, score, parsed.rung, Unreadable("The reply was empty.")
-        return text, score, parsed.rung, None
+            return text, score, parsed.parse_step, Unreadable("The reply was empty.")
+        return text, score, parsed.parse_step, None
 
     def _read(self, text: str) -> Parsed[Any] | Unreadable:
         parsed = self._plain().parse(text)
@@ -466,7 +470,7 @@ class WorkbookAnswer:
         number = float(parsed.value)
         if not abs(number) <= MAX_NUMBER:
             return Unreadable("The number is too large. Reply with a single number.")
-        return Parsed(number if self.var_type == "float" else _whole(number), parsed.rung)
+        return Parsed(number if self.var_type == "float" else _whole(number), parsed.parse_step)
 
     def _plain(self) -> Answer[Any]:
         """How the answer itself is read, out of JSON or without."""
