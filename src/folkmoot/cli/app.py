@@ -133,9 +133,25 @@ def run(
             metavar="KEY=VALUE,VALUE",
         ),
     ] = None,
+    seat: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--seat", metavar="PARTICIPANT", help="Let a person play this participant; repeatable."
+        ),
+    ] = None,
+    host: Annotated[
+        str, typer.Option("--host", help="Serve the pages of seats at this address.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int | None, typer.Option("--port", min=1, max=65535, help="Serve them at this port.")
+    ] = None,
+    public_url: Annotated[
+        str,
+        typer.Option("--public-url", help="Print links to seats under this URL (of a proxy)."),
+    ] = "",
 ) -> None:
     """Run a study, or resume one (--resume)."""
-    from folkmoot.cli.run import grid_command, run_command
+    from folkmoot.cli.run import Serving, grid_command, run_command
     from folkmoot.engine.execution import RunOptions
 
     options = RunOptions(
@@ -149,16 +165,19 @@ def run(
         seed=seed,
         key=key,
         accept_changes=accept_changes,
+        seats=tuple(seat or ()),
     )
     if config is not None and study is not None and "=" in str(study):
         study, more = None, [str(study), *(more or ())]  # `run --config FILE --grid a=1 b=2`
     path, axes = _one_file(study, config), [*(grid or ()), *(more or ())]
     if more and not grid:
         raise InputError(f"{more[0]}: name one study file; settings follow --set or --grid")
+    if seat and (grid or repeats is not None):
+        raise InputError("--seat: people take part in one run, not in a grid of runs")
     if grid or repeats is not None:
         grid_command(path, options, axes, repeats, trust)
     else:
-        run_command(path, options, trust)
+        run_command(path, options, trust, Serving(host, port, public_url))
 
 
 def _one_file(study: Path | None, config: Path | None) -> Path:

@@ -53,8 +53,8 @@ def show_command(name: str, participant: str | None) -> None:
         return
     run = find_run(name)
     console = out()
-    if run.synthetic:
-        console.print(synthetic_panel(note=run.synthetic_note))
+    if run.mark:
+        console.print(synthetic_panel(note=run.synthetic_note, mark=run.mark))
     own = _own_show(run)
     if own is None:
         show_generic(run, participant, console)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -102,6 +102,11 @@ class TerminalProgress:
         elif self._live is None and self._clock() - self._last >= self._every:
             self._print(self.tally.line(), "info")
 
+    def say(self, text: str) -> None:
+        """Print a line for the user alone: it goes into no log."""
+        with suppress(OSError):
+            self._console.print(escape(text), soft_wrap=True)
+
     def view(self) -> RenderableType:
         """The live table: a line for each stage, then calls, cost and missing answers."""
         table = Table.grid(padding=(0, 2))
@@ -157,7 +162,16 @@ KEY_WARNING = (
 )
 
 
-def run_command(path: Path, options: RunOptions, trust: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Where the pages of seats are served."""
+
+    address: str
+    port: int | None
+    public_url: str
+
+
+def run_command(path: Path, options: RunOptions, trust: bool, serving: Serving) -> None:
     """Run a study file and print its findings."""
     if options.key:
         warn(KEY_WARNING)
@@ -169,6 +183,16 @@ def run_command(path: Path, options: RunOptions, trust: bool) -> None:
         return
     for note in found.study.notes(found.config):
         err().print(f"[cyan]Note:[/] {escape(clean(note))}", soft_wrap=True)
+    if found.config.seats is not None:
+        from folkmoot.view.seat import host
+
+        served = host(
+            address=serving.address,
+            port=serving.port,
+            public_url=serving.public_url,
+            say=progress.say,
+        )
+        options = replace(options, host=served)
     with progress:
         done = run_study(found, options, Stopper(end_now))
     print_results(done, out())
@@ -204,9 +228,9 @@ def grid_command(
 
 def print_results(run: Run, console: Console) -> None:
     """Headline findings, the mark of planted data, the cost, and where the files are."""
-    if run.folder.synthetic:
+    if run.folder.mark:
         effects = run.folder.manifest.get("planted")
-        console.print(synthetic_panel(effects, run.folder.synthetic_note))
+        console.print(synthetic_panel(effects, run.folder.synthetic_note, run.folder.mark))
     print_findings(console, [f for f in run.findings() if f.headline])
     console.print(_summary(run.folder), soft_wrap=True)
     for told in filter(None, (_unread(run.folder), _cut(run.folder))):

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from folkmoot.cli.console import clean
 from folkmoot.storage.findings import Finding, Grid, cell_text, heading, is_number
-from folkmoot.storage.manifest import SYNTHETIC_NOTE
+from folkmoot.storage.manifest import SYNTHETIC_MARK, SYNTHETIC_NOTE
 
 MOST_ROWS = 40
 
@@ -81,9 +81,11 @@ def _interval(low: str, high: str) -> str:
 
 
 def synthetic_panel(
-    planted: Mapping[str, Any] | None = None, note: str = SYNTHETIC_NOTE
+    planted: Mapping[str, Any] | None = None,
+    note: str = SYNTHETIC_NOTE,
+    mark: str = SYNTHETIC_MARK,
 ) -> RenderableType:
-    """The mark above everything made with the embedded respondent.
+    """The mark above everything in which people or the embedded respondent had a part.
 
     `planted`: what effects it was given, as `respondent.planted` tells. `note`: the run's
     own, which says whom it answered where others had real models.
@@ -97,5 +99,8 @@ def synthetic_panel(
             f"{faults.replace('_', ' ')}."
         )
     return Panel(
-        Text("\n".join(words)), title="SYNTHETIC · PLANTED", border_style="yellow", expand=False
+        Text("\n".join(words)),
+        title=f"{mark} · PLANTED" if mark == SYNTHETIC_MARK else mark,
+        border_style="yellow",
+        expand=False,
     )

@@ -172,6 +172,17 @@ class Attempts:
             self._stop.set()
             self._allowance.stop(error)
 
+    async def unless_halted(self, answer: asyncio.Future[R]) -> None:
+        """Return when the answer is there, or when no more calls may start."""
+        settled = asyncio.Event()
+        stop = asyncio.ensure_future(self._stop.wait())
+        for one in (answer, stop):
+            one.add_done_callback(lambda _: settled.set())
+        try:
+            await settled.wait()
+        finally:
+            stop.cancel()
+
     async def run(self, line: Line, call: Call, send: Callable[[], Awaitable[R]]) -> R:
         """Send until there is an answer. Raises what stops the run, and RejectedError where the
         server takes other prompts, but not this one."""

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from typing_extensions import TypeVar
 
 from folkmoot.engine.hypotheses import Hypothesis
+from folkmoot.engine.seats import SeatsKey
 from folkmoot.models.urls import secrets_in
 
 Positive = Annotated[int, Field(ge=1)]
@@ -89,6 +90,9 @@ class StudyConfig(BaseModel):
     )
     local: LocalSettings | None = Field(
         None, description="threads, slots and context of the model `local`"
+    )
+    seats: SeatsKey = Field(
+        None, description="participants whom people play: how many, which, or more (docs/people.md)"
     )
     respondent: dict[str, Any] = Field(
         default_factory=dict, description="settings of the embedded respondent"

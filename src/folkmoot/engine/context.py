@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,12 +16,15 @@ from typing import Any
 
 import polars as pl
 
+from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.attempts import Halted
 from folkmoot.engine.authors import caller
+from folkmoot.engine.desk import Desk
 from folkmoot.engine.gateway import Gateway
 from folkmoot.engine.journal import Journal, Replay
 from folkmoot.engine.progress import ItemDone, Notice, Progress, StageStarted
 from folkmoot.engine.providers import Providers
+from folkmoot.engine.seats import Place
 from folkmoot.engine.study_file import StudyFile
 from folkmoot.errors import (
     DriftError,
@@ -30,11 +33,11 @@ from folkmoot.errors import (
     Problem,
     ProtocolError,
 )
-from folkmoot.models.catalog import is_local
+from folkmoot.models.catalog import HUMAN, is_local
 from folkmoot.models.request import FloatArray, Reply, Request
 from folkmoot.randomness import digest
 from folkmoot.storage.files import dumps, write_json, write_text
-from folkmoot.storage.manifest import ModelUse
+from folkmoot.storage.manifest import HUMAN_MARK, MIXED_MARK, ModelUse
 from folkmoot.storage.rows import declared
 from folkmoot.storage.run_folder import (
     CODEBOOK,
@@ -155,6 +158,8 @@ class RunContext:
     plan: Plan
     progress: Progress
     now: Callable[[], str] = time_of_day
+    seats: Sequence[Place] = ()  # that people take
+    desk: Desk | None = None  # where they answer; None where nobody can be asked
     embedded: bool = False
     rows: Rows = field(default_factory=list)
     tables: dict[str, Recording] = field(default_factory=dict)
@@ -171,6 +176,22 @@ class RunContext:
         self.config = self.found.config
         self.seed = self.config.random_seed
         self.prompts = self.found.prompts()
+        self._seated: dict[str, list[Place]] = {}
+        for place in self.seats:
+            self._seated.setdefault(place.id, []).append(place)
+
+    def seat_of(self, who: Speaker, path: Sequence[str]) -> Place | None:
+        """The seat of the person whose call this is; None where a model answers."""
+        found = next((p for p in self._seated.get(who.id, ()) if p.holds(who, path)), None)
+        if found is not None:
+            self._models[HUMAN, who.role] = HUMAN
+        return found
+
+    def answered_by(self, model: str) -> str:
+        """Who answers under a model's name: a person, the embedded respondent, or a model."""
+        if model == HUMAN:
+            return HUMAN
+        return "synthetic" if is_local(model) and not self.providers.scripted else "model"
 
     def model_for(self, named: str | None, role: str) -> str:
         """The model of a seat: command line, then the speaker's own, then the role's, then all."""
@@ -201,8 +222,11 @@ class RunContext:
 
     @property
     def synthetic_mark(self) -> str:
-        """The mark on files that the embedded respondent had a part in; else empty."""
+        """The mark on files that people or the embedded respondent had a part in; else empty."""
         roles = self.synthetic_roles()
+        if HUMAN in self._models.values():
+            others = any(model != HUMAN for model in self._models.values())
+            return f"{MIXED_MARK}: people and models answered" if others else HUMAN_MARK
         if not roles:
             return ""
         real = any(not is_local(model) for model in self._models.values())

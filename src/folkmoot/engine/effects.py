@@ -147,9 +147,8 @@ def answer_row(
     who: Speaker,
     wanted: Answer[T],
     got: Exchange[T],
-    model: str,
 ) -> dict[str, Any]:
-    """The row of the `answers` table that every ask leaves."""
+    """The row of the `answers` table that every ask leaves, but for who was asked."""
     said = getattr(wanted, "options", None)
     options = said if isinstance(said, tuple) else None  # of JSON they are by field
     value = got.value
@@ -169,7 +168,6 @@ def answer_row(
         "position": options.index(value) + 1 if options and value in options else None,
         "finish": got.reply.finish,
         "words": len(got.text.split()),
-        "model_asked": model,
     }
 
 

@@ -21,7 +21,7 @@ from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.runner import limited, run_study
 from folkmoot.engine.study import StageEstimate
 from folkmoot.engine.study_file import StudyFile
-from folkmoot.models.catalog import LOCAL, open_provider, resolve
+from folkmoot.models.catalog import HUMAN, LOCAL, open_provider, resolve
 from folkmoot.models.request import (
     NOTHING,
     FloatArray,
@@ -116,6 +116,8 @@ class Counting:
         await self._inner.close()
 
     def _count(self, address: str, model: str, usage: Usage) -> None:
+        if model == HUMAN:  # people cost nothing
+            return
         stage = address.partition("/")[0] if "/" in address else "run"
         for counts, key in ((self.stages, stage), (self.models, model)):
             use = counts.setdefault(key, ModelUse())

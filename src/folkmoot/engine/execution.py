@@ -10,7 +10,8 @@ import contextlib
 import os
 import time
 from asyncio import CancelledError
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +22,7 @@ import polars as pl
 from folkmoot.engine.attempts import Allowance, Halted
 from folkmoot.engine.authors import watching_awaits
 from folkmoot.engine.context import Plan, RunContext, time_of_day
+from folkmoot.engine.desk import Desk
 from folkmoot.engine.event_loop import Stopper, interruptible
 from folkmoot.engine.folder import open_journal, write_settings
 from folkmoot.engine.gateway import Gateway, uncountable
@@ -36,9 +38,11 @@ from folkmoot.engine.progress import (
 )
 from folkmoot.engine.providers import Providers
 from folkmoot.engine.session import Session
+from folkmoot.engine.study import seats_of
 from folkmoot.engine.study_file import StudyFile
 from folkmoot.engine.trust import Consent
 from folkmoot.errors import InputError, Problem, ProtocolError, RunInterrupted, RunPaused
+from folkmoot.models.catalog import is_local
 from folkmoot.models.keys import scrub
 from folkmoot.models.request import Provider
 from folkmoot.respondent.knobs import planted
@@ -55,6 +59,9 @@ from folkmoot.storage.run_folder import (
     RunFolder,
 )
 from folkmoot.storage.tables import Recording, codebook, typed, write_table
+
+# Serves the pages of a desk while the context is open; leaving it in peace lets people see the end.
+Host = Callable[[Desk], AbstractAsyncContextManager[None]]
 
 
 @dataclass(frozen=True)
@@ -74,6 +81,8 @@ class RunOptions:
     provider: Provider | None = None
     progress: Progress = silent
     consent: Consent = field(default=Consent())
+    seats: tuple[str, ...] = ()  # participants whom people play, beside those of the study file
+    host: Host | None = None  # serves the pages of the seats
 
     def as_overrides(self) -> tuple[str, ...]:
         """The flags that stand for keys of the study file."""
@@ -123,11 +132,13 @@ async def execute(execution: Execution) -> None:
     log = RunLog(execution.folder, scrub=lambda text: scrub(text, secrets))
     progress = broadcast(execution.options.progress, log)
     began = time.monotonic()
-    with contextlib.ExitStack() as stack:
+    async with contextlib.AsyncExitStack() as stack:
         stack.callback(log.close)
         journal = _journal(execution)
         stack.callback(journal.close)
         context = _context(execution, journal, progress)
+        if context.desk is not None and execution.options.host is not None:
+            await stack.enter_async_context(execution.options.host(context.desk))
         outcome: Outcome = "failed"
         message = ""
         try:
@@ -172,14 +183,21 @@ def _context(execution: Execution, journal: Journal | Replay, progress: Progress
     _, _, unpriced = journal.spent()
     if config.budget_usd is not None and unpriced and execution.replay is None:
         raise InputError(unknown_cost(unpriced))
-    gateway = Gateway(journal, providers.open, config, progress, execution.allowance)
+    seats = seats_of(found.study, config, found.folder)
+    desk = None
+    if seats and config.seats is not None and execution.options.host is not None:
+        readers = tuple(m for m in dict.fromkeys(providers.named()) if not is_local(m))
+        desk = Desk(seats, config.seats, folder, readers)
+    gateway = Gateway(journal, providers.open, config, progress, execution.allowance, desk)
     plan = Plan(
         folder / PLAN,
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
         accept_changes=execution.options.accept_changes,
     )
     now = time_of_day if execution.replay is None else lambda: SOME_TIME
-    return RunContext(found, folder, providers, journal, gateway, plan, progress, now)
+    return RunContext(
+        found, folder, providers, journal, gateway, plan, progress, now, seats=seats, desk=desk
+    )
 
 
 def unknown_cost(models: Sequence[str]) -> str:
@@ -191,6 +209,8 @@ async def _protocol(execution: Execution, context: RunContext) -> None:
     """Seal the design, then the study itself, stoppable by Ctrl-C."""
     found, providers = execution.found, execution.providers
     context.plan.seal("design", design_of(found, providers, context.plan.sealed("design")))
+    if context.seats:
+        context.plan.seal("seats", [place.name for place in context.seats])
     if execution.options.accept_changes:
         write_settings(execution.folder, found.config)
     context.progress(

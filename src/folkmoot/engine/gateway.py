@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
@@ -17,6 +18,7 @@ import numpy as np
 from folkmoot.engine.attempts import Allowance, Attempts, Call, Line
 from folkmoot.engine.budget import Budget
 from folkmoot.engine.config import StudyConfig
+from folkmoot.engine.desk import Desk
 from folkmoot.engine.journal import Entry, Journal, Replay
 from folkmoot.engine.progress import CallDone, Notice, Progress, silent
 from folkmoot.errors import (
@@ -28,7 +30,7 @@ from folkmoot.errors import (
     StorageError,
     TransientError,
 )
-from folkmoot.models.catalog import ModelSpec
+from folkmoot.models.catalog import HUMAN, ModelSpec
 from folkmoot.models.prices import rate_for
 from folkmoot.models.request import (
     NOTHING,
@@ -68,6 +70,7 @@ class Gateway:
         config: StudyConfig,
         progress: Progress = silent,
         allowance: Allowance | None = None,
+        desk: Desk | None = None,
     ) -> None:
         self.uses: dict[str, ModelUse] = {}
         self.in_flight = 0
@@ -78,6 +81,7 @@ class Gateway:
         self._provider_for = provider_for
         self._config = config
         self._progress = progress
+        self._desk = desk
         self._lines: dict[str, Line] = {}
         self._idle: asyncio.Event | None = None
 
@@ -102,7 +106,9 @@ class Gateway:
         fingerprint = request.fingerprint()
         entry = self._journal.lookup(address, fingerprint, request.to_json)
         replayed = entry is not None
-        if entry is None:
+        if entry is None and request.model == HUMAN and self._desk is not None:
+            entry = await self._ask_person(self._desk, address, request, fingerprint)
+        elif entry is None:
             line = self._lines.get(request.model) or self._open_line(request.model)
             entry = await self._ask(line, address, request, fingerprint, spare)
         self._count(request.model, entry, replayed=replayed)
@@ -228,6 +234,51 @@ class Gateway:
             )
 
         return await self._perform(line, call, settled, entry_of)
+
+    async def _ask_person(
+        self, desk: Desk, address: str, request: Request, fingerprint: bytes
+    ) -> Entry:
+        """Lay a request before its person and journal the answer. It costs nothing and takes no
+        place; a run that stops waits for nobody, and asks again when it goes on."""
+        if self.stopped is not None:
+            raise self.stopped.with_traceback(None)
+        question, asked_at = desk.put(address, request), time.time()
+        stored = False
+        self.in_flight += 1
+        try:
+            await self._attempts.unless_halted(question.reply)
+            if not question.reply.done():
+                assert self.stopped is not None
+                raise self.stopped.with_traceback(None)
+            reply = question.reply.result()
+            entry = Entry(
+                address,
+                "ask",
+                fingerprint,
+                request.to_json(),
+                _sound(reply.text),
+                finish=reply.finish,
+                input_tokens=0,
+                output_tokens=0,
+                cached_tokens=0,
+                cost_usd=0.0,
+                latency_s=time.time() - asked_at,
+                model_asked=HUMAN,
+                model_served=HUMAN,
+                started_at=asked_at,
+            )
+            self._journal.put(entry)
+            await self._journal.committed()
+            stored = True
+        except StorageError as error:
+            self.stop(error)
+            raise
+        finally:
+            desk.take_back(question, stored=stored)
+            self.in_flight -= 1
+            if self._idle is not None and not self.in_flight:
+                self._idle.set()
+        return entry
 
     async def _embed(
         self, line: Line, address: str, asked: dict[str, Any], fingerprint: bytes

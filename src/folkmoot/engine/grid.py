@@ -174,6 +174,8 @@ def run_grid(
     stops the grid, which resumes; the error of a single cell is raised when the others are done.
     """
     first = load(source, replace(options, budget=None))
+    if first.config.seats is not None:
+        raise InputError(Problem("people take part in one run, not in a grid", key="seats"))
     folder = folder_of(first, options)
     axes, repeats = _design(folder, options, given, repeats)
     grid = RunGrid(folder, axes, repeats, tuple(cells_of(axes, repeats, first.config.random_seed)))

@@ -7,6 +7,7 @@ The gateway and the session write; reports, `show` and `verify` read.
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import json
 import queue
@@ -211,6 +212,9 @@ class Replay(JournalReader):
     def put(self, entry: Entry) -> None:
         raise NotJournaled(f"{entry.address} is not in the journal")
 
+    async def committed(self) -> None:
+        """Nothing is ever written."""
+
 
 class Journal(JournalReader):
     """The journal of a run that is under way. Use as a context manager, or call `close`.
@@ -275,6 +279,18 @@ class Journal(JournalReader):
         if self._error is not None:
             raise self._error
         self._queue.put(entry)
+
+    async def committed(self) -> None:
+        """Return when all that was put so far is on the disk. Raises StorageError if it is not."""
+        loop, written = asyncio.get_running_loop(), asyncio.Event()
+
+        def tell() -> None:
+            loop.call_soon_threadsafe(written.set)
+
+        self._queue.put(tell)
+        await written.wait()
+        if self._error is not None:
+            raise self._error
 
     def close(self) -> None:
         """Commit what is queued and close the file. Raises StorageError, each time, if entries

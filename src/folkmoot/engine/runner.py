@@ -9,7 +9,7 @@ import asyncio
 import gc
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,13 +21,16 @@ from folkmoot.engine.event_loop import Stopper, run_to_end
 from folkmoot.engine.execution import Execution, RunOptions, execute
 from folkmoot.engine.folder import discard_unasked, held_folder, open_folder, settle
 from folkmoot.engine.providers import Providers
-from folkmoot.engine.study import Study, check_study, find_study, findings_of
+from folkmoot.engine.seats import Seats
+from folkmoot.engine.study import Study, check_study, find_study, findings_of, seats_of
 from folkmoot.engine.study_file import StudyFile, load_study_file, validate
 from folkmoot.engine.trust import Consent
-from folkmoot.errors import InputError
+from folkmoot.errors import InputError, Problem
 from folkmoot.models.request import Provider
 from folkmoot.storage.findings import Finding
 from folkmoot.storage.run_folder import RunFolder
+
+UNSERVED = "`folkmoot run` serves them; from Python give host=folkmoot.view.seat.host()"
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,7 +83,7 @@ def load(source: Path | str, options: RunOptions) -> StudyFile:
     found = load_study_file(source, options.as_overrides(), models=named, consent=options.consent)
     providers = providers_of(found, options)
     options.consent.require_sending(found.path, found.config, providers, options.overrides)
-    return limited(found, options.limit)
+    return seated(limited(found, options.limit), options.seats)
 
 
 def from_python(study: Study, settings: Mapping[str, Any], options: RunOptions) -> StudyFile:
@@ -106,6 +109,17 @@ def limited(found: StudyFile, limit: int | None) -> StudyFile:
     return StudyFile(found.path, found.study, config, found.raw)
 
 
+def seated(found: StudyFile, names: Sequence[str]) -> StudyFile:
+    """The study with people in these seats (`--seat`), in place of those that its file names."""
+    if not names:
+        return found
+    were = found.config.seats or Seats()
+    given = {"ids": tuple(names), "count": None, "role": None, "condition": None}
+    config = found.config.model_copy(update={"seats": were.model_copy(update=given)})
+    seats_of(found.study, config, found.folder)  # raises where there is no such seat
+    return StudyFile(found.path, found.study, config, found.raw)
+
+
 def run_study(found: StudyFile, options: RunOptions, stopper: Stopper | None = None) -> Run:
     """Run (or resume) a study to its end, or until `stopper` is called.
 
@@ -114,6 +128,10 @@ def run_study(found: StudyFile, options: RunOptions, stopper: Stopper | None = N
     """
     providers = providers_of(found, options)
     images = found.study.images(found.config)
+    if found.config.seats is not None and options.host is None and options.provider is None:
+        raise InputError(
+            Problem("people have seats, and nobody serves their pages", key="seats", hint=UNSERVED)
+        )
     providers.check(embeds=found.study.embeds, images=images, file=str(found.path))
     folder = folder_of(found, options)
     new = not (folder.exists() and any(folder.iterdir()))

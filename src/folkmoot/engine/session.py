@@ -24,15 +24,17 @@ from typing import Any, Generic, TypeVar, cast, overload
 
 import numpy as np
 
-from folkmoot.conversation.answers import Answer, Missing, Text
+from folkmoot.conversation.answers import Answer, Missing, Text, Unreadable
 from folkmoot.conversation.choices import Choice, Number
 from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance, messages_for
 from folkmoot.engine.config import Config
 from folkmoot.engine.context import Rows, RunContext
+from folkmoot.engine.desk import Scene
 from folkmoot.engine.effects import Exchange, answer_row, computed, converse, embedded
 from folkmoot.engine.gateway import Gateway
 from folkmoot.engine.progress import AnswerMissing
 from folkmoot.errors import ProtocolError
+from folkmoot.models.catalog import HUMAN
 from folkmoot.models.images import shown_in
 from folkmoot.models.request import FloatArray, Pointers, Request
 from folkmoot.randomness import generator
@@ -135,7 +137,8 @@ class Scope:
         address = self._enter("ask")
         run = self._run
         try:
-            model = run.model_for(who.model, who.role)
+            seat = run.seat_of(who, self.path)
+            model = run.model_for(who.model, who.role) if seat is None else HUMAN
             messages = messages_for(who, heard, prompt)
             request = Request(
                 model,
@@ -146,13 +149,20 @@ class Scope:
                 shown_in({*who.images, *(w for u in heard for w in u.images)}, messages),
                 Pointers(who.role, who.persona, _form(wanted), _offered(wanted)),
             )
+            if seat is not None and run.desk is not None:
+                said = tuple(u for u in heard if u.missing is None and u.text)
+                form, count = (_form(wanted), _offered(wanted)), len(messages)
+                scene = Scene(who, said, prompt, *form, count, _problems_of(wanted))
+                run.desk.expect(seat, address, scene)
             got = await converse(run, address, request, wanted, reasks)
         finally:
             self._busy = ""
         self.finish = got.reply.finish
         if isinstance(got.value, Missing):
             run.progress(AnswerMissing(address))
-        run.record(self._rows, "answers", answer_row(self.path, address, who, wanted, got, model))
+        row = answer_row(self.path, address, who, wanted, got)
+        answered = {"model_asked": model, "answered_by": run.answered_by(model)}
+        run.record(self._rows, "answers", {**row, **answered})
         return got
 
     @overload
@@ -414,6 +424,16 @@ def _offered(wanted: Answer[Any]) -> tuple[str, ...]:
     if isinstance(wanted, Number):
         return tuple(f"{bound:g}" for bound in (wanted.low, wanted.high) if bound is not None)
     return ()
+
+
+def _problems_of(wanted: Answer[T]) -> Callable[[str], str]:
+    """Why an answer cannot be read, in words; empty where it can."""
+
+    def problem(text: str) -> str:
+        read = wanted.parse(text)
+        return read.problem if isinstance(read, Unreadable) else ""
+
+    return problem
 
 
 def _first(*values: Any) -> Any:

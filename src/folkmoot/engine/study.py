@@ -21,6 +21,7 @@ from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.authors import OWN_FILE, mistake_of, place_of_syntax
 from folkmoot.engine.config import Config, StudyConfig
 from folkmoot.engine.hypotheses import Hypothesis, hypotheses_finding
+from folkmoot.engine.seats import Place, taken
 from folkmoot.engine.trust import TRUST_ALL, Consent
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
@@ -102,6 +103,7 @@ class Study(Generic[Config]):
     show        rich markup for `folkmoot show RUN [ID]`; None means the generic one
     load        reader for file types of its own (`suffixes`), gives the config
     seat_models models that seats of the study name by themselves, so that they can be checked
+    places      the participants whom people could play (config, folder of the study file)
     planned     from the sealed parts (name → data) to the rows of tables that they foresee
     embeds      whether the protocol asks for embeddings, so that a study without an embedding model
                 is refused before anything is spent
@@ -139,6 +141,7 @@ class Study(Generic[Config]):
     load: Callable[[Path], Config] | None = None
     suffixes: tuple[str, ...] = ()
     seat_models: Callable[[Config], list[str]] = lambda _config: []
+    places: Callable[[Config, Path], Sequence[Place]] = lambda _config, _folder: ()
     planned: Callable[[Mapping[str, Any]], list[Planned]] = lambda _sealed: []
     embeds: bool = False
     limit: Callable[[Config, int], Config] | None = None
@@ -201,6 +204,16 @@ def study_of_run(run: RunFolder) -> Study:
     beside = next((f for f in folders if (f / named).is_file()), Path())
     Consent(line=f"{TRUST_ALL}=1 in the environment").require_code(beside / named)
     return find_study(named, beside)
+
+
+def seats_of(study: Study, config: StudyConfig, folder: Path) -> tuple[Place, ...]:
+    """The participants whom people play, drawn where the file only says how many.
+
+    Raises InputError where it names nobody, or somebody whom nobody can play.
+    """
+    if config.seats is None:
+        return ()
+    return taken(config.seats, study.places(config, folder), config.random_seed)
 
 
 FAILED = "failed"  # the key of the finding that says that a study's findings failed

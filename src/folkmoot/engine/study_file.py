@@ -27,7 +27,14 @@ from folkmoot.engine.mistakes import (
     problems_of,
     standing_at,
 )
-from folkmoot.engine.study import Study, code_of, find_study, installed_studies, registered
+from folkmoot.engine.study import (
+    Study,
+    code_of,
+    find_study,
+    installed_studies,
+    registered,
+    seats_of,
+)
 from folkmoot.engine.trust import Consent
 from folkmoot.engine.yaml_tree import (
     Path_,
@@ -277,6 +284,7 @@ def _prune(error: ValidationError, model: type[StudyConfig], data: dict[str, Any
 def _deeper(study: Study, config: StudyConfig, path: Path, tree: Tree) -> list[Problem]:
     problems = []
     found = [*study.check(config, path.parent), *_respondent_problems(config)]
+    found = found or _seat_problems(study, config, path.parent)
     for problem in [*found, *mistakes(config.hypotheses, declared(study.tables))]:
         if not problem.file:
             where = find_path(tree.value, problem.key)
@@ -284,6 +292,14 @@ def _deeper(study: Study, config: StudyConfig, path: Path, tree: Tree) -> list[P
             problem = standing_at(problem, place.file, place.line if where else 0)  # noqa: PLW2901
         problems.append(problem)
     return problems + prompts_of(study, config, path.parent).check()
+
+
+def _seat_problems(study: Study, config: StudyConfig, folder: Path) -> list[Problem]:
+    try:
+        seats_of(study, config, folder)
+    except InputError as error:
+        return error.problems
+    return []
 
 
 def _further(known: Sequence[Problem], deeper: Sequence[Problem]) -> list[Problem]:

@@ -18,6 +18,7 @@ from folkmoot.models.urls import with_version
 from folkmoot.registry import PROVIDERS, installed
 
 LOCAL = "synthetic"
+HUMAN = "human"  # the model's name of whatever a person answered
 ON_THIS_MACHINE = "local"  # or local:PATH; see models.local
 WORD_VECTORS = "wordllama/l2_supercat_256"  # embeds in this process; see models.word_vectors
 

@@ -47,8 +47,8 @@ class Document:
     title: str
     subtitle: str
     partial: str
-    synthetic: bool
-    synthetic_note: str
+    mark: str
+    caution: str  # what goes with the mark
     planted: str
     front: Front | None  # None for a grid
     headlines: tuple[Figure, ...]
@@ -72,8 +72,8 @@ def document(run: RunFolder) -> Document:
         title=name,
         subtitle=f"{study.title} · {run.id}",
         partial=run.partial,
-        synthetic=run.synthetic,
-        synthetic_note=run.synthetic_note,
+        mark=run.mark,
+        caution=run.caution,
         planted=_planted(run),
         front=front(run, name, findings, trusted.deviations),
         headlines=tuple(_figure(f) for f in findings if f.headline),
@@ -92,8 +92,8 @@ def grid_document(grid: RunGrid) -> Document:
         title=str(runs[0].config.get("pilot_name") or runs[0].config.get("title") or study.title),
         subtitle=f"{study.title} · grid of {len(grid.cells)} runs · {grid.path.name}",
         partial=f"PARTIAL: {missing} of {len(grid.cells)} cells have not finished" * bool(missing),
-        synthetic=any(run.synthetic for run in runs),
-        synthetic_note=runs[0].synthetic_note,
+        mark=next((run.mark for run in runs if run.mark), ""),
+        caution=runs[0].caution,
         planted="",
         front=None,
         headlines=tuple(_figure(f) for f in findings if f.headline),

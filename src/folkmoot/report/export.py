@@ -9,7 +9,6 @@ from folkmoot.errors import InputError, RunExists
 from folkmoot.files import storage_errors
 from folkmoot.report.polis import write_polis
 from folkmoot.storage.files import write_json, write_text
-from folkmoot.storage.manifest import SYNTHETIC_MARK
 from folkmoot.storage.run_folder import CODEBOOK, TABLES, RunFolder
 
 README = "README.txt"
@@ -49,7 +48,7 @@ def export(run: RunFolder, to: str, out: Path) -> None:
 def readme(run: RunFolder, to: str) -> str:
     """What the files are and where they come from; who answered is stated first."""
     facts = run.manifest
-    mark = f"{SYNTHETIC_MARK}. {run.synthetic_note} These are not findings about people.\n\n"
+    mark = f"{run.mark}. {run.caution}\n\n" if run.mark else ""
     partial = f"{run.partial}.\n\n" if run.partial else ""
     meaning = (
         "Comments and votes in the format of a Polis export."
@@ -58,7 +57,7 @@ def readme(run: RunFolder, to: str) -> str:
     )
     served = sorted({name for m in facts.get("models", []) for name in m.get("served", [])})
     return (
-        f"{mark if run.synthetic else ''}{partial}{meaning}\n{AS_TEXT if to in CSVS else ''}"
+        f"{mark}{partial}{meaning}\n{AS_TEXT if to in CSVS else ''}"
         f"Run {run.id} of the study type {run.study}, "
         f"{facts.get('started_at', '?')} to {facts.get('finished_at', '?')}; answers by "
         f"{', '.join(served) or 'unknown'}; Folkmoot "

@@ -13,6 +13,7 @@ from folkmoot.kit.findings import FITNESS
 from folkmoot.measures.estimates import percent, plural
 from folkmoot.report.samples import condition_name
 from folkmoot.storage.findings import Finding
+from folkmoot.storage.manifest import MIXED_MARK
 from folkmoot.storage.run_folder import RunFolder
 
 Colour = Literal["red", "amber", "green"]
@@ -160,7 +161,9 @@ def _grave(run: RunFolder, deviations: Sequence[str]) -> Iterator[Light]:
     if not (run.manifest.get("answers") or {}).get("count"):
         yield Light("red", "No answer was recorded.")
     if run.synthetic:
-        yield Light("red", "Answered by the embedded respondent: no evidence about people.")
+        who = "in part by" if run.mark == MIXED_MARK else "by"
+        told = f"Answered {who} the embedded respondent: no evidence about people."
+        yield Light("red", told)
     wrong = differences(run)
     if wrong:
         more = f" ({len(wrong) - 1} more below)" if len(wrong) > 1 else ""

@@ -45,8 +45,8 @@ class _Writer:
             "title": doc.title,
             "subtitle": doc.subtitle,
             "partial": doc.partial,
-            "synthetic": doc.synthetic,
-            "note": doc.synthetic_note,
+            "mark": doc.mark,
+            "note": doc.caution,
             "planted": doc.planted,
             "front": self._front(doc),
             "sections": [

@@ -20,10 +20,11 @@ from typing import Any
 import polars as pl
 
 from folkmoot.measures.estimates import dollars, plural
-from folkmoot.models.catalog import is_local
+from folkmoot.models.catalog import HUMAN, is_local
 from folkmoot.models.request import NOT_READ
 
-SYNTHETIC_MARK = "SYNTHETIC"
+SYNTHETIC_MARK, HUMAN_MARK, MIXED_MARK = "SYNTHETIC", "HUMAN", "MIXED"
+NO_FINDINGS = "These are not findings about people."
 AMENDED = "amendments"  # count and digest of what people changed since (amendments.py)
 SYNTHETIC_NOTE = (
     "The embedded respondent answered: a model of opinion dynamics with planted effects. "
@@ -165,14 +166,15 @@ def manifest(facts: RunFacts, tables: Mapping[str, pl.DataFrame]) -> dict[str, A
 
 
 def _synthetic(facts: RunFacts, answers: pl.DataFrame | None) -> dict[str, Any]:
-    """The mark of a synthetic run, with the effects that were planted in it."""
+    """The mark of a run in which people or the embedded respondent answered; the effects that were
+    planted in it."""
+    if HUMAN in facts.models:
+        return _with_people(facts, answers)
     if not facts.synthetic:
         return {}
-    real = {m: r for m in facts.models if (r := facts.roles.get(m)) and not is_local(m)}
     note = SYNTHETIC_NOTE
-    if real:
-        others = "; ".join(f"{model} as {', '.join(roles)}" for model, roles in real.items())
-        note = f"{note} It answered as {', '.join(facts.synthetic)}; {others}."
+    if real := _real(facts):
+        note = f"{note} It answered as {', '.join(facts.synthetic)}; {real}."
     if answers is not None and (unread := answers.filter(pl.col("finish") == NOT_READ)).height:
         given = plural(unread.height, "answer was", "answers were")
         roles = ", ".join(sorted(set(unread["role"])))
@@ -183,6 +185,34 @@ def _synthetic(facts: RunFacts, answers: pl.DataFrame | None) -> dict[str, Any]:
         "synthetic_roles": list(facts.synthetic),
         "planted": dict(facts.planted),
     }
+
+
+def _with_people(facts: RunFacts, answers: pl.DataFrame | None) -> dict[str, Any]:
+    """The mark of a run in which people answered, alone or beside models."""
+    seats = 0
+    if answers is not None and answers.height:
+        people = answers.filter(pl.col("answered_by") == HUMAN)
+        seats = people.n_unique("speaker_id") if people.height else 0
+    told = [f"people in {plural(seats, 'seat')}"]
+    if facts.synthetic:
+        told.append(f"the embedded respondent as {', '.join(facts.synthetic)}")
+    if real := _real(facts):
+        told.append(real)
+    marked: dict[str, Any] = {
+        "mark": HUMAN_MARK if len(told) == 1 else MIXED_MARK,
+        "note": f"Answers are by {'; '.join(told)}.",
+    }
+    if facts.synthetic:
+        planted = {"synthetic_roles": list(facts.synthetic), "planted": dict(facts.planted)}
+        marked["note"] += " What the embedded respondent says is no evidence about people."
+        marked |= planted
+    return marked
+
+
+def _real(facts: RunFacts) -> str:
+    """Which hosted models answered as whom; empty for none."""
+    roles = {m: r for m in facts.models if m != HUMAN and (r := facts.roles.get(m))}
+    return "; ".join(f"{m} as {', '.join(r)}" for m, r in roles.items() if not is_local(m))
 
 
 def rung_shares(answers: pl.DataFrame) -> dict[str, Any]:

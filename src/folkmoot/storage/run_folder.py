@@ -11,7 +11,7 @@ import yaml
 
 from folkmoot.errors import StorageError
 from folkmoot.storage.files import read_json
-from folkmoot.storage.manifest import SYNTHETIC_NOTE
+from folkmoot.storage.manifest import NO_FINDINGS, SYNTHETIC_MARK, SYNTHETIC_NOTE
 
 STUDY_FILE = "study.yaml"
 PLAN = "plan.json"
@@ -23,6 +23,8 @@ LOG_LINES = "log.jsonl"
 TABLES = "tables"
 PERSONAS = "personas.json"  # drawn once; later processes read it back
 RENAMED = {"rung": "parse_step", "rungs": "parse_steps"}  # in the answers of earlier versions
+SEATS = "seats.json"  # links of the people who take part: for the run's owner alone
+PEOPLE = "people.json"  # what recruitment sites call these people; no export takes it along
 
 
 class RunFolder:
@@ -73,8 +75,20 @@ class RunFolder:
         return bool(self.manifest.get("synthetic", False))
 
     @property
+    def mark(self) -> str:
+        """SYNTHETIC, HUMAN or MIXED; empty where models alone answered."""
+        return str(self.manifest.get("mark") or (SYNTHETIC_MARK if self.synthetic else ""))
+
+    @property
+    def caution(self) -> str:
+        """The note with what the run is no evidence of; empty without a mark."""
+        if not self.mark:
+            return ""
+        return f"{self.synthetic_note} {NO_FINDINGS}" if self.synthetic else self.synthetic_note
+
+    @property
     def synthetic_note(self) -> str:
-        """What a reader must be told where it did: which roles, if others had real models."""
+        """What a reader must be told of a run with a mark: who answered as whom."""
         return str(self.manifest.get("note") or SYNTHETIC_NOTE)
 
     @cached_property

@@ -20,6 +20,7 @@ from folkmoot.studies.cross_pollination.estimate import (
 from folkmoot.studies.cross_pollination.exposure_design import EXPOSURE
 from folkmoot.studies.cross_pollination.findings import findings
 from folkmoot.studies.cross_pollination.from_polis import from_polis
+from folkmoot.studies.cross_pollination.participants import places
 from folkmoot.studies.cross_pollination.protocol import protocol
 from folkmoot.studies.cross_pollination.respondent import PART
 from folkmoot.studies.cross_pollination.show import show
@@ -47,6 +48,7 @@ STUDY = Study(
     recognises=_recognises,
     run_id=lambda config: config.pilot_id,
     size=size,
+    places=places,
     findings=findings,
     planned=_planned,
     embeds=True,

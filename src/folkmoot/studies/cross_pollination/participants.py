@@ -13,8 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from folkmoot.conversation.answers import Answer, Missing
 from folkmoot.conversation.transcript import Speaker, Transcript
+from folkmoot.engine.seats import Place
 from folkmoot.engine.session import Scope, Session
 from folkmoot.errors import InputError
 from folkmoot.models.request import FloatArray
@@ -25,7 +28,7 @@ from folkmoot.people.pool import Pool, pool_target, select
 from folkmoot.people.sources import find_maker, persona_hub, quota, table
 from folkmoot.people.sources.grounded import PersonaGenerator
 from folkmoot.people.sources.grounded.panel import read_panel
-from folkmoot.randomness import digest
+from folkmoot.randomness import digest, generator
 from folkmoot.storage.run_folder import PERSONAS
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 
@@ -152,11 +155,22 @@ class State:
         return Counter(p.initial_choice for p in self.people.values() if p.initial_choice)
 
 
+def places(config: CrossPollinationConfig, _folder: Path) -> list[Place]:
+    """The participants whom people could play, with their conditions."""
+    arms = _arms(config, generator(config.random_seed, ("assignment",)))
+    return [Place(who, condition=arm) for who, arm in arms.items()]
+
+
+def _arms(config: CrossPollinationConfig, rng: np.random.Generator) -> dict[str, str]:
+    """`p_0001` … with their conditions."""
+    ids = [f"p_{k:04d}" for k in range(1, config.n + 1)]
+    return assign_conditions(ids, tuple(config.arms), rng)
+
+
 async def recruit(session: Session[CrossPollinationConfig]) -> State:
     """Participants `p_0001` … with condition and persona."""
     config = session.config
-    ids = [f"p_{k:04d}" for k in range(1, config.n + 1)]
-    arms = assign_conditions(ids, tuple(config.arms), session.at("assignment").rng)
+    arms = _arms(config, session.at("assignment").rng)
     await session.seal("assignment", arms)
     draws = await _summary_draws(session, arms)
     personas = await _people(session)
@@ -168,7 +182,7 @@ async def recruit(session: Session[CrossPollinationConfig]) -> State:
                 persona_id=p.id,
                 summary_draw=draws.get(who),
             )
-            for who, p in zip(ids, personas, strict=True)
+            for who, p in zip(arms, personas, strict=True)
         }
     )
 

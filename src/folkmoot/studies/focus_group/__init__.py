@@ -19,6 +19,7 @@ from folkmoot.studies.focus_group.estimate import (
 )
 from folkmoot.studies.focus_group.exposure_design import EXPOSURE
 from folkmoot.studies.focus_group.findings import findings
+from folkmoot.studies.focus_group.participants import places
 from folkmoot.studies.focus_group.protocol import protocol
 from folkmoot.studies.focus_group.respondent import PART
 from folkmoot.studies.focus_group.show import show
@@ -39,6 +40,7 @@ STUDY = Study(
     check=check,
     notes=notes,
     size=size,
+    places=places,
     findings=findings,
     planned=planned,
     show=show,

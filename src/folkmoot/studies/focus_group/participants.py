@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from folkmoot.conversation.answers import Json, Missing
 from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.transcript import Speaker, Transcript
+from folkmoot.engine.seats import Place
 from folkmoot.engine.session import Scope, Session
 from folkmoot.people.enrichment import as_listed
 from folkmoot.people.sources import table
@@ -21,6 +22,7 @@ from folkmoot.people.sources.grounded import PersonaGenerator, Profile, characte
 from folkmoot.people.sources.grounded.attributes import label
 from folkmoot.people.sources.grounded.panel import read_panel
 from folkmoot.people.sources.grounded.profile import LISTED, Given, first_name
+from folkmoot.randomness import generator
 from folkmoot.studies.focus_group.config import (
     DiscussionConfig,
     DiscussionPhase,
@@ -71,22 +73,34 @@ LEANINGS = {
 # --- recruits ----------------------------------------------------------------------------------
 
 
+def places(config: DiscussionConfig, folder: Path) -> list[Place]:
+    """The participants whom people could play: one of each group, on all of its concepts."""
+    recruits = recruited(config, folder, lambda path: generator(config.random_seed, path))
+    return [Place(p.id, (group,)) for group, people in recruits.items() for p in people]
+
+
 def recruit(session: Session[DiscussionConfig]) -> dict[str, list[Profile]]:
     """The people of each group. Every group has its own draws."""
-    config = session.config
-    rows = profiles(config, session.study_dir)
-    panel = (
-        read_panel(session.study_dir / Path(config.panel).expanduser()) if config.panel else None
-    )
-    generator = PersonaGenerator(appeal=config.appeal, panel=panel)
+    return recruited(session.config, session.study_dir, lambda path: session.at(*path).rng)
+
+
+def recruited(
+    config: DiscussionConfig,
+    folder: Path,
+    rng_of: Callable[[tuple[str, ...]], np.random.Generator],
+) -> dict[str, list[Profile]]:
+    """The people of each group; `rng_of` gives the draws of a path."""
+    rows = profiles(config, folder)
+    panel = read_panel(folder / Path(config.panel).expanduser()) if config.panel else None
+    maker = PersonaGenerator(appeal=config.appeal, panel=panel)
     groups: dict[str, list[Profile]] = {}
     for group in config.groups:
-        rng = session.at("recruits", group).rng
+        rng = rng_of(("recruits", group))
         if rows:
             chosen = with_different_names(rows, config.num_personas, rng)
-            people = generator.from_profiles(chosen, rng)
+            people = maker.from_profiles(chosen, rng)
         else:
-            people = generator.generate(config.num_personas, rng, config.quotas or None)
+            people = maker.generate(config.num_personas, rng, config.quotas or None)
         groups[group] = people
     return groups
 

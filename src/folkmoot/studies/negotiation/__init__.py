@@ -18,6 +18,7 @@ from folkmoot.studies.negotiation.estimate import (
 )
 from folkmoot.studies.negotiation.exposure_design import EXPOSURE
 from folkmoot.studies.negotiation.findings import findings
+from folkmoot.studies.negotiation.participants import places
 from folkmoot.studies.negotiation.protocol import protocol
 from folkmoot.studies.negotiation.respondent import PART
 from folkmoot.studies.negotiation.show import show
@@ -40,6 +41,7 @@ STUDY = Study(
     recognises=_recognises,
     check=check,
     size=size,
+    places=places,
     findings=findings,
     planned=planned,
     show=show,

@@ -20,7 +20,7 @@ from folkmoot.studies.town_hall.estimate import (
 )
 from folkmoot.studies.town_hall.exposure_design import EXPOSURE
 from folkmoot.studies.town_hall.findings import findings
-from folkmoot.studies.town_hall.protocol import protocol
+from folkmoot.studies.town_hall.protocol import places, protocol
 from folkmoot.studies.town_hall.respondent import PART
 from folkmoot.studies.town_hall.show import show
 from folkmoot.studies.town_hall.tables import TABLES
@@ -35,6 +35,7 @@ STUDY: Study[TownHallConfig] = Study(
     check=problems,
     notes=notes,
     size=size,
+    places=places,
     findings=findings,
     planned=planned,
     show=show,

@@ -7,7 +7,9 @@ are listed, the seed, the topic. Discussions run side by side; each writes its f
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
+from folkmoot.engine.seats import Place
 from folkmoot.engine.session import Scope, Session
 from folkmoot.studies.town_hall.config import TownHallConfig, levels_of
 from folkmoot.studies.town_hall.discussion import (
@@ -20,7 +22,7 @@ from folkmoot.studies.town_hall.discussion import (
     open_hall,
 )
 from folkmoot.studies.town_hall.files import Held, keep, keep_comparison, keep_log, plan_of, present
-from folkmoot.studies.town_hall.participants import load_profiles, make_set
+from folkmoot.studies.town_hall.participants import ResidentSet, load_profiles, make_set
 from folkmoot.studies.town_hall.stages import (
     AFTER,
     BEFORE,
@@ -49,13 +51,29 @@ async def protocol(session: Session[TownHallConfig]) -> None:
     await code_concerns(session, [text for h in held for text in h.concerns])
 
 
+def meetings_of(config: TownHallConfig, folder: Path) -> tuple[list[ResidentSet], list[Meeting]]:
+    """The sets of residents, and their meetings at every level: functions of the seed."""
+    profiles, seed = load_profiles(config.vulnerable, folder), config.random_seed
+    sets = [make_set(config, profiles, seed, n) for n in range(1, config.sets + 1)]
+    return sets, [make_meeting(config, s, lv, seed) for s in sets for lv in levels_of(config)]
+
+
+def places(config: TownHallConfig, folder: Path) -> list[Place]:
+    """The residents whom people could play, each at one level."""
+    _, meetings = meetings_of(config, folder)
+    return [_place(meeting, id) for meeting in meetings for id in meeting.ids]
+
+
+def _place(meeting: Meeting, id: str) -> Place:
+    level = meeting.level
+    together = f"at level {level.name} one call of a model speaks for all residents"
+    closed = together if level.context == "shared" else ""
+    return Place(id, (meeting.id,), condition=level.name, closed=closed)
+
+
 async def draw(session: Session[TownHallConfig]) -> list[Meeting]:
     """Residents, orders of speaking and seats of all discussions, sealed into the plan."""
-    config = session.config
-    profiles = load_profiles(config.vulnerable, session.study_dir)
-    sets = [make_set(config, profiles, session.seed, n) for n in range(1, config.sets + 1)]
-    levels = levels_of(config)
-    meetings = [make_meeting(config, s, level, session.seed) for s in sets for level in levels]
+    sets, meetings = meetings_of(session.config, session.study_dir)
     await session.seal("discussions", plan_of(sets, meetings))
     for of in sets:
         record_set(session, of.number, present(of, meetings))

@@ -21,7 +21,7 @@ from folkmoot.studies.workbook.estimate import (
 from folkmoot.studies.workbook.exposure_design import EXPOSURE
 from folkmoot.studies.workbook.findings import findings
 from folkmoot.studies.workbook.layouts import template
-from folkmoot.studies.workbook.protocol import protocol
+from folkmoot.studies.workbook.protocol import places, protocol
 from folkmoot.studies.workbook.respondent import PART
 from folkmoot.studies.workbook.show import show
 from folkmoot.studies.workbook.tables import TABLES, unusable
@@ -36,6 +36,7 @@ STUDY = Study(
     check=check,
     notes=notes,
     size=size,
+    places=places,
     images=cells_with_images,
     preview=preview,
     findings=findings,

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 
 import numpy as np
 
 from folkmoot.conversation.transcript import EMPTY, Utterance
+from folkmoot.engine.seats import Place
 from folkmoot.engine.session import Scope, Session
 from folkmoot.errors import InputError
 from folkmoot.randomness import generator
@@ -77,6 +79,14 @@ async def protocol(session: Session[WorkbookConfig]) -> None:
         files.add(item.experiment, item.plan.number, session_record(state))
 
     await session.at("sessions").each(played, one, sets=lambda p: p.plan.label)
+
+
+def places(config: WorkbookConfig, _folder: Path) -> list[Place]:
+    """The participants whom people could play, each in one session of one experiment."""
+    found = experiments(config.workbook)
+    plans = sessions_of(config, found[0])
+    played = [Played(e, plan, ()) for e in found for plan in plans]
+    return [Place(s.id, (p.id,), s.role, p.plan.treatment) for p in played for s in p.plan.seats]
 
 
 def sessions_of(config: WorkbookConfig, experiment: Experiment) -> list[SessionPlan]:

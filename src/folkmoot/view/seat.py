@@ -1,0 +1,342 @@
+"""The pages of the seats: where people read what was said, and answer.
+
+Served by the process that runs the study, on its own event loop. A link holds a token that can't be
+guessed; who has the link has the seat. The page shows what a model in this seat would be sent, and
+nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from folkmoot.conversation.transcript import Utterance
+from folkmoot.engine.desk import CLOSED, WITHDRAWN, Chair, Desk, Question
+from folkmoot.engine.execution import Host
+from folkmoot.errors import InputError, Problem
+from folkmoot.view import forms
+from folkmoot.view.site import Guard, own_names, page, site
+
+LOOPBACK = "127.0.0.1"
+POLL_SECONDS = 25.0  # how long a page waits for news in one request; proxies end longer ones
+TICK_SECONDS = 1.0
+LINGER_SECONDS = 60.0  # at the end, for the pages of people who are there
+NUDGE_SHARE, NUDGE_SECONDS = 0.25, 30.0  # of the time for an answer that is left, whichever is more
+LONGEST_ANSWER = 200_000  # characters
+MOST_FIELDS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One thing said, as the page shows it. `whose`: mine, theirs, or asked (a question
+    put earlier)."""
+
+    name: str
+    text: str
+    whose: str
+
+
+def app(desk: Desk, guard: Guard) -> Starlette:
+    """The pages of a desk."""
+    pages = _Pages(desk)
+    routes = [
+        Route("/seat/{token}", pages.show),
+        Route("/seat/{token}/agree", pages.agree, methods=["POST"]),
+        Route("/seat/{token}/answer", pages.answer, methods=["POST"]),
+        Route("/seat/{token}/leave", pages.leave, methods=["GET", "POST"]),
+        Route("/seat/{token}/news", pages.news),
+        Route("/seats/{token}", pages.overview),
+        Route("/seats/{token}/close", pages.close, methods=["POST"]),
+    ]
+    return site(routes, guard)
+
+
+class _Pages:
+    """The handlers, with the desk that they share."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+
+    async def show(self, request: Request) -> Response:
+        chair = self._chair(request)
+        self.desk.note_ids(chair, request.query_params)
+        return self._page(chair)
+
+    async def agree(self, request: Request) -> Response:
+        chair = self._chair(request)
+        self.desk.agree(chair)
+        return _back(chair)
+
+    async def answer(self, request: Request) -> Response:
+        """Take an answer in; the reply comes when it is on the disk."""
+        chair = self._chair(request)
+        sent = await _sent(request)
+        asked = next(iter(sent.get("question", ())), "")
+        question = self.desk.waiting(chair, asked)
+        if question is None:  # a second click, or an old tab
+            return _back(chair)
+        text, problem = None, ""
+        if "decline" not in sent and not question.reply.done():
+            text, problem = _answer(question, sent)
+        if problem:
+            return self._page(chair, problem, sent, 422)
+        if await self.desk.answer(chair, question, text):
+            return _back(chair)
+        lost = (
+            "The study has stopped, and this answer was not saved. Send it again when it goes on."
+        )
+        return self._page(chair, lost, sent, 503)
+
+    async def leave(self, request: Request) -> Response:
+        chair = self._chair(request)
+        if request.method == "POST":
+            self.desk.end(chair, WITHDRAWN)
+            return _back(chair)
+        return page("seat_leave.html.j2", {"chair": chair})
+
+    async def news(self, request: Request) -> Response:
+        """What a page that is open must know; the reply waits for a change for a while."""
+        chair = self._chair(request)
+        if request.query_params.get("seen") == str(chair.version):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(chair.changed.wait(), POLL_SECONDS)
+        question = self.desk.shown(chair)
+        left = None if question is None or question.left is None else round(question.left)
+        return JSONResponse(
+            {
+                "version": chair.version,
+                "shows": "end" if chair.ended else question.id if question else "",
+                "left": left,
+            }
+        )
+
+    async def overview(self, request: Request) -> Response:
+        """All seats, for the researcher."""
+        self._check_researcher(request)
+        return page("seats.html.j2", {"desk": self.desk, "chairs": list(self.desk)})
+
+    async def close(self, request: Request) -> Response:
+        self._check_researcher(request)
+        name = next(iter((await _sent(request)).get("seat", ())), "")
+        for chair in self.desk:
+            if chair.place.name == name:
+                self.desk.end(chair, CLOSED)
+        return RedirectResponse(f"/seats/{self.desk.token}", 303)
+
+    def _chair(self, request: Request) -> Chair:
+        token = request.path_params["token"]
+        for known, chair in self.desk.chairs.items():
+            if secrets.compare_digest(known.encode(), token.encode()):
+                return chair
+        raise HTTPException(404, "There is no such seat. Open the whole link that you were given.")
+
+    def _check_researcher(self, request: Request) -> None:
+        if not secrets.compare_digest(
+            request.path_params["token"].encode(), self.desk.token.encode()
+        ):
+            raise HTTPException(404)
+
+    def _page(
+        self,
+        chair: Chair,
+        problem: str = "",
+        sent: Mapping[str, Sequence[str]] | None = None,
+        status: int = 200,
+    ) -> Response:
+        desk, settings = self.desk, self.desk.settings
+        chair.here = True
+        shared = {"chair": chair, "settings": settings, "problem": problem}
+        if chair.ended:
+            chair.told_end = True
+            return page("seat_end.html.j2", shared)
+        if not chair.agreed:
+            return page("seat_welcome.html.j2", {**shared, "readers": desk.readers})
+        question = desk.shown(chair)
+        if question is None:
+            return page("seat_wait.html.j2", shared)
+        minutes = settings.minutes
+        nudge = max(NUDGE_SECONDS, NUDGE_SHARE * 60 * minutes) if minutes else None
+        shown = {
+            "question": question,
+            "scene": question.scene,
+            "so_far": so_far(question),
+            "form": form_for(question),
+            "sent": sent or {},
+            "nudge": nudge,
+        }
+        return page("seat.html.j2", {**shared, **shown}, status)
+
+
+def so_far(question: Question) -> list[Said]:
+    """What the person heard, as `messages_for` tells it to a model: others bear their names where
+    there are several."""
+    scene = question.scene
+    several = len({u.speaker_id for u in scene.heard} - {"", scene.who.id}) > 1
+    return [_said(u, scene.who.id, several) for u in scene.heard]
+
+
+def _said(u: Utterance, me: str, several: bool) -> Said:
+    if not u.speaker_id:
+        return Said("", u.text, "asked")
+    if u.speaker_id == me:
+        return Said("You", u.text, "mine")
+    return Said((u.name or u.speaker_id) if several else "", u.text, "theirs")
+
+
+def form_for(question: Question) -> forms.Field:
+    """The form for an answer: by its schema, or by its form and what is offered."""
+    schema, scene = question.request.schema, question.scene
+    if schema is not None:
+        return forms.form_of(schema)
+    if scene.form == "choice" and scene.offered:
+        options = tuple((option, option) for option in scene.offered)
+        return forms.Field("a", "choice", "", required=True, options=options)
+    if scene.form == "number":
+        low, high = (float(b) for b in scene.offered) if len(scene.offered) == 2 else (None, None)
+        return forms.Field("a", "number", "", required=True, low=low, high=high)
+    return forms.Field("a", "text", "", required=True, shortest=1)
+
+
+def _answer(question: Question, sent: Mapping[str, Sequence[str]]) -> tuple[str | None, str]:
+    """The reply that the form stands for, and what is wrong with it."""
+    form, schema = form_for(question), question.request.schema
+    try:
+        value = forms.answer_of(form, sent)
+    except ValueError as error:
+        return None, str(error)
+    if schema is not None:
+        if problem := forms.problem_with(value, schema):
+            return None, problem
+        text = json.dumps(value, ensure_ascii=False)
+    else:
+        text = "" if value is None else str(value)
+        if not text.strip():
+            return None, "Please give an answer."
+    if len(text) > LONGEST_ANSWER:
+        return None, f"Please be shorter: at most {LONGEST_ANSWER:,} characters."
+    return text, question.scene.problem_with(text)
+
+
+async def _sent(request: Request) -> dict[str, list[str]]:
+    """The fields of a form, without files."""
+    form = await request.form(max_files=0, max_fields=MOST_FIELDS)
+    found: dict[str, list[str]] = {}
+    for name, value in form.multi_items():
+        if isinstance(value, str):
+            found.setdefault(name, []).append(value.replace("\r\n", "\n"))
+    return found
+
+
+def _back(chair: Chair) -> Response:
+    return RedirectResponse(f"/seat/{chair.token}", 303)
+
+
+# --- serving -------------------------------------------------------------------------------------
+
+
+def host(
+    *,
+    address: str = LOOPBACK,
+    port: int | None = None,
+    public_url: str = "",
+    say: Callable[[str], object] = print,
+    linger: float = LINGER_SECONDS,
+) -> Host:
+    """What serves a run's pages: for `RunOptions.host`, and `folkmoot.run(…, host=host())`.
+
+    `public_url` is where people reach this server through a proxy; `say` is told each link. At the
+    end the pages stay for `linger` seconds, or until everybody who is there has seen theirs.
+    """
+
+    @asynccontextmanager
+    async def serve(desk: Desk) -> AsyncIterator[None]:
+        listening = _listen(address, port if port is not None else desk.port)
+        desk.port = listening.getsockname()[1]
+        desk.save()
+        shown = f"[{address}]" if ":" in address else address
+        base = public_url.rstrip("/") or f"http://{shown}:{desk.port}"
+        guard = Guard(
+            hosts=own_names(urlsplit(base).hostname or ""),
+            methods=frozenset({"GET", "HEAD", "POST"}),
+        )
+        server = _Server(
+            uvicorn.Config(
+                app(desk, guard), log_config=None, lifespan="off", timeout_graceful_shutdown=1
+            )
+        )
+        for chair in desk:
+            say(f"Seat {chair.place.name}: {base}/seat/{chair.token}")
+        say(f"All seats, for you alone: {base}/seats/{desk.token}")
+        tasks = [
+            asyncio.ensure_future(server.serve(sockets=[listening])),
+            asyncio.ensure_future(_let_time_pass(desk)),
+        ]
+        try:
+            yield
+            desk.finish()
+            await _until_told(desk, linger)
+        finally:
+            tasks[1].cancel()
+            server.should_exit = True
+            for chair in desk:
+                chair.turn()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    return serve
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves Ctrl-C to the run."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _listen(address: str, port: int | None) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((address, port or 0))
+        listening.listen(1024)
+    except OSError as error:
+        listening.close()
+        where = f"{address}:{port or 0}"
+        hint = "close what listens there, or choose another with --port (the links then change)"
+        raise InputError(
+            Problem(f"cannot listen at {where}: {error.strerror}", hint=hint)
+        ) from None
+    listening.setblocking(False)
+    return listening
+
+
+async def _let_time_pass(desk: Desk) -> None:
+    while True:
+        await asyncio.sleep(TICK_SECONDS)
+        desk.tick()
+
+
+async def _until_told(desk: Desk, seconds: float) -> None:
+    """Wait until everybody who is there has seen the end."""
+
+    async def told() -> None:
+        while not all(c.told_end for c in desk if c.here):
+            await asyncio.sleep(0.05)
+
+    with suppress(TimeoutError):
+        await asyncio.wait_for(told(), seconds)
+        await asyncio.sleep(0.2)  # the last page is on its way

@@ -1,0 +1,105 @@
+// A seat's page: keeps the draft in this browser, hears when something changes, sends once.
+"use strict";
+
+const seat = document.getElementById("seat");
+const form = document.getElementById("answer");
+const drafts = "folkmoot-draft:" + seat.dataset.seat + ":";
+
+function fields() {
+  return [...form.elements].filter((e) => e.name.startsWith("a") && e.tagName !== "BUTTON");
+}
+
+function keep() {
+  const said = fields().map((e) => (e.type === "radio" || e.type === "checkbox" ? e.checked : e.value));
+  try {
+    localStorage.setItem(drafts + form.dataset.draft, JSON.stringify(said));
+  } catch {
+    // A browser without storage keeps no draft.
+  }
+}
+
+function restore() {
+  let said;
+  try {
+    said = JSON.parse(localStorage.getItem(drafts + form.dataset.draft));
+  } catch {
+    return;
+  }
+  if (!Array.isArray(said)) return;
+  fields().forEach((e, n) => {
+    if (e.type === "radio" || e.type === "checkbox") e.checked = said[n] === true;
+    else if (!e.value && typeof said[n] === "string") e.value = said[n];
+  });
+  for (const more of form.querySelectorAll("details.more")) {
+    more.open = [...more.querySelectorAll("input,textarea")].some((e) =>
+      e.type === "radio" || e.type === "checkbox" ? e.checked : e.value);
+  }
+}
+
+function forget() {
+  for (const key of Object.keys(localStorage)) {
+    if (key.startsWith(drafts) && key !== drafts + (form ? form.dataset.draft : "")) localStorage.removeItem(key);
+  }
+}
+
+function count() {
+  for (const shown of form.querySelectorAll("[data-counts]")) {
+    const words = form.elements[shown.dataset.counts].value.split(/\s+/).filter(Boolean).length;
+    shown.textContent = words ? words + (words === 1 ? " word" : " words") : "";
+  }
+}
+
+for (const once of document.querySelectorAll("form.once")) {
+  once.addEventListener("submit", (event) => {
+    if (once.dataset.sent) event.preventDefault();
+    once.dataset.sent = "1";
+  });
+}
+
+if (form) {
+  restore();
+  count();
+  form.addEventListener("input", () => { keep(); count(); });
+  form.addEventListener("change", keep);
+}
+try { forget(); } catch { /* no storage */ }
+
+const clock = document.getElementById("clock");
+let left = clock ? Number(clock.dataset.left) : null;
+function tell() {
+  if (left === null || !clock) return;
+  const shown = Math.max(0, Math.round(left));
+  clock.textContent = "Time left: " + Math.floor(shown / 60) + ":" + String(shown % 60).padStart(2, "0");
+  if (left <= Number(clock.dataset.nudge)) {
+    document.getElementById("nudge").hidden = false;
+    document.title = "Little time left · Folkmoot";
+  }
+}
+if (clock) {
+  tell();
+  setInterval(() => { left -= 1; tell(); }, 1000);
+}
+
+async function listen() {
+  const lost = document.getElementById("lost");
+  let seen = seat.dataset.version;
+  for (;;) {
+    try {
+      const reply = await fetch(seat.dataset.seat + "/news?seen=" + seen, { cache: "no-store" });
+      if (!reply.ok) throw new Error(reply.status);
+      const news = await reply.json();
+      lost.hidden = true;
+      if (news.shows !== seat.dataset.shows && !(form && form.dataset.sent)) {
+        location.reload();
+        return;
+      }
+      if (news.left !== null && clock) { left = news.left; tell(); }
+      seen = news.version;
+    } catch {
+      lost.hidden = false;
+      await new Promise((on) => setTimeout(on, 2000));
+      seen = "";
+    }
+  }
+}
+if (!["leave", "welcome", "end"].includes(seat.dataset.shows)) listen();

@@ -1,0 +1,268 @@
+"""Seats in the engine: which places people take, what is asked of them, and what is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import stat
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+import folkmoot
+from folkmoot.engine.desk import DECLINED, Chair, Desk, Question
+from folkmoot.engine.execution import Host, RunOptions
+from folkmoot.engine.runner import load
+from folkmoot.engine.seats import Place, Seats, taken
+from folkmoot.engine.verify import verify_run
+from folkmoot.errors import InputError, RunPaused
+from folkmoot.models.request import Request
+from folkmoot.storage.run_folder import RunFolder
+
+STUDY = """
+study: cross_pollination
+pilot_id: centre
+topic:
+  description: Should the town close its centre to cars?
+  options: [Close it, Keep it open]
+participants_per_condition: 3
+conditions: [simple_voting, clarified_passive]
+min_responses_for_threshold: 50
+personas: {source: quota}
+"""
+
+Answers = Callable[[Chair, Question], str | None]
+
+
+def by_hand(answer: Answers, seen: list[Question] | None = None) -> Host:
+    """A person who answers at once, without a page."""
+
+    @asynccontextmanager
+    async def host(desk: Desk) -> AsyncIterator[None]:
+        async def sit(chair: Chair) -> None:
+            desk.agree(chair)
+            while not chair.ended:
+                question = desk.shown(chair)
+                if question is None:
+                    await chair.changed.wait()
+                    continue
+                if seen is not None:
+                    seen.append(question)
+                await desk.answer(chair, question, answer(chair, question))
+
+        sitting = [asyncio.ensure_future(sit(chair)) for chair in desk]
+        try:
+            yield
+        finally:
+            desk.finish()
+            await asyncio.gather(*sitting)
+
+    return host
+
+
+def first_option(_: Chair, question: Question) -> str:
+    return question.scene.offered[0] if question.scene.offered else "Words of my own."
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    path = tmp_path / "centre.yaml"
+    path.write_text(STUDY, "utf-8")
+    return path
+
+
+def test_a_person_answers_in_a_seat_and_models_in_all_others(study: Path) -> None:
+    seen: list[Question] = []
+    out = study.parent / "run"
+    run = folkmoot.run(study, out=out, seats=("p_0003",), host=by_hand(first_option, seen))
+    rows = run.table("answers").to_dicts()
+    people = {r["speaker_id"] for r in rows if r["answered_by"] == "human"}
+    assert people == {"p_0003"}
+    assert {r["answered_by"] for r in rows if r["speaker_id"] != "p_0003"} == {"synthetic"}
+    assert seen and all(q.scene.who.id == "p_0003" for q in seen)
+    assert len(seen) == sum(r["speaker_id"] == "p_0003" for r in rows)
+    assert run.manifest["mark"] == "MIXED"
+
+
+def test_a_person_gets_what_a_model_in_that_seat_would_get(study: Path) -> None:
+    seen: list[Question] = []
+    folkmoot.run(study, out=study.parent / "a", seats=("p_0003",), host=by_hand(first_option, seen))
+    asked: dict[str, Request] = {}
+    from folkmoot.models.scripted import Scripted
+
+    def note(request: Request, address: str) -> str:
+        asked[address] = request
+        return request.asked.offered[0] if request.asked.offered else "Words of my own."
+
+    folkmoot.run(study, out=study.parent / "b", provider=Scripted(note))
+    first = next(q for q in seen)
+    assert first.request.messages == asked[first.address].messages
+
+
+def test_a_run_with_people_can_be_verified(study: Path) -> None:
+    run = folkmoot.run(
+        study, out=study.parent / "run", seats=("p_0003",), host=by_hand(first_option)
+    )
+    found = verify_run(RunFolder(run.path))
+    assert found.verified, (found.differences, found.not_compared)
+
+
+def test_answers_are_there_after_a_pause_and_links_are_the_same(study: Path) -> None:
+    out = study.parent / "run"
+    seen: list[Question] = []
+    tokens: list[str] = []
+
+    def once(chair: Chair, question: Question) -> str:
+        tokens.append(chair.token)
+        return first_option(chair, question)
+
+    def options() -> dict[str, object]:
+        return {"out": out, "seats": ("p_0003",), "host": by_hand(once, seen)}
+
+    with pytest.raises(RunPaused):
+        folkmoot.run(
+            study,
+            settings=None,
+            overrides=("budget_calls=3",),
+            **options(),  # type: ignore[arg-type]
+        )
+    before = len(seen)
+    run = folkmoot.run(study, resume=True, **options())  # type: ignore[arg-type]
+    asked = [q.address for q in seen]
+    assert before >= 1 and len(set(asked)) == len(asked)
+    assert len(set(tokens)) == 1 and len(tokens[0]) >= 32
+    assert run.manifest["outcome"] == "done"
+
+
+def test_tokens_are_for_the_owner_alone_and_stand_in_one_file(study: Path) -> None:
+    run = folkmoot.run(
+        study, out=study.parent / "run", seats=("p_0003",), host=by_hand(first_option)
+    )
+    kept = run.path / "seats.json"
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    token = json.loads(kept.read_text())["seats"]["p_0003"]["token"]
+    others = [p for p in run.path.rglob("*") if p.is_file() and p != kept]
+    assert [p for p in others if token.encode() in p.read_bytes()] == []
+
+
+def test_people_take_no_place_and_no_money(study: Path) -> None:
+    """With one call at a time and a person who answers last, everybody else goes on."""
+    others: list[str] = []
+
+    def progress(event: object) -> None:
+        others.append(type(event).__name__)
+
+    def late(chair: Chair, question: Question) -> str:
+        return first_option(chair, question)
+
+    run = folkmoot.run(
+        study,
+        out=study.parent / "run",
+        concurrency=1,
+        seats=("p_0001", "p_0002", "p_0003"),
+        host=by_hand(late),
+    )
+    human = next(m for m in run.manifest["models"] if m["asked"] == "human")
+    assert human["cost_usd"] == 0 and human["calls"] > 0
+
+
+def test_whoever_would_rather_not_answer_leaves_a_missing_answer(study: Path) -> None:
+    run = folkmoot.run(
+        study, out=study.parent / "run", seats=("p_0003",), host=by_hand(lambda _c, _q: None)
+    )
+    rows = run.table("answers").filter(folkmoot_col("speaker_id") == "p_0003")
+    assert set(rows["missing"]) == {DECLINED}
+
+
+def folkmoot_col(name: str):  # type: ignore[no-untyped-def]
+    import polars as pl
+
+    return pl.col(name)
+
+
+def test_an_answer_out_of_time_is_missing_and_the_others_go_on(study: Path) -> None:
+    now = [0.0]
+
+    @asynccontextmanager
+    async def host(desk: Desk) -> AsyncIterator[None]:
+        desk._clock = lambda: now[0]
+        desk._now = 0.0
+        (chair,) = desk
+
+        async def sit() -> None:
+            desk.agree(chair)
+            while not chair.ended:
+                if desk.shown(chair) is not None:
+                    now[0] += 59
+                    desk.tick()
+                    assert desk.shown(chair) is not None
+                    now[0] += 2
+                    desk.tick()
+                    assert desk.shown(chair) is None
+                await chair.changed.wait()
+
+        sitting = asyncio.ensure_future(sit())
+        yield
+        desk.finish()
+        await sitting
+
+    study.write_text(STUDY + "seats: {ids: [p_0003], minutes: 1}\n")
+    run = folkmoot.run(study, out=study.parent / "run", host=host)
+    rows = run.table("answers").filter(folkmoot_col("speaker_id") == "p_0003")
+    assert set(rows["missing"]) == {"timed out"}
+    others = run.table("answers").filter(folkmoot_col("speaker_id") != "p_0003")
+    assert others["missing"].null_count() == others.height
+
+
+PLACES = (
+    Place("A01", ("set1_lv1",), condition="1", closed="one call speaks for all"),
+    Place("A01", ("set1_lv2",), condition="2"),
+    Place("A02", ("set1_lv2",), condition="2", role="chair"),
+)
+
+
+@pytest.mark.parametrize(
+    ("seats", "says"),
+    [
+        (Seats(ids=("A03",)), "there is no participant 'A03'"),
+        (Seats(ids=("A01",)), "A01 is a participant of 2 sessions"),
+        (Seats(ids=("set1_lv1/A01",)), "nobody can sit at set1_lv1/A01: one call speaks for all"),
+        (Seats(condition="3"), "no participant has the condition '3'"),
+        (Seats(role="char"), "no participant has the role 'char'"),
+        (Seats(condition="1"), "nobody can sit at set1_lv1/A01"),
+        (Seats(count=3), "3 seats are wanted, and people can take 2"),
+    ],
+)
+def test_seats_that_cannot_be_taken_are_named(seats: Seats, says: str) -> None:
+    with pytest.raises(InputError) as error:
+        taken(seats, PLACES, 42)
+    assert says in str(error.value)
+
+
+def test_seats_are_drawn_by_the_seed_among_those_that_fit() -> None:
+    many = [Place(f"p_{k}", condition="ab"[k % 2]) for k in range(40)]
+    drawn = {taken(Seats(count=3), many, seed) for seed in range(20)}
+    assert len(drawn) > 10 and taken(Seats(count=3), many, 7) == taken(Seats(count=3), many, 7)
+    some = taken(Seats(count=5, condition="b"), many, 1)
+    assert {p.condition for p in some} == {"b"} and list(some) == sorted(some, key=many.index)
+    assert len(taken(Seats(condition="a"), many, 1)) == 20
+
+
+@pytest.mark.parametrize("given", ["3", "[p_0001]", "p_0001", "{condition: clarified_passive}"])
+def test_a_study_file_may_say_seats_in_short(study: Path, given: str) -> None:
+    study.write_text(f"{STUDY}seats: {given}\n")
+    assert load(study, RunOptions()).config.seats is not None
+
+
+def test_a_seat_that_does_not_exist_is_named_with_its_line(study: Path) -> None:
+    study.write_text(f"{STUDY}seats: [p_0009]\n")
+    with pytest.raises(InputError, match=r"centre\.yaml:\d+: .*no participant 'p_0009'"):
+        load(study, RunOptions())
+
+
+def test_people_without_anybody_who_serves_their_pages_are_refused(study: Path) -> None:
+    with pytest.raises(InputError, match="nobody serves their pages"):
+        folkmoot.run(study, out=study.parent / "run", seats=("p_0001",))
+    assert not (study.parent / "run").exists()
