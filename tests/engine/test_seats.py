@@ -15,7 +15,7 @@ import folkmoot
 from folkmoot.engine.desk import DECLINED, Chair, Desk, Question
 from folkmoot.engine.execution import Host, RunOptions
 from folkmoot.engine.runner import load
-from folkmoot.engine.seats import Place, Seats, taken
+from folkmoot.engine.seats import Playable, Seats, taken
 from folkmoot.engine.verify import verify_run
 from folkmoot.errors import InputError, RunPaused
 from folkmoot.models.request import Request
@@ -217,9 +217,9 @@ def test_an_answer_out_of_time_is_missing_and_the_others_go_on(study: Path) -> N
 
 
 PLACES = (
-    Place("A01", ("set1_lv1",), condition="1", closed="one call speaks for all"),
-    Place("A01", ("set1_lv2",), condition="2"),
-    Place("A02", ("set1_lv2",), condition="2", role="chair"),
+    Playable("A01", ("set1_lv1",), condition="1", closed="one call speaks for all"),
+    Playable("A01", ("set1_lv2",), condition="2"),
+    Playable("A02", ("set1_lv2",), condition="2", role="chair"),
 )
 
 
@@ -242,7 +242,7 @@ def test_seats_that_cannot_be_taken_are_named(seats: Seats, says: str) -> None:
 
 
 def test_seats_are_drawn_by_the_seed_among_those_that_fit() -> None:
-    many = [Place(f"p_{k}", condition="ab"[k % 2]) for k in range(40)]
+    many = [Playable(f"p_{k}", condition="ab"[k % 2]) for k in range(40)]
     drawn = {taken(Seats(count=3), many, seed) for seed in range(20)}
     assert len(drawn) > 10 and taken(Seats(count=3), many, 7) == taken(Seats(count=3), many, 7)
     some = taken(Seats(count=5, condition="b"), many, 1)

@@ -24,7 +24,7 @@ from folkmoot.engine.gateway import Gateway
 from folkmoot.engine.journal import Journal, Replay
 from folkmoot.engine.progress import ItemDone, Notice, Progress, StageStarted
 from folkmoot.engine.providers import Providers
-from folkmoot.engine.seats import Place
+from folkmoot.engine.seats import Playable
 from folkmoot.engine.study_file import StudyFile
 from folkmoot.errors import (
     DriftError,
@@ -158,7 +158,7 @@ class RunContext:
     plan: Plan
     progress: Progress
     now: Callable[[], str] = time_of_day
-    seats: Sequence[Place] = ()  # that people take
+    seats: Sequence[Playable] = ()  # that people take
     desk: Desk | None = None  # where they answer; None where nobody can be asked
     embedded: bool = False
     rows: Rows = field(default_factory=list)
@@ -176,11 +176,11 @@ class RunContext:
         self.config = self.found.config
         self.seed = self.config.random_seed
         self.prompts = self.found.prompts()
-        self._seated: dict[str, list[Place]] = {}
+        self._seated: dict[str, list[Playable]] = {}
         for place in self.seats:
             self._seated.setdefault(place.id, []).append(place)
 
-    def seat_of(self, who: Speaker, path: Sequence[str]) -> Place | None:
+    def seat_of(self, who: Speaker, path: Sequence[str]) -> Playable | None:
         """The seat of the person whose call this is; None where a model answers."""
         found = next((p for p in self._seated.get(who.id, ()) if p.holds(who, path)), None)
         if found is not None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from folkmoot.conversation.transcript import Speaker, Utterance
-from folkmoot.engine.seats import Place, Seats
+from folkmoot.engine.seats import Playable, Seats
 from folkmoot.errors import StorageError
 from folkmoot.files import write_bytes
 from folkmoot.models.request import NOTHING, Message, Reply, Request
@@ -72,7 +72,7 @@ class Question:
 class Chair:
     """One seat while the run goes on. `version` counts what its page would show otherwise."""
 
-    place: Place
+    place: Playable
     token: str
     asked: list[Question] = field(default_factory=list)  # the first one is shown
     agreed: bool = False
@@ -97,7 +97,7 @@ class Desk:
 
     def __init__(
         self,
-        places: Sequence[Place],
+        places: Sequence[Playable],
         settings: Seats,
         folder: Path,
         readers: tuple[str, ...] = (),
@@ -146,7 +146,7 @@ class Desk:
 
     # --- the engine's side ----------------------------------------------------------------------
 
-    def expect(self, place: Place, address: str, scene: Scene) -> None:
+    def expect(self, place: Playable, address: str, scene: Scene) -> None:
         """Say what the request at an address, and those that ask again, look like to the person."""
         self._scenes[address] = self._at[place], scene
 

@@ -1,7 +1,7 @@
 """Seats: the participants whom people play. Which there are, which are taken, whose call is whose.
 
-A study type lists its participants as `Place`s; a study file's `seats:` or `--seat` takes some of
-them. The draw depends on the seed alone and is sealed into the plan before the first call.
+A study type lists its participants as `Playable`s; a study file's `seats:` or `--seat` takes some
+of them. The draw depends on the seed alone and is sealed into the plan before the first call.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SPOKEN_FOR = "participant"  # the role in which a participant's own calls are ma
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Playable:
     """One participant of one session, whom a person could play.
 
     `id` is the speaker's; `scopes` are components of scope paths, one of which is in every call of
@@ -94,7 +94,7 @@ def _as_mapping(given: object) -> object:
 SeatsKey = Annotated[Seats | None, BeforeValidator(_as_mapping)]
 
 
-def taken(seats: Seats, places: Sequence[Place], seed: int) -> tuple[Place, ...]:
+def taken(seats: Seats, places: Sequence[Playable], seed: int) -> tuple[Playable, ...]:
     """The places that people take, in the study's order.
 
     `places` empty: the study type does not list its participants, and names are taken as given.
@@ -105,7 +105,7 @@ def taken(seats: Seats, places: Sequence[Place], seed: int) -> tuple[Place, ...]
         problems = [f for f in found if isinstance(f, Problem)]
         if problems:
             raise InputError(problems)
-        named = [f for f in found if isinstance(f, Place)]
+        named = [f for f in found if isinstance(f, Playable)]
         return tuple(sorted(named, key=places.index) if places else named)
     if not places:
         raise InputError(
@@ -126,10 +126,10 @@ def taken(seats: Seats, places: Sequence[Place], seed: int) -> tuple[Place, ...]
     return tuple(open_[i] for i in sorted(order))
 
 
-def _named(name: str, places: Sequence[Place]) -> Place | Problem:
+def _named(name: str, places: Sequence[Playable]) -> Playable | Problem:
     if not places:
         *within, id = name.split("/")
-        return Place(id, tuple(within))
+        return Playable(id, tuple(within))
     found = [p for p in places if name in (p.name, p.id)]
     if not found:
         likely = did_you_mean(name, [p.name for p in places], _listed(places))
@@ -143,7 +143,7 @@ def _named(name: str, places: Sequence[Place]) -> Place | Problem:
 
 
 def _too_few(
-    seats: Seats, places: Sequence[Place], fit: Sequence[Place], open_: Sequence[Place]
+    seats: Seats, places: Sequence[Playable], fit: Sequence[Playable], open_: Sequence[Playable]
 ) -> Problem:
     for word, given in (("role", seats.role), ("condition", seats.condition)):
         known = sorted({str(getattr(p, word)) for p in places})
@@ -161,6 +161,6 @@ def _too_few(
     )
 
 
-def _listed(places: Sequence[Place], most: int = 5) -> str:
+def _listed(places: Sequence[Playable], most: int = 5) -> str:
     names = [p.name for p in places]
     return ", ".join(names[:most]) + (f" … {names[-1]}" if len(names) > most else "")

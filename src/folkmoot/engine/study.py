@@ -21,7 +21,7 @@ from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.authors import OWN_FILE, mistake_of, place_of_syntax
 from folkmoot.engine.config import Config, StudyConfig
 from folkmoot.engine.hypotheses import Hypothesis, hypotheses_finding
-from folkmoot.engine.seats import Place, taken
+from folkmoot.engine.seats import Playable, taken
 from folkmoot.engine.trust import TRUST_ALL, Consent
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
@@ -141,7 +141,7 @@ class Study(Generic[Config]):
     load: Callable[[Path], Config] | None = None
     suffixes: tuple[str, ...] = ()
     seat_models: Callable[[Config], list[str]] = lambda _config: []
-    places: Callable[[Config, Path], Sequence[Place]] = lambda _config, _folder: ()
+    places: Callable[[Config, Path], Sequence[Playable]] = lambda _config, _folder: ()
     planned: Callable[[Mapping[str, Any]], list[Planned]] = lambda _sealed: []
     embeds: bool = False
     limit: Callable[[Config, int], Config] | None = None
@@ -206,7 +206,7 @@ def study_of_run(run: RunFolder) -> Study:
     return find_study(named, beside)
 
 
-def seats_of(study: Study, config: StudyConfig, folder: Path) -> tuple[Place, ...]:
+def seats_of(study: Study, config: StudyConfig, folder: Path) -> tuple[Playable, ...]:
     """The participants whom people play, drawn where the file only says how many.
 
     Raises InputError where it names nobody, or somebody whom nobody can play.

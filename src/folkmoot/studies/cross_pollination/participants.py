@@ -17,7 +17,7 @@ import numpy as np
 
 from folkmoot.conversation.answers import Answer, Missing
 from folkmoot.conversation.transcript import Speaker, Transcript
-from folkmoot.engine.seats import Place
+from folkmoot.engine.seats import Playable
 from folkmoot.engine.session import Scope, Session
 from folkmoot.errors import InputError
 from folkmoot.models.request import FloatArray
@@ -155,10 +155,10 @@ class State:
         return Counter(p.initial_choice for p in self.people.values() if p.initial_choice)
 
 
-def places(config: CrossPollinationConfig, _folder: Path) -> list[Place]:
+def places(config: CrossPollinationConfig, _folder: Path) -> list[Playable]:
     """The participants whom people could play, with their conditions."""
     arms = _arms(config, generator(config.random_seed, ("assignment",)))
-    return [Place(who, condition=arm) for who, arm in arms.items()]
+    return [Playable(who, condition=arm) for who, arm in arms.items()]
 
 
 def _arms(config: CrossPollinationConfig, rng: np.random.Generator) -> dict[str, str]:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from folkmoot.conversation.answers import Json, Missing
 from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.transcript import Speaker, Transcript
-from folkmoot.engine.seats import Place
+from folkmoot.engine.seats import Playable
 from folkmoot.engine.session import Scope, Session
 from folkmoot.people.enrichment import as_listed
 from folkmoot.people.sources import table
@@ -73,10 +73,10 @@ LEANINGS = {
 # --- recruits ----------------------------------------------------------------------------------
 
 
-def places(config: DiscussionConfig, folder: Path) -> list[Place]:
+def places(config: DiscussionConfig, folder: Path) -> list[Playable]:
     """The participants whom people could play: one of each group, on all of its concepts."""
     recruits = recruited(config, folder, lambda path: generator(config.random_seed, path))
-    return [Place(p.id, (group,)) for group, people in recruits.items() for p in people]
+    return [Playable(p.id, (group,)) for group, people in recruits.items() for p in people]
 
 
 def recruit(session: Session[DiscussionConfig]) -> dict[str, list[Profile]]:

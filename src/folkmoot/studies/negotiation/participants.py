@@ -28,7 +28,7 @@ from pydantic import (
 
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.mistakes import problems_of
-from folkmoot.engine.seats import Place
+from folkmoot.engine.seats import Playable
 from folkmoot.engine.session import Scope
 from folkmoot.engine.yaml_tree import Place, Tree, read_tree
 from folkmoot.errors import InputError, Problem
@@ -60,12 +60,12 @@ def groups_of(config: NegotiationConfig, folder: Path) -> list[Group]:
     return _made_up(config, folder)
 
 
-def places(config: NegotiationConfig, folder: Path) -> list[Place]:
+def places(config: NegotiationConfig, folder: Path) -> list[Playable]:
     """The members whom people could play, each under all conditions of their group."""
     written = [c for c in config.conditions if c not in ("C1", "C2")]
     closed = f"under {written[0]} the mediator writes what members say" if written else ""
     return [
-        Place(m.id, (g.id, *(f"{g.id}-{c}" for c in config.conditions)), m.role, closed=closed)
+        Playable(m.id, (g.id, *(f"{g.id}-{c}" for c in config.conditions)), m.role, closed=closed)
         for g in groups_of(config, folder)
         for m in g.members
     ]

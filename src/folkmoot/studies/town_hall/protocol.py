@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from folkmoot.engine.seats import Place
+from folkmoot.engine.seats import Playable
 from folkmoot.engine.session import Scope, Session
 from folkmoot.studies.town_hall.config import TownHallConfig, levels_of
 from folkmoot.studies.town_hall.discussion import (
@@ -58,17 +58,17 @@ def meetings_of(config: TownHallConfig, folder: Path) -> tuple[list[ResidentSet]
     return sets, [make_meeting(config, s, lv, seed) for s in sets for lv in levels_of(config)]
 
 
-def places(config: TownHallConfig, folder: Path) -> list[Place]:
+def places(config: TownHallConfig, folder: Path) -> list[Playable]:
     """The residents whom people could play, each at one level."""
     _, meetings = meetings_of(config, folder)
     return [_place(meeting, id) for meeting in meetings for id in meeting.ids]
 
 
-def _place(meeting: Meeting, id: str) -> Place:
+def _place(meeting: Meeting, id: str) -> Playable:
     level = meeting.level
     together = f"at level {level.name} one call of a model speaks for all residents"
     closed = together if level.context == "shared" else ""
-    return Place(id, (meeting.id,), condition=level.name, closed=closed)
+    return Playable(id, (meeting.id,), condition=level.name, closed=closed)
 
 
 async def draw(session: Session[TownHallConfig]) -> list[Meeting]:

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from folkmoot.conversation.transcript import EMPTY, Utterance
-from folkmoot.engine.seats import Place
+from folkmoot.engine.seats import Playable
 from folkmoot.engine.session import Scope, Session
 from folkmoot.errors import InputError
 from folkmoot.randomness import generator
@@ -81,12 +81,12 @@ async def protocol(session: Session[WorkbookConfig]) -> None:
     await session.at("sessions").each(played, one, sets=lambda p: p.plan.label)
 
 
-def places(config: WorkbookConfig, _folder: Path) -> list[Place]:
+def places(config: WorkbookConfig, _folder: Path) -> list[Playable]:
     """The participants whom people could play, each in one session of one experiment."""
     found = experiments(config.workbook)
     plans = sessions_of(config, found[0])
     played = [Played(e, plan, ()) for e in found for plan in plans]
-    return [Place(s.id, (p.id,), s.role, p.plan.treatment) for p in played for s in p.plan.seats]
+    return [Playable(s.id, (p.id,), s.role, p.plan.treatment) for p in played for s in p.plan.seats]
 
 
 def sessions_of(config: WorkbookConfig, experiment: Experiment) -> list[SessionPlan]:
