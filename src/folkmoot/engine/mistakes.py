@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -187,8 +187,9 @@ def _mend_unknown(path: Path_, model: type[BaseModel], missing: set[Path_]) -> s
     name = str(path[-1]) if path else ""
     if name.lower() in SECRET_KEYS:
         return SECRET_MEND
-    if len(path) == 1 and (own := getattr(model, "INSTEAD_OF", {}).get(name)):
-        return f"here it is {own}"
+    instead: Mapping[str, str] = getattr(model, "INSTEAD_OF", {})
+    if len(path) == 1 and (own := instead.get(name.upper())):
+        return own
     wanted = [str(p[-1]) for p in missing if p[:-1] == path[:-1]]
     known = fields_at(model, path[:-1])
     if likely := did_you_mean(name, wanted) or did_you_mean(name, known):

@@ -145,16 +145,16 @@ class LevelSettings(_Part):
 class TownHallConfig(CodedConfig):
     """A town-hall study file."""
 
-    # Names of the method's `.env`, and what stands for them here.
+    # The source's `.env` names, and the mend for each.
     INSTEAD_OF: ClassVar[Mapping[str, str]] = {
-        "NUM_AGENTS": "`residents.general` (the vulnerable come on top)",
-        "NUM_VULNERABLE": "`vulnerable`, which names a profile for each",
-        "NUM_ROUNDS": "`rounds`",
-        "NUM_SETS": "`sets`",
-        "DEFAULT_MODEL": "`model`",
-        "MODERATOR_MODEL": "`models.moderator`",
-        "LOG_LEVEL": "`log_level`",
-        "LOG_DIR": "nothing: logs are written to logs/ of the run",
+        "NUM_AGENTS": "use `residents.general`; the vulnerable come on top",
+        "NUM_VULNERABLE": "use `vulnerable`, which names a profile for each",
+        "NUM_ROUNDS": "use `rounds`",
+        "NUM_SETS": "use `sets`",
+        "DEFAULT_MODEL": "use `model`",
+        "MODERATOR_MODEL": "use `models.moderator`",
+        "LOG_LEVEL": "use `log_level`",
+        "LOG_DIR": "leave it out: logs are written to logs/ of the run",
     }
 
     model: str | None = Field(
