@@ -12,12 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from statistics import median
-from typing import Any
+from typing import Any, TypedDict
 
 from folkmoot.files import packaged_yaml
 from folkmoot.respondent import Lexicon, Mind, Part
 from folkmoot.studies.town_hall.answers import STANCES, change_between
 from folkmoot.studies.town_hall.config import TownHallConfig
+
+Fields = dict[str, object]  # the fields of a JSON answer
 
 WORDS: Mapping[str, Any] = packaged_yaml(__file__, "respondent.yaml")
 NAMED = 3.2  # by how much more likely one answers somebody who has been named, at most
@@ -198,6 +200,15 @@ def share(n: float) -> float:
 # --- residents ---
 
 
+class Statement(TypedDict):
+    """The answer of SPEAK."""
+
+    references: list[dict[str, str]]
+    new_points: list[str]
+    questions: list[dict[str, str]]
+    full_statement: str
+
+
 class Resident:
     """One resident in one reply."""
 
@@ -210,10 +221,8 @@ class Resident:
 
     def view(self, title: str = "stance") -> float:
         """What they think of the plan, −1 … 1: their leaning, and how far they have been heard."""
-        named = share(self.hall.named(self.me)) * self.push
-        return max(
-            -1.0, min(1.0, self.mind.lean(title) + HEARD * named * (1 - self.mind.lean(title)) / 2)
-        )
+        named, leaning = share(self.hall.named(self.me)) * self.push, self.mind.lean(title)
+        return max(-1.0, min(1.0, leaning + HEARD * named * (1 - leaning) / 2))
 
     @property
     def stance(self) -> str:
@@ -256,10 +265,14 @@ class Resident:
         return (mine or theirs)[-1] if theirs else ""
 
     def frame(self, kind: str, **slots: str) -> str:
-        frame = self.mind.tongue.fresh(WORDS[kind])
-        return self.mind.tongue.fill(frame, **slots)
+        return self.mind.tongue.fill(self.mind.tongue.fresh(WORDS[kind]), **slots)
 
-    def thinking(self) -> dict[str, Any]:
+    def matter(self, who: str) -> str:
+        """What they take up of somebody's, in words."""
+        about = self.about(who)
+        return the(about) if about else "where they stand"
+
+    def thinking(self) -> Fields:
         mine = self.matters
         return {
             "reactions": [self._reaction(i) for i in self.others],
@@ -268,57 +281,56 @@ class Resident:
             "strategic_notes": f"I mean to speak of {the(mine[0])}." if mine else "I will listen.",
         }
 
-    def _reaction(self, who: str) -> dict[str, Any]:
-        liked, about = self.likes(who), self.about(who)
-        level = 3 + round(2 * liked)
+    def _reaction(self, who: str) -> Fields:
+        level, matter = 3 + round(2 * self.likes(who)), self.matter(who)
         mood = "high" if level > 3 else "low" if level < 3 else "middle"
-        how = {"high": "as they do", "low": "differently", "middle": "both ways"}[mood]
-        matter = the(about) if about else "where they stand"
         return {
             "target_agent": who,
             "target_summary": matter,
             "my_feeling": self.mind.draws.pick(WORDS["feelings"][mood]),
             "agree_level": level,
-            "reason": f"On {matter} I see it {how}.",
+            "reason": f"On {matter} I see it {WORDS['sees'][mood]}.",
             "want_to_respond": self.eager(who) > EAGER,
         }
 
-    def speaking(self) -> dict[str, Any]:
+    def speaking(self) -> Statement:
         """A statement: answers to those they are most eager to answer, then a matter of their own
         in the tone of their stance. Now and then nothing."""
-        mind, draws = self.mind, self.mind.draws
-        terse = mind.who.voice == "terse"
+        draws = self.mind.draws
+        terse = self.mind.who.voice == "terse"
+        said: Statement = {
+            "references": [], "new_points": [], "questions": [], "full_statement": "",
+        }  # fmt: skip
         if draws.chance(0.2 if terse else 0.05):
-            return {"references": [], "new_points": [], "questions": [], "full_statement": ""}
+            return said
         ranked = sorted(self.others, key=lambda i: -self.eager(i))
-        answered = [i for i in ranked[: 1 if terse else 3] if self.eager(i) > EAGER]
-        references = []
-        questions = []
-        for who in answered:
-            kind, about = self.kind(who), self.about(who)
-            matter = the(about) if about else "where we stand"
-            words = self.frame(kind, T=self.hall.name(who), M=matter)
-            if put := matters(self.mind, self.asked_by(who)):
-                kind, words = "cite", self.frame("replies", T=self.hall.name(who), M=the(put[-1]))
-            references.append({"target_agent": who, "interaction_type": kind, "content": words})
-            if kind == "question":
-                questions.append({"target": who, "content": words})
-        points = [
-            self._point(m) for m in self._fresh_matters()[: 1 if terse else draws.between(1, 2)]
-        ]
-        said = [r["content"] for r in references] + points
+        for who in ranked[: 1 if terse else 3]:
+            if self.eager(who) > EAGER:
+                kind, words = self._answer(who)
+                reference = {"target_agent": who, "interaction_type": kind, "content": words}
+                said["references"].append(reference)
+                if kind == "question":
+                    said["questions"].append({"target": who, "content": words})
+        points = self._fresh_matters()[: 1 if terse else draws.between(1, 2)]
+        said["new_points"] = [self._point(m) for m in points]
+        aloud = [*(r["content"] for r in said["references"]), *said["new_points"]]
         if not self.hall.said or draws.chance(0.35):
-            said.append(draws.pick(WORDS["stands"][self.stance]))
-        if draws.chance(0.2) and (open_ := self.matters):
-            asked = draws.pick(WORDS["public_questions"]).format(M=the(open_[-1]))
-            questions.append({"target": draws.pick(["all", "planner"]), "content": asked})
-            said.append(asked)
-        return {
-            "references": references,
-            "new_points": points,
-            "questions": questions,
-            "full_statement": " ".join(said),
-        }
+            aloud.append(draws.pick(WORDS["stands"][self.stance]))
+        if draws.chance(0.2) and self.matters:
+            asked = draws.pick(WORDS["public_questions"]).format(M=the(self.matters[-1]))
+            said["questions"].append({"target": draws.pick(["all", "planner"]), "content": asked})
+            aloud.append(asked)
+        said["full_statement"] = " ".join(aloud)
+        return said
+
+    def _answer(self, who: str) -> tuple[str, str]:
+        """How they take up somebody, in their words; a question that was put is answered."""
+        kind, about = self.kind(who), self.about(who)
+        matter = the(about) if about else "where we stand"
+        words = self.frame(kind, T=self.hall.name(who), M=matter)
+        if put := matters(self.mind, self.asked_by(who)):
+            return "cite", self.frame("replies", T=self.hall.name(who), M=the(put[-1]))
+        return kind, words
 
     def _fresh_matters(self) -> list[str]:
         """Own matters, the one spoken of least so far first."""
@@ -329,74 +341,56 @@ class Resident:
         kind = "hopes" if self.view() > 0.2 else "worries"
         return self.frame(kind, M=the(matter), N=self.mind.tongue.noun())
 
-    def reflection(self) -> dict[str, Any]:
+    def reflection(self, before: str = "") -> Fields:
+        """Whom they liked most and least, and whether they stand where they stood `before` (by
+        default as the prompt says)."""
         others = sorted(self.others, key=lambda i: -(self.likes(i) + 0.2 * self.eager(i)))
-        now = self.stance
-        before = _told(self.mind.reading.prompt) or now
-        mine = self.matters
-        moved = "because I was answered" if now != before else "nothing has changed my mind"
+        now, mine = self.stance, self.matters
+        told = _told(self.mind.reading.prompt) or now
+        moved = "because I was answered" if now != told else "nothing has changed my mind"
+        close, far = "It is close to what I live with.", "It is not how I see it."
         return {
-            "most_compelling": self._of(others[0], "why_compelling") if others else None,
-            "most_disagreed": self._of(others[-1], "why_disagree") if len(others) > 1 else None,
+            "most_compelling": self._of(others[0], why_compelling=close) if others else None,
+            "most_disagreed": self._of(others[-1], why_disagree=far) if len(others) > 1 else None,
             "stance_evolution": {
-                "previous_stance": before,
+                "previous_stance": before or told,
                 "current_stance": now,
-                "change_type": change_between(before, now),
+                "change_type": change_between(before or told, now),
                 "change_reason": f"So I stand now, {moved}.",
             },
             "next_round_strategy": f"I will come back to {the(mine[-1])}." if mine else "I listen.",
         }
 
-    def _of(self, who: str, why: str) -> dict[str, str]:
-        about = self.about(who)
-        matter = the(about) if about else "where they stand"
-        reason = (
-            "It is close to what I live with."
-            if why == "why_compelling"
-            else "It is not how I see it."
-        )
-        return {"agent_id": who, "opinion_summary": matter, why: reason}
+    def _of(self, who: str, **why: str) -> Fields:
+        return {"agent_id": who, "opinion_summary": self.matter(who), **why}
 
-    def satisfaction(self) -> dict[str, Any]:
+    def satisfaction(self) -> Fields:
         """A stable level; after the meeting, what being heard adds, and proposals that passed."""
-        level = (
-            5.5 + 2.0 * self.mind.lean("how things are dealt with") + 0.8 * self.mind.lean("say")
-        )
+        mind = self.mind
+        level = 5.5 + 2.0 * mind.lean("how things are dealt with") + 0.8 * mind.lean("say")
         if not self.hall.said:
             return {"satisfaction": _within(level), "reason": "That is how things stand."}
         named = self.hall.named(self.me)
-        passed = [
-            m for text in passed_in(self.mind.reading.prompt) for m in matters(self.mind, text)
-        ]
+        passed = {m for text in passed_in(mind.reading.prompt) for m in matters(mind, text)}
         mine = [m for m in self.matters if m in passed]
         level += CONTENT * share(named) * self.push + 0.6 * bool(mine) - 0.5
-        reason = f"{the(mine[0]).capitalize()} will be dealt with." if mine else (
-            "Others took up what I said." if named else "Nobody took up what I said.")  # fmt: skip
-        return {
-            "satisfaction": _within(level + self.mind.knobs.noise * self.mind.draws.normal()),
-            "reason": reason,
-        }
+        level += mind.knobs.noise * mind.draws.normal()
+        reason = "Others took up what I said." if named else "Nobody took up what I said."
+        if mine:
+            reason = f"{the(mine[0]).capitalize()} will be dealt with."
+        return {"satisfaction": _within(level), "reason": reason}
 
-    def ballot(self) -> dict[str, Any]:
-        votes = {}
-        for item, text in items_in(self.mind.reading.prompt).items():
-            about = matters(self.mind, text)
-            mine = [m for m in about if m in self.matters]
-            score = 0.7 * bool(mine) + self.mind.rating(f"vote {text}") + 0.15
-            yes = score > 0
-            matter = the((mine or about)[0]) if about else "it"
-            if yes:
-                reason = (
-                    f"I care about {matter}."
-                    if mine
-                    else f"It does no harm to {matter}."
-                    if about
-                    else "I can agree to it."
-                )
-            else:
-                reason = f"This is not how I would deal with {matter}."
-            votes[item] = {"vote": "yes" if yes else "no", "reason": reason}
-        return votes
+    def ballot(self) -> Fields:
+        return {item: self._vote(text) for item, text in items_in(self.mind.reading.prompt).items()}
+
+    def _vote(self, text: str) -> Fields:
+        about = matters(self.mind, text)
+        mine = [m for m in about if m in self.matters]
+        matter = the((mine or about)[0]) if about else "it"
+        if 0.7 * bool(mine) + self.mind.rating(f"vote {text}") + 0.15 <= 0:
+            return {"vote": "no", "reason": f"This is not how I would deal with {matter}."}
+        reason = f"It does no harm to {matter}." if about else "I can agree to it."
+        return {"vote": "yes", "reason": f"I care about {matter}." if mine else reason}
 
 
 def _within(level: float) -> int:
@@ -461,57 +455,50 @@ def _descriptions(system: str, ids: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _together(mind: Mind, ids: Iterable[str], part: Callable[[Resident], Any]) -> dict[str, Any]:
-    hall = heard(mind.reading.prompt, mind.reading.system)
-    people = _descriptions(mind.reading.system, ids)
-    return {i: part(Resident(mind.mind_of(text), i, hall)) for i, text in people.items()}
+def _people(mind: Mind, ids: Iterable[str], hall: Heard) -> dict[str, Resident]:
+    """The residents whom one session plays, by id."""
+    told = _descriptions(mind.reading.system, ids)
+    return {i: Resident(mind.mind_of(text), i, hall) for i, text in told.items()}
 
 
-def _turn(who: Resident) -> dict[str, Any]:
-    return {"thinking": who.thinking(), "speaking": who.speaking()}
-
-
-_PARTS: Mapping[str, Callable[[Resident], dict[str, Any]]] = {
-    "Turn": _turn,
+_PARTS: Mapping[str, Callable[[Resident], Fields]] = {
+    "Turn": lambda who: {"thinking": who.thinking(), "speaking": who.speaking()},
     "Reflection": Resident.reflection,
     "Ballot": Resident.ballot,
     "Satisfaction": Resident.satisfaction,
 }
 
 
-def _residents(mind: Mind) -> dict[str, Any] | None:
+def _residents(mind: Mind) -> Fields | None:
     """Parts of several residents: which, the schema says."""
-    parts: Mapping[str, Any] = mind.schema.get("properties", {})
-    first: Mapping[str, Any] = next(iter(parts.values()), {})
-    title = str(first.get("title") or str(first.get("$ref", "")).rsplit("/", 1)[-1])
-    return _together(mind, parts, _PARTS[title]) if title in _PARTS else None
+    parts = mind.schema.get("properties", {})
+    first: Mapping[str, str] = next(iter(parts.values()), {})
+    part = _PARTS.get(first.get("title") or first.get("$ref", "").rsplit("/", 1)[-1])
+    hall = heard(mind.reading.prompt, mind.reading.system)
+    return part and {i: part(who) for i, who in _people(mind, parts, hall).items()}
 
 
-def _round(mind: Mind) -> dict[str, Any]:
+def _round(mind: Mind) -> Fields:
     """A whole round of a shared session: turns, then reflections on them."""
     ids = list(mind.schema["properties"]["turns"]["properties"])
-    turns = _together(mind, ids, _turn)
+    hall = heard(mind.reading.prompt, mind.reading.system)
+    people = _people(mind, ids, hall)
+    thoughts, spoken = {}, {}
+    for i, who in people.items():
+        thoughts[i], spoken[i] = who.thinking(), who.speaking()
+    turns = {i: {"thinking": thoughts[i], "speaking": spoken[i]} for i in ids}
     if "reflections" not in mind.schema["properties"]:
         return {"turns": turns}
-    hall = heard(mind.reading.prompt, mind.reading.system)
-    said = [(i, turns[i]["speaking"]["full_statement"]) for i in ids]
-    now = Heard([*hall.said, *((i, s) for i, s in said if s)], hall.names, hall.rest)
-    people = _descriptions(mind.reading.system, ids)
-    back = {}
-    for i, text in people.items():
-        who = Resident(mind.mind_of(text), i, now)
-        before = turns[i]["thinking"]["overall_stance"]
-        noted = who.reflection()
-        now_at = noted["stance_evolution"]["current_stance"]
-        noted["stance_evolution"] |= {
-            "previous_stance": before,
-            "change_type": change_between(before, now_at),
-        }
-        back[i] = noted
+    said = [(i, words) for i in ids if (words := spoken[i]["full_statement"])]
+    later = _people(mind, ids, Heard([*hall.said, *said], hall.names, hall.rest))
+    back = {i: who.reflection(people[i].stance) for i, who in later.items()}
     return {"turns": turns, "reflections": back}
 
 
 # --- moderator and planner ---
+
+
+_MINE = re.compile(r"\b(?:I|me|my|mine|My|For me)\b")
 
 
 def _raised(mind: Mind, hall: Heard) -> dict[str, list[str]]:
@@ -519,12 +506,11 @@ def _raised(mind: Mind, hall: Heard) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for who, words in hall.said:
         for sentence in _SENTENCE.split(words):
-            if not sentence.endswith("?") and re.search(
-                r"\b(?:I|me|my|mine|My|For me)\b", sentence
-            ):
-                for m in matters(mind, sentence):
-                    if who not in found.setdefault(m, []):
-                        found[m].append(who)
+            if sentence.endswith("?") or not _MINE.search(sentence):
+                continue
+            for m in matters(mind, sentence):
+                if who not in found.setdefault(m, []):
+                    found[m].append(who)
     return dict(sorted(found.items(), key=lambda kv: (-len(kv[1]), kv[0])))
 
 
@@ -539,7 +525,7 @@ def _counted(hall: Heard, matter: str, who: Sequence[str]) -> str:
     return f"{len(who)} residents spoke of {the(matter)}, {_called(hall, who[:2])} among them."
 
 
-def moderation(mind: Mind) -> dict[str, Any]:
+def moderation(mind: Mind) -> Fields:
     """What was said by how many, who was quiet, and whose matter nobody else took up: first of
     those residents whom the instructions name."""
     hall = heard(mind.reading.prompt, mind.reading.system)
@@ -573,7 +559,7 @@ def moderation(mind: Mind) -> dict[str, Any]:
     }
 
 
-def planned(mind: Mind) -> dict[str, Any]:
+def planned(mind: Mind) -> Fields:
     """A proposal on each of the matters that were raised most, credited to who raised it."""
     hall = heard(mind.reading.prompt, mind.reading.system)
     raised = _raised(mind, hall)
@@ -589,14 +575,12 @@ def planned(mind: Mind) -> dict[str, Any]:
         }
         for n, m in enumerate(kept)
     ]
-    none = {
-        "proposal": "Hold a further meeting before deciding",
-        "reasoning": "No matter was named.",
-    }
-    return {"items": items or [none | {"originating_residents": []}]}
+    further = "Hold a further meeting before deciding"
+    none = {"proposal": further, "reasoning": "No matter was named.", "originating_residents": []}
+    return {"items": items or [none]}
 
 
-def closing(mind: Mind) -> dict[str, Any]:
+def closing(mind: Mind) -> Fields:
     """What passed, and whose matters that takes up."""
     hall = heard(mind.reading.prompt, mind.reading.system)
     passed = passed_in(mind.reading.prompt)
@@ -616,7 +600,7 @@ def closing(mind: Mind) -> dict[str, Any]:
     }
 
 
-def _own(part: Callable[[Resident], dict[str, Any]]) -> Callable[[Mind], dict[str, Any]]:
+def _own(part: Callable[[Resident], Mapping[str, object]]) -> Callable[[Mind], object]:
     return lambda mind: part(_me(mind))
 
 
