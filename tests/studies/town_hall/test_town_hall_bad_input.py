@@ -42,7 +42,11 @@ def mistakes(folder: Path, text: str) -> list[str]:
             7,
             "did you mean high?",
         ),
-        ("vulnerable: []\nNUM_AGENTS: 20\n", 6, "use `residents.general`; the vulnerable come on top"),
+        (
+            "vulnerable: []\nNUM_AGENTS: 20\n",
+            6,
+            "use `residents.general`; the vulnerable come on top",
+        ),
         ("num_sets: 3\n", 5, "use `sets`"),
         ("LOG_DIR: logs\n", 5, "leave it out: logs are written to logs/ of the run"),
         ("residents:\n  personality: {1: 0.5, 6: 0.5}\n", 6, "residents.personality.6"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from folkmoot.engine.study import Study
 from folkmoot.kit.exposure import ExposureRow
@@ -26,7 +25,7 @@ from folkmoot.studies.focus_group.show import show
 from folkmoot.studies.focus_group.tables import TABLES, unusable
 
 
-def _recognises(raw: Mapping[str, Any]) -> bool:
+def _recognises(raw: Mapping[str, object]) -> bool:
     return "product_concept" in raw or ("stimuli" in raw and "category" in raw)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
@@ -70,7 +70,7 @@ class GuidePart(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _bare_list(cls, value: Any) -> Any:
+    def _bare_list(cls, value: object) -> object:
         return {"questions": value} if isinstance(value, list) else value
 
 
@@ -172,7 +172,7 @@ class DiscussionConfig(CodedConfig):
 
     @field_validator("quotas", mode="before")
     @classmethod
-    def _keys_as_text(cls, value: Any) -> Any:
+    def _keys_as_text(cls, value: object) -> object:
         # YAML reads `35: 2` as a number; a category of a quota is always text.
         if not isinstance(value, Mapping):
             return value

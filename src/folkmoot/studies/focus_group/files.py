@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
@@ -63,7 +62,7 @@ def write_topline(
     session.write_text("topline.md", topline_page(data, mark))
 
 
-def topline_page(data: dict[str, Any], mark: str = "") -> str:
+def topline_page(data: dict[str, object], mark: str = "") -> str:
     """The topline for readers, as Markdown."""
     return _page("topline.md", concepts=data["concepts"], mark=mark)
 
@@ -103,7 +102,7 @@ class TranscriptFormatter:
         )
 
     @staticmethod
-    def summary_stats(transcript: DiscussionTranscript) -> dict[str, Any]:
+    def summary_stats(transcript: DiscussionTranscript) -> dict[str, object]:
         """Counts and means: by role, phase and participant; sentiment, shifts, most and least
         active; balance of the talk; the sycophancy check.
         """
@@ -173,7 +172,7 @@ def _plain(value: float) -> float | None:
 # --- pages -------------------------------------------------------------------------------------
 
 
-def _page(name: str, **variables: Any) -> str:
+def _page(name: str, **variables: object) -> str:
     return _templates().get_template(name).render(**variables).rstrip() + "\n"
 
 
@@ -215,7 +214,7 @@ WOULD_BUY = INTENTS[3:]
 
 def topline(
     transcripts: Sequence[DiscussionTranscript], pages: dict[str, str], codes: Codes
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """All of it as JSON, concept by concept. `pages`: "group/stimulus" → HTML transcript."""
     stimuli = list(dict.fromkeys(t.stimulus for t in transcripts))
     return {
@@ -227,9 +226,9 @@ def topline(
 
 def _concept(
     group: Sequence[DiscussionTranscript], pages: dict[str, str], codes: Codes
-) -> dict[str, Any]:
+) -> dict[str, object]:
     first = group[0]
-    found = {
+    found: dict[str, object] = {
         "stimulus": first.stimulus,
         "product_concept": first.config.product_concept,
         "groups": len(group),
@@ -247,11 +246,11 @@ def _concept(
     return found
 
 
-def _intent(group: Sequence[DiscussionTranscript]) -> dict[str, Any]:
+def _intent(group: Sequence[DiscussionTranscript]) -> dict[str, object]:
     given = [(t.group, answer) for t in group for answer in t.would_buy(When.AFTER).values()]
     before = [answer for t in group for answer in t.would_buy(When.BEFORE).values()]
     counts = Counter(answer for _, answer in given)
-    out: dict[str, Any] = {
+    out: dict[str, object] = {
         "price": group[0].config.price,
         "counts": {o: counts[o] for o in INTENTS},
         "answered": len(given),
@@ -271,7 +270,7 @@ def _share(answers: Sequence[str]) -> float | None:
     return round(fmean(a in WOULD_BUY for a in answers), 4) if answers else None
 
 
-def _positions(group: Sequence[DiscussionTranscript]) -> dict[str, Any]:
+def _positions(group: Sequence[DiscussionTranscript]) -> dict[str, object]:
     both = [pair for t in group for pair in t.moved().values()]
     moved = [m for t in group for m in _moved(t)]
     return {
@@ -284,7 +283,7 @@ def _positions(group: Sequence[DiscussionTranscript]) -> dict[str, Any]:
     }
 
 
-def _moved(t: DiscussionTranscript) -> list[dict[str, Any]]:
+def _moved(t: DiscussionTranscript) -> list[dict[str, object]]:
     """Those whose position changed, and the turns in which a coder read a change."""
     people = {p.id: p for p in t.personas}
     return [
@@ -304,12 +303,12 @@ def _moved(t: DiscussionTranscript) -> list[dict[str, Any]]:
 
 def _remarks(
     group: Sequence[DiscussionTranscript], pages: dict[str, str], codes: Codes
-) -> dict[str, list[dict[str, Any]]]:
+) -> dict[str, list[dict[str, object]]]:
     """Objections, needs and themes by the number of people who raised them, with quotes and where
     they stand. Of one group each quote is another person's, of several groups another group's.
     """
     people: dict[str, set[tuple[str, str]]] = {}
-    quotes: dict[str, dict[str, dict[str, Any]]] = {}
+    quotes: dict[str, dict[str, dict[str, object]]] = {}
     for t in group:
         names = {p.id: title_of(p) for p in t.personas}
         page = pages[f"{t.group}/{t.stimulus}"]
@@ -327,7 +326,7 @@ def _remarks(
                         "turn": m.turn_number,
                         "link": f"{page}#turn-{m.turn_number}",
                     }
-    found_of: dict[str, list[dict[str, Any]]] = {"objections": [], "needs": [], "themes": []}
+    found_of: dict[str, list[dict[str, object]]] = {"objections": [], "needs": [], "themes": []}
     for code in sorted(people, key=lambda code: (-len(people[code]), code)):
         kind, name = kind_and_name(code)
         found_of[f"{kind}s"].append(
@@ -341,7 +340,7 @@ def _remarks(
     return found_of
 
 
-def _voices(t: DiscussionTranscript, pages: dict[str, str]) -> list[dict[str, Any]]:
+def _voices(t: DiscussionTranscript, pages: dict[str, str]) -> list[dict[str, object]]:
     """For each person: position at start and end, share of the words, and a line that sums up."""
     first, last = t.positions(When.BEFORE), t.positions(When.AFTER)
     intents = t.would_buy(When.AFTER)
@@ -377,7 +376,7 @@ def _telling(position: float, message: DiscussionMessage) -> float:
     return abs(tone) if abs(position) < 0.2 else math.copysign(1.0, position) * tone
 
 
-def _across(group: Sequence[DiscussionTranscript]) -> dict[str, Any]:
+def _across(group: Sequence[DiscussionTranscript]) -> dict[str, object]:
     """What holds across groups: in how many of them each thing came out the same way."""
     drift, majority = [], 0
     for t in group:

@@ -9,7 +9,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from pydantic import (
@@ -69,8 +68,8 @@ class NextQuestion(BaseModel):
     @field_validator("summary", "unanswered", "takes_up", "asks", mode="wrap")
     @classmethod
     def _or_nothing(
-        cls, value: Any, read: ValidatorFunctionWrapHandler, info: ValidationInfo
-    ) -> Any:
+        cls, value: object, read: ValidatorFunctionWrapHandler, info: ValidationInfo
+    ) -> object:
         try:
             return read(value)
         except ValidationError:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -112,7 +112,7 @@ def with_own_opinions(people: Sequence[Profile], config: DiscussionConfig) -> li
     return [person.model_copy(update={"opinion": None}) for person in people]
 
 
-def profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, Any]]:
+def profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, object]]:
     """The rows of a file of real profiles; empty for `grounded`. Raises InputError.
 
     `background` holds what the generator has no place for: the profile's own text, the column of
@@ -143,13 +143,13 @@ def profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, Any]]:
 
 
 def with_different_names(
-    rows: Sequence[Mapping[str, Any]], wanted: int, rng: np.random.Generator
-) -> list[Mapping[str, Any]]:
+    rows: Sequence[Mapping[str, object]], wanted: int, rng: np.random.Generator
+) -> list[Mapping[str, object]]:
     """Rows drawn at random, no two with the same first name (people are addressed by it).
 
     The check before the run makes sure that there are enough.
     """
-    chosen: list[Mapping[str, Any]] = []
+    chosen: list[Mapping[str, object]] = []
     taken: set[str] = set()
     for i in rng.permutation(len(rows)):
         row = rows[int(i)]
@@ -163,7 +163,7 @@ def with_different_names(
     return chosen
 
 
-def different_names(rows: Sequence[Mapping[str, Any]]) -> int:
+def different_names(rows: Sequence[Mapping[str, object]]) -> int:
     """How many of these can sit at one table; whoever has no name is given one."""
     names = [first_name(str(row.get("name", ""))) for row in rows]
     return len({name for name in names if name}) + names.count("")
@@ -347,7 +347,7 @@ class Participant:
         )
         return PurchaseIntent(persona_id=self.id, when=when, price=price, ladder=ladder, **known)
 
-    def _in_view(self, price: str | None) -> dict[str, Any]:
+    def _in_view(self, price: str | None) -> dict[str, object]:
         config = self.config
         return {
             "concept": config.product_concept,

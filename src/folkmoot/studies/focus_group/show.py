@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 import polars as pl
 from rich.markup import escape
@@ -73,7 +73,7 @@ def _talk(said: pl.DataFrame, people: pl.DataFrame, group: str, stimulus: str) -
     return "\n".join(lines)
 
 
-def _person(said: pl.DataFrame, opinions: pl.DataFrame, p: dict[str, Any]) -> str:
+def _person(said: pl.DataFrame, opinions: pl.DataFrame, p: Mapping[str, str]) -> str:
     mine = pl.col("group") == p["group"]
     own = said.filter(mine & (pl.col("speaker_id") == p["persona_id"]))
     path = opinions.filter(mine & (pl.col("persona_id") == p["persona_id"]))

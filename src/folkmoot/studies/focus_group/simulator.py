@@ -10,7 +10,6 @@ import tempfile
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import folkmoot
 from folkmoot.conversation.answers import Missing
@@ -104,7 +103,7 @@ class DiscussionSimulator:
         settings = self.config.model_dump(mode="json", exclude_unset=True)
         client = self.llm_client
         if client is None or type(client) is MockLLMClient:
-            answers: dict[str, Any] = {"model": "synthetic"}
+            answers: dict[str, object] = {"model": "synthetic"}
         else:
             answers = {"provider": Scripted(partial(_answer, client))}
         with tempfile.TemporaryDirectory() as folder:

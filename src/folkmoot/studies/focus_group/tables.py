@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict
 
 from folkmoot.engine.session import Scope
 from folkmoot.kit import coding
@@ -165,6 +165,13 @@ TABLES = (
 )
 
 
+class Where(TypedDict):
+    """The columns of `InDiscussion`."""
+
+    group: str
+    stimulus: str
+
+
 def unusable(run: RunFolder) -> str:
     """Why nothing in a run is of use: no participant said anything."""
     heard = (run.table("utterances")["role"] == "participant").any()
@@ -191,22 +198,18 @@ def record_personas(scope: Scope, group: str, people: Sequence[Profile]) -> None
 
 def record_discussion(scope: Scope, t: DiscussionTranscript) -> None:
     """All rows of one discussion."""
-    where: dict[str, Any] = {"group": t.group, "stimulus": t.stimulus}
+    where: Where = {"group": t.group, "stimulus": t.stimulus}
     names = {p.id: p.name for p in t.personas}
-
-    def opinion(who: str, turn: int, question: int, phase: str, **found: Any) -> None:
-        scope.record(
-            OpinionRow(
-                **where, persona_id=who, name=names[who], turn=turn, question=question, phase=phase,
-                **found,
-            )
-        )  # fmt: skip
 
     for said in t.statements:
         name = names[said.persona_id]
         scope.record(StatementRow(**where, name=name, **said.model_dump(mode="json")))
         if said.when is When.BEFORE:
-            opinion(said.persona_id, 0, 0, "", valence=said.position, changed=False)
+            stood = OpinionRow(
+                **where, persona_id=said.persona_id, name=name, turn=0, question=0, phase="",
+                valence=said.position, changed=False,
+            )  # fmt: skip
+            scope.record(stood)
     for m in t.messages:
         rest = m.model_dump(mode="json", exclude={"turn_number", "speaker_name", "content"})
         scope.record(
@@ -216,10 +219,11 @@ def record_discussion(scope: Scope, t: DiscussionTranscript) -> None:
             )
         )  # fmt: skip
         if m.by_participant:
-            opinion(
-                m.speaker_id, m.turn_number, m.question, m.phase.value,
-                valence=m.valence, changed=m.changed_mind,
+            stands = OpinionRow(
+                **where, persona_id=m.speaker_id, name=names[m.speaker_id], turn=m.turn_number,
+                question=m.question, phase=m.phase.value, valence=m.valence, changed=m.changed_mind,
             )  # fmt: skip
+            scope.record(stands)
     for intent in t.intents:
         score = None if intent.answer is None else INTENTS.index(intent.answer) + 1
         name = names[intent.persona_id]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from folkmoot.conversation.answers import Missing
 from folkmoot.conversation.transcript import how_ended
@@ -139,24 +139,28 @@ class Talk:
         by_model = self.config.sentiment == reading.MODEL and now.sentiment is not None
         tone = now.sentiment if by_model else reading.tone(said)
         return self._add(
-            role=MessageRole.PARTICIPANT,
-            speaker_id=who.id,
-            speaker_name=who.name,
-            content=said,
-            phase=asked.phase,
-            replied_to=to.speaker_id if to else None,
-            replied_to_turn=to.turn_number if to else None,
-            sentiment=tone,
-            sentiment_source=reading.MODEL if by_model else reading.lexicon(),
-            changed_mind=now.changed,
-            valence=now.valence,
-            position=self._answers() + 1,
-            addressed=called,
-            probe=asked.probe,
-            rung=asked.rung,
-            stance=now.stance,
-            surprising=reading.surprising(now.stance, tone, last, now.changed),
-            finish=how_ended(at),
+            DiscussionMessage(
+                turn_number=len(self.messages) + 1,
+                question=self.questions,
+                role=MessageRole.PARTICIPANT,
+                speaker_id=who.id,
+                speaker_name=who.name,
+                content=said,
+                phase=asked.phase,
+                replied_to=to.speaker_id if to else None,
+                replied_to_turn=to.turn_number if to else None,
+                sentiment=tone,
+                sentiment_source=reading.MODEL if by_model else reading.lexicon(),
+                changed_mind=now.changed,
+                valence=now.valence,
+                position=self._answers() + 1,
+                addressed=called,
+                probe=asked.probe,
+                rung=asked.rung,
+                stance=now.stance,
+                surprising=reading.surprising(now.stance, tone, last, now.changed),
+                finish=how_ended(at),
+            )
         )
 
     def position(self, who: Participant) -> float | None:
@@ -176,24 +180,26 @@ class Talk:
     ) -> DiscussionMessage:
         """The moderator's words; `to`: the remark that they take up, or the answer they probe."""
         return self._add(
-            role=MessageRole.MODERATOR,
-            speaker_id=MODERATOR,
-            speaker_name="Moderator",
-            content=text,
-            phase=phase,
-            replied_to=to.speaker_id if to else None,
-            replied_to_turn=to.turn_number if to else None,
-            sentiment=reading.tone(text),
-            sentiment_source=reading.lexicon(),
-            asks=asks,
-            probe=rung > 0,
-            rung=rung,
-            finish=finish,
+            DiscussionMessage(
+                turn_number=len(self.messages) + 1,
+                question=self.questions,
+                role=MessageRole.MODERATOR,
+                speaker_id=MODERATOR,
+                speaker_name="Moderator",
+                content=text,
+                phase=phase,
+                replied_to=to.speaker_id if to else None,
+                replied_to_turn=to.turn_number if to else None,
+                sentiment=reading.tone(text),
+                sentiment_source=reading.lexicon(),
+                asks=asks,
+                probe=rung > 0,
+                rung=rung,
+                finish=finish,
+            )
         )
 
-    def _add(self, **fields: Any) -> DiscussionMessage:
-        turn = len(self.messages) + 1
-        message = DiscussionMessage(turn_number=turn, question=self.questions, **fields)
+    def _add(self, message: DiscussionMessage) -> DiscussionMessage:
         self.messages.append(message)
         return message
 
