@@ -127,6 +127,52 @@ class JournalReader:
         request = self._expand(json.loads(row[0])) if row else {}
         return [m["content"] for m in request.get("messages", ())]
 
+    def holding(self, name: str) -> list[str]:
+        """Addresses with this name (as it stands in addresses) among their parts, in order."""
+        parts = "instr('/' || address || '/', ?)"
+        found = self._reader.execute(
+            f"SELECT address FROM entries WHERE {parts} ORDER BY address", (f"/{name}/",)
+        )
+        return [row[0] for row in found]
+
+    def below(self, scope: str) -> list[str]:
+        """The addresses of what was asked in a scope itself, in order."""
+        found = self._reader.execute(
+            "SELECT address FROM entries WHERE address >= ? AND address < ? AND kind = 'ask'",
+            (f"{scope}/", f"{scope}0"),  # "0" follows "/"
+        )
+        return [row[0] for row in found if "/" not in row[0][len(scope) + 1 :]]
+
+    def tries(self, address: str) -> list[str]:
+        """The addresses of a question and of its further tries (`.r1`, `.long`), in order."""
+        found = self._reader.execute(
+            "SELECT address FROM entries WHERE address = ? OR (address >= ? AND address < ?) "
+            "ORDER BY address",
+            (address, f"{address}.", f"{address}/"),
+        )
+        return [row[0] for row in found]
+
+    def at(self, address: str, *, whole: bool = True) -> Entry | None:
+        """The entry at an address; unless `whole`, long texts of its request are left as hashes."""
+        row = self._reader.execute(f"{SELECT} WHERE address = ?", (address,)).fetchone()
+        if row is None:
+            return None
+        request = json.loads(row[3])
+        return Entry._make((*row[:3], self._expand(request) if whole else request, *row[4:]))
+
+    def replies_after(self, row: int, most: int) -> list[tuple[int, str, str]]:
+        """Replies (row, address, text) to questions, of the rows after this one, in their order."""
+        found = self._reader.execute(
+            "SELECT rowid, address, reply FROM entries WHERE rowid > ? AND kind = 'ask' "
+            "ORDER BY rowid LIMIT ?",
+            (row, most),
+        )
+        return found.fetchall()
+
+    def last_row(self) -> int:
+        """The number of the row that was written last; 0 in an empty journal."""
+        return int(self._reader.execute("SELECT max(rowid) FROM entries").fetchone()[0] or 0)
+
     def changed(self) -> list[str]:
         """Addresses of entries that were changed since they were written, as far as seals tell."""
         columns = [row[1] for row in self._reader.execute("PRAGMA table_info(entries)")]

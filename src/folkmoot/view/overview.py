@@ -36,6 +36,16 @@ class Overviews:
 
     def __init__(self) -> None:
         self._one = asyncio.Lock()
+        self._wanted: dict[Path, asyncio.Task[Path]] = {}
+
+    def soon(self, run: Path) -> asyncio.Task[Path]:
+        """What `of` will give. One that is done is given once, so that the next call looks again
+        whether the run has changed."""
+        task = self._wanted.get(run) or asyncio.create_task(self.of(run))
+        self._wanted[run] = task
+        if task.done():
+            del self._wanted[run]
+        return task
 
     async def of(self, run: Path) -> Path:
         """The folder in which `findings.html` and, where there is something to report,

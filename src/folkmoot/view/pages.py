@@ -7,10 +7,11 @@ query, so that it can hold any character.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
@@ -25,6 +26,7 @@ from starlette.responses import (
 )
 from starlette.routing import Route
 
+from folkmoot.engine.journal import JournalReader
 from folkmoot.errors import StorageError
 from folkmoot.report.front import question_of
 from folkmoot.storage.amendments import AMENDMENTS
@@ -40,14 +42,21 @@ from folkmoot.storage.run_folder import (
     RunFolder,
 )
 from folkmoot.view.overview import FINDINGS, Overviews
+from folkmoot.view.people import names_in, table_of
+from folkmoot.view.person import person
+from folkmoot.view.search import PER_PAGE, Searches
 from folkmoot.view.shelf import Shelf, standing
 from folkmoot.view.site import environment, page
+from folkmoot.view.talk import base_of, drawer, in_room, room_columns, rooms, said
 
 EVERY = 1.0  # seconds between two looks at a run under way
+AROUND = 6  # utterances before and after the one that a link leads to
 REPORT = "report.html"
 # A report has its style and drawings in itself, and no script.
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
-TABS = (("Overview", ""),)
+TABS = (("Overview", ""), ("Participants", "people"), ("Rooms", "rooms"), ("Report", "report"))
+STEP = 100  # participants a page
+FEW_COLUMNS = 10  # of the table of participants, unless all are wanted
 ENGINES_FILES = (
     *(STUDY_FILE, PLAN, MANIFEST, JOURNAL, CODEBOOK, AMENDMENTS, LOG, LOG_LINES),
     *(REPORT, "report.pdf"),
@@ -60,6 +69,7 @@ class Reader:
     def __init__(self, shelf: Shelf) -> None:
         self.shelf = shelf
         self.overviews = Overviews()
+        self.searches = Searches()
 
     def routes(self) -> list[Route]:
         """Address → page."""
@@ -69,10 +79,18 @@ class Reader:
             "findings": self.findings,
             "report": self.report,
             "file": self.file,
+            "people": self.people,
+            "person": self.person,
+            "rooms": self.rooms,
+            "room": self.room,
+            "said": self.said,
+            "call": self.call,
+            "search": self.search,
         }
         return [
             Route("/", self.runs),
             Route("/live", self.live_runs),
+            Route("/beside", self.beside),
             *(Route(f"/run/{{name:path}}/-/{path}", way) for path, way in of_run.items()),
         ]
 
@@ -130,8 +148,11 @@ class Reader:
         return page("whole.html.j2", {**shown, "content": Markup(content)})
 
     async def report(self, request: Request) -> Response:
-        run, _ = await run_in_threadpool(self._run, request, "")
-        path = await self.overviews.of(run.path) / REPORT
+        run, shown = await run_in_threadpool(self._run, request, "")
+        made = self.overviews.soon(run.path)
+        if not made.done():
+            return page("waiting.html.j2", {**shown, "what": "the report"})
+        path = await made / REPORT
         if not path.is_file():
             raise HTTPException(404, f"There is nothing to report of {run.id} yet.")
         return HTMLResponse(path.read_bytes(), headers={"Content-Security-Policy": REPORT_POLICY})
@@ -145,6 +166,107 @@ class Reader:
         if name not in downloads(run) or not inside or not path.is_file():
             raise HTTPException(404, f"There is no file {name} in {run.id}.")
         return FileResponse(path, filename=path.name, media_type="application/octet-stream")
+
+    # --- who took part, and what was said -----------------------------------------------------
+
+    def people(self, request: Request) -> Response:
+        run, shown = self._run(request, "people")
+        asked = request.query_params
+        query, sort = asked.get("q", ""), asked.get("sort", "")
+        found = table_of(run, query, sort, _from(asked.get("start")), STEP)
+        wide = "wide" in asked
+        columns = found.columns if wide else found.columns[:FEW_COLUMNS]
+        rows = [(key, [row[c] for c in columns]) for key, row in found.rows]
+        more = 0 if wide else len(found.columns) - len(columns)
+        return page(
+            "people.html.j2",
+            {**shown, "query": query, "sort": sort, "by": sort.removeprefix("-"),
+             "down": sort.startswith("-"), "columns": columns, "rows": rows, "more": more,
+             "total": found.total, "all": found.all, "levels": found.levels, "step": STEP,
+             "start": _from(asked.get("start")), "wide": "&wide=1" if wide else ""},
+        )  # fmt: skip
+
+    def person(self, request: Request) -> Response:
+        run, shown = self._run(request, "people")
+        found = person(run, request.query_params.get("id", ""))
+        return page("person.html.j2", {**shown, "p": found, "others": self.shelf.names()})
+
+    def beside(self, request: Request) -> Response:
+        """Two people, or one in two runs, side by side."""
+        asked = request.query_params
+        sides = [
+            {"run": name, "base": _base(name), "p": person(self.shelf.run(name), who)}
+            for name, who in (
+                (asked.get("a", ""), asked.get("x", "")),
+                (asked.get("b", ""), asked.get("y", "")),
+            )
+        ]
+        return page("beside.html.j2", {"sides": sides})
+
+    def rooms(self, request: Request) -> Response:
+        run, shown = self._run(request, "rooms")
+        columns = room_columns(run)
+        empty = (
+            "People of this study talk alone with a moderator: see the participants."
+            if run.has_table("utterances")
+            else "What was said in rooms is here when the run has come to its end or a pause."
+        )
+        found = rooms(run, columns) if columns else []
+        return page("rooms.html.j2", {**shown, "columns": columns, "rooms": found, "empty": empty})
+
+    def room(self, request: Request) -> Response:
+        run, shown = self._run(request, "rooms")
+        key, private = request.query_params.getlist("id"), "private" in request.query_params
+        columns = room_columns(run)
+        if len(key) != len(columns) or not key:
+            raise HTTPException(404, f"There is no such room in {run.id}.")
+        with _journal(run) as journal:
+            lines = in_room(run, journal, columns, key, names_in(run, key))
+        heard = [line for line in lines if not line.private]
+        if not heard:
+            raise HTTPException(404, f"There is no room {' · '.join(key)} in {run.id}.")
+        seats = Counter(line.speaker for line in heard)
+        speakers = dict.fromkeys((*seats, *(line.speaker for line in lines)))
+        colours = {speaker: n % 8 for n, speaker in enumerate(speakers)}
+        return page(
+            "room.html.j2",
+            {**shown, "key": key, "lines": lines if private else heard, "heard": len(heard),
+             "private": private, "thoughts": len(lines) - len(heard), "seats": list(seats.items()),
+             "colours": colours, "here": urlencode([("id", part) for part in key])},
+        )  # fmt: skip
+
+    def said(self, request: Request) -> Response:
+        """An utterance by its address: a link to it can be pasted anywhere."""
+        run, shown = self._run(request, "")
+        address = request.query_params.get("at", "")
+        with _journal(run) as journal:
+            call = drawer(run, journal, address)
+            if call is None:
+                raise HTTPException(404, f"Nothing was asked at {address} in {run.id}.")
+            scope = call.address.rpartition("/")[0]
+            near = journal.below(scope) if scope else [call.address]
+            around = said(run, journal, [a for a in near if base_of(a) == a])
+        at = next(n for n, s in enumerate(around) if s.address == call.address)
+        around = around[max(0, at - AROUND) : at + AROUND + 1]
+        return page("said.html.j2", {**shown, "call": call, "around": around})
+
+    def call(self, request: Request) -> Response:
+        """The drawer of an utterance: prompt, reply, parse step, tries, tokens, cost, latency."""
+        run, _ = self._run(request, "")
+        with _journal(run) as journal:
+            found = drawer(run, journal, request.query_params.get("at", ""))
+        if found is None:
+            raise HTTPException(404, "Nothing was asked there.")
+        return page("_call.html.j2", {"call": found})
+
+    def search(self, request: Request) -> Response:
+        run, shown = self._run(request, "search")
+        query, start = request.query_params.get("q", ""), _from(request.query_params.get("start"))
+        found = self.searches.find(run, query, start)
+        return page(
+            "search.html.j2",
+            {**shown, "find": query, "found": found, "start": start, "step": PER_PAGE},
+        )
 
     def _run(self, request: Request, tab: str) -> tuple[RunFolder, dict[str, object]]:
         """The run that an address names, and what every page of a run shows."""
@@ -162,6 +284,16 @@ def downloads(run: RunFolder) -> list[str]:
     tables = [f"{TABLES}/{name}{kind}" for name in run.tables() for kind in (".csv", ".parquet")]
     names = dict.fromkeys((*ENGINES_FILES, *tables, *hashed))
     return [name for name in names if (run.path / name).is_file()]
+
+
+def _journal(run: RunFolder) -> JournalReader:
+    if not (run.path / JOURNAL).exists():
+        raise HTTPException(404, f"{run.id} has no journal: nothing has been asked yet.")
+    return JournalReader(run.path / JOURNAL)
+
+
+def _from(text: str | None) -> int:
+    return int(text) if text and text.isdecimal() and len(text) < 10 else 0
 
 
 def _tried(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -10,15 +10,19 @@ from __future__ import annotations
 import ipaddress
 import secrets
 import socket
-from collections.abc import Callable, Mapping, Sequence
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from http.cookies import SimpleCookie
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from polars.exceptions import PolarsError
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
@@ -30,6 +34,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from folkmoot.errors import InputError, Problem, StorageError
 from folkmoot.hidden_characters import without_hidden
+from folkmoot.measures.estimates import dollars
 from folkmoot.storage.findings import cell_text, heading
 
 HERE = Path(__file__).parent
@@ -40,6 +45,8 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
+# What reading a run may end with: damaged files, or a run that was deleted meanwhile.
+UNREADABLE = (InputError, StorageError, sqlite3.Error, PolarsError, OSError)
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -143,7 +150,7 @@ def site(routes: Sequence[BaseRoute], guard: Guard) -> Starlette:
     return Starlette(
         routes=[*routes, Mount("/static", StaticFiles(directory=HERE / "static"), name="static")],
         middleware=[Middleware(Guarded, guard)],
-        exception_handlers={404: _missing, InputError: _unreadable, StorageError: _unreadable},
+        exception_handlers={404: _missing, **dict.fromkeys(UNREADABLE, _unreadable)},
     )
 
 
@@ -170,9 +177,17 @@ def environment() -> Environment:
         "path": lambda text: quote(str(text)),
         "ago": ago,
         "count": lambda n: f"{n:,}",
+        "money": lambda usd: "unknown" if usd is None else dollars(usd),
+        "quoted": lambda text: f'"{text}"' if " " in str(text) else str(text),
+        "groupby_in_order": in_order,
     }
     env.filters.update(filters)
     return env
+
+
+def in_order(items: Iterable[object], name: str) -> list[tuple[object, list[object]]]:
+    """Neighbours that share an attribute, group by group, in their own order."""
+    return [(key, list(group)) for key, group in groupby(items, attrgetter(name))]
 
 
 def _shown(value: object) -> object:

@@ -1,0 +1,329 @@
+"""The people of a run as one table: who took part, and all that was recorded once for each.
+
+A finished run has tables. The people are those of the table in which the id columns that study
+types use name every row; whatever other tables hold once for each of them is joined to it. A run
+under way has a plan and a journal: there the people are those that were drawn, or asked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+
+from folkmoot.engine.journal import JournalReader
+from folkmoot.engine.study import study_of_run
+from folkmoot.errors import FolkmootError
+from folkmoot.storage.findings import Cell
+from folkmoot.storage.run_folder import JOURNAL, TABLES, RunFolder
+
+IDS = ("participant_id", "persona_id", "member_id", "agent_id", "resident_id", "id")
+# Columns that tell apart those whose ids are unique in their conversation only, the nearest first.
+WITHIN = ("discussion_id", "group_id", "group", "experiment_id", "session", "session_id", "set")
+OF_ENGINE = ("answers", "exposure", "texts", "codes")
+NAMES = ("name", "member_name", "participant_name")
+KEY = "who"
+LONG = 60  # characters; longer cells are shown on a person's own page
+MOST_LEVELS = 12  # of a column that is offered as a filter
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """Where the people of a run are recorded: the table, and the columns that name a row.
+
+    Without a table they come from the plan or the journal, and `drawn` holds them.
+    """
+
+    table: str
+    within: tuple[str, ...]
+    id: str
+    drawn: tuple[dict[str, object], ...] = ()
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return (*self.within, self.id)
+
+
+def people_of(run: RunFolder) -> People:
+    """Where the people of a run are recorded."""
+    if not run.tables():
+        return _under_way(run)
+    return _recorded(run.path, (run.path / TABLES).stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=32)
+def _recorded(path: Path, _changed: int) -> People:
+    run = RunFolder(path)
+    best, place = None, (0, 0)
+    for name in run.tables():
+        if name in OF_ENGINE:
+            continue
+        columns = _columns(run, name)
+        keys = _keys(columns)
+        if keys and (rows := _unique(run, name, keys)) and (rows, len(columns)) > place:
+            best, place = People(name, keys[:-1], keys[-1]), (rows, len(columns))
+    if best is not None:
+        return best
+    if "answers" not in run.tables():
+        return _under_way(run)
+    asked = _scan(run, "answers").filter(pl.col("role") != "coder").select("speaker_id", "role")
+    met = asked.unique(maintain_order=True).collect()
+    drawn = tuple({"speaker_id": who, "role": role} for who, role in met.iter_rows())
+    return People("", (), "speaker_id", drawn)
+
+
+def _under_way(run: RunFolder) -> People:
+    sealed = {name: part.get("data") for name, part in run.plan.get("sealed", {}).items()}
+    try:
+        planned = study_of_run(run).planned(sealed)
+    except FolkmootError:  # a study of the user's own that is gone, or not trusted here
+        planned = []
+    for table in planned:
+        named = next((key for key in table.key if key in IDS), None)
+        if named and table.rows:
+            drawn = {str(row[named]): dict(row) for row in table.rows}
+            return People("", (), named, tuple(drawn.values()))
+    if not (run.path / JOURNAL).exists():
+        return People("", (), "id")
+    with JournalReader(run.path / JOURNAL) as journal:
+        parts = (address.split("/") for address in journal.addresses())
+        asked = dict.fromkeys(unclean(p[-2]) for p in parts if len(p) > 1)
+    return People("", (), "id", tuple({"id": who} for who in asked))
+
+
+def frame(run: RunFolder, people: People) -> pl.LazyFrame:
+    """A row for each of the people: `who` (their key), then all that is recorded once for each."""
+    if people.table:
+        return _frame(run.path, people, (run.path / TABLES).stat().st_mtime_ns)
+    return _with_key(people, _drawn(people))
+
+
+@lru_cache(maxsize=32)
+def _frame(path: Path, people: People, _changed: int) -> pl.LazyFrame:
+    run = RunFolder(path)
+    found = _scan(run, people.table)
+    for name in run.tables():
+        if name not in (people.table, *OF_ENGINE):
+            found = _joined(run, found, people, name)
+    return _with_key(people, found)
+
+
+def _drawn(people: People) -> pl.LazyFrame:
+    if not people.drawn:
+        return pl.LazyFrame(schema={people.id: pl.String})
+    return pl.LazyFrame([{k: str(v) for k, v in row.items()} for row in people.drawn])
+
+
+def _with_key(people: People, found: pl.LazyFrame) -> pl.LazyFrame:
+    parts = [_cleaned(column) for column in people.keys]
+    return found.with_columns(pl.concat_str(parts, separator="/").alias(KEY))
+
+
+def names_in(run: RunFolder, key: Sequence[str]) -> dict[str, str]:
+    """Id → name of the people of a conversation, by the key of its room."""
+    people = people_of(run)
+    found = frame(run, people)
+    name = next((c for c in NAMES if c in found.collect_schema().names()), None)
+    if name is None or len(people.within) > len(key):
+        return {}
+    own = (pl.col(c).cast(pl.String) == v for c, v in zip(people.within, key, strict=False))
+    rows = found.filter(*own).select(pl.col(people.id).cast(pl.String), name).collect()
+    return {who: f"{called} ({who})" for who, called in rows.iter_rows() if called}
+
+
+def _joined(run: RunFolder, found: pl.LazyFrame, people: People, name: str) -> pl.LazyFrame:
+    """With the columns of another table that holds one row for each of the people."""
+    columns, have = _columns(run, name), found.collect_schema().names()
+    own = next((c for c in (people.id, "id") if c in columns), None)
+    if own is None:
+        return found
+    within = [c for c in (*people.within, *WITHIN) if c in columns and c in have]
+    keys = [*dict.fromkeys(within), own]
+    more = [c for c in columns if c not in (*have, own)]
+    if not more or (own == people.id and not set(people.within) <= set(keys)):
+        return found
+    if not _unique(run, name, keys):
+        return found
+    return found.join(
+        _scan(run, name).select(*keys, *more),
+        left_on=[*keys[:-1], people.id],
+        right_on=keys,
+        how="left",
+        maintain_order="left",
+    )
+
+
+def _keys(columns: Sequence[str]) -> tuple[str, ...]:
+    named = next((c for c in IDS if c in columns), None)
+    if named is None:
+        return ()
+    nearest = next((c for c in WITHIN if c in columns), "")
+    within = ("experiment_id", "session") if nearest == "experiment_id" else (nearest,)
+    return (*(c for c in within if c in columns), named)
+
+
+def _unique(run: RunFolder, name: str, keys: Sequence[str]) -> int:
+    """How many rows a table has, if these columns name each of them; else 0."""
+    counts = _scan(run, name).select(pl.struct(keys).n_unique().alias("n"), pl.len().alias("all"))
+    distinct, rows = counts.collect().row(0)
+    return int(rows) if distinct == rows else 0
+
+
+def _columns(run: RunFolder, name: str) -> list[str]:
+    return _scan(run, name).collect_schema().names()
+
+
+def _scan(run: RunFolder, name: str) -> pl.LazyFrame:
+    return pl.scan_parquet(run.path / TABLES / f"{name}.parquet", glob=False)
+
+
+def _cleaned(column: str) -> pl.Expr:
+    text = pl.col(column).cast(pl.String).fill_null("")
+    return text.str.replace_all("%", "%25", literal=True).str.replace_all("/", "%2F", literal=True)
+
+
+def clean(text: str) -> str:
+    """A name as a part of an address (see `Scope.at`)."""
+    return text.replace("%", "%25").replace("/", "%2F")
+
+
+def unclean(part: str) -> str:
+    return part.replace("%2F", "/").replace("%25", "%")
+
+
+# --- a page of the table -------------------------------------------------------------------------
+
+
+_CONDITION = re.compile(r"""(\w+)(>=|<=|!=|=|>|<)("[^"]*"|\S+)|"[^"]*"|\S+""")
+
+
+def matching(found: pl.LazyFrame, query: str) -> pl.LazyFrame:
+    """The rows that a query means: `age>40 condition=acp "street safety"`. A word without a column
+    must stand somewhere in the row; case does not count."""
+    schema = found.collect_schema()
+    for condition in _CONDITION.finditer(query):
+        column, sign, value = condition[1], condition[2], (condition[3] or "").strip('"')
+        if column in schema:
+            found = found.filter(_compared(column, schema[column], sign, value))
+        else:
+            word = condition[0].strip('"').lower()
+            texts = [pl.col(c).cast(pl.String).str.to_lowercase() for c in schema.names()]
+            found = found.filter(
+                pl.any_horizontal(*(t.str.contains(word, literal=True) for t in texts))
+            )
+    return found
+
+
+def _compared(column: str, kind: pl.DataType, sign: str, value: str) -> pl.Expr:
+    cell: pl.Expr = pl.col(column)
+    wanted: float | str
+    try:
+        wanted = float(value)
+        cell = cell.cast(pl.Float64, strict=False)
+        if not kind.is_numeric() and sign in ("=", "!="):
+            raise ValueError
+    except ValueError:
+        cell, wanted = pl.col(column).cast(pl.String).str.to_lowercase(), value.lower()
+    compared = {
+        "=": cell == wanted, "!=": cell.is_null() | (cell != wanted), ">": cell > wanted,
+        "<": cell < wanted, ">=": cell >= wanted, "<=": cell <= wanted,
+    }  # fmt: skip
+    return compared[sign]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some rows of the table of people, how many match of all, and what can be filtered by."""
+
+    columns: list[str]
+    rows: list[tuple[str, dict[str, Cell]]]
+    total: int
+    all: int
+    levels: list[tuple[str, list[tuple[Cell, int]]]]
+
+
+class Shape(NamedTuple):
+    """What is the same on all pages of the table of a run."""
+
+    columns: list[str]
+    all: int
+    levels: list[tuple[str, list[tuple[Cell, int]]]]
+
+
+def table_of(run: RunFolder, query: str, sort: str, start: int, most: int) -> Page:
+    """The people that a query means, sorted by a column (`-column`: downwards)."""
+    people = people_of(run)
+    found = frame(run, people)
+    if people.table:
+        shape = _shape_of(run.path, people, (run.path / TABLES).stat().st_mtime_ns)
+    else:
+        shape = _shape(found, people)
+    matched = matching(found, query)
+    by = sort.removeprefix("-")
+    if by in shape.columns:
+        down = sort.startswith("-")
+        matched = matched.sort(by, descending=down, nulls_last=True, maintain_order=True)
+    total = int(matched.select(pl.len()).collect().item())
+    shown = matched.slice(start, most).select(KEY, *shape.columns).collect()
+    rows = [(row.pop(KEY), row) for row in shown.to_dicts()]
+    return Page(shape.columns, rows, total, shape.all, shape.levels)
+
+
+@lru_cache(maxsize=32)
+def _shape_of(path: Path, people: People, _changed: int) -> Shape:
+    return _shape(frame(RunFolder(path), people), people)
+
+
+def _shape(found: pl.LazyFrame, people: People) -> Shape:
+    whole = found.collect()
+    columns = _short_columns(whole, people)
+    levels = []
+    for name in columns:
+        counts = whole[name].drop_nulls().value_counts(sort=True)
+        if 1 < counts.height <= MOST_LEVELS and not whole[name].dtype.is_float():
+            levels.append((name, list(counts.iter_rows())))
+    return Shape(columns, whole.height, levels)
+
+
+def _short_columns(found: pl.DataFrame, people: People) -> list[str]:
+    """The columns that fit a table, what tells people apart first."""
+    named = (*NAMES, people.id, *people.within, "condition", "status", "role")
+    first = [c for c in named if c in found.columns]
+    return list(dict.fromkeys((*first, *(c for c in found.columns if _short(found[c])))))
+
+
+def _short(column: pl.Series) -> bool:
+    if column.name == KEY or column.null_count() == column.len():
+        return False
+    if column.dtype == pl.String:
+        longest = column.str.len_chars().max()
+        return isinstance(longest, int) and longest <= LONG and not _is_list(column)
+    return True
+
+
+def _is_list(column: pl.Series) -> bool:
+    return bool(column.str.starts_with("[").any())
+
+
+def records(
+    run: RunFolder, people: People, parts: Sequence[str]
+) -> Iterator[tuple[str, pl.DataFrame]]:
+    """The rows of all other tables that are about one of the people: (table, rows)."""
+    ids = (people.id, "speaker_id", "speaker", "target")
+    for name in run.tables():
+        if name in (*OF_ENGINE, people.table, "utterances"):
+            continue
+        columns = _columns(run, name)
+        own = next((c for c in ids if c in columns), None)
+        if own is None or not set(people.within) <= set(columns):
+            continue
+        pairs = zip((*people.within, own), parts, strict=True)
+        mine = [pl.col(c).cast(pl.String) == value for c, value in pairs]
+        found = _scan(run, name).filter(*mine).drop(*people.within, own).collect()
+        if found.height:
+            yield name, found

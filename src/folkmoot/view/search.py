@@ -1,0 +1,171 @@
+"""Full-text search over everything said in a run.
+
+The index is a cache outside of the run folder and holds words, no texts: what is shown is read from
+the journal. It grows with a run under way, and is made anew when something was taken from the
+journal, so that words that somebody withdrew can't be found any more.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+from markupsafe import Markup, escape
+
+from folkmoot.engine.journal import JournalReader
+from folkmoot.storage.amendments import AMENDMENTS
+from folkmoot.storage.run_folder import JOURNAL, RunFolder
+from folkmoot.view.overview import cache_of
+from folkmoot.view.talk import Asked, asked, base_of, fields_of, place_of
+
+INDEX = "search.sqlite"
+AT_ONCE = 2000  # replies a transaction
+PATIENCE = 0.25  # seconds that a page waits for the index
+PER_PAGE = 50
+AROUND = 130  # characters on each side of the first word found
+CODERS = "coding/"  # addresses at which texts are coded; nothing is said there
+_SCHEMA = """
+CREATE VIRTUAL TABLE said USING fts5(text, content='', tokenize='unicode61 remove_diacritics 2');
+CREATE TABLE state(stamp TEXT NOT NULL, upto INTEGER NOT NULL);
+"""
+
+
+class Hit(NamedTuple):
+    """A reply that holds what was looked for, and the words around it."""
+
+    address: str
+    speaker: str
+    role: str
+    place: str
+    words: Markup
+
+
+class Found(NamedTuple):
+    """A page of hits, how many there are in all, and how much of the run is indexed (0 to 1)."""
+
+    hits: list[Hit]
+    total: int
+    indexed: float
+
+
+class Searches:
+    """The indices of the runs; each is made once, in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._under_way: dict[Path, threading.Thread] = {}
+
+    def find(self, run: RunFolder, query: str, start: int = 0) -> Found:
+        """The replies that hold all words of a query, the best first. `"…"` is a phrase."""
+        wanted = _expression(query)
+        if not (run.path / JOURNAL).exists() or not wanted:
+            return Found([], 0, 1.0)
+        self._brought_up(run)
+        with JournalReader(run.path / JOURNAL) as journal:
+            last = journal.last_row()
+            with closing(_opened(run, journal)) as db:
+                upto = int(db.execute("SELECT upto FROM state").fetchone()[0])
+                match = "FROM said WHERE said MATCH ?"
+                total = int(db.execute(f"SELECT count(*) {match}", (wanted,)).fetchone()[0])
+                page = f"SELECT rowid {match} ORDER BY rank, rowid LIMIT ? OFFSET ?"
+                rows = db.execute(page, (wanted, PER_PAGE, start)).fetchall()
+            replies = [r for (n,) in rows for r in journal.replies_after(n - 1, 1) if r[0] == n]
+        known = asked(run, [base_of(address) for _, address, _ in replies])
+        hits = [_hit(address, text, query, known) for _, address, text in replies]
+        return Found(hits, total, min(1.0, upto / last) if last else 1.0)
+
+    def _brought_up(self, run: RunFolder) -> None:
+        """Index what is new, or wait a moment for the thread that does."""
+        with self._lock:
+            thread = self._under_way.get(run.path)
+            if thread is None or not thread.is_alive():
+                thread = threading.Thread(target=_index, args=(run,), daemon=True)
+                self._under_way[run.path] = thread
+                thread.start()
+        thread.join(PATIENCE)
+
+
+def _index(run: RunFolder) -> None:
+    with JournalReader(run.path / JOURNAL) as journal, closing(_opened(run, journal)) as db:
+        upto = int(db.execute("SELECT upto FROM state").fetchone()[0])
+        while replies := journal.replies_after(upto, AT_ONCE):
+            rows = [(n, _spoken(text)) for n, a, text in replies if not a.startswith(CODERS)]
+            with db:
+                db.executemany("INSERT INTO said(rowid, text) VALUES (?, ?)", rows)
+                db.execute("UPDATE state SET upto = ?", (replies[-1][0],))
+            upto = replies[-1][0]
+
+
+def _spoken(reply: str) -> str:
+    return "\n".join(value for _, value in fields_of(reply)) or reply
+
+
+def _opened(run: RunFolder, journal: JournalReader) -> sqlite3.Connection:
+    """The index of a run; an empty one where there is none of the journal as it is."""
+    path, stamp = cache_of(run.path) / INDEX, _stamp(run, journal)
+    db = sqlite3.connect(path, timeout=30)
+    try:
+        db.execute("PRAGMA journal_mode = WAL")
+        found = db.execute("SELECT stamp FROM state").fetchone()
+    except sqlite3.Error:
+        found = None
+    if found is None or found[0] != stamp:
+        db.close()
+        for end in ("", "-wal", "-shm"):
+            path.with_name(INDEX + end).unlink(missing_ok=True)
+        db = sqlite3.connect(path, timeout=30)
+        db.executescript(f"PRAGMA journal_mode = WAL; BEGIN; {_SCHEMA}")
+        db.execute("INSERT INTO state VALUES (?, 0)", (stamp,))
+        db.commit()
+    return db
+
+
+def _stamp(run: RunFolder, journal: JournalReader) -> str:
+    """What must be the same for an index to hold only what the journal holds."""
+    amended = run.path / AMENDMENTS
+    changed = amended.stat().st_mtime_ns if amended.exists() else 0
+    return f"1 {(run.path / JOURNAL).stat().st_ino} {journal.superseded()} {changed}"
+
+
+def _words(query: str) -> Iterator[str]:
+    for phrase, word in re.findall(r'"([^"]*)"|(\S+)', query):
+        text = (phrase or word).replace('"', " ").strip()
+        if re.search(r"\w", text):
+            yield text
+
+
+def _expression(query: str) -> str:
+    """A query in the index's language: every word or phrase, the last one as a beginning."""
+    words = [f'"{text}"' for text in _words(query)]
+    return f"{' '.join(words)}*" if words else ""
+
+
+def _hit(address: str, reply: str, query: str, known: dict[str, Asked]) -> Hit:
+    asked_there = known.get(base_of(address))
+    return Hit(
+        base_of(address),
+        asked_there.speaker if asked_there else "",
+        asked_there.role if asked_there else "",
+        place_of(address),
+        _marked(" ".join(_spoken(reply).split()), query),
+    )
+
+
+def _marked(text: str, query: str) -> Markup:
+    """The words around the first that was found, all that were found marked."""
+    pattern = re.compile("|".join(rf"\b{re.escape(w)}\w*" for w in _words(query)), re.IGNORECASE)
+    first = pattern.search(text)
+    at = first.start() if first else 0
+    begin, end = max(0, at - AROUND), min(len(text), at + AROUND)
+    parts, last = [], begin
+    for match in pattern.finditer(text, begin, end):
+        parts += [escape(text[last : match.start()]), Markup("<mark>{}</mark>").format(match[0])]
+        last = match.end()
+    parts.append(escape(text[last : max(last, end)]))
+    shown = Markup("").join(parts)
+    return Markup("{}{}{}").format("…" * (begin > 0), shown, "…" * (end < len(text)))
