@@ -8,8 +8,10 @@ from dataclasses import replace
 import pytest
 
 from folkmoot.kit.findings import (
+    adjusted,
     beside_people,
     cells,
+    chance,
     change,
     clustered_share,
     differences,
@@ -17,7 +19,7 @@ from folkmoot.kit.findings import (
     found,
     intervals,
     mean,
-    over_units,
+    p,
     points,
     rates,
     share,
@@ -27,8 +29,9 @@ from folkmoot.kit.findings import (
     who_to_whom,
 )
 from folkmoot.measures.bands import human_band
+from folkmoot.measures.clustered import clustered_mean
 from folkmoot.measures.estimates import Estimate
-from folkmoot.storage.findings import Finding, Grid
+from folkmoot.storage.findings import Finding, Grid, Intervals
 
 HALF = Estimate(0.5, 0.25, 0.75, 20)
 BARE = Estimate(-0.312, math.nan, math.nan, 1)
@@ -61,8 +64,8 @@ def test_the_unknown_is_never_a_number() -> None:
 
 
 def test_significance_goes_by_p_where_there_is_one() -> None:
-    """With few clusters a t interval can exclude zero although the exact p cannot be small."""
-    excludes = Estimate(0.4, 0.1, 0.7, 40, 2, p=0.5)
+    """A run of an older version can hold an interval and a p of two methods."""
+    excludes = Estimate(0.4, 0.1, 0.7, 40, 6, p=0.5)
     assert excludes.excludes_zero and significant(excludes) is False
     assert verdict(excludes) == "not statistically significant"
     assert significant(replace(excludes, p=math.nan)) is True
@@ -84,8 +87,10 @@ def test_shares_of_people_who_talked_stay_within_what_a_share_can_be() -> None:
 
 
 def test_differences_name_the_significant_and_count_the_rest() -> None:
-    assert differences("d", {"plain": (3, 100)}, "") is None
-    one = differences("d", {"plain": (3, 100), "told": (40, 100), "shown": (5, 100)}, "")
+    assert differences("d", {"plain": (3, 100)}, "", over=("group", 9)) is None
+    one = differences(
+        "d", {"plain": (3, 100), "told": (40, 100), "shown": (5, 100)}, "", over=("group", 9)
+    )
     assert one is not None
     assert one.says.startswith("Statistically significant: told against plain +37 points (")
     assert "shown against told −35 points" in one.says
@@ -93,17 +98,64 @@ def test_differences_name_the_significant_and_count_the_rest() -> None:
     assert [row[:2] for row in one.grid.rows] == [
         ("told", "plain"), ("shown", "plain"), ("shown", "told"),
     ]  # fmt: skip
-    none = differences("d", {"a": (3, 100), "b": (4, 100)}, "", str.upper)
+    none = differences("d", {"a": (3, 100), "b": (4, 100)}, "", str.upper, over=("group", 9))
     assert none is not None and none.grid.rows[0][:2] == ("B", "A")
     assert none.says == (
         "No two conditions differ by more than chance could explain (1 comparison)."
     )
 
 
-def test_the_independent_unit_is_named_and_counted() -> None:
-    assert "no interval" in over_units("set", 1)
-    assert "only 4" in over_units("set", 4) and "chance" in over_units("set", 4)
-    assert over_units("set", 20) == "The set is the independent unit; there are 20."
+def test_a_finding_with_an_interval_names_its_independent_unit() -> None:
+    grid = Grid.of([cells(HALF, "rate", "_rate")])
+    chart = intervals({"all": HALF})
+    for some in ((grid, None), (Grid((), ()), chart)):
+        with pytest.raises(ValueError, match="independent unit"):
+            Finding("f", "F", "", *some)
+    named = Finding("f", "F", share(HALF), grid, chart, unit="group", units=20)
+    assert named.independent == "Independent unit: group (20)."
+    assert not named.illustrates and named.says == "50 % (25 to 75 %)"
+    assert Finding("f", "F", "", Grid.of([cells(BARE, "rate")])).independent == ""
+    people = Grid.of([{"people_low": 0.1, "people_high": 0.3}])
+    assert Finding("f", "F", "", people).grid == people
+
+
+def test_fewer_than_five_units_are_an_illustration_in_words_table_and_chart() -> None:
+    few = clustered_mean([0.2, 0.4, 0.9, 0.7], ["a", "a", "b", "c"])
+    wide = Estimate(0.5, 0.1, 0.9, 30, p=0.01)  # of more units than the finding as a whole
+    grid = Grid.of([{"of": "x", **cells(wide, "rate", "_rate"), "p": 0.01, "holm_p": 0.02}])
+    made = Finding(
+        "f", "F", f"It is {mean(few)}.", grid, intervals({"x": few}), unit="group", units=3
+    )
+    assert made.says == "An illustration, not evidence: 3 groups. It is 0.55 (no interval)."
+    assert made.grid.rows == (("x", 0.5, None, None, None, None),)
+    assert isinstance(made.chart, Intervals)
+    assert made.chart.items == (("x", few.value, few.value, few.value),)
+    assert [value for _, value in made.chart.each] == pytest.approx([0.3, 0.9, 0.7])
+    assert made.notes == ("Each group: x 0.300, 0.900, 0.700.",)
+    assert replace(made, title="G").says == made.says
+
+
+@pytest.mark.parametrize("units", range(1, 5))
+def test_no_word_of_the_kit_tells_an_interval_of_fewer_than_five_units(units: int) -> None:
+    sure = Estimate(0.5, 0.4, 0.6, 100, units, 0.001)
+    assert {share(sure), points(sure), mean(sure), change(sure)} == {
+        "50 % (no interval)", "+50 points (no interval)", "0.50 (no interval)",
+        "+0.50 (no interval)",
+    }  # fmt: skip
+    assert significant(sure) is None and verdict(sure) == chance(sure) == chance(sure, 0.01) == ""
+    assert p(sure) is None and math.isnan(adjusted({"a": sure})["a"])
+    assert cells(sure, "x") == {"x": 0.5, "low": None, "high": None}
+    few = rates({"a": (1, units)})
+    assert "no interval" in share(few["a"])
+    alike = differences("d", {"a": (1, units), "b": (0, 4 - units)}, "", over=("participant", 4))
+    assert alike is None or alike.says.endswith("1 comparison, none of which can be tested.")
+
+
+def test_all_comparisons_of_a_table_are_adjusted_together() -> None:
+    some = {n: Estimate(0.1, 0.0, 0.2, 50, p=x) for n, x in {"a": 0.01, "b": 0.04}.items()}
+    some["few"] = Estimate(0.1, 0.0, 0.2, 50, 3, 0.001)
+    assert adjusted(some) == pytest.approx({"a": 0.02, "b": 0.04, "few": math.nan}, nan_ok=True)
+    assert chance(some["a"], 0.02) == "adjusted p = .020" and chance(some["a"]) == "p = .010"
 
 
 @pytest.mark.parametrize(

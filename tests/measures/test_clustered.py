@@ -6,16 +6,18 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.regression.linear_model import OLS
 
 from folkmoot.measures.clustered import (
     cluster_bootstrap,
+    clustered_coefficient,
     clustered_difference,
     clustered_mean,
     intraclass_correlation,
-    label_shuffle_p,
     paired_difference,
-    sign_flip_p,
 )
 
 
@@ -29,16 +31,49 @@ def test_one_value_per_cluster_is_the_t_interval():
     assert (found.n, found.clusters) == (5, 5)
 
 
-def test_sandwich_by_hand():
-    y = np.array([1.0, 1.0, 0.0, 0.0, 0.0, 1.0])
-    groups = ["s1", "s1", "s2", "s2", "s3", "s3"]
-    # Cluster sums of y - 1/2: 1, -1, 0. Variance 2/36 * 3/2, error .288675, t(2) = 4.302653.
-    found = clustered_mean(y, groups)
-    assert found.high - found.value == pytest.approx(4.302652729911275 * math.sqrt(3 / 36))
+def test_singletons_are_statsmodels_hc2():
+    """With a cluster for each unit CR2 is HC2, which statsmodels has."""
+    rng = np.random.default_rng(2)
+    x = np.column_stack([np.ones(30), rng.normal(size=30), rng.random(30) < 0.3]).astype(float)
+    y = x @ [1.0, 0.5, -1.0] + rng.normal(size=30) * (1 + x[:, 2])
+    fit = OLS(y, x).fit(cov_type="HC2")
+    for column in range(3):
+        e = clustered_coefficient(y, x, column, range(30))
+        df = float(e.method.split()[-2])
+        error = (e.high - e.low) / 2 / stats.t.ppf(0.975, df)
+        assert e.value == pytest.approx(fit.params[column])
+        assert error == pytest.approx(fit.bse[column], rel=5e-3)  # the method names df rounded
+
+
+def test_cr2_and_its_degrees_of_freedom_by_their_definition():
+    """A_g is the symmetric square root of the inverse of I − H in each cluster, the degrees of
+    freedom Satterthwaite's of the quadratic form, both by whole matrices."""
+    rng = np.random.default_rng(5)
+    groups = np.repeat(np.arange(7), [2, 9, 4, 1, 6, 3, 12])
+    n = len(groups)
+    x = np.column_stack([np.ones(n), groups % 2, rng.normal(size=n)]).astype(float)
+    y = rng.normal(size=n) + rng.normal(size=7)[groups]
+    bread = np.linalg.inv(x.T @ x)
+    left = np.eye(n) - x @ bread @ x.T
+    for column in range(3):
+        loads = np.zeros((n, 7))
+        for g in range(7):
+            own = np.flatnonzero(groups == g)
+            values, vectors = np.linalg.eigh(left[np.ix_(own, own)])
+            root = vectors @ np.diag([v**-0.5 if v > 1e-10 else 0 for v in values]) @ vectors.T
+            loads[own, g] = root @ x[own] @ bread[:, column]
+        variance = float(((loads.T @ (left @ y)) ** 2).sum())
+        form = loads.T @ left @ loads
+        df = np.trace(form) ** 2 / (form**2).sum()
+        value = float((bread @ x.T @ y)[column])
+        e = clustered_coefficient(y, x, column, groups.tolist())
+        assert e.value == pytest.approx(value)
+        assert e.p == pytest.approx(2 * stats.t.sf(abs(value) / variance**0.5, df))
+        assert e.high - e.value == pytest.approx(stats.t.ppf(0.975, df) * variance**0.5)
 
 
 def test_copying_units_inside_clusters_adds_no_certainty():
-    y, groups = [1.0, 3.0, 2.0, 6.0], list("abcd")
+    y, groups = [1.0, 3.0, 2.0, 6.0, 4.0], list("abcde")
     once = clustered_mean(y, groups)
     often = clustered_mean(np.repeat(y, 25), [g for g in groups for _ in range(25)])
     assert (often.low, often.high) == pytest.approx((once.low, once.high))
@@ -51,70 +86,70 @@ def test_one_cluster_has_no_interval():
     assert clustered_mean([], []).n == 0
 
 
-def test_paired_difference_uses_the_exact_test_with_few_clusters():
+def test_fewer_than_five_clusters_are_shown_one_by_one():
     after, before = [2.0, 3.0, 5.0, 4.0], [1.0, 1.0, 2.0, 0.0]
     found = paired_difference(after, before, list("abcd"))
-    assert found.value == 2.5
-    assert found.p == pytest.approx(2 / 16)  # all of one sign: the most extreme of 2^4
+    assert (found.value, found.units) == (2.5, 4)
+    assert not found.has_interval and math.isnan(found.low) and math.isnan(found.p)
+    assert found.each == (1.0, 2.0, 3.0, 4.0)
+    assert clustered_mean([1.0, 3.0, 7.0], list("aab")).each == (2.0, 7.0)
+    assert clustered_mean([1.0, 2.0, 3.0, 4.0, 6.0], list("abcde")).each == ()
+
+
+def test_units_of_which_no_cluster_is_known_are_units_of_their_own():
+    assert clustered_mean([1.0, 2.0, 3.0, 4.0, 6.0], [None] * 5).clusters == 5
+    assert clustered_mean([1.0, 2.0, 3.0, 4.0, 6.0], [None] * 3 + ["a"] * 2).clusters == 4
 
 
 def test_clustered_difference_against_cluster_means():
-    values = [1.0, 1.0, 3.0, 3.0, 5.0, 5.0, 9.0, 9.0]
-    treated = [False] * 4 + [True] * 4
-    groups = [g for g in "abcd" for _ in range(2)]
+    values = [1.0, 1.0, 3.0, 3.0, 5.0, 5.0, 9.0, 9.0, 4.0, 4.0, 8.0, 8.0]
+    treated = [False] * 4 + [True] * 4 + [False] * 2 + [True] * 2
+    groups = [g for g in "abcdef" for _ in range(2)]
     found = clustered_difference(values, treated, groups)
-    assert found.value == pytest.approx(5.0)
-    # One value per cluster would be Welch's test of 5, 9 against 1, 3; copies change nothing.
-    welch = stats.ttest_ind([5.0, 9.0], [1.0, 3.0], equal_var=False).confidence_interval()
-    assert (found.low, found.high) == pytest.approx((welch.low, welch.high))
-    assert found.p == pytest.approx(2 / 6)  # exact: 2 of the 6 ways to deal four means
-    assert math.isnan(clustered_difference(values, [True] * 8, groups).value)
+    # One value per cluster is Student's test of 5, 9, 8 against 1, 3, 4; copies change nothing.
+    student = stats.ttest_ind([5.0, 9.0, 8.0], [1.0, 3.0, 4.0])
+    ci = student.confidence_interval()
+    assert (found.low, found.high) == pytest.approx((ci.low, ci.high))
+    assert found.p == pytest.approx(student.pvalue)
+    assert math.isnan(clustered_difference(values, [True] * 12, groups).value)
+    lone = clustered_difference(values, [True] * 2 + [False] * 10, groups)
+    assert not lone.has_interval and math.isnan(lone.p)
 
 
 def test_clusters_that_hold_both_sides_are_compared_within():
     # Every cluster has its own level; within each the treated stand 2 higher.
-    values = [1.0, 3.0, 11.0, 13.0, 21.0, 23.1, 31.0, 32.9]
-    treated = [False, True] * 4
-    within = clustered_difference(values, treated, [g for g in "abcd" for _ in range(2)])
-    apart = clustered_difference(values, treated, list(range(8)))
+    values = [1.0, 3.0, 11.0, 13.0, 21.0, 23.1, 31.0, 32.9, 41.0, 43.0]
+    treated = [False, True] * 5
+    within = clustered_difference(values, treated, [g for g in "abcde" for _ in range(2)])
+    apart = clustered_difference(values, treated, list(range(10)))
     assert within.value == pytest.approx(apart.value) == pytest.approx(2.0)
     assert within.high - within.low < 0.5
     assert apart.high - apart.low > 20
 
 
 def test_clusters_that_all_say_the_same_give_no_interval():
-    found = clustered_mean([0.5] * 6, list("aabbcc"))
+    found = clustered_mean([0.5] * 10, list("aabbccddee"))
     assert found.value == 0.5
     assert not found.has_interval
     assert math.isnan(found.p)
-    assert clustered_mean([0.0] * 4, list("abcd")).p == 1.0
-    two = clustered_difference([0.25] * 4 + [0.0] * 4, [True] * 4 + [False] * 4, list("aabbccdd"))
-    assert not two.has_interval
-    assert two.p == pytest.approx(2 / 6)
-    paired = paired_difference([1.0] * 3, [0.0] * 3, list("abc"))
-    assert paired.p == pytest.approx(2 / 8)
+    assert clustered_mean([0.0] * 5, list("abcde")).p == 1.0
 
 
-def test_permutation_tests_are_exact():
-    assert sign_flip_p([1, 1, 1, 1, 1], list("abcde")) == pytest.approx(2 / 32)
-    assert sign_flip_p([1, -1, 1, -1], list("abcd")) == 1.0
-    assert label_shuffle_p([5, 6, 7], [1, 2, 3]) == pytest.approx(2 / 20)
-    assert math.isnan(sign_flip_p([3.0], ["a"]))
-
-
-@pytest.mark.parametrize("n", [2, 5, 8, 14, 15])
-def test_sign_flips_agree_with_scipy(n):
-    rng = np.random.default_rng(n)
-    for differences in (rng.normal(0.3, 1, n), rng.integers(-2, 3, n) / 4, np.zeros(n)):
-        exact = stats.permutation_test(
-            (differences,),
-            lambda x, axis=-1: np.sum(x, axis=axis),
-            permutation_type="samples",
-            n_resamples=np.inf,
-            vectorized=True,
-        ).pvalue
-        near = 1e-9 if n < 15 else 0.02  # from 15 clusters on flips are sampled
-        assert sign_flip_p(differences, range(n)) == pytest.approx(exact, abs=near)
+@settings(deadline=None)
+@given(
+    st.lists(st.integers(0, 6), min_size=12, max_size=40).flatmap(
+        lambda groups: st.tuples(
+            st.just(groups),
+            st.lists(st.integers(-3, 3), min_size=len(groups), max_size=len(groups)),
+            st.lists(st.booleans(), min_size=len(groups), max_size=len(groups)),
+        )
+    )
+)
+def test_an_interval_excludes_zero_exactly_where_p_says_so(drawn):
+    groups, values, treated = drawn
+    for e in (clustered_mean(values, groups), clustered_difference(values, treated, groups)):
+        if e.has_interval and abs(e.p - 0.05) > 1e-9:
+            assert e.excludes_zero == (e.p < 0.05)
 
 
 def test_bootstrap_draws_clusters():

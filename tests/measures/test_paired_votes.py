@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
 
 from folkmoot.measures.paired_votes import (
     bowker,
@@ -98,12 +99,44 @@ def test_a_paired_difference_lies_within_its_interval_and_mirrors(both, first, s
 
 
 def test_a_paired_difference_of_many_people_is_near_the_textbook_interval():
-    n, back, there = 1600, 150, 86
-    e = paired_shares(794, back, there, n - 794 - back - there)
+    n, back, there = 16_000, 1_500, 860
+    e = paired_shares(7_940, back, there, n - 7_940 - back - there)
     error = math.sqrt(back + there - (there - back) ** 2 / n) / n
     wald = (-0.04, -0.04 - 1.96 * error, -0.04 + 1.96 * error)
     assert (e.value, e.low, e.high) == pytest.approx(wald, abs=2e-4)
     assert e.p == mcnemar(back, there).p
+
+
+@given(COUNTS, COUNTS, COUNTS, COUNTS)
+def test_a_paired_interval_excludes_zero_exactly_where_mcnemar_does(both, first, second, neither):
+    if both + first + second + neither < 5:
+        return
+    e = paired_shares(both, first, second, neither)
+    assert e.p == mcnemar(first, second).p
+    if abs(e.p - 0.05) > 1e-9:
+        assert e.excludes_zero == (e.p < 0.05)
+
+
+def test_the_bounds_of_a_paired_interval_are_where_the_score_test_turns():
+    """Tango's statistic at each bound, the nuisance share found by maximising the likelihood."""
+    both, first, second, neither = 40, 24, 4, 32
+    e = paired_shares(both, first, second, neither)
+    n = both + first + second + neither
+    for bound in (e.low, e.high):
+
+        def unlikely(rarer, bound=bound):  # rarer: P(first alone)
+            other = rarer + bound
+            rest = 1 - rarer - other
+            return -(
+                first * math.log(rarer)
+                + second * math.log(other)
+                + (both + neither) * math.log(rest)
+            )
+
+        least = max(1e-9, 1e-9 - bound)
+        found = minimize_scalar(unlikely, bounds=(least, (1 - bound) / 2 - 1e-9), method="bounded")
+        variance = (2 * found.x + bound - bound**2) / n
+        assert abs((e.value - bound) / math.sqrt(variance)) == pytest.approx(1.959964, rel=1e-4)
 
 
 def test_paired_intervals_cover_as_they_say():

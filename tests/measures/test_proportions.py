@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from folkmoot.measures.proportions import (
     all_pairs,
     between,
-    difference_p,
     holm,
     newcombe,
     wilson,
@@ -49,13 +48,39 @@ def test_newcombe_changes_sign_with_the_groups():
     assert forth.p == pytest.approx(back.p)
 
 
-def test_difference_p_is_chi_square_or_fisher():
-    # 2x2 by hand: expected 20/30, chi2 = 4 * 100/20 + 4 * 100/30... = 16.667 for 30:70 v 10:90.
-    assert difference_p(30, 100, 10, 100) == pytest.approx(math.erfc(math.sqrt(12.5 / 2)), rel=1e-9)
-    # Fisher's tea: 3 of 4 against 1 of 4.
-    assert difference_p(3, 4, 1, 4) == pytest.approx(0.4857142857)
-    assert difference_p(0, 50, 0, 50) == 1.0
-    assert difference_p(50, 50, 50, 50) == 1.0
+@settings(deadline=None)
+@given(*(st.integers(0, 40) for _ in range(4)))
+def test_newcombe_excludes_zero_exactly_where_p_says_so(a, b, c, d):
+    if a + b == 0 or c + d == 0:
+        return
+    e = newcombe(a, a + b, c, c + d)
+    if abs(e.p - 0.05) > 1e-6:
+        assert e.excludes_zero == (e.p < 0.05)
+
+
+def test_p_of_a_difference_is_near_chi_square_with_many_people():
+    # 30 of 100 against 10 of 100 by hand: χ² = 12.5.
+    assert newcombe(300, 1000, 260, 1000).p == pytest.approx(
+        math.erfc(math.sqrt(1000 * 0.04**2 / (2 * 0.28 * 0.72) / 2)), rel=0.02
+    )
+    assert newcombe(30, 100, 10, 100).p == pytest.approx(math.erfc(math.sqrt(12.5 / 2)), rel=0.25)
+    assert newcombe(0, 50, 0, 50).p == newcombe(50, 50, 50, 50).p == 1.0
+    assert newcombe(9000, 10000, 1000, 10000).p == 0.0
+
+
+@pytest.mark.parametrize("share", [0.05, 0.2, 0.5])
+def test_equal_shares_are_told_apart_in_one_of_twenty_tables_at_most(share):
+    """The size of the test, summed over all tables of 40 and 40."""
+    from scipy.stats import binom
+
+    chance = binom.pmf(range(41), 40, share)
+    size = sum(
+        chance[a] * chance[b]
+        for a in range(41)
+        for b in range(41)
+        if chance[a] * chance[b] > 1e-6 and newcombe(a, 40, b, 40).excludes_zero
+    )
+    assert 0.005 < size < 0.06
 
 
 def test_nobody_has_no_share():

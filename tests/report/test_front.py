@@ -91,7 +91,7 @@ def test_what_findings_and_plan_flag_is_amber(pilot: RunFolder, tmp_path: Path) 
     fitness = Finding(
         "respondent_checks", "Fit?", "Says.", Grid(("check", "flag"), (("Position", "flagged"),))
     )
-    few = Finding("few", "Heard", "4 sets are an illustration", Grid((), ()))
+    few = Finding("few", "Heard", "Some.", Grid((), ()), unit="set", units=4)
     found = list(lights(run, [fitness, few], ["The seed differs.", "More."]))
     assert {light.colour for light in found} == {"amber"}
     said = " ".join(light.reason for light in found)

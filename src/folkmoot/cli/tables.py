@@ -26,7 +26,8 @@ def finding_view(finding: Finding) -> RenderableType:
     parts += [Text(clean(alarm), style="bold red") for alarm in finding.alarms]
     if finding.grid.rows:
         parts += [Text(""), grid_view(finding.grid), Text("")]
-    parts += [Text(clean(note), style="dim") for note in finding.notes]
+    notes = filter(None, (finding.independent, *finding.notes))
+    parts += [Text(clean(note), style="dim") for note in notes]
     return Group(*parts, Text(""))
 
 

@@ -102,6 +102,7 @@ def hypotheses_finding(run: RunFolder, hypotheses: Sequence[Hypothesis]) -> Find
     rows: list[dict[str, Cell]] = []
     lines: list[tuple[str, float, float, float]] = []
     words = []
+    units = [0]
     for each in hypotheses:
         e, shares, why = _difference(run, each, 1 - alpha)
         verdict = why or verdict_of(each, e, alpha)
@@ -117,6 +118,7 @@ def hypotheses_finding(run: RunFolder, hypotheses: Sequence[Hypothesis]) -> Find
                 "units": e.clusters or e.n,
             }
         )
+        units.append(e.units)
         if e.has_interval:
             lines.append((each.says, e.value, e.low, e.high))
     many = f" at a level of {percent(1 - alpha, 1)} each" if len(hypotheses) > 1 else ""
@@ -134,6 +136,9 @@ def hypotheses_finding(run: RunFolder, hypotheses: Sequence[Hypothesis]) -> Find
         ),
         section=SECTION,
         headline=True,
+        # Each hypothesis has its own; those with too few are not tested one by one.
+        unit="unit of the table that holds the measure" if lines else "",
+        units=max(units),
     )
 
 

@@ -6,34 +6,55 @@ currency is `Estimate` (a value, its interval, its p): from the tables of the ru
 
     rates(counts)                       group → (count, n)  to  group → Estimate (Wilson)
     cells(e, "changed_rate", "_rate")   the cells of a row: value and bounds
+    p(e) chance(e)                      its p as a cell and in words
+    adjusted(estimates)                 Holm's p of all comparisons of one table, with the note HOLM
     intervals(estimates, "unit")        the chart
     share(e) points(e) mean(e) change(e)  the words: "16 % (9 to 23 %)"
     significant(e)                      whether chance is ruled out; None where it isn't known
     differences(...) beside_people(...)   whole findings, or parts of them, that studies share
 
 What isn't known stays unknown: a blank cell, "no interval", no line in a chart, no finding.
+
+Few units are few. Every finding with an interval names what is independent of each other, once:
+
+    Finding(key, title, says, grid, chart, unit="group", units=groups)
+
+The report prints it. With fewer than five units the finding makes itself an illustration ("An
+illustration, not evidence: 3 groups."): bounds and p leave its table and chart. For that the words
+must come from the functions above, which give no interval and no verdict of an estimate with fewer
+than five units (`Estimate.units`: its clusters, or n where units are independent), and no study
+looks at `low`, `high` or `p` itself. The units are shown as points: `clustered_mean` keeps their
+values in `Estimate.each`, `intervals` draws them; a JSON file keeps them under `each`, from which
+`estimate_of` reads them.
+
+Test and interval are one method (CR2 with Satterthwaite's degrees of freedom for clusters,
+Newcombe's interval and the level at which it touches zero for two shares), so that an interval
+excludes zero exactly where p is below .05: take both from one `Estimate`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+
+from pydantic import JsonValue
 
 from folkmoot.measures import estimates
 from folkmoot.measures.bands import Band, place, place_interval, show
 from folkmoot.measures.clustered import clustered_mean
 from folkmoot.measures.diagnostics import Check
-from folkmoot.measures.estimates import Estimate, p_value, percent, plural
-from folkmoot.measures.proportions import Pair, all_pairs, wilson
+from folkmoot.measures.estimates import FEWEST_UNITS, Estimate, p_value, percent, plural
+from folkmoot.measures.proportions import Pair, all_pairs, holm, wilson
 from folkmoot.storage.findings import Cell, Finding, Grid, Heat, Intervals
 
 Row = dict[str, Cell]
 
 ALPHA = 0.05
 FITNESS = "respondent_checks"  # the key of the finding on whether the model is fit
-FEW_UNITS = 12  # below this many independent units, t intervals and their p are shaky
+HOLM = (
+    "holm p: adjusted for all comparisons of this table by Holm's method, which keeps the chance "
+    "of even one false alarm among them at 5 %; p and intervals are not adjusted."
+)
 
 
 def found(*some: Finding | Iterable[Finding | None] | None) -> list[Finding]:
@@ -64,22 +85,23 @@ def clustered_share(hits: Sequence[bool], clusters: Sequence[Hashable]) -> Estim
     A single cluster has no interval: its units heard each other, and there is nothing to tell how
     another one would come out.
     """
-    e = clustered_mean([float(hit) for hit in hits], clusters)
-    # With few clusters the t interval can reach past what a share can be.
-    return replace(e, low=max(0.0, e.low), high=min(1.0, e.high)) if e.has_interval else e
+    return clustered_mean([float(hit) for hit in hits], clusters).within(0.0, 1.0)
 
 
-def estimate_of(kept: Mapping[str, Any], clusters: str = "") -> Estimate:
-    """An estimate that a JSON file keeps under `estimate`, `low`, `high`, `p` and `n`.
+def estimate_of(kept: Mapping[str, JsonValue], clusters: str = "n") -> Estimate:
+    """An estimate that a JSON file keeps under `estimate`, `low`, `high`, `p`, `n` and `each`.
 
-    `clusters`: the key that counts the independent units ("sets"), if there is one.
+    `clusters`: the key that counts the independent units ("sets").
     """
-    value, low, high, p = (unknown_as_nan(kept.get(k)) for k in ("estimate", "low", "high", "p"))
-    return Estimate(value, low, high, kept.get("n") or 0, kept.get(clusters) or 0, p)
+    value, low, high, p = (_number(kept.get(k)) for k in ("estimate", "low", "high", "p"))
+    n, units = (int(_number(kept.get(k) or 0)) for k in ("n", clusters))
+    own = kept.get("each")
+    each = tuple(map(_number, own)) if isinstance(own, list) else ()
+    return Estimate(value, low, high, n, units, p, each=each)
 
 
-def unknown_as_nan(number: float | None) -> float:
-    return math.nan if number is None else float(number)
+def _number(kept: JsonValue) -> float:
+    return float(kept) if isinstance(kept, int | float) else math.nan
 
 
 def known(number: float) -> float | None:
@@ -90,12 +112,20 @@ def known(number: float) -> float | None:
 def significant(e: Estimate) -> bool | None:
     """Whether a difference is statistically significant at 5 %; None where nothing tells.
 
-    By its p where one was computed (with few clusters it is exact, and the interval is not),
-    else by whether its interval excludes zero.
+    By its p where one was computed, else by whether its interval excludes zero. Never of fewer
+    than five independent units.
     """
+    if e.units < FEWEST_UNITS:
+        return None
     if math.isfinite(e.p):
         return e.p < ALPHA
     return e.excludes_zero if e.has_interval else None
+
+
+def adjusted(some: Mapping[str, Estimate]) -> dict[str, float]:
+    """Holm's p of each of the comparisons of one table, by label; NaN where none was tested."""
+    ps = [e.p if e.units >= FEWEST_UNITS else math.nan for e in some.values()]
+    return dict(zip(some, holm(ps), strict=True))
 
 
 # --- cells and charts --------------------------------------------------------------------------
@@ -106,7 +136,13 @@ def cells(e: Estimate | None, name: str, suffix: str = "") -> Row:
     low, high = f"low{suffix}", f"high{suffix}"
     if e is None:
         return {name: None, low: None, high: None}
-    return {name: known(e.value), low: known(e.low), high: known(e.high)}
+    bounds = (e.low, e.high) if e.has_interval else (None, None)
+    return dict(zip((name, low, high), (known(e.value), *bounds), strict=True))
+
+
+def p(e: Estimate) -> float | None:
+    """The cell of an estimate's p: None where nothing was tested."""
+    return known(e.p) if e.units >= FEWEST_UNITS else None
 
 
 def interval(label: str, e: Estimate) -> tuple[str, float, float, float]:
@@ -126,7 +162,8 @@ def intervals(
 ) -> Intervals | None:
     """The chart of estimates by label; None if none of them is known."""
     lines = tuple(interval(label, e) for label, e in some.items() if math.isfinite(e.value))
-    return Intervals(lines, unit, zero, bands, percent) if lines else None
+    each = tuple((label, value) for label, e in some.items() for value in e.each)
+    return Intervals(lines, unit, zero, bands, percent, each) if lines else None
 
 
 def who_to_whom(
@@ -199,21 +236,16 @@ def verdict(e: Estimate) -> str:
     return "statistically significant" if clear else "not statistically significant"
 
 
+def chance(e: Estimate, holm: float | None = None) -> str:
+    """ "p = .043", or "adjusted p = .086" with Holm's; empty where nothing was tested."""
+    if p(e) is None:
+        return ""
+    return p_value(e.p) if holm is None else f"adjusted {p_value(holm)}"
+
+
 def listed(parts: Iterable[str]) -> str:
     """Parts of one sentence: "a; b; c."."""
     return "; ".join(parts) + "."
-
-
-def over_units(unit: str, n: int) -> str:
-    """The caveat that names the independent unit and says whether there are enough of them."""
-    if n < 2:
-        return f"Only one {unit}: no interval can be computed. Add replications."
-    if n < FEW_UNITS:
-        return (
-            f"The {unit} is the independent unit, and there are only {n}: even large differences "
-            "can be chance."
-        )
-    return f"The {unit} is the independent unit; there are {n}."
 
 
 # --- findings that studies share ---------------------------------------------------------------
@@ -222,54 +254,56 @@ def over_units(unit: str, n: int) -> str:
 def differences(
     key: str,
     counts: Mapping[str, tuple[int, int]],
-    unit: str,
+    axis: str,
     label: Callable[[str], str] = str,
     difference: Callable[[str, str], Estimate] | None = None,
+    *,
+    over: tuple[str, int],
 ) -> Finding | None:
     """All pairs of groups compared in one share; None with fewer than two groups.
 
-    `counts`: group → (count, n); `unit`: the axis ("difference in …"); `difference`: of two groups
-    by name, where their units are not independent.
+    `counts`: group → (count, n); `axis`: its title ("difference in …"); `difference`: of two groups
+    by name, where their units are not independent; `over`: the independent unit, and how many.
     """
     pairs = all_pairs(counts, difference)
     if not pairs:
         return None
     rows: list[Row] = [
         {
-            "first": label(p.first),
-            "second": label(p.second),
-            **cells(p.difference, "difference_rate", "_rate"),
-            "p": known(p.difference.p),
-            "holm_p": known(p.holm_p),
+            "first": label(pair.first),
+            "second": label(pair.second),
+            **cells(pair.difference, "difference_rate", "_rate"),
+            "p": p(pair.difference),
+            "holm_p": known(pair.holm_p),
         }
-        for p in pairs
+        for pair in pairs
     ]
-    lines = {f"{label(p.first)} − {label(p.second)}": p.difference for p in pairs}
+    lines = {f"{label(pair.first)} − {label(pair.second)}": pair.difference for pair in pairs}
     return Finding(
         key,
         "Differences between conditions",
         _pairs_aloud(pairs, label),
-        Grid.of(rows, "First minus second; 95 % Newcombe intervals."),
-        intervals(lines, unit, zero=0.0, percent=True),
-        notes=(
-            "p: Pearson's χ², or Fisher's exact test with small counts. Holm's adjustment keeps "
-            "the chance of even one false alarm among all these comparisons at 5 %. Intervals are "
-            "not adjusted.",
-        ),
+        Grid.of(rows, "First minus second; 95 % intervals."),
+        intervals(lines, axis, zero=0.0, percent=True),
+        notes=(HOLM,),
+        unit=over[0],
+        units=over[1],
     )
 
 
 def _pairs_aloud(pairs: list[Pair], label: Callable[[str], str]) -> str:
-    clear = [p for p in pairs if p.holm_p < ALPHA]
+    if all(p(pair.difference) is None for pair in pairs):
+        return f"{plural(len(pairs), 'comparison')}, none of which can be tested."
+    clear = [pair for pair in pairs if pair.holm_p < ALPHA]
     if not clear:
         return (
             "No two conditions differ by more than chance could explain "
             f"({plural(len(pairs), 'comparison')})."
         )
     said = (
-        f"{label(p.first)} against {label(p.second)} "
-        f"{points(p.difference, f'adjusted {p_value(p.holm_p)}')}"
-        for p in clear
+        f"{label(pair.first)} against {label(pair.second)} "
+        f"{points(pair.difference, chance(pair.difference, pair.holm_p))}"
+        for pair in clear
     )
     rest = len(pairs) - len(clear)
     others = {0: "", 1: " The other difference may be chance."}

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
+
+FEWEST_UNITS = 5  # independent units; fewer are shown one by one, without interval or test
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """A number with its confidence interval.
 
-    `low` and `high` are NaN where no interval can be had (one cluster, one unit). `n` counts
-    units, `clusters` the independent groups that they came in (0: units are independent). `p` is
-    the two-sided p-value against no effect, NaN where none was computed. `method` names the
-    interval.
+    `low` and `high` are NaN where no interval can be had (fewer than five clusters, say). `n`
+    counts what was averaged, `clusters` the independent groups that it came in (0: each is
+    independent). `p` is the two-sided p-value against no effect by the same method as the interval,
+    NaN where none was computed. `method` names the interval. `each` holds the independent units'
+    own values where there are fewer than five of them.
     """
 
     value: float
@@ -23,10 +27,22 @@ class Estimate:
     clusters: int = 0
     p: float = math.nan
     method: str = ""
+    each: tuple[float, ...] = ()
+
+    @property
+    def units(self) -> int:
+        """How many independent units there are."""
+        return self.clusters or self.n
 
     @property
     def has_interval(self) -> bool:
-        return math.isfinite(self.low) and math.isfinite(self.high)
+        """Whether there is an interval that may be shown: never with fewer than five units."""
+        enough = self.units >= FEWEST_UNITS
+        return enough and math.isfinite(self.low) and math.isfinite(self.high)
+
+    def within(self, least: float, most: float) -> Self:
+        """The same with bounds that go no further than the value itself can."""
+        return replace(self, low=max(least, self.low), high=min(most, self.high))
 
     @property
     def excludes_zero(self) -> bool:

@@ -17,6 +17,8 @@ from folkmoot.measures.proportions import wilson
 
 IntArray = NDArray[np.int64]
 
+EXACT_BELOW = 25  # moves, for McNemar's test
+
 
 @dataclass(frozen=True, slots=True)
 class Test:
@@ -129,7 +131,7 @@ def mcnemar(there: int, back: int, *, exact: bool | None = None, correction: boo
 
     if there + back == 0:
         return Test("McNemar", 0.0, 0, 1.0)
-    use_exact = there + back < 25 if exact is None else exact
+    use_exact = there + back < EXACT_BELOW if exact is None else exact
     result = test([[0, there], [back, 0]], exact=use_exact, correction=correction)
     name = "McNemar (exact)" if use_exact else "McNemar"
     return Test(name, float(result.statistic), 0 if use_exact else 1, float(result.pvalue))
@@ -139,26 +141,37 @@ def paired_shares(both: int, first: int, second: int, neither: int) -> Estimate:
     """The difference of two shares over the same people, second minus first.
 
     Counts of people who show it in both conditions, in the first alone, in the second alone, in
-    neither. Interval: Newcombe's score interval for paired shares (his method 10), the Wilson
-    limits of both shares put together with their correlation φ (corrected for continuity). p:
-    McNemar's. Raises ValueError for nobody.
-    Newcombe (1998), doi:10.1002/(SICI)1097-0258(19981130)17:22<2635::AID-SIM954>3.0.CO;2-C.
+    neither. p: McNemar's. Interval: Tango's, of all differences that the score test does not
+    reject, which at zero is McNemar's; with fewer than 25 moves, where that is exact, stretched to
+    the exact interval of the moves' balance, so that the two agree. Raises ValueError for nobody.
+    Tango (1998), doi:10.1002/(SICI)1097-0258(19980430)17:8<891::AID-SIM780>3.0.CO;2-B.
     """
+    from scipy.optimize import brentq
+    from scipy.stats import binomtest, norm
+
     n = both + first + second + neither
-    one, two = wilson(both + first, n), wilson(both + second, n)
-    cross = both * neither - first * second
-    spread = (both + first) * (second + neither) * (both + second) * (first + neither)
-    phi = (max(cross - n / 2, 0.0) if cross > 0 else cross) / math.sqrt(spread) if spread else 0.0
-    difference = two.value - one.value
+    if n < 1:
+        raise ValueError("a share of nobody is not defined (n = 0)")
+    difference = (second - first) / n
+    z = float(norm.ppf(0.975))
 
-    def reach(from_two: float, from_one: float) -> float:
-        squared = from_two**2 - 2 * phi * from_two * from_one + from_one**2
-        return math.sqrt(max(0.0, squared))
+    def score(x: float) -> float:
+        """The score statistic of a difference of x."""
+        b = (2 * n - second + first) * x - second - first
+        rarer = (math.sqrt(b * b + 8 * n * first * x * (1 - x)) - b) / (4 * n)
+        variance = n * (2 * rarer + x * (1 - x))
+        return (second - first - n * x) / math.sqrt(variance) if variance > 0 else 0.0
 
-    low = difference - reach(two.value - two.low, one.high - one.value)
-    high = difference + reach(two.high - two.value, one.value - one.low)
+    edge = 1 - 1e-12  # at ±1 itself the statistic is not defined
+    low = brentq(lambda x: score(x) - z, -edge, difference) if difference > -edge else -1.0
+    high = brentq(lambda x: score(x) + z, difference, edge) if difference < edge else 1.0
+    moves = first + second
+    if 0 < moves < EXACT_BELOW:
+        of_moves = binomtest(second, moves).proportion_ci(method="exact")
+        low = min(low, (2 * of_moves.low - 1) * moves / n)
+        high = max(high, (2 * of_moves.high - 1) * moves / n)
     p = mcnemar(second, first).p
-    return Estimate(difference, max(-1.0, low), min(1.0, high), n, p=p, method="Newcombe, paired")
+    return Estimate(difference, float(low), float(high), n, p=p, method="Tango, paired")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ import numpy as np
 
 from folkmoot.measures.estimates import Estimate
 
+_NEAREST, _FURTHEST = 1e-6, 37.0  # z, between which p is looked for: beyond the last it is 0
+
 
 def wilson(count: int, n: int, level: float = 0.95) -> Estimate:
     """A share count / n with Wilson's score interval.
@@ -37,7 +39,7 @@ def newcombe(count1: int, n1: int, count2: int, n2: int, level: float = 0.95) ->
 
     Interval: Newcombe's hybrid score (his method 10), the Wilson limits (l, u) of both shares
     put together, p1 − p2 − √((p1−l1)² + (u2−p2)²) to p1 − p2 + √((u1−p1)² + (p2−l2)²).
-    p: see `difference_p`. Raises ValueError for an empty group.
+    p: see `p_of_interval`. Raises ValueError for an empty group.
     Newcombe (1998), doi:10.1002/(SICI)1097-0258(19980430)17:8<873::AID-SIM779>3.0.CO;2-I;
     computed by statsmodels.
     """
@@ -45,35 +47,44 @@ def newcombe(count1: int, n1: int, count2: int, n2: int, level: float = 0.95) ->
 
     _check(count1, n1)
     _check(count2, n2)
-    low, high = confint_proportions_2indep(
-        count1, n1, count2, n2, method="newcomb", compare="diff", alpha=1 - level
-    )
+
+    def bounds(alpha: float) -> tuple[float, float]:
+        low, high = confint_proportions_2indep(
+            count1, n1, count2, n2, method="newcomb", compare="diff", alpha=alpha
+        )
+        return float(low), float(high)
+
+    value = count1 / n1 - count2 / n2
+    low, high = bounds(1 - level)
     return Estimate(
-        count1 / n1 - count2 / n2,
-        max(-1.0, float(low)),
-        min(1.0, float(high)),
+        value,
+        max(-1.0, low),
+        min(1.0, high),
         n1 + n2,
-        p=difference_p(count1, n1, count2, n2),
+        p=p_of_interval(value, bounds),
         method="Newcombe",
     )
 
 
-def difference_p(count1: int, n1: int, count2: int, n2: int) -> float:
-    """Two-sided p for equal shares: Pearson's χ² without continuity correction.
+def p_of_interval(value: float, bounds: Callable[[float], tuple[float, float]]) -> float:
+    """The two-sided p of no difference that agrees with an interval: the level α at which it just
+    touches zero. `bounds`: α → (low, high)."""
+    from scipy.optimize import brentq
+    from scipy.stats import norm
 
-    Where a cell is expected to hold fewer than five, Fisher's exact test instead. Computed by
-    scipy.
-    """
-    from scipy.stats import chi2_contingency, fisher_exact
-
-    table = np.array([[count1, n1 - count1], [count2, n2 - count2]])
-    total = table.sum()
-    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / total
-    if (table.sum(axis=0) == 0).any():
+    if value == 0:
         return 1.0
-    if expected.min() < 5:
-        return float(fisher_exact(table).pvalue)
-    return float(chi2_contingency(table, correction=False).pvalue)
+
+    def beyond(z: float) -> float:
+        low, high = bounds(float(2 * norm.sf(z)))
+        return low if value > 0 else -high
+
+    if beyond(_FURTHEST) > 0:
+        return 0.0
+    # At a level near 0 % the interval is hardly more than the value itself.
+    if beyond(_NEAREST) <= 0:
+        return 1.0
+    return float(2 * norm.sf(brentq(beyond, _NEAREST, _FURTHEST, xtol=1e-10)))
 
 
 def homogeneity_p(first: Sequence[int], second: Sequence[int]) -> float:

@@ -102,6 +102,10 @@ def _intervals(chart: Intervals) -> Any:
     layers.append(
         base.mark_point(color=COLOURS[0], filled=True, size=70, opacity=1).encode(x=x, y=y)
     )
+    if chart.each:
+        each = _rows(("label", "value"), chart.each)
+        dots = alt.Chart(each).mark_point(color=INK, filled=False, size=50, opacity=1)
+        layers.append(dots.encode(x=x, y=y))
     height = 34 * max(1, len(chart.items)) + (18 if chart.bands else 0)
     return alt.layer(*layers).properties(width=WIDTH - 180, height=height)
 

@@ -221,6 +221,8 @@ def change_rates(runs: Sequence[Sample], margin: float = MARGIN) -> Finding | No
         ),
         section=SECTION,
         headline=True,
+        unit="participant",
+        units=sum(n for own in counts.values() for _, n in own.values()),
     )
 
 
@@ -251,7 +253,7 @@ def _how_compared(base: str, paired: Sequence[str], others: Sequence[str]) -> st
     if paired:
         caption += (
             f"{_named(paired)} drew the same people as {base}: differences are paired (McNemar's "
-            "test, Newcombe's paired interval); "
+            "test, Tango's interval); "
         )
     if apart:
         caption += f"differences of {_named(apart)} are between different people (Newcombe); "
@@ -351,6 +353,8 @@ def effects(runs: Sequence[Sample]) -> Finding | None:
         Grid.of(rows, "Differences of rates (Newcombe); between runs by MOVER, not adjusted."),
         intervals(lines, against, zero=0.0, percent=True),
         section=SECTION,
+        unit="participant",
+        units=sum(n for own in counts for _, n in own.values()),
     )
 
 
@@ -478,6 +482,8 @@ def figures(runs: Sequence[Sample]) -> Finding | None:
             "Runs that drew the same people are compared unit by unit (`paired`).",
         ),
         section=SECTION,
+        unit="conversation or, without one, row of the table",
+        units=max(d.units for _, d in tests),
     )
 
 
@@ -533,7 +539,7 @@ def beside_people(runs: Sequence[Sample]) -> Finding | None:
     if not counts or any(s.human for s in runs):
         return None
     band = human_band("top_choice_changed")
-    rows = []
+    rows: list[Row] = []
     said = []
     for name, own in counts.items():
         condition, rate = max(rates(own).items(), key=lambda item: item[1].value)
@@ -543,7 +549,7 @@ def beside_people(runs: Sequence[Sample]) -> Finding | None:
                 "run": name,
                 "condition": condition_name(condition),
                 "changed_rate": rate.value,
-                "interval": span(rate.low, rate.high),
+                "interval": span(rate.low, rate.high) if rate.has_interval else None,
                 "people_low_rate": band.low,
                 "people_high_rate": band.high,
             }

@@ -187,6 +187,6 @@ def _cautions(run: RunFolder, findings: Sequence[Finding]) -> Iterator[Light]:
             flagged = [str(row[0]).lower() for row in finding.grid.rows if row[at] == "flagged"]
             if flagged:
                 yield Light("amber", f"Flags about the model: {', '.join(flagged)}.")
-    few = [f.title for f in findings if "illustration" in f.says]
+    few = [f"{f.title} ({f.counted})" for f in findings if f.illustrates]
     if few:
         yield Light("amber", f"Too few independent units for a test: {few[0]}.")

@@ -100,7 +100,7 @@ class _Writer:
             "panels": [self._panel(svg) for svg in figure.panels],
             "share": min(0.88, max(map(_width, figure.panels), default=0.0) / PAGE),
             "grid": _grid(finding.grid),
-            "notes": list(finding.notes),
+            "notes": list(filter(None, (finding.independent, *finding.notes))),
             "alarms": list(finding.alarms),
         }
 

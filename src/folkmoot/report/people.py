@@ -205,6 +205,8 @@ def rectified(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Finding
         ),
         section=SECTION,
         headline=True,
+        unit="participant",
+        units=max(int(str(row["people"])) for row in rows),
     )
 
 
@@ -283,6 +285,8 @@ def heterogeneity(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Fin
         f"{plural(len({(r['attribute'], r['level']) for r in rows}), 'group')}.",
         Grid.of(rows, "Wilson intervals for people; not adjusted for the number of groups."),
         section=SECTION,
+        unit="participant",
+        units=real.height,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -41,7 +41,8 @@ class Measured:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure in all cells that have it. `zero`: the value of no effect, None for a rate."""
+    """One figure in all cells that have it. `zero`: the value of no effect, None for a rate.
+    `unit` and `units`: what is independent within a cell."""
 
     finding: str
     title: str
@@ -49,6 +50,8 @@ class Figure:
     percent: bool
     zero: float | None
     cells: tuple[Measured, ...]
+    unit: str = ""
+    units: int = 0
 
 
 def pooled(grid: RunGrid) -> list[Finding]:
@@ -59,7 +62,7 @@ def pooled(grid: RunGrid) -> list[Finding]:
     figures = _figures(finished)
     return found(
         _overview(grid, finished),
-        _table(figures),
+        _table(figures, grid.repeats),
         *(_curve(f) for f in figures if f.zero is not None and len(f.cells) > 1),
         _variance(figures, grid),
     )
@@ -77,20 +80,14 @@ def _figures(finished: Mapping[str, tuple[Cell, object]]) -> list[Figure]:
             for label, value, low, high in chart.items:
                 key = finding.key, label
                 named = (finding.key, finding.title, label, chart.percent, chart.zero, ())
-                drawn.setdefault(key, Figure(*named))
+                drawn.setdefault(key, Figure(*named, finding.unit, finding.units))
                 cells[key].append(Measured(cell, value, low, high))
-    return [
-        Figure(f.finding, f.title, f.label, f.percent, f.zero, tuple(cells[key]))
-        for key, f in drawn.items()
-    ]
+    return [replace(f, cells=tuple(cells[key])) for key, f in drawn.items()]
 
 
 def overall(figure: Figure) -> Estimate:
     """The mean over cells; its interval is over repeats, and there is none below five."""
-    e = clustered_mean([c.value for c in figure.cells], [c.cell.repeat for c in figure.cells])
-    if e.clusters < FEWEST:
-        return Estimate(e.value, math.nan, math.nan, e.n, e.clusters)
-    return e
+    return clustered_mean([c.value for c in figure.cells], [c.cell.repeat for c in figure.cells])
 
 
 def specifications(figure: Figure) -> dict[str, Estimate]:
@@ -102,17 +99,18 @@ def specifications(figure: Figure) -> dict[str, Estimate]:
 
 
 def _of_repeats(cells: Sequence[Measured]) -> Estimate:
-    """The mean of independent repeats. From five on with a t interval over them; of fewer with the
-    cells' own standard errors put together, which leave out what varies between repeats alone."""
+    """The mean of independent repeats. From five on with a t interval over them; of fewer, or of
+    repeats that all say the same, with the cells' own standard errors put together, which leave out
+    what varies between repeats alone."""
     n = len(cells)
-    if n >= FEWEST:
+    if n >= FEWEST and len({c.value for c in cells}) > 1:
         return clustered_mean([c.value for c in cells], [c.cell.repeat for c in cells])
     value = sum(c.value for c in cells) / n
     if not all(c.high > c.low for c in cells):
         return Estimate(value, math.nan, math.nan, n)
     low = math.sqrt(sum((c.value - c.low) ** 2 for c in cells)) / n
     high = math.sqrt(sum((c.high - c.value) ** 2 for c in cells)) / n
-    return Estimate(value, value - low, value + high, n)
+    return Estimate(value, value - low, value + high, FEWEST)
 
 
 def holding(figure: Figure) -> tuple[float, float]:
@@ -171,7 +169,7 @@ def _overview(grid: RunGrid, finished: Mapping[str, object]) -> Finding:
     )
 
 
-def _table(figures: Sequence[Figure]) -> Finding | None:
+def _table(figures: Sequence[Figure], repeats: int) -> Finding | None:
     effects = [f for f in figures if f.zero is not None and len(f.cells) > 1]
     if not effects:
         return None
@@ -213,6 +211,8 @@ def _table(figures: Sequence[Figure]) -> Finding | None:
         ),
         section=SECTION,
         headline=True,
+        unit="repeat",
+        units=repeats,
     )
 
 
@@ -238,6 +238,8 @@ def _curve(figure: Figure) -> Finding | None:
         Grid((), ()),
         Intervals(lines, unit, figure.zero, (), figure.percent),
         section="Specification curves",
+        unit=figure.unit,
+        units=figure.units,
         notes=(f"From the finding “{figure.title}”.",),
     )
 

@@ -7,11 +7,17 @@ one visual language and a study outside this project gets its charts for free.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+
+from folkmoot.measures.estimates import FEWEST_UNITS
 
 Cell = str | int | float | bool | None
+ILLUSTRATION = "An illustration, not evidence"
+# Columns that hold the bounds of an interval, but for those of people's ranges, and p-values.
+_BOUND = re.compile(r"(?!people_)(?:.*_)?(?:low|high)(?:_rate|_share)?")
+_P = re.compile(r"(?:.*_)?p")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +33,7 @@ class Grid:
     caption: str = ""
 
     @classmethod
-    def of(cls, rows: Sequence[Mapping[str, Any]], caption: str = "") -> Grid:
+    def of(cls, rows: Sequence[Mapping[str, Cell]], caption: str = "") -> Grid:
         """A grid from records that share their keys."""
         columns = tuple(rows[0]) if rows else ()
         return cls(columns, tuple(tuple(r.get(c) for c in columns) for r in rows), caption)
@@ -48,7 +54,8 @@ class Intervals:
     """Estimates with intervals, one line each: (label, estimate, low, high).
 
     `zero` draws the line of no effect; `unit` is the axis title; `bands` are human ranges
-    (label, low, high) drawn behind.
+    (label, low, high) drawn behind; `each` are the values of single independent units, drawn on
+    the line of their label (label, value).
     """
 
     items: tuple[tuple[str, float, float, float], ...]
@@ -56,6 +63,7 @@ class Intervals:
     zero: float | None = None
     bands: tuple[tuple[str, float, float], ...] = ()
     percent: bool = False
+    each: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +122,11 @@ class Finding:
     `headline` findings are printed at the end of a run; all are in the report. `section` groups
     them (`Effects`, `Noise`, `Attrition`, `Human bands`, …). `notes` are caveats and sources,
     `alarms` what makes the run not what it says it is: they are shown in red.
+
+    `unit` names what is independent of each other in this finding ("participant", "group",
+    "session"), its noun first, and `units` counts it. Whoever gives an interval must name it
+    (ValueError). With fewer than five units a finding is an illustration: it says so, and keeps
+    neither interval nor p.
     """
 
     key: str
@@ -125,6 +138,68 @@ class Finding:
     section: str = "Effects"
     headline: bool = False
     alarms: tuple[str, ...] = ()
+    unit: str = ""
+    units: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.unit and _has_intervals(self):
+            raise ValueError(
+                f"the finding {self.key} has an interval but no independent unit: "
+                'Finding(…, unit="group", units=3)'
+            )
+        if self.illustrates and not self.says.startswith(ILLUSTRATION):
+            _illustrate(self)
+
+    @property
+    def illustrates(self) -> bool:
+        """Whether it has too few independent units to be evidence."""
+        return bool(self.unit) and self.units < FEWEST_UNITS
+
+    @property
+    def counted(self) -> str:
+        """ "3 groups", "1 draw of the summaries"."""
+        noun, space, rest = self.unit.partition(" ")
+        return f"{self.units:,} {noun}{'s' * (self.units != 1)}{space}{rest}"
+
+    @property
+    def independent(self) -> str:
+        """The line that names the independent unit; empty where none is named."""
+        return f"Independent unit: {self.unit} ({self.units:,})." if self.unit else ""
+
+
+def _has_intervals(finding: Finding) -> bool:
+    chart = finding.chart
+    if isinstance(chart, Intervals) and any(low < high for _, _, low, high in chart.items):
+        return True
+    bounds = [i for i, name in enumerate(finding.grid.columns) if _BOUND.fullmatch(name)]
+    return any(row[i] is not None for row in finding.grid.rows for i in bounds)
+
+
+def _illustrate(finding: Finding) -> None:
+    """Take intervals and tests away from a finding that is being made, and show its units."""
+    columns = finding.grid.columns
+    hidden = [bool(_BOUND.fullmatch(name) or _P.fullmatch(name)) for name in columns]
+    rows = tuple(
+        tuple(None if hide else cell for cell, hide in zip(row, hidden, strict=True))
+        for row in finding.grid.rows
+    )
+    notes = finding.notes
+    chart = finding.chart
+    if isinstance(chart, Intervals):
+        items = tuple((label, value, value, value) for label, value, _, _ in chart.items)
+        chart = replace(chart, items=items)
+        own = {
+            label: [number_text(v) for at, v in chart.each if at == label] for label, *_ in items
+        }
+        shown = [f"{label} {', '.join(values)}" for label, values in own.items() if values]
+        notes += (f"Each {finding.unit.split()[0]}: {'; '.join(shown)}.",) if shown else ()
+    for name, value in {
+        "says": f"{ILLUSTRATION}: {finding.counted}. {finding.says}".strip(),
+        "grid": replace(finding.grid, rows=rows),
+        "chart": chart,
+        "notes": notes,
+    }.items():
+        object.__setattr__(finding, name, value)
 
 
 PERCENT = ("_rate", "_share")

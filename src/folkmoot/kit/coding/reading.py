@@ -263,6 +263,8 @@ def finding(run: RunFolder) -> Finding | None:
             "rules are a cross-check; no finding rests on them.",
             *by_code,
         ),
+        unit="text",
+        units=sum(len(read.texts) for read in found.values()),
     )
 
 

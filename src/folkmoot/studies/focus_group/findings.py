@@ -14,23 +14,26 @@ import polars as pl
 from folkmoot.kit.coding import Codings, codings
 from folkmoot.kit.exposure import exposure
 from folkmoot.kit.findings import (
+    ALPHA,
+    HOLM,
+    adjusted,
     cells,
     change,
     clustered_share,
     found,
     intervals,
     known,
+    p,
     points,
     share,
     shares,
     signed,
-    significant,
     who_to_whom,
 )
 from folkmoot.measures.agreement import krippendorff_alpha
 from folkmoot.measures.clustered import clustered_mean, paired_difference
 from folkmoot.measures.diversity import gini
-from folkmoot.measures.estimates import Estimate, percent, plural
+from folkmoot.measures.estimates import FEWEST_UNITS, Estimate, percent, plural
 from folkmoot.measures.proportions import wilson
 from folkmoot.storage.findings import Bars, Finding, Grid, Lines
 from folkmoot.storage.run_folder import RunFolder
@@ -160,6 +163,8 @@ def purchase_intent(c: Concept) -> Finding | None:
         notes=("Stated intent overstates what people buy; use it to compare concepts.",),
         section="Purchase intent",
         headline=True,
+        unit="group",
+        units=groups,
     )
 
 
@@ -264,6 +269,8 @@ def positions(c: Concept) -> Finding | None:
         ),
         section="Positions",
         headline=True,
+        unit="group",
+        units=path["group"].n_unique(),
     )
 
 
@@ -516,15 +523,22 @@ def compared(stated: pl.DataFrame, stimuli: list[str]) -> Finding:
                 both["after_own"], both["after"], both["group"].to_list()
             )
     best = max(means, key=lambda s: means[s])
-    clear = [significant(e) for s, e in gaps.items() if best in (stimuli[0], s)]
-    if path["group"].n_unique() == 1:
-        certain = "but one group cannot tell a difference from chance: add replications"
+    holm = adjusted(gaps)
+    clear = [holm[s] < ALPHA for s in gaps if best in (stimuli[0], s)]
+    groups = path["group"].n_unique()
+    if groups < FEWEST_UNITS:
+        certain = "which so few groups cannot tell from chance: add replications"
     elif all(clear):
         certain = "which is more than chance variation between groups would produce"
     else:
         certain = "but chance variation between groups could explain the differences"
     rows = [
         {"concept": s, "mean position": means[s], **cells(gaps.get(s), "difference")}
+        | (
+            {"p": p(gaps[s]), "holm_p": known(holm[s])}
+            if s in gaps
+            else {"p": None, "holm_p": None}
+        )
         for s in stimuli
     ]
     lines = {f"{s} − {stimuli[0]}": e for s, e in gaps.items()}
@@ -535,6 +549,9 @@ def compared(stated: pl.DataFrame, stimuli: list[str]) -> Finding:
         f"{certain}. Differences are within persons, intervals over groups.",
         Grid.of(rows),
         intervals(lines, "difference of final positions", zero=0.0),
+        notes=(HOLM,),
         section="Concept test",
         headline=True,
+        unit="group",
+        units=groups,
     )

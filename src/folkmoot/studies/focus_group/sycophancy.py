@@ -102,7 +102,7 @@ class Check:
         if not e.has_interval and not math.isfinite(e.p):
             return (
                 f"People moved {signed(e.value)} further towards the others in the group than "
-                "alone; one group cannot tell that from chance."
+                "alone; so few groups cannot tell that from chance."
             )
         if significant(e) and e.value > 0:
             return (

@@ -10,7 +10,6 @@ import polars as pl
 from folkmoot.kit import coding
 from folkmoot.kit import findings as kit
 from folkmoot.kit.exposure import exposure
-from folkmoot.measures.clustered import FEW_CLUSTERS
 from folkmoot.measures.estimates import percent, plural
 from folkmoot.people.sources.persona_hub import is_english
 from folkmoot.storage.findings import Board, Finding, Grid, Heat
@@ -26,10 +25,6 @@ _UNDECIDED = (
     "C2 decides nothing: its satisfaction is the expectation if any stated first choice is taken."
 )
 _PAIRED = "Paired: a group's stated preferences are the same under all conditions."
-_TESTED = (
-    f"p by flipping the signs of groups (up to {FEW_CLUSTERS} groups), else by t; not corrected "
-    "for the number of comparisons."
-)
 _COMPARED = {
     "satisfaction": "how content members are",
     "lowest_satisfaction": "how content the least content member is",
@@ -90,8 +85,10 @@ def _satisfaction(data: dict[str, Any], language: Sequence[str]) -> Finding:
             ]
         ),
         kit.intervals({_title(c): e for c, e in scored.items()}, "mean member score"),
-        notes=(*language, _SCORED, _UNDECIDED, kit.over_units("group", data["groups"])),
+        notes=(*language, _SCORED, _UNDECIDED),
         headline=True,
+        unit="group",
+        units=data["groups"],
     )
 
 
@@ -102,21 +99,31 @@ def _contrast(data: dict[str, Any], measure: str) -> Finding | None:
         return None
     last = rows[-1]["of"]
     told = [d for d in rows if d["of"] == last and d["minus"] in ("C2", "C3", "C4")] or rows[-1:]
+    lines = {f"{d['of']} − {d['minus']}": kit.estimate_of(d) for d in rows}
+    holm = kit.adjusted(lines)
     aloud = (
-        f"{d['of']} is {kit.change(e, kit.verdict(e))} against {d['minus']}"
+        f"{d['of']} is {kit.change(lines[line], kit.chance(lines[line], holm[line]))} "
+        f"against {d['minus']}"
         for d in told
-        for e in [kit.estimate_of(d)]
+        for line in [f"{d['of']} − {d['minus']}"]
     )
     keys = ("of", "minus", "estimate", "low", "high", "p", "n")
-    lines = {f"{d['of']} − {d['minus']}": kit.estimate_of(d) for d in rows}
     return Finding(
         f"paired_{measure}",
         f"Within groups: {_COMPARED[measure]}",
         kit.listed(aloud),
-        Grid.of([{k: d[k] for k in keys} for d in rows], caption=data["intervals"]),
+        Grid.of(
+            [
+                {**{k: d[k] for k in keys}, "holm_p": kit.known(p)}
+                for d, p in zip(rows, holm.values(), strict=True)
+            ],
+            caption=data["intervals"],
+        ),
         kit.intervals(lines, "paired difference", zero=0.0),
-        notes=(f"{MEASURES[measure].capitalize()}.", _PAIRED, _TESTED),
+        notes=(f"{MEASURES[measure].capitalize()}.", _PAIRED, kit.HOLM),
         headline=measure == "satisfaction",
+        unit="group",
+        units=data["groups"],
     )
 
 

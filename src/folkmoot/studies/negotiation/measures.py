@@ -189,7 +189,7 @@ def compare(results: Sequence[SessionResult], conditions: Sequence[str]) -> dict
         "conditions": means,
         "paired_differences": [d for d in differences if d["estimate"] is not None],
         "conflict_rate_by_slot": _conflicts(results, conditions),
-        "intervals": "95 %, clustered by group (t, groups − 1 degrees of freedom)",
+        "intervals": "95 %, by group (t, groups − 1 degrees of freedom)",
     }
 
 
@@ -206,7 +206,10 @@ def _conflicts(
 
 def _estimate(e: Estimate) -> dict[str, Any]:
     numbers = {"estimate": e.value, "low": e.low, "high": e.high, "p": e.p}
-    return {k: round(x, 6) if math.isfinite(x) else None for k, x in numbers.items()} | {"n": e.n}
+    return {k: round(x, 6) if math.isfinite(x) else None for k, x in numbers.items()} | {
+        "n": e.n,
+        "each": [round(x, 6) for x in e.each],
+    }
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -12,7 +12,10 @@ import polars as pl
 from folkmoot.kit import coding
 from folkmoot.kit.exposure import exposure
 from folkmoot.kit.findings import (
+    HOLM,
+    adjusted,
     cells,
+    chance,
     change,
     clustered_share,
     estimate_of,
@@ -21,7 +24,7 @@ from folkmoot.kit.findings import (
     known,
     listed,
     number,
-    over_units,
+    p,
     points,
     shares,
     signed,
@@ -62,10 +65,8 @@ def findings(run: RunFolder) -> list[Finding]:
         heard(run),
         spectrum(reactions),
         responses(reactions, run.table("residents")),
-        [outcome(levels), satisfaction(levels), everything(levels, compared["figures"])]
-        if levels
-        else None,
-        replication(apart, levels) if apart["levels"] else None,
+        [outcome(levels), satisfaction(levels), everything(levels, compared)] if levels else None,
+        replication(apart, levels, compared["sets"]) if apart["levels"] else None,
         stances(rounds),
         reading(run.json("quality.json")),
         coding.finding(run),
@@ -104,10 +105,11 @@ def inclusion(levels: Levels, sets: int) -> Finding:
         intervals(gaps, "inclusion gap (vulnerable minus general)", zero=0.0),
         notes=(
             "Mean level over all possible reactions of others, from the second round on.",
-            "Intervals: 95 %, t over sets; none with a single set.",
-            over_units("set", sets),
+            "Intervals: 95 %, t over sets.",
         ),
         headline=True,
+        unit="set",
+        units=sets,
     )
 
 
@@ -128,20 +130,22 @@ def _scored(level: str, switches: Mapping[str, Any], e: Mapping[str, Estimate]) 
 def steps(differences: list[Mapping[str, Any]]) -> Finding:
     """Paired differences within sets, for the score of the vulnerable and for the gap."""
     gaps = {f"{d['from']} → {d['to']}": _figure(d, SCORE)["gap"] for d in differences}
+    holm = adjusted(gaps)
     rows = [
         {
             "step": step,
             "vulnerable": _values(d, SCORE)["vulnerable"],
             **cells(gap, "gap"),
-            "p": known(gap.p),
+            "p": p(gap),
+            "holm_p": known(holm[step]),
             "changes": ", ".join(d["switches_changed"]),
         }
         for (step, gap), d in zip(gaps.items(), differences, strict=True)
     ]
     says = [
         f"From level {d['from']} to {d['to']} ({', '.join(d['switches_changed'])}) the gap moved "
-        f"by {_judged(gap)}."
-        for gap, d in zip(gaps.values(), differences, strict=True)
+        f"by {change(gap, chance(gap, holm[step]))}."
+        for (step, gap), d in zip(gaps.items(), differences, strict=True)
         if d["consecutive"]
     ]
     return Finding(
@@ -152,12 +156,12 @@ def steps(differences: list[Mapping[str, Any]]) -> Finding:
         intervals(gaps, "change of the inclusion gap", zero=0.0),
         notes=(
             "The same residents at both levels; sets are the clusters.",
-            "p by flipping the signs of sets (up to 12 sets), else by t; not corrected for the "
-            "number of comparisons. Intervals are t intervals: with few sets one can exclude zero "
-            "although p is large, since p does not lean on a normal distribution. Then p counts.",
+            HOLM,
             NOT_PEOPLE,
         ),
         headline=True,
+        unit="set",
+        units=max(gap.units for gap in gaps.values()),
     )
 
 
@@ -166,7 +170,7 @@ def _judged(e: Estimate) -> str:
     return ", ".join(filter(None, (change(e), verdict(e))))
 
 
-def replication(apart: Mapping[str, Any], main: Levels) -> Finding:
+def replication(apart: Mapping[str, Any], main: Levels, sets: int) -> Finding:
     """Supplementary levels, apart from the main comparison."""
     rows = [
         {"level": level, **_values(summary, SCORE), "part": part}
@@ -186,6 +190,8 @@ def replication(apart: Mapping[str, Any], main: Levels) -> Finding:
         Grid.of(rows, "Weighted inclusivity score"),
         section="Replication",
         headline=not main,
+        unit="set",
+        units=sets,
     )
 
 
@@ -247,13 +253,14 @@ def satisfaction(levels: Levels) -> Finding:
     )
 
 
-def everything(levels: Levels, meanings: Mapping[str, str]) -> Finding:
+def everything(levels: Levels, compared: Mapping[str, Any]) -> Finding:
     """Every figure at every level, with the interval of its gap."""
+    meanings: Mapping[str, str] = compared["figures"]
     rows = []
     for name in meanings:
         for level, summary in levels.items():
-            gap = _figure(summary, name)["gap"]
-            bounds = {"gap_low": known(gap.low), "gap_high": known(gap.high)}
+            gap = cells(_figure(summary, name)["gap"], "gap")
+            bounds = {"gap_low": gap["low"], "gap_high": gap["high"]}
             rows.append({"figure": name, "level": level, **_values(summary, name), **bounds})
     return Finding(
         "all_measures",
@@ -262,6 +269,8 @@ def everything(levels: Levels, meanings: Mapping[str, str]) -> Finding:
         Grid.of(rows),
         notes=tuple(f"{name}: {words}" for name, words in meanings.items()),
         section="All measures",
+        unit="set",
+        units=compared["sets"],
     )
 
 
@@ -336,6 +345,8 @@ def heard(run: RunFolder) -> list[Finding]:
                 "out. Intervals: 95 %, t over sets of the difference within sets.",
             ),
             headline=True,
+            unit="set",
+            units=len({r["set"] for r in rows}),
         ),
         _quotes(read, [r for r in rows if r["set"] == rows[0]["set"]]),
     ]

@@ -525,6 +525,7 @@ class OverSets(TypedDict):
     low: float | None
     high: float | None
     sets: int
+    each: list[float]  # the sets' own values, where there are fewer than five
 
 
 class Moved(OverSets):
@@ -589,7 +590,7 @@ def compare(levels: Sequence[Level], results: Sequence[Result]) -> Comparison:
     following = set(pairwise(level.name for level in main))
     return {
         "sets": len({r.set_no for r in results}),
-        "intervals": "95 %, t over sets (G − 1 degrees of freedom, G sets); null with one set",
+        "intervals": "95 %, t over sets (G − 1 degrees of freedom, G sets); null below five sets",
         "figures": dict(FIGURES),
         "main": {
             "levels": {level.name: _level_means(level, results) for level in main},
@@ -645,7 +646,7 @@ def _by_set(results: Sequence[Result], level: str, figure: str, group: str) -> B
 
 def _over_sets(by_set: BySet) -> OverSets:
     if not by_set:
-        return {"estimate": None, "low": None, "high": None, "sets": 0}
+        return {"estimate": None, "low": None, "high": None, "sets": 0, "each": []}
     return _kept(clustered_mean(list(by_set.values()), list(by_set)))
 
 
@@ -655,6 +656,7 @@ def _kept(e: Estimate) -> OverSets:
         "low": _finite(e.low),
         "high": _finite(e.high),
         "sets": e.n,
+        "each": list(e.each),
     }
 
 

@@ -14,6 +14,7 @@ from folkmoot.studies.town_hall.measures import (
     FIGURES,
     SPECTRUM,
     Comparison,
+    OverSets,
     Tracking,
     counted,
     measures,
@@ -263,7 +264,9 @@ class Compared(Row):
     estimate: float | None = column(
         "mean over sets (of the difference within sets, in `differences`)"
     )
-    low: float | None = column("lower end of the 95 % interval, t over sets; empty with one set")
+    low: float | None = column(
+        "lower end of the 95 % interval, t over sets; empty with fewer than five"
+    )
     high: float | None = column("upper end of the 95 % interval")
     sets: int = column("sets that have this figure")
 
@@ -276,7 +279,7 @@ class DifferenceRow(Compared, OfStep, table="differences"):
     """The mean difference of a figure between two levels, within sets."""
 
     p: float | None = column(
-        "two-sided p of no difference (sign flips of sets, with up to 12 of them)"
+        "two-sided p of no difference, t over sets; empty with fewer than five"
     )
 
 
@@ -306,6 +309,17 @@ class Key(TypedDict):
     part: str
 
 
+class ComparedColumns(TypedDict):
+    """The columns of `Compared`."""
+
+    figure: str
+    group: str
+    estimate: float | None
+    low: float | None
+    high: float | None
+    sets: int
+
+
 def record_set(scope: Scope, number: int, residents: Sequence[Resident]) -> None:
     """The residents of one set, one row each."""
     for resident in residents:
@@ -319,7 +333,8 @@ def record_comparison(scope: Scope, comparison: Comparison) -> None:
         for level, summary in part["levels"].items():
             for figure, groups in summary["figures"].items():
                 for group, e in groups.items():
-                    scope.record(LevelRow(part=name, level=level, figure=figure, group=group, **e))
+                    row = _compared(figure, group, e)
+                    scope.record(LevelRow(part=name, level=level, **row))
         for step in part["differences"]:
             for figure, moved in step["figures"].items():
                 for group, m in moved.items():
@@ -330,11 +345,21 @@ def record_comparison(scope: Scope, comparison: Comparison) -> None:
                             to_level=step["to"],
                             consecutive=step["consecutive"],
                             switches_changed="|".join(step["switches_changed"]),
-                            figure=figure,
-                            group=group,
-                            **m,
+                            p=m["p"],
+                            **_compared(figure, group, m),
                         )
                     )
+
+
+def _compared(figure: str, group: str, e: OverSets) -> ComparedColumns:
+    return {
+        "figure": figure,
+        "group": group,
+        "estimate": e["estimate"],
+        "low": e["low"],
+        "high": e["high"],
+        "sets": e["sets"],
+    }
 
 
 def record_discussion(scope: Scope, discussion: Discussion) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,8 +18,8 @@ import numpy as np
 import polars as pl
 
 from folkmoot.kit.exposure import exposure
-from folkmoot.kit.findings import cells, found, intervals, known, over_units
-from folkmoot.measures.clustered import clustered_difference, clustered_mean, label_shuffle_p
+from folkmoot.kit.findings import Row, adjusted, cells, chance, found, intervals, known
+from folkmoot.measures.clustered import clustered_difference, clustered_mean
 from folkmoot.measures.estimates import Estimate, percent, plural
 from folkmoot.storage.findings import Bars, Finding, Grid, Lines
 from folkmoot.storage.run_folder import RunFolder
@@ -137,7 +136,7 @@ def _clusters(data: pl.DataFrame) -> list[tuple[str, ...]]:
 
 def play(sessions: pl.DataFrame, arms: Sequence[str]) -> Finding:
     """How many sessions were played, and how many a limit ended."""
-    rows = []
+    rows: list[Row] = []
     for arm in arms:
         mine = sessions.filter(treatment=arm)
         rows.append(
@@ -216,12 +215,12 @@ def by_treatment(
         for arm, e in estimates.items()
     ]
     over = f" (mean of {len(measure.rounds)} rounds)" if len(measure.rounds) > 1 else ""
-    notes: tuple[str, ...] = ()
     if len(estimates) > 1:
         base, *others = estimates
-        said = "; ".join(_contrast(people, base, arm) for arm in others)
+        gaps = {arm: _gap(people, base, arm) for arm in others}
+        holm = adjusted(gaps)
+        said = "; ".join(_contrast(arm, base, e, holm[arm]) for arm, e in gaps.items())
         says = f"For {measure.name}{over}, {said}."
-        notes = (over_units("session", people.select(*CLUSTER).n_unique()),)
     else:
         mean = float(np.mean(people["number"].to_numpy()))
         many = plural(people.height, "participant")
@@ -232,24 +231,25 @@ def by_treatment(
         says,
         Grid.of(rows, CLUSTERED),
         intervals(estimates, measure.name) if len(estimates) > 1 else None,
-        notes,
-        "Treatments",
+        section="Treatments",
         headline=main and len(estimates) > 1,
+        unit="session",
+        units=people.select(*CLUSTER).n_unique(),
     )
 
 
-def _contrast(people: pl.DataFrame, base: str, arm: str) -> str:
+def _gap(people: pl.DataFrame, base: str, arm: str) -> Estimate:
     both = people.filter(pl.col("treatment").is_in([base, arm]))
-    numbers, treated = both["number"].to_numpy(), (both["treatment"] == arm).to_numpy()
-    head = f"{arm} minus {base} is {_signed(numbers[treated].mean() - numbers[~treated].mean())}"
-    means = both.group_by(*CLUSTER, "treatment", maintain_order=True).agg(pl.col("number").mean())
-    of_arm, of_base = (means.filter(treatment=a)["number"].to_list() for a in (arm, base))
-    if min(len(of_arm), len(of_base)) < 2:
+    treated = (both["treatment"] == arm).to_numpy()
+    return clustered_difference(both["number"].to_numpy(), treated, _clusters(both))
+
+
+def _contrast(arm: str, base: str, gap: Estimate, holm: float) -> str:
+    head = f"{arm} minus {base} is {_signed(gap.value)}"
+    if not gap.has_interval:
         return f"{head}, with too few sessions for an interval"
-    gap = clustered_difference(numbers, treated, _clusters(both))
-    p = label_shuffle_p(of_arm, of_base)
-    exact = f", p = {p:.2g} by relabelling sessions" if math.isfinite(p) else ""
-    return f"{head} (95 % interval {_signed(gap.low)} to {_signed(gap.high)}{exact})"
+    span = f"{_signed(gap.low)} to {_signed(gap.high)}"
+    return f"{head} (95 % interval {span}, {chance(gap, holm)})"
 
 
 def _signed(number: float) -> str:
@@ -292,6 +292,8 @@ def by_constants(
                 intervals(dict(itertools.islice(means.items(), MOST_LINES)), measure.name),
                 section="Constants",
                 headline=True,
+                unit="session",
+                units=people.select(*CLUSTER).n_unique(),
             )
         )
     return findings
@@ -424,5 +426,7 @@ def positions(responses: pl.DataFrame) -> list[Finding]:
             "expected if position does not matter.",
             Grid.of([row]),
             section="Noise",
+            unit="session",
+            units=e.units,
         )
     ]

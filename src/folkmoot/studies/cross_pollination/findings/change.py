@@ -74,6 +74,8 @@ def position_change(votes: Votes) -> Finding:
         notes=_caveats(votes) if votes.having("summaries") else (),
         headline=True,
         alarms=_unseen(votes),
+        unit=votes.unit,
+        units=votes.independent,
     )
 
 
@@ -115,12 +117,19 @@ def differences(votes: Votes) -> Finding | None:
     """All pairs of conditions; None with fewer than two that voted twice."""
     arms = {a.condition: a for a in votes.twice}
     counts = {name: (a.changed, a.n) for name, a in arms.items()}
-    unit = "difference in the share that changed"
+    axis = "difference in the share that changed"
 
     def difference(first: str, second: str) -> Estimate:
         return votes.difference(arms[first], arms[second])
 
-    return pairwise("change_differences", counts, unit, label, difference)
+    return pairwise(
+        "change_differences",
+        counts,
+        axis,
+        label,
+        difference,
+        over=(votes.unit, votes.independent),
+    )
 
 
 def tallies(votes: Votes) -> Finding | None:
@@ -324,7 +333,9 @@ def regression(votes: Votes) -> Finding | None:
     arms.sort(key=lambda t: order.index(t.level))
     others = [t for t in fitted.terms if t.variable != "condition"]
     logs = {
-        label(t.level): Estimate(math.log(t.odds_ratio), math.log(t.low), math.log(t.high), 0)
+        label(t.level): Estimate(
+            math.log(t.odds_ratio), math.log(t.low), math.log(t.high), fitted.n
+        )
         for t in arms
     }
     return Finding(
@@ -350,6 +361,8 @@ def regression(votes: Votes) -> Finding | None:
         ),
         intervals(logs, f"log odds of changing, against {base}", zero=0.0),
         notes=(*_notes(fitted, with_people), *([NOT_BY_DRAW] if votes.draws > 1 else [])),
+        unit="participant given these summaries" if votes.having("summaries") else "participant",
+        units=fitted.n,
     )
 
 

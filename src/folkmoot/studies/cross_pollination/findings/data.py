@@ -115,19 +115,36 @@ class Votes:
         Wilson's interval, or of one clustered by draw, whichever reach further."""
         plain = wilson(arm.changed, arm.n)
         if not self._drawn(arm):
-            return plain
-        return _wider(plain, clustered_share(arm.column("position_changed"), self.units(arm)))
+            return self._few(plain)
+        by_draw = clustered_share(arm.column("position_changed"), self.units(arm))
+        return self._few(_wider(plain, by_draw))
 
     def difference(self, first: Arm, second: Arm) -> Estimate:
         """The share that changed in the first less that in the second; with several draws as for
         `rate`, and the larger p."""
         plain = newcombe(first.changed, first.n, second.changed, second.n)
         if not (self._drawn(first) or self._drawn(second)):
-            return plain
+            return self._few(plain)
         changed = [*first.column("position_changed"), *second.column("position_changed")]
         treated = [True] * first.n + [False] * second.n
         units = [*self.units(first), *self.units(second)]
-        return _wider(plain, clustered_difference(changed, treated, units))
+        return self._few(_wider(plain, clustered_difference(changed, treated, units)))
+
+    def _few(self, e: Estimate) -> Estimate:
+        """The estimate as one over the draws of the summaries, where they are what it rests on."""
+        return e if self.draws == 1 else replace(e, clusters=self.draws)
+
+    @property
+    def unit(self) -> str:
+        """What is independent of each other: with draws of the summaries, the draw."""
+        if self.draws > 1:
+            return "draw of the summaries"
+        return "participant given these summaries" if self.having("summaries") else "participant"
+
+    @property
+    def independent(self) -> int:
+        """How many independent units voted twice."""
+        return self.draws if self.draws > 1 else sum(a.n for a in self.twice)
 
     @property
     def compared_by_one_thing(self) -> bool:
@@ -214,12 +231,10 @@ class Votes:
 def _wider(plain: Estimate, clustered: Estimate) -> Estimate:
     """The plain estimate with the bounds and the p of whichever of the two claims less."""
     if not clustered.has_interval:
-        return plain
-    # With few units the t interval can reach past what a share or a difference can be.
-    low = max(-1.0, min(plain.low, clustered.low))
-    high = min(1.0, max(plain.high, clustered.high))
+        return replace(plain, each=clustered.each)
+    low, high = min(plain.low, clustered.low), max(plain.high, clustered.high)
     p = max((p for p in (plain.p, clustered.p) if math.isfinite(p)), default=math.nan)
-    return replace(plain, low=low, high=high, p=p, clusters=clustered.clusters)
+    return replace(plain, low=low, high=high, p=p).within(-1.0, 1.0)
 
 
 def read(run: RunFolder) -> Votes:

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from folkmoot.kit.findings import cells, intervals, known, listed, points
-from folkmoot.measures.estimates import p_value
+from folkmoot.kit.findings import (
+    HOLM,
+    adjusted,
+    cells,
+    chance,
+    intervals,
+    known,
+    listed,
+    p,
+    points,
+)
 from folkmoot.measures.factorial import factorial
 from folkmoot.storage.findings import Finding, Grid
 from folkmoot.studies.cross_pollination.config import PLACEBOS, Exposed
@@ -28,14 +37,20 @@ def main_effects(votes: Votes) -> Finding | None:
     effects |= {f"{a.capitalize()} × {b}": e for (a, b), e in found.pairs.items()}
     if not effects:
         return None
-    said = (f"{name.lower()} {points(e, p_value(e.p))}" for name, e in effects.items())
+    holm = adjusted(effects)
+    said = (f"{name.lower()} {points(e, chance(e, holm[name]))}" for name, e in effects.items())
     return Finding(
         "main_effects",
         "What summaries, interview and dialogue each do",
         f"Change in the share that changed, over {len(arms)} conditions: {listed(said)}",
         Grid.of(
             [
-                {"effect": name, **cells(e, "change_rate", "_rate"), "p": known(e.p)}
+                {
+                    "effect": name,
+                    **cells(e, "change_rate", "_rate"),
+                    "p": p(e),
+                    "holm_p": known(holm[name]),
+                }
                 for name, e in effects.items()
             ],
             "Least squares, switches coded −½ and ½.",
@@ -44,6 +59,9 @@ def main_effects(votes: Votes) -> Finding | None:
         notes=(
             "A main effect is on minus off, averaged over the other switches. A × B is how much "
             "more A does where B is on. What these conditions cannot tell apart is left out, and "
-            "interactions that are left out are taken to be none. p is not adjusted.",
+            "interactions that are left out are taken to be none.",
+            HOLM,
         ),
+        unit=votes.unit,
+        units=votes.independent,
     )

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections import Counter
 
 from folkmoot.kit.findings import (
+    ALPHA,
+    HOLM,
+    Row,
+    adjusted,
     cells,
+    chance,
     fitness,
     intervals,
     known,
     listed,
+    p,
     points,
     share,
-    significant,
 )
 from folkmoot.measures.diagnostics import (
     Check,
@@ -26,7 +31,7 @@ from folkmoot.measures.diagnostics import (
     shrinking_variance,
     sycophancy,
 )
-from folkmoot.measures.estimates import p_value, plural, points_span
+from folkmoot.measures.estimates import plural, points_span
 from folkmoot.measures.position import Shown, position_effects
 from folkmoot.measures.proportions import Arm as Lost
 from folkmoot.measures.proportions import difference_bounds, newcombe
@@ -66,8 +71,11 @@ def persuasion(votes: Votes) -> Finding | None:
                 ]
             ),
             section="Noise",
+            unit=votes.unit,
+            units=votes.independent,
         )
     above = {a.name: votes.difference(a, floor) for a in others}
+    holm = adjusted(above)
     placebos = " and ".join(a.name.lower() for a in others if a.condition in PLACEBOS)
     return Finding(
         "persuasion",
@@ -87,19 +95,22 @@ def persuasion(votes: Votes) -> Finding | None:
                     "changed_rate": of[name].value,
                     "floor_rate": of[floor.name].value,
                     **cells(e, "above_floor_rate", "_rate"),
-                    "p": known(e.p),
+                    "p": p(e),
+                    "holm_p": known(holm[name]),
                 }
                 for name, e in above.items()
             ],
-            "The floor is simple voting asked a second time; 95 % Newcombe intervals.",
+            "The floor is simple voting asked a second time; 95 % intervals.",
         ),
         intervals(above, "changed, above the floor of noise", zero=0.0, percent=True),
         notes=(
-            "The floor is estimated from its own participants; its uncertainty is included. p is "
-            "not adjusted for the number of conditions.",
+            "The floor is estimated from its own participants; its uncertainty is included.",
+            HOLM,
         ),
         section="Noise",
         headline=True,
+        unit=votes.unit,
+        units=votes.independent,
     )
 
 
@@ -120,15 +131,21 @@ def option_order(votes: Votes) -> Finding | None:
             section="Noise",
         )
     first = found.first
+    holm = adjusted({str(place): e for place, e in found.by_place.items()})
     return Finding(
         "position_effects",
         title,
         f"Being listed first changes an option's chance of the first vote by "
-        f"{points(first, p_value(first.p))}, "
-        f"{'so the order matters' if significant(first) else 'which may be chance'}.",
+        f"{points(first, chance(first, holm['1']))}, "
+        f"{'so the order matters' if holm['1'] < ALPHA else 'which may be chance'}.",
         Grid.of(
             [
-                {"listed_as": place, **cells(e, "effect_rate", "_rate"), "p": known(e.p)}
+                {
+                    "listed_as": place,
+                    **cells(e, "effect_rate", "_rate"),
+                    "p": p(e),
+                    "holm_p": known(holm[str(place)]),
+                }
                 for place, e in found.by_place.items()
             ],
             f"{found.orders} orders were shown to {found.answers} participants.",
@@ -139,8 +156,10 @@ def option_order(votes: Votes) -> Finding | None:
             zero=0.0,
             percent=True,
         ),
-        notes=("Least squares with one term per option, clustered by participant.",),
+        notes=("Least squares with one term per option, clustered by participant.", HOLM),
         section="Noise",
+        unit="participant",
+        units=found.answers,
     )
 
 
@@ -214,7 +233,7 @@ def variance_collapse(votes: Votes) -> Finding | None:
 
 def attrition(votes: Votes) -> Finding:
     """Who is missing from each condition and why, and what they could change at worst."""
-    rows = []
+    rows: list[Row] = []
     for arm in votes.arms:
         why = Counter(str(r["error_message"] or r["status"])[:80] for r in arm.lost)
         reasons = why.most_common(3) if _votes_twice(votes, arm) else []
@@ -254,6 +273,8 @@ def attrition(votes: Votes) -> Finding:
         if lost
         else (),
         section="Attrition",
+        unit="participant",
+        units=sum(a.n for a in votes.twice),
     )
 
 

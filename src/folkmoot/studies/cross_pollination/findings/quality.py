@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from folkmoot.kit import coding
-from folkmoot.kit.findings import Row, cells, change, intervals, listed, rates, share
+from folkmoot.kit.findings import Row, cells, chance, change, intervals, listed, rates, share
 from folkmoot.measures.clustered import clustered_mean
-from folkmoot.measures.estimates import Estimate, p_value
+from folkmoot.measures.estimates import Estimate
 from folkmoot.storage.findings import Finding, Grid
 from folkmoot.studies.cross_pollination.findings.data import Arm, Votes, shown_options
 
@@ -52,7 +51,7 @@ def _confidence(votes: Votes) -> Finding | None:
         "confidence",
         "How sure they are of their choice",
         "Change in confidence (0 to 100): "
-        + listed(f"{a.name} {change(e, p_value(e.p))}" for a, e in by.items()),
+        + listed(f"{a.name} {change(e, chance(e))}" for a, e in by.items()),
         Grid.of(rows, "Means; those asked before and after."),
         intervals({a.name: e for a, e in by.items()}, "change in confidence", zero=0.0),
         notes=(
@@ -60,6 +59,8 @@ def _confidence(votes: Votes) -> Finding | None:
             "with whether the choice is a good one.",
         ),
         section=SECTION,
+        unit=votes.unit,
+        units=votes.independent,
     )
 
 
@@ -69,11 +70,7 @@ def _ranking(votes: Votes) -> Finding | None:
         return _discordant(before, after) if before and after else None
 
     found = {a: e for a in votes.twice if (e := _mean(votes, a, moved)) is not None}
-    # With few units the t interval can reach past what a share can be.
-    by = {
-        a: replace(e, low=max(0.0, e.low), high=min(1.0, e.high)) if e.has_interval else e
-        for a, e in found.items()
-    }
+    by = {a: e.within(0.0, 1.0) for a, e in found.items()}
     if not by:
         return None
     return Finding(
@@ -98,6 +95,8 @@ def _ranking(votes: Votes) -> Finding | None:
             "`top is the vote`: how many rank first, after the final vote, what they voted for.",
         ),
         section=SECTION,
+        unit=votes.unit,
+        units=votes.independent,
     )
 
 
@@ -151,6 +150,8 @@ def _restated(votes: Votes) -> Finding | None:
         intervals(by, "restated", percent=True),
         notes=(read.note,),
         section=SECTION,
+        unit=votes.unit,
+        units=votes.independent,
     )
 
 
@@ -189,4 +190,6 @@ def _delayed(votes: Votes) -> Finding | None:
             "choice stands without the texts that led to it.",
         ),
         section=SECTION,
+        unit=votes.unit,
+        units=votes.independent,
     )

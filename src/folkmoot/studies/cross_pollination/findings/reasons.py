@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from folkmoot.kit.findings import listed
+from folkmoot.kit.findings import Row, listed
 from folkmoot.measures.clusters import (
     Clustering,
     Stability,
@@ -99,7 +99,7 @@ def _by_option(votes: Votes) -> list[Reasons]:
 
 def _quality(groups: list[Reasons]) -> Finding:
     """Whether the clusters hold."""
-    rows = []
+    rows: list[Row] = []
     for g in groups:
         stable = g.stability
         rows.append(

@@ -35,7 +35,7 @@ def diversity(votes: Votes) -> Finding | None:
     """Effective number of options, entropy and polarisation before and after, per condition."""
     if not votes.twice:
         return None
-    rows = []
+    rows: list[Row] = []
     bars = []
     parts = []
     for arm in votes.twice:
@@ -85,7 +85,7 @@ def shift(votes: Votes) -> Finding | None:
     """How far the distribution of votes moved in each condition."""
     if not votes.twice:
         return None
-    rows = []
+    rows: list[Row] = []
     moved = {}
     for arm in votes.twice:
         before, after = _counts(votes, arm)
@@ -168,6 +168,8 @@ def human_bands(votes: Votes) -> Finding | None:
             *dict.fromkeys(f"Source: {b.source}." for b in bands),
         ),
         section="Human bands",
+        unit=votes.unit,
+        units=votes.independent,
     )
 
 

@@ -1,0 +1,68 @@
+"""Every study type names what is independent in its findings, and few of it are an illustration."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import folkmoot
+from folkmoot.report.html import write_report
+from folkmoot.storage.findings import Finding, Intervals
+from tests.contract.small import EXAMPLES, SMALL, small_study
+
+UNITS = {
+    "cross_pollination": "participant given these summaries",
+    "focus_group": "group",
+    "negotiation": "group",
+    "town_hall": "set",
+    "workbook": "session",
+}
+EXAMPLE = [*(f"{name}.yaml" for name in UNITS if name != "workbook"), "public_goods.xlsx"]
+# What only an interval or a test says: "(−0.2 to +0.4", "p = .03", "significant".
+SURE = re.compile(r"\([−+]?[\d.]+ to [−+]?[\d.]+|\bp [<=]|significant|chance could|interval \S*\d")
+
+
+def sure_words(finding: Finding) -> list[str]:
+    """Traces of an interval or a test in the words, the chart and the notes of a finding."""
+    chart = finding.chart
+    drawn = chart.items if isinstance(chart, Intervals) else ()
+    said = " ".join((finding.says, *finding.notes))
+    return [*SURE.findall(said), *(label for label, _, low, high in drawn if low < high)]
+
+
+@pytest.mark.parametrize("study", UNITS)
+def test_few_units_are_an_illustration_in_every_study(study: str, tmp_path: Path) -> None:
+    """Two groups, one set, two sessions, four people: no interval, no test, in no words."""
+    path = small_study(study, tmp_path)
+    if study == "cross_pollination":
+        path.write_text(path.read_text("utf-8") + "summary_draws: 2\n", "utf-8")
+    done = folkmoot.run(path, model="synthetic", out=tmp_path / "run")
+    findings = done.findings()
+    few = [f for f in findings if f.illustrates]
+    # The workbook of the example has sessions enough.
+    assert few or study == "workbook"
+    assert {f.unit for f in few} <= {UNITS[study], "draw of the summaries", "text"}
+    for finding in few:
+        assert finding.says.startswith(f"An illustration, not evidence: {finding.counted}.")
+        assert sure_words(finding) == [], finding.key
+    page = write_report(done.folder).read_text("utf-8")
+    for finding in findings:
+        assert finding.independent in page
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("example", EXAMPLE)
+def test_every_finding_of_every_example_names_its_unit(example: str, tmp_path: Path) -> None:
+    done = folkmoot.run(EXAMPLES / example, model="synthetic", out=tmp_path / "run")
+    findings = done.findings()
+    assert UNITS[Path(example).stem.replace("public_goods", "workbook")] in {
+        f.unit for f in findings
+    }
+    for finding in findings:
+        assert not finding.illustrates or sure_words(finding) == [], finding.key
+
+
+def test_the_small_studies_are_those_that_are_tried() -> None:
+    assert {*SMALL, "workbook"} == set(UNITS)
