@@ -155,6 +155,51 @@ def test_a_no_that_comes_up_later_is_said_and_counts_from_then_on(negotiation: R
     assert "Barbecue stands against the firm no of Colleague" in answers[1]
 
 
+@pytest.mark.parametrize("no", ["no barbecue", "not barbecue", "Barbecue!"])
+def test_a_no_counts_however_it_is_written(negotiation: Runner, no: str) -> None:
+    first = {"decision": [], "hard_no": [no], "resolved": True}
+    run = negotiation(revising("cuisine", first), groups=some("team"), conditions=["C5"])
+    assert run.table("feedback").filter(topic="cuisine")["resolved"].to_list()[0] is False
+    row = run.table("decisions").filter(topic="cuisine").to_dicts()[0]
+    assert row["overridden"].startswith("barbecue: traveler_")
+
+
+def test_a_firm_no_to_what_only_the_mediator_names_counts(negotiation: Runner) -> None:
+    karaoke = {
+        "final_revised_decision": "Karaoke dinner for all",
+        "decision": [gives("karaoke dinner")],
+        "hard_no": ["karaoke dinner"],
+        "resolved": True,
+    }
+    run = negotiation(revising("cuisine", karaoke), groups=some("team"), conditions=["C5"])
+    first = run.table("feedback").filter(topic="cuisine").to_dicts()[0]
+    assert (first["resolved"], first["refused_because"]) == (False, "rejected")
+    assert first["refused_options"] == "karaoke dinner"
+
+    later = [{"decision": [], "hard_no": ["karaoke dinner"]}, karaoke | {"hard_no": []}]
+    run = negotiation(revising("cuisine", *later), groups=some("team"), conditions=["C5"])
+    again = run.table("feedback").filter(topic="cuisine")["refused_because"].to_list()
+    assert again == [None, "rejected"]
+
+
+def test_words_that_give_what_the_statement_does_not_are_not_the_decision(
+    negotiation: Runner,
+) -> None:
+    change = {
+        "final_revised_decision": "Everybody goes to the diner",
+        "decision": [
+            gives("barbecue", "Colleague 2", "Colleague 4"),
+            gives("sushi", "Colleague 1", "Colleague 3"),
+        ],
+    }
+    run = negotiation(revising("cuisine", change), groups=some("team"), conditions=["C5"])
+    state = cuisine(run, "team")
+    assert {p["option"] for p in state["portions"]} == {"barbecue", "sushi"}
+    assert state["resolution_text"] == (
+        "Barbecue for Colleague 2 and Colleague 4; sushi for Colleague 1 and Colleague 3"
+    )
+
+
 def test_an_operator_that_overrides_a_firm_no_says_so(negotiation: Runner) -> None:
     """Spouses take turns over the attractions; the lively one wants no museums."""
     run = negotiation(groups=some("pair"), conditions=["C4"])

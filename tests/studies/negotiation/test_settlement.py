@@ -13,13 +13,11 @@ from folkmoot.studies.negotiation.participants import StatedMember, build_group
 from folkmoot.studies.negotiation.replies import (
     Decided,
     Share,
-    overridden,
     same,
     settlement,
     summed_up,
 )
 from folkmoot.studies.negotiation.strategies import Group, group_type
-from folkmoot.studies.negotiation.tally import count
 from tests.studies.negotiation.conftest import Runner, mediator, session_json, some
 
 FOOD = ("barbecue", "diner", "sushi")
@@ -99,16 +97,13 @@ def test_house_rules_hold_together() -> None:
     assert {p.when for p in found.portions} == {"whole trip"}
 
 
-def test_summed_up_same_and_overridden() -> None:
+def test_summed_up_and_same() -> None:
     apart = Portion("sushi", ALL[2:]), Portion("diner", ALL[:1]), Portion("diner", ALL[1:2])
     assert summed_up(apart) == "diner"
     most = Portion("diner", ALL[:2]), Portion("sushi", ALL[2:])
     assert summed_up(most) == "diner" and summed_up(()) is None
     assert same(most, (Portion("sushi", ALL[2:], "Day 2"), *most[:1]))
     assert not same(most, most[:1])
-    texts = {"traveler_1": "no diner", "traveler_3": "I hate the diner"}
-    tally = count(family().members, texts, FOOD)
-    assert overridden(most, tally) == {"diner": ("traveler_1",)}
 
 
 # Ordinary sentences that say one and the same decision, or seem to say something else.
@@ -176,7 +171,8 @@ def test_all_mediators_are_asked_for_the_decision_in_one_form(negotiation: Runne
     asked: dict[str, Any] = {}
 
     def answering(request: Request, address: str) -> str:
-        if request.schema and "decision" in request.schema["properties"]:
+        decides = request.schema and "decision" in request.schema["properties"]
+        if request.schema and decides and "/cuisine/" in address:
             shown = {k: request.schema["properties"][k] for k in ("decision", "dropped")}
             asked[request.schema["title"]] = [shown, request.schema["$defs"]["Share"]]
         return mediator(request, address)
@@ -184,6 +180,36 @@ def test_all_mediators_are_asked_for_the_decision_in_one_form(negotiation: Runne
     negotiation(answering, groups=some("fam"))
     assert set(asked) == {"PlainSynthesis", "GuidedSynthesis", "FeedbackReply"}
     assert len({json.dumps(form, sort_keys=True) for form in asked.values()}) == 1
+    _, share = asked["PlainSynthesis"]
+    assert sorted(share["properties"]["option"]["enum"]) == ["barbecue", "diner"]
+
+
+def test_what_c3_gives_against_a_firm_no_is_on_record_whoever_named_it(
+    negotiation: Runner,
+) -> None:
+    """An option that nobody has on the table, and that one member turned down beforehand."""
+    groups = some("pair")
+    against = {**groups[0]["members"][0]["preferences"], "cuisine": "I love a diner, no karaoke."}
+    members = [{"role": "partner", "preferences": against}, groups[0]["members"][1]]
+
+    def answering(request: Request, address: str) -> str:
+        karaoke = [{"option": "karaoke", "members": [], "when": ""}]
+        return mediator(
+            request, address, **({"decision": karaoke} if "/cuisine/" in address else {})
+        )
+
+    run = negotiation(answering, groups=[{**groups[0], "members": members}], conditions=["C3"])
+    row = run.table("decisions").filter(topic="cuisine").to_dicts()[0]
+    assert (row["selected_option"], row["overridden"]) == ("karaoke", "karaoke: traveler_1")
+
+
+def test_a_reply_without_a_strategy_named_no_other(negotiation: Runner) -> None:
+    def answering(request: Request, address: str) -> str:
+        return mediator(request, address, resolution_strategy=None)
+
+    run = negotiation(answering, groups=some("pair"), conditions=["C4"])
+    assert run.table("decisions")["drifted"].is_null().all()
+    assert run.table("measures")["drift_rate"].is_null().all()
 
 
 def test_the_statement_is_compared_with_the_operator(negotiation: Runner) -> None:

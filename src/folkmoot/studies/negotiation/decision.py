@@ -323,11 +323,33 @@ class Negotiation:
         stated = self.stated[topic]
         return {m.id: stated[m.id].text for m in self.members if m.id in stated}
 
-    def tally(self, topic: Topic, ballots: Mapping[str, Ballot] | None = None) -> Tally:
-        """The tally of what was stated (and of ballots) on the options that were named."""
+    def tally(
+        self,
+        topic: Topic,
+        ballots: Mapping[str, Ballot] | None = None,
+        more: Iterable[str] = (),
+    ) -> Tally:
+        """The tally of what was stated (and of ballots) on the options that were named, and on
+        `more`."""
         texts = self.texts(topic.id)
-        options = candidates(topic.options, texts, ballots)
-        return count(self.members, texts, options, ballots)
+        options = dict.fromkeys([*candidates(topic.options, texts, ballots), *more])
+        return count(self.members, texts, tuple(options), ballots)
+
+    def overridden(
+        self,
+        topic: Topic,
+        portions: Sequence[Portion],
+        ballots: Mapping[str, Ballot] | None = None,
+    ) -> dict[str, tuple[str, ...]]:
+        """Option → the members who get it although they strongly reject it, also one that nobody
+        but the mediator had named."""
+        options = dict.fromkeys(p.option for p in portions)
+        tally, found = self.tally(topic, ballots, options), {}
+        for option in options:
+            gets = {m for p in portions if p.option == option for m in p.members}
+            if against := tuple(m for m in tally.rejections(option) if m in gets):
+                found[option] = against
+        return found
 
     def seen(self, text: str) -> str:
         """The mediator's words as members and the planner may see them: under C3 without words of

@@ -286,7 +286,9 @@ def _process(data: dict[str, Any]) -> Finding | None:
     return Finding("process", "Lock, feedback and length", says, Grid.of(rows), section="Process")
 
 
-def _board(decisions: pl.DataFrame) -> Finding:
+def _board(decisions: pl.DataFrame) -> Finding | None:
+    if decisions.is_empty():
+        return None
     last = decisions["condition"][-1]
     rows = decisions.filter(condition=last).to_dicts()
     items = tuple(

@@ -41,7 +41,6 @@ from folkmoot.studies.negotiation.replies import (
     PlainSynthesis,
     ScoreForm,
     Settlement,
-    overridden,
     same,
     settlement,
     sort_lines,
@@ -61,6 +60,8 @@ from folkmoot.studies.negotiation.tally import (
     Branch,
     Tally,
     adopted,
+    all_named,
+    clean,
     content_words,
     coverage,
     summary,
@@ -73,12 +74,14 @@ M = TypeVar("M", bound=BaseModel)
 
 
 async def ask_mediator(
-    scope: Scope, case: Negotiation, prompt: str, minimal: M
+    scope: Scope, case: Negotiation, prompt: str, minimal: M, options: Sequence[str]
 ) -> tuple[M, str, str | None]:
     """The mediator's reply, the parse step at which it was read, and how it ended. One that stays
-    unreadable gives the minimal structure, at the step `minimal`."""
+    unreadable gives the minimal structure, at the step `minimal`. `options`: those on the table."""
     names = [m.name for m in case.members]
     allowed = {"dialogue.speaker": (SYSTEM, *names), "decision.members": names}
+    if options:
+        allowed["decision.option"] = options
     answer = Json(type(minimal), fallback=minimal, options=allowed)
     got = await scope.exchange(mediator(scope), prompt, answer=answer)
     if isinstance(got.value, Missing):
@@ -145,7 +148,7 @@ async def propose(
         resolution_explanation="",
         decision=[],
     )
-    reply, parse_step, finish = await ask_mediator(scope, case, prompt, minimal)
+    reply, parse_step, finish = await ask_mediator(scope, case, prompt, minimal, tally.options)
     opening, said, dropped = sort_lines(reply.dialogue, names)
     words = (opening, reply.conflict_description, reply.resolution_explanation)
     parts = (
@@ -155,7 +158,7 @@ async def propose(
     reply = _seen(case, reply)
     label = None
     if isinstance(reply, GuidedSynthesis) and parse_step != "minimal":
-        label = reply.resolution_strategy
+        label = reply.resolution_strategy or None
     return Proposal(
         reply.has_conflict,
         reply.conflict_description,
@@ -343,10 +346,11 @@ async def _round(
         question=question,
     )
     reply, parse_step, finish = await ask_mediator(
-        scope, case, prompt, FeedbackReply(resolved=False, decision=[])
+        scope, case, prompt, FeedbackReply(resolved=False, decision=[]), standing.options
     )
-    cast = _with_refusals(standing, target.id, reply.hard_no)
-    decision = _replaced(case, topic, replace(standing, cast=cast), reply)
+    stated = settlement(case.group, topic.id, standing.options, reply)
+    cast = _with_refusals(standing, target.id, reply.hard_no, stated)
+    decision = _replaced(case, topic, replace(standing, cast=cast), reply, stated)
     asked = reply.targeted_feedback_question
     # Nobody has accepted what they reject in the same breath, or a revision that does not stand.
     refused = cast.get(target.id, Ballot(target.id)).hard_no if cast is not standing.cast else ()
@@ -378,9 +382,13 @@ def _noes(tally: Tally, member: Member) -> list[str]:
     return [o for o in tally.options if member.id in tally.rejections(o)]
 
 
-def _with_refusals(d: SlotDecision, member: str, refused: Sequence[str]) -> Mapping[str, Ballot]:
-    """The ballots, with what the member asked now rejects as well."""
-    named = [o for e in refused for o in adopted(e, d.options)]
+def _with_refusals(
+    d: SlotDecision, member: str, refused: Sequence[str], stated: Settlement
+) -> Mapping[str, Ballot]:
+    """The ballots, with what the member asked now rejects as well: options on the table or in the
+    revision ("no sushi" rejects sushi), else the member's own words."""
+    known = tuple(dict.fromkeys([*d.options, *(p.option for p in stated.portions)]))
+    named = [o for e in refused for o in all_named(e, known) or (clean(e),) if o]
     if not named:
         return d.cast
     own = d.cast.get(member, Ballot(member))
@@ -389,12 +397,14 @@ def _with_refusals(d: SlotDecision, member: str, refused: Sequence[str]) -> Mapp
 
 
 def _replaced(
-    case: Negotiation, topic: Topic, standing: SlotDecision, reply: FeedbackReply
+    case: Negotiation,
+    topic: Topic,
+    standing: SlotDecision,
+    reply: FeedbackReply,
+    stated: Settlement,
 ) -> SlotDecision:
     """The state after a revision: all of it as revised, or all of it as it stood."""
-    group, tally = case.group, case.tally(topic, standing.cast)
-    stated = settlement(group, topic.id, standing.options, reply)
-    because, refused = _refusal(standing, stated, reply, tally)
+    because, refused = _refusal(case, topic, standing, stated, reply)
     text = " ".join(reply.final_revised_decision.split())
     round_ = FeedbackRound(
         round=0,
@@ -411,11 +421,15 @@ def _replaced(
     decision = replace(standing, feedback=(round_,), confirmed={})
     if not because and (text or stated.portions):
         decision = _revised(case, decision, stated, text)
-    return state(topic, decision, tally)
+    return state(case, topic, decision)
 
 
 def _refusal(
-    standing: SlotDecision, stated: Settlement, reply: FeedbackReply, tally: Tally
+    case: Negotiation,
+    topic: Topic,
+    standing: SlotDecision,
+    stated: Settlement,
+    reply: FeedbackReply,
 ) -> tuple[str, tuple[str, ...]]:
     """Why a revision does not stand, and the options that it may not give; "" if it does."""
     served = {m for p in stated.portions for m in p.members}
@@ -429,12 +443,12 @@ def _refusal(
     struck = tuple(dict.fromkeys(p.option for p in stated.portions if p.option in ruled_out))
     if struck:
         return "struck", struck
-    stood = overridden(standing.portions, tally)
-    against = overridden(stated.portions, tally).items()
+    stood = case.overridden(topic, standing.portions, standing.cast)
+    against = case.overridden(topic, stated.portions, standing.cast).items()
     rejected = tuple(o for o, who in against if set(who) - set(stood.get(o, ())))
     if rejected:
         return "rejected", rejected
-    if standing.subgrouping_required and _branches(stated.portions, tally) is None:
+    if standing.subgrouping_required and _branches(case, stated.portions) is None:
         return "split", ()
     return "", ()
 
@@ -443,6 +457,9 @@ def _revised(
     case: Negotiation, standing: SlotDecision, stated: Settlement, text: str
 ) -> SlotDecision:
     portions = stated.portions
+    given = {p.option for p in portions or standing.portions}
+    if not given.issuperset(adopted(text, standing.options)):
+        text = ""  # the words give what the statement does not: the statement holds
     if portions and not same(portions, standing.portions):
         if standing.subgrouping_required:
             a, b = portions
@@ -460,18 +477,19 @@ def _revised(
     return replace(standing, resolution_text=text, source="feedback") if changed else standing
 
 
-def _branches(portions: Sequence[Portion], tally: Tally) -> tuple[Branch, Branch] | None:
+def _branches(case: Negotiation, portions: Sequence[Portion]) -> tuple[Branch, Branch] | None:
     """The two branches of a split; None if the portions do not part the whole group in two."""
     if len(portions) != 2:
         return None
     a, b = (Branch(p.option, p.members) for p in portions)
-    whole = sorted((*a.members, *b.members)) == sorted(v.id for v in tally.voters)
+    whole = sorted((*a.members, *b.members)) == sorted(m.id for m in case.members)
     return (a, b) if whole and a.anchor != b.anchor else None
 
 
-def state(topic: Topic, d: SlotDecision, tally: Tally) -> SlotDecision:
+def state(case: Negotiation, topic: Topic, d: SlotDecision) -> SlotDecision:
     """What follows from the portions that hold and from the votes: the vote's summary, what is
     promised, the split, and whose strong rejection is overridden."""
+    tally = case.tally(topic, d.cast)
     counted = d.source == "vote" or d.subgrouping_required or d.subgrouping_optional
     counted = counted or d.vote_summary is not None
     given = {v.id: {p.option for p in d.portions if v.id in p.members} for v in tally.voters}
@@ -485,10 +503,10 @@ def state(topic: Topic, d: SlotDecision, tally: Tally) -> SlotDecision:
         d,
         options=tally.options,
         dropped=dropped,
-        overridden=overridden(d.portions, tally),
+        overridden=case.overridden(topic, d.portions, d.cast),
         vote_summary=summary(tally, id, chosen, d.ballots) if counted else None,
         coverage=coverage(topic.slot, tally, chosen, given) if promises else None,
-        split=_branches(d.portions, tally) if d.subgrouping_required else None,
+        split=_branches(case, d.portions) if d.subgrouping_required else None,
     )
 
 

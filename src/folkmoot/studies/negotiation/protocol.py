@@ -52,7 +52,7 @@ from folkmoot.studies.negotiation.mediation import (
 )
 from folkmoot.studies.negotiation.operators import Portion, decide
 from folkmoot.studies.negotiation.participants import groups_of, member_speaker
-from folkmoot.studies.negotiation.replies import overridden, summed_up
+from folkmoot.studies.negotiation.replies import summed_up
 from folkmoot.studies.negotiation.strategies import (
     CONDITIONS,
     Group,
@@ -243,7 +243,7 @@ async def _raw(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
         selected_option=summed_up(portions),
         portions=portions,
         dropped=proposal.stated.dropped,
-        overridden=overridden(portions, tally),
+        overridden=case.overridden(topic, portions),
     )
     return decision.with_lines(*((opening,) if said else ()), *proposal.responses)
 
@@ -282,7 +282,7 @@ async def _guided(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision
         selected_option=outcome.selected_option,
         ballots=NOT_HELD,
     )
-    decision = state(topic, decision, tally)
+    decision = state(case, topic, decision)
     votes = strategy.votes and proposal.has_conflict
     decision = _announced(case, topic, decision, proposal, votes=votes)
     return await _voted(scope.at("ballots"), case, topic, decision, tally) if votes else decision
@@ -350,7 +350,7 @@ async def _voted(
         plain = {m: replace(ballot, scores={}) for m, ballot in cast.items()}
         by_source = decide(case.tally(topic, plain), strategy, days)
         voted = replace(voted, source_winner=by_source.selected_option)
-    voted = state(topic, voted, tally)
+    voted = state(case, topic, voted)
     return voted.with_lines(*_vote_lines(case, topic, voted))
 
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from folkmoot.studies.negotiation.operators import WHOLE_TRIP, Portion
 from folkmoot.studies.negotiation.strategies import RESERVED, Group, role_id
-from folkmoot.studies.negotiation.tally import Ballot, Tally, adopted, clean, mentions
+from folkmoot.studies.negotiation.tally import Ballot, adopted, clean, mentions
 
 
 def _text(value: Any) -> Any:
@@ -261,16 +261,6 @@ def summed_up(portions: Sequence[Portion]) -> str | None:
     """The one option that sums up a decision: what most members get; the first of equals."""
     got = _who_gets(portions)
     return max(got, key=lambda option: len(got[option]), default=None)
-
-
-def overridden(portions: Sequence[Portion], tally: Tally) -> dict[str, tuple[str, ...]]:
-    """Option → the members who get it although they strongly reject it."""
-    found: dict[str, tuple[str, ...]] = {}
-    for option in dict.fromkeys(p.option for p in portions if p.option in tally.options):
-        gets = {m for p in portions if p.option == option for m in p.members}
-        if against := tuple(m for m in tally.rejections(option) if m in gets):
-            found[option] = against
-    return found
 
 
 def same(a: Sequence[Portion], b: Sequence[Portion]) -> bool:

@@ -335,7 +335,7 @@ def candidates(
             _put(found, option, catalogue)
     for ballot in (ballots or {}).values():
         for entry in (ballot.top_choice, *ballot.acceptable):
-            for option in _all_named(entry, catalogue) or (clean(entry),):
+            for option in all_named(entry, catalogue) or (clean(entry),):
                 _put(found, option, catalogue)
     return tuple(sorted(found.values()))
 
@@ -496,16 +496,16 @@ def member_scores(text: str, options: Sequence[str], ballot: Ballot | None) -> d
     result: dict[str, float] = dict(text_scores(text, options))
     if ballot is None:
         return result
-    refused = {o for entry in ballot.hard_no for o in _all_named(entry, options)}
+    refused = {o for entry in ballot.hard_no for o in all_named(entry, options)}
     if ballot.scores:
-        given = {o: s for entry, s in ballot.scores.items() for o in _all_named(entry, options)}
+        given = {o: s for entry, s in ballot.scores.items() for o in all_named(entry, options)}
         result |= given
     else:
         acceptable = {o for entry in ballot.acceptable for o in adopted(entry, options)}
         for option in acceptable:
             result[option] += WEAK
         if top := named_option(ballot.top_choice, options):
-            named = -math.inf if top in _all_named(text, options) else NAMED
+            named = -math.inf if top in all_named(text, options) else NAMED
             result[top] = max(named, result[top], *(result[o] for o in acceptable))
     for option in refused:
         result[option] = min(result[option], STRONG_REJECTION)
@@ -521,10 +521,11 @@ def named_option(entry: str, options: Sequence[str]) -> str | None:
 def _first_named(text: str, scores: Mapping[str, float]) -> str | None:
     """Of the options with the highest score, the one that the text names first."""
     most = max(scores.values(), default=0)
-    return next((o for o in _all_named(text, tuple(scores)) if scores[o] == most), None)
+    return next((o for o in all_named(text, tuple(scores)) if scores[o] == most), None)
 
 
-def _all_named(entry: str, options: Sequence[str]) -> tuple[str, ...]:
+def all_named(entry: str, options: Sequence[str]) -> tuple[str, ...]:
+    """The options that an entry names, in favour or not."""
     return tuple(dict.fromkeys(m.option for m in mentions(entry, options)))
 
 
