@@ -310,7 +310,7 @@ def said_about(c: Concept) -> Finding | None:
             who = (r["group"], r["speaker_id"])
             told = f"“{quote}” ({r['name']}, {r['group']} turn {r['turn']})"
             raised.setdefault(kind_and_name(code), {}).setdefault(who, told)
-    if not raised:
+    if not raised or not everyone:
         return None
     rows: list[dict[str, Any]] = [
         {
@@ -366,7 +366,7 @@ def replies(c: Concept) -> Finding:
     )
 
 
-def talk_time(c: Concept) -> Finding:
+def talk_time(c: Concept) -> Finding | None:
     """Who had the floor, by words: of one group its people, of many how unequal they were."""
     words = c.said.group_by([*TALK, "speaker_id"], maintain_order=True).agg(
         pl.col("name").first(), pl.col("words").sum(), pl.len().alias("messages")
@@ -378,6 +378,8 @@ def talk_time(c: Concept) -> Finding:
         str(group): gini(part["words"].to_numpy())
         for (group, _), part in people.group_by(TALK, maintain_order=True)
     }
+    if not uneven or not total:
+        return None
     rows: list[dict[str, Any]]
     if c.single:
         rows = [

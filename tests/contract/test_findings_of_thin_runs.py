@@ -1,0 +1,54 @@
+"""Findings come from whatever rows a run left: tables thinned to any degree give findings, or none,
+and never end a paid run with an error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import folkmoot
+from folkmoot.engine.study import find_study, registered
+from folkmoot.randomness import generator
+from folkmoot.storage.run_folder import RunFolder
+from tests.contract.small import small_study
+
+STUDIES = sorted(registered())
+
+
+class Thinned(RunFolder):
+    """A run of whose tables some rows are gone: each keeps a share of its own, drawn by `seed`."""
+
+    def __init__(self, path: Path, seed: int, shares: tuple[float, ...]) -> None:
+        super().__init__(path)
+        self.drawn, self.shares = seed, shares
+
+    def table(self, name: str) -> pl.DataFrame:
+        whole = super().table(name)
+        rng = generator(self.drawn, (name,))
+        left = rng.random(whole.height) < rng.choice(self.shares)
+        return whole.filter(pl.Series(left, dtype=pl.Boolean))
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("thin")
+    for study in STUDIES:
+        folkmoot.run(small_study(study, folder), out=folder / study, model="synthetic")
+    return {study: folder / study for study in STUDIES}
+
+
+@pytest.mark.parametrize("study", STUDIES)
+@settings(max_examples=25)
+@given(seed=st.integers(0, 2**32))
+def test_no_finding_needs_a_row(runs: dict[str, Path], study: str, seed: int) -> None:
+    thinned = Thinned(runs[study], seed, (0.0, 0.0, 0.02, 0.1, 0.3, 0.6, 1.0, 1.0))
+    assert all(finding.says for finding in find_study(study).findings(thinned))
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_no_finding_needs_any_row(runs: dict[str, Path], study: str) -> None:
+    find_study(study).findings(Thinned(runs[study], 0, (0.0,)))
