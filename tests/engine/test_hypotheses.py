@@ -14,8 +14,9 @@ from folkmoot.engine.hypotheses import Hypothesis, hypotheses_finding, verdict_o
 from folkmoot.engine.study_file import load_study_file
 from folkmoot.errors import DriftError, InputError
 from folkmoot.measures.estimates import Estimate
+from folkmoot.storage.recording import frame
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.storage.tables import frame, write_table
+from folkmoot.storage.tables import write_table
 from tests.contract.small import small_study
 
 MORE = {"measure": "position_changed", "contrast": ["acp", "simple_voting"], "direction": "greater"}

@@ -11,7 +11,8 @@ import yaml
 
 from folkmoot.errors import InputError
 from folkmoot.report.compare import compare
-from folkmoot.storage.tables import frame, write_table
+from folkmoot.storage.recording import frame
+from folkmoot.storage.tables import write_table
 
 OPTIONS = ("parks", "jobs", "care")
 

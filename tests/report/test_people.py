@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 from folkmoot.cli.app import app
 from folkmoot.errors import InputError
 from folkmoot.report.compare import compare
-from folkmoot.storage.tables import frame, write_table
+from folkmoot.storage.recording import frame
+from folkmoot.storage.tables import write_table
 
 ARMS = ("simple_voting", "acp")
 

@@ -18,8 +18,9 @@ from folkmoot.errors import InputError
 from folkmoot.measures.clusters import opinion_groups
 from folkmoot.report.export import export
 from folkmoot.report.polis import Cast, Comment, Conversation, write_conversation, write_polis
+from folkmoot.storage.recording import frame
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.storage.tables import frame, write_table
+from folkmoot.storage.tables import write_table
 from tests.contract.small import small_study
 
 COMMENTS = [

@@ -70,7 +70,7 @@ def test_parse_steps_are_shares_and_missing_answers_have_reasons() -> None:
             "reasks": [0, 0, 1, 2],
         }
     )
-    read = manifest(facts(), {"answers": answers})["answers"]
+    read = manifest(facts(), {"answers": answers.lazy()})["answers"]
     assert read == {
         "count": 4,
         "parse_steps": {"exact": 0.5, "missing": 0.25, "named": 0.25},

@@ -9,58 +9,14 @@ import polars as pl
 import pytest
 
 from folkmoot.errors import ProtocolError
-from folkmoot.storage.tables import Recording, codebook, frame, write_table
+from folkmoot.storage.recording import frame
+from folkmoot.storage.tables import codebook, write_table
 
 ROWS = [
     {"id": "p_1", "age": 30, "score": 1, "ok": True, "note": None},
     {"id": "p_2", "age": None, "score": 2.5, "ok": False, "tags": ["a", "b"]},
     {"id": "p_3", "score": float("nan"), "share": np.float32(0.5), "count": np.int64(7)},
 ]
-
-
-@pytest.mark.parametrize("order", [None, "turned"])
-def test_a_recording_is_what_its_rows_are_however_they_came(order: str | None) -> None:
-    """Rows of several shapes; columns that begin empty."""
-    rows = [
-        {"n": i, "half": i / 2 if i > 1000 else None}
-        | ({"who": f"p_{i}"} if i % 3 else {"said": ["a", i], "sure": None if i < 2500 else True})
-        for i in range(2 * 1000 + 700)
-    ]
-    recording = Recording("t")
-    numbers = [recording.add(row) for row in rows]
-    if order:
-        rows.reverse()
-        numbers.reverse()
-    data = recording.frame(numbers)
-    assert data.columns == list(dict.fromkeys(c for row in rows for c in row))
-    assert data.dtypes == [
-        {"n": pl.Int64, "half": pl.Float64, "who": pl.String, "said": pl.String}.get(c, pl.Boolean)
-        for c in data.columns
-    ]
-    told = [
-        {**dict.fromkeys(data.columns), **row}
-        | ({"said": f'["a", {row["n"]}]'} if "said" in row else {})
-        for row in rows
-    ]
-    assert data.to_dicts() == told
-
-
-def test_a_recorded_row_stays_as_it_was_when_recorded() -> None:
-    recording, tags = Recording(), ["a"]
-    row = {"tags": tags, "n": 1}
-    recording.add(row)
-    tags.append("b")
-    row["n"] = 2
-    assert recording.frame().to_dicts() == [{"tags": '["a"]', "n": 1}]
-
-
-def test_kinds_that_differ_only_after_many_rows_are_seen_at_the_end() -> None:
-    recording = Recording("votes")
-    for i in range(1000):
-        recording.add({"value": i})
-    recording.add({"value": "one"})
-    with pytest.raises(ProtocolError, match="table votes, column value: int and str"):
-        recording.frame()
 
 
 def test_columns_are_the_union_in_order_of_first_mention() -> None:
@@ -100,7 +56,7 @@ def test_the_codebook_says_type_meaning_missing_and_levels() -> None:
     rows = [{"address": f"a/{k}", "n": k, "arm": "acp" if k % 3 else "simple"} for k in range(30)]
     rows.append({"address": "a/30"})
     book = codebook(
-        {"votes": frame(rows)},
+        {"votes": frame(rows).lazy()},
         {"n": "how many", "arm": "wrong", "votes": {"arm": "arm of the design"}},
     )["votes"]
     assert book["rows"] == 31

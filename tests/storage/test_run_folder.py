@@ -8,8 +8,9 @@ import pytest
 
 from folkmoot.errors import StorageError
 from folkmoot.storage.files import write_json
+from folkmoot.storage.recording import frame
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.storage.tables import frame, write_table
+from folkmoot.storage.tables import write_table
 
 
 @pytest.fixture

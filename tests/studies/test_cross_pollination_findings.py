@@ -12,8 +12,9 @@ import yaml
 from folkmoot.measures.diversity import effective_number
 from folkmoot.measures.regression import logistic
 from folkmoot.storage.findings import Finding, Flow, Intervals, Points
+from folkmoot.storage.recording import frame
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.storage.tables import frame, write_table
+from folkmoot.storage.tables import write_table
 from folkmoot.studies.cross_pollination.findings import findings
 
 PARKS, JOBS, CARE = OPTIONS = ("Parks", "Jobs", "Care")

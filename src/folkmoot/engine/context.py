@@ -38,6 +38,7 @@ from folkmoot.models.request import FloatArray, Reply, Request
 from folkmoot.randomness import digest
 from folkmoot.storage.files import dumps, write_json, write_text
 from folkmoot.storage.manifest import HUMAN_MARK, MIXED_MARK, ModelUse
+from folkmoot.storage.recording import Place, Recording
 from folkmoot.storage.rows import declared
 from folkmoot.storage.run_folder import (
     CODEBOOK,
@@ -49,7 +50,6 @@ from folkmoot.storage.run_folder import (
     STUDY_FILE,
     TABLES,
 )
-from folkmoot.storage.tables import Recording, typed
 
 # What the engine writes into a run folder; also `journal.sqlite-wal`.
 _ENGINES = (PLAN, MANIFEST, STUDY_FILE, CODEBOOK, JOURNAL, LOG, LOG_LINES, ".lock")
@@ -136,11 +136,6 @@ def _short(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "…"
 
 
-# Tables and numbers of recorded rows, nested as the scopes are: flat, they give the protocol's own
-# order.
-Rows = list[Any]
-
-
 def time_of_day() -> str:
     """ISO 8601, UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")
@@ -161,7 +156,7 @@ class RunContext:
     seats: Sequence[Playable] = ()  # that people take
     desk: Desk | None = None  # where they answer; None where nobody can be asked
     embedded: bool = False
-    rows: Rows = field(default_factory=list)
+    place: Place = field(default_factory=Place)
     tables: dict[str, Recording] = field(default_factory=dict)
     recorded_at: dict[str, tuple[str, int] | None] = field(default_factory=dict)  # first rows
     forgotten: list[ProtocolError] = field(default_factory=list)  # awaits
@@ -312,27 +307,31 @@ class RunContext:
         write_text(self._inside(name), text)
         self.written.add(name)
 
-    def record(self, rows: Rows, table: str, row: Mapping[str, Any]) -> None:
+    def record(self, place: Place, table: str, row: Mapping[str, Any]) -> None:
         """Add a row to a table, at this place among the rows of the protocol."""
         recording = self.tables.get(table)
         if recording is None:
-            recording = self.tables[table] = Recording(table)
+            recording = self.tables[table] = Recording(table, self.folder)
             self.recorded_at[table] = caller()
-        rows.append((table, recording.add(row)))
+        recording.add(row, place.next())
 
-    def frames(self) -> Iterator[tuple[str, pl.DataFrame]]:
+    def recorded(self) -> Iterator[tuple[str, pl.DataFrame | pl.LazyFrame]]:
         """The tables by name, their rows in the order of the protocol; those that the study
         declares are there without rows too."""
-        order: dict[str, list[int]] = {name: [] for name in self.tables}
-        _flatten(self.rows, order)
         columns = declared(self.found.study.tables)
-        for name in sorted({*order, *columns}):
+        for name in sorted({*self.tables, *columns}):
             try:
-                recorded = self.tables[name].frame(order[name]) if name in order else None
+                yield name, self.tables.get(name, Recording(name)).table(columns.get(name))
             except ProtocolError as error:
                 error.place = self.recorded_at[name]
                 raise
-            yield name, typed(recorded, columns.get(name, {}))
+
+    def forget_rows(self) -> None:
+        """Remove what rows waited in, that of a process that was killed as well."""
+        for recording in self.tables.values():
+            recording.close()
+        for left in self.folder.glob(Recording.file_of("*")):
+            left.unlink(missing_ok=True)
 
     def _inside(self, name: str) -> Path:
         target = (self.folder / name).resolve()
@@ -342,12 +341,3 @@ class RunContext:
         if not inside or inside[0] == TABLES or inside[0].startswith(_ENGINES):
             raise ProtocolError(f"{name} is written by the engine; choose another name")
         return target
-
-
-def _flatten(rows: Rows, order: Mapping[str, list[int]]) -> None:
-    for item in rows:
-        if isinstance(item, tuple):
-            table, number = item
-            order[table].append(number)
-        else:
-            _flatten(item, order)

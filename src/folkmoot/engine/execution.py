@@ -48,6 +48,7 @@ from folkmoot.models.request import Provider
 from folkmoot.respondent.knobs import planted
 from folkmoot.storage.files import write_json
 from folkmoot.storage.manifest import RunFacts, file_hashes, manifest
+from folkmoot.storage.recording import Recording
 from folkmoot.storage.rows import declared, meanings
 from folkmoot.storage.run_folder import (
     CODEBOOK,
@@ -58,7 +59,7 @@ from folkmoot.storage.run_folder import (
     TABLES,
     RunFolder,
 )
-from folkmoot.storage.tables import Recording, codebook, typed, write_table
+from folkmoot.storage.tables import codebook, write_table
 
 # Serves the pages of a desk while the context is open; leaving it in peace lets people see the end.
 Host = Callable[[Desk], AbstractAsyncContextManager[None]]
@@ -137,6 +138,7 @@ async def execute(execution: Execution) -> None:
         journal = _journal(execution)
         stack.callback(journal.close)
         context = _context(execution, journal, progress)
+        stack.callback(context.forget_rows)
         if context.desk is not None and execution.options.host is not None:
             await stack.enter_async_context(execution.options.host(context.desk))
         outcome: Outcome = "failed"
@@ -270,14 +272,12 @@ async def _finish(
         await gateway.drain()
         context.plan.write()
         context.journal.close()
-        tables: dict[str, pl.DataFrame] = {}
+        tables: dict[str, pl.LazyFrame] = {}
         if outcome in ("done", "paused"):
-            for name, table in context.frames():
-                tables[name] = table
-                write_table(context.folder / TABLES, name, table)
+            for name, table in context.recorded():
+                tables[name] = write_table(context.folder / TABLES, name, table)
             for name, table in _afterwards(context):
-                tables[name] = table
-                write_table(context.folder / TABLES, name, table)
+                tables[name] = write_table(context.folder / TABLES, name, table)
             _write_codebook(execution, tables)
         unusable = _unusable(execution, tables) if outcome == "done" else ""
         facts = _facts(execution, context, outcome, seconds, unusable)
@@ -290,7 +290,7 @@ async def _finish(
     return unusable
 
 
-def _afterwards(context: RunContext) -> Iterator[tuple[str, pl.DataFrame]]:
+def _afterwards(context: RunContext) -> Iterator[tuple[str, pl.DataFrame | pl.LazyFrame]]:
     """The tables that the study makes of what the run left. Should that fail, the run is paid for
     and stands: the log says what is missing."""
     study, made = context.found.study, dict[str, Recording]()
@@ -298,29 +298,27 @@ def _afterwards(context: RunContext) -> Iterator[tuple[str, pl.DataFrame]]:
         with JournalReader(context.journal.path) as journal:
             left = RunFolder(context.folder), journal, context.prompts.wording()
             for row in study.afterwards(*left):
-                made.setdefault(row.table, Recording(row.table)).add(row.cells())
+                made.setdefault(row.table, Recording(row.table, context.folder)).add(row.cells())
     except Exception as error:
         context.warn((), f"tables made of the journal are not complete: {error!r}")
     columns = declared(study.tables)
     for name, recording in made.items():
-        yield name, typed(recording.frame(), columns.get(name, {}))
+        yield name, recording.table(columns.get(name))
+        recording.close()
 
 
-def _unusable(execution: Execution, tables: Mapping[str, pl.DataFrame]) -> str:
+def _unusable(execution: Execution, tables: Mapping[str, pl.LazyFrame]) -> str:
     """Why nothing in the run is of use: the study's own reason, or no answer could be read."""
     own = execution.found.study.unusable(RunFolder(execution.folder))
     answers = tables.get("answers")
-    if (
-        not own
-        and answers is not None
-        and answers.height
-        and answers["parse_step"].is_in(UNREAD).all()
-    ):
-        return f"none of the {answers.height:,} answers could be read"
+    if not own and answers is not None:
+        steps = answers.select("parse_step").collect().to_series()
+        if steps.len() and steps.is_in(UNREAD).all():
+            return f"none of the {steps.len():,} answers could be read"
     return own
 
 
-def _write_codebook(execution: Execution, tables: Mapping[str, pl.DataFrame]) -> None:
+def _write_codebook(execution: Execution, tables: Mapping[str, pl.LazyFrame]) -> None:
     study = execution.found.study
     write_json(
         execution.folder / CODEBOOK, codebook(tables, {**study.codebook, **meanings(study.tables)})

@@ -28,7 +28,7 @@ from folkmoot.conversation.answers import Answer, Missing, Text, Unreadable
 from folkmoot.conversation.choices import Choice, Number
 from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance, messages_for
 from folkmoot.engine.config import Config
-from folkmoot.engine.context import Rows, RunContext
+from folkmoot.engine.context import RunContext
 from folkmoot.engine.desk import Scene
 from folkmoot.engine.effects import Exchange, answer_row, computed, converse, embedded
 from folkmoot.engine.gateway import Gateway
@@ -38,6 +38,7 @@ from folkmoot.models.catalog import HUMAN
 from folkmoot.models.images import shown_in
 from folkmoot.models.request import FloatArray, Pointers, Request
 from folkmoot.randomness import generator
+from folkmoot.storage.recording import Place
 from folkmoot.storage.rows import Row
 
 __all__ = ["Exchange", "Scope", "Session"]
@@ -60,13 +61,13 @@ class Scope:
     """
 
     __slots__ = (
-        *("_busy", "_counts", "_prefix", "_rng", "_rows", "_run"),
+        *("_busy", "_counts", "_place", "_prefix", "_rng", "_run"),
         *("finish", "path"),
     )
 
-    def __init__(self, run: RunContext, path: tuple[str, ...], rows: Rows) -> None:
+    def __init__(self, run: RunContext, path: tuple[str, ...], place: Place) -> None:
         self._run = run
-        self._rows = rows
+        self._place = place
         self._counts: dict[str, int] = {}
         self._busy = ""
         self._rng: np.random.Generator | None = None
@@ -88,9 +89,8 @@ class Scope:
 
     def at(self, *names: str) -> Scope:
         """The scope below this one by these names. What it records stands at this point."""
-        rows: Rows = []
-        self._rows.append(rows)
-        return Scope(self._run, (*self.path, *(_clean(n) for n in names)), rows)
+        place = Place(self._place.next())
+        return Scope(self._run, (*self.path, *(_clean(n) for n in names)), place)
 
     async def ask(
         self,
@@ -162,7 +162,7 @@ class Scope:
             run.progress(AnswerMissing(address))
         row = answer_row(self.path, address, who, wanted, got)
         answered = {"model_asked": model, "answered_by": run.answered_by(model)}
-        run.record(self._rows, "answers", {**row, **answered})
+        run.record(self._place, "answers", {**row, **answered})
         return got
 
     @overload
@@ -234,13 +234,15 @@ class Scope:
     ) -> dict[str, R]:
         run = self._run
 
-        def one(index: int, item: I, rows: Rows) -> Awaitable[R]:
-            begun = fn(Scope(run, (*self.path, keys[index]), rows), item)
+        fork = Place(self._place.next())
+
+        def one(index: int, item: I) -> Awaitable[R]:
+            begun = fn(Scope(run, (*self.path, keys[index]), Place(fork.part(index))), item)
             return _async_of(begun, fn, "each(): fn(scope, item)")
 
         self._hold("each")
         try:
-            results = await fan_out(run, self._rows, items, one, stage, sets)
+            results = await fan_out(run, items, one, stage, sets)
         finally:
             self._busy = ""
         return dict(zip(keys, results, strict=True))
@@ -296,7 +298,7 @@ class Scope:
         """Add a row to its table, or to `tables/<table>`. Rows stand in the order of the protocol,
         always."""
         if isinstance(table, Row):
-            self._run.record(self._rows, table.table, table.cells())
+            self._run.record(self._place, table.table, table.cells())
             return
         hint = 'write record("table", {"column": value})'
         _must_be(table, str, "record(): the table", hint)
@@ -306,7 +308,7 @@ class Scope:
             raise ProtocolError(f"record(): the table {table!r} is {why}; name one of your own")
         for column in row or ():
             _must_be(column, str, f"record(): a column of {table}", hint)
-        self._run.record(self._rows, table, row or {})
+        self._run.record(self._place, table, row or {})
 
     def prompt(self, name: str, **variables: Any) -> str:
         """The study's prompt of that name (or the user's own in its place), filled in."""
@@ -362,7 +364,7 @@ class Session(Scope, Generic[Config]):
     __slots__ = ()
 
     def __init__(self, run: RunContext) -> None:
-        super().__init__(run, (), run.rows)
+        super().__init__(run, (), run.place)
 
     @property
     def config(self) -> Config:
@@ -488,13 +490,12 @@ def _clean(name: Hashable) -> str:
 
 async def fan_out(
     run: RunContext,
-    rows: Rows,
     items: Sequence[I],
-    fn: Callable[[int, I, Rows], Awaitable[R]],
+    fn: Callable[[int, I], Awaitable[R]],
     stage: str,
     sets: Sequence[Hashable] = (),
 ) -> list[R]:
-    """`fn(index, item, its rows)` for all items; results in input order.
+    """`fn(index, item)` for all items; results in input order.
 
     When one fails no new calls begin, those in flight are awaited and journaled, and the error of
     the first item (in input order) is raised. `stage` names the fork for the progress, or is empty.
@@ -502,15 +503,13 @@ async def fan_out(
     """
     results: list[Any] = [None] * len(items)
     failures: dict[int, BaseException] = {}
-    slots: list[Rows] = [[] for _ in items]
-    rows.append(slots)
 
     async def worker(pending: Iterator[int]) -> None:
         for i in pending:
             if failures or run.halted is not None:
                 return
             try:
-                results[i] = await fn(i, items[i], slots[i])
+                results[i] = await fn(i, items[i])
             except BaseException as error:
                 failures[i] = error
                 run.halt(error)

@@ -120,8 +120,9 @@ class RunFacts:
     planted: Mapping[str, Any] = field(default_factory=dict)
 
 
-def manifest(facts: RunFacts, tables: Mapping[str, pl.DataFrame]) -> dict[str, Any]:
+def manifest(facts: RunFacts, tables: Mapping[str, pl.LazyFrame]) -> dict[str, Any]:
     """The manifest as JSON data."""
+    answers = _how_answered(tables.get("answers"))
     uses, earlier = facts.models.values(), facts.earlier
     unknown = [name for name, use in facts.models.items() if use.unpriced]
     known = [use.cost_usd for use in uses if not use.unpriced]
@@ -132,7 +133,7 @@ def manifest(facts: RunFacts, tables: Mapping[str, pl.DataFrame]) -> dict[str, A
         "outcome": facts.outcome,
         **({"unusable": facts.unusable} if facts.unusable else {}),
         "synthetic": bool(facts.synthetic),
-        **_synthetic(facts, tables.get("answers")),
+        **_synthetic(facts, answers),
         "seed": facts.seed,
         "started_at": facts.started_at,
         "finished_at": facts.finished_at,
@@ -152,11 +153,11 @@ def manifest(facts: RunFacts, tables: Mapping[str, pl.DataFrame]) -> dict[str, A
         "override": facts.override,
         "scripted": facts.scripted,
         "study_file": facts.study_file,
-        "answers": rung_shares(tables["answers"]) if "answers" in tables else {},
+        "answers": {} if answers is None else rung_shares(answers),
         "cut_replies": {
             "calls": facts.asked_longer.calls,
             "cost_usd": facts.asked_longer.to_json()["cost_usd"],
-            "kept": cut_replies(tables),
+            "kept": cut_replies(answers),
         },
         "hashes": dict(facts.hashes),
         "journal_digest": facts.journal_digest,
@@ -233,9 +234,17 @@ def rung_shares(answers: pl.DataFrame) -> dict[str, Any]:
     }
 
 
-def cut_replies(tables: Mapping[str, pl.DataFrame]) -> int:
+def _how_answered(answers: pl.LazyFrame | None) -> pl.DataFrame | None:
+    """The columns of the answers that the manifest goes by."""
+    if answers is None:
+        return None
+    known = answers.collect_schema().names()
+    wanted = ("rung", "reasks", "missing", "finish", "role")
+    return answers.select(c for c in wanted if c in known).collect()
+
+
+def cut_replies(answers: pl.DataFrame | None) -> int:
     """How many answers were kept as the token limit cut them."""
-    answers = tables.get("answers")
     if answers is None or "finish" not in answers.columns:
         return 0
     return int(answers["finish"].str.starts_with("length").sum())

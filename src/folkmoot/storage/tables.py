@@ -6,114 +6,44 @@ The runner writes a run's tables with this; analysis code reads them back throug
 
 from __future__ import annotations
 
-import json
-import math
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict, TypeVar
 
-import numpy as np
 import polars as pl
 import polars.selectors as cs
 
-from folkmoot.errors import ProtocolError
 from folkmoot.files import write_bytes, write_with
+from folkmoot.storage.recording import GROUP
 
-Row = Mapping[str, Any]
-
-
-class Recording:
-    """A table while its rows are still being recorded; kept in columns, which take less memory than
-    as many dictionaries.
-
-    Columns are the union over all rows, in order of first mention. A column is boolean, integer,
-    float or text; integers and floats together give floats. A cell of lists or mappings becomes
-    JSON text. NaN becomes null, as a missing cell does.
-    """
-
-    def __init__(self, name: str = "table") -> None:
-        self.name = name
-        self._cells: dict[str, list[Any]] = {}  # by column
-        self._shapes: list[tuple[str, ...]] = []  # the columns of each row; nearly always the same
-        self._known: dict[tuple[str, ...], tuple[str, ...]] = {}  # one object for each shape
-
-    def add(self, row: Row) -> int:
-        """Take in a row as it is now; its number, from 0. Raises ProtocolError, sooner or later,
-        when a column mixes text with numbers."""
-        number = len(self._shapes)
-        cells = [_cell(value, name, self.name) for name, value in row.items()]
-        for name, cell in zip(row, cells, strict=True):
-            column = self._cells.setdefault(name, [])
-            column.extend([None] * (number - len(column)))
-            column.append(cell)
-        shape = tuple(row)
-        self._shapes.append(self._known.setdefault(shape, shape))
-        return number
-
-    def frame(self, order: Sequence[int] | None = None) -> pl.DataFrame:
-        """All rows as a data frame, in this order of their numbers, or as they were added. Raises
-        ProtocolError when a column mixes text with numbers."""
-        count = len(self._shapes)
-        order = range(count) if order is None else order
-        shapes = dict.fromkeys(self._shapes[number] for number in order)
-        data = {}
-        for name in dict.fromkeys(column for shape in shapes for column in shape):
-            cells = self._cells[name]
-            cells.extend([None] * (count - len(cells)))
-            kind = _type(set(map(type, cells)), name, self.name)
-            data[name] = pl.Series(name, [cells[number] for number in order], dtype=kind)
-        return pl.DataFrame(data)
+Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 
 
-def frame(rows: Iterable[Row], table: str = "table") -> pl.DataFrame:
-    """Rows as a data frame; see `Recording`. Raises ProtocolError when a column mixes kinds."""
-    recording = Recording(table)
-    for row in rows:
-        recording.add(row)
-    return recording.frame()
+class _Parquet(TypedDict):
+    compression: Literal["zstd"]
+    compression_level: int
+    statistics: bool
 
 
-_KINDS: Mapping[str, pl.DataType] = {
-    "text": pl.String(),
-    "bool": pl.Boolean(),
-    "int": pl.Int64(),
-    "float": pl.Float64(),
-}
+PARQUET: _Parquet = {"compression": "zstd", "compression_level": 3, "statistics": True}
 
 
-def typed(data: pl.DataFrame | None, columns: Mapping[str, str]) -> pl.DataFrame:
-    """The table with the columns that a study declares (column → kind, see `Row.columns`).
-
-    Without rows it has just these. Columns that hold nothing, or only whole numbers, get their
-    declared type, which their cells cannot tell.
-    """
-    declared = {name: _KINDS[kind] for name, kind in columns.items()}
-    if data is None:
-        return pl.DataFrame(schema=declared)
-    wrong = {n for n in declared if n in data.columns and _untold(data[n], declared[n])}
-    return data.cast({n: declared[n] for n in wrong})
-
-
-def _untold(cells: pl.Series, kind: pl.DataType) -> bool:
-    """Whether the cells do not tell their kind: there are none, or whole numbers among floats."""
-    whole = cells.dtype.is_integer() and kind.is_float()
-    return whole or cells.null_count() == cells.len()
-
-
-def write_table(folder: Path, name: str, data: pl.DataFrame) -> None:
-    """Write `<name>.parquet` and `<name>.csv`, each whole or not at all, free of time stamps.
+def write_table(folder: Path, name: str, data: pl.DataFrame | pl.LazyFrame) -> pl.LazyFrame:
+    """Write `<name>.parquet` and `<name>.csv`, each whole or not at all, free of time stamps; the
+    table as it can be read from there. A lazy frame is written group by group.
 
     In the CSV a text that a spreadsheet would take for a formula gets an apostrophe before it,
     because models' words are not to be trusted; the Parquet file holds the text as it is.
     """
-    write_with(
-        folder / f"{name}.parquet",
-        lambda file: data.write_parquet(
-            file, compression="zstd", compression_level=3, statistics=True, row_group_size=100_000
-        ),
-    )
-    write_bytes(folder / f"{name}.csv", as_csv(data))
+    parquet, csv = folder / f"{name}.parquet", folder / f"{name}.csv"
+    if isinstance(data, pl.DataFrame):
+        write_with(parquet, lambda file: data.write_parquet(file, row_group_size=GROUP, **PARQUET))
+        write_bytes(csv, as_csv(data))
+        return data.lazy()
+    write_with(parquet, lambda file: data.sink_parquet(file, row_group_size=GROUP, **PARQUET))
+    written = pl.scan_parquet(parquet)
+    write_with(csv, _harmless(written).sink_csv)
+    return written
 
 
 def as_csv(data: pl.DataFrame) -> bytes:
@@ -121,62 +51,11 @@ def as_csv(data: pl.DataFrame) -> bytes:
     return _harmless(data).write_csv().encode()
 
 
-def _harmless(data: pl.DataFrame) -> pl.DataFrame:
+def _harmless(data: Frame) -> Frame:
     """Text cells that begin like a formula made plain text for spreadsheets."""
     text = cs.string()
     risky = text.str.contains(r"^[=+\-@\t\r]") & ~text.str.contains(r"^[+-]?[\d.,]+%?$")
     return data.with_columns(pl.when(risky).then(pl.lit("'") + text).otherwise(text).name.keep())
-
-
-_HALF = re.compile(r"[\ud800-\udfff]")  # half of a character: no file can hold it
-
-
-def _cell(value: Any, name: str, table: str) -> Any:
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        if not value.isascii() and _HALF.search(value):
-            raise ProtocolError(f"table {table}, column {name}: the text holds half a character")
-        return value
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, int):
-        if not -(2**63) <= value < 2**63:
-            raise ProtocolError(
-                f"table {table}, column {name}: a whole number has at most 63 bits; record a float "
-                "or text"
-            )
-        return value
-    try:
-        if isinstance(value, Mapping):
-            return json.dumps({str(k): v for k, v in value.items()}, ensure_ascii=False)
-        if isinstance(value, (list, tuple)):
-            return json.dumps(list(value), ensure_ascii=False)
-    except (TypeError, ValueError) as error:
-        raise ProtocolError(f"table {table}, column {name}: {error}") from error
-    what = type(value).__name__
-    hint = {
-        "coroutine": "put `await` before the call that gave it",
-        "Missing": "there is no answer: record None, and its `.reason` in a column of its own",
-        "set": "sets have no order: record sorted(…)",
-    }.get(what, "record text, a number, True, False, None, a list or a dict")
-    raise ProtocolError(f"table {table}, column {name}: a cell cannot be a {what}; {hint}")
-
-
-def _type(kinds: set[type], name: str, table: str) -> pl.DataType:
-    kinds = kinds - {type(None)}
-    if kinds <= {str}:
-        return pl.String()
-    if kinds == {bool}:
-        return pl.Boolean()
-    if kinds == {int}:
-        return pl.Int64()
-    if kinds <= {int, float}:
-        return pl.Float64()
-    names = " and ".join(sorted(k.__name__ for k in kinds))
-    raise ProtocolError(f"table {table}, column {name}: {names} in one column; record one kind")
 
 
 MOST_LEVELS = 20
@@ -215,7 +94,7 @@ ENGINE_COLUMNS: dict[str, str] = {
 
 
 def codebook(
-    tables: Mapping[str, pl.DataFrame], described: Mapping[str, Any] | None = None
+    tables: Mapping[str, pl.LazyFrame], described: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Describe tables: per column its type, meaning, missing cells, and levels or range.
 
@@ -224,10 +103,12 @@ def codebook(
     words = described or {}
     return {
         name: {
-            "rows": data.height,
-            "columns": {
-                column: _column(data[column], _meaning(words, name, column))
-                for column in data.columns
+            "rows": data.select(pl.len()).collect().item(),
+            "columns": {  # one after another: a column of texts may be large
+                column: _column(
+                    data.select(column).collect().to_series(), _meaning(words, name, column)
+                )
+                for column in data.collect_schema().names()
             },
         }
         for name, data in tables.items()

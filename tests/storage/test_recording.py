@@ -1,0 +1,138 @@
+"""Recording: rows in any order, given back in that of their keys, from memory or from the disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from folkmoot.errors import ProtocolError, StorageError
+from folkmoot.storage import recording as module
+from folkmoot.storage.recording import Place, Recording, frame
+from folkmoot.storage.tables import write_table
+
+
+def rows_of_several_shapes(count: int) -> list[dict[str, object]]:
+    """Columns that begin empty, and columns that only some rows have."""
+    return [
+        {"n": i, "half": i / 2 if i > 1000 else None}
+        | ({"who": f"p_{i}"} if i % 3 else {"said": ["a", i], "sure": None if i < 2500 else True})
+        for i in range(count)
+    ]
+
+
+def told(rows: list[dict[str, object]], columns: list[str]) -> list[dict[str, object]]:
+    return [
+        {**dict.fromkeys(columns), **row}
+        | ({"said": f'["a", {row["n"]}]'} if "said" in row else {})
+        for row in rows
+    ]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("spooled", [False, True])
+def test_a_recording_is_what_its_rows_are_however_they_came(
+    turned: bool, spooled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "HELD", 100)
+    monkeypatch.setattr(module, "GROUP", 1000)
+    rows, place = rows_of_several_shapes(2700), Place()
+    coming = [(row, place.next()) for row in rows]
+    recording = Recording("t", tmp_path if spooled else None)
+    for row, key in reversed(coming) if turned else coming:
+        recording.add(row, key)
+    assert list(tmp_path.iterdir()) == ([tmp_path / ".t.rows"] if spooled else [])
+    data = recording.table().lazy().collect()
+    assert data.columns == list(dict.fromkeys(c for row in rows for c in row))
+    kinds = {"n": pl.Int64(), "half": pl.Float64(), "who": pl.String(), "said": pl.String()}
+    assert data.dtypes == [kinds.get(c, pl.Boolean()) for c in data.columns]
+    assert data.to_dicts() == told(rows, data.columns)
+    recording.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_table_of_many_groups_has_the_bytes_of_the_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Written group by group, with the types that only later groups tell."""
+    monkeypatch.setattr(module, "HELD", 100)
+    monkeypatch.setattr(module, "GROUP", 500)
+    rows = [
+        {"n": i, "late": None if i < 1200 else i / 4, "=text": f"=SUM({i})"} for i in range(1300)
+    ]
+    recording = Recording("t", tmp_path)
+    for row in rows:
+        recording.add(row)
+    table = recording.table()
+    assert isinstance(table, pl.LazyFrame)
+    write_table(tmp_path / "groups", "t", table)
+    write_table(tmp_path / "whole", "t", frame(rows))
+    csv = (tmp_path / "groups" / "t.csv").read_bytes()
+    assert csv == (tmp_path / "whole" / "t.csv").read_bytes() and b"'=SUM(0)" in csv
+    assert pl.read_parquet(tmp_path / "groups" / "t.parquet").equals(frame(rows))
+
+
+@given(st.lists(st.lists(st.integers(0, 70_000), max_size=5), max_size=30, unique_by=tuple))
+def test_keys_compare_as_places_do(paths: list[list[int]]) -> None:
+    def key(path: list[int]) -> bytes:
+        place = Place()
+        for number in path:
+            place = Place(place.part(number))
+        return place.key
+
+    assert sorted(paths) == sorted(paths, key=key)
+
+
+def test_cells_that_wait_on_the_disk_come_back_as_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "HELD", 2)
+    rows = [
+        {"text": "é\n\x00 ☃", "whole": -(2**63), "part": 0.1, "yes": True},
+        {"text": None, "whole": 2**63 - 1, "part": 1.0, "yes": None},
+        {"text": "", "whole": None, "part": float("nan"), "yes": False},
+    ]
+    recording = Recording("t", tmp_path)
+    for row in rows:
+        recording.add(row)
+    rows[2]["part"] = None
+    assert recording.table().lazy().collect().to_dicts() == rows
+    recording.close()
+
+
+def test_what_is_declared_settles_what_the_cells_do_not_tell() -> None:
+    recording = Recording("t")
+    recording.add({"empty": None, "whole": 1, "text": "a"})
+    schema = recording.table({"empty": "bool", "whole": "float", "text": "int"}).collect_schema()
+    assert list(schema.dtypes()) == [pl.Boolean(), pl.Float64(), pl.String()]
+    nothing = Recording("t").table({"empty": "bool"}).lazy().collect()
+    assert nothing.schema == {"empty": pl.Boolean()} and nothing.height == 0
+
+
+def test_a_recorded_row_stays_as_it_was_when_recorded() -> None:
+    recording, tags = Recording(), ["a"]
+    row: dict[str, object] = {"tags": tags, "n": 1}
+    recording.add(row)
+    tags.append("b")
+    row["n"] = 2
+    assert recording.table().lazy().collect().to_dicts() == [{"tags": '["a"]', "n": 1}]
+
+
+def test_kinds_that_differ_only_after_many_rows_are_seen_at_the_end() -> None:
+    recording = Recording("votes")
+    for i in range(1000):
+        recording.add({"value": i})
+    recording.add({"value": "one"})
+    with pytest.raises(ProtocolError, match="table votes, column value: int and str"):
+        recording.table()
+
+
+def test_a_disk_that_takes_no_more_rows_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "HELD", 1)
+    with pytest.raises(StorageError, match=r"\.t\.rows.*--resume"):
+        Recording("t", tmp_path / "missing").add({"a": 1})
