@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,39 @@ def test_a_text_is_found_whatever_is_done_to_its_form(
 
 
 @given(texts_of_sentences, st.data())
+@given(
+    st.lists(st.lists(st.sampled_from("abcd"), min_size=1, max_size=7), min_size=1, max_size=6),
+    st.lists(st.sampled_from("abcd"), max_size=40),
+)
+def test_sentences_are_found_where_they_stand_and_nowhere_else(
+    said: list[list[str]], message: list[str]
+) -> None:
+    """Against every place of every sentence, one by one: sentences that share their first words,
+    that stand in each other, and that are shorter than what is looked up first."""
+    index = Index(Text("kind", str(n), " ".join(sentence)) for n, sentence in enumerate(said))
+    places = [
+        {place for place in range(len(message)) if message[place : place + len(s)] == s}
+        for s in said
+    ]
+    wanted = {str(n): 1.0 if there else 0.0 for n, there in enumerate(places)}
+    assert {f.id: f.share for f in index.found(at(), [" ".join(message)])} == wanted
+
+
+def test_an_index_takes_less_memory_than_the_texts_whoever_starts_alike() -> None:
+    """A million people's texts must fit, and many sentences start with the same words."""
+    texts = [
+        Text("view", str(n), f"I would say that number {n} of us {'talks and ' * 200} ends here.")
+        for n in range(500)
+    ]
+    size = sum(len(t.words) for t in texts)
+    tracemalloc.start()
+    index = Index(texts)
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert held < size / 2
+    assert {f.id for f in index.found(at(), [texts[7].words]) if f.share == 1} == {"7"}
+
+
 def test_of_a_text_that_was_cut_the_share_of_words_that_stood_is_given(
     sentences: list[list[str]], data: st.DataObject
 ) -> None:

@@ -131,10 +131,10 @@ def summaries_swapped(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, Any
     before: list[Any] = []
 
     async def wrong(scope: Any, p: Participant) -> Participant:
-        before.append(p.clarification)
-        other = before[-2] if len(before) > 1 else p.clarification
-        done = await right(scope, p.with_(clarification=other))
-        return done.with_(clarification=p.clarification)
+        before.append(p.interview)
+        other = before[-2] if len(before) > 1 else p.interview
+        done = await right(scope, p.with_(interview=other))
+        return done.with_(interview=p.interview)
 
     patch.setattr(interviews, "summarised", wrong)
     return {}

@@ -33,6 +33,38 @@ def test_json_is_read_back_as_it_was(value: object) -> None:
     assert plain(value) == value
 
 
+@given(st.dictionaries(st.text(max_size=5), VALUES, max_size=4))
+def test_a_file_written_piece_by_piece_is_laid_out_as_a_whole(value: dict[str, object]) -> None:
+    """The members of members are written one at a time; nobody can tell."""
+    assert dumps({"whole": [value]}).count("\n") == dumps({"whole": iter([value])}).count("\n")
+    within = dumps([value]).split("\n")[1:-2]
+    assert [line[2:] for line in within] == dumps(value).split("\n")[:-1]
+
+
+def test_a_list_that_comes_item_by_item_is_never_whole_in_memory(tmp_path: Path) -> None:
+    alive = 0
+
+    class Item(dict[str, str]):
+        def __init__(self, n: int) -> None:
+            nonlocal alive
+            alive += 1
+            assert alive < 4
+            super().__init__(id=f"p_{n}", said="☃" * n)
+
+        def __del__(self) -> None:
+            nonlocal alive
+            alive -= 1
+
+    write_json(
+        tmp_path / "a.json", {"head": 1, "people": (Item(n) for n in range(50)), "no": iter("")}
+    )
+    write_json(
+        tmp_path / "b.json",
+        {"head": 1, "people": [{"id": f"p_{n}", "said": "☃" * n} for n in range(50)], "no": []},
+    )
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+
+
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), max_size=30))
 def test_floats_of_32_bits_come_back_as_they_were_and_are_short(values: list[float]) -> None:
     array = np.array(values, dtype=np.float32)

@@ -50,6 +50,7 @@ from folkmoot.storage.run_folder import (
     STUDY_FILE,
     TABLES,
 )
+from folkmoot.storage.shelf import Shelf
 
 # What the engine writes into a run folder; also `journal.sqlite-wal`.
 _ENGINES = (PLAN, MANIFEST, STUDY_FILE, CODEBOOK, JOURNAL, LOG, LOG_LINES, ".lock")
@@ -171,6 +172,7 @@ class RunContext:
         self.config = self.found.config
         self.seed = self.config.random_seed
         self.prompts = self.found.prompts()
+        self.shelf = Shelf(self.folder)
         self._seated: dict[str, list[Playable]] = {}
         for place in self.seats:
             self._seated.setdefault(place.id, []).append(place)

@@ -40,6 +40,7 @@ from folkmoot.models.request import FloatArray, Pointers, Request
 from folkmoot.randomness import generator
 from folkmoot.storage.recording import Place
 from folkmoot.storage.rows import Row
+from folkmoot.storage.shelf import Kept
 
 __all__ = ["Exchange", "Scope", "Session"]
 
@@ -321,6 +322,11 @@ class Scope:
     def write_text(self, name: str, text: str) -> None:
         """Write a text file into the run folder, whole or not at all."""
         self._run.write_text(name, text)
+
+    def keep(self, value: T) -> Kept[T]:
+        """The value out of memory until its `get`: what each of very many people takes with them
+        to a later stage (a persona, a conversation)."""
+        return Kept(value, self._run.shelf)
 
     def log(self, message: str) -> None:
         """Write a message to the run's log and the console."""

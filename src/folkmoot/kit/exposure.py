@@ -13,11 +13,15 @@ A text is found by its sentences, whatever their line breaks, case and punctuati
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import lru_cache
+from typing import NamedTuple, cast
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from folkmoot.engine.journal import JournalReader
 from folkmoot.measures.estimates import percent, plural
@@ -117,86 +121,102 @@ class Found(NamedTuple):
 
 
 class Index:
-    """Texts by the first words of their sentences: one pass over a prompt finds them all."""
+    """Texts by the sentences in them: one pass over a prompt finds them all.
+
+    A sentence is kept as a hash (64 bits) of its words, so that a million people's texts fit; two
+    hashes of a prompt's words are enough to tell whether any of them stands at a place.
+    """
 
     def __init__(self, texts: Iterable[Text]) -> None:
         self._texts: list[Text] = []
-        self._words: list[int] = []  # of each text, in sentences that are looked for
         self._brief: list[bool] = []
-        self._sentences: list[tuple[str, ...]] = []
-        self._owners: list[dict[str, list[int]]] = []  # of each sentence: scope → texts
-        self._starts: dict[tuple[str, ...], list[int]] = {}
         self._scopes: dict[str, list[int]] = {}
-        numbers: dict[tuple[str, ...], int] = {}
+        hashes, starts, lengths = array("Q"), array("Q"), array("L")
+        counts = array("L")  # sentences of each text
         for text in texts:
-            self._add(text, numbers)
-        self._lengths = sorted({len(start) for start in self._starts})
+            sentences = sentences_of(text.words)
+            if not sentences:
+                continue
+            self._scopes.setdefault(text.scope, []).append(len(self._texts))
+            self._texts.append(text._replace(words=""))
+            self._brief.append(max(map(len, sentences)) < SHORT)
+            counts.append(len(sentences))
+            for sentence in sentences:
+                hashes.append(_hash(sentence))
+                starts.append(_hash(sentence[:SHORT]))
+                lengths.append(len(sentence))
+        self._place(*map(np.array, (hashes, starts, lengths, counts)))
         self._remembered: dict[str, tuple[tuple[int, int], ...]] = {}
 
-    def _add(self, text: Text, numbers: dict[tuple[str, ...], int]) -> None:
-        sentences = sentences_of(text.words)
-        if not sentences:
-            return
-        number = len(self._texts)
-        self._texts.append(text)
-        self._words.append(sum(map(len, sentences)))
-        self._brief.append(max(map(len, sentences)) < SHORT)
-        self._scopes.setdefault(text.scope, []).append(number)
-        for sentence in sentences:
-            if sentence not in numbers:
-                numbers[sentence] = len(self._sentences)
-                self._starts.setdefault(sentence[:SHORT], []).append(len(self._sentences))
-                self._sentences.append(sentence)
-                self._owners.append({})
-            self._owners[numbers[sentence]].setdefault(text.scope, []).append(number)
+    def _place(self, hashes: Numbers, starts: Numbers, lengths: Numbers, counts: Numbers) -> None:
+        """Number the sentences in order of their hashes, and look them up both ways."""
+        self._hashes, first, of_texts = np.unique(hashes, return_index=True, return_inverse=True)
+        self._lengths = lengths[first].astype(np.intp)
+        # Text → its sentences, sentence → the texts that hold it.
+        self._bounds = np.concatenate(([0], np.cumsum(counts))).astype(np.intp)
+        self._sentences = of_texts.astype(np.int32)
+        holders = np.repeat(np.arange(len(counts), dtype=np.int32), counts.astype(np.intp))
+        self._holders = holders[np.argsort(of_texts, kind="stable")]
+        held = np.bincount(of_texts, minlength=len(self._hashes))
+        self._held = np.concatenate(([0], np.cumsum(held))).astype(np.intp)
+        # First words → how long sentences are that start with them, shorter starts among them.
+        begun = np.stack((starts[first], self._lengths.astype(np.uint64)), axis=1)
+        begun = np.unique(begun, axis=0)
+        self._starts, self._at, self._ways = np.unique(
+            begun[:, 0], return_index=True, return_counts=True
+        )
+        self._going_on = begun[:, 1].astype(np.intp)
+        self._of_text = (
+            np.add.reduceat(
+                self._lengths[self._sentences], self._bounds[:-1], dtype=np.intp
+            ).tolist()
+            if len(counts)
+            else []
+        )
 
     def found(self, decision: Decision, messages: Iterable[str]) -> list[Found]:
         """All texts that are for this decision, found or not, and others' that were found."""
-        scopes = ("", *sorted(decision.scopes))
+        own = {
+            text: self._sentences_in(text)
+            for scope in ("", *sorted(decision.scopes))
+            for text in self._scopes.get(scope, ())
+        }
+        known = set[int]().union(*own.values())
         here: set[int] = set()
         elsewhere: set[int] = set()
         for message in messages:
             places = self._standing(message)
             numbers = {n for _, n in places}
-            own = {n for n in numbers if not self._owners[n].keys().isdisjoint(scopes)}
-            here |= own
+            here |= numbers & known
             # Words that somebody here said, or a few words, show nothing about elsewhere.
-            others = {n for n in numbers - own if self._length(n) >= TELLING}
+            others = {n for n in numbers - known if self._lengths[n] >= TELLING}
             if others:
-                said = {p + i for p, n in places if n in own for i in range(self._length(n))}
+                said = {p + i for p, n in places if n in known for i in range(self._lengths[n])}
                 elsewhere |= {
                     n
                     for p, n in places
-                    if n in others and not said.issuperset(range(p, p + self._length(n)))
+                    if n in others and not said.issuperset(range(p, p + self._lengths[n]))
                 }
-        words = {n: 0 for s in scopes for n in self._scopes.get(s, ())}
-        self._count(words, here, scopes)
+        words = {t: sum(int(self._lengths[n]) for n in own[t] if n in here) for t in own}
         foreign: dict[int, int] = {}
-        for sentence in elsewhere:
-            self._count(foreign, (sentence,), self._owners[sentence])
+        for sentence in sorted(elsewhere):
+            for text in self._holders[slice(*self._held[sentence : sentence + 2])].tolist():
+                foreign[text] = foreign.get(text, 0) + int(self._lengths[sentence])
         return [
-            *(self._of(n, count, decision) for n, count in words.items() if self._texts[n].kind),
+            *(self._of(t, count, decision) for t, count in words.items() if self._texts[t].kind),
             *(
-                self._of(n, count, decision)._replace(kind=ELSEWHERE)
-                for n, count in foreign.items()
-                if count >= STOOD * self._words[n]
+                self._of(t, count, decision)._replace(kind=ELSEWHERE)
+                for t, count in sorted(foreign.items())
+                if count >= STOOD * self._of_text[t]
             ),
         ]
 
-    def _length(self, sentence: int) -> int:
-        return len(self._sentences[sentence])
-
-    def _count(
-        self, words: dict[int, int], sentences: Iterable[int], scopes: Iterable[str]
-    ) -> None:
-        """Add the words of the sentences to the texts of these scopes that hold them."""
-        for sentence in sentences:
-            for scope in scopes:
-                for n in self._owners[sentence].get(scope, ()):
-                    words[n] = words.get(n, 0) + self._length(sentence)
+    def _sentences_in(self, text: int) -> list[int]:
+        found: list[int] = self._sentences[slice(*self._bounds[text : text + 2])].tolist()
+        return found
 
     def _of(self, number: int, count: int, decision: Decision) -> Found:
-        text, words = self._texts[number], self._words[number]
+        text, words = self._texts[number], self._of_text[number]
         kind = OWN if text.by == decision.participant_id else text.kind
         return Found(kind, text.id, words, count / words, self._brief[number])
 
@@ -211,16 +231,66 @@ class Index:
 
     def _scan(self, message: str) -> tuple[tuple[int, int], ...]:
         """Where sentences stand in a message: (place of the first word, sentence)."""
+        if not len(self._hashes):
+            return ()
         words = _words_of(message)
-        found = []
-        for length in self._lengths:
-            windows = zip(*(words[n:] for n in range(length)), strict=False)
-            for place, start in enumerate(windows):
-                for number in self._starts.get(start, ()):
-                    sentence = self._sentences[number]
-                    if tuple(words[place : place + len(sentence)]) == sentence:
-                        found.append((place, number))
+        sums = _sums(words)
+        found: list[tuple[int, int]] = []
+        for start in range(1, min(SHORT, len(words)) + 1):
+            hashes = _between(sums, np.arange(len(words) - start + 1), start)
+            at = np.minimum(np.searchsorted(self._starts, hashes), len(self._starts) - 1)
+            places = np.flatnonzero(self._starts[at] == hashes)
+            ways = self._ways[at[places]]
+            first = np.repeat(self._at[at[places]], ways)
+            nth = np.arange(len(first)) - np.repeat(np.cumsum(ways) - ways, ways)
+            lengths = self._going_on[first + nth]
+            places = np.repeat(places, ways)
+            whole = (places + lengths <= len(words)) & (np.minimum(lengths, SHORT) == start)
+            places, lengths = places[whole], lengths[whole]
+            hashes = _between(sums, places, lengths)
+            numbers = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
+            there = self._hashes[numbers] == hashes
+            found += zip(places[there].tolist(), numbers[there].tolist(), strict=True)
         return tuple(found)
+
+
+Numbers = NDArray[np.uint64]
+
+# A hash of words is a polynomial in an odd number, modulo 2 ** 64: of any words in a row it is the
+# difference of two sums.
+_BASE = 0x9E3779B97F4A7C15
+_INVERSE = pow(_BASE, -1, 2**64)
+
+
+@lru_cache(maxsize=2)
+def _powers(of: int, count: int) -> Numbers:
+    """The powers 0 … count - 1."""
+    powers = np.full(count, of, dtype=np.uint64)
+    powers[:1] = 1
+    return cast("Numbers", np.cumprod(powers, dtype=np.uint64))
+
+
+def _sums(words: Sequence[str]) -> Numbers:
+    """(n + 1,): the sum of the terms before each place."""
+    size = 1 << len(words).bit_length()
+    terms = np.array([hash(w) & 0xFFFFFFFFFFFFFFFF for w in words], dtype=np.uint64)
+    terms *= _powers(_BASE, size)[: len(words)]
+    return np.concatenate((np.zeros(1, np.uint64), np.cumsum(terms, dtype=np.uint64)))
+
+
+def _between(sums: Numbers, places: NDArray[np.intp], lengths: int | NDArray[np.intp]) -> Numbers:
+    """The hashes of so many words from each place on."""
+    size = 1 << len(sums).bit_length()
+    hashes: Numbers = (sums[places + lengths] - sums[places]) * _powers(_INVERSE, size)[places]
+    return hashes
+
+
+def _hash(words: Sequence[str]) -> int:
+    """The hash of all these words."""
+    total = 0
+    for word in reversed(words):
+        total = (total * _BASE + hash(word)) & 0xFFFFFFFFFFFFFFFF
+    return total
 
 
 _SENTENCE = re.compile(r"(?<=[.!?;:…])[\"'”’)\]*_`]*\s+|(?<=[。！？；：])|\n+")

@@ -86,20 +86,21 @@ def provider(settings: ProviderSettings) -> WordVectors:
 
 
 def _load() -> tuple[FloatArray, Tokenizer]:
-    from safetensors.numpy import load
+    from safetensors.numpy import load_file
     from tokenizers import Tokenizer
 
-    tokenizer = Tokenizer.from_buffer(_read(*TOKENS))
+    tokenizer = Tokenizer.from_file(_checked(*TOKENS))
     tokenizer.no_truncation()
-    return load(_read(*VECTORS))["embedding.weight"], tokenizer
+    return load_file(_checked(*VECTORS))["embedding.weight"], tokenizer
 
 
-def _read(name: str, digest: str) -> bytes:
+def _checked(name: str, digest: str) -> str:
+    """The path of a file that holds what it held."""
     path = file_of(name)
-    content = path.read_bytes()
-    if hashlib.sha256(content).hexdigest() != digest:
-        raise InputError(_problem(f"{path} holds other word vectors than those of {PACKAGE}"))
-    return content
+    with path.open("rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != digest:
+            raise InputError(_problem(f"{path} holds other word vectors than those of {PACKAGE}"))
+    return str(path)
 
 
 def _problem(what: str) -> Problem:

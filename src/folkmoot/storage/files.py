@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import orjson
 from numpy.typing import NDArray
 
 from folkmoot.errors import StorageError
-from folkmoot.files import write_bytes
+from folkmoot.files import write_bytes, write_with
 
 _ON_ONE_LINE = (float, int, bool, np.number, np.bool_, type(None))
 
@@ -24,8 +24,12 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Write JSON, whole or not at all; keys stay in the order given. See `dumps`."""
-    write_bytes(path, _encoded(data))
+    """Write JSON, whole or not at all; keys stay in the order given. See `dumps`.
+
+    A value of the outermost object may be an iterator: its items become a list, and no more than
+    one of them is in memory.
+    """
+    write_with(path, lambda file: file.writelines(_pieces(data)))
 
 
 def read_json(path: Path) -> Any:
@@ -47,7 +51,7 @@ def dumps(data: Any) -> str:
     them apart, and so read back the same. NaN and infinity are refused (ValueError), because
     JSON has neither: use None. Errors name the place.
     """
-    return _encoded(data).decode()
+    return b"".join(_pieces(data)).decode()
 
 
 def plain(value: Any) -> Any:
@@ -55,9 +59,46 @@ def plain(value: Any) -> Any:
     return json.loads(dumps(value))
 
 
-def _encoded(data: Any) -> bytes:
-    option = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
-    return orjson.dumps(_writable(data, "$"), option=option)
+def _pieces(data: object) -> Iterator[bytes]:
+    """The file piece by piece: the members of the outermost object's members one at a time."""
+    if not isinstance(data, Mapping) or not data:
+        yield _encoded(data, "$") + b"\n"
+        return
+    opening = b"{\n  "
+    for key, value in data.items():
+        name, place = _key(key, "$"), f"$.{key}"
+        yield opening + orjson.dumps(_writable(name, place)) + b": "
+        opening = b",\n  "
+        if isinstance(value, Iterator):
+            items = (_encoded(v, f"{place}[{i}]", 4) for i, v in enumerate(value))
+            yield from _between(b"[", items, b"]")
+        elif isinstance(value, Mapping):
+            members = (
+                orjson.dumps(_writable(_key(k, place), place))
+                + b": "
+                + _encoded(v, f"{place}.{k}", 4)
+                for k, v in value.items()
+            )
+            yield from _between(b"{", members, b"}")
+        else:
+            yield _encoded(value, place, 2)
+    yield b"\n}\n"
+
+
+def _between(opening: bytes, items: Iterator[bytes], closing: bytes) -> Iterator[bytes]:
+    first = next(items, None)
+    if first is None:
+        yield opening + closing
+        return
+    yield opening + b"\n    " + first
+    for item in items:
+        yield b",\n    " + item
+    yield b"\n  " + closing
+
+
+def _encoded(data: object, place: str, indent: int = 0) -> bytes:
+    text = orjson.dumps(_writable(data, place), option=orjson.OPT_INDENT_2)
+    return text.replace(b"\n", b"\n" + b" " * indent) if indent else text
 
 
 def _writable(value: Any, place: str) -> Any:

@@ -239,7 +239,10 @@ def _how_answered(answers: pl.LazyFrame | None) -> pl.DataFrame | None:
     if answers is None:
         return None
     known = answers.collect_schema().names()
-    wanted = ("rung", "reasks", "missing", "finish", "role")
+    wanted = (
+        *("parse_step", "reasks", "missing", "finish", "role"),
+        *("answered_by", "speaker_id"),
+    )
     return answers.select(c for c in wanted if c in known).collect()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import yaml
 from folkmoot.errors import StorageError
 from folkmoot.storage.files import read_json
 from folkmoot.storage.manifest import NO_FINDINGS, SYNTHETIC_MARK, SYNTHETIC_NOTE
+from folkmoot.storage.recording import GROUP
 
 STUDY_FILE = "study.yaml"
 PLAN = "plan.json"
@@ -139,6 +141,19 @@ class RunFolder:
         except (OSError, pl.exceptions.PolarsError) as error:
             raise StorageError(f"{path}: cannot be read: {error}") from error
         return rows.rename(RENAMED, strict=False) if name == "answers" else rows
+
+    def lazy(self, name: str) -> pl.LazyFrame:
+        """A table that is read only as far as it is asked for."""
+        if not self.has_table(name):
+            return self.table(name).lazy()  # which says what there is
+        rows = pl.scan_parquet(self.path / TABLES / f"{name}.parquet")
+        return rows.rename(RENAMED, strict=False) if name == "answers" else rows
+
+    def rows(self, name: str, *columns: str) -> Iterator[tuple[Any, ...]]:
+        """The rows of a table, these columns of them, a group at a time in memory."""
+        table = self.lazy(name).select(columns)
+        for start in range(0, table.select(pl.len()).collect().item(), GROUP):
+            yield from table.slice(start, GROUP).collect().iter_rows()
 
     def codebook(self) -> dict[str, Any]:
         """What each table and column means."""

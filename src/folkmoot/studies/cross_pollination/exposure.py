@@ -76,7 +76,7 @@ async def adversarial_dialogue(
             signal=SATISFIED,
             max_exchanges=config.max_socratic_exchanges,
         )
-        p = p.with_(adversarial=talk.transcript)
+        p = p.with_(dialogue=scope.keep(talk.transcript))
         if talk.missing is not None:
             return p.failed(f"adversarial dialogue ({talk.silent})", talk.missing)
         if not talk.transcript:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import groupby
 
 import polars as pl
 
@@ -25,11 +26,10 @@ DECISIONS = {  # by stage
 
 def texts(run: RunFolder) -> Iterator[Text]:
     """Each participant's two conversations, and the page of summaries."""
-    said: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for row in run.table("utterances").iter_rows(named=True):
-        said[row["participant_id"], row["stage"]].append(row["text"] or "")
-    for (who, stage), words in said.items():
-        yield Text(KINDS[stage], f"{who}/{stage}", "\n".join(words), scope=who)
+    said = run.rows("utterances", "participant_id", "stage", "text")
+    for (who, stage), rows in groupby(said, key=lambda row: row[:2]):  # a conversation on end
+        words = "\n".join(text or "" for _, _, text in rows)
+        yield Text(KINDS[stage], f"{who}/{stage}", words, scope=who)
     pages: dict[int, list[str]] = defaultdict(list)
     for row in run.table("summaries").iter_rows(named=True):
         pages[row["draw"]].append(row["description"])
@@ -37,8 +37,8 @@ def texts(run: RunFolder) -> Iterator[Text]:
         yield Text(SUMMARIES, f"draw {draw}", "\n".join(page), scope=page_of(draw))
     # Who quotes the topic or the own persona repeats nobody.
     yield Text("", "topic", run.config["topic"]["description"])
-    for row in run.table("participants").iter_rows(named=True):
-        yield Text("", row["participant_id"], row["persona"], scope=row["participant_id"])
+    for who, persona in run.rows("participants", "participant_id", "persona"):
+        yield Text("", who, persona, scope=who)
 
 
 def page_of(draw: int) -> str:
@@ -48,18 +48,19 @@ def page_of(draw: int) -> str:
 def decisions(run: RunFolder) -> Iterator[Decision]:
     """Every vote, the conditions in the order of the design."""
     config = CrossPollinationConfig.model_validate(run.config)
-    votes = run.table("answers").filter(
+    votes = run.lazy("answers").filter(
         pl.col("stage").is_in([*DECISIONS]), kind="choice", role="participant"
     )
-    people = run.table("participants").select(
+    people = run.lazy("participants").select(
         "condition", "summary_draw", speaker_id="participant_id"
     )
+    votes = votes.select("address", "stage", "speaker_id")
     asked = votes.join(people, on="speaker_id", maintain_order="left").sort(
         pl.col("stage").replace_strict(DECISIONS).replace_strict({FIRST: 0, FINAL: 1, THIRD: 2}),
         pl.col("condition").replace_strict({arm: n for n, arm in enumerate(config.arms)}),
         maintain_order=True,
     )
-    for row in asked.iter_rows(named=True):
+    for row in asked.collect().iter_rows(named=True):
         who, name = row["speaker_id"], DECISIONS[row["stage"]]
         shown = Exposed() if name != FINAL else config.in_view(row["condition"])
         yield Decision(

@@ -63,12 +63,13 @@ def save_results(scope: Scope, config: CrossPollinationConfig, state: State) -> 
 
     write("cluster_embeddings.json", {"clusters": [cluster_json(c) for c in state.clusters]})
     write("individual_embeddings.json", {"embeddings": embeddings})
-    write("participants.json", {**mark, "participants": [participant_json(p) for p in people]})
+    write("participants.json", {**mark, "participants": map(participant_json, people)})
     scope.write_json("summary.json", {**summary(config, state), **mark})
     scope.write_text("config.yaml", yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
     for p in people:
-        demographics = {f"demographic_{k}": v for k, v in p.demographics.items()}
-        scope.record("participants", {**participant_row(p).cells(), **demographics})
+        persona = p.persona
+        demographics = {f"demographic_{k}": v for k, v in persona.demographics.items()}
+        scope.record("participants", {**participant_row(p, persona).cells(), **demographics})
         for row in utterance_rows(p):
             scope.record(row)
     for c in state.clusters:
@@ -100,12 +101,13 @@ def write_checkpoint(session: Session[Any], phase: str, state: State) -> None:
 
 def participant_json(p: Participant) -> dict[str, Any]:
     """The record of participants.json."""
+    persona = p.persona
     return {
         "participant_id": p.id,
         "condition": p.condition,
-        "base_persona": p.base_persona,
-        "demographics": dict(p.demographics),
-        "enriched_persona": p.enriched_persona,
+        "base_persona": persona.base,
+        "demographics": dict(persona.demographics),
+        "enriched_persona": persona.text,
         "initial_choice": p.initial_choice,
         "initial_explanation": None,  # the source's own: deprecated, never collected
         "final_choice": p.final_choice,

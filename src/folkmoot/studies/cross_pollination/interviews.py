@@ -48,7 +48,7 @@ async def interviewed(scope: Scope, config: CrossPollinationConfig, p: Participa
     )
     if talk.missing is None and not talk.transcript:
         return p.failed("clarification", Missing("moderator asked nothing"))
-    p = p.with_(clarification=talk.transcript)
+    p = p.with_(interview=scope.keep(talk.transcript))
     return p if talk.missing is None else p.failed(f"clarification ({talk.silent})", talk.missing)
 
 

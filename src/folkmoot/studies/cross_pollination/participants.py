@@ -30,32 +30,31 @@ from folkmoot.people.sources.grounded import PersonaGenerator
 from folkmoot.people.sources.grounded.panel import read_panel
 from folkmoot.randomness import digest, generator
 from folkmoot.storage.run_folder import PERSONAS
+from folkmoot.storage.shelf import Kept
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 
 T = TypeVar("T")
 
+NOTHING = Kept("")
 PENDING, COMPLETE, FAILED, SKIPPED = "pending", "complete", "failed", "skipped"
 RECRUITER = Speaker("recruiter", "Recruiter", "recruiter")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Participant:
-    """One participant's record; phases return changed copies."""
+    """One participant's record; phases return changed copies. Long texts are kept out of memory."""
 
     participant_id: str
     condition: str
-    base_persona: str
-    demographics: Mapping[str, Any]
-    enriched_persona: str
-    persona_id: str = ""
+    profile: Kept[Persona]
     # From the first vote on: the options in this participant's order, and the system prompt on
     # which those of all phases build.
     options: tuple[str, ...] = ()
-    system: str = ""
+    told: Kept[str] = NOTHING
     initial_choice: str | None = None
     final_choice: str | None = None
-    clarification: Transcript | None = None
-    adversarial: Transcript | None = None
+    interview: Kept[Transcript] | None = None
+    dialogue: Kept[Transcript] | None = None
     opposition_view: str | None = None
     summary_draw: int | None = None
     cross_pollination_content: str | None = None
@@ -78,6 +77,24 @@ class Participant:
         return self.participant_id
 
     @property
+    def persona(self) -> Persona:
+        return self.profile.get()
+
+    @property
+    def system(self) -> str:
+        return self.told.get()
+
+    @property
+    def clarification(self) -> Transcript | None:
+        """The interview of phase 3."""
+        return None if self.interview is None else self.interview.get()
+
+    @property
+    def adversarial(self) -> Transcript | None:
+        """The dialogue of phase 7."""
+        return None if self.dialogue is None else self.dialogue.get()
+
+    @property
     def position_changed(self) -> bool | None:
         """Whether the final choice differs from the first; None without a final choice."""
         if self.final_choice is None or self.initial_choice is None:
@@ -91,7 +108,7 @@ class Participant:
 
     def speaker(self, system: str) -> Speaker:
         """The participant as the models see it."""
-        return Speaker(self.id, "Participant", "participant", system, persona=self.enriched_persona)
+        return Speaker(self.id, "Participant", "participant", system, persona=self.persona.text)
 
     def with_(self, **changes: Any) -> Participant:
         return replace(self, **changes)
@@ -177,11 +194,7 @@ async def recruit(session: Session[CrossPollinationConfig]) -> State:
     await session.seal("personas", {p.id: digest(p.text).hex() for p in personas})
     return State(
         {
-            who: Participant(
-                *(who, arms[who], p.base, p.demographics, p.text),
-                persona_id=p.id,
-                summary_draw=draws.get(who),
-            )
+            who: Participant(who, arms[who], session.keep(p), summary_draw=draws.get(who))
             for who, p in zip(arms, personas, strict=True)
         }
     )
@@ -209,7 +222,7 @@ async def _people(session: Session[CrossPollinationConfig]) -> list[Persona]:
         rows = json.loads(saved.read_text("utf-8"))["personas"]
         return [Persona.from_json(row) for row in rows]
     personas = await _drawn(session)
-    session.write_json(PERSONAS, {"personas": [p.to_json() for p in personas]})
+    session.write_json(PERSONAS, {"personas": (p.to_json() for p in personas)})
     return personas
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from folkmoot.conversation.transcript import EMPTY
+from folkmoot.people.persona import Persona
 from folkmoot.storage.rows import Row, column
 from folkmoot.studies.cross_pollination.participants import Cluster, Participant
 
@@ -95,7 +96,7 @@ class UtteranceRow(Row, table="utterances"):
 TABLES = (ParticipantRow, ClusterRow, SummaryRow, UtteranceRow)
 
 
-def participant_row(p: Participant) -> ParticipantRow:
+def participant_row(p: Participant, persona: Persona) -> ParticipantRow:
     return ParticipantRow(
         participant_id=p.id,
         condition=p.condition,
@@ -118,9 +119,9 @@ def participant_row(p: Participant) -> ParticipantRow:
         clarification_exchanges=len(p.clarification or ()) // 2,
         adversarial_exchanges=len(p.adversarial or ()) // 2,
         options_shown=list(p.options),
-        base_persona=p.base_persona,
-        persona=p.enriched_persona,
-        persona_id=p.persona_id,
+        base_persona=persona.base,
+        persona=persona.text,
+        persona_id=persona.id,
     )
 
 

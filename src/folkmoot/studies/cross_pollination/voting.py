@@ -34,9 +34,9 @@ def prepared(p: Participant, scope: Scope, config: CrossPollinationConfig) -> Pa
     if config.option_order == "random":
         options = tuple(sorted(options, key=lambda o: uniform(scope.seed, "option_order", p.id, o)))
     system = scope.prompt(
-        "participant_system", persona=p.enriched_persona, topic=config.topic, options=options
+        "participant_system", persona=p.persona.text, topic=config.topic, options=options
     )
-    return p.with_(options=options, system=system)
+    return p.with_(options=options, told=scope.keep(system))
 
 
 def threshold_check(scope: Scope, config: CrossPollinationConfig, state: State) -> State:

@@ -1,0 +1,62 @@
+"""A shelf for values that a run needs again later and not all at once: personas, conversations.
+
+They lie in a file without a name that is gone with the process; in memory stays a place in it.
+"""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+from pathlib import Path
+from typing import IO, Generic, TypeVar, cast
+
+from folkmoot.files import storage_errors
+
+T = TypeVar("T")
+
+
+class Shelf:
+    """Values on the disk, in a folder that can hold them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file: IO[bytes] | None = None
+        self._end = 0
+
+    def put(self, data: bytes) -> tuple[int, int]:
+        """Where these bytes lie: the first of them, and how many. Raises StorageError."""
+        with storage_errors(self._folder):
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115
+            self._file.seek(self._end)
+            self._file.write(data)
+        self._end += len(data)
+        return self._end - len(data), len(data)
+
+    def take(self, place: tuple[int, int]) -> bytes:
+        """The bytes at a place. Raises StorageError."""
+        assert self._file is not None
+        start, length = place
+        with storage_errors(self._folder):
+            self._file.seek(start)
+            return self._file.read(length)
+
+
+class Kept(Generic[T]):
+    """A value on a shelf; `get` reads it back. To another process it goes as the value itself."""
+
+    __slots__ = ("_place", "_shelf", "_value")
+
+    def __init__(self, value: T, shelf: Shelf | None = None) -> None:
+        self._shelf = shelf
+        self._value = value if shelf is None else None
+        self._place = (0, 0) if shelf is None else shelf.put(pickle.dumps(value, 5))
+
+    def get(self) -> T:
+        """The value. Raises StorageError."""
+        if self._shelf is None:
+            return cast("T", self._value)
+        return cast("T", pickle.loads(self._shelf.take(self._place)))
+
+    def __reduce__(self) -> tuple[type[Kept[T]], tuple[T]]:
+        return Kept, (self.get(),)
