@@ -70,7 +70,6 @@ def test_a_text_is_found_whatever_is_done_to_its_form(
     assert found([Text("leaflet", "l", text)], "Vote now.", prompt) == {("leaflet", "l"): 1}
 
 
-@given(texts_of_sentences, st.data())
 @given(
     st.lists(st.lists(st.sampled_from("abcd"), min_size=1, max_size=7), min_size=1, max_size=6),
     st.lists(st.sampled_from("abcd"), max_size=40),
@@ -104,6 +103,7 @@ def test_an_index_takes_less_memory_than_the_texts_whoever_starts_alike() -> Non
     assert {f.id for f in index.found(at(), [texts[7].words]) if f.share == 1} == {"7"}
 
 
+@given(texts_of_sentences, st.data())
 def test_of_a_text_that_was_cut_the_share_of_words_that_stood_is_given(
     sentences: list[list[str]], data: st.DataObject
 ) -> None:
