@@ -180,6 +180,29 @@ def run(
         run_command(path, options, trust, Serving(host, port, public_url))
 
 
+@app.command("try")
+@guarded
+def try_(
+    study: StudyArg,
+    seat: Annotated[
+        str | None,
+        typer.Option("--seat", metavar="PARTICIPANT", help="Sit here (default: the first seat)."),
+    ] = None,
+    set_: SetOpt = None,
+    limit: LimitOpt = None,
+    port: Annotated[
+        int | None, typer.Option("--port", min=1, max=65535, help="Serve the page at this port.")
+    ] = None,
+    trust: TrustOpt = False,
+) -> None:
+    """Answer a study's questions yourself, in a run that is thrown away."""
+    from folkmoot.cli.run import Serving, try_command
+    from folkmoot.engine.execution import RunOptions
+
+    options = RunOptions(overrides=tuple(set_ or ()), limit=limit)
+    try_command(study, options, trust, Serving("127.0.0.1", port, ""), seat)
+
+
 def _one_file(study: Path | None, config: Path | None) -> Path:
     if study is not None and config is not None and study != config:
         raise InputError(f"two study files are named: {study} and --config {config}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -36,9 +37,10 @@ from folkmoot.engine.progress import (
     duration,
     pace,
 )
-from folkmoot.engine.runner import Run, folder_of, load, run_study
-from folkmoot.errors import NothingUsable
+from folkmoot.engine.runner import Run, folder_of, load, run_study, seated
+from folkmoot.errors import InputError, NothingUsable
 from folkmoot.measures.estimates import dollars, plural
+from folkmoot.models.catalog import LOCAL
 from folkmoot.storage.run_folder import (
     CODEBOOK,
     JOURNAL,
@@ -198,6 +200,29 @@ def run_command(path: Path, options: RunOptions, trust: bool, serving: Serving) 
     print_results(done, out())
     if done.unusable:
         raise NothingUsable(f"the run has finished, but nothing in it is usable: {done.unusable}")
+
+
+def try_command(
+    path: Path, options: RunOptions, trust: bool, serving: Serving, seat: str | None
+) -> None:
+    """Seat the user alone in one participant's place, among embedded respondents."""
+    from folkmoot.view.seat import host
+
+    progress = TerminalProgress(err())
+    scratch = Path(tempfile.mkdtemp(prefix="folkmoot-try-"))
+    options = replace(options, model=LOCAL, out=scratch / "run", consent=consent(path, trust))
+    found = load(path, replace(options, progress=progress))
+    config = found.study.rehearsal(found.config, scratch)
+    places = found.study.places(config, found.folder)
+    name = seat or next((p.name for p in places if not p.closed), "")
+    if not name and not places:
+        raise InputError(f"{path}: name the participant whose place you take, with --seat")
+    found = seated(replace(found, config=config), [name or places[0].name])
+    served = host(address=serving.address, port=serving.port, say=progress.say)
+    with progress:
+        run_study(found, replace(options, host=served, progress=progress), Stopper(end_now))
+    where = escape(str(scratch / "run"))
+    out().print(f"Your answers   folkmoot show {where}", soft_wrap=True)
 
 
 def grid_command(
