@@ -203,6 +203,18 @@ def try_(
     try_command(study, options, trust, Serving("127.0.0.1", port, ""), seat)
 
 
+@app.command()
+@guarded
+def withdraw(
+    run: RunArg,
+    seat: Annotated[str, typer.Argument(metavar="SEAT", help="Whose words go, e.g. p_0003.")],
+) -> None:
+    """Delete what a person wrote from a finished run."""
+    from folkmoot.cli.results import withdraw_command
+
+    withdraw_command(run, seat)
+
+
 def _one_file(study: Path | None, config: Path | None) -> Path:
     if study is not None and config is not None and study != config:
         raise InputError(f"two study files are named: {study} and --config {config}")

@@ -13,11 +13,14 @@ from rich.progress import track
 from folkmoot.cli.console import clean, err, out, warn
 from folkmoot.cli.study_files import consent
 from folkmoot.cli.tables import grid_view, print_findings, synthetic_panel
+from folkmoot.engine.desk import seats_in
+from folkmoot.engine.folder import held_folder
 from folkmoot.engine.grid import RunGrid, is_grid, read_grid
 from folkmoot.engine.journal import Entry, JournalReader
 from folkmoot.engine.study import study_of_run
 from folkmoot.engine.study_file import load_study_file
 from folkmoot.engine.verify import verify_run
+from folkmoot.engine.withdrawal import withdraw
 from folkmoot.errors import EXIT_DIFFERS, InputError, Problem, StorageError
 from folkmoot.kit.coding.afterwards import verify_codings
 from folkmoot.kit.exposure import differences
@@ -196,6 +199,24 @@ def _verify(run: RunFolder) -> bool:
     if found.journal_digest:
         console.print(f"Digest of the journal: {found.journal_digest}", soft_wrap=True)
     return found.verified
+
+
+def withdraw_command(name: str, seat: str) -> None:
+    """Delete a person's words and say what cannot be recomputed any more."""
+    run = find_run(name)
+    with held_folder(run.path):
+        found = [p for p in seats_in(run.path) if seat in (p.name, p.id)]
+        if len(found) != 1:
+            seats = ", ".join(p.name for p in found or seats_in(run.path)) or "none"
+            raise InputError(
+                Problem(f"{run.path}: no seat is called {seat}", hint=f"seats: {seats}")
+            )
+        withdraw(run, found[0], "researcher")
+    out().print(
+        f"The words of {escape(found[0].name)} are gone. Reports and exports were deleted with "
+        "them: write these anew.",
+        soft_wrap=True,
+    )
 
 
 def report_command(name: str, pdf: bool) -> None:

@@ -135,6 +135,8 @@ class Desk:
         """Write down what a later process must know. Raises StorageError."""
         seats = {
             c.place.name: {
+                "id": c.place.id,
+                "scopes": c.place.scopes,
                 "token": c.token,
                 "agreed": c.agreed,
                 "ended": "" if c.ended == "done" else c.ended,
@@ -270,6 +272,14 @@ def _said(text: str) -> Reply:
 
 def _without(reason: str) -> Reply:
     return Reply("", NOTHING, "human", "", f"refused:{reason}")
+
+
+def seats_in(folder: Path) -> dict[Playable, str]:
+    """The seats of a run, and why each one gives no more answers (empty: it does). Raises
+    StorageError."""
+    path = folder / SEATS
+    known = read_json(path)["seats"] if path.exists() else {}
+    return {Playable(was["id"], tuple(was["scopes"])): was["ended"] for was in known.values()}
 
 
 def recruitment_ids(folder: Path) -> Mapping[str, Mapping[str, str]]:

@@ -217,6 +217,12 @@ class JournalReader:
         for row in self._reader.execute(f"{SELECT}{where} ORDER BY address", args):
             yield Entry(row[0], row[1], row[2], self._expand(json.loads(row[3])), *row[4:])
 
+    def everything(self, table: str) -> Iterable[tuple[Entry, float]]:
+        """All of `entries` or `superseded`, requests expanded, with when they were superseded."""
+        at = "at" if table == "superseded" else "0.0"
+        for *row, when in self._reader.execute(f"SELECT {NAMES}, {at} FROM {table}"):
+            yield Entry._make((*row[:3], self._expand(json.loads(row[3])), *row[4:])), when
+
     def _expand(self, value: Any) -> Any:
         """A stored request with its long texts put back."""
         if isinstance(value, dict):

@@ -25,6 +25,7 @@ from folkmoot.engine.seats import Seats
 from folkmoot.engine.study import Study, check_study, find_study, findings_of, seats_of
 from folkmoot.engine.study_file import StudyFile, load_study_file, validate
 from folkmoot.engine.trust import Consent
+from folkmoot.engine.withdrawal import withdraw_pending, withdrawals
 from folkmoot.errors import InputError, Problem
 from folkmoot.models.request import Provider
 from folkmoot.storage.findings import Finding
@@ -138,8 +139,14 @@ def run_study(found: StudyFile, options: RunOptions, stopper: Stopper | None = N
     open_folder(folder, resume=options.resume)
     try:
         with held_folder(folder):
+            if options.resume and withdrawals(folder):
+                raise InputError(
+                    f"{folder}: people withdrew from this run and their words are gone, so it "
+                    "cannot be resumed; its tables and its report stand"
+                )
             settle(folder, found.config, resume=options.resume)
             run_to_end(lambda s: execute(Execution(found, options, providers, folder, s)), stopper)
+            withdraw_pending(RunFolder(folder))
     except InputError:
         if new:
             discard_unasked(folder)

@@ -31,10 +31,11 @@ from folkmoot.engine.journal import Entry, JournalReader, Replay
 from folkmoot.engine.providers import Providers
 from folkmoot.engine.study import Study, study_of_run
 from folkmoot.engine.study_file import StudyFile, validate
+from folkmoot.engine.withdrawal import withdrawals
 from folkmoot.errors import FolkmootError, NotJournaled, StorageError
 from folkmoot.measures.estimates import plural
 from folkmoot.models.catalog import LOCAL, is_local
-from folkmoot.models.request import Message, Request
+from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.randomness import digest
 from folkmoot.storage import amendments
@@ -100,6 +101,8 @@ def changed_since(run: RunFolder) -> list[str]:
         why = str(error) if path.exists() else f"{JOURNAL} is gone"
         return [*_changed_files(run), f"{why}: requests and replies cannot be looked up."]
     was = run.manifest.get("journal_digest")
+    if left := _last_withdrawal(run):
+        was = left["journal_digest"]
     if kept == found != was and not run.finished:
         return []  # a later process was killed: the manifest is of an earlier state
     return [*_changed_files(run), *amendments.changed(run.path)] + [
@@ -140,6 +143,10 @@ def verify_run(run: RunFolder, study: Study | None = None) -> Verification:
             "The run is not finished, so it cannot be rebuilt; finish it with --resume."
         )
         return found
+    with suppress(StorageError):  # it was named among the differences
+        found.not_compared += _gone(run)
+    if found.not_compared:
+        return found
     with TemporaryDirectory(prefix="folkmoot-verify-") as folder:
         scratch = Path(folder)
         try:
@@ -160,7 +167,7 @@ class _NotRebuiltError(Exception):
 
 def _changed_files(run: RunFolder) -> list[str]:
     found = []
-    hashes = run.manifest.get("hashes", {})
+    hashes = {**run.manifest.get("hashes", {}), **_last_withdrawal(run).get("hashes", {})}
     for name, was in hashes.items():
         path = run.path / name
         if not path.is_file():
@@ -172,6 +179,23 @@ def _changed_files(run: RunFolder) -> list[str]:
         if csv in hashes and f"{TABLES}/{name}.parquet" not in hashes and _differ(run, name):
             found.append(f"{TABLES}/{name}.parquet does not say what {name}.csv says.")
     return found
+
+
+def _last_withdrawal(run: RunFolder) -> Mapping[str, Any]:
+    """What the last person who withdrew left: digest and hashes; empty where nobody did."""
+    try:
+        return withdrawals(run.path)[-1].data
+    except (StorageError, IndexError):  # what is wrong with the amendments is told by themselves
+        return {}
+
+
+def _gone(run: RunFolder) -> list[str]:
+    """What nobody can recompute any more, because people withdrew."""
+    return [
+        f"{a.data['seat']} withdrew: {plural(a.data['answers'], 'answer')} of theirs "
+        f"({_some(a.data['addresses'])}) and all that followed from them cannot be recomputed."
+        for a in withdrawals(run.path)
+    ]
 
 
 def _differ(run: RunFolder, name: str) -> bool:
@@ -202,10 +226,7 @@ def _fits(entry: Entry) -> bool:
     if entry.kind == "embed":
         return digest(asked["model"], *asked["texts"]) == entry.fingerprint
     try:
-        messages = tuple(Message(m["role"], m["content"]) for m in asked["messages"])
-        how = {k: asked[k] for k in ("temperature", "max_tokens", "schema")}
-        how["images"] = tuple(asked.get("images", ()))
-        return Request(asked["model"], messages, **how).fingerprint() == entry.fingerprint
+        return Request.from_json(asked).fingerprint() == entry.fingerprint
     except (KeyError, TypeError):
         return False
 

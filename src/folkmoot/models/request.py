@@ -87,6 +87,13 @@ class Request:
             **({"images": list(self.images)} if self.images else {}),
         }
 
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Request:
+        """The request that `to_json` gave. Raises KeyError or TypeError for other data."""
+        messages = tuple(Message(m["role"], m["content"]) for m in data["messages"])
+        how = {k: data[k] for k in ("temperature", "max_tokens", "schema")}
+        return cls(data["model"], messages, **how, images=tuple(data.get("images", ())))
+
     def fingerprint(self) -> bytes:
         """16 bytes that change when anything that the model is sent changes."""
         schema = json.dumps(self.schema, sort_keys=True) if self.schema is not None else ""

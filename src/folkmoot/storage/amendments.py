@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,16 @@ def amend(run: Path, more: Iterable[Amendment]) -> None:
     manifest = read_json(run / MANIFEST)
     manifest[AMENDED] = {"count": len(lines), "digest": _digest(lines)}
     write_json(run / MANIFEST, manifest)
+
+
+def rewrite(run: Path, change: Callable[[str], str]) -> None:
+    """Change the lines that are there: for words that must go, whoever wrote them down."""
+    lines = tuple(change(line) for line in recorded(run))
+    if lines and lines != recorded(run):
+        write_text(run / AMENDMENTS, "".join(f"{line}\n" for line in lines))
+        manifest = read_json(run / MANIFEST)
+        manifest[AMENDED] = {"count": len(lines), "digest": _digest(lines)}
+        write_json(run / MANIFEST, manifest)
 
 
 def amendments(run: Path) -> list[Amendment]:

@@ -1,0 +1,388 @@
+"""A person withdraws: what they wrote goes from the journal, every table and every file of a run.
+
+It goes where it stood in others' prompts and replies too: every run of `GRAM` words of theirs, and
+shorter texts where they stand alone. In its place is a mark with a hash, salted with what nobody
+keeps, so that equal marks show equal words and no mark can be tried against a guess. Options that
+the person chose stay counted in the study's own tables; the answers themselves are gone.
+
+`amendments.jsonl` says what was done. The run can be read and reported as before, but what the
+words led to can no longer be recomputed, which `folkmoot verify` says.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import shutil
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from pydantic import JsonValue
+
+from folkmoot.engine.desk import WITHDRAWN, seats_in
+from folkmoot.engine.journal import JournalReader
+from folkmoot.engine.journal_file import Entry, commit, keep_digest, open_file
+from folkmoot.engine.seats import Playable
+from folkmoot.errors import InputError, Problem
+from folkmoot.files import write_bytes
+from folkmoot.models.catalog import HUMAN
+from folkmoot.models.request import Request
+from folkmoot.randomness import digest
+from folkmoot.storage.amendments import Amendment, amend, amendments, rewrite
+from folkmoot.storage.files import dumps, write_text
+from folkmoot.storage.manifest import sha256
+from folkmoot.storage.run_folder import (
+    JOURNAL,
+    MANIFEST,
+    PEOPLE,
+    PLAN,
+    SEATS,
+    STUDY_FILE,
+    TABLES,
+    RunFolder,
+)
+from folkmoot.storage.tables import write_table
+
+KIND = "withdrawal"
+GRAM = 6  # consecutive words of theirs that count as their words, whoever wrote them down
+VECTOR = 16  # a list of so many numbers stands for a text
+KEPT = (MANIFEST, PLAN, STUDY_FILE, SEATS, PEOPLE)  # hold nothing that a person wrote
+DERIVED = ("report.html", "report.pdf")  # made anew when wanted
+_WORD = re.compile(r"(?<!&)(?<!&#)\b\w+")  # not the name of a character in HTML
+
+
+@dataclass
+class Words:
+    """What one person wrote, and how it is found again. `theirs` are addresses of their answers;
+    `ids` names them in the study's files."""
+
+    theirs: frozenset[str]
+    ids: frozenset[str]
+    material: str  # words of the study itself, which are nobody's
+    grams: set[tuple[str, ...]] = field(default_factory=set)
+    alone: set[tuple[str, ...]] = field(default_factory=set)
+    salt: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False)
+
+    def learn(self, text: str) -> None:
+        """Take in something that the person wrote."""
+        for line in text.splitlines():
+            words = tuple(w.casefold() for w in _WORD.findall(line))
+            if 0 < len(words) < GRAM:
+                self.alone.add(words)
+            self.grams.update(words[i : i + GRAM] for i in range(len(words) - GRAM + 1))
+
+    def settle(self) -> None:
+        """Leave out what the study said itself."""
+        said = tuple(w.casefold() for w in _WORD.findall(self.material))
+        for size in range(1, GRAM + 1):
+            known = {said[i : i + size] for i in range(len(said) - size + 1)}
+            self.grams -= known
+            self.alone -= known
+
+    def mark(self, text: str) -> str:
+        return f"[withdrawn {digest(self.salt, text.casefold(), size=6).hex()}]"
+
+    def redacted(self, text: str) -> str:
+        """A text with marks in place of the person's words."""
+        words = list(_WORD.finditer(text))
+        folded = [w[0].casefold() for w in words]
+        theirs = [False] * len(words)
+        for i in range(len(words) - GRAM + 1):
+            if tuple(folded[i : i + GRAM]) in self.grams:
+                theirs[i : i + GRAM] = [True] * GRAM
+        for start, end in self._standing_alone(text, words, folded):
+            theirs[start:end] = [True] * (end - start)
+        spans: list[tuple[int, int]] = []
+        for n, word in enumerate(words):
+            if theirs[n] and n and theirs[n - 1]:
+                spans[-1] = (spans[-1][0], word.end())
+            elif theirs[n]:
+                spans.append((word.start(), word.end()))
+        for start, end in reversed(spans):
+            text = text[:start] + self.mark(text[start:end]) + text[end:]
+        return text
+
+    def _standing_alone(
+        self, text: str, words: Sequence[re.Match[str]], folded: Sequence[str]
+    ) -> Iterator[tuple[int, int]]:
+        """Short texts of theirs that are a line of their own, or all that follows a name."""
+        for i in range(len(words)):
+            before = text[: words[i].start()].rsplit("\n", 1)[-1].strip(" \t\"'“‘«-•*>")
+            if before and not before.endswith(":"):
+                continue
+            for size in range(1, GRAM):
+                if tuple(folded[i : i + size]) not in self.alone:
+                    continue
+                after = text[words[i + size - 1].end() :].split("\n", 1)[0]
+                if not _WORD.search(after):
+                    yield i, i + size
+
+    def all_in(self, value: JsonValue) -> JsonValue:
+        """JSON data with all its texts redacted, and without the vectors of the person's texts."""
+        if isinstance(value, str):
+            return self.redacted(value)
+        if isinstance(value, list):
+            return [self.all_in(v) for v in value]
+        if isinstance(value, dict):
+            own = any(isinstance(v, str) and v in self.ids for v in value.values())
+            return {
+                self.redacted(k): self.all_in(_without_vectors(v) if own or k in self.ids else v)
+                for k, v in value.items()
+            }
+        return value
+
+
+def withdraw(run: RunFolder, place: Playable, by: str) -> None:
+    """Take out what a person wrote; the caller holds the folder. Raises InputError where the run
+    has no table of answers yet, or no person answered in this seat."""
+    if not run.has_table("answers"):
+        hint = "finish the run with --resume; who left is taken out at its end"
+        raise InputError(Problem(f"{run.path} has no table of answers yet", hint=hint))
+    answers = run.table("answers")
+    rows = answers.filter(pl.col("answered_by") == HUMAN).rows(named=True)
+    mine = [r for r in rows if r["speaker_id"] == place.id and _in(place, r["scope"])]
+    if not mine:
+        raise InputError(Problem(f"{place.name}: no person answered in this seat"))
+    theirs = frozenset(r["address"] for r in mine)
+    material = "\n".join(run.text(name) for name in (STUDY_FILE, PLAN) if run.has(name))
+    words = Words(theirs, frozenset({place.id}), material)
+    with closing(JournalReader(run.path / JOURNAL)) as journal:
+        free = {r["address"] for r in mine if r["kind"] not in ("choice", "number")}
+        for entry in journal.entries("ask"):
+            if _whose(entry.address, free):
+                for text in _written(entry):
+                    words.learn(text)
+    words.settle()
+    _change_tables(run, words)
+    _change_files(run, words)
+    _drop_ids(run.path / PEOPLE, place.name)
+    changed = 0
+    for path in sorted(run.path.rglob("*.sqlite")):
+        changed += _change_journal(path, words)
+    rewrite(run.path, lambda line: json.dumps(words.all_in(json.loads(line)), ensure_ascii=False))
+    with closing(JournalReader(run.path / JOURNAL)) as journal:
+        now = journal.content_digest()
+    data = {
+        "seat": place.name,
+        "answers": len(mine),
+        "entries": changed,
+        "addresses": sorted(theirs),
+        "journal_digest": now,
+        "hashes": {n: sha256(run.path / n) for n in run.manifest.get("hashes", {}) if run.has(n)},
+    }
+    amend(run.path, [Amendment(KIND, by, datetime.now(UTC).isoformat(timespec="seconds"), data)])
+
+
+def withdraw_pending(run: RunFolder) -> None:
+    """Take out those who left while the run went on; the caller holds the folder."""
+    known = {a.data.get("seat") for a in withdrawals(run.path)}
+    for place, ended in seats_in(run.path).items():
+        if ended == WITHDRAWN and place.name not in known:
+            with suppress(InputError):  # who left before any answer has nothing to take out
+                withdraw(run, place, "participant")
+
+
+def withdrawals(run: Path) -> list[Amendment]:
+    """Who withdrew, in order. Raises StorageError."""
+    return [a for a in amendments(run) if a.kind == KIND]
+
+
+def _in(place: Playable, scope: str) -> bool:
+    return not place.scopes or not set(place.scopes).isdisjoint(scope.split("/"))
+
+
+def _whose(address: str, addresses: Collection[str]) -> bool:
+    """Whether an entry stands at one of these addresses, or is a further try of one."""
+    while address not in addresses:
+        address, dot, _ = address.rpartition(".")
+        if not dot:
+            return False
+    return True
+
+
+def _written(entry: Entry) -> Iterator[str]:
+    """The free texts of an answer: all of it, or those of a JSON object that no list offered."""
+    try:
+        value: JsonValue = json.loads(entry.reply)
+    except ValueError:
+        yield entry.reply
+        return
+    offered = set(_offered(entry.request.get("schema")))
+    yield from (text for text in _texts(value) if text not in offered)
+
+
+def _texts(value: JsonValue) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (list, dict)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _texts(part)
+
+
+def _offered(schema: object) -> Iterator[str]:
+    if isinstance(schema, dict):
+        for key, part in schema.items():
+            if key == "enum":
+                yield from map(str, part)
+            else:
+                yield from _offered(part)
+    elif isinstance(schema, list):
+        for part in schema:
+            yield from _offered(part)
+
+
+def _without_vectors(value: JsonValue) -> JsonValue:
+    if isinstance(value, list):
+        numbers = len(value) >= VECTOR and all(isinstance(v, (int, float)) for v in value)
+        return None if numbers else [_without_vectors(v) for v in value]
+    if isinstance(value, dict):
+        return {k: _without_vectors(v) for k, v in value.items()}
+    return value
+
+
+def _change_tables(run: RunFolder, words: Words) -> None:
+    for name in run.tables():
+        table = run.table(name)
+        texts = [c for c, kind in table.schema.items() if kind == pl.String]
+        changed = table.with_columns(
+            pl.col(c).map_elements(words.redacted, return_dtype=pl.String) for c in texts
+        )
+        if name == "answers":
+            own = pl.col("address").is_in(list(words.theirs))
+            blank = [c for c in ("value", "position") if c in table.columns]
+            changed = changed.with_columns(
+                *(pl.when(own).then(None).otherwise(pl.col(c)).alias(c) for c in blank),
+                pl.when(own).then(pl.lit(WITHDRAWN)).otherwise(pl.col("missing")).alias("missing"),
+            )
+        if not changed.equals(table):
+            write_table(run.path / TABLES, name, changed)
+
+
+def _change_files(run: RunFolder, words: Words) -> None:
+    for path in run.path.glob("export-*"):
+        shutil.rmtree(path)
+    for name in DERIVED:
+        (run.path / name).unlink(missing_ok=True)
+    for path in sorted(p for p in run.path.rglob("*") if p.is_file()):
+        inside = path.relative_to(run.path).as_posix()
+        if inside in KEPT or inside.startswith(f"{TABLES}/") or path.name.startswith("."):
+            continue
+        try:
+            text = path.read_text("utf-8")
+        except UnicodeDecodeError:  # a journal or a picture
+            continue
+        changed = _changed(path.suffix, text, words)
+        if changed != text:
+            write_text(path, changed)
+
+
+def _changed(suffix: str, text: str, words: Words) -> str:
+    try:
+        if suffix == ".json":
+            was: JsonValue = json.loads(text)
+            now = words.all_in(was)
+            return text if now == was else dumps(now)
+        if suffix == ".jsonl":
+            lines = (
+                json.dumps(words.all_in(json.loads(x)), ensure_ascii=False)
+                for x in text.splitlines()
+            )
+            return "".join(f"{line}\n" for line in lines)
+    except ValueError:
+        pass
+    return words.redacted(text)
+
+
+def _drop_ids(path: Path, seat: str) -> None:
+    if path.exists():
+        known = json.loads(path.read_text("utf-8"))
+        known.pop(seat, None)
+        write_bytes(path, (json.dumps(known, indent=1) + "\n").encode(), 0o600)
+
+
+def _change_journal(path: Path, words: Words) -> int:
+    """Write a journal anew without the person's words; how many entries are not what they were.
+
+    A new file takes the place of the old one, so that no page of it keeps what was deleted.
+    """
+    new = path.with_name(f".{path.name}.new")
+    new.unlink(missing_ok=True)
+    count = 0
+    with closing(JournalReader(path)) as old, closing(open_file(new)) as db:
+        content, stored = 0, set[bytes]()
+        for table in ("superseded", "entries"):
+            entries, when = [], []
+            for entry, at in old.everything(table):
+                changed = _changed_entry(entry, words)
+                count += changed != entry
+                entries.append(changed)
+                when.append(at)
+            if table == "entries":
+                content = commit(db, entries, stored, 0)
+            elif entries:
+                commit(db, entries, stored, 0)
+                with db:
+                    db.execute("INSERT INTO superseded SELECT *, 0.0 FROM entries")
+                    db.executemany(
+                        "UPDATE superseded SET at = ? WHERE address = ?",
+                        [(at, e.address) for e, at in zip(entries, when, strict=True)],
+                    )
+                    db.execute("DELETE FROM entries")
+        with db:
+            keep_digest(db, content)
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    if not count:
+        for left in new.parent.glob(f"{new.name}*"):
+            left.unlink()
+        return 0
+    for beside in ("-wal", "-shm"):
+        path.with_name(path.name + beside).unlink(missing_ok=True)
+    new.replace(path)
+    for left in new.parent.glob(f"{new.name}*"):
+        left.unlink()
+    return count
+
+
+def _changed_entry(entry: Entry, words: Words) -> Entry:
+    request: Any = words.all_in(dict(entry.request))
+    if entry.kind == "ask" and _whose(entry.address, words.theirs):
+        reply = words.mark(entry.reply) if entry.reply else ""
+        return _sealed(entry._replace(reply=reply, finish=f"refused:{WITHDRAWN}"), request)
+    blob = entry.blob
+    if entry.kind == "embed" and request != entry.request and blob:
+        blob = _without_rows(blob, entry.request["texts"], request["texts"])
+    return _sealed(entry._replace(reply=_reply(entry.reply, words), blob=blob), request)
+
+
+def _reply(reply: str, words: Words) -> str:
+    """A reply redacted, which stays JSON where it was."""
+    if words.redacted(reply) == reply:
+        return reply
+    try:
+        return json.dumps(words.all_in(json.loads(reply)), ensure_ascii=False)
+    except ValueError:
+        return words.redacted(reply)
+
+
+def _without_rows(blob: bytes, was: Sequence[str], now: Sequence[str]) -> bytes:
+    """Embeddings without those of texts that are no longer there: not a number."""
+    vectors = np.frombuffer(blob, dtype=np.float32).reshape(len(was), -1).copy()
+    vectors[[a != b for a, b in zip(was, now, strict=True)]] = np.nan
+    return vectors.tobytes()
+
+
+def _sealed(entry: Entry, request: Mapping[str, Any]) -> Entry:
+    """The entry with its request, and the fingerprint of it."""
+    made = entry.fingerprint
+    if request != entry.request and entry.kind == "embed":
+        made = digest(request["model"], *request["texts"])
+    elif request != entry.request and entry.kind == "ask":
+        made = Request.from_json(request).fingerprint()
+    return entry._replace(request=request, fingerprint=made)
