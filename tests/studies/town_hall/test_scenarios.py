@@ -85,7 +85,7 @@ def test_a_word_of_ones_own_is_told_before_the_run(tmp_path: Path) -> None:
     )
     found = load_study_file(path)
     told = [line for line in found.study.notes(found.config) if "femal" in line]
-    assert told == ["gender 'femal' stands in prompts as it is written. did you mean female?"]
+    assert told == ["prompts use the gender 'femal' as it is written. did you mean female?"]
 
 
 def test_a_hall_without_vulnerable_residents_runs_to_its_findings(tmp_path: Path) -> None:

@@ -128,12 +128,12 @@ class DiscussionConfig(CodedConfig):
     )
     guide: dict[DiscussionPhase, GuidePart] = Field(
         default_factory=dict,
-        description="your own questions and probes by phase; the moderator plans the other phases",
+        description="your own questions and probes, by phase; the moderator plans the other phases",
     )
     control: Literal["alone", "order"] | None = Field(
         None,
-        description="what giving in to the group is measured against: the same people interviewed "
-        "alone as well, or a speaking order that is random throughout",
+        description="control for giving in to the group: interview the same people alone as well, "
+        "or draw every speaking order at random",
     )
     replications: Positive = Field(1, description="independent groups, each with its own recruits")
     stimuli: tuple[Stimulus, ...] = Field(
@@ -148,7 +148,7 @@ class DiscussionConfig(CodedConfig):
     panel: str | None = Field(
         None,
         min_length=1,
-        description="a table of people with weights that grounded ones come from",
+        description="a table of people, with weights, from which grounded personas are drawn",
     )
     appeal: float = Field(
         0.0, ge=-1, le=1, allow_inf_nan=False, description="shift of everybody's seeded opinion"
@@ -160,7 +160,7 @@ class DiscussionConfig(CodedConfig):
         24, description="how many of the latest messages a speaker sees"
     )
     max_words_per_response: Positive = Field(
-        90, description="longest answer in words, as the prompt asks for it"
+        90, description="longest answer in words that the prompt asks for"
     )
 
     @field_validator("product_concept", "category", mode="after")

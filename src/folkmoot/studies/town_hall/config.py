@@ -138,7 +138,7 @@ class LevelSettings(_Part):
     )
     like: LevelName | None = Field(None, description="the level from which the rest is taken")
     part: Literal["main", "supplementary"] | None = Field(
-        None, description="whether the main results compare the level or it is reported apart"
+        None, description="whether the level is part of the main comparison or reported apart"
     )
 
 
@@ -167,8 +167,8 @@ class TownHallConfig(CodedConfig):
     rounds: Positive = Field(3, description="rounds of discussion")
     history: Literal["all", "last"] = Field(
         "all",
-        description="rounds that residents still have before them: all, or the last one only; "
-        "the same at every level",
+        description="rounds that residents still see: all, or only the last; the same at every "
+        "level",
     )
     levels: Annotated[list[LevelName], BeforeValidator(_listed)] = Field(
         list(MAIN_LEVELS), min_length=1, description="levels to run"
@@ -179,7 +179,7 @@ class TownHallConfig(CodedConfig):
     residents: ResidentSettings = Field(default_factory=ResidentSettings)
     vulnerable: Annotated[list[str], BeforeValidator(_listed)] = Field(
         ["builtin"],
-        description="profiles of the vulnerable residents: `builtin`, folders, files; [] for none",
+        description="profiles of the vulnerable residents: `builtin`, folders or files; [] for none",
     )
     reaction_levels: dict[InteractionType, Annotated[int, Field(ge=0, le=4)]] = Field(
         default_factory=dict,
@@ -189,16 +189,16 @@ class TownHallConfig(CodedConfig):
         "highest",
         description="which level counts when one statement answers the same resident twice",
     )
-    max_vote_items: Positive = Field(6, description="most items on the ballot")
+    max_vote_items: Positive = Field(6, description="largest number of items on the ballot")
     longest_shared_reply: Positive = Field(
         32_000,
-        description="most tokens of one reply of a shared session; longer rounds are split",
+        description="longest reply of a shared session, in tokens; longer rounds are split",
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        "DEBUG", description="lowest level written to the logs of discussions"
+        "DEBUG", description="lowest level written to the discussion logs"
     )
     log_texts: Literal["preview", "full"] = Field(
-        "preview", description="whether the logs hold previews or the full questions and answers"
+        "preview", description="whether logs hold previews or the full questions and answers"
     )
 
 
@@ -293,15 +293,17 @@ def level_problems(config: TownHallConfig, vulnerable: int) -> list[Problem]:
         problems.append(Problem(f"duplicate level {name}", key="levels", hint="list it once"))
     for name in sorted(config.level_settings.keys() - known):
         like = str(config.level_settings[name].like)
-        hint = did_you_mean(like, known, "name a level that stands by itself")
-        what = f"{like} leads to no level that {name} could be like"
+        hint = did_you_mean(like, known, "name a level that does not refer back to this one")
+        what = f"level {name} is like {like}, which leads to no level"
         problems.append(Problem(what, key=f"level_settings.{name}.like", hint=hint))
     for level in {level.name: level for level in levels_of(config)}.values():
         problems.extend(_level_problems(level, vulnerable, level.name in config.level_settings))
         key = f"level_settings.{level.name}.labels"
         if level.labels == "shuffled" and not (vulnerable and level.vulnerable):
-            what = f"level {level.name} has no vulnerable residents whose labels could be shuffled"
-            problems.append(Problem(what, key=key, hint="leave one of the two out"))
+            what = f"level {level.name} has no vulnerable residents, so no labels to shuffle"
+            problems.append(
+                Problem(what, key=key, hint="remove it, or keep the vulnerable residents")
+            )
     return problems
 
 

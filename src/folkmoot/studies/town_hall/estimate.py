@@ -1,4 +1,4 @@
-"""Before and after a run: what a study file would do, what is wrong with it, a template of one."""
+"""What a study file would do, what is wrong with it, and a template of one."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def notes(config: TownHallConfig) -> list[str]:
         usual = Ratios.model_fields[key].default
         for word in getattr(config.residents.ratios, key).keys() - usual.keys():
             guess = did_you_mean(word, usual)
-            lines.append(f"{key} {word!r} stands in prompts as it is written. {guess}".rstrip())
+            lines.append(f"prompts use the {key} {word!r} as it is written. {guess}".rstrip())
     idle = [n for n in config.level_settings if n not in BUILT_IN and n not in config.levels]
     lines += [f"level_settings describes level {n}, but levels does not list it" for n in idle]
     apart = [level.name for level in levels if level.part != "main"]
@@ -115,7 +115,7 @@ def problems(config: TownHallConfig, folder: Path) -> list[Problem]:
     for key in ("contributions", "stakes"):
         for who in getattr(config.topic, key).keys() - known:
             hint = did_you_mean(who, known, f"known are {', '.join(sorted(known))}")
-            what = "no resident is meant by this"
+            what = "no resident matches this"
             found.append(Problem(what, key=f"topic.{key}.{who}", hint=hint))
     labels = [p.label for p in profiles]
     for label in sorted({label for label in labels if labels.count(label) > 1}):
@@ -146,7 +146,7 @@ def _residents(settings: ResidentSettings) -> list[Problem]:
         clash = joint_problem(settings.ratios.income_level, settings.ratios.economic_pressure)
         if clash:
             key = "residents.ratios.economic_pressure"
-            what = f"no residents without contradictions can have these shares: {clash}"
+            what = f"these shares contradict each other: {clash}"
             found.append(Problem(what, key=key, hint="lower one of the two"))
     return found
 
@@ -156,7 +156,7 @@ def _known(shares: Mapping[str, object], options: Sequence[str], key: str) -> li
     for name in shares:
         if name not in options:
             hint = did_you_mean(name, options, f"known are {', '.join(options)}")
-            found.append(Problem("there is no such category", key=f"{key}.{name}", hint=hint))
+            found.append(Problem("unknown category", key=f"{key}.{name}", hint=hint))
     return found
 
 

@@ -59,7 +59,7 @@ class ResidentRow(Row, table="residents"):
     risk_tolerance: int = column("personality, 1–5")
     community_orientation: int = column("personality, 1–5")
     income_level: str = column("low, middle or high")
-    can_afford_contribution: bool = column("could the resident pay the owners' contribution")
+    can_afford_contribution: bool = column("whether the resident can pay the contribution")
     economic_pressure: str = column("comfortable, moderate or struggling")
     participation_tendency: str = column("active, moderate or passive")
     information_access: str = column("high, medium or low")
@@ -148,9 +148,9 @@ class ReactionRow(OfDiscussion, table="reactions"):
     interaction_types: str = column("interaction types of the references, joined by |")
     agree_level: int | None = column("private agreement of the speaker with the target, 1–5")
     my_feeling: str | None = column("private feeling of the speaker")
-    want_to_respond: bool | None = column("did the speaker wish to respond")
-    speaker_vulnerable: bool = column("is the speaker one of the vulnerable residents")
-    target_vulnerable: bool = column("is the target one of the vulnerable residents")
+    want_to_respond: bool | None = column("whether the speaker wished to respond")
+    speaker_vulnerable: bool = column("whether the speaker is one of the vulnerable residents")
+    target_vulnerable: bool = column("whether the target is one of the vulnerable residents")
 
 
 class ItemRow(OfDiscussion, table="items"):
@@ -158,8 +158,8 @@ class ItemRow(OfDiscussion, table="items"):
 
     item_id: str = column("item of the ballot")
     text: str = column("the proposal")
-    origin: str = column("residents that it goes back to, joined by |")
-    vulnerable_originated: bool = column("does it go back to a vulnerable resident")
+    origin: str = column("residents who raised it, joined by |")
+    vulnerable_originated: bool = column("whether a vulnerable resident raised it")
     yes: int = column("votes for it")
     no: int = column("votes against it")
     uncast: int = column("ballots that could not be read")
@@ -173,7 +173,7 @@ class VoteRow(OfDiscussion, table="votes"):
     item_id: str = column("item of the ballot")
     agent_id: str = column("the resident")
     is_vulnerable: bool = column(IS_VULNERABLE)
-    originated: bool = column("does the item go back to this resident")
+    originated: bool = column("whether this resident raised the item")
     vote: str | None = column("yes or no; empty when the ballot could not be read")
     reason: str = column("the reason given")
     passed: bool = column(PASSED)
@@ -198,10 +198,10 @@ class MendRow(OfDiscussion, table="mends"):
     round: int | None = column("round of discussion, from 1")
     agent_id: str = column("the resident (or who else answered)")
     field: str = column("field that was mended")
-    kind: str = column("what was wrong with it")
+    kind: str = column("what was wrong")
     was: str = column("what the model wrote")
     became: str | None = column("what it was repaired to; empty when it was dropped")
-    dropped: bool = column("was it dropped")
+    dropped: bool = column("whether it was dropped")
 
 
 def _with_figures(base: type[Row]) -> type[Row]:
@@ -224,7 +224,7 @@ class DiscussionRow(_with_figures(OfDiscussion), table="discussions"):  # type: 
     total_vote_items: int = column("items on the ballot")
     items_passed: int = column("items that passed")
     ties_failed: int = column("items that failed by a tie")
-    vulnerable_originated_items: int = column("items that go back to a vulnerable resident")
+    vulnerable_originated_items: int = column("items that a vulnerable resident raised")
     vulnerable_items_passed: int = column("of these, passed")
     vulnerable_opinion_reflection_rate: float | None = column(
         "passed of originated; empty where none was"
@@ -404,11 +404,11 @@ def _round(
     evolution = reflection.stance_evolution if reflection else None
     compelling = reflection.most_compelling if reflection else None
     disagreed = reflection.most_disagreed if reflection else None
-    reactions = tracked.reaction_spectrum
+    reactions = {f"reactions_{name}": n for name, n in tracked.reaction_spectrum.items()}
+    own = {name: n for name, n in vars(tracked).items() if name in RoundRow.columns()}
     return RoundRow(
         **key,
-        round=round_.number,
-        agent_id=resident.id,
+        **own | reactions | {"responders": "|".join(tracked.responders)},
         is_vulnerable=resident.is_vulnerable,
         vulnerable_type=resident.vulnerable_type,
         seat_model=meeting.seats[resident.id],
@@ -417,26 +417,6 @@ def _round(
         words=len(turn.speaking.full_statement.split()),
         thinking_parse_error=bool(turn.thinking and turn.thinking.parse_error),
         speaking_parse_error=turn.speaking.parse_error,
-        new_points=tracked.new_points,
-        references_made=tracked.references_made,
-        reactions_ignore=reactions["ignore"],
-        reactions_refute=reactions["refute"],
-        reactions_question=reactions["question"],
-        reactions_cite=reactions["cite"],
-        reactions_agree=reactions["agree"],
-        total_reaction_count=tracked.total_reaction_count,
-        positive_reaction_count=tracked.positive_reaction_count,
-        positive_ratio=tracked.positive_ratio,
-        weighted_inclusivity_score=tracked.weighted_inclusivity_score,
-        avg_agree_level=tracked.avg_agree_level,
-        cited_as_compelling_count=tracked.cited_as_compelling_count,
-        possible_reactions=tracked.possible_reactions,
-        interaction_count=tracked.interaction_count,
-        response_rate=tracked.response_rate,
-        cited_as_disagreed_count=tracked.cited_as_disagreed_count,
-        questions_received=tracked.questions_received,
-        speaking_volume=tracked.speaking_volume,
-        responders="|".join(tracked.responders),
         stance_after=evolution.current_stance if evolution else None,
         change_type=evolution.change_type if evolution else None,
         most_compelling=compelling.agent_id if compelling else None,
