@@ -179,7 +179,7 @@ class TownHallConfig(CodedConfig):
     residents: ResidentSettings = Field(default_factory=ResidentSettings)
     vulnerable: Annotated[list[str], BeforeValidator(_listed)] = Field(
         ["builtin"],
-        description="profiles of the vulnerable residents: `builtin`, folders or files; [] for none",
+        description="profiles of the vulnerable: `builtin`, folders or files; [] for none",
     )
     reaction_levels: dict[InteractionType, Annotated[int, Field(ge=0, le=4)]] = Field(
         default_factory=dict,
