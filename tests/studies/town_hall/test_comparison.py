@@ -42,15 +42,27 @@ def test_differences_are_within_sets_with_t_over_sets(compared: Comparison) -> N
     (step,) = compared["main"]["differences"]
     assert (step["from"], step["to"]) == ("2-1", "3")
     assert step["switches_changed"] == ["models"] and step["consecutive"]
-    found = step["figures"][FIGURE]["vulnerable"]
-    # .5, .9, .4: mean .6, standard deviation √.07, standard error √.07 / √3.
-    half = t.ppf(0.975, 2) * (0.07 / 3) ** 0.5
-    assert found["estimate"] == pytest.approx(0.6)
-    assert found["low"] == pytest.approx(0.6 - half)
-    assert found["high"] == pytest.approx(0.6 + half)
-    # Three sets, all in one direction: 2 of the 8 sign flips are as extreme.
-    assert found["p"] == pytest.approx(2 / 8)
     assert step["figures"][FIGURE]["gap"]["estimate"] == pytest.approx((0.5 + 0.8 + 0.4) / 3)
+    moved = (0.5, 0.9, 0.4, 0.6, 0.1)  # mean .5, standard deviation √.085
+    results = [
+        result(n, level, value, 0.0)
+        for n, to in enumerate(moved, 1)
+        for level, value in (("2-1", 1.0), ("3", 1.0 + to))
+    ]
+    (step,) = compare([BUILT_IN["2-1"], BUILT_IN["3"]], results)["main"]["differences"]
+    found, error = step["figures"][FIGURE]["vulnerable"], (0.085 / 5) ** 0.5
+    assert found["estimate"] == pytest.approx(0.5) and found["sets"] == 5
+    assert found["low"] == pytest.approx(0.5 - t.ppf(0.975, 4) * error)
+    assert found["high"] == pytest.approx(0.5 + t.ppf(0.975, 4) * error)
+    assert found["p"] == pytest.approx(2 * t.sf(0.5 / error, 4))
+
+
+def test_three_sets_have_their_own_values_and_neither_interval_nor_test(
+    compared: Comparison,
+) -> None:
+    found = compared["main"]["differences"][0]["figures"][FIGURE]["vulnerable"]
+    assert (found["low"], found["high"], found["p"]) == (None, None, None)
+    assert found["each"] == pytest.approx([0.5, 0.9, 0.4])
 
 
 def test_the_replication_is_apart(compared: Comparison) -> None:

@@ -11,12 +11,12 @@ from typing import Any
 import polars as pl
 import pytest
 
+import folkmoot
 from folkmoot.engine.runner import Run
 from folkmoot.errors import InputError
 from folkmoot.models.request import Request
-from folkmoot.storage.findings import Heat
+from folkmoot.storage.findings import Heat, Intervals
 from folkmoot.studies.town_hall.files import FILES
-from folkmoot.studies.town_hall.findings import findings
 from folkmoot.studies.town_hall.show import show
 
 from .hall_script import Key, hold, plain, scripted, small_hall, together
@@ -271,6 +271,44 @@ def test_logs_are_there_while_a_discussion_goes_on(tmp_path: Path) -> None:
     assert seen[3].count("round_ended") == 2 and "discussion_ended" not in seen[3]
 
 
-def test_the_finding_on_steps_says_which_of_interval_and_p_counts(held: Run) -> None:
-    steps = next(f for f in findings(held.folder) if f.key == "steps")
-    assert any("Then p counts." in note for note in steps.notes)
+OVER_SETS = {
+    *("inclusion", "steps", "outcome", "satisfaction", "spectrum", "stances", "all_measures"),
+    "replication",
+}
+
+
+def test_two_sets_are_an_illustration_without_intervals_or_tests(held: Run) -> None:
+    found = {f.key: f for f in held.findings()}
+    assert {key for key, f in found.items() if f.unit == "set"} == OVER_SETS
+    for key in OVER_SETS:
+        finding = found[key]
+        assert finding.says.startswith("An illustration, not evidence: 2 sets."), key
+        assert " to +" not in finding.says and "p = " not in finding.says
+        assert "significant" not in finding.says
+        for name, cells in zip(
+            finding.grid.columns, zip(*finding.grid.rows, strict=True), strict=True
+        ):
+            if name.split("_")[-1] in ("low", "high", "p") or name in ("low_share", "high_share"):
+                assert set(cells) == {None}, (key, name)
+        if isinstance(finding.chart, Intervals):
+            assert all(low == value == high for _, value, low, high in finding.chart.items)
+            assert len(finding.chart.each) == 2 * len(finding.chart.items)
+
+
+def test_from_five_sets_on_interval_and_test_agree(tmp_path: Path) -> None:
+    settings = small_hall(tmp_path) | {"sets": 5, "levels": ["1", "2-1", "4"], "rounds": 2}
+    path = tmp_path / "hall.yaml"
+    path.write_text(json.dumps({"study": "town_hall", **settings}), "utf-8")
+    run = folkmoot.run(path, model="synthetic", out=tmp_path / "run")
+    tested = run.table("differences").filter(pl.col("p").is_not_null())
+    apart = (pl.col("low") > 0) | (pl.col("high") < 0)
+    assert tested.height > 50
+    assert tested.filter(apart != (pl.col("p") < 0.05)).is_empty()
+    found = {f.key: f for f in run.findings()}
+    for key in OVER_SETS - {"replication"}:
+        assert found[key].units == 5 and "illustration" not in found[key].says
+    steps = found["steps"]
+    rows = [dict(zip(steps.grid.columns, row, strict=True)) for row in steps.grid.rows]
+    assert len(rows) == 3 and all(row["holm_p"] >= row["p"] for row in rows)
+    assert any("Holm" in note for note in steps.notes) and "adjusted p" in steps.says
+    assert " to " in found["satisfaction"].says and " %)" in found["outcome"].says

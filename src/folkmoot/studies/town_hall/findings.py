@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from statistics import fmean
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -13,6 +14,7 @@ from folkmoot.kit import coding
 from folkmoot.kit.exposure import exposure
 from folkmoot.kit.findings import (
     HOLM,
+    Row,
     adjusted,
     cells,
     chance,
@@ -26,14 +28,13 @@ from folkmoot.kit.findings import (
     number,
     p,
     points,
+    share,
     shares,
-    signed,
-    verdict,
     who_to_whom,
 )
 from folkmoot.measures.clustered import clustered_mean
 from folkmoot.measures.estimates import Estimate, percent, plural
-from folkmoot.storage.findings import Bars, Cell, Finding, Grid
+from folkmoot.storage.findings import Bars, Finding, Grid
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.answers import CHANGES
 from folkmoot.studies.town_hall.measures import GROUPS, SPECTRUM
@@ -41,6 +42,7 @@ from folkmoot.studies.town_hall.stages import CONCERN
 
 SCORE = "weighted_inclusivity_score"
 SCALE = "Weighted inclusivity score, 0 (ignored) to 4 (agreed with)"
+INTERVALS = "Intervals, from five sets on: 95 %, t over sets, not adjusted for the number of rows."
 NOT_PEOPLE = "Differences between levels are differences between ways of running models."
 OUTCOMES = {
     "items_originated_per_resident": "items originated",
@@ -49,7 +51,8 @@ OUTCOMES = {
     "concerns_in_final_per_resident": "concerns in the final text",
 }
 
-Levels = Mapping[str, Mapping[str, Any]]  # level → its part of levels.json
+Json = Mapping[str, Any]  # a part of levels.json or quality.json
+Levels = Mapping[str, Json]  # by level
 
 
 def findings(run: RunFolder) -> list[Finding]:
@@ -65,7 +68,13 @@ def findings(run: RunFolder) -> list[Finding]:
         heard(run),
         spectrum(reactions),
         responses(reactions, run.table("residents")),
-        [outcome(levels), satisfaction(levels), everything(levels, compared)] if levels else None,
+        [
+            outcome(levels, compared["sets"]),
+            satisfaction(levels, compared["sets"]),
+            everything(levels, compared),
+        ]
+        if levels
+        else None,
         replication(apart, levels, compared["sets"]) if apart["levels"] else None,
         stances(rounds),
         reading(run.json("quality.json")),
@@ -74,12 +83,12 @@ def findings(run: RunFolder) -> list[Finding]:
     )
 
 
-def _figure(summary: Mapping[str, Any], figure: str) -> dict[str, Estimate]:
+def _figure(summary: Json, figure: str) -> dict[str, Estimate]:
     """Group → the figure of a level, or the difference of two."""
     return {g: estimate_of(summary["figures"][figure][g], "sets") for g in GROUPS}
 
 
-def _values(summary: Mapping[str, Any], figure: str) -> dict[str, float | None]:
+def _values(summary: Json, figure: str) -> dict[str, float | None]:
     return {group: known(e.value) for group, e in _figure(summary, figure).items()}
 
 
@@ -105,7 +114,7 @@ def inclusion(levels: Levels, sets: int) -> Finding:
         intervals(gaps, "inclusion gap (vulnerable minus general)", zero=0.0),
         notes=(
             "Mean level over all possible reactions of others, from the second round on.",
-            "Intervals: 95 %, t over sets.",
+            INTERVALS,
         ),
         headline=True,
         unit="set",
@@ -113,13 +122,13 @@ def inclusion(levels: Levels, sets: int) -> Finding:
     )
 
 
-def _scored(level: str, switches: Mapping[str, Any], e: Mapping[str, Estimate]) -> str:
+def _scored(level: str, switches: Json, e: Mapping[str, Estimate]) -> str:
     general = number(e["general"].value)
     if not switches["vulnerable"] or known(e["vulnerable"].value) is None:
         return f"At level {level} no vulnerable residents were heard; the others scored {general}."
     who = "the vulnerable residents"
     if switches["labels"] == "shuffled":
-        who = "those whom lot called vulnerable"
+        who = "those drawn as vulnerable by lot"
     placebo = " placebo" * (switches["labels"] == "shuffled")
     return (
         f"At level {level} {who} scored {number(e['vulnerable'].value)} of 4 and the others "
@@ -127,7 +136,7 @@ def _scored(level: str, switches: Mapping[str, Any], e: Mapping[str, Estimate]) 
     )
 
 
-def steps(differences: list[Mapping[str, Any]]) -> Finding:
+def steps(differences: list[Json]) -> Finding:
     """Paired differences within sets, for the score of the vulnerable and for the gap."""
     gaps = {f"{d['from']} → {d['to']}": _figure(d, SCORE)["gap"] for d in differences}
     holm = adjusted(gaps)
@@ -165,29 +174,28 @@ def steps(differences: list[Mapping[str, Any]]) -> Finding:
     )
 
 
-def _judged(e: Estimate) -> str:
-    """A difference and whether it is statistically significant."""
-    return ", ".join(filter(None, (change(e), verdict(e))))
-
-
-def replication(apart: Mapping[str, Any], main: Levels, sets: int) -> Finding:
+def replication(apart: Json, main: Levels, sets: int) -> Finding:
     """Supplementary levels, apart from the main comparison."""
     rows = [
         {"level": level, **_values(summary, SCORE), "part": part}
         for part, levels in (("supplementary", apart["levels"]), ("main", main))
         for level, summary in levels.items()
     ]
-    says = [
-        f"Level {d['to']} minus level {d['from']}: gap {_judged(_figure(d, SCORE)['gap'])}."
+    gaps = {
+        f"Level {d['to']} minus level {d['from']}": _figure(d, SCORE)["gap"]
         for d in apart["differences"]
         if d["switches_changed"] == ["models"]
-    ]
+    }
+    holm = adjusted(gaps)
+    says = [f"{step}: gap {change(e, chance(e, holm[step]))}." for step, e in gaps.items()]
     names = ", ".join(apart["levels"])
     return Finding(
         "replication",
         "Replication on another model",
         f"Level {names} is reported apart from the main comparison. {' '.join(says)}",
         Grid.of(rows, "Weighted inclusivity score"),
+        intervals(gaps, "difference of the inclusion gap", zero=0.0),
+        notes=(HOLM,) if gaps else (),
         section="Replication",
         headline=not main,
         unit="set",
@@ -195,65 +203,73 @@ def replication(apart: Mapping[str, Any], main: Levels, sets: int) -> Finding:
     )
 
 
-def outcome(levels: Levels) -> Finding:
+def outcome(levels: Levels, sets: int) -> Finding:
     """What was carried into the ballot, the votes and the closing text."""
     rows = [
         {"figure": words, "level": level, **_values(summary, name)}
         for name, words in OUTCOMES.items()
         for level, summary in levels.items()
     ]
-    rates = {level: _values(s, "opinion_reflection_rate") for level, s in levels.items()}
-    bars = [
-        (f"level {level}", group, rate)
-        for level, of in rates.items()
+    rates = {level: _figure(s, "opinion_reflection_rate") for level, s in levels.items()}
+    passed = {
+        f"{group}, level {level}": of[group].within(0.0, 1.0)
         for group in ("vulnerable", "general")
-        if (rate := of[group]) is not None
+        for level, of in rates.items()
+    }
+    says = [
+        f"{share(e) if known(e.value) is not None else 'none (no such item)'} at {who[1]}"
+        for who, e in ((label.split(", "), e) for label, e in passed.items())
+        if who[0] == "vulnerable"
     ]
-    says = [f"{_rate(of['vulnerable'])} at level {level}" for level, of in rates.items()]
     return Finding(
         "outcome",
         "What is carried into the outcome",
-        f"Items that go back to a vulnerable resident passed: {', '.join(says)}.",
-        Grid.of(rows, "Per resident, but for the rate; means over sets"),
-        Bars(tuple(bars), unit="passed of originated items", percent=True),
+        f"Of the items that vulnerable residents raised these shares passed: {listed(says)}",
+        Grid.of(rows, "Per resident, except for the rate; means over sets"),
+        intervals(passed, "share of the items raised that passed", percent=True),
         notes=(
-            "An item that goes back to several residents counts for each.",
-            "Reflection rate: passed of originated.",
+            "An item that several residents raised counts for each.",
+            "Reflection rate: the share of the items raised that passed.",
+            INTERVALS,
         ),
         headline=True,
+        unit="set",
+        units=sets,
     )
 
 
-def _rate(value: float | None) -> str:
-    return "none (no such item)" if value is None else percent(value)
-
-
-def satisfaction(levels: Levels) -> Finding:
+def satisfaction(levels: Levels, sets: int) -> Finding:
     """Satisfaction before and after."""
-    columns = {"before": "pre_satisfaction", "after": "post_satisfaction"}
-    columns["change"] = "satisfaction_delta"
+    changes = {
+        f"{group}, level {level}": _figure(s, "satisfaction_delta")[group]
+        for group in ("vulnerable", "general")
+        for level, s in levels.items()
+    }
     rows = [
         {
             "level": level,
             "group": group,
-            **{column: _values(s, name)[group] for column, name in columns.items()},
+            "before": _values(s, "pre_satisfaction")[group],
+            "after": _values(s, "post_satisfaction")[group],
+            **cells(changes[f"{group}, level {level}"], "change"),
         }
         for level, s in levels.items()
         for group in ("vulnerable", "general")
     ]
-    says = [
-        f"by {signed(_values(s, 'satisfaction_delta')['vulnerable'])} at level {level}"
-        for level, s in levels.items()
-    ]
+    says = [f"{change(changes[f'vulnerable, level {level}'])} at level {level}" for level in levels]
     return Finding(
         "satisfaction",
         "Satisfaction before and after",
-        f"The satisfaction of the vulnerable residents changed {', '.join(says)}.",
+        f"The satisfaction of the vulnerable residents changed by {listed(says)}",
         Grid.of(rows, "Scale 1 to 10"),
+        intervals(changes, "satisfaction after minus before", zero=0.0),
+        notes=(INTERVALS,),
+        unit="set",
+        units=sets,
     )
 
 
-def everything(levels: Levels, compared: Mapping[str, Any]) -> Finding:
+def everything(levels: Levels, compared: Json) -> Finding:
     """Every figure at every level, with the interval of its gap."""
     meanings: Mapping[str, str] = compared["figures"]
     rows = []
@@ -267,19 +283,24 @@ def everything(levels: Levels, compared: Mapping[str, Any]) -> Finding:
         "All measures",
         "Every measure for the vulnerable and for the general residents, and the gap.",
         Grid.of(rows),
-        notes=tuple(f"{name}: {words}" for name, words in meanings.items()),
+        notes=(
+            INTERVALS,
+            *(f"{name}: {words}" for name, words in meanings.items()),
+        ),
         section="All measures",
         unit="set",
         units=compared["sets"],
     )
 
 
-def _counted(rows: pl.DataFrame, by: tuple[str, ...], what: str) -> dict[Any, Counter[str]]:
-    """Group → how often each value of a column stands in it, groups in order of first mention."""
-    counts: dict[Any, Counter[str]] = {}
-    for *group, value in rows.select(*by, what).iter_rows():
-        counts.setdefault(tuple(group), Counter())[value] += 1
-    return counts
+class Voiced(NamedTuple):
+    """A resident's concern, as it was coded: code → the quote for it."""
+
+    id: str
+    level: str
+    set_no: int
+    group: str
+    codes: Mapping[str, str]
 
 
 def heard(run: RunFolder) -> list[Finding]:
@@ -295,145 +316,154 @@ def heard(run: RunFolder) -> list[Finding]:
         r["discussion_id"]: (r["level"], r["set"])
         for r in run.table("discussions").iter_rows(named=True)
     }
-    rows: list[dict[str, Any]] = []
+    rows: list[Voiced] = []
     for text_id in read.texts:
         discussion, _, who = text_id.rpartition("/")
         if (codes := read.of(text_id)) is not None:
             level, number = levels[discussion]
             group = "vulnerable" if vulnerable[discussion, who] else "general"
-            rows.append({"id": text_id, "level": level, "set": number, "group": group, "c": codes})
+            rows.append(Voiced(text_id, level, number, group, codes))
     if not rows:
         return []
-    names = [c.name for c in read.book.codes]
-    table: list[dict[str, Cell]] = []
+    table: list[Row] = []
     gaps: dict[str, Estimate] = {}
-    for level in dict.fromkeys(r["level"] for r in rows):
-        for code in names:
-            own = [(r, code in r["c"]) for r in rows if r["level"] == level]
+    says = []
+    for level in dict.fromkeys(r.level for r in rows):
+        own = [r for r in rows if r.level == level]
+        for code in (c.name for c in read.book.codes):
             shares = {
-                g: clustered_share([x for r, x in of], [r["set"] for r, x in of])
-                for g in ("vulnerable", "general")
-                if (of := [(r, x) for r, x in own if r["group"] == g])
+                group: clustered_share([code in r.codes for r in of], [r.set_no for r in of])
+                for group in ("vulnerable", "general")
+                if (of := [r for r in own if r.group == group])
             }
-            gap = _gap(own)
-            gaps[f"level {level}, {code}"] = gap
-            table.append(
-                {
-                    "level": level,
-                    "code": code,
-                    **{f"{g}_share": e.value for g, e in shares.items()},
-                    **cells(gap, "gap"),
-                    "concerns": len(own),
-                }
-            )
-    says = [
-        f"At level {row['level']} the concerns of vulnerable residents were {_aloud(row['code'])} "
-        f"in {percent(share)} of cases: a gap of {points(gap)} to the others."
-        for row, gap in zip(table, gaps.values(), strict=True)
-        if isinstance(share := row.get("vulnerable_share"), float)
-    ]
+            gap = gaps[f"level {level}, {_aloud(code)}"] = _gap(own, code)
+            values: Row = {f"{group}_share": e.value for group, e in shares.items()}
+            counted: Row = {"concerns": len(own)}
+            about: Row = {"level": level, "code": code}
+            table.append(about | values | cells(gap, "gap_share", "_share") | counted)
+            if "vulnerable" in shares:
+                says.append((level, code, shares["vulnerable"].value, gap))
+    holm = adjusted(gaps)
+    tests: list[Row] = [{"p": p(gap), "holm_p": known(holm[of])} for of, gap in gaps.items()]
+    tested = [row | test for row, test in zip(table, tests, strict=True)]
     return [
         Finding(
             "heard",
             "What became of concerns",
-            " ".join(says),
-            Grid.of(table, "Share of voiced concerns; gap: vulnerable minus general"),
+            " ".join(
+                f"At level {level} the concerns of vulnerable residents were {_aloud(code)} in "
+                f"{percent(part)} of cases: a gap of "
+                f"{points(gap, chance(gap, holm[f'level {level}, {_aloud(code)}']))} to the others."
+                for level, code, part, gap in says
+            ),
+            Grid.of(tested, "Share of voiced concerns; gap: vulnerable minus general"),
             intervals(gaps, "gap in the share of concerns", zero=0.0, percent=True),
             notes=(
                 read.note,
                 "One concern a resident: the points that they made aloud. Who never spoke is left "
-                "out. Intervals: 95 %, t over sets of the difference within sets.",
+                "out. Gaps are differences within sets.",
+                HOLM,
             ),
             headline=True,
             unit="set",
-            units=len({r["set"] for r in rows}),
+            units=len({r.set_no for r in rows}),
         ),
-        _quotes(read, [r for r in rows if r["set"] == rows[0]["set"]]),
+        _quotes(read, [r for r in rows if r.set_no == rows[0].set_no]),
     ]
 
 
-def _gap(own: Sequence[tuple[dict[str, Any], bool]]) -> Estimate:
+def _gap(own: Sequence[Voiced], code: str) -> Estimate:
     """Vulnerable minus general within sets, averaged over sets."""
-    by_set: dict[int, dict[str, list[bool]]] = {}
-    for row, given in own:
-        by_set.setdefault(row["set"], {}).setdefault(row["group"], []).append(given)
-    both = {n: g for n, g in by_set.items() if len(g) == 2}
-    mean = {n: {k: sum(v) / len(v) for k, v in g.items()} for n, g in both.items()}
-    return clustered_mean([m["vulnerable"] - m["general"] for m in mean.values()], list(mean))
+    given: dict[int, dict[str, list[bool]]] = {}
+    for r in own:
+        given.setdefault(r.set_no, {}).setdefault(r.group, []).append(code in r.codes)
+    both = {n: of for n, of in given.items() if len(of) == 2}
+    gaps = {n: fmean(of["vulnerable"]) - fmean(of["general"]) for n, of in both.items()}
+    return clustered_mean(list(gaps.values()), list(gaps))
 
 
-def _quotes(read: coding.Codings, rows: Sequence[dict[str, Any]]) -> Finding:
+def _quotes(read: coding.Codings, rows: Sequence[Voiced]) -> Finding:
     """The quotes of one set, so that codes can be judged by eye."""
-    quoted: list[dict[str, Cell]] = [
+    quoted: list[Row] = [
         {
-            "where": row["id"],
-            "concern": json.loads(read.texts[row["id"]]["about"])["concern"],
+            "where": r.id,
+            "concern": json.loads(read.texts[r.id]["about"])["concern"],
             "became": _aloud(code),
             "quote": quote,
         }
-        for row in rows
-        for code, quote in (row["c"] or {"not heard": ""}).items()
+        for r in rows
+        for code, quote in (r.codes or {"not heard": ""}).items()
     ]
     return Finding(
         "heard_quotes",
         "Concerns and the words that met them",
-        f"Set {rows[0]['set']}: the quotes by which concerns were coded. The table codes has all.",
+        f"Set {rows[0].set_no}: the quotes by which concerns were coded. The table codes has all.",
         Grid.of(quoted),
         notes=(read.note,),
         section="Concerns",
     )
 
 
-def _aloud(code: Cell) -> str:
-    return str(code).replace("_", " ")
+def _aloud(code: str) -> str:
+    return code.replace("_", " ")
 
 
 def spectrum(reactions: pl.DataFrame) -> Finding | None:
     """The five-level reaction spectrum by level and group."""
-    counts = _counted(reactions, ("level", "target_vulnerable"), "reaction")
-    if not counts:
+    if reactions.is_empty():
         return None
-    rows: list[dict[str, Any]] = []
-    bars = []
-    for (level, vulnerable), own in sorted(counts.items(), key=lambda item: not item[0][1]):
+    rows: list[Row] = []
+    bars, ignored = [], []
+    parts = reactions.group_by("target_vulnerable", "level", maintain_order=True)
+    for (vulnerable, level), own in sorted(parts, key=lambda part: not part[0][0]):
         who = "vulnerable" if vulnerable else "general"
-        part = shares({s: own[s] for s in SPECTRUM})
-        columns = {f"{s}_share": value for s, value in part.items()}
-        rows.append({"to": who, "level": level, **columns, "n": own.total()})
+        counts = Counter(own["reaction"].to_list())
+        part = shares({s: counts[s] for s in SPECTRUM})
+        columns: Row = {f"{s}_share": value for s, value in part.items()}
+        e = clustered_share((own["reaction"] == "ignore").to_list(), own["set"].to_list())
+        about: Row = {"to": who, "level": str(level)}
+        bounds = {k: v for k, v in cells(e, "ignore", "_share").items() if k != "ignore"}
+        rows.append({**about, **columns, **bounds, "n": own.height})
         bars += [(f"{who}, level {level}", s, v or 0.0) for s, v in part.items() if s != "ignore"]
-    ignored = [
-        f"{percent(r['ignore_share'])} at level {r['level']}"
-        for r in rows
-        if r["to"] == "vulnerable"
-    ]
+        ignored += [f"{share(e)} at level {level}"] * bool(vulnerable)
     return Finding(
         "spectrum",
         "How others react",
         f"The vulnerable residents got no reaction in these shares of cases: {listed(ignored)}",
-        Grid.of(rows, "Share of possible reactions"),
+        Grid.of(rows, "Share of possible reactions; low and high: of those ignored"),
         Bars(tuple(bars), unit="share of possible reactions", percent=True),
-        notes=("Five-level reaction spectrum after Park & Lee (2016); no reference is `ignore`.",),
+        notes=(
+            "Five-level reaction spectrum after Park & Lee (2016); no reference is `ignore`.",
+            INTERVALS,
+        ),
+        unit="set",
+        units=reactions["set"].n_unique(),
     )
 
 
 def stances(rounds: pl.DataFrame) -> Finding | None:
     """How often stances moved between rounds."""
     moved = rounds.filter(pl.col("change_type").is_not_null())
-    counts = _counted(moved, ("level",), "change_type")
-    if not counts:
+    if moved.is_empty():
         return None
-    rows: list[dict[str, Any]] = []
-    for (level,), own in counts.items():
-        part = shares({kind: own[kind] for kind in CHANGES})
-        rows.append(
-            {"level": level, **{f"{k}_share": v for k, v in part.items()}, "n": own.total()}
-        )
-    kept = [f"{percent(r['maintain_share'])} at level {r['level']}" for r in rows]
+    rows: list[Row] = []
+    kept = []
+    for (level,), own in moved.group_by("level", maintain_order=True):
+        counts = Counter(own["change_type"].to_list())
+        part = shares({kind: counts[kind] for kind in CHANGES})
+        columns: Row = {f"{kind}_share": value for kind, value in part.items()}
+        e = clustered_share((own["change_type"] == "maintain").to_list(), own["set"].to_list())
+        bounds = {k: v for k, v in cells(e, "maintain", "_share").items() if k != "maintain"}
+        rows.append({"level": str(level), **columns, **bounds, "n": own.height})
+        kept.append(f"{share(e)} at level {level}")
     return Finding(
         "stances",
         "How stances move between rounds",
         f"The share of reflections in which a stance was kept: {listed(kept)}",
-        Grid.of(rows, "Share of reflections"),
+        Grid.of(rows, "Share of reflections; low and high: of those kept"),
+        notes=(INTERVALS,),
+        unit="set",
+        units=moved["set"].n_unique(),
     )
 
 
@@ -472,7 +502,7 @@ def responses(reactions: pl.DataFrame, residents: pl.DataFrame) -> list[Finding]
             Finding(
                 f"who_responded_{level}",
                 f"Who responded to whom, level {level}",
-                _responded(rows),
+                _responded(counts, names),
                 Grid.of(rows, caption),
                 who_to_whom(counts, names, "responses"),
                 notes=(note,),
@@ -482,24 +512,24 @@ def responses(reactions: pl.DataFrame, residents: pl.DataFrame) -> list[Finding]
     return some
 
 
-def _responded(rows: list[dict[str, Any]]) -> str:
-    total = sum(row["given"] for row in rows)
-    if not total:
+def _responded(counts: Counter[tuple[str, str]], names: Mapping[str, str]) -> str:
+    if not counts:
         return "Nobody responded to anybody."
-    most = max(rows, key=lambda row: row["received"])
-    unheard = [row["who"] for row in rows if not row["received"]]
+    received = {name: sum(counts[b, a] for b in names) for a, name in names.items()}
+    most = max(received, key=lambda name: received[name])
+    unheard = [name for name, n in received.items() if not n]
     rest = (
         f"{plural(len(unheard), 'resident')} got no response ({', '.join(unheard)})."
         if unheard
         else "Everybody got some response."
     )
     return (
-        f"{plural(total, 'response')} between {plural(len(rows), 'resident')}, most of them to "
-        f"{most['who']} ({most['received']}). {rest}"
+        f"{plural(counts.total(), 'response')} between {plural(len(names), 'resident')}, most of "
+        f"them to {most} ({received[most]}). {rest}"
     )
 
 
-def reading(quality: Mapping[str, Any]) -> Finding:
+def reading(quality: Json) -> Finding:
     """How well answers could be read."""
     rows = [
         {
