@@ -106,7 +106,7 @@ OPERATIONAL = frozenset(
     }
 )
 
-# Rungs of answers that nobody could read; a protocol's minimal structure is no reading.
+# Parse steps of answers that nobody could read; a protocol's minimal structure is no reading.
 UNREAD = ("missing", "minimal")
 
 
