@@ -67,10 +67,14 @@ class Answer(Protocol[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Free text. Only an empty reply is unreadable."""
+    """Free text. Only an empty reply is unreadable.
+
+    `offered`: the option whose view the text is to give, where it is not the speaker's own.
+    """
 
     kind: str = "text"
     schema: dict[str, Any] | None = None
+    offered: tuple[str, ...] = ()
 
     def parse(self, reply: str) -> Parsed[str] | Unreadable:
         text = reply.strip()

@@ -423,7 +423,7 @@ def _form(wanted: Answer[Any]) -> str:
 
 
 def _offered(wanted: Answer[Any]) -> tuple[str, ...]:
-    """The options of a choice, or the bounds of a number."""
+    """The options of a choice, the bounds of a number, what a text is to speak for."""
     own = getattr(wanted, "offered", None)
     if own is not None:
         return tuple(own)

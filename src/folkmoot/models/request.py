@@ -46,8 +46,8 @@ class Pointers(NamedTuple):
     are in no fingerprint, in no journal and on no wire.
 
     `persona`: the description of the person, as it stands in the text (of several lines, those that
-    do). `kind`: of answer, as `Answer.kind` has it. `offered`: the options of a choice, or the
-    bounds of a number.
+    do). `kind`: of answer, as `Answer.kind` has it. `offered`: the options of a choice, the
+    bounds of a number, or the option whose view a text is to give.
     """
 
     role: str = ""

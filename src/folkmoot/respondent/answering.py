@@ -100,6 +100,9 @@ def spoken(mind: Mind) -> str:
     read, tongue = mind.reading, mind.tongue
     if not mind.held:
         return mind.say()
+    others = _asked_about(mind)
+    if others:
+        return roles.restated(mind, others)
     parts = []
     put = [o for o in mind.arguments(read.prompt) if o not in ("", mind.held)]
     if put:
@@ -107,6 +110,12 @@ def spoken(mind: Mind) -> str:
     elif mind.who.calling and not read.own_words:
         parts.append(tongue.say("self"))
     return " ".join([*parts, mind.say(n=max(1, 3 - len(parts)) if put else 0)])
+
+
+def _asked_about(mind: Mind) -> str:
+    """The option whose view somebody who holds another one is asked to give."""
+    offered = mind.reading.options
+    return offered[0] if len(offered) == 1 and offered[0] != mind.held else ""
 
 
 def _met(mind: Mind, rival: str) -> str:

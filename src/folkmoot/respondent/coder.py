@@ -12,16 +12,18 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import yaml
+from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
 
 from folkmoot.models.request import Request
 
 ENOUGH = 0.4  # likeness of a sentence and a code from which the code is given
+OPPOSITE = 0.5  # tones of two codes, in −1 … 1, so far apart that one praises and one blames
 _YAML = re.compile(r"```yaml\n(.*?)\n```", re.DOTALL)
-_SENTENCE = re.compile(r"[^.!?\n]*[^.!?\s][^.!?\n]*[.!?]*")
+_SENTENCE = re.compile(r"[^.!?;\n]*[^.!?;\s][^.!?;\n]*[.!?;]*")
 _ENDINGS = re.compile(r"(?<=\w{3})(?:ing|edly|ed|ly|es|s|e)$")
 # Words of grammar, and those in which codebooks speak of any text at all.
 _GRAMMAR = (
@@ -73,8 +75,8 @@ def codes_of(request: Request) -> str:
 
 def _all(book: _Book, text: str, about: Mapping[str, str]) -> list[dict[str, str]]:
     """Every code that some sentence is like enough, with the sentence that is most like it."""
-    referred = _words(" ".join(about.values()))
-    near = [s for s in _sentences(text) if not referred or referred & _words(s)]
+    referred = [_words(value) for value in about.values()]
+    near = [s for s in _sentences(text) if all(words & _words(s) for words in referred)]
     found = []
     for code, likeness in book.codes:
         best = max(near, key=likeness, default="")
@@ -92,6 +94,10 @@ def _best(book: _Book, text: str, about: Mapping[str, str]) -> dict[str, str]:
         share = len(wanted & _words(text)) / max(1, len(wanted))
         place = min(len(codes) - 1, int((1 - min(1.0, 2.5 * share)) * len(codes)))
         return _given(codes[place][0], max(sentences, key=lambda s: len(wanted & _words(s))))
+    if book.tones:
+        felt = tone(text)
+        place = min(range(len(codes)), key=lambda i: abs(book.tones[i] - felt))
+        return _given(codes[place][0], max(sentences, key=lambda s: -abs(tone(s) - felt)))
     like, place, best = max(
         (like(s), -i, s) for i, (_, like) in enumerate(codes) for s in sentences
     )
@@ -133,12 +139,28 @@ class _Book(NamedTuple):
 
     data: Mapping[str, Any]
     codes: list[tuple[Mapping[str, Any], Likeness]]
+    tones: tuple[float, ...]  # of each code, where their order is one from praise to blame
 
 
 @lru_cache(maxsize=64)
 def _book(block: str) -> _Book:
     data = yaml.safe_load(block)
-    return _Book(data, _likenesses(data["codes"]))
+    return _Book(data, _likenesses(data["codes"]), _tones(data))
+
+
+def _tones(data: Mapping[str, Any]) -> tuple[float, ...]:
+    """The tone of each code, in equal steps between those of the first and the last one's own
+    words; none where the codes don't lead from praise to blame."""
+    if data.get("level") != "ordinal":
+        return ()
+    ends = [
+        [c["definition"], *c.get("examples", ())] for c in (data["codes"][0], data["codes"][-1])
+    ]
+    first, last = (sum(map(tone, texts)) / len(texts) for texts in ends)
+    steps = len(data["codes"]) - 1
+    if first - last < OPPOSITE:
+        return ()
+    return tuple(first + (last - first) * n / steps for n in range(steps + 1))
 
 
 def _likenesses(codes: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], Likeness]]:
@@ -159,6 +181,16 @@ def _likenesses(codes: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, A
         return likeness
 
     return [(c, like(b, a)) for c, b, a in zip(codes, bags, counters, strict=True)]
+
+
+def tone(text: str) -> float:
+    """VADER's compound score in −1 … 1. Hutto & Gilbert (2014), ICWSM."""
+    return float(_analyzer().polarity_scores(text)["compound"])
+
+
+@cache
+def _analyzer() -> SentimentIntensityAnalyzer:
+    return SentimentIntensityAnalyzer()
 
 
 def _names(sentence: str, value: str) -> bool:

@@ -73,7 +73,7 @@ class Mind:
         the text, else a list that stands in it."""
         read = self.reading
         return (
-            read.options
+            (read.options if read.kind != "text" else ())
             or standing(self.at.names, read.text)
             or listed(read.prompt)
             or listed(read.system)

@@ -34,28 +34,42 @@ def said(mind: Mind) -> str:
 
 def summary(mind: Mind) -> str:
     """Two or three sentences for each option that has arguments in the text."""
-    lexicon, options = mind.at.lexicon, mind.options
-    found = phrases(mind.reading.prompt, options, lexicon)
-    parts = []
-    for option in [o for o in (*options, "") if found.get(o)]:
-        kept = _proportional(found[option], lexicon)
-        nouns = [p for p in kept if p not in lexicon.verbs]
-        verbs = [p for p in kept if p in lexicon.verbs]
-        about = option or _matter(mind)
-        half = (len(nouns) + 1) // 2
-        for kind, some in (
-            ("sums_nouns", nouns[:half]),
-            ("sums_nouns", nouns[half:]),
-            ("sums_verbs", verbs),
-        ):
-            if some:
-                frame = mind.tongue.fresh(frames()[kind])
-                parts.append(capital(frame.format(O=about, N=enumerated(some))))
-    if parts:
-        return " ".join(parts)
+    found = phrases(mind.reading.prompt, mind.options, mind.at.lexicon)
+    options = [o for o in (*mind.options, "") if found.get(o)]
+    if options:
+        return " ".join(_summed_up(mind, o or _matter(mind), found[o]) for o in options)
     mind.unread()
     named = enumerated(mind.options) or _matter(mind)
     return f"On {named} no reasons are given that could be summed up."
+
+
+def restated(mind: Mind, option: str) -> str:
+    """The reasons of those who are for an option, as far as the person read or heard them; else
+    reasons that the person would have for it."""
+    heard: Counter[str] = Counter()
+    for passage in mind.reading.said:
+        if not passage.own:
+            heard.update(phrases(passage.text, mind.options, mind.at.lexicon).get(option, {}))
+    some = Counter(dict(mind.draws.shuffled(list(heard.items()))))
+    return _summed_up(mind, option, some) if heard else mind.say(option)
+
+
+def _summed_up(mind: Mind, about: str, found: Counter[str]) -> str:
+    lexicon = mind.at.lexicon
+    kept = _proportional(found, lexicon)
+    nouns = [p for p in kept if p not in lexicon.verbs]
+    verbs = [p for p in kept if p in lexicon.verbs]
+    half = (len(nouns) + 1) // 2
+    parts = []
+    for kind, some in (
+        ("sums_nouns", nouns[:half]),
+        ("sums_nouns", nouns[half:]),
+        ("sums_verbs", verbs),
+    ):
+        if some:
+            frame = mind.tongue.fresh(frames()[kind])
+            parts.append(capital(frame.format(O=about, N=enumerated(some))))
+    return " ".join(parts)
 
 
 def _matter(mind: Mind) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, BaseModel, create_model
 
-from folkmoot.conversation.answers import Json, Missing
+from folkmoot.conversation.answers import Json, Missing, Text
 from folkmoot.conversation.choices import Number
 from folkmoot.engine.session import Scope, Session
 from folkmoot.kit import coding
@@ -70,6 +70,7 @@ async def restated(scope: Scope, p: Participant, told: Put) -> Participant:
         p.speaker(told.system),
         scope.prompt("restatement", option=p.restated_option),
         heard=told.heard,
+        answer=Text(offered=(p.restated_option,)),
     )
     return p.with_(restatement=_known(said))
 
