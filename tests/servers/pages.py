@@ -11,6 +11,8 @@ from typing import NamedTuple, Self
 import uvicorn
 from starlette.applications import Starlette
 
+from folkmoot.view import server as view_server
+
 
 class Answer(NamedTuple):
     status: int
@@ -26,7 +28,7 @@ class PageServer:
         self.port = int(self._socket.getsockname()[1])
         self.url = f"http://127.0.0.1:{self.port}"
         config = uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1)
-        self._server = uvicorn.Server(config)
+        self._server = view_server.PageServer(config)
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True
         )

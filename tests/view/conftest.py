@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
@@ -48,6 +50,15 @@ def reader(folder: Path, guard: Guard | None = None) -> PageServer:
     return PageServer(site(Reader(Shelf(folder)).routes(), guard or Guard()))
 
 
+def found_in(server: PageServer, run: str, query: str) -> str:
+    """The page of what is found, once everything is indexed."""
+    while "of the run is indexed" in (
+        found := server.get(f"/run/{run}/-/search?q={quote(query)}").text
+    ):
+        time.sleep(0.005)
+    return found
+
+
 @pytest.fixture(scope="session")
 def served(outputs: Path) -> Iterator[PageServer]:
     with reader(outputs) as server:
@@ -55,7 +66,7 @@ def served(outputs: Path) -> Iterator[PageServer]:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
+def browser(outputs: Path) -> Iterator[Browser]:  # runs first: a browser keeps an event loop
     if CHROMIUM is None:
         pytest.skip("no Chromium on this machine")
     with sync_playwright() as playwright:

@@ -68,6 +68,7 @@ async def _make(run: Path, folder: Path) -> None:
         _, said = await process.communicate()
     except asyncio.CancelledError:
         process.kill()
+        await process.wait()
         raise
     if process.returncode:
         last = said.decode("utf-8", "replace").strip().splitlines()[-1:]

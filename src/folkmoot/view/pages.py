@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -103,8 +104,8 @@ class Reader:
         return page("runs.html.j2", found)
 
     async def live_runs(self, request: Request) -> Response:
-        def drawn() -> str:
-            return _rendered("_runs.html.j2", {"runs": self.shelf.standings()})
+        def drawn() -> tuple[str, bool]:
+            return _rendered("_runs.html.j2", {"runs": self.shelf.standings()}), False
 
         return StreamingResponse(_moving(request, "runs", drawn), media_type="text/event-stream")
 
@@ -131,9 +132,9 @@ class Reader:
     async def live_run(self, request: Request) -> Response:
         run, _ = await run_in_threadpool(self._run, request, "")
 
-        def drawn() -> str:
+        def drawn() -> tuple[str, bool]:
             now = standing(run.path, request.path_params["name"])
-            return _rendered("_progress.html.j2", {"r": now}) if now.running else ""
+            return _rendered("_progress.html.j2", {"r": now}), not now.running
 
         moving = _moving(request, "progress", drawn)
         return StreamingResponse(moving, media_type="text/event-stream")
@@ -321,16 +322,20 @@ def _rendered(template: str, found: Mapping[str, object]) -> str:
     return environment().get_template(template).render(found)
 
 
-async def _moving(request: Request, event: str, drawn: Callable[[], str]) -> AsyncIterator[str]:
-    """Server-sent events: a drawing each time that it changes; `over` when there is none."""
-    last = None
-    while not await request.is_disconnected():
-        now = await run_in_threadpool(drawn)
-        if not now:
-            yield "event: over\ndata: \n\n"
-            return
-        if now != last:
+async def _moving(
+    request: Request, event: str, drawn: Callable[[], tuple[str, bool]]
+) -> AsyncIterator[str]:
+    """Server-sent events: a drawing each time that it changes; `over` after the last one, which
+    the drawing says that it is."""
+    shown, over = None, request.app.state.over
+    while not over.is_set() and not await request.is_disconnected():
+        now, last = await run_in_threadpool(drawn)
+        if now != shown:
             lines = "".join(f"data: {line}\n" for line in now.splitlines())
             yield f"event: {event}\n{lines}\n"
-            last = now
-        await asyncio.sleep(EVERY)
+            shown = now
+        if last:
+            yield "event: over\ndata: \n\n"
+            return
+        with suppress(TimeoutError):
+            await asyncio.wait_for(over.wait(), EVERY)

@@ -49,15 +49,21 @@ class People:
         return (*self.within, self.id)
 
 
+def state_of(run: RunFolder) -> tuple[object, ...]:
+    """What must be the same for what was read from the tables to be of them as they are."""
+    files = ((run.path / TABLES / f"{name}.parquet").stat() for name in run.tables())
+    return tuple((file.st_mtime_ns, file.st_size, file.st_ino) for file in files)
+
+
 def people_of(run: RunFolder) -> People:
     """Where the people of a run are recorded."""
     if not run.tables():
         return _under_way(run)
-    return _recorded(run.path, (run.path / TABLES).stat().st_mtime_ns)
+    return _recorded(run.path, state_of(run))
 
 
 @lru_cache(maxsize=32)
-def _recorded(path: Path, _changed: int) -> People:
+def _recorded(path: Path, _state: tuple[object, ...]) -> People:
     run = RunFolder(path)
     best, place = None, (0, 0)
     for name in run.tables():
@@ -99,12 +105,12 @@ def _under_way(run: RunFolder) -> People:
 def frame(run: RunFolder, people: People) -> pl.LazyFrame:
     """A row for each of the people: `who` (their key), then all that is recorded once for each."""
     if people.table:
-        return _frame(run.path, people, (run.path / TABLES).stat().st_mtime_ns)
+        return _frame(run.path, people, state_of(run))
     return _with_key(people, _drawn(people))
 
 
 @lru_cache(maxsize=32)
-def _frame(path: Path, people: People, _changed: int) -> pl.LazyFrame:
+def _frame(path: Path, people: People, _state: tuple[object, ...]) -> pl.LazyFrame:
     run = RunFolder(path)
     found = _scan(run, people.table)
     for name in run.tables():
@@ -259,10 +265,7 @@ def table_of(run: RunFolder, query: str, sort: str, start: int, most: int) -> Pa
     """The people that a query means, sorted by a column (`-column`: downwards)."""
     people = people_of(run)
     found = frame(run, people)
-    if people.table:
-        shape = _shape_of(run.path, people, (run.path / TABLES).stat().st_mtime_ns)
-    else:
-        shape = _shape(found, people)
+    shape = _shape_of(run.path, people, state_of(run)) if people.table else _shape(found, people)
     matched = matching(found, query)
     by = sort.removeprefix("-")
     if by in shape.columns:
@@ -275,7 +278,7 @@ def table_of(run: RunFolder, query: str, sort: str, start: int, most: int) -> Pa
 
 
 @lru_cache(maxsize=32)
-def _shape_of(path: Path, people: People, _changed: int) -> Shape:
+def _shape_of(path: Path, people: People, _state: tuple[object, ...]) -> Shape:
     return _shape(frame(RunFolder(path), people), people)
 
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from markupsafe import Markup, escape
 
 from folkmoot.engine.journal import JournalReader
+from folkmoot.errors import StorageError
 from folkmoot.storage.amendments import AMENDMENTS
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from folkmoot.view.overview import cache_of
@@ -46,11 +47,13 @@ class Hit(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A page of hits, how many there are in all, and how much of the run is indexed (0 to 1)."""
+    """A page of hits, how many there are in all, how much of the run is indexed (0 to 1), and why
+    it is not all."""
 
     hits: list[Hit]
     total: int
     indexed: float
+    why: str = ""
 
 
 class Searches:
@@ -59,6 +62,7 @@ class Searches:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._under_way: dict[Path, threading.Thread] = {}
+        self._failed: dict[Path, str] = {}
 
     def find(self, run: RunFolder, query: str, start: int = 0) -> Found:
         """The replies that hold all words of a query, the best first. `"…"` is a phrase."""
@@ -77,17 +81,25 @@ class Searches:
             replies = [r for (n,) in rows for r in journal.replies_after(n - 1, 1) if r[0] == n]
         known = asked(run, [base_of(address) for _, address, _ in replies])
         hits = [_hit(address, text, query, known) for _, address, text in replies]
-        return Found(hits, total, min(1.0, upto / last) if last else 1.0)
+        indexed = min(1.0, upto / last) if last else 1.0
+        return Found(hits, total, indexed, self._failed.get(run.path, ""))
 
     def _brought_up(self, run: RunFolder) -> None:
         """Index what is new, or wait a moment for the thread that does."""
         with self._lock:
             thread = self._under_way.get(run.path)
             if thread is None or not thread.is_alive():
-                thread = threading.Thread(target=_index, args=(run,), daemon=True)
+                thread = threading.Thread(target=self._index, args=(run,), daemon=True)
                 self._under_way[run.path] = thread
                 thread.start()
         thread.join(PATIENCE)
+
+    def _index(self, run: RunFolder) -> None:
+        self._failed.pop(run.path, None)
+        try:
+            _index(run)
+        except (sqlite3.Error, OSError, StorageError) as error:  # a thread has nobody to raise to
+            self._failed[run.path] = str(error)
 
 
 def _index(run: RunFolder) -> None:

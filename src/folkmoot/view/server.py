@@ -15,7 +15,15 @@ from folkmoot.view.pages import Reader
 from folkmoot.view.shelf import Shelf
 from folkmoot.view.site import TOKEN, Guard, is_loopback, own_names, site
 
-LINGER = 1  # seconds that open event streams are given when the server ends
+LINGER = 1  # seconds that answers under way are given when the server ends
+
+
+class PageServer(uvicorn.Server):
+    """A server that tells the app's event streams (`app.state.over`) when it ends."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.config.app.state.over.set()  # type: ignore[union-attr]
+        await super().shutdown(sockets)
 
 
 def serve_reader(
@@ -47,4 +55,4 @@ def serve(app: Starlette, host: str, port: int, secret: str, tell: Callable[[str
             app, log_level="warning", access_log=False, server_header=False,
             timeout_graceful_shutdown=LINGER, lifespan="off",
         )  # fmt: skip
-        uvicorn.Server(config).run(sockets=[listening])
+        PageServer(config).run(sockets=[listening])

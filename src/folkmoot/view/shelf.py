@@ -17,7 +17,7 @@ from pathlib import Path
 from starlette.exceptions import HTTPException
 
 from folkmoot.engine.folder import HOLDER
-from folkmoot.engine.grid import is_grid
+from folkmoot.engine.grid import CELLS, is_grid
 from folkmoot.engine.progress import duration, pace
 from folkmoot.errors import StorageError
 from folkmoot.measures.estimates import dollars
@@ -96,7 +96,8 @@ class Shelf:
 
     def __init__(self, folder: Path) -> None:
         self.one = _is_run(folder)
-        self.root = folder.resolve().parent if self.one else folder
+        inside = folder / CELLS if is_grid(folder) else folder
+        self.root = folder.resolve().parent if self.one else inside
         self._only = folder.resolve().name if self.one else ""
 
     def names(self) -> list[str]:
@@ -109,14 +110,18 @@ class Shelf:
         parts = name.split("/")
         plain = all(part and not part.startswith(".") and "\\" not in part for part in parts)
         mine = name == self._only if self.one else plain and len(parts) <= 2
-        if "\x00" not in name and mine and _is_run(path := self.root.joinpath(*parts)):
+        if mine and "\x00" not in name and _is_run(path := self._path(name)):
             return RunFolder(path)
         raise HTTPException(404, f"There is no run {name} here. It may have been moved or deleted.")
+
+    def _path(self, name: str) -> Path:
+        first, _, cell = name.partition("/")
+        return self.root / first / CELLS / cell if cell else self.root / first
 
     def standings(self) -> list[Standing]:
         """All runs, those that moved last first."""
         oldest = datetime.min.replace(tzinfo=UTC)
-        found = [standing(self.root / name, name) for name in self.names()]
+        found = [standing(self._path(name), name) for name in self.names()]
         return sorted(found, key=lambda s: (s.running, s.moved or oldest), reverse=True)
 
 
@@ -127,7 +132,7 @@ def _runs(root: Path) -> Iterator[str]:
         return
     for folder in folders:
         if is_grid(folder):
-            yield from (f"{folder.name}/{cell}" for cell in _runs(folder))
+            yield from (f"{folder.name}/{cell}" for cell in _runs(folder / CELLS))
         elif _is_run(folder):
             yield folder.name
 
@@ -199,7 +204,8 @@ def _cost(manifest: Mapping[str, object]) -> str:
 def _manifest(path: Path) -> tuple[dict[str, object], str]:
     """The manifest, and why it cannot be read."""
     try:
-        return _read_manifest(path, (path / MANIFEST).stat().st_mtime_ns), ""
+        found = _read_manifest(path, (path / MANIFEST).stat().st_mtime_ns)
+        return found, "" if found else f"{path / MANIFEST}: it holds nothing"
     except FileNotFoundError:
         return {}, ""
     except (OSError, StorageError, TypeError, ValueError) as error:

@@ -7,6 +7,7 @@ host, and none holds a script or style of its own: both are files under `/static
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import secrets
 import socket
@@ -147,11 +148,13 @@ class Guarded:
 
 def site(routes: Sequence[BaseRoute], guard: Guard) -> Starlette:
     """An app of these pages, with the shared files, error pages and the guard before them."""
-    return Starlette(
+    app = Starlette(
         routes=[*routes, Mount("/static", StaticFiles(directory=HERE / "static"), name="static")],
         middleware=[Middleware(Guarded, guard)],
         exception_handlers={404: _missing, **dict.fromkeys(UNREADABLE, _unreadable)},
     )
+    app.state.over = asyncio.Event()  # set when the server ends: streams end with it
+    return app
 
 
 def page(template: str, context: Mapping[str, object], status: int = 200) -> HTMLResponse:

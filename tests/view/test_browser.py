@@ -1,0 +1,139 @@
+"""The reader in a real browser: phone and desk, light and dark, by keyboard, for screen readers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from tests.servers.pages import PageServer
+from tests.view.conftest import found_in
+
+# Screenshots are kept where the developer asks for them, else with the other temporary files.
+SHOTS = os.environ.get("FOLKMOOT_SCREENSHOTS")
+PAGES = {
+    "runs": "/",
+    "run": "/run/cross_pollination/-/",
+    "people": "/run/cross_pollination/-/people",
+    "person": "/run/cross_pollination/-/person?id=p_0001",
+    "rooms": "/run/town_hall/-/rooms",
+    "room": "/run/town_hall/-/room?id=set01_lv4&private=1",
+    "talk": "/run/focus_group/-/room?id=group_001&id=oven",
+    "said": "/run/cross_pollination/-/said?at=initial_vote/p_0001/ask0",
+    "search": "/run/cross_pollination/-/search?q=park",
+    "beside": "/beside?a=cross_pollination&x=p_0001&b=cross_pollination&y=p_0002",
+    "missing": "/run/nothing/-/",
+}
+
+
+@pytest.fixture
+def open_page(browser: Browser) -> Iterator[Page]:
+    page = browser.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda e: errors.append(str(e)))
+    page.on("console", lambda m: errors.append(m.text) if "Content Security" in m.text else None)
+    yield page
+    page.close()
+    assert errors == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_fits_and_is_accessible_at_every_size_and_in_the_dark(
+    browser: Browser, served: PageServer, tmp_path: Path, name: str
+) -> None:
+    found_in(served, "cross_pollination", "park")
+    for width, scheme in ((1280, "light"), (1280, "dark"), (375, "light"), (375, "dark")):
+        page = browser.new_page(
+            viewport={"width": width, "height": 900},
+            color_scheme="dark" if scheme == "dark" else "light",
+        )
+        asked: list[str] = []
+        page.on("request", lambda request, asked=asked: asked.append(request.url))
+        page.goto(served.url + PAGES[name])
+        if name == "run":
+            page.wait_for_selector(".finding, .alarm", timeout=60_000)
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        assert [url for url in asked if not url.startswith(served.url)] == []
+        found = Axe().run(page)
+        assert found.violations_count == 0, (width, scheme, found.generate_report())
+        folder = Path(SHOTS) if SHOTS else tmp_path
+        page.screenshot(path=folder / f"view-{name}-{width}-{scheme}.png", full_page=True)
+        page.close()
+
+
+def test_the_call_behind_an_utterance_opens_in_place(open_page: Page, served: PageServer) -> None:
+    open_page.goto(served.url + PAGES["person"])
+    drawer = open_page.locator("details.call").first
+    drawer.locator("summary").focus()
+    open_page.keyboard.press("Enter")
+    expect(drawer).to_contain_text("Parse step")
+    for told in ("Model served", "Tries", "Tokens in, out", "Cost", "Latency", "Reply"):
+        expect(drawer).to_contain_text(told)
+    link = open_page.locator(".said a.link").first.get_attribute("href")
+    open_page.goto(served.url + str(link))
+    expect(open_page.locator("h1")).to_contain_text("initial vote")
+
+
+def test_keys_walk_open_search_and_explain(open_page: Page, served: PageServer) -> None:
+    open_page.goto(served.url + PAGES["people"])
+    focused = "document.activeElement.textContent"
+    for key, who in (("j", "p_0001"), ("j", "p_0002"), ("k", "p_0001"), ("k", "p_0001")):
+        open_page.keyboard.press(key)
+        assert open_page.evaluate(focused) == who
+    open_page.keyboard.press("?")
+    expect(open_page.locator("dialog")).to_be_visible()
+    open_page.keyboard.press("j")  # is not a key while the dialog is open
+    open_page.keyboard.press("Escape")
+    expect(open_page.locator("dialog")).not_to_be_visible()
+    open_page.keyboard.press("/")
+    open_page.keyboard.type("jack")  # letters typed are letters
+    expect(open_page.locator("#find")).to_have_value("jack")
+    open_page.keyboard.press("Escape")
+    open_page.keyboard.press("j")
+    open_page.keyboard.press("Enter")
+    expect(open_page.locator("h1")).to_contain_text("p_000")
+
+
+def test_people_are_sorted_and_filtered_by_what_was_recorded(
+    open_page: Page, served: PageServer
+) -> None:
+    open_page.goto(served.url + PAGES["people"])
+    rows = open_page.locator("tbody tr")
+    everybody = rows.count()
+    open_page.fill("#q", "condition=acp")
+    open_page.press("#q", "Enter")
+    expect(open_page.locator("[role=status]")).to_have_text(f"6 of {everybody} people")
+    open_page.get_by_role("link", name="participant id").click()
+    open_page.get_by_role("link", name="participant id").click()
+    ids = open_page.locator("tbody th").all_text_contents()
+    assert ids == sorted(ids, reverse=True) and len(ids) == 6
+    open_page.locator("details.levels > summary").click()
+    expect(open_page.locator("[aria-sort]")).to_have_attribute("aria-sort", "descending")
+
+
+def test_private_thoughts_are_shown_on_request_alone(open_page: Page, served: PageServer) -> None:
+    open_page.goto(served.url + PAGES["talk"])
+    expect(open_page.locator(".private")).to_have_count(0)
+    open_page.get_by_role("link", name="Show what was only thought").click()
+    assert open_page.locator(".private").count() > 4
+    assert open_page.locator(".private >> text=coder").count() == 0
+
+
+def test_two_people_stand_side_by_side(open_page: Page, served: PageServer) -> None:
+    open_page.goto(served.url + PAGES["person"])
+    open_page.fill("#other", "p_0002")
+    open_page.get_by_role("button", name="Show both").click()
+    assert open_page.locator(".beside > section h1").all_text_contents() == ["p_0001", "p_0002"]
+
+
+def test_without_scripts_everything_can_be_read(browser: Browser, served: PageServer) -> None:
+    page = browser.new_page(java_script_enabled=False)
+    page.goto(served.url + PAGES["person"])
+    page.locator("details.call > summary").first.click()
+    page.locator("details.call a").first.click()
+    expect(page.locator("h2").last).to_have_text("The call")
+    page.close()

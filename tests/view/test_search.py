@@ -1,0 +1,104 @@
+"""Search: every reply that holds the words, no other, and nothing that was taken back."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from folkmoot.engine.journal import JournalReader
+from folkmoot.storage.run_folder import JOURNAL
+from folkmoot.view.overview import cache_of
+from folkmoot.view.search import INDEX, _expression, _marked
+from tests.view.conftest import found_in, reader
+
+
+@pytest.fixture
+def copy(outputs: Path, tmp_path: Path) -> Path:
+    folder = tmp_path / "outputs" / "copy"
+    shutil.copytree(outputs / "focus_group", folder)
+    return folder
+
+
+def count(page: str) -> int:
+    found = re.search(r">([\d,]+) repl", page)
+    assert found, page
+    return int(found[1].replace(",", ""))
+
+
+def test_as_many_replies_are_found_as_the_journal_holds(copy: Path) -> None:
+    with JournalReader(copy / JOURNAL) as journal:
+        replies = [e.reply for e in journal.entries("ask") if not e.address.startswith("coding/")]
+    with reader(copy.parent) as server:
+        for word in ("price", "oven", "agree", "Moderator"):
+            own = re.compile(rf"\b{word}", re.IGNORECASE)
+            fields = [" ".join(_values(r)) for r in replies]
+            assert count(found_in(server, "copy", word)) == sum(bool(own.search(f)) for f in fields)
+        assert count(found_in(server, "copy", '"the oven"')) <= count(
+            found_in(server, "copy", "the oven")
+        )
+        assert count(found_in(server, "copy", "wombat")) == 0
+
+
+def _values(reply: str) -> list[str]:
+    try:
+        found = json.loads(reply)
+    except ValueError:
+        return [reply]
+    return list(_texts(found)) if isinstance(found, dict) else [reply]
+
+
+def _texts(value: object) -> list[str]:
+    if isinstance(value, dict):
+        return [t for v in value.values() for t in _texts(v)]
+    if isinstance(value, list):
+        return [t for v in value for t in _texts(v)]
+    return [str(value)]
+
+
+@pytest.mark.parametrize(
+    "query", ['"', "*", "a OR", "NEAR(", "text:x", "'; DROP", "(", '""', "-x", "ünï"]
+)
+def test_no_query_is_an_error(copy: Path, query: str) -> None:
+    with reader(copy.parent) as server:
+        assert 'id="find"' in found_in(server, "copy", query)
+
+
+def test_a_hit_leads_to_its_utterance(copy: Path) -> None:
+    with reader(copy.parent) as server:
+        page = found_in(server, "copy", "oven")
+        links = re.findall(r'href="([^"]*/said\?[^"]*)"', page)
+        assert links
+        assert "oven" in server.get(html.unescape(links[0])).text.lower()
+
+
+def test_what_was_withdrawn_is_not_found_and_not_in_the_index(copy: Path) -> None:
+    with reader(copy.parent) as server:
+        before = count(found_in(server, "copy", "oven"))
+        db = sqlite3.connect(copy / JOURNAL)
+        with db:
+            db.execute("UPDATE entries SET reply = '[withdrawn]'")
+        db.close()
+        (copy / "amendments.jsonl").write_text("{}\n")
+        assert before > 0 and count(found_in(server, "copy", "oven")) == 0
+    assert b"oven" not in (cache_of(copy) / INDEX).read_bytes()
+
+
+def test_the_cache_is_outside_the_run_and_for_its_owner_alone(copy: Path) -> None:
+    folder = cache_of(copy)
+    assert not folder.is_relative_to(copy) and folder.stat().st_mode & 0o077 == 0
+
+
+def test_the_last_word_may_be_a_beginning() -> None:
+    assert _expression('street "saf') == '"street" "saf"*'
+    assert _expression("") == _expression('"" * -') == ""
+
+
+def test_words_are_marked_and_the_rest_is_text() -> None:
+    marked = str(_marked("a <b>park</b> of parks", "park"))
+    assert marked == "a &lt;b&gt;<mark>park</mark>&lt;/b&gt; of <mark>parks</mark>"

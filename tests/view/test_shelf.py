@@ -1,0 +1,226 @@
+"""Which runs there are and how each stands, whatever state its folder is in."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from starlette.exceptions import HTTPException
+
+from folkmoot.engine.folder import HOLDER
+from folkmoot.storage.run_folder import JOURNAL, LOG_LINES, MANIFEST
+from folkmoot.view.shelf import Shelf, standing
+from tests.view.conftest import reader
+
+
+@pytest.fixture
+def copy(outputs: Path, tmp_path: Path) -> Path:
+    """A run of one's own to change, in a folder of its own."""
+    folder = tmp_path / "outputs" / "copy"
+    shutil.copytree(outputs / "focus_group", folder)
+    return folder
+
+
+def state(run: Path) -> str:
+    return standing(run, run.name).state
+
+
+def change(run: Path, **facts: object) -> None:
+    path = run / MANIFEST
+    path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), **facts}), "utf-8")
+
+
+def held_by(run: Path, pid: int, host: str = "") -> None:
+    who = {"pid": pid, "host": host or socket.gethostname(), "since": "2026-01-01T00:00:00+00:00"}
+    (run / HOLDER).write_text(json.dumps(who))
+
+
+def test_a_finished_run_is_told_by_its_manifest(outputs: Path) -> None:
+    found = {s.name: s for s in Shelf(outputs).standings()}
+    assert set(found) == {
+        "cross_pollination",
+        "focus_group",
+        "negotiation",
+        "town_hall",
+        "workbook",
+    }
+    one, manifest = (
+        found["town_hall"],
+        json.loads((outputs / "town_hall" / MANIFEST).read_text("utf-8")),
+    )
+    assert (one.state, one.calls, one.cost) == ("done", manifest["calls"], "$0")
+    assert one.models == "synthetic" and one.synthetic and one.study == "town_hall"
+
+
+@pytest.mark.parametrize("outcome", ["paused", "interrupted", "failed"])
+def test_a_run_that_stopped_says_how(copy: Path, outcome: str) -> None:
+    change(copy, outcome=outcome)
+    with (copy / LOG_LINES).open("a") as log:
+        log.write(json.dumps({"event": "RunEnded", "message": "the budget is used up"}) + "\n")
+    found = standing(copy, "copy")
+    assert found.state == outcome and found.why == "the budget is used up"
+
+
+def test_a_run_of_which_nothing_is_usable_says_why(copy: Path) -> None:
+    change(copy, unusable="no participant gave an answer")
+    found = standing(copy, "copy")
+    assert found.state == "unusable" and found.why == "no participant gave an answer"
+
+
+def test_an_unknown_cost_is_not_zero(copy: Path) -> None:
+    change(copy, cost_usd=None, cost_unknown_for=["m"])
+    assert standing(copy, "copy").cost == "unknown"
+    change(copy, cost_usd=1.5)
+    assert standing(copy, "copy").cost == "$1.50 + unknown"
+
+
+def test_a_run_runs_while_the_process_that_holds_it_lives(copy: Path) -> None:
+    (copy / MANIFEST).unlink()
+    held_by(copy, os.getpid())
+    assert state(copy) == "running"
+    gone = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True
+    )
+    held_by(copy, int(gone.stdout))
+    assert state(copy) == "stopped"  # by kill -9: nobody took the mark away
+    (copy / HOLDER).unlink()
+    assert state(copy) == "stopped"
+
+
+def test_a_paused_run_that_goes_on_is_running(copy: Path) -> None:
+    change(copy, outcome="paused")
+    held_by(copy, os.getpid())
+    assert state(copy) == "running"
+
+
+def test_a_run_on_another_machine_runs_while_its_journal_moves(copy: Path) -> None:
+    (copy / MANIFEST).unlink()
+    held_by(copy, os.getpid(), "another.example")
+    assert state(copy) == "running"
+    for file in copy.iterdir():
+        if file.is_file():
+            os.utime(file, (1e9, 1e9))
+    assert state(copy) == "stopped"
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '"x"', "null", ""])
+def test_a_damaged_manifest_is_said_and_the_rest_is_shown(copy: Path, text: str) -> None:
+    (copy / MANIFEST).write_text(text)
+    found = standing(copy, "copy")
+    assert found.state == "unreadable" and found.why
+    with reader(copy.parent) as server:
+        for page in ("", "people", "rooms", "search?q=oven"):
+            assert server.get(f"/run/copy/-/{page}").status == 200, page
+        assert "cannot be read" in server.get("/").text
+
+
+@pytest.mark.parametrize(
+    "line", [b"{", b"[1]", b'{"event": "RunStarted"', b"\xff\xfe", b'{"stages": 3}']
+)
+def test_a_log_that_ends_in_the_middle_of_a_line_is_read_up_to_it(copy: Path, line: bytes) -> None:
+    (copy / MANIFEST).unlink()
+    before = standing(copy, "copy").calls
+    with (copy / LOG_LINES).open("ab") as log:
+        log.write(line)
+    assert before and standing(copy, "copy").calls == before
+
+
+def test_a_damaged_journal_is_said_and_the_rest_is_shown(copy: Path) -> None:
+    for damage in (b"not a database" * 100, b""):
+        (copy / JOURNAL).write_bytes(damage)
+        with reader(copy.parent) as server:
+            assert server.get("/run/copy/-/").status == 200
+            assert server.get("/run/copy/-/people").status == 200
+            found = server.get("/run/copy/-/room?id=group_001&id=oven")
+            assert found.status == 404 and "journal" in found.text
+
+
+def test_a_journal_that_is_damaged_in_the_middle_ends_no_server(copy: Path) -> None:
+    data = bytearray((copy / JOURNAL).read_bytes())
+    data[8192 : len(data) - 4096] = b"\x5a" * (len(data) - 12288)
+    (copy / JOURNAL).write_bytes(data)
+    with reader(copy.parent) as server:
+        for page in ("room?id=group_001&id=oven", "person?id=group_001/p_0001", "search?q=oven"):
+            got = server.get(f"/run/copy/-/{page}")
+            assert got.status == 404 or "could not be indexed" in got.text, page
+        assert server.get("/").status == 200
+
+
+def test_a_run_that_is_deleted_while_it_is_open_is_said(copy: Path) -> None:
+    with reader(copy.parent) as server:
+        assert server.get("/run/copy/-/").status == 200
+        shutil.rmtree(copy)
+        for page in (
+            "",
+            "people",
+            "person?id=group_001/p_0001",
+            "search?q=oven",
+            "findings",
+            "live",
+        ):
+            got = server.get(f"/run/copy/-/{page}")
+            assert got.status == 404 and "no run copy here" in got.text
+        assert "no runs in this folder" in server.get("/").text
+
+
+def test_damaged_tables_are_said(copy: Path) -> None:
+    with reader(copy.parent) as server:
+        assert server.get("/run/copy/-/people").status == 200
+        for table in (copy / "tables").glob("*.parquet"):
+            table.unlink()
+            table.write_bytes(b"PAR1 no more")
+        for page in ("people", "rooms", "person?id=group_001/p_0001"):
+            got = server.get(f"/run/copy/-/{page}")
+            assert got.status == 404 and "Cannot be read" in got.text, page
+
+
+def test_what_is_no_run_is_left_out(outputs: Path, tmp_path: Path) -> None:
+    root = tmp_path / "outputs"
+    (root / "notes").mkdir(parents=True)
+    (root / "notes" / "a.txt").write_text("x")
+    (root / "empty").mkdir()
+    (root / "file").write_text("x")
+    shutil.copytree(outputs / "workbook", root / ".hidden")
+    assert Shelf(root).names() == []
+    with reader(root) as server:
+        assert "no runs in this folder" in server.get("/").text
+        assert server.get("/run/.hidden/-/").status == server.get("/run/notes/-/").status == 404
+
+
+def test_one_run_is_served_alone(outputs: Path) -> None:
+    shelf = Shelf(outputs / "workbook")
+    assert shelf.names() == ["workbook"]
+    with pytest.raises(HTTPException):
+        shelf.run("focus_group")
+    with reader(outputs / "workbook") as server:
+        assert server.get("/").headers["Location"] == "/run/workbook/-/"
+        assert server.get("/run/workbook/-/").status == 200
+        assert server.get("/run/focus_group/-/").status == 404
+
+
+def test_runs_of_a_grid_are_named_by_it(outputs: Path, tmp_path: Path) -> None:
+    grid = tmp_path / "outputs" / "models"
+    shutil.copytree(outputs / "workbook", grid / "cells" / "a")
+    (grid / "grid.json").write_text("{}")
+    assert Shelf(tmp_path / "outputs").names() == ["models/a"]
+    assert Shelf(grid).names() == ["a"] and Shelf(grid).run("a").path == grid / "cells" / "a"
+    with reader(tmp_path / "outputs") as server:
+        assert "models/a" in server.get("/").text
+        for page in ("", "people", "rooms"):
+            assert server.get(f"/run/models/a/-/{page}").status == 200
+
+
+def test_runs_of_earlier_versions_can_be_read(copy: Path) -> None:
+    for name in ("exposure", "texts", "codes"):
+        (copy / "tables" / f"{name}.parquet").unlink()
+    (copy / LOG_LINES).unlink()
+    change(copy, answers={})
+    with reader(copy.parent) as server:
+        for page in ("", "people", "rooms", "person?id=group_001/p_0001", "search?q=oven"):
+            assert server.get(f"/run/copy/-/{page}").status == 200, page
