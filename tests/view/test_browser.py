@@ -70,7 +70,7 @@ def test_the_call_behind_an_utterance_opens_in_place(open_page: Page, served: Pa
     drawer = open_page.locator("details.call").first
     drawer.locator("summary").focus()
     open_page.keyboard.press("Enter")
-    expect(drawer).to_contain_text("Parse step")
+    expect(drawer).to_contain_text("Parse step exact", use_inner_text=True)
     for told in ("Model served", "Tries", "Tokens in, out", "Cost", "Latency", "Reply"):
         expect(drawer).to_contain_text(told)
     link = open_page.locator(".said a.link").first.get_attribute("href")
@@ -135,5 +135,5 @@ def test_without_scripts_everything_can_be_read(browser: Browser, served: PageSe
     page.goto(served.url + PAGES["person"])
     page.locator("details.call > summary").first.click()
     page.locator("details.call a").first.click()
-    expect(page.locator("h2").last).to_have_text("The call")
+    expect(page.locator("main h2").last).to_have_text("The call")
     page.close()

@@ -63,7 +63,7 @@ class Asked(NamedTuple):
     role: str
     kind: str
     value: str
-    rung: str
+    parse_step: str
     missing: str
     reasks: str
     finish: str
@@ -89,7 +89,8 @@ def place_of(address: str, leave_out: Iterable[str] = ()) -> str:
     """Where in the protocol an address is, in words."""
     dropped = {clean(part) for part in leave_out}
     parts = [unclean(p) for p in address.split("/")[:-1] if p not in dropped]
-    return " · ".join(parts).replace("_", " ")
+    # Names of stages are words; whatever holds a figure may be an id.
+    return " · ".join(p if re.search(r"\d", p) else heading(p) for p in parts)
 
 
 def addresses_of(journal: JournalReader, within: Sequence[str], who: str) -> list[str]:
@@ -116,7 +117,11 @@ def asked(run: RunFolder, addresses: Sequence[str]) -> dict[str, Asked]:
     table = pl.scan_parquet(run.path / TABLES / "answers.parquet", glob=False)
     columns = ("address", "speaker_id", *Asked._fields[1:])
     have = table.collect_schema().names()
-    wanted = [pl.col(c) if c in have else pl.lit(None).alias(c) for c in columns]
+    renamed = {"parse_step": "rung"}  # what runs made before 23 November 2026 call it
+    there = {c: c if c in have else renamed.get(c, c) for c in columns}
+    wanted = [
+        pl.col(old).alias(c) if old in have else pl.lit(None).alias(c) for c, old in there.items()
+    ]
     rows = table.select(wanted).filter(pl.col("address").is_in(list(addresses))).collect()
     return {
         row[0]: Asked(*("" if c is None else str(c) for c in row[1:])) for row in rows.iter_rows()
