@@ -45,19 +45,6 @@ def test_firth_penalises_towards_even_odds():
     assert covariance[0, 0] == pytest.approx(1 / (10 * (3.5 / 11) * (7.5 / 11)))
 
 
-def test_clusters_widen_copied_data():
-    rng = np.random.default_rng(1)
-    x = rng.normal(size=40)
-    y = rng.random(40) < 1 / (1 + np.exp(-x))
-    many = {"x": np.repeat(x, 10).tolist()}
-    outcome = np.repeat(y, 10).tolist()
-    ids = np.repeat(np.arange(40), 10).tolist()
-    naive, clustered = logistic(outcome, many), logistic(outcome, many, clusters=ids)
-    width = [math.log(f.terms[0].high / f.terms[0].low) for f in (naive, clustered)]
-    assert width[1] > 2.5 * width[0]
-    assert clustered.errors == "clustered (40 clusters)"
-
-
 def test_missing_values_are_dropped_and_counted():
     outcome, arm = two_arms(10, 30, 20, 20)
     ages: list[float | None] = [30.0 + i % 17 for i in range(80)]

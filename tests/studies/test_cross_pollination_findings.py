@@ -170,7 +170,7 @@ def test_moves(pilot):
     assert "Of 130 participants who faced an opposing view, 32 moved to it, 8 to another" in says
     assert "Of those who moved that is 80 % (65 to 90 %); moving at random would give 50 %" in says
     shifted = found["marginal_homogeneity"]
-    assert "Adversarial (ACP) (p < .001)" in shifted.says
+    assert "Adversarial (ACP) (adjusted p < .001)" in shifted.says
     assert column(shifted, "bowker")["Simple voting"] == pytest.approx(1 / 5)
     net = found["option_shifts"]
     assert "“Jobs” +32 in Adversarial (ACP) (32 gained, 0 lost" in net.says

@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 import warnings
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +64,6 @@ class Design:
 def logistic(
     outcome: Sequence[bool | None],
     columns: Mapping[str, Column],
-    clusters: Sequence[Hashable] | None = None,
     reference: Mapping[str, str] | None = None,
     level: float = 0.95,
 ) -> Logit:
@@ -73,8 +71,8 @@ def logistic(
 
     Texts become indicators against the `reference` level (default: the most frequent), numbers
     enter as they are. Rows with a missing value are dropped and counted; levels and columns that
-    carry no information are left out and named. Errors are sandwich errors: HC1, or clustered by
-    `clusters` (n,). Under (quasi-)separation, where plain estimates run off to infinity, Firth's
+    carry no information are left out and named. Errors are sandwich errors (HC1) for
+    independent units. Under (quasi-)separation, where plain estimates run off to infinity, Firth's
     penalised likelihood is used for all terms (see `firth`), and `estimator` says so.
 
     Firth (1993), doi:10.1093/biomet/80.1.27; Heinze and Schemper (2002), doi:10.1002/sim.1047.
@@ -86,18 +84,16 @@ def logistic(
         if y is not None and all(_present(values[i]) for values in columns.values())
     ]
     y = np.array([float(bool(outcome[i])) for i in keep])
-    groups = None if clusters is None else [clusters[i] for i in keep]
     built = design({k: [v[i] for i in keep] for k, v in columns.items()}, reference or {})
     n, events = len(y), int(y.sum())
     incomplete = len(outcome) - n
-    labels = "robust (HC1)" if groups is None else f"clustered ({len(set(groups))} clusters)"
+    labels = "robust (HC1)"
     if n <= built.matrix.shape[1] or events in (0, n) or built.matrix.shape[1] < 2:
         return Logit((), n, events, incomplete, "none", labels, built.reference, built.left_out)
-    fitted = _maximum_likelihood(y, built.matrix, groups)
+    fitted = _maximum_likelihood(y, built.matrix)
     estimator = "maximum likelihood"
     if fitted is None:
-        fitted, estimator = firth(y, built.matrix, groups), "Firth (separation)"
-        labels = "model-based" if groups is None else f"{labels}, at least model-based"
+        fitted, estimator, labels = firth(y, built.matrix), "Firth (separation)", "model-based"
     terms = _terms(built, *fitted, level)
     return Logit(terms, n, events, incomplete, estimator, labels, built.reference, built.left_out)
 
@@ -125,15 +121,13 @@ def design(columns: Mapping[str, Column], reference: Mapping[str, str]) -> Desig
     return Design(np.column_stack(matrix), tuple(names), base, tuple(left_out))
 
 
-def firth(
-    y: FloatArray, x: FloatArray, clusters: Sequence[Hashable] | None = None
-) -> tuple[FloatArray, FloatArray]:
+def firth(y: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Firth's penalised logistic fit: coefficients (k,) and their covariance (k, k).
 
     Maximises log L + ½ log |X'WX|; finite under separation. Scores X'(y − π + h(½ − π)), h the
     leverages of W^½X; damped Newton steps. The covariance is the inverse information: a sandwich
     would be far too narrow where a group never or always has the outcome, its residuals being
-    nearly zero. With `clusters`, each variance is the larger of the two.
+    nearly zero.
     """
     beta = np.zeros(x.shape[1])
     for _ in range(200):
@@ -143,15 +137,7 @@ def firth(
         beta = beta + step * min(1.0, 2.0 / longest if longest else 1.0)
         if longest < 1e-9:
             break
-    bread, scores = _firth_scores(y, x, beta)
-    if clusters is None:
-        return beta, bread
-    index = {c: i for i, c in enumerate(dict.fromkeys(clusters))}
-    summed = np.zeros((len(index), x.shape[1]))
-    np.add.at(summed, [index[c] for c in clusters], scores)
-    sandwich = bread @ (summed.T @ summed) @ bread * len(index) / max(1, len(index) - 1)
-    grow = np.sqrt(np.maximum(np.diag(sandwich) / np.diag(bread), 1.0))
-    return beta, bread * np.outer(grow, grow)
+    return beta, _firth_scores(y, x, beta)[0]
 
 
 def _firth_scores(y: FloatArray, x: FloatArray, beta: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -163,22 +149,15 @@ def _firth_scores(y: FloatArray, x: FloatArray, beta: FloatArray) -> tuple[Float
     return bread, x * (y - pi + leverage * (0.5 - pi))[:, None]
 
 
-def _maximum_likelihood(
-    y: FloatArray, x: FloatArray, clusters: Sequence[Hashable] | None
-) -> tuple[FloatArray, FloatArray] | None:
+def _maximum_likelihood(y: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray] | None:
     """Coefficients and covariance, or None where the likelihood has no finite maximum."""
     from statsmodels.discrete.discrete_model import Logit as Model
     from statsmodels.tools.sm_exceptions import PerfectSeparationError
 
-    kinds: dict[str, Any] = {"cov_type": "HC1"}
-    if clusters is not None:
-        codes = {c: i for i, c in enumerate(dict.fromkeys(clusters))}
-        groups = np.array([codes[c] for c in clusters])
-        kinds = {"cov_type": "cluster", "cov_kwds": {"groups": groups}}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # separation is told from the result itself
-            fitted = Model(y, x).fit(disp=0, maxiter=100, **kinds)
+            fitted = Model(y, x).fit(disp=0, maxiter=100, cov_type="HC1")
     except (PerfectSeparationError, np.linalg.LinAlgError):
         return None
     beta, covariance = np.asarray(fitted.params), np.asarray(fitted.cov_params())

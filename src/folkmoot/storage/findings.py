@@ -142,7 +142,7 @@ class Finding:
     units: int = 0
 
     def __post_init__(self) -> None:
-        if not self.unit and _has_intervals(self):
+        if not (self.unit and self.units) and _has_intervals(self):
             raise ValueError(
                 f"the finding {self.key} has an interval but no independent unit: "
                 'Finding(…, unit="group", units=3)'
@@ -153,7 +153,7 @@ class Finding:
     @property
     def illustrates(self) -> bool:
         """Whether it has too few independent units to be evidence."""
-        return bool(self.unit) and self.units < FEWEST_UNITS
+        return bool(self.unit) and 0 < self.units < FEWEST_UNITS
 
     @property
     def counted(self) -> str:

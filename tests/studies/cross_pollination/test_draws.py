@@ -61,27 +61,35 @@ def moved_by_the_second_draw(request: Request, address: str) -> str:
     return JOBS if "ask1" in text(request) else own
 
 
-def test_what_differs_between_draws_is_in_the_intervals(tmp_path: Path) -> None:
+@pytest.mark.parametrize("draws", [3, 6])
+def test_what_differs_between_draws_is_in_the_intervals(draws: int, tmp_path: Path) -> None:
     parks = Talkers(
         initial_vote=lambda _r, a: JOBS if a.endswith("0/ask0") else "Park improvements",
         cross_pollination=moved_by_the_second_draw,
     )
     settings = {"participants_per_condition": 30, "revote": True, "disagreement_threshold": 1.0}
-    votes = read(run(tmp_path / "several", parks, summary_draws=3, **settings).folder)
+    done = run(tmp_path / "several", parks, summary_draws=draws, **settings)
+    votes = read(done.folder)
     arm, floor = votes.arm("simple_passive"), votes.floor
     assert arm is not None and floor is not None
-    moved = {draw: Counter[bool]() for draw in (1, 2, 3)}
+    moved = {draw: Counter[bool]() for draw in range(1, draws + 1)}
     for row in arm.moved:
         moved[row["summary_draw"]][row["position_changed"]] += 1
     assert not moved[1][True] and not moved[3][True] and moved[2][True]
     found, plain = votes.rate(arm), wilson(arm.changed, arm.n)
-    # By draw the shares are 0, nearly 1 and 0: three units, of which the mean is hardly known.
-    assert found.value == plain.value
-    assert (found.low, found.high) == (0.0, 1.0)
-    assert plain.low > 0.1 and plain.high < 0.6
     difference = votes.difference(arm, floor)
-    assert difference.p > 0.05 > newcombe(arm.changed, arm.n, floor.changed, floor.n).p
-    assert not difference.excludes_zero and difference.low >= -1
+    assert found.value == plain.value and found.units == difference.units == draws
+    apart = newcombe(arm.changed, arm.n, floor.changed, floor.n)
+    assert plain.low > 0 and apart.p < 0.05
+    if draws < 5:  # 0, nearly 1 and 0: three units are shown one by one
+        assert not found.has_interval and not difference.has_interval
+        assert sorted(found.each)[:2] == [0, 0] and max(found.each) > 0.5
+        headline, *_ = done.findings()
+        assert headline.says.startswith(f"An illustration, not evidence: {draws} draws of the")
+        return
+    assert found.low == 0 and found.high > plain.high
+    assert difference.p > apart.p
+    assert difference.high - difference.low > apart.high - apart.low and difference.low >= -1
 
 
 def test_where_draws_do_not_differ_nothing_is_claimed_beyond_the_plain_interval(

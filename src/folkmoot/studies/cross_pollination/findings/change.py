@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from folkmoot.kit.findings import ALPHA, Row, cells, intervals, known, listed, share, shares
+from folkmoot.kit.findings import ALPHA, HOLM, Row, cells, intervals, known, listed, share, shares
 from folkmoot.kit.findings import differences as pairwise
 from folkmoot.measures.diagnostics import agreeing_share
 from folkmoot.measures.estimates import Estimate, p_value, percent, plural
@@ -20,6 +20,7 @@ from folkmoot.measures.paired_votes import (
     towards_target,
     transition_table,
 )
+from folkmoot.measures.proportions import holm
 from folkmoot.measures.regression import Column, Logit, Term, logistic
 from folkmoot.storage.findings import Bars, Finding, Flow, Grid
 from folkmoot.studies.cross_pollination.findings.data import Arm, Votes, label
@@ -74,8 +75,7 @@ def position_change(votes: Votes) -> Finding:
         notes=_caveats(votes) if votes.having("summaries") else (),
         headline=True,
         alarms=_unseen(votes),
-        unit=votes.unit,
-        units=votes.independent,
+        **votes.basis,
     )
 
 
@@ -128,7 +128,7 @@ def differences(votes: Votes) -> Finding | None:
         axis,
         label,
         difference,
-        over=(votes.unit, votes.independent),
+        over=(votes.basis["unit"], votes.basis["units"]),
     )
 
 
@@ -195,17 +195,24 @@ def marginal_homogeneity(votes: Votes) -> Finding | None:
     """Did moves cancel out, or did they shift the outcome? Per condition."""
     if not votes.twice:
         return None
-    rows = []
+    tables = [_table(votes, arm) for arm in votes.twice]
+    tests = {
+        "bowker": [bowker(t) for t in tables],
+        "stuart_maxwell": [*map(stuart_maxwell, tables)],
+    }
+    holms = {name: holm([t.p for t in some]) for name, some in tests.items()}
+    rows: list[Row] = []
     lopsided = []
-    for arm in votes.twice:
-        table = _table(votes, arm)
+    for at, arm in enumerate(votes.twice):
         row: Row = {"condition": arm.name, "n": arm.n}
-        symmetry, margins = bowker(table), stuart_maxwell(table)
-        for name, test in (("bowker", symmetry), ("stuart_maxwell", margins)):
+        for name, some in tests.items():
+            test = some[at]
             row |= {name: test.statistic, f"{name}_df": test.df, f"{name}_p": test.p}
-        rows.append({**row, "reliable": symmetry.df > 0 and arm.changed >= 5 * symmetry.df})
-        if margins.df and margins.p < ALPHA:
-            lopsided.append(f"{arm.name} ({p_value(margins.p)})")
+            row[f"{name}_holm_p"] = holms[name][at]
+        df = tests["bowker"][at].df
+        rows.append({**row, "reliable": df > 0 and arm.changed >= 5 * df})
+        if tests["stuart_maxwell"][at].df and holms["stuart_maxwell"][at] < ALPHA:
+            lopsided.append(f"{arm.name} (adjusted {p_value(holms['stuart_maxwell'][at])})")
     return Finding(
         "marginal_homogeneity",
         "Did the outcome shift?",
@@ -217,9 +224,11 @@ def marginal_homogeneity(votes: Votes) -> Finding | None:
         Grid.of(rows, "Bowker's test of symmetry and Stuart and Maxwell's of equal totals."),
         notes=(
             "Noise makes people change without favouring an option; persuasion that draws one way "
-            "shows here. Not adjusted for the number of conditions. “reliable” is false where "
-            "there are fewer than five moves per degree of freedom.",
+            "shows here. “reliable” is false where there are fewer than five moves per degree of "
+            "freedom.",
+            "holm p: adjusted for the number of conditions by Holm's method, test by test.",
         ),
+        **votes.given_these,
     )
 
 
@@ -243,6 +252,8 @@ def option_shifts(votes: Votes) -> Finding | None:
             )
     if not rows:
         return None
+    for row, adjusted_p in zip(rows, holm([r["p"] for r in rows]), strict=True):
+        row["holm_p"] = adjusted_p
     top = max(rows, key=lambda r: abs(r["gained"] - r["lost"]))
     net = top["gained"] - top["lost"]
     n = {a.name: a.n for a in votes.twice}
@@ -253,11 +264,13 @@ def option_shifts(votes: Votes) -> Finding | None:
         "option_shifts",
         "What each option gained and lost",
         f"Largest net shift: “{top['option']}” {net:+d} in {top['condition']} "
-        f"({top['gained']} gained, {top['lost']} lost, {p_value(top['p'])})."
+        f"({top['gained']} gained, {top['lost']} lost, adjusted {p_value(top['holm_p'])})."
         if net
         else "No option gained or lost on balance.",
-        Grid.of(rows, "p: McNemar's test per option (exact below 25 moves), not adjusted."),
+        Grid.of(rows, "p: McNemar's test per option (exact below 25 moves)."),
         Bars(tuple(bars), unit="net change in share", percent=True),
+        notes=(HOLM,),
+        **votes.given_these,
     )
 
 
@@ -311,6 +324,8 @@ def towards_opposition(votes: Votes) -> Finding | None:
             "Above chance may be persuasion or giving in; the condition `empty_argument` tells the "
             "two apart. The share that opens by agreeing is a rough count of English phrases.",
         ),
+        unit="participant given these summaries",
+        units=len(facing),
     )
 
 
@@ -332,6 +347,7 @@ def regression(votes: Votes) -> Finding | None:
     arms = [t for t in fitted.terms if t.variable == "condition"]
     arms.sort(key=lambda t: order.index(t.level))
     others = [t for t in fitted.terms if t.variable != "condition"]
+    holms = dict(zip((t.level for t in arms), holm([t.p for t in arms]), strict=True))
     logs = {
         label(t.level): Estimate(
             math.log(t.odds_ratio), math.log(t.low), math.log(t.high), fitted.n
@@ -342,7 +358,7 @@ def regression(votes: Votes) -> Finding | None:
         "regression",
         title,
         f"Against {base}, with first choice{' and demographics' if with_people else ''} held "
-        f"equal, the odds of changing are: {listed(_aloud(t) for t in arms)}"
+        f"equal, the odds of changing are: {listed(_aloud(t, holms[t.level]) for t in arms)}"
         if arms
         else "This model gives no estimate for the conditions.",
         Grid.of(
@@ -354,6 +370,7 @@ def regression(votes: Votes) -> Finding | None:
                     "low": t.low,
                     "high": t.high,
                     "p": known(t.p),
+                    "holm_p": known(holms[t.level]) if t in arms else None,
                 }
                 for t in (*arms, *others)
             ],
@@ -361,8 +378,7 @@ def regression(votes: Votes) -> Finding | None:
         ),
         intervals(logs, f"log odds of changing, against {base}", zero=0.0),
         notes=(*_notes(fitted, with_people), *([NOT_BY_DRAW] if votes.draws > 1 else [])),
-        unit="participant given these summaries" if votes.having("summaries") else "participant",
-        units=fitted.n,
+        **votes.given_these,
     )
 
 
@@ -403,8 +419,9 @@ def _why_not(fitted: Logit) -> str:
     return f"Too few participants ({fitted.n}) for a regression."
 
 
-def _aloud(t: Term) -> str:
-    return f"{label(t.level)} × {t.odds_ratio:.2g} ({t.low:.2g} to {t.high:.2g}, {p_value(t.p)})"
+def _aloud(t: Term, holm_p: float) -> str:
+    span = f"{t.low:.2g} to {t.high:.2g}"
+    return f"{label(t.level)} × {t.odds_ratio:.2g} ({span}, adjusted {p_value(holm_p)})"
 
 
 def _notes(fitted: Logit, with_people: bool) -> list[str]:
@@ -412,7 +429,11 @@ def _notes(fitted: Logit, with_people: bool) -> list[str]:
         f"{name}: {label(level) if name == 'condition' else level}"
         for name, level in fitted.reference.items()
     )
-    notes = [f"Odds ratios against — {against}. {fitted.n} participants, {fitted.events} changed."]
+    notes = [
+        f"Odds ratios against — {against}. {fitted.n} participants, {fitted.events} changed.",
+        "holm p: adjusted for the number of conditions by Holm's method; other coefficients are "
+        "there to hold things equal, and intervals are not adjusted.",
+    ]
     if fitted.estimator.startswith("Firth"):
         notes.append(
             "Some group changed never or always, where plain odds ratios run to infinity; Firth's "

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypedDict
 
 from folkmoot.kit.findings import clustered_share
 from folkmoot.measures.clustered import clustered_difference
@@ -73,6 +73,13 @@ class Arm:
         return [r[name] for r in self.moved]
 
 
+class Basis(TypedDict):
+    """What is independent in a finding, and how many of it there are."""
+
+    unit: str
+    units: int
+
+
 @dataclass(frozen=True)
 class Votes:
     """All that the findings know of a run."""
@@ -135,16 +142,17 @@ class Votes:
         return e if self.draws == 1 else replace(e, clusters=self.draws)
 
     @property
-    def unit(self) -> str:
+    def basis(self) -> Basis:
         """What is independent of each other: with draws of the summaries, the draw."""
         if self.draws > 1:
-            return "draw of the summaries"
-        return "participant given these summaries" if self.having("summaries") else "participant"
+            return {"unit": "draw of the summaries", "units": self.draws}
+        return self.given_these
 
     @property
-    def independent(self) -> int:
-        """How many independent units voted twice."""
-        return self.draws if self.draws > 1 else sum(a.n for a in self.twice)
+    def given_these(self) -> Basis:
+        """The independent units of what holds for these summaries alone: participants."""
+        given = " given these summaries" * bool(self.having("summaries"))
+        return {"unit": f"participant{given}", "units": sum(a.n for a in self.twice)}
 
     @property
     def compared_by_one_thing(self) -> bool:

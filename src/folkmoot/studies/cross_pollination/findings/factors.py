@@ -62,6 +62,5 @@ def main_effects(votes: Votes) -> Finding | None:
             "interactions that are left out are taken to be none.",
             HOLM,
         ),
-        unit=votes.unit,
-        units=votes.independent,
+        **votes.basis,
     )

@@ -71,8 +71,7 @@ def persuasion(votes: Votes) -> Finding | None:
                 ]
             ),
             section="Noise",
-            unit=votes.unit,
-            units=votes.independent,
+            **votes.basis,
         )
     above = {a.name: votes.difference(a, floor) for a in others}
     holm = adjusted(above)
@@ -109,8 +108,7 @@ def persuasion(votes: Votes) -> Finding | None:
         ),
         section="Noise",
         headline=True,
-        unit=votes.unit,
-        units=votes.independent,
+        **votes.basis,
     )
 
 

@@ -59,8 +59,7 @@ def _confidence(votes: Votes) -> Finding | None:
             "with whether the choice is a good one.",
         ),
         section=SECTION,
-        unit=votes.unit,
-        units=votes.independent,
+        **votes.basis,
     )
 
 
@@ -95,8 +94,7 @@ def _ranking(votes: Votes) -> Finding | None:
             "`top is the vote`: how many rank first, after the final vote, what they voted for.",
         ),
         section=SECTION,
-        unit=votes.unit,
-        units=votes.independent,
+        **votes.basis,
     )
 
 
@@ -150,8 +148,7 @@ def _restated(votes: Votes) -> Finding | None:
         intervals(by, "restated", percent=True),
         notes=(read.note,),
         section=SECTION,
-        unit=votes.unit,
-        units=votes.independent,
+        **votes.basis,
     )
 
 
@@ -190,6 +187,5 @@ def _delayed(votes: Votes) -> Finding | None:
             "choice stands without the texts that led to it.",
         ),
         section=SECTION,
-        unit=votes.unit,
-        units=votes.independent,
+        **votes.basis,
     )

@@ -78,6 +78,7 @@ def diversity(votes: Votes) -> Finding | None:
             "study file: for options without an order, ignore it.",
         ),
         section="Diversity",
+        **votes.given_these,
     )
 
 
@@ -168,8 +169,7 @@ def human_bands(votes: Votes) -> Finding | None:
             *dict.fromkeys(f"Source: {b.source}." for b in bands),
         ),
         section="Human bands",
-        unit=votes.unit,
-        units=votes.independent,
+        **votes.basis,
     )
 
 
