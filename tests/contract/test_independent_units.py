@@ -43,7 +43,12 @@ def test_few_units_are_an_illustration_in_every_study(study: str, tmp_path: Path
     few = [f for f in findings if f.illustrates]
     # The workbook of the example has sessions enough.
     assert few or study == "workbook"
-    assert {f.unit for f in few} <= {UNITS[study], "draw of the summaries", "text"}
+    assert {f.unit for f in few} <= {
+        UNITS[study],
+        "draw of the summaries",
+        "text",
+        "group of a type",
+    }
     for finding in few:
         assert finding.says.startswith(f"An illustration, not evidence: {finding.counted}.")
         assert sure_words(finding) == [], finding.key

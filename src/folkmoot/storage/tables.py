@@ -83,6 +83,7 @@ ENGINE_COLUMNS: dict[str, str] = {
     "options": "the options in the order in which they were shown, as JSON",
     "position": "place of the chosen option in the order shown, from 1",
     "model_asked": "model that was asked for",
+    "answered_by": "who answered: human, synthetic (the embedded respondent) or model",
     "model_served": "model that the provider says answered",
     "turn": "place in the transcript, from 1",
     "round": "repetition within the stage, from 1",

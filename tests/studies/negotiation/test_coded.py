@@ -66,7 +66,8 @@ def test_the_report_sets_the_codes_beside_the_record(negotiation: Runner) -> Non
     assert (got["only_coded"], got["only_recorded"]) == (0, len(others))
     assert 0 < got["as_recorded_rate"] < 1
     assert any("scripted/test" in note for note in found["coded_decisions"].notes)
-    assert found["coded_purity"].says.startswith("8 of 8 proposals")
+    assert found["coded_purity"].counted == "1 group"
+    assert "1 group. 8 of 8 proposals" in found["coded_purity"].says
     assert "8 of 8 sets" in found["coded_conflict"].says
 
 

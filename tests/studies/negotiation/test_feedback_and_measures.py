@@ -85,22 +85,34 @@ def result(group: str, condition: str, value: float) -> SessionResult:
 
 
 def test_differences_are_paired_within_groups() -> None:
-    base = {"a": 0.0, "b": 10.0, "c": 20.0, "d": 30.0}
+    base = {"a": 0.0, "b": 10.0, "c": 20.0, "d": 30.0, "e": 40.0}
     results = [result(g, "C3", v) for g, v in base.items()]
     results += [
-        result(g, "C4", v + gain) for (g, v), gain in zip(base.items(), (1, 2, 1, 2), strict=True)
+        result(g, "C4", v + gain)
+        for (g, v), gain in zip(base.items(), (1, 2, 1, 2, 1), strict=True)
     ]
     found = compare(results, ("C3", "C4"))
     (difference,) = found["paired_differences"]
-    assert (difference["of"], difference["minus"], difference["n"]) == ("C4", "C3", 4)
-    assert difference["estimate"] == pytest.approx(1.5)
-    # t with 3 degrees of freedom: 1.5 ± 3.1824 · 0.57735 / 2.
-    assert difference["low"] == pytest.approx(1.5 - 3.182446 * 0.288675, abs=1e-5)
-    assert difference["high"] == pytest.approx(1.5 + 3.182446 * 0.288675, abs=1e-5)
+    assert (difference["of"], difference["minus"], difference["n"]) == ("C4", "C3", 5)
+    assert difference["estimate"] == pytest.approx(1.4)
+    # t with 4 degrees of freedom: 1.4 ± 2.7764 · 0.54772 / √5.
+    assert difference["low"] == pytest.approx(1.4 - 2.776445 * 0.244949, abs=1e-5)
+    assert difference["high"] == pytest.approx(1.4 + 2.776445 * 0.244949, abs=1e-5)
     # Unpaired, the spread between groups would have drowned it.
     wide = found["conditions"]["C3"]["satisfaction"]
     assert wide["high"] - wide["low"] > 30
-    assert found["conflict_rate_by_slot"] == {"C3": {"cuisine": 0.75}, "C4": {"cuisine": 1.0}}
+    assert found["conflict_rate_by_slot"] == {"C3": {"cuisine": 0.8}, "C4": {"cuisine": 1.0}}
+
+
+def test_every_finding_counts_its_groups(whole: Any) -> None:
+    """Five groups, one of each type: enough for the whole, an illustration by type."""
+    found = {f.key: f for f in whole.findings()}
+    about_groups = set(found) - {"decisions", "exposure", "coding"}
+    assert {"satisfaction", "paired_satisfaction", "process", "mediator"} <= about_groups
+    assert found["counterfactuals"].units == 4  # the strangers never vote
+    for key in about_groups - {"by_type", "counterfactuals"}:
+        assert (found[key].unit, found[key].units) == ("group", 5), key
+    assert found["by_type"].says.startswith("An illustration, not evidence: 1 group of a type.")
 
 
 def test_measures_of_a_run_are_what_its_tables_say(whole: Any) -> None:

@@ -78,8 +78,19 @@ def test_treatments_are_compared_by_session(run: Any) -> None:
     assert {row["sessions"] for row in grid} == {4}
     means = {row["treatment"]: row["mean"] for row in grid}
     assert means["calm"] - means["NONE"] == pytest.approx(4, abs=0.5)
-    # Eight sessions, four and four, cleanly apart: 2 of the 70 relabellings are as extreme.
-    assert "p = 0.029 by relabelling sessions" in found.says
+    assert found.independent == "Independent unit: session (8)."
+    assert re.search(r"NONE minus calm is −4\.\d\d \(−.* to −.*, adjusted p < \.001\)", found.says)
+
+
+def test_what_people_of_few_sessions_do_is_an_illustration(tmp_path: Path) -> None:
+    found = by_key(
+        folkmoot.run(save(good(), tmp_path / "b.xlsx"), out=tmp_path / "o", provider=player())
+    )
+    about_people = [f for key, f in found.items() if key.startswith(("treatment_", "answers_"))]
+    assert about_people
+    for finding in about_people:
+        assert finding.says.startswith("An illustration, not evidence: 2 sessions.")
+        assert "interval" not in finding.says or "no interval" in finding.says
 
 
 def test_computed_values_have_findings_of_their_own(run: Any) -> None:
@@ -121,6 +132,31 @@ def test_constants_are_compared(tmp_path: Path) -> None:
     run = folkmoot.run(path, out=tmp_path / "out", provider=Scripted(answer))
     says = by_key(run)["constants_offer"].says
     assert "lowest with goods = apples (3) and highest with goods = pears (9)" in says
+
+
+def test_combinations_of_constants_seat_the_same_sessions(tmp_path: Path) -> None:
+    """Three combinations of six sessions are six units, compared within people."""
+    book = put(good(), "constants!B2", '["apples", "pears", "plums"]')
+    book = setting(book, "num_sessions", 6)
+    book["agent_profiles"] = [*book["agent_profiles"][:2], *([f"p{i}", i, "x"] for i in range(24))]
+
+    def answer(request: Any, address: str) -> str:
+        if "/o/" not in address:
+            return str(player()._fn(request, address))
+        who = int(re.search(r"/p(\d+)/", address)[1])  # type: ignore[index]
+        more = 1 + who % 2 if "market for pears" in request.messages[0].content else 0
+        return str(who % 8 + more)
+
+    run = folkmoot.run(
+        save(book, tmp_path / "b.xlsx"), out=tmp_path / "o", provider=Scripted(answer)
+    )
+    found = by_key(run)["constants_offer"]
+    assert found.independent == "Independent unit: session (6)."
+    rows = [dict(zip(found.grid.columns, row, strict=True)) for row in found.grid.rows]
+    assert [r["minus_first"] for r in rows] == [None, pytest.approx(1.5), 0]
+    assert rows[1]["p"] < rows[1]["holm_p"] < 0.05 < rows[2]["p"]
+    assert "goods = pears minus goods = apples: +1.50 (" in found.says
+    assert by_key(run)["treatment_offer"].units == 6
 
 
 def test_show_lists_and_shows(run: Any) -> None:

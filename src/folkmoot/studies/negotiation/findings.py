@@ -155,6 +155,8 @@ def _by_type(measures: pl.DataFrame) -> Finding | None:
             unit="mean member score",
         ),
         notes=("Means without intervals: each type has few groups, and strategies of its own.",),
+        unit="group of a type",
+        units=min(groups.values()),
     )
 
 
@@ -178,6 +180,8 @@ def _conflicts(data: dict[str, Any], decisions: pl.DataFrame) -> Finding | None:
             *([word] if len(judged) else []),
         ),
         section="Process",
+        unit="group",
+        units=decisions["group_id"].n_unique(),
     )
 
 
@@ -213,6 +217,8 @@ def _mediator(decisions: pl.DataFrame) -> Finding | None:
             "Theory words are counted by a list, as a cross-check; members' own words never count.",
         ),
         section="Process",
+        unit="group",
+        units=decisions["group_id"].n_unique(),
     )
 
 
@@ -242,6 +248,8 @@ def _counterfactuals(rows: pl.DataFrame, decisions: pl.DataFrame) -> Finding | N
             "that they do not compare between rules. All sixteen rules: table counterfactuals.",
         ),
         section="Process",
+        unit="group",
+        units=rows["group_id"].n_unique(),
     )
 
 
@@ -267,6 +275,8 @@ def _score_ballots(decisions: pl.DataFrame) -> Finding | None:
             "together with the texts, as the source has it.",
         ),
         section="Process",
+        unit="group",
+        units=voted["group_id"].n_unique(),
     )
 
 
@@ -283,7 +293,15 @@ def _process(data: dict[str, Any]) -> Finding | None:
         if drift
         else "No condition locks the strategy."
     )
-    return Finding("process", "Lock, feedback and length", says, Grid.of(rows), section="Process")
+    return Finding(
+        "process",
+        "Lock, feedback and length",
+        says,
+        Grid.of(rows),
+        section="Process",
+        unit="group",
+        units=data["groups"],
+    )
 
 
 def _board(decisions: pl.DataFrame) -> Finding | None:
@@ -360,6 +378,8 @@ def _against_the_record(
             read.note,
         ),
         section="Process",
+        unit="group",
+        units=_groups(read),
     )
 
 
@@ -378,6 +398,8 @@ def _purity(read: coding.Codings) -> Finding:
         Grid.of(rows),
         notes=("As the mediator wrote it; members' words are not looked at.", read.note),
         section="Process",
+        unit="group",
+        units=_groups(read),
     )
 
 
@@ -406,8 +428,15 @@ def _conflict(read: coding.Codings, decisions: pl.DataFrame) -> Finding:
         ),
         notes=(read.note,),
         section="Process",
+        unit="group",
+        units=_groups(read),
     )
 
 
 def _rows(table: pl.DataFrame, *columns: str) -> list[tuple[Any, ...]]:
     return table.select(columns).rows()
+
+
+def _groups(read: coding.Codings) -> int:
+    """How many groups the coded texts are of."""
+    return len({place.split("/")[0] for place in read.by_text})

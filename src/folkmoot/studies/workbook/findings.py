@@ -1,7 +1,8 @@
 """What a workbook run found: play, rounds, treatments, answers, constants, people, quality.
 
-Everything starts from the tables of the run. Intervals cluster by session, because those who talk
-to each other are not independent.
+Everything starts from the tables of the run. The session is the independent unit: those who talk to
+each other are not independent, and all combinations of constants seat the same people in it, under
+one treatment.
 """
 
 from __future__ import annotations
@@ -17,23 +18,25 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from folkmoot.kit import findings as kit
 from folkmoot.kit.exposure import exposure
-from folkmoot.kit.findings import Row, adjusted, cells, chance, found, intervals, known
-from folkmoot.measures.clustered import clustered_difference, clustered_mean
+from folkmoot.measures.clustered import (
+    clustered_difference,
+    clustered_mean,
+    paired_difference,
+)
 from folkmoot.measures.estimates import Estimate, percent, plural
 from folkmoot.storage.findings import Bars, Finding, Grid, Lines
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.workbook.answers import Listed, NotALiteral, read_options
+from folkmoot.studies.workbook.config import Workbook, WorkbookConfig
 
 MOST_MEASURES = 12
 MOST_BARS = 12
 MOST_LINES = 40
-CLUSTER = ("experiment_id", "session")
-PERSON = (*CLUSTER, "treatment", "participant_id")
+PERSON = ("experiment_id", "session", "treatment", "participant_id")
 CLUSTERED = "95 % intervals, clustered by session"
 _ROUND = re.compile(r"^(.*?)[ _-]?(\d{1,3})$")
-
-# A value of this name is what a participant gave to the public good, as a share (0 to 1).
 
 
 @dataclass(frozen=True)
@@ -61,10 +64,10 @@ def findings(run: RunFolder) -> list[Finding]:
     responses = run.table("responses").filter(pl.col("participant_id").is_in(seated))
     values = values_of(run, responses)
     measures = measures_of(values)
-    design = run.config.get("workbook", {})
+    design = WorkbookConfig.model_validate(run.config).workbook
     arms = _arms(design, sessions)
     some_computed = any(m.computed for m in measures)
-    return found(
+    return kit.found(
         play(sessions, arms),
         *(
             [
@@ -82,21 +85,21 @@ def findings(run: RunFolder) -> list[Finding]:
     )
 
 
-def _arms(design: Mapping[str, Any], sessions: pl.DataFrame) -> list[str]:
+def _arms(design: Workbook, sessions: pl.DataFrame) -> list[str]:
     """The treatments that were played, in the order of the sheet: the first is compared against."""
     played = list(dict.fromkeys(sessions["treatment"].to_list()))
-    ordered = [t["label"] for t in design.get("treatments", ()) if t["label"] in played]
+    ordered = [t.label for t in design.treatments if t.label in played]
     return [*ordered, *(arm for arm in played if arm not in ordered)]
 
 
-def _listed(design: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+def _listed(design: Workbook) -> dict[str, tuple[str, ...]]:
     """Variable → its options in the order of the sheet, where they are one plain list."""
     listed: dict[str, tuple[str, ...]] = {}
-    for task in design.get("tasks", ()):
+    for task in design.tasks:
         with contextlib.suppress(NotALiteral):
-            options = read_options(task.get("response_options") or "")
+            options = read_options(task.response_options or "")
             if isinstance(options, Listed):
-                listed[task["var_name"]] = options.options
+                listed[task.var_name] = options.options
     return listed
 
 
@@ -130,13 +133,17 @@ def _mean(people: pl.DataFrame) -> Estimate:
     return clustered_mean(people["number"].to_numpy(), _clusters(people))
 
 
-def _clusters(data: pl.DataFrame) -> list[tuple[str, ...]]:
-    return list(data.select(*CLUSTER).iter_rows())
+def _clusters(data: pl.DataFrame) -> list[str]:
+    return data["session"].to_list()
+
+
+def _units(data: pl.DataFrame) -> int:
+    return data["session"].n_unique()
 
 
 def play(sessions: pl.DataFrame, arms: Sequence[str]) -> Finding:
     """How many sessions were played, and how many a limit ended."""
-    rows: list[Row] = []
+    rows: list[kit.Row] = []
     for arm in arms:
         mine = sessions.filter(treatment=arm)
         rows.append(
@@ -193,6 +200,8 @@ def by_round(measure: Measure, values: pl.DataFrame, arms: Sequence[str]) -> Fin
         ),
         section="Rounds",
         headline=measure.computed,
+        unit="session",
+        units=_units(measure.of(values)),
     )
 
 
@@ -211,14 +220,14 @@ def by_treatment(
     estimates = {arm: _mean(people.filter(treatment=arm)) for arm in arms}
     estimates = {arm: e for arm, e in estimates.items() if e.n}
     rows = [
-        {"treatment": arm, **cells(e, "mean"), "participants": e.n, "sessions": e.clusters}
+        {"treatment": arm, **kit.cells(e, "mean"), "participants": e.n, "sessions": e.clusters}
         for arm, e in estimates.items()
     ]
     over = f" (mean of {len(measure.rounds)} rounds)" if len(measure.rounds) > 1 else ""
     if len(estimates) > 1:
         base, *others = estimates
         gaps = {arm: _gap(people, base, arm) for arm in others}
-        holm = adjusted(gaps)
+        holm = kit.adjusted(gaps)
         said = "; ".join(_contrast(arm, base, e, holm[arm]) for arm, e in gaps.items())
         says = f"For {measure.name}{over}, {said}."
     else:
@@ -230,11 +239,11 @@ def by_treatment(
         f"{measure.name}, by treatment",
         says,
         Grid.of(rows, CLUSTERED),
-        intervals(estimates, measure.name) if len(estimates) > 1 else None,
+        kit.intervals(estimates, measure.name) if len(estimates) > 1 else None,
         section="Treatments",
         headline=main and len(estimates) > 1,
         unit="session",
-        units=people.select(*CLUSTER).n_unique(),
+        units=_units(people),
     )
 
 
@@ -245,58 +254,70 @@ def _gap(people: pl.DataFrame, base: str, arm: str) -> Estimate:
 
 
 def _contrast(arm: str, base: str, gap: Estimate, holm: float) -> str:
-    head = f"{arm} minus {base} is {_signed(gap.value)}"
-    if not gap.has_interval:
-        return f"{head}, with too few sessions for an interval"
-    span = f"{_signed(gap.low)} to {_signed(gap.high)}"
-    return f"{head} (95 % interval {span}, {chance(gap, holm)})"
-
-
-def _signed(number: float) -> str:
-    """+1.2 or −1.2; what is zero but for rounding is 0."""
-    return "0" if abs(number) < 1e-9 else f"{number:+.3g}".replace("-", "−")
+    return f"{arm} minus {base} is {kit.change(gap, kit.chance(gap, holm))}"
 
 
 def by_constants(
     run: RunFolder, measures: Sequence[Measure], values: pl.DataFrame
-) -> list[Finding]:
-    """How each measure differs between the values of the constants."""
+) -> list[Finding | None]:
+    """How each measure differs between the combinations of constants."""
     if not run.has_table("permutations"):
         return []
     constants: dict[str, list[str]] = {}
     for row in run.table("permutations").to_dicts():
         said = f"{row['constant']} = {row['value']}"
         constants.setdefault(row["experiment_id"], []).append(said)
-    findings = []
-    for measure in measures:
-        people = measure.per_participant(values)
-        means = {", ".join(c): _mean(people.filter(experiment_id=e)) for e, c in constants.items()}
-        means = {label: e for label, e in means.items() if e.n}
-        if len(means) < 2:
-            continue
-        ordered = sorted(means, key=lambda label: means[label].value)
-        low, high = (f"{means[label].value:.3g}" for label in (ordered[0], ordered[-1]))
-        says = (
-            f"Mean {measure.name} is lowest with {ordered[0]} ({low}) and highest with "
-            f"{ordered[-1]} ({high})."
-        )
-        if low == high:  # as far as it is shown
-            says = f"Mean {measure.name} is {low} with all of them."
-        rows = [{"experiment": label, **cells(e, "mean")} for label, e in means.items()]
-        findings.append(
-            Finding(
-                f"constants_{measure.name}",
-                f"{measure.name}, by constants",
-                says,
-                Grid.of(rows, CLUSTERED),
-                intervals(dict(itertools.islice(means.items(), MOST_LINES)), measure.name),
-                section="Constants",
-                headline=True,
-                unit="session",
-                units=people.select(*CLUSTER).n_unique(),
-            )
-        )
-    return findings
+    return [_between_constants(m, m.per_participant(values), constants) for m in measures]
+
+
+def _between_constants(
+    measure: Measure, people: pl.DataFrame, constants: Mapping[str, Sequence[str]]
+) -> Finding | None:
+    """One measure: each combination, and what it differs by from the first one, within people."""
+    by = {", ".join(said): people.filter(experiment_id=e) for e, said in constants.items()}
+    by = {label: own for label, own in by.items() if not own.is_empty()}
+    if len(by) < 2:
+        return None
+    means = {label: _mean(own) for label, own in by.items()}
+    first, *others = by
+    gaps = {label: _within(by[label], by[first]) for label in others}
+    holm = kit.adjusted(gaps)
+    ordered = sorted(means, key=lambda label: means[label].value)
+    low, high = (f"{means[label].value:.3g}" for label in (ordered[0], ordered[-1]))
+    says = (
+        f"Mean {measure.name} is lowest with {ordered[0]} ({low}) and highest with "
+        f"{ordered[-1]} ({high})."
+    )
+    if low == high:  # as far as it is shown
+        says = f"Mean {measure.name} is {low} with all of them."
+    told = max(gaps, key=lambda label: abs(gaps[label].value))
+    apart = kit.change(gaps[told], kit.chance(gaps[told], holm[told]))
+    rows: list[kit.Row] = [{"experiment": first, **kit.cells(means[first], "mean")}]
+    for label, gap in gaps.items():
+        tested = {"p": kit.p(gap), "holm_p": kit.known(holm[label])}
+        difference = {"minus_first": kit.known(gap.value), **tested}
+        rows.append({"experiment": label, **kit.cells(means[label], "mean"), **difference})
+    rows[0] |= dict.fromkeys(("minus_first", "p", "holm_p"))
+    return Finding(
+        f"constants_{measure.name}",
+        f"{measure.name}, by constants",
+        f"{says} {told} minus {first}: {apart}.",
+        Grid.of(rows, f"{CLUSTERED}. Minus first: the same people, paired."),
+        kit.intervals(dict(itertools.islice(means.items(), MOST_LINES)), measure.name),
+        notes=(kit.HOLM,),
+        section="Constants",
+        headline=True,
+        unit="session",
+        units=_units(people),
+    )
+
+
+def _within(people: pl.DataFrame, others: pl.DataFrame) -> Estimate:
+    """The mean difference of the same people between two experiments."""
+    both = people.join(others, on=["session", "participant_id"], maintain_order="left")
+    return paired_difference(
+        both["number"].to_numpy(), both["number_right"].to_numpy(), _clusters(both)
+    )
 
 
 # --- answers -----------------------------------------------------------------------------------
@@ -324,6 +345,8 @@ def distribution(measure: Measure, values: pl.DataFrame, arms: Sequence[str]) ->
         grid,
         chart,
         section="Answers",
+        unit="session",
+        units=_units(data),
     )
 
 
@@ -336,7 +359,7 @@ def option_shares(
     )
     findings = []
     for name in chosen["var_name"].unique(maintain_order=True).to_list()[:MOST_MEASURES]:
-        mine = chosen.filter(var_name=name).select("treatment", answer="value")
+        mine = chosen.filter(var_name=name).select("treatment", "session", answer="value")
         options = list(dict.fromkeys([*listed.get(name, ()), *mine["answer"]]))
         top, n = Counter(mine["answer"]).most_common(1)[0]
         grid, chart = _by_arm(mine, arms, options, "answer")
@@ -349,6 +372,8 @@ def option_shares(
                 grid,
                 chart,
                 section="Answers",
+                unit="session",
+                units=_units(mine),
             )
         )
     return findings
@@ -414,8 +439,8 @@ def positions(responses: pl.DataFrame) -> list[Finding]:
     e = clustered_mean(first, _clusters(chosen))
     row = {
         "answers": chosen.height,
-        **cells(e, "first_chosen_rate", "_rate"),
-        "expected_rate": known(expected),
+        **kit.cells(e, "first_chosen_rate", "_rate"),
+        "expected_rate": kit.known(expected),
     }
     return [
         Finding(
