@@ -14,6 +14,7 @@ import pytest
 
 import folkmoot
 from folkmoot import Choice, Missing, Number, Run, Session, Speaker, Study, StudyConfig, Utterance
+from folkmoot.engine import effects
 from folkmoot.engine.progress import Tally
 from folkmoot.engine.session import Scope
 from folkmoot.errors import DriftError, ProtocolError, RefusedError
@@ -281,13 +282,19 @@ def test_a_computation_is_done_in_a_thread(tmp_path: Path) -> None:
     run(tmp_path, protocol)
 
 
-def test_embeddings_have_length_one_and_are_the_same_after_replay(tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_memory", [32_000_000, 0])
+def test_embeddings_have_length_one_and_are_the_same_after_replay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_memory: int
+) -> None:
+    monkeypatch.setattr(effects, "IN_MEMORY", in_memory)
     seen: list[np.ndarray] = []
 
     async def protocol(session: Session) -> None:
         vectors = await session.embed([f"text {i}" for i in range(250)])
         assert vectors.shape[0] == 250
         assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+        assert isinstance(vectors, np.memmap) == (not in_memory)
+        assert (await session.at("nothing").embed([])).shape == (0, 0)
         seen.append(vectors)
 
     run(tmp_path, protocol)

@@ -7,6 +7,7 @@ import pytest
 from sklearn.datasets import load_iris
 from sklearn.metrics import adjusted_rand_score
 
+from folkmoot.measures import clusters
 from folkmoot.measures.clusters import (
     best_clustering,
     bootstrap_stability,
@@ -91,6 +92,19 @@ def test_large_input_is_sampled_and_still_right():
     found = best_clustering(x, "kmeans", 4)
     assert found.k == 3
     assert adjusted_rand_score(truth, found.labels) == 1.0
+
+
+def test_very_many_members_go_by_mini_batches_and_never_by_all_pairs(monkeypatch):
+    monkeypatch.setattr(clusters, "LARGE", 500)
+    x, truth = blobs(900, 3, d=16)
+    many = x.astype(np.float32)
+    found = best_clustering(many, "kmeans", 4)
+    assert found.k == 3 and adjusted_rand_score(truth, found.labels) == 1.0
+    assert found == best_clustering(many, "kmeans", 4)
+    with pytest.raises(
+        ValueError, match=r"all pairs, and 900 members are more than 500; use kmeans"
+    ):
+        labels_at(many, 3, "agglomerative")
 
 
 def test_rejects_unknown_algorithm_and_shape():

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tempfile
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -28,6 +31,7 @@ from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.context import RunContext
 from folkmoot.engine.journal import Entry
 from folkmoot.errors import ProtocolError
+from folkmoot.files import storage_errors
 from folkmoot.models.request import CUT, FloatArray, Message, Reply, Request
 from folkmoot.randomness import digest, one_thread
 
@@ -178,26 +182,39 @@ def _listed(options: tuple[str, ...]) -> str:
 
 
 EMBED_BATCH = 100
+IN_MEMORY = 32_000_000  # bytes of embeddings; more are mapped from a file
 
 
 async def embedded(run: RunContext, address: str, texts: Iterable[str]) -> FloatArray:
     """Embeddings (n, d) of texts, rows of length one, by batches at addresses of their own."""
     listed = list(texts)
     # Batches are addressed by their number, so they may as well be under way at once.
-    asked = [
+    asked = deque(
         asyncio.ensure_future(run.embed(f"{address}.b{n}", listed[start : start + EMBED_BATCH]))
         for n, start in enumerate(range(0, len(listed), EMBED_BATCH))
-    ]
+    )
+    vectors, filled = np.zeros((0, 0), dtype=np.float32), 0
     try:
-        parts = [await each for each in asked]
+        while asked:
+            await asked[0]
+            part = asked.popleft().result().astype(np.float32)
+            if not filled:
+                vectors = _room(run.folder, len(listed), part.shape[1])
+            norms = np.linalg.norm(part, axis=1, keepdims=True)
+            vectors[filled : filled + len(part)] = part / np.where(norms == 0, 1, norms)
+            filled += len(part)
     except BaseException:
         await asyncio.gather(*asked, return_exceptions=True)
         raise
-    if not parts:
-        return np.zeros((0, 0), dtype=np.float32)
-    vectors = np.concatenate(parts).astype(np.float32)
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return cast("FloatArray", vectors / np.where(norms == 0, 1, norms))
+    return vectors
+
+
+def _room(folder: Path, rows: int, columns: int) -> FloatArray:
+    """Room for vectors; where they take much memory, in a file that is gone with the process."""
+    if rows * columns * 4 <= IN_MEMORY:
+        return np.zeros((rows, columns), dtype=np.float32)
+    with storage_errors(folder), tempfile.TemporaryFile(dir=folder) as file:
+        return np.memmap(file, dtype=np.float32, mode="w+", shape=(rows, columns))
 
 
 async def computed(

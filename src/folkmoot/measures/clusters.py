@@ -18,11 +18,13 @@ from numpy.typing import NDArray
 from folkmoot.randomness import generator, one_thread
 
 FloatArray = NDArray[np.float64]
+Vectors = FloatArray | NDArray[np.float32]
 Algorithm = Literal["kmeans", "agglomerative"]
 
 ENOUGH_VOTES = 7  # of a participant who is put into a group, or all comments if they are fewer
 MOST_GROUPS = 5
 PEOPLE_PER_GROUP = 12  # one group more is tried for so many people more
+LARGE = 10_000  # rows; of more, k-means goes by mini-batches, and Ward's tree does not fit
 SAMPLE_ABOVE = 2_000  # rows; what is quadratic in their number is taken over so many of them
 
 
@@ -43,7 +45,7 @@ class Clustering:
 
 
 def cluster_option(
-    vectors: FloatArray,
+    vectors: Vectors,
     algorithm: Algorithm = "kmeans",
     max_k: int = 6,
     seed: int = 42,
@@ -53,7 +55,7 @@ def cluster_option(
 
 
 def best_clustering(
-    vectors: FloatArray,
+    vectors: Vectors,
     algorithm: Algorithm = "kmeans",
     max_k: int = 6,
     seed: int = 42,
@@ -64,18 +66,22 @@ def best_clustering(
     Distances are Euclidean, which for L2-normalised rows (n, d) orders pairs as the cosine does.
     Equal silhouettes go to the smaller k. Labels count from 0 by first appearance, so that they
     do not hang on a library's internal order. Above 2,000 rows the silhouette is taken over a
-    fixed random sample of 2,000 (its cost is quadratic).
+    fixed random sample of 2,000 (its cost is quadratic). Above 10,000 rows see `labels_at`.
 
     Silhouette: Rousseeuw (1987), doi:10.1016/0377-0427(87)90125-7; computed by scikit-learn.
     """
     from sklearn.metrics import silhouette_score
 
-    x = np.ascontiguousarray(vectors, dtype=np.float64)
+    x = _as_clustered(vectors)
     if x.ndim != 2:
         raise ValueError(f"vectors must be (n, d), got shape {x.shape}")
     n = len(x)
-    distinct = len({row.tobytes() for row in x.round(12) + 0.0})  # + 0.0: there is a negative zero
-    largest = min(max_k, n - 1, distinct)
+    distinct: set[bytes] = set()
+    for row in x:
+        distinct.add((row.round(12) + 0.0).tobytes())  # + 0.0: there is a negative zero
+        if len(distinct) > max_k:  # how many more there are changes nothing
+            break
+    largest = min(max_k, n - 1, len(distinct))
     if n < 3 or largest < 2:
         return Clustering([0] * n, {})
     rows = _sample(n, seed)
@@ -91,24 +97,41 @@ def best_clustering(
 
 
 def labels_at(
-    vectors: FloatArray, k: int, algorithm: Algorithm = "kmeans", seed: int = 42
+    vectors: Vectors, k: int, algorithm: Algorithm = "kmeans", seed: int = 42
 ) -> list[int]:
     """Labels (n,) for exactly k clusters, counted from 0 by first appearance.
 
-    `kmeans`: the best of ten starts. `agglomerative`: Ward's criterion. Both by scikit-learn.
+    `kmeans`: the best of ten starts; above 10,000 rows by mini-batches (Sculley 2010,
+    doi:10.1145/1772690.1772862). `agglomerative`: Ward's criterion, whose memory is quadratic:
+    ValueError above 10,000 rows. All by scikit-learn.
     """
-    from sklearn.cluster import AgglomerativeClustering, KMeans
+    from sklearn.cluster import AgglomerativeClustering, KMeans, MiniBatchKMeans
 
-    x = np.ascontiguousarray(vectors, dtype=np.float64)
+    x = _as_clustered(vectors)
     with one_thread():
         if algorithm == "agglomerative":
+            if len(x) > LARGE:
+                raise ValueError(f"{too_large(len(x))}; use kmeans")
             ward = AgglomerativeClustering(k, linkage="ward")
             return by_first_appearance(ward.fit_predict(x).tolist())
         if algorithm == "kmeans":
+            if len(x) > LARGE:
+                small = MiniBatchKMeans(k, n_init=10, batch_size=2048, random_state=seed % 2**32)
+                return by_first_appearance(small.fit_predict(x).tolist())
             # Not from Ward's clusters: in points without structure they find six groups.
             lloyd = KMeans(k, n_init=10, random_state=seed % 2**32)
             return by_first_appearance(lloyd.fit_predict(x).tolist())
     raise ValueError(f"unknown clustering algorithm: {algorithm!r} (kmeans, agglomerative)")
+
+
+def too_large(n: int) -> str:
+    """Why agglomerative clustering is out of the question for n members."""
+    return f"agglomerative clustering compares all pairs, and {n:,} members are more than {LARGE:,}"
+
+
+def _as_clustered(vectors: Vectors) -> Vectors:
+    """The rows in double precision; many are left as they are, a copy of them may not fit."""
+    return vectors if len(vectors) > LARGE else np.ascontiguousarray(vectors, dtype=np.float64)
 
 
 def _sample(n: int, seed: int) -> NDArray[np.intp]:

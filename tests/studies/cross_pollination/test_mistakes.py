@@ -45,6 +45,13 @@ def mistakes(folder: Path, text: str) -> list[str]:
             "pilot.yaml:6: personas: the source `table` needs a `file` of profiles",
         ),
         (PREDEFINED, "pilot.yaml: opposition_mapping: no opposing view for 'Parks'"),
+        (
+            HEAD
+            + OPTIONS
+            + "participants_per_condition: 5001\nclustering_algorithm: agglomerative\n",
+            "pilot.yaml:6: clustering_algorithm: agglomerative clustering compares all pairs, and "
+            "10,002 members are more than 10,000",
+        ),
     ],
 )
 def test_one_mistake_is_the_only_one_told(tmp_path: Path, text: str, told: str) -> None:

@@ -26,6 +26,7 @@ from folkmoot.conversation.choices import NOT_COUNTED, alike
 from folkmoot.conversation.spoken import folded
 from folkmoot.hints import did_you_mean
 from folkmoot.kit.coding import CodedConfig
+from folkmoot.measures.clusters import LARGE, too_large
 from folkmoot.people.sources import makers
 
 SIMPLE_VOTING = "simple_voting"
@@ -270,6 +271,12 @@ class CrossPollinationConfig(CodedConfig):
             raise ValueError(
                 f"summary_draws: {self.summary_draws} draws cannot be divided over "
                 f"{self.participants_per_condition} readers in each condition"
+            )
+        interviewed = self.participants_per_condition * len(self.those_with("interview"))
+        if self.clustering_algorithm == "agglomerative" and interviewed > LARGE:
+            raise ValueError(
+                f"clustering_algorithm: {too_large(interviewed)} (interviewed participants, "
+                "who may all choose one option); set it to kmeans"
             )
         if readers and not self.those_with("interview"):
             raise ValueError(

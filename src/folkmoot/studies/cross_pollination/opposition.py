@@ -29,6 +29,7 @@ class Views:
     config: CrossPollinationConfig
     votes: Mapping[str, int]
     spoken: tuple[Participant, ...]  # the m participants with a summary and an embedding
+    at: Mapping[str, int]  # the place of each among them, by id
     choices: NDArray[np.object_]  # (m,), their first choices
     embeddings: FloatArray  # (m, d)
     argued: tuple[str, ...]  # the options that have described clusters
@@ -75,8 +76,10 @@ def _views(config: CrossPollinationConfig, state: State) -> Views:
         config,
         state.votes(),
         tuple(spoken),
+        {p.id: place for place, p in enumerate(spoken)},
         np.array([p.initial_choice for p in spoken], dtype=object),
-        np.array([p.embedding for p in spoken]),
+        # A copy of all vectors, for the one method that compares everybody with everybody.
+        np.array([p.embedding for p in spoken if config.opposition_method == "embedding"]),
         tuple(means),
         np.array([*means.values()]),
     )
@@ -113,11 +116,12 @@ async def cluster_embedding(_scope: Scope, p: Participant, views: Views) -> str 
 
 async def llm_judge(scope: Scope, p: Participant, views: Views) -> str | None:
     """A model reads the participant's summary and a sample of others and names the option."""
-    others = [o for o in views.spoken if o.id != p.id]
+    own = views.at.get(p.id, len(views.spoken))
+    others = len(views.spoken) - (p.id in views.at)
     if not others or p.individual_summary is None:
         return None
-    size = min(views.config.judge_sample, len(others))
-    sample = [others[int(i)] for i in scope.rng.choice(len(others), size=size, replace=False)]
+    drawn = scope.rng.choice(others, size=min(views.config.judge_sample, others), replace=False)
+    sample = [views.spoken[int(i) + (i >= own)] for i in drawn]
     prompt = scope.prompt(
         "opposition_judge",
         topic=views.config.topic,
