@@ -51,7 +51,7 @@ def test_objections_and_needs_are_counted_by_people_over_all_groups(tmp_path: Pa
         who = talk.filter(text=line).select("group", "speaker_id").unique()
         kind, name = kind_and_name(code)
         assert rows[kind, name][2:5] == (who.height, who.height / 12, who["group"].n_unique())
-        assert quote in str(rows[kind, name][5])
+        assert quote in str(rows[kind, name][-1])
     assert len(rows) == len(FOUND)
     assert "of 12 people, in 3 of 3 groups" in findings(run)["remarks"].says
     assert any("Coded by" in note for note in findings(run)["remarks"].notes)

@@ -239,10 +239,11 @@ async def test_alone_the_same_people_get_the_whole_guide_and_hear_nobody() -> No
 
 def test_a_control_reaches_tables_and_finding(tmp_path: Path) -> None:
     def pulled(request: Request, address: str) -> str:
-        """Stands at ±.8 and goes to 0 in the group; alone nobody moves."""
+        """Stands at ±.8 and goes near 0 in the group; alone nobody moves."""
         if request.schema is not None and request.schema["title"] == "PrivateOpinion":
             side = 0.8 if int(address.split("/p_")[1][:4]) % 2 else -0.8
-            position = 0.0 if "/after/" in address else side
+            near = side / 10 if "group_001" in address else 0.0
+            position = near if "/after/" in address else side
             return json.dumps({"opinion": "So.", "position": position})
         return reply(request, address)
 
@@ -252,7 +253,7 @@ def test_a_control_reaches_tables_and_finding(tmp_path: Path) -> None:
     )
     run = play(tmp_path, text + "control: alone\n", provider=Scripted(pulled))
     (found,) = (f for f in STUDY.findings(run) if f.key == "sycophancy")
-    assert "moved +0.80" in found.says and "People gave in" in found.says
+    assert "moved +0.79" in found.says and "People gave in" in found.says
     said = run.table("interviews")
     assert said.filter(pl.col("role") == "participant").height == 8 * 4 * 4
     (tmp_path / "plain").mkdir()

@@ -110,7 +110,7 @@ def test_a_price_ladder_gives_a_demand_curve_before_and_after(tmp_path: Path) ->
         ("250 dollars", "after"): 0, ("400 dollars", "before"): 0, ("400 dollars", "after"): 0,
     }  # fmt: skip
     says = found(run)["purchase_intent"].says
-    assert says.startswith("0 % (no interval) would definitely or probably buy it at 250 dollars")
+    assert " 0 % (no interval) would definitely or probably buy it at 250 dollars" in says
     assert "Before the talk it was 100 %: −100 points" in says
     # Nobody is told of the other prices.
     for _, request in scripted.seen:

@@ -7,6 +7,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from scipy.stats import t as student
 
 from folkmoot.kit.coding import Coded
 from folkmoot.measures.diversity import gini
@@ -171,7 +172,7 @@ async def test_topline_quotes_are_in_the_transcript_at_the_turn_they_link_to() -
 
 async def test_intent_over_groups_has_an_interval_with_groups_as_units() -> None:
     """Groups that agree within and differ between tell as much as their number, not their people"""
-    talks = [await discuss(s) for s in (1, 2, 3, 4)]
+    talks = [await discuss(s) for s in range(1, 13)]
     for i, t in enumerate(talks):
         buys = INTENTS[4] if i % 2 else INTENTS[0]
         same = tuple(intent.model_copy(update={"answer": buys}) for intent in t.intents)
@@ -180,7 +181,9 @@ async def test_intent_over_groups_has_an_interval_with_groups_as_units() -> None
     (many,) = topline(talks, pages, {})["concepts"]
     (one,) = topline(talks[1:2], pages, {})["concepts"]
     assert many["purchase_intent"]["would_buy_share"] == 0.5
-    assert many["purchase_intent"]["interval"] == [0.0, 1.0]
+    low, high = many["purchase_intent"]["interval"]
+    assert low == pytest.approx(0.5 - student.ppf(0.975, 11) * (3 / 11 / 12) ** 0.5, abs=1e-3)
+    assert low + high == pytest.approx(1)
     assert "groups as units" in topline_page({"concepts": [many]})
     assert one["purchase_intent"]["interval"] is None  # they heard each other: nothing to tell
     (alike,) = topline(talks[1::2], pages, {})["concepts"]

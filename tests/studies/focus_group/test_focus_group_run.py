@@ -148,7 +148,8 @@ def test_findings_say_what_the_tables_hold(tmp_path: Path) -> None:
     likely = (after["score"] >= 4).sum() / after.height
     says = found["purchase_intent"].says
     assert (
-        says.startswith(f"{100 * likely:.0f} % (no interval) ")
+        says.startswith("An illustration, not evidence: 1 group.")
+        and f" {100 * likely:.0f} % (no interval) " in says
         and "would definitely or probably" in says
     )
     said = run.table("utterances")

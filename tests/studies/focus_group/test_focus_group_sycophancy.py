@@ -48,11 +48,11 @@ def groups(
 
 def test_agreement_that_rises_with_the_place_is_found_and_flat_agreement_is_not() -> None:
     rising = sycophancy.check(answered({1: 0, 2: 0.1, 3: 0.2, 4: 0.3, 5: 0.4}), [])
-    assert rising.agree_slope == pytest.approx(0.1, abs=0.03)
-    assert rising.agree_p < 0.01
+    assert rising.agree_slope.value == pytest.approx(0.1, abs=0.03)
+    assert rising.agree_slope.p < 0.01
     assert "The later somebody speaks" in rising.reading()
     flat = sycophancy.check(answered(dict.fromkeys(range(1, 6), 0.25)), [])
-    assert flat.agree_p > 0.05
+    assert flat.agree_slope.p > 0.05
     assert "does not rise" in flat.reading()
 
 
@@ -88,7 +88,7 @@ def test_against_the_same_people_alone_giving_in_is_told_from_regression() -> No
 
 def test_one_group_cannot_tell_and_unknown_positions_say_nothing() -> None:
     one = sycophancy.check([], groups(0.6, alone=0.2, n=1), "alone")
-    assert "one group cannot tell" in one.reading() and "gave in" not in one.reading()
+    assert "so few groups cannot tell" in one.reading() and "gave in" not in one.reading()
     none = sycophancy.check([], groups(0.6), "alone")
     assert "cannot be told" in none.reading()
     nothing = sycophancy.check([], [])
@@ -98,7 +98,7 @@ def test_one_group_cannot_tell_and_unknown_positions_say_nothing() -> None:
 def test_with_a_random_order_giving_in_is_movement_that_grows_with_the_place() -> None:
     grows = answered({place: 0.05 * place for place in range(1, 6)}, "step")
     found = sycophancy.check(grows, groups(0.6), "order")
-    assert found.step_slope == pytest.approx(0.05, abs=0.01)
+    assert found.step_slope.value == pytest.approx(0.05, abs=0.01)
     assert "People gave in to the group: the more of the others had just spoken" in found.reading()
     flat = sycophancy.check(answered(dict.fromkeys(range(1, 6), 0.1), "step"), [], "order")
     assert "gave in" not in flat.reading()

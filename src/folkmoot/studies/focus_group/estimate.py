@@ -122,7 +122,7 @@ def _guide(config: DiscussionConfig) -> list[Problem]:
         if not all(line.strip() for line in (*part.questions, *part.probes)):
             problems.append(Problem("a question or probe is blank", key=key))
         if not all(phase in config.on(concept).phases for concept in config.concepts):
-            why = "is not one of `phases`" if phase not in config.phases else "needs material"
+            why = "is not one of `phases`" if phase not in config.phases else "has no material"
             problems.append(Problem(f"the phase {why}, so nobody would be asked this", key=key))
     return problems
 

@@ -18,6 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from folkmoot.engine.session import Session
 from folkmoot.kit.findings import clustered_share
 from folkmoot.measures.diversity import gini
+from folkmoot.measures.estimates import FEWEST_UNITS
 from folkmoot.people.sources.grounded import Profile
 from folkmoot.studies.focus_group import sycophancy
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase
@@ -64,7 +65,7 @@ def write_topline(
 
 def topline_page(data: dict[str, object], mark: str = "") -> str:
     """The topline for readers, as Markdown."""
-    return _page("topline.md", concepts=data["concepts"], mark=mark)
+    return _page("topline.md", concepts=data["concepts"], mark=mark, fewest=FEWEST_UNITS)
 
 
 class TranscriptFormatter:
@@ -147,8 +148,8 @@ class TranscriptFormatter:
             "sycophancy": {
                 "agree_share": _plain(check.agree),
                 "disagree_share": _plain(check.disagree),
-                "agree_slope_per_place": _plain(check.agree_slope),
-                "agree_p": _plain(check.agree_p),
+                "agree_slope_per_place": _plain(check.agree_slope.value),
+                "agree_p": _plain(check.agree_slope.p),
                 "spread_before": _plain(check.spread_before),
                 "spread_after": _plain(check.spread_after),
                 "convergence_p": _plain(check.converge_p),

@@ -16,6 +16,7 @@ from folkmoot.kit.exposure import exposure
 from folkmoot.kit.findings import (
     ALPHA,
     HOLM,
+    Row,
     adjusted,
     cells,
     change,
@@ -23,6 +24,8 @@ from folkmoot.kit.findings import (
     found,
     intervals,
     known,
+    mean,
+    number,
     p,
     points,
     share,
@@ -34,7 +37,6 @@ from folkmoot.measures.agreement import krippendorff_alpha
 from folkmoot.measures.clustered import clustered_mean, paired_difference
 from folkmoot.measures.diversity import gini
 from folkmoot.measures.estimates import FEWEST_UNITS, Estimate, percent, plural
-from folkmoot.measures.proportions import wilson
 from folkmoot.storage.findings import Bars, Finding, Grid, Lines
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import sycophancy
@@ -47,6 +49,9 @@ PERSON = [*TALK, "persona_id"]
 LIKELY = 4  # definitely or probably would buy
 MOVED = 0.1  # a smaller difference of positions is not a move
 MOST_LINES = 20
+INTERVALS = (
+    "Intervals, from five groups on: 95 %, groups as units, not adjusted for the number of rows."
+)
 GOOD, FAIR = 0.8, 0.667  # Krippendorff's customary limits: for conclusions, for tentative ones
 NEUTRAL = 0.05  # nearer to zero than this is neither for nor against
 
@@ -70,9 +75,10 @@ class Concept:
     control: str | None = None
 
     def finding(self, key: str, title: str, *about: Any, **more: Any) -> Finding:
-        """A finding whose key and title name the concept where there are several."""
+        """A finding over groups; key and title name the concept where there are several."""
         if self.several:
             key, title = f"{key}_{self.name}", f"{title} ({self.name})"
+        more |= {"unit": "group", "units": self.said["group"].n_unique()}
         return Finding(key, title, *about, **more)
 
     @property
@@ -163,8 +169,6 @@ def purchase_intent(c: Concept) -> Finding | None:
         notes=("Stated intent overstates what people buy; use it to compare concepts.",),
         section="Purchase intent",
         headline=True,
-        unit="group",
-        units=groups,
     )
 
 
@@ -173,46 +177,44 @@ def demand(c: Concept) -> Finding | None:
     asked = c.intents.filter(pl.col("answer").is_not_null() & pl.col("price").is_not_null())
     if asked["price"].n_unique() < 2:
         return None
-    rows: list[dict[str, Any]] = []
-    curves: dict[str, list[tuple[str, float, float]]] = {}
+    rows: list[Row] = []
+    curves: dict[str, list[tuple[str, Estimate]]] = {}
     for price in sorted(asked["price"].unique(), key=amount):
         for when in When:
             at = asked.filter((pl.col("price") == price) & (pl.col("when") == when.value))
             if at.is_empty():
                 continue
-            hits = (at["score"] >= LIKELY).to_list()
-            # Before the talk nobody has heard anybody; after it groups are the units.
-            e = (
-                wilson(sum(hits), len(hits))
-                if when is not When.AFTER
-                else clustered_share(hits, at["group"].to_list())
-            )
-            curves.setdefault(when.value, []).append((price, amount(price), e.value))
-            rows.append(
-                {"price": price, "when": when.value, "people": e.n}
-                | cells(e, "would_buy_share", "_share")
-            )
-    last = curves.get("after") or next(iter(curves.values()))
+            e = clustered_share((at["score"] >= LIKELY).to_list(), at["group"].to_list())
+            curves.setdefault(when.value, []).append((price, e))
+            about: Row = {"price": price, "when": when.value, "people": e.n}
+            rows.append(about | cells(e, "would_buy_share", "_share"))
+    last = "after" if "after" in curves else next(iter(curves))
+    told = ", ".join(f"{share(e)} would buy it at {price}" for price, e in curves[last])
     rising = [
-        f"{when} the talk at {b[0]} more than at {a[0]}"
+        f"{when} the talk at {dear} more than at {cheap}"
         for when, curve in curves.items()
-        for a, b in pairwise(curve)
-        if b[2] > a[2]
+        for (cheap, a), (dear, b) in pairwise(curve)
+        if b.value > a.value
     ]
     return c.finding(
         "demand",
         "What would they pay?",
-        f"After the talk {', '.join(f'{percent(v)} would buy it at {p}' for p, _, v in last)}."
+        f"{last.capitalize()} the talk {told}."
         + (f" Demand rises with the price in places ({'; '.join(rising)})." if rising else ""),
         Grid.of(rows, "Definitely or probably would buy, asked in private at each price"),
         Lines(
-            tuple((when, x, round(y, 4)) for when, curve in curves.items() for _, x, y in curve),
+            tuple(
+                (when, amount(price), round(e.value, 4))
+                for when, curve in curves.items()
+                for price, e in curve
+            ),
             "price",
             "share that would buy",
         ),
         notes=(
             "Each price was asked by itself, without knowledge of the others. A curve that rises "
             "with the price is noise, or people who take the price for quality.",
+            INTERVALS,
         ),
         section="Purchase intent",
         headline=True,
@@ -269,8 +271,6 @@ def positions(c: Concept) -> Finding | None:
         ),
         section="Positions",
         headline=True,
-        unit="group",
-        units=path["group"].n_unique(),
     )
 
 
@@ -312,31 +312,26 @@ def said_about(c: Concept) -> Finding | None:
             raised.setdefault(kind_and_name(code), {}).setdefault(who, told)
     if not raised or not everyone:
         return None
-    rows: list[dict[str, Any]] = [
-        {
-            "kind": kind,
-            "what": name,
-            "people": len(by),
-            "people_share": len(by) / everyone,
-            "groups": len({group for group, _ in by}),
-            "for example": next(iter(by.values())),
-        }
-        for (kind, name), by in sorted(raised.items(), key=lambda item: (-len(item[1]), item[0]))
-    ]
-    tops = (next((r for r in rows if r["kind"] == kind), None) for kind in ("objection", "need"))
-    said = " ".join(
-        f"The most frequent {top['kind']} is {top['what']}: {top['people']} of {everyone} people"
-        + (f", in {top['groups']} of {groups} groups." if groups > 1 else ".")
-        for top in tops
-        if top
-    )
+    people = list(c.people.select("group", "persona_id").rows())
+    rows: list[Row] = []
+    says: dict[str, str] = {}
+    for (kind, name), by in sorted(raised.items(), key=lambda item: (-len(item[1]), item[0])):
+        e = clustered_share([who in by for who in people], [group for group, _ in people])
+        within = len({group for group, _ in by})
+        about: Row = {"kind": kind, "what": name, "people": len(by), "people_share": e.value}
+        bounds = cells(e, "people_share", "_share")
+        rows.append({**about, "groups": within, **bounds, "for example": next(iter(by.values()))})
+        most = f"The most frequent {kind} is {name}: {len(by)} of {everyone} people"
+        most += f", in {within} of {groups} groups" * (groups > 1)
+        says.setdefault(kind, most + (f", {share(e)}." if e.has_interval else "."))
+    said = " ".join(says[kind] for kind in ("objection", "need") if kind in says)
     return c.finding(
         "remarks",
         "What do they object to, need and talk about?",
         f"{said} The quotes with their turns are in topline.md." if read.supports else read.note,
         Grid.of(rows),
-        Bars(tuple((r["what"], r["kind"], float(r["people"])) for r in rows), unit="people"),
-        notes=(read.note,),
+        Bars(tuple((name, kind, float(len(by))) for (kind, name), by in raised.items()), "people"),
+        notes=(read.note, INTERVALS),
         section="Objections",
         headline=read.supports,
     )
@@ -380,30 +375,25 @@ def talk_time(c: Concept) -> Finding | None:
     }
     if not uneven or not total:
         return None
-    rows: list[dict[str, Any]]
+    gap = clustered_mean(list(uneven.values()), list(uneven))
     if c.single:
-        rows = [
-            {
-                "who": r["name"],
-                "words": r["words"],
-                "words_share": r["words"] / total,
-                "messages": r["messages"],
-            }
-            for r in words.sort("words", descending=True, maintain_order=True).iter_rows(named=True)
+        spoken = words.sort("words", descending=True, maintain_order=True)
+        rows: list[Row] = [
+            {"who": who, "words": n, "words_share": n / total, "messages": messages}
+            for who, n, messages in spoken.select("name", "words", "messages").iter_rows()
         ]
-        chart = Bars(tuple((r["who"], "words", float(r["words"])) for r in rows), unit="words")
+        bars = [(who, "words", float(n)) for who, n in spoken.select("name", "words").iter_rows()]
     else:
         rows = [{"group": g, "gini of words": round(v, 3)} for g, v in uneven.items()]
-        bars = ((r["group"], "Gini", r["gini of words"]) for r in rows[: 2 * MOST_LINES])
-        chart = Bars(tuple(bars), unit="Gini of words")
+        bars = [(g, "Gini", round(v, 3)) for g, v in uneven.items()][: 2 * MOST_LINES]
     return c.finding(
         "talk_time",
         "Who had the floor?",
         f"The moderator has {percent(moderator / total)} of the words; among participants the "
-        f"Gini coefficient of words is {sum(uneven.values()) / len(uneven):.2f}"
+        f"Gini coefficient of words is {number(gap.value) if c.single else mean(gap)}"
         f"{'' if c.single else ' on average'} (0: all the same).",
         Grid.of(rows),
-        chart,
+        Bars(tuple(bars), unit="words" if c.single else "Gini of words"),
         section="Conversation",
     )
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folkmoot.kit.findings import change, signed, significant
-from folkmoot.measures.clustered import clustered_mean, paired_difference
-from folkmoot.measures.estimates import Estimate, percent
+from folkmoot.measures.clustered import clustered_coefficient, clustered_mean, paired_difference
+from folkmoot.measures.estimates import FEWEST_UNITS, Estimate, percent
 from folkmoot.randomness import generator
 from folkmoot.studies.focus_group.discussion import DiscussionTranscript, When
 
@@ -28,13 +28,18 @@ Positions = Mapping[str, float]
 
 
 class Answered(NamedTuple):
-    """An answer: its question, its place in the order, its stance, and how far it moved the
-    speaker towards the others (see `steps`); None where that is not known."""
+    """An answer: its question ("group/…"), its place in the order, its stance, and how far it
+    moved the speaker towards the others (see `steps`); None where that is not known."""
 
     question: str
     position: int
     stance: str | None
     step: float | None = None
+
+    @property
+    def group(self) -> str:
+        """Whose answers depend on each other."""
+        return self.question.partition("/")[0]
 
 
 class Moved(NamedTuple):
@@ -49,24 +54,21 @@ class Moved(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was found. Shares in 0–1; NaN where there was nothing to compare.
+    """What was found, with groups as units. Shares in 0–1; NaN where nothing could be compared.
 
     `agree_slope` is the change of the agreeing share per place later in the order (from the
-    second on), `agree_p` its two-sided p against shuffling within questions; `step_slope` and
-    `step_p` are the same for the movement towards the others, from the first place on.
+    second on), `step_slope` the same for the movement towards the others (from the first on).
     `spread_before` and `_after` are standard deviations of the positions, `converge_p` the share
     of shuffles of the shifts among people that end as close together or closer. `towards` is how
     far people moved towards the others, `beyond_alone` how much further than the same people did
-    in an interview; both over groups.
+    in an interview.
     """
 
     answers: int
     agree: float
     disagree: float
-    agree_slope: float
-    agree_p: float
-    step_slope: float
-    step_p: float
+    agree_slope: Estimate
+    step_slope: Estimate
     spread_before: float
     spread_after: float
     converge_p: float
@@ -79,12 +81,16 @@ class Check:
         return " ".join(filter(None, (self._order(), self._group(), self._dissent())))
 
     def _order(self) -> str:
-        if math.isnan(self.agree_slope):
+        slope = self.agree_slope
+        if math.isnan(slope.value):
             return "There are too few answers to tell whether agreement depends on speaking order."
-        step = f"{abs(100 * self.agree_slope):.0f} points per place"
-        if self.agree_p < CLEAR and self.agree_slope > 0:
+        step = f"{abs(100 * slope.value):.0f} points per place"
+        if significant(slope) is None:
+            more = "more" if slope.value > 0 else "less"
+            return f"Later speakers agree {more} often ({step}); {_untested(slope)}."
+        if significant(slope) and slope.value > 0:
             return f"The later somebody speaks, the more often they agree ({step}): a bad sign."
-        if self.agree_p < CLEAR:
+        if significant(slope):
             return f"Later speakers agree less often ({step})."
         return "Agreement does not rise noticeably with speaking order."
 
@@ -99,10 +105,10 @@ class Check:
         e = self.beyond_alone
         if math.isnan(e.value):
             return "Nobody's positions are known in both settings: giving in cannot be told."
-        if not e.has_interval and not math.isfinite(e.p):
+        if significant(e) is None:
             return (
                 f"People moved {signed(e.value)} further towards the others in the group than "
-                "alone; so few groups cannot tell that from chance."
+                f"alone; {_untested(e)}."
             )
         if significant(e) and e.value > 0:
             return (
@@ -115,10 +121,13 @@ class Check:
         )
 
     def _against_order(self) -> str:
-        if math.isnan(self.step_p):
+        slope = self.step_slope
+        if math.isnan(slope.value):
             return "There are too few answers to tell whether hearing others moves people."
-        by = f"{signed(self.step_slope)} per place in a random order"
-        if self.step_p < CLEAR and self.step_slope > 0:
+        by = f"{change(slope)} per place in a random order"
+        if significant(slope) is None:
+            return f"Answers moved {by} towards those who had spoken; {_untested(slope)}."
+        if significant(slope) and slope.value > 0:
             return (
                 "People gave in to the group: the more of the others had just spoken, the further "
                 f"an answer moved towards them ({by})."
@@ -130,6 +139,9 @@ class Check:
             return ""
         ratio = self.spread_after / self.spread_before
         spread = f"spread {percent(ratio)} of what it was"
+        if self.towards.units < FEWEST_UNITS:
+            by = signed(self.towards.value)
+            return f"People moved {by} towards the others ({spread}); {_untested(self.towards)}."
         if self.converge_p < CLEAR:
             return (
                 f"People moved towards the group, by {change(self.towards)}, and ended closer "
@@ -150,6 +162,12 @@ class Check:
         if self.disagree < 0.12:
             return f"Open disagreement is rare ({share})."
         return f"People disagree openly in {share}."
+
+
+def _untested(e: Estimate) -> str:
+    if e.units < FEWEST_UNITS:
+        return "so few groups cannot tell that from chance"
+    return "all groups came out alike, so there is nothing to test it against"
 
 
 def of(transcripts: Sequence[DiscussionTranscript]) -> Check:
@@ -219,8 +237,8 @@ def check(
         len(later),
         stances.count("agree") / n,
         stances.count("disagree") / n,
-        *_slope([float(a.stance == "agree") for a in later], later),
-        *_slope([a.step or 0.0 for a in known], known),
+        _slope([float(a.stance == "agree") for a in later], later),
+        _slope([a.step or 0.0 for a in known], known),
         *_convergence(people),
         clustered_mean([step for _, step in units], [group for group, _ in units]),
         paired_difference(
@@ -230,27 +248,15 @@ def check(
     )
 
 
-def _slope(values: Sequence[float], answers: Sequence[Answered]) -> tuple[float, float]:
-    """Slope of a value of answers on the place within questions, and the p of shuffling within
-    them.
-
-    With the places fixed and the values shuffled within each question the slope has mean 0 and a
-    known variance, Σ_q Σ(x − x̄)² Σ(a − ā)² / (n_q − 1); p is that of the normal.
-    """
-    value = np.array(values, dtype=float)
-    place = np.array([a.position for a in answers], dtype=float)
-    if len(answers) < 6 or np.ptp(place) == 0:
-        return math.nan, math.nan
+def _slope(values: Sequence[float], answers: Sequence[Answered]) -> Estimate:
+    """Slope of a value of answers on their place within questions, with groups as units."""
     _, block = np.unique([a.question for a in answers], return_inverse=True)
-    x, y = place - _block_means(place, block), value - _block_means(value, block)
-    scale = float((x**2).sum())
-    freedom = np.maximum(np.bincount(block) - 1, 1)
-    spread = np.bincount(block, weights=x**2) * np.bincount(block, weights=y**2) / freedom
-    if scale == 0 or spread.sum() == 0:
-        return (0.0, 1.0) if scale else (math.nan, math.nan)
-    total = float((x * y).sum())
-    z = abs(total) / math.sqrt(float(spread.sum()))
-    return total / scale, math.erfc(z / math.sqrt(2))
+    value, place = np.array(values), np.array([a.position for a in answers], dtype=float)
+    if len(answers) >= 6:
+        value, place = value - _block_means(value, block), place - _block_means(place, block)
+    if len(answers) < 6 or not place.any():
+        return Estimate(math.nan, math.nan, math.nan, len(answers))
+    return clustered_coefficient(value, place[:, None], 0, [a.group for a in answers])
 
 
 def _block_means(values: NDArray[np.float64], block: NDArray[np.intp]) -> NDArray[np.float64]:
