@@ -185,3 +185,8 @@ def test_who_to_whom_holds_everybody_but_nobody_with_themselves() -> None:
 def test_findings_that_have_nothing_to_say_are_left_out_in_order() -> None:
     a, b = (Finding(key, key, "", Grid((), ())) for key in "ab")
     assert found(None, b, (None, a), []) == [b, a]
+
+
+def test_clusters_that_all_say_the_same_have_no_interval_to_clamp() -> None:
+    e = clustered_share([True] * 12, [i // 2 for i in range(12)])
+    assert e.value == 1.0 and not e.has_interval and math.isnan(e.low) and math.isnan(e.high)

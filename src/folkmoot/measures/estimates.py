@@ -41,7 +41,10 @@ class Estimate:
         return enough and math.isfinite(self.low) and math.isfinite(self.high)
 
     def within(self, least: float, most: float) -> Self:
-        """The same with bounds that go no further than the value itself can."""
+        """The same with bounds that go no further than the value itself can; unknown ones stay
+        unknown."""
+        if not self.has_interval:
+            return self
         return replace(self, low=max(least, self.low), high=min(most, self.high))
 
     @property
