@@ -18,6 +18,7 @@ from folkmoot.measures.diversity import (
     normalised_entropy,
     polarisation,
     total_variation,
+    total_variation_by_chance,
     van_der_eijk,
 )
 
@@ -87,3 +88,14 @@ def test_no_distribution():
         entropy([0, 0])
     with pytest.raises(ValueError, match="options"):
         total_variation([1, 2], [1, 2, 3])
+
+
+def test_few_people_lie_apart_by_chance_alone():
+    """Two samples of 50 and 60 who choose alike; ten times as many lie nearer."""
+    rng = np.random.default_rng(4)
+    bound = total_variation_by_chance([25, 15, 10], [30, 18, 12])
+    first, second = (rng.multinomial(n, [0.5, 0.3, 0.2], 4_000) for n in (50, 60))
+    apart = [total_variation(a, b) for a, b in zip(first, second, strict=True)]
+    assert np.mean(np.array(apart) < bound) == pytest.approx(0.95, abs=0.015)
+    more = total_variation_by_chance([250, 150, 100], [300, 180, 120])
+    assert more == pytest.approx(bound / 10**0.5, rel=0.1)

@@ -79,6 +79,7 @@ def test_the_gap_of_the_simulation_is_what_it_is(tmp_path: Path) -> None:
         row = rows[name, "position_changed"]
         assert row["off"] == pytest.approx(rate["simulated"] - rate["people"])
         assert rows[name, "final choice"]["off"] == pytest.approx(abs(row["off"]))
+        assert row["by_chance"] is None and 0 < rows[name, "final choice"]["by_chance"] < 0.2
     homes = {(r[0], r[1]) for r in found["people_heterogeneity"].grid.rows}
     assert homes == {("home", "rural"), ("home", "urban")}
 

@@ -11,6 +11,8 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from folkmoot.randomness import generator
+
 FloatArray = NDArray[np.float64]
 
 
@@ -69,6 +71,16 @@ def total_variation(first: ArrayLike, second: ArrayLike) -> float:
     """½ Σ |p − q|, in [0, 1]: the least share of people who must differ between the two."""
     p, q = _both(first, second)
     return float(0.5 * np.abs(p - q).sum())
+
+
+def total_variation_by_chance(first: ArrayLike, second: ArrayLike, level: float = 0.95) -> float:
+    """The total variation that samples of these sizes (counts (k,), (k,)) stay below with a chance
+    of `level` where both choose alike: 2,000 draws from their shares put together."""
+    a, b = np.asarray(first, int), np.asarray(second, int)
+    pooled = shares(a + b)
+    rng = generator(0, ("total variation",))
+    one, two = (rng.multinomial(n, pooled, 2_000) / n for n in (a.sum(), b.sum()))
+    return float(np.quantile(0.5 * np.abs(one - two).sum(axis=1), level))
 
 
 def _both(first: ArrayLike, second: ArrayLike) -> tuple[FloatArray, FloatArray]:

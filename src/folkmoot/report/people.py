@@ -13,7 +13,7 @@ from dataclasses import replace
 import polars as pl
 
 from folkmoot.kit.findings import Row, cells, found, interval, number
-from folkmoot.measures.diversity import total_variation
+from folkmoot.measures.diversity import total_variation, total_variation_by_chance
 from folkmoot.measures.estimates import Estimate, percent, plural
 from folkmoot.measures.proportions import wilson
 from folkmoot.measures.rectified import Rectified, rectified_mean
@@ -80,10 +80,16 @@ def calibration(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Findi
     for arm, (model, human) in _arms(simulated, real).items():
         for which in ("initial_choice", "final_choice"):
             if which in model.columns and which in human.columns:
-                apart, spread = _choices(model[which].drop_nulls(), human[which].drop_nulls())
-                if math.isfinite(apart):
-                    gaps.append(apart)
-                    rows.append(_line(arm, which.replace("_", " "), None, None, apart, spread))
+                ours, theirs = (t[which].drop_nulls() for t in (model, human))
+                if len(ours) < FEWEST or len(theirs) < FEWEST:
+                    continue
+                options = sorted({*ours.to_list(), *theirs.to_list()})
+                a, b = ([int((c == option).sum()) for option in options] for c in (ours, theirs))
+                apart, spread = total_variation(a, b), _ratio(_evenness(a), _evenness(b))
+                gaps.append(apart)
+                chance = total_variation_by_chance(a, b)
+                line = _line(arm, which.replace("_", " "), (None, None), apart, spread)
+                rows.append({**line, "by_chance": chance})
         for measure in _measures(model, human):
             ours, theirs = (t[measure].drop_nulls().cast(pl.Float64) for t in (model, human))
             if len(ours) < FEWEST or len(theirs) < FEWEST:
@@ -94,7 +100,7 @@ def calibration(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Findi
             if share:
                 gaps.append(abs(off))
             values = (ours.mean(), theirs.mean())
-            rows.append(_line(arm, measure, *values, off, spread))  # type: ignore[arg-type]
+            rows.append(_line(arm, measure, values, off, spread))  # type: ignore[arg-type]
     if not rows:
         return None
     error = sum(gaps) / len(gaps) if gaps else math.nan
@@ -112,32 +118,28 @@ def calibration(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Findi
             "Off: simulation minus people; for choices the total variation distance. Spread: the "
             "simulation's standard deviation (for choices: evenness) over that of people.",
         ),
-        notes=("A spread below 1 means that the simulation is more uniform than people are.",),
+        notes=(
+            "A spread below 1 means that the simulation is more uniform than people are.",
+            "By chance: two samples of these sizes that choose alike lie further apart than this "
+            "in one of twenty draws. A distance below it is no sign that the simulation is off.",
+        ),
         section=SECTION,
         headline=True,
     )
 
 
 def _line(
-    arm: str, measure: str, ours: float | None, theirs: float | None, off: float, spread: float
+    arm: str, measure: str, means: tuple[float | None, float | None], off: float, spread: float
 ) -> Row:
     return {
         "arm": condition_name(arm),
         "measure": measure,
-        "simulated": ours,
-        "people": theirs,
+        "simulated": means[0],
+        "people": means[1],
         "off": off,
+        "by_chance": None,
         "spread_ratio": spread if math.isfinite(spread) else None,
     }
-
-
-def _choices(model: pl.Series, human: pl.Series) -> tuple[float, float]:
-    """Total variation distance of two columns of choices, and the ratio of their evenness."""
-    if len(model) < FEWEST or len(human) < FEWEST:
-        return math.nan, math.nan
-    options = sorted({*model.to_list(), *human.to_list()})
-    a, b = ([int((column == option).sum()) for option in options] for column in (model, human))
-    return total_variation(a, b), _ratio(_evenness(a), _evenness(b))
 
 
 def _evenness(counts: Sequence[int]) -> float:
