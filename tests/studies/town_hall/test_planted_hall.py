@@ -117,13 +117,13 @@ def test_who_was_answered_ends_more_content(run: Run) -> None:
 
 
 def test_without_persuasion_every_effect_is_gone(tmp_path: Path) -> None:
-    none = hold(tmp_path, ["quiet", "chaired"], sets=4, respondent={"persuasion": 0})
+    none = hold(tmp_path, ["quiet", "chaired"], sets=5, respondent={"persuasion": 0})
     found = change(none, "quiet", "chaired")
     assert abs(found["estimate"]) < 0.15 and found["p"] > 0.05
 
 
 def test_the_shared_session_is_no_other_hall(tmp_path: Path) -> None:
-    both = hold(tmp_path, ["1", "quiet"], sets=4)
+    both = hold(tmp_path, ["1", "quiet"], sets=5)
     found = change(both, "1", "quiet")
     assert abs(found["estimate"]) < 0.3 and found["p"] > 0.05
 
@@ -197,7 +197,7 @@ def test_a_moderator_whom_nobody_hears_has_no_effect_and_is_seen(tmp_path: Path)
             "utf-8"
         ):
             prompts = without(tmp_path, name, deaf)
-    unheard = hold(tmp_path, ["quiet", "chaired"], sets=4, prompts=prompts)
+    unheard = hold(tmp_path, ["quiet", "chaired"], sets=5, prompts=prompts)
     assert change(unheard, "quiet", "chaired")["p"] > 0.05
     assert any("moderator's words should stand" in d for d in differences(unheard.folder))
 
