@@ -11,7 +11,6 @@ import json
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Template, TemplateError, TemplateSyntaxError, meta
 
@@ -56,7 +55,7 @@ class PromptLibrary:
         """The study type's own prompts."""
         return _prompt_files(self.folder)
 
-    def render(self, name: str, /, **variables: Any) -> str:
+    def render(self, name: str, /, **variables: object) -> str:
         """The prompt's text with its variables filled in, without white space at the ends."""
         template = self._templates.get(name)
         if template is None:
@@ -178,7 +177,7 @@ def _capped(pieces: Iterator[str]) -> Iterator[str]:
         yield piece
 
 
-def _as_json(value: Any) -> str:
+def _as_json(value: object) -> str:
     # jinja2's own escapes <, > and & for web pages, which would change the wording.
     return json.dumps(value, ensure_ascii=False)
 

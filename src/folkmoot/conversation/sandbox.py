@@ -78,7 +78,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self,
         allowed: tuple[type[nodes.Node], ...] = (),
         passive: tuple[type, ...] = (),
-        **options: Any,
+        **options: object,
     ) -> None:
         super().__init__(undefined=StrictUndefined, autoescape=False, **options)
         self._safe: dict[tuple[type, str], bool] = {}
@@ -88,7 +88,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             self.intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%", "**"})
             self.code_generator_class = _Counting
 
-    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+    def is_safe_attribute(self, obj: object, attr: str, value: object) -> bool:
         """The sandbox's own word, remembered: it goes by the type alone and asks every time."""
         key = (type(obj), attr)
         if key not in self._safe:
@@ -105,7 +105,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 raise SecurityError(f"{operator} is for small numbers only")
         return super().call_binop(context, operator, left, right)
 
-    def joined(self, context: Context, values: tuple[Any, ...]) -> str:
+    def joined(self, context: Context, values: tuple[object, ...]) -> str:
         """`~`, counted as it grows."""
         texts: list[str] = []
         for value in values:
@@ -212,7 +212,7 @@ def _turns(context: Context, items: Any, _growth: int) -> Any:
 
 
 @pass_context
-def _measured(context: Context, value: Any, growth: int) -> Any:
+def _measured(context: Context, value: object, growth: int) -> object:
     """What goes into a filter, counted by how long it can become."""
     if isinstance(value, Undefined):
         return value
@@ -222,10 +222,10 @@ def _measured(context: Context, value: Any, growth: int) -> Any:
     return value
 
 
-_COUNTERS: dict[str, Callable[..., Any]] = {"_turns": _turns, "_measured": _measured}
+_COUNTERS: dict[str, Callable[..., object]] = {"_turns": _turns, "_measured": _measured}
 
 
-def _size(value: Any) -> int:
+def _size(value: object) -> int:
     if isinstance(value, str):
         return len(value)
     if isinstance(value, Mapping):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar, get_args
+from typing import Literal, Protocol, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -38,13 +38,13 @@ SCALES: dict[str, tuple[str, ...]] = {
 }
 
 
-def one_letter(sex: Any) -> Any:
+def one_letter(sex: object) -> object:
     """F or M for the words that people write; whatever else it is, as it is."""
     words = {"m": "M", "male": "M", "man": "M", "f": "F", "female": "F", "woman": "F"}
     return words.get(sex.strip().casefold(), sex) if isinstance(sex, str) else sex
 
 
-def as_listed(value: Any, listed: Iterable[str]) -> Any:
+def as_listed(value: object, listed: Iterable[str]) -> object:
     """The listed value that is written with other case or apostrophes; else the value itself."""
     if not isinstance(value, str):
         return value
@@ -66,17 +66,17 @@ class Demographics(BaseModel):
 
     @field_validator("sex", mode="before")
     @classmethod
-    def _one_letter(cls, value: Any) -> Any:
+    def _one_letter(cls, value: object) -> object:
         return one_letter(value)
 
     @field_validator("education", "income", "location_type", "political_leaning", mode="before")
     @classmethod
-    def _as_listed(cls, value: Any) -> Any:
+    def _as_listed(cls, value: object) -> object:
         return as_listed(value, (o for scale in SCALES.values() for o in scale))
 
     @field_validator("occupation", mode="before")
     @classmethod
-    def _trimmed(cls, value: Any) -> Any:
+    def _trimmed(cls, value: object) -> object:
         return value.strip() if isinstance(value, str) else value
 
 
@@ -126,7 +126,7 @@ def portrait(text: str) -> str:
     return flat[8:] if flat.casefold().startswith("you are ") else flat
 
 
-def _render(name: str, prompts: Path | None, **variables: Any) -> str:
+def _render(name: str, prompts: Path | None, **variables: object) -> str:
     return _library(prompts).render(name, **variables)
 
 

@@ -34,7 +34,7 @@ class Persona:
     demographics: Mapping[str, Any] = field(default_factory=dict)
     source: str = ""
     name: str = ""
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -45,9 +45,9 @@ class Persona:
         """The same person under another id (`p_0001` in one run, `p_0042` in the next)."""
         return replace(self, id=new_id)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """A JSON object; `from_json` reads it back to an equal persona."""
-        out: dict[str, Any] = {
+        out: dict[str, object] = {
             "id": self.id,
             "name": self.name,
             "base_persona": self.base,

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from filelock import FileLock, Timeout
@@ -180,7 +179,7 @@ def migrate(run_folders: Iterable[Path], pool: Pool) -> Migration:
     return Migration(added, known, unfit, runs, tuple(problems))
 
 
-def _participants(folder: Path, problems: list[Problem]) -> list[Any] | None:
+def _participants(folder: Path, problems: list[Problem]) -> list[object] | None:
     path = folder if folder.is_file() else folder / "participants.json"
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
@@ -197,7 +196,7 @@ def _participants(folder: Path, problems: list[Problem]) -> list[Any] | None:
     return rows
 
 
-def _from_participant(record: Any) -> Persona | None:
+def _from_participant(record: object) -> Persona | None:
     """The persona of one participant record; None if it is unusable."""
     if not isinstance(record, dict) or not record.get("base_persona"):
         return None

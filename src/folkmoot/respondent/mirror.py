@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from folkmoot.respondent.knobs import Knobs
 from folkmoot.respondent.lexicon import MIXTURES, Counts
@@ -36,7 +35,7 @@ def true_rates(
     exposure: Exposure,
     *,
     seed: int,
-    settings: Mapping[str, Any] | None = None,
+    settings: Mapping[str, object] | None = None,
     against: Sequence[str | None] = (),
 ) -> list[float]:
     """The probability, for each of these people, that a second vote differs from the first.

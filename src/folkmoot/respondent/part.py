@@ -15,7 +15,7 @@ C = TypeVar("C", bound=Any)
 Answering = Callable[["Mind"], object]
 
 
-def _none(_config: Any) -> Sequence[str]:
+def _none(_config: object) -> Sequence[str]:
     return ()
 
 

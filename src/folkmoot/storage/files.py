@@ -23,7 +23,7 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode())
 
 
-def write_json(path: Path, data: Any) -> None:
+def write_json(path: Path, data: object) -> None:
     """Write JSON, whole or not at all; keys stay in the order given. See `dumps`.
 
     A value of the outermost object may be an iterator: its items become a list, and no more than
@@ -44,7 +44,7 @@ def read_json(path: Path) -> Any:
         raise StorageError(f"{path}: not valid JSON: {error}") from error
 
 
-def dumps(data: Any) -> str:
+def dumps(data: object) -> str:
     """JSON for a file: indented, vectors of numbers on one line, a line feed at the end.
 
     numpy values become plain ones; 32-bit floats are written with the fewest digits that tell
@@ -54,7 +54,7 @@ def dumps(data: Any) -> str:
     return b"".join(_pieces(data)).decode()
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> object:
     """The same data as JSON types only. Raises TypeError or ValueError that names the place."""
     return json.loads(dumps(value))
 
@@ -101,7 +101,7 @@ def _encoded(data: object, place: str, indent: int = 0) -> bytes:
     return text.replace(b"\n", b"\n" + b" " * indent) if indent else text
 
 
-def _writable(value: Any, place: str) -> Any:
+def _writable(value: object, place: str) -> object:
     """What orjson writes as we want it: vectors as fragments, everything else as plain types."""
     match value:
         case None | bool():
@@ -123,7 +123,7 @@ def _writable(value: Any, place: str) -> Any:
     return _number(value, place)
 
 
-def _number(value: Any, place: str) -> Any:
+def _number(value: object, place: str) -> object:
     if isinstance(value, Path):
         return str(value)
     if not isinstance(value, (int, float, np.number, np.bool_)):
@@ -144,7 +144,7 @@ def _vector(array: NDArray[Any], place: str) -> orjson.Fragment:
     return orjson.Fragment(orjson.dumps(np.ascontiguousarray(array), option=option))
 
 
-def _key(key: Any, place: str) -> str:
+def _key(key: object, place: str) -> str:
     if isinstance(key, str):
         return key
     if isinstance(key, (int, np.integer)) and not isinstance(key, bool):

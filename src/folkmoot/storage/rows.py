@@ -32,12 +32,12 @@ class Row:
 
     table: ClassVar[str] = ""
 
-    def __init_subclass__(cls, *, table: str = "", **more: Any) -> None:
+    def __init_subclass__(cls, *, table: str = "", **more: object) -> None:
         super().__init_subclass__(**more)
         cls.table = table or cls.table
         dataclass(frozen=True, kw_only=True)(cls)
 
-    def cells(self) -> Mapping[str, Any]:
+    def cells(self) -> Mapping[str, object]:
         """Column → cell, in the order of the columns."""
         return vars(self)
 
@@ -64,7 +64,7 @@ def meanings(tables: Iterable[type[Row]]) -> dict[str, dict[str, str]]:
     return {row.table: row.meanings() for row in tables}
 
 
-def _kind(hint: Any) -> str:
+def _kind(hint: object) -> str:
     kinds = set(get_args(hint) or (hint,)) - {NoneType}
     for kind in KINDS:
         if kinds == {kind}:

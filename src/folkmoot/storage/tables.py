@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import Literal, TypedDict, TypeVar
 
 import polars as pl
 import polars.selectors as cs
@@ -95,8 +95,8 @@ ENGINE_COLUMNS: dict[str, str] = {
 
 
 def codebook(
-    tables: Mapping[str, pl.LazyFrame], described: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
+    tables: Mapping[str, pl.LazyFrame], described: Mapping[str, object] | None = None
+) -> dict[str, object]:
     """Describe tables: per column its type, meaning, missing cells, and levels or range.
 
     `described`: column → meaning, or table → {column → meaning}; the table's own wins.
@@ -116,7 +116,7 @@ def codebook(
     }
 
 
-def _meaning(words: Mapping[str, Any], table: str, column: str) -> str:
+def _meaning(words: Mapping[str, object], table: str, column: str) -> str:
     own = words.get(table)
     if isinstance(own, Mapping) and column in own:
         return str(own[column])
@@ -126,8 +126,8 @@ def _meaning(words: Mapping[str, Any], table: str, column: str) -> str:
     return ENGINE_COLUMNS.get(column, "")
 
 
-def _column(data: pl.Series, meaning: str) -> dict[str, Any]:
-    entry: dict[str, Any] = {
+def _column(data: pl.Series, meaning: str) -> dict[str, object]:
+    entry: dict[str, object] = {
         "type": _type_name(data.dtype),
         "meaning": meaning,
         "missing": data.null_count(),

@@ -117,7 +117,7 @@ def _clean(column: str) -> str:
     return column.strip().lower().replace(" ", "_").replace("-", "_")
 
 
-def _persona(number: int, cells: dict[str, Any]) -> Persona | None:
+def _persona(number: int, cells: dict[str, object]) -> Persona | None:
     text = next((str(cells[c]).strip() for c in TEXT_COLUMNS if c in cells), "")
     base = next((str(cells[c]).strip() for c in BASE_COLUMNS if c in cells), "")
     name = str(cells.get("name", "")).strip()
@@ -138,7 +138,7 @@ def _persona(number: int, cells: dict[str, Any]) -> Persona | None:
     )
 
 
-def describe(name: str, demographics: Mapping[str, Any], extra: Mapping[str, Any]) -> str:
+def describe(name: str, demographics: Mapping[str, object], extra: Mapping[str, object]) -> str:
     """A description that completes "You are …" from whatever a row holds."""
     age = f"{demographics['age']}-year-old " if "age" in demographics else ""
     sex = {"f": "woman", "m": "man"}.get(str(demographics.get("sex", ""))[:1].casefold(), "person")
@@ -156,7 +156,7 @@ def _upper(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """A JSON value; dates, decimals and the like become text, nested values stay."""
     if isinstance(value, (str, int, float, bool)):
         return value.strip() if isinstance(value, str) else value

@@ -70,7 +70,7 @@ class PersonaGenerator:
         return self._named(drawn, rng, [str(row.get("name", "")) for row in known])
 
     def from_profiles(
-        self, rows: Sequence[Mapping[str, Any]], rng: np.random.Generator
+        self, rows: Sequence[Mapping[str, object]], rng: np.random.Generator
     ) -> list[Profile]:
         """People of whom something is known: what a row holds is kept, the rest is drawn.
 
@@ -138,7 +138,7 @@ class PersonaGenerator:
         """
         left = {key: _counts(shares, n) for key, shares in quotas.items()}
         people: list[Profile] = []
-        known: list[Mapping[str, Any]] = []
+        known: list[Mapping[str, object]] = []
         for seed in seeds:
             rng = np.random.default_rng(seed)
             candidates = [r for r in self._known(_TRIES, rng) if not r or r not in known]

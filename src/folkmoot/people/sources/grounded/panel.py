@@ -26,7 +26,7 @@ _AMERICAN = ("", "us", "usa", "united states")
 class Panel:
     """What is known of each person (keys of `Given`), and their weights."""
 
-    rows: tuple[Mapping[str, Any], ...]
+    rows: tuple[Mapping[str, object], ...]
     weights: tuple[float, ...]
 
     def sample(self, n: int, rng: np.random.Generator) -> list[int]:
@@ -48,7 +48,7 @@ def read_panel(path: Path) -> Panel:
 
     Raises InputError with every mistake by line.
     """
-    rows: list[Mapping[str, Any]] = []
+    rows: list[Mapping[str, object]] = []
     weights: list[float] = []
     problems: list[Problem] = []
     for line, person in enumerate(table.read(path), table.first_line(path)):
@@ -71,7 +71,7 @@ def read_panel(path: Path) -> Panel:
     return Panel(tuple(known), tuple(weights))
 
 
-def _gaps(row: Mapping[str, Any], line: str) -> list[Problem]:
+def _gaps(row: Mapping[str, object], line: str) -> list[Problem]:
     missing = [key for key in COMPLETE if row.get(key) is None]
     hint = "fill it in: what another country's table lacks would be drawn from Americans"
     return [Problem("empty", where=line, key=key, hint=hint) for key in missing]
