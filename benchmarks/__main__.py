@@ -95,6 +95,14 @@ def rows(quick: bool) -> Iterator[Row]:
                 "finishes",
                 True,
             )
+            reader = alone("benchmarks.reader.run", folder=f"{folder}/many")
+            yield _row(
+                "`folkmoot view` over that run: slowest kind of page, memory of the server",
+                f"first byte {reader['first_s']:.2f} s, page {reader['page_s']:.2f} s, "
+                f"{reader['server_mb']:.0f} MB",
+                "< 0.3 s, < 0.5 s, < 300 MB",
+                reader["first_s"] < 0.3 and reader["page_s"] < 0.5 and reader["server_mb"] < 300,
+            )
 
 
 def _makespan(what: str, found: dict[str, float], target: float = 1.20) -> Row:

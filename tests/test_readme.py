@@ -74,6 +74,7 @@ def test_the_readmes_own_study_runs_as_it_stands(fresh: Path) -> None:
 
 def test_every_command_of_the_readme_works(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789abcdefghij")
+    monkeypatch.setattr("uvicorn.Server.run", lambda *_, **__: None)  # would serve until Ctrl-C
     (fresh / "outputs").mkdir()
     run_line("folkmoot run examples/cross_pollination.yaml --out outputs/demo --limit 12")
     with ServerThread(FaultPlan()) as server:

@@ -1,10 +1,16 @@
-"""Draws the picture of the README from a run of the example: `python docs/images/draw.py`."""
+"""Draws the pictures of the README and of the page on the reader from a run of the example:
+`python docs/images/draw.py`. The reader's are taken in Chromium, where there is one."""
 
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
+
+from playwright.sync_api import sync_playwright
 
 import folkmoot
 from folkmoot.report.charts import svgs
@@ -12,6 +18,7 @@ from folkmoot.report.charts import svgs
 HERE = Path(__file__).parent
 # As a picture of its own the drawing must follow light and dark by itself, and say what it is.
 STYLE = "<style>svg{color:#1b1b1b}@media(prefers-color-scheme:dark){svg{color:#e6edf3;filter:brightness(1.35)}}</style>"
+RUN = "city_budget"
 MARK = "SYNTHETIC: planted by the embedded respondent, not about people"
 FOOT = 22
 
@@ -19,12 +26,36 @@ FOOT = 22
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         example = HERE.parents[1] / "examples" / "cross_pollination.yaml"
-        run = folkmoot.run(example, out=Path(folder) / "run")
+        run = folkmoot.run(example, out=Path(folder) / RUN)
         finding = next(f for f in run.findings() if f.key == "position_change")
         assert finding.chart is not None
         (picture,) = svgs(finding.chart, f"{finding.title}. {finding.says}")
         (HERE / "position_change.svg").write_text(standing_alone(picture), "utf-8")
         print(finding.says)
+        browser = shutil.which("chromium") or shutil.which("chrome")
+        if browser is not None:
+            photograph(Path(folder), browser)
+
+
+def photograph(folder: Path, browser: str) -> None:
+    """The page of the run, and that of somebody who argued and changed their mind."""
+    command = (sys.executable, "-m", "folkmoot", "view", str(folder / RUN), "--port", "0")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        address = server.stdout.readline().split()[-1].rstrip("/")
+        people = folkmoot.load(folder / RUN).table("participants")
+        moved = people.filter(condition="acp", position_changed=True)["participant_id"][0]
+        with sync_playwright() as playwright:
+            chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+            page = chromium.new_page(viewport={"width": 1000, "height": 1000})
+            page.goto(f"{address}/run/{RUN}/-/")
+            page.wait_for_selector(".finding", timeout=120_000)
+            page.screenshot(path=HERE / "view_run.png")
+            page.goto(f"{address}/run/{RUN}/-/person?id={moved}")
+            page.set_viewport_size({"width": 1000, "height": 1150})
+            page.screenshot(path=HERE / "view_person.png")
+            chromium.close()
+        server.terminate()
 
 
 def standing_alone(svg: str) -> str:

@@ -212,16 +212,17 @@ def matching(found: pl.LazyFrame, query: str) -> pl.LazyFrame:
     """The rows that a query means: `age>40 condition=acp "street safety"`. A word without a column
     must stand somewhere in the row; case does not count."""
     schema = found.collect_schema()
+    words = []
     for condition in _CONDITION.finditer(query):
         column, sign, value = condition[1], condition[2], (condition[3] or "").strip('"')
         if column in schema:
             found = found.filter(_compared(column, schema[column], sign, value))
         else:
-            word = condition[0].strip('"').lower()
-            texts = [pl.col(c).cast(pl.String).str.to_lowercase() for c in schema.names()]
-            found = found.filter(
-                pl.any_horizontal(*(t.str.contains(word, literal=True) for t in texts))
-            )
+            words.append(condition[0].strip('"'))
+    cells = [pl.col(c).cast(pl.String) for c in schema.names()]
+    for word in words:
+        somewhere = (cell.str.contains(f"(?i){pl.escape_regex(word)}") for cell in cells)
+        found = found.filter(pl.any_horizontal(*somewhere))
     return found
 
 

@@ -76,8 +76,8 @@ def person(run: RunFolder, key: str) -> Person:
     return Person(
         key,
         name,
-        tuple((k, v) for k, v in row.items() if v is not None and not _is_long(v)),
-        tuple((k, _listed(v)) for k, v in row.items() if _is_long(v)),
+        tuple((k, v) for k, v in row.items() if v not in (None, name) and not _is_long(v)),
+        tuple((k, _listed(v)) for k, v in sorted(row.items(), key=_persona_first) if _is_long(v)),
         tuple(_decisions(run, talk)),
         tuple(talk),
         tuple((table, _grid(found), found.height) for table, found in about),
@@ -86,6 +86,10 @@ def person(run: RunFolder, key: str) -> Person:
 
 def _is_long(value: object) -> bool:
     return isinstance(value, str) and (len(value) > LONG or value.startswith(("[", "{")))
+
+
+def _persona_first(cell: tuple[str, object]) -> bool:
+    return cell[0] != "persona"
 
 
 def _listed(value: str) -> str:
