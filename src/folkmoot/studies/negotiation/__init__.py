@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from folkmoot.engine.study import Study
 from folkmoot.kit.exposure import ExposureRow
@@ -26,7 +25,7 @@ from folkmoot.studies.negotiation.strategies import CONDITIONS
 from folkmoot.studies.negotiation.tables import TABLES, unusable
 
 
-def _recognises(raw: Mapping[str, Any]) -> bool:
+def _recognises(raw: Mapping[str, object]) -> bool:
     conditions = raw.get("conditions")
     ours = isinstance(conditions, list) and bool(conditions) and set(conditions) <= set(CONDITIONS)
     return ours or "groups_per_type" in raw or "max_feedback_rounds" in raw

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -56,7 +56,7 @@ class NegotiationConfig(CodedConfig):
         min_length=1,
         description="which of C1 to C5 to run",
     )
-    groups: str | tuple[dict[str, Any], ...] | None = Field(
+    groups: str | tuple[dict[str, object], ...] | None = Field(
         None, description="own groups: a YAML, JSON or CSV file, or the list itself"
     )
     group_types: tuple[str, ...] = Field(
@@ -105,8 +105,8 @@ class NegotiationConfig(CodedConfig):
 
     @field_validator("sizes", "weights")
     @classmethod
-    def _known_roles(cls, tables: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        known: dict[str, dict[str, Any]] = {}
+    def _known_roles(cls, tables: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+        known: dict[str, dict[str, float]] = {}
         for name, roles in tables.items():
             kind = group_type(name)
             for role in roles:

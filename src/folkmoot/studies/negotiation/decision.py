@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
 
 from folkmoot.conversation.answers import Missing
 from folkmoot.files import packaged_yaml
@@ -36,7 +35,9 @@ from folkmoot.studies.negotiation.strategies import (
 from folkmoot.studies.negotiation.tally import (
     Ballot,
     Branch,
+    Coverage,
     Tally,
+    VoteSummary,
     candidates,
     content_words,
     count,
@@ -457,8 +458,8 @@ class SlotDecision:
     selected_option: str | None = None
     ballots: str = "none"
     cast: Mapping[str, Ballot] = field(default_factory=dict)
-    vote_summary: Mapping[str, Any] | None = None
-    coverage: Mapping[str, Any] | None = None
+    vote_summary: VoteSummary | None = None
+    coverage: Coverage | None = None
     split: tuple[Branch, Branch] | None = None
     feedback: tuple[FeedbackRound, ...] = ()
     lines: tuple[Line, ...] = ()

@@ -10,13 +10,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from jsonschema import Draft202012Validator
 
@@ -34,11 +33,12 @@ from folkmoot.studies.negotiation.measures import (
 from folkmoot.studies.negotiation.replies import same
 from folkmoot.studies.negotiation.strategies import LODGING, SLOTS, Group
 from folkmoot.studies.negotiation.tables import (
-    MeasuresRow,
     decision_rows,
-    ids_of,
+    measures_row,
 )
 from folkmoot.studies.negotiation.tally import METHOD, words_of
+
+T = TypeVar("T")
 
 
 def sealed(group: Group) -> Mapping[str, object]:
@@ -60,8 +60,7 @@ def finish_session(
         for found in decision_rows(case, d, m.satisfaction, m.covered):
             scope.record(found)
     values = session_measures(case, decisions, measured)
-    cells: dict[str, Any] = {k: v if math.isfinite(v) else None for k, v in values.items()}
-    scope.record(MeasuresRow(**{**ids_of(case), **cells}))
+    scope.record(measures_row(case, values))
     folder = f"groups/{group.id}/{condition.id}"
     dialogue = {s: [x for d in decisions if d.slot == s for x in _dialogue(d)] for s in SLOTS}
     trails = {
@@ -76,7 +75,7 @@ def finish_session(
     return SessionResult(group.id, condition.id, values, conflicts, row)
 
 
-def _by_slot(by_topic: Mapping[str, Any]) -> dict[str, Any]:
+def _by_slot(by_topic: Mapping[str, T]) -> dict[str, T | dict[str, T]]:
     """Slots in their fixed order, lodging with its two halves."""
     return {
         slot: {half: by_topic[half] for half in LODGING} if slot == "lodging" else by_topic[slot]
@@ -90,7 +89,7 @@ def _dialogue(d: SlotDecision) -> list[dict[str, str]]:
     return [{"speaker": x.speaker, "intent": x.intent, "text": x.text, **half} for x in d.lines]
 
 
-def trail(case: Negotiation, d: SlotDecision) -> dict[str, Any]:
+def trail(case: Negotiation, d: SlotDecision) -> dict[str, object]:
     """Everything that led to a decision, in the order in which it came about."""
     names = case.group.names
     return {
@@ -159,7 +158,7 @@ def trail(case: Negotiation, d: SlotDecision) -> dict[str, Any]:
     }
 
 
-def _assignment(d: SlotDecision, names: Mapping[str, str]) -> dict[str, Any] | None:
+def _assignment(d: SlotDecision, names: Mapping[str, str]) -> dict[str, object] | None:
     if d.split is None:
         return None
     branches = {
@@ -195,11 +194,11 @@ INSTRUCTIONS = {
 }
 
 
-def payload(case: Negotiation, decisions: Sequence[SlotDecision]) -> dict[str, Any]:
+def payload(case: Negotiation, decisions: Sequence[SlotDecision]) -> dict[str, object]:
     """The planner's payload of one session, valid by the schema. Raises ProtocolError if it is not
     valid, which would be a bug of this study."""
     group = case.group
-    data: dict[str, Any] = {
+    data: dict[str, object] = {
         "group_id": group.id,
         "group_type": group.type.id,
         "condition": case.condition.id,
@@ -222,7 +221,7 @@ def payload(case: Negotiation, decisions: Sequence[SlotDecision]) -> dict[str, A
     return data
 
 
-def _state(d: SlotDecision, names: Mapping[str, str]) -> dict[str, Any]:
+def _state(d: SlotDecision, names: Mapping[str, str]) -> dict[str, object]:
     return {
         "has_conflict": d.has_conflict,
         "source": d.source,
@@ -241,7 +240,7 @@ def _state(d: SlotDecision, names: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _override(d: SlotDecision) -> dict[str, Any]:
+def _override(d: SlotDecision) -> dict[str, object]:
     changed = [f.updated_explanation for f in d.feedback if f.updated_explanation]
     return {
         "resolution_text": d.resolution_text,
@@ -251,7 +250,7 @@ def _override(d: SlotDecision) -> dict[str, Any]:
     }
 
 
-def validate(data: Any) -> None:
+def validate(data: object) -> None:
     """Raises ProtocolError that names the first place where a payload breaks the schema."""
     errors = sorted(_validator().iter_errors(data), key=lambda e: [str(p) for p in e.path])
     if errors:
@@ -260,10 +259,10 @@ def validate(data: Any) -> None:
 
 
 @cache
-def schema() -> dict[str, Any]:
+def schema() -> dict[str, object]:
     """The JSON Schema (draft 2020-12) of the payload."""
     text = files(__package__).joinpath("planner_payload.schema.json").read_text(encoding="utf-8")
-    data: dict[str, Any] = json.loads(text)
+    data: dict[str, object] = json.loads(text)
     return data
 
 
@@ -309,7 +308,7 @@ _ALIKE: Mapping[str, str] = {
     "children welcome": "children under 10",
 }
 _SPENDING = {"economical": "Economical Traveler", "luxury": "Luxury Traveler"}
-Trip = Mapping[str, Any]  # a row of such a file, ours or the user's
+Trip = Mapping[str, object]  # a row of such a file, ours or the user's
 
 
 def read_trips(config: NegotiationConfig, folder: Path) -> Sequence[Trip]:
@@ -344,7 +343,7 @@ def tripcraft_row(case: Negotiation, decisions: Sequence[SlotDecision], trip: Tr
     config, by_topic = case.config, {d.topic: d for d in decisions}
     made_up = config.trip
     budget = "" if made_up.budget is None else made_up.budget
-    stated: dict[str, Any] = {
+    stated: dict[str, object] = {
         "org": trip.get("org") or made_up.org,
         "dest": trip.get("dest") or made_up.dest,
         "days": trip.get("days") or config.days,
@@ -379,7 +378,9 @@ def _told(decision: SlotDecision) -> str:
     return " / ".join(_SPENDING.get(o, o.title()) for o in options) or "Any"
 
 
-def constraints(by_topic: Mapping[str, SlotDecision], transportation: str | None) -> dict[str, Any]:
+def constraints(
+    by_topic: Mapping[str, SlotDecision], transportation: str | None
+) -> dict[str, object]:
     """TripCraft's local constraints of what was decided; None where it has no word for it."""
 
     def known(topic: str) -> list[str] | None:

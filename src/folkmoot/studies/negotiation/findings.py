@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
 import polars as pl
+from pydantic import JsonValue
 
 from folkmoot.kit import coding
 from folkmoot.kit import findings as kit
 from folkmoot.kit.exposure import exposure
-from folkmoot.measures.estimates import percent, plural
+from folkmoot.measures.estimates import Estimate, percent, plural
 from folkmoot.people.sources.persona_hub import is_english
 from folkmoot.storage.findings import Board, Finding, Grid, Heat
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.studies.negotiation.measures import Comparison, Figure
 from folkmoot.studies.negotiation.strategies import CONDITIONS, VOTE_OPERATORS
 from folkmoot.studies.negotiation.tables import MEASURES
 
@@ -39,7 +41,8 @@ _PROCESS = (
 
 def findings(run: RunFolder) -> list[Finding]:
     """The comparison of conditions, conflicts, locks and feedback, and the decisions."""
-    data, decisions = run.json("comparison.json"), run.table("decisions")
+    data: Comparison = run.json("comparison.json")
+    decisions = run.table("decisions")
     return kit.found(
         _satisfaction(data, _language(run.table("preferences"))),
         (_contrast(data, measure) for measure in _COMPARED),
@@ -62,10 +65,10 @@ def _language(preferences: pl.DataFrame) -> tuple[str, ...]:
     return (f"{of}, and the sentence parser reads English alone: their scores mean little.",)
 
 
-def _satisfaction(data: dict[str, Any], language: Sequence[str]) -> Finding:
+def _satisfaction(data: Comparison, language: Sequence[str]) -> Finding:
     means = data["conditions"]
     scored = {
-        c: kit.estimate_of(by["satisfaction"])
+        c: _figure(by["satisfaction"])
         for c, by in means.items()
         if by["satisfaction"]["estimate"] is not None
     }
@@ -92,14 +95,18 @@ def _satisfaction(data: dict[str, Any], language: Sequence[str]) -> Finding:
     )
 
 
-def _contrast(data: dict[str, Any], measure: str) -> Finding | None:
+def _figure(kept: Figure) -> Estimate:
+    return kit.estimate_of(cast("Mapping[str, JsonValue]", kept))
+
+
+def _contrast(data: Comparison, measure: str) -> Finding | None:
     """Paired differences of conditions in one measure; the sentence is about the last condition."""
     rows = [d for d in data["paired_differences"] if d["measure"] == measure]
     if not rows:
         return None
     last = rows[-1]["of"]
     told = [d for d in rows if d["of"] == last and d["minus"] in ("C2", "C3", "C4")] or rows[-1:]
-    lines = {f"{d['of']} − {d['minus']}": kit.estimate_of(d) for d in rows}
+    lines = {f"{d['of']} − {d['minus']}": _figure(d) for d in rows}
     holm = kit.adjusted(lines)
     aloud = (
         f"{d['of']} is {kit.change(lines[line], kit.chance(lines[line], holm[line]))} "
@@ -107,18 +114,22 @@ def _contrast(data: dict[str, Any], measure: str) -> Finding | None:
         for d in told
         for line in [f"{d['of']} − {d['minus']}"]
     )
-    keys = ("of", "minus", "estimate", "low", "high", "p", "n")
+    cells: list[kit.Row] = [
+        {
+            "of": d["of"],
+            "minus": d["minus"],
+            **kit.cells(e, "estimate"),
+            "p": kit.p(e),
+            "n": e.n,
+            "holm_p": kit.known(holm[line]),
+        }
+        for d, (line, e) in zip(rows, lines.items(), strict=True)
+    ]
     return Finding(
         f"paired_{measure}",
         f"Within groups: {_COMPARED[measure]}",
         kit.listed(aloud),
-        Grid.of(
-            [
-                {**{k: d[k] for k in keys}, "holm_p": kit.known(p)}
-                for d, p in zip(rows, holm.values(), strict=True)
-            ],
-            caption=data["intervals"],
-        ),
+        Grid.of(cells, caption=data["intervals"]),
         kit.intervals(lines, "paired difference", zero=0.0),
         notes=(f"{MEASURES[measure].capitalize()}.", _PAIRED, kit.HOLM),
         headline=measure == "satisfaction",
@@ -160,7 +171,7 @@ def _by_type(measures: pl.DataFrame) -> Finding | None:
     )
 
 
-def _conflicts(data: dict[str, Any], decisions: pl.DataFrame) -> Finding | None:
+def _conflicts(data: Comparison, decisions: pl.DataFrame) -> Finding | None:
     rates = data["conflict_rate_by_slot"]
     items = tuple((c, t, v) for c, by in rates.items() for t, v in by.items())
     if not items:
@@ -280,13 +291,13 @@ def _score_ballots(decisions: pl.DataFrame) -> Finding | None:
     )
 
 
-def _process(data: dict[str, Any]) -> Finding | None:
+def _process(data: Comparison) -> Finding | None:
     means = data["conditions"]
-    rows = [{"condition": c, **{n: by[n]["estimate"] for n in _PROCESS}} for c, by in means.items()]
-    rows = [r for r in rows if any(r[n] is not None for n in _PROCESS)]
-    if not rows:
+    known = {c: {n: by[n]["estimate"] for n in _PROCESS} for c, by in means.items()}
+    known = {c: row for c, row in known.items() if any(v is not None for v in row.values())}
+    if not known:
         return None
-    drift = [r["drift_rate"] for r in rows if r["drift_rate"] is not None]
+    drift = [rate for row in known.values() if (rate := row["drift_rate"]) is not None]
     says = (
         f"Before the clamp the model named another strategy in {percent(max(drift))} of locked "
         "decisions; after it, in none."
@@ -297,7 +308,7 @@ def _process(data: dict[str, Any]) -> Finding | None:
         "process",
         "Lock, feedback and length",
         says,
-        Grid.of(rows),
+        Grid.of([{"condition": c, **row} for c, row in known.items()]),
         section="Process",
         unit="group",
         units=data["groups"],
@@ -346,9 +357,10 @@ def _against_the_record(
     read: coding.Codings, portions: pl.DataFrame, members: pl.DataFrame
 ) -> Finding:
     """Whether each member gets each option, by the coder and on record."""
-    ids = {(g, name): m for g, name, m in _rows(members, "group_id", "member_name", "member_id")}
+    named = members.select("group_id", "member_name", "member_id")
+    ids = {(g, name): m for g, name, m in named.iter_rows()}
     keys = ("group_id", "condition", "topic", "member_id", "option")
-    on_record = set(_rows(portions, *keys))
+    on_record = set(portions.select(keys).iter_rows())
     seen: dict[str, list[tuple[bool, bool]]] = {}
     for place in read.by_text:
         group, condition, topic = place.split("/")
@@ -357,17 +369,18 @@ def _against_the_record(
             given = (group, condition, topic, member, of["option"]) in on_record
             if code != "open":
                 seen.setdefault(condition, []).append((code in GIVES, given))
-    rows: list[dict[str, Any]] = [
+    alike = {c: sum(a == b for a, b in pairs) / len(pairs) for c, pairs in sorted(seen.items())}
+    rows: list[kit.Row] = [
         {
             "condition": condition,
             "coded": len(pairs),
-            "as_recorded_rate": sum(a == b for a, b in pairs) / len(pairs),
+            "as_recorded_rate": alike[condition],
             "only_coded": sum(a and not b for a, b in pairs),
             "only_recorded": sum(b and not a for a, b in pairs),
         }
         for condition, pairs in sorted(seen.items())
     ]
-    told = "; ".join(f"{r['condition']} {percent(r['as_recorded_rate'])}" for r in rows)
+    told = "; ".join(f"{condition} {percent(rate)}" for condition, rate in alike.items())
     return Finding(
         "coded_decisions",
         "What the talk decided, coded blind",
@@ -410,7 +423,7 @@ def _conflict(read: coding.Codings, decisions: pl.DataFrame) -> Finding:
     for (condition,), some in judged.group_by("condition", maintain_order=True):
         if condition == "C1":
             continue
-        keys = _rows(some, "group_id", "topic", "has_conflict")
+        keys = some.select("group_id", "topic", "has_conflict").iter_rows()
         pairs = [(read.one(f"{g}/{t}") == "conflict", has) for g, t, has in keys]
         same = sum(a == b for a, b in pairs)
         rows.append(
@@ -431,10 +444,6 @@ def _conflict(read: coding.Codings, decisions: pl.DataFrame) -> Finding:
         unit="group",
         units=_groups(read),
     )
-
-
-def _rows(table: pl.DataFrame, *columns: str) -> list[tuple[Any, ...]]:
-    return table.select(columns).rows()
 
 
 def _groups(read: coding.Codings) -> int:

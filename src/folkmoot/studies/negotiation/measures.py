@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any
+from typing import TypedDict
 
 from folkmoot.conversation.answers import Missing
 from folkmoot.measures.clustered import clustered_mean, paired_difference
@@ -149,6 +149,37 @@ def session_measures(
     }
 
 
+class Figure(TypedDict):
+    """An estimate as JSON: what is unknown is null; `each` has the values of few groups."""
+
+    estimate: float | None
+    low: float | None
+    high: float | None
+    p: float | None
+    n: int
+    each: list[float]
+
+
+class Difference(Figure):
+    """What a measure is under `of` less what it is under `minus`, within groups."""
+
+    measure: str
+    of: str
+    minus: str
+
+
+class Comparison(TypedDict):
+    """comparison.json. `conditions`: condition → measure → figure; `conflict_rate_by_slot`:
+    condition → topic → share of groups."""
+
+    groups: int
+    measures: dict[str, str]
+    conditions: dict[str, dict[str, Figure]]
+    paired_differences: list[Difference]
+    conflict_rate_by_slot: dict[str, dict[str, float]]
+    intervals: str
+
+
 @dataclass(frozen=True, slots=True)
 class SessionResult:
     """One session: its measures, where it had conflicts, and its row for TripCraft."""
@@ -157,10 +188,10 @@ class SessionResult:
     condition: str
     values: Mapping[str, float]
     conflicts: Mapping[str, bool]
-    trip: Mapping[str, Any] = field(default_factory=dict)
+    trip: Mapping[str, object] = field(default_factory=dict)
 
 
-def compare(results: Sequence[SessionResult], conditions: Sequence[str]) -> dict[str, Any]:
+def compare(results: Sequence[SessionResult], conditions: Sequence[str]) -> Comparison:
     """Means per condition and paired differences between conditions, each with a 95 % interval
     clustered by group, and the conflict rate per slot. JSON; what is unknown is null."""
     by = {(r.group_id, r.condition): r.values for r in results}
@@ -174,7 +205,7 @@ def compare(results: Sequence[SessionResult], conditions: Sequence[str]) -> dict
         }
         for c in conditions
     }
-    differences = []
+    differences: list[Difference] = []
     for earlier, later in combinations(conditions, 2):
         for name in MEASURES:
             pairs = ((g, by[g, later][name], by[g, earlier][name]) for g in groups)
@@ -182,7 +213,7 @@ def compare(results: Sequence[SessionResult], conditions: Sequence[str]) -> dict
             if kept:
                 ids, after, before = zip(*kept, strict=True)
                 found = _estimate(paired_difference(after, before, ids))
-                differences.append({"measure": name, "of": later, "minus": earlier, **found})
+                differences.append({**found, "measure": name, "of": later, "minus": earlier})
     return {
         "groups": len(groups),
         "measures": MEASURES,
@@ -204,12 +235,19 @@ def _conflicts(
     return table
 
 
-def _estimate(e: Estimate) -> dict[str, Any]:
-    numbers = {"estimate": e.value, "low": e.low, "high": e.high, "p": e.p}
-    return {k: round(x, 6) if math.isfinite(x) else None for k, x in numbers.items()} | {
-        "n": e.n,
-        "each": [round(x, 6) for x in e.each],
-    }
+def _estimate(e: Estimate) -> Figure:
+    def known(x: float) -> float | None:
+        return round(x, 6) if math.isfinite(x) else None
+
+    each = [round(x, 6) for x in e.each]
+    return Figure(
+        estimate=known(e.value),
+        low=known(e.low),
+        high=known(e.high),
+        p=known(e.p),
+        n=e.n,
+        each=each,
+    )
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from folkmoot.studies.negotiation.strategies import Member, Strategy, listed, table
 from folkmoot.studies.negotiation.tally import Tally, nearest_split
@@ -31,9 +31,9 @@ class Portion:
     when: str = WHOLE_TRIP
     owner: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        row = {"option": self.option, "members": list(self.members), "when": self.when}
-        return {**row, "owner": self.owner} if self.owner else row
+    def to_json(self) -> dict[str, object]:
+        owner = {"owner": self.owner} if self.owner else {}
+        return {"option": self.option, "members": list(self.members), "when": self.when, **owner}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +58,11 @@ class Outcome:
     owed: tuple[tuple[str, str], ...] = ()
     fell_back_to: str = ""
     infeasible: bool = False
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, object] = field(default_factory=dict)
     operator: str = ""
     margin: float | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "operator": self.operator,
             "selected_option": self.selected_option,
@@ -153,9 +153,9 @@ def for_all(tally: Tally, option: str, when: str = WHOLE_TRIP, owner: str = "") 
     return Portion(option, tuple(v.id for v in tally.voters), when, owner)
 
 
-def one_for_all(tally: Tally, pick: Pick, step: str, **more: Any) -> Outcome:
+def one_for_all(tally: Tally, pick: Pick, step: str) -> Outcome:
     portion = for_all(tally, pick.option)
-    return Outcome(pick.option, (portion,), (step,), pick.settled, margin=pick.margin, **more)
+    return Outcome(pick.option, (portion,), (step,), pick.settled, margin=pick.margin)
 
 
 def each_their_own(
@@ -206,7 +206,7 @@ def weighted_average(tally: Tally, case: Case) -> Outcome:
     mean = f"{means[pick.option]:.2f}"
     step = f"The weighted average of {pick.option} is {mean}; no option has a higher one."
     shown = {o: round(means[o], 6) for o in tally.ranked()}
-    return one_for_all(tally, pick, step, details={"weighted_average": shown})
+    return replace(one_for_all(tally, pick, step), details={"weighted_average": shown})
 
 
 def least_misery(tally: Tally, case: Case) -> Outcome:
@@ -269,8 +269,8 @@ def parent_vote(tally: Tally, case: Case) -> Outcome:
         pick = best(tally, lambda o: (-len(tally.rejections(o, parents)), tally.lowest(o, parents)))
         step = "No parent wants an option that was named; the least unwelcome to them is taken."
         fallback = "least_misery"
-    details = {"votes": cast}
-    return one_for_all(tally, pick, step, fell_back_to=fallback, details=details)
+    decided = one_for_all(tally, pick, step)
+    return replace(decided, fell_back_to=fallback, details={"votes": cast})
 
 
 # --- hard constraints --------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, TypedDict
 
 import numpy as np
 from pydantic import (
@@ -102,18 +102,29 @@ def _travellers(roles: Sequence[str], rng: np.random.Generator) -> list[str]:
     enough."""
     words = _words()
     lives = {r: list(rng.permutation(words["lives"][r])) for r in dict.fromkeys(roles)}
-    rest = {k: list(rng.permutation(words[k])) for k in ("manners", "tastes", "dislikes")}
+    rest = [
+        list(rng.permutation(w)) for w in (words["manners"], words["tastes"], words["dislikes"])
+    ]
     texts: list[str] = []
     for seat, role in enumerate(roles):
         life = lives[role][roles[:seat].count(role) % len(lives[role])]
-        manner, taste, dislike = (v[seat % len(v)] for v in rest.values())
+        manner, taste, dislike = (v[seat % len(v)] for v in rest)
         texts.append(f"{life}. You are someone {manner}. {taste} {dislike}")
     return texts
 
 
+class _Words(TypedDict):
+    """travellers.yaml: lives by role, and what goes with any of them."""
+
+    lives: dict[str, list[str]]
+    manners: list[str]
+    tastes: list[str]
+    dislikes: list[str]
+
+
 @cache
-def _words() -> Mapping[str, Any]:
-    words: Mapping[str, Any] = packaged_yaml(__file__, "travellers.yaml")
+def _words() -> _Words:
+    words: _Words = packaged_yaml(__file__, "travellers.yaml")
     return words
 
 
@@ -174,7 +185,7 @@ class _Stated(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_blanks(cls, data: Any) -> Any:
+    def _without_blanks(cls, data: object) -> object:
         if not isinstance(data, Mapping):
             return data
         return {k: v for k, v in data.items() if v is not None and v != ""}
@@ -191,7 +202,7 @@ class StatedMember(_Stated):
 
     @field_validator("preferences", mode="before")
     @classmethod
-    def _by_topic(cls, given: Any) -> Any:
+    def _by_topic(cls, given: object) -> object:
         """`lodging` may be one text for both of its topics, or a mapping of the two."""
         if not isinstance(given, Mapping):
             return given
@@ -353,23 +364,25 @@ def _from_csv(text: str, name: str) -> Tree:
     wrong += [f"unknown column `{c}`" for c in columns if c not in _CSV_KEYS]
     known = f"columns are {', '.join(_CSV_KEYS)}"
     problems = [Problem(w, file=name, where="1", hint=known) for w in wrong]
-    groups: dict[str, dict[str, Any]] = {}
+    kinds: dict[str, str] = {}
+    members: dict[str, list[dict[str, object]]] = {}
     places: dict[tuple[str | int, ...], Place] = {}
     for line, cells in rows if not problems else ():
         id, kind = cells["group_id"], cells["group_type"]
         if not id:
             problems.append(Problem("a row without group_id", file=name, where=str(line)))
-        group = groups.setdefault(id, {"id": id, "type": kind, "members": []})
-        if kind not in ("", group["type"]):
-            two = f"group `{id}` is {group['type']} and {kind}"
+        own = members.setdefault(id, [])
+        if kind not in ("", kinds.setdefault(id, kind)):
+            two = f"group `{id}` is {kinds[id]} and {kind}"
             problems.append(Problem(two, file=name, where=str(line)))
-        at = ("groups", list(groups).index(id))
+        at = ("groups", list(members).index(id))
         member = {k: cells.get(k) for k in ("role", "name", "weight", "persona")}
         wishes = {k: cells[k] for k in (*LODGING, *SLOTS) if cells.get(k)}
         places.setdefault(at, Place(name, line))
         places.setdefault((*at, "members"), Place(name, line))
-        places[*at, "members", len(group["members"])] = Place(name, line)
-        group["members"].append({**member, "preferences": wishes})
+        places[*at, "members", len(own)] = Place(name, line)
+        own.append({**member, "preferences": wishes})
     if problems:
         raise InputError(problems)
-    return Tree({"groups": list(groups.values())}, places)
+    groups = [{"id": id, "type": kinds[id], "members": own} for id, own in members.items()]
+    return Tree({"groups": groups}, places)

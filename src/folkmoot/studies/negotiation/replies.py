@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -19,11 +19,11 @@ from folkmoot.studies.negotiation.strategies import RESERVED, Group, role_id
 from folkmoot.studies.negotiation.tally import Ballot, adopted, clean, mentions
 
 
-def _text(value: Any) -> Any:
+def _text(value: object) -> object:
     return "" if value is None else value
 
 
-def _list(value: Any) -> Any:
+def _list(value: object) -> object:
     return [] if value in (None, "") else [value] if isinstance(value, (str, dict)) else value
 
 

@@ -61,14 +61,22 @@ def _names(config: NegotiationConfig) -> Sequence[str]:
 
 
 @cache
-def _words() -> Mapping[str, Any]:
-    words: Mapping[str, Any] = packaged_yaml(__file__, "respondent.yaml")
-    return words
+def _frames() -> Mapping[str, list[str] | dict[str, list[str]]]:
+    """Sentences by what they do; by voice as well, where voices differ."""
+    said: dict[str, list[str] | dict[str, list[str]]] = packaged_yaml(__file__, "respondent.yaml")
+    return {kind: frames for kind, frames in said.items() if kind != "phrases"}
+
+
+@cache
+def _phrases() -> Mapping[str, str]:
+    """Options as they stand in a sentence."""
+    phrases: dict[str, str] = packaged_yaml(__file__, "respondent.yaml")["phrases"]
+    return phrases
 
 
 def _say(mind: Mind, kind: str, **names: str) -> str:
     """A sentence of respondent.yaml, with options as they stand in one."""
-    frames, phrases = _words()[kind], _words()["phrases"]
+    frames, phrases = _frames()[kind], _phrases()
     voiced = frames[mind.who.voice] if isinstance(frames, dict) else frames
     spelled = {k: phrases.get(v, v) for k, v in names.items()}
     text = mind.tongue.fresh(voiced).format(**spelled)
@@ -91,7 +99,7 @@ def wish(mind: Mind) -> str | None:
     if not liking:
         return None
     best, *rest = sorted(liking, key=lambda o: -liking[o])
-    phrases = _words()["phrases"]
+    phrases = _phrases()
     said = [_say(mind, "wish", W=best) if best in phrases else f"What I want most: {best}."]
     if rest and liking[rest[0]] > 0.8 and mind.draws.chance(0.35):
         said.append(_say(mind, "second", W=rest[0]))
@@ -299,9 +307,7 @@ def synthesis(mind: Mind, follows: float) -> Reply:
     """A proposal: what an operator gave, where that stands in the request, else one's own."""
     at = Meeting(mind)
     shares = at.standing or at.proposal(follows)
-    wants = [
-        f"{n} wants {_words()['phrases'].get(o, o)}" for n, o in at.tally.first_choices().items()
-    ]
+    wants = [f"{n} wants {_phrases().get(o, o)}" for n, o in at.tally.first_choices().items()]
     said = (
         at.told or _aloud(shares) or "Nobody has named anything yet, so we look again on the spot"
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from textwrap import wrap
-from typing import Any
 
+import polars as pl
 from rich.markup import escape
 
 from folkmoot.errors import InputError, Problem
@@ -18,13 +19,13 @@ WIDTH = 72  # leaves room for "(split)" on a narrow terminal
 def show(run: RunFolder, which: str | None) -> str:
     """Rich markup. Without an id: the groups and what C5 (or the last condition) decided. With
     one: a group's dialogue; `family_01/C4` one condition, `family_01/C4/cuisine` one slot."""
-    rows = run.table("decisions").to_dicts()
+    decisions = run.table("decisions")
     if which is None:
-        return _overview(rows)
+        return _overview(decisions)
     group, _, rest = which.partition("/")
     condition, _, slot = rest.partition("/")
-    _known(group, sorted({r["group_id"] for r in rows}), "group")
-    have = list(dict.fromkeys(r["condition"] for r in rows))
+    _known(group, sorted(set(decisions["group_id"])), "group")
+    have = decisions["condition"].unique(maintain_order=True).to_list()
     condition = condition.upper() or have[-1]
     _known(condition, have, "condition")
     if slot:
@@ -43,18 +44,21 @@ def _known(name: str, known: list[str], what: str) -> None:
         )
 
 
-def _overview(rows: list[dict[str, Any]]) -> str:
-    last = list(dict.fromkeys(r["condition"] for r in rows))[-1]
+def _overview(decisions: pl.DataFrame) -> str:
+    if decisions.is_empty():
+        return "Nothing has been decided yet."
+    last = decisions["condition"].unique(maintain_order=True)[-1]
     out = [f"[bold]What was decided under {last}[/bold] ({CONDITIONS[last].title})"]
-    for group in dict.fromkeys(r["group_id"] for r in rows):
+    decided = decisions.filter(condition=last)
+    columns = ("group_id", "topic", "resolution_text", "subgrouping_required")
+    for group in decisions["group_id"].unique(maintain_order=True):
         out += ["", f"[bold cyan]{escape(group)}[/bold cyan]"]
-        for r in rows:
-            if r["group_id"] == group and r["condition"] == last:
-                split = " [yellow](split)[/yellow]" if r["subgrouping_required"] else ""
-                head, *more = wrap(r["resolution_text"], WIDTH - 23) or [""]
-                lines = [f"  {r['topic']:<20} {escape(head)}"]
-                lines += [" " * 23 + escape(rest) for rest in more]
-                out.append("\n".join(lines) + split)
+        for _, topic, text, parts in decided.filter(group_id=group).select(columns).iter_rows():
+            split = " [yellow](split)[/yellow]" if parts else ""
+            head, *more = wrap(text, WIDTH - 23) or [""]
+            lines = [f"  {topic:<20} {escape(head)}"]
+            lines += [" " * 23 + escape(rest) for rest in more]
+            out.append("\n".join(lines) + split)
     return "\n".join([*out, "", "[dim]show RUN GROUP/CONDITION/SLOT for a dialogue[/dim]"])
 
 
@@ -72,7 +76,7 @@ def _session(run: RunFolder, group: str, condition: str, slot: str) -> str:
     return "\n".join(out)
 
 
-def _line(line: dict[str, Any]) -> str:
+def _line(line: Mapping[str, str]) -> str:
     style = "magenta" if line["speaker"] == "System" else "green"
     who, intent = f"[{style}]{escape(line['speaker'])}:[/{style}]", f"[dim]({line['intent']})[/dim]"
     text = escape(line["text"])

@@ -3,7 +3,9 @@ decision."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import polars as pl
 
@@ -347,6 +349,12 @@ def decision_rows(
             satisfaction=satisfaction.get(member.id),
             covered=covered.get(member.id),
         )
+
+
+def measures_row(case: Negotiation, values: Mapping[str, float]) -> Row:
+    """The measures of a session by name; NaN, where one does not apply, is an empty cell."""
+    cells: dict[str, Any] = {k: v if math.isfinite(v) else None for k, v in values.items()}
+    return MeasuresRow(**{**ids_of(case), **cells})
 
 
 def _decision(case: Negotiation, topic: Topic, d: SlotDecision, at: Mapping[str, str]) -> Row:

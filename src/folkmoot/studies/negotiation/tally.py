@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import TypedDict
 
 from folkmoot.studies.negotiation.strategies import Member, natural
 
@@ -529,7 +529,37 @@ def all_named(entry: str, options: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(m.option for m in mentions(entry, options)))
 
 
-def summary(tally: Tally, strategy_id: str, selected: str | None, ballots: str) -> dict[str, Any]:
+class OptionDetails(TypedDict):
+    """What a vote says of one option, by member."""
+
+    option: str
+    total_score: float
+    member_scores: dict[str, float]
+    strong_rejections: list[str]
+
+
+class VoteSummary(TypedDict):
+    """A vote's audit trail, with the names that the source gives its parts."""
+
+    method: str
+    strategy_id: str
+    selected_option: str | None
+    tie_break: str
+    ballots: str
+    option_details: list[OptionDetails]
+    minority_members: list[str]
+    member_primary_option: dict[str, str | None]
+
+
+class Coverage(TypedDict):
+    """What is promised to whom (member → option)."""
+
+    slot: str
+    minority_targets: dict[str, str]
+    commitment: str
+
+
+def summary(tally: Tally, strategy_id: str, selected: str | None, ballots: str) -> VoteSummary:
     """The vote's audit trail as the planner gets it; `ballots` says whether there were any."""
     parents = strategy_id == "parent_vote_lower_misery"
     return {
@@ -560,7 +590,7 @@ def coverage(
     tally: Tally,
     selected: str | None,
     given: Mapping[str, Collection[str]] | None = None,
-) -> dict[str, Any] | None:
+) -> Coverage | None:
     """What is promised to whom because their first choice was passed over; None for nothing.
 
     `given`: member → options that the decision gives the member; those are promised no more.
