@@ -11,6 +11,7 @@ import pytest
 
 from folkmoot.errors import InputError
 from folkmoot.storage.rows import meanings
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation import STUDY
 from folkmoot.studies.negotiation.measures import SessionResult, compare, member_satisfaction
 from folkmoot.studies.negotiation.mediation import left_out
@@ -185,6 +186,15 @@ def test_show(whole: Any) -> None:
     for which in ("nobody", "team/C9", "team/C4/dessert"):
         with pytest.raises(InputError, match="there is no"):
             STUDY.show(whole.folder, which)
+
+
+def test_a_run_that_has_decided_nothing_yet_is_shown_as_that(whole: Any) -> None:
+    class Begun(RunFolder):
+        def table(self, name: str) -> pl.DataFrame:
+            return super().table(name).clear()
+
+    assert STUDY.show is not None
+    assert STUDY.show(Begun(whole.path), None) == "Nothing has been decided yet."
 
 
 def test_the_codebook_explains_every_column(whole: Any) -> None:
