@@ -21,7 +21,7 @@ from folkmoot.respondent.reading import read
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import STUDY, sycophancy
 from folkmoot.studies.focus_group.config import DiscussionConfig
-from folkmoot.studies.focus_group.discussion import DiscussionTranscript
+from folkmoot.studies.focus_group.discussion import DiscussionMessage, DiscussionTranscript
 from folkmoot.studies.focus_group.findings import LIKELY
 from folkmoot.studies.focus_group.participants import Participant
 from folkmoot.studies.focus_group.respondent import PART, opinion, sentences, views, words
@@ -237,14 +237,13 @@ def test_two_speakers_whose_names_are_swapped_are_caught(
     assert misattributed(play(tmp_path / "a", {**ONE, "questions_per_phase": 6}, groups=4)) < 0.02
     add = Talk._add
 
-    def swapped(talk: Talk, **fields: Any) -> Any:
+    def swapped(talk: Talk, message: DiscussionMessage) -> DiscussionMessage:
+        add(talk, message)
         at_table = [p.id for p in talk.participants]
-        if fields["speaker_id"] in at_table:
-            other = talk.participants[at_table.index(fields["speaker_id"]) - 1]
-            message = add(talk, **fields)
+        if message.speaker_id in at_table:
+            other = talk.participants[at_table.index(message.speaker_id) - 1]
             talk.messages[-1] = message.model_copy(update={"speaker_name": other.name})
-            return message
-        return add(talk, **fields)
+        return message
 
     monkeypatch.setattr(Talk, "_add", swapped)
     run = play(tmp_path / "b", {**ONE, "questions_per_phase": 6}, groups=4)

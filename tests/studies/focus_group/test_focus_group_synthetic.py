@@ -232,3 +232,30 @@ def test_the_conversation_is_about_the_users_own_product(tmp_path: Path) -> None
     assert "the card" in text and "public transport" in text and "20 euros" in text
     assert "“Children ride free”" in text
     assert not re.search(r"\boven|gadget|battery|warranty|apartment|redevelop", text, re.IGNORECASE)
+
+
+def test_few_groups_are_an_illustration_and_never_told_from_chance(
+    tmp_path: Path, groups: RunFolder
+) -> None:
+    ladder = ("price=300 dollars", "prices=[200 dollars]")
+    few = play(tmp_path / "run", "replications=2", "coding=off", "control=alone", *ladder)
+    found = {f.key: f for f in STUDY.findings(few)}
+    over = {"purchase_intent", "demand", "positions", "talk_time", "sycophancy"}
+    assert {key for key, f in found.items() if f.unit == "group"} == over
+    for key in over:
+        finding = found[key]
+        assert finding.says.startswith("An illustration, not evidence: 2 groups."), key
+        assert "significant" not in finding.says and "gave in" not in finding.says
+        assert re.search(r"\d %? ?\([−+\d.]+ to ", finding.says) is None, finding.says
+        bounds = [i for i, c in enumerate(finding.grid.columns) if c in BOUNDS]
+        assert all(row[i] is None for row in finding.grid.rows for i in bounds)
+    assert "so few groups cannot tell" in found["sycophancy"].says
+    assert "Fewer than 5 groups are an illustration, not evidence." in few.text("topline.md")
+    many = {f.key: f for f in STUDY.findings(groups)}
+    assert {f.units for f in many.values() if f.unit} == {12}
+    assert not [f for f in many.values() if "illustration" in f.says]
+    assert " to " in many["purchase_intent"].says and " to " in many["talk_time"].says
+    assert "illustration" not in groups.text("topline.md")
+
+
+BOUNDS = {"low", "high", "low_share", "high_share", "p", "holm_p"}
