@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from html import escape
@@ -15,7 +16,7 @@ from folkmoot.report.alluvial import alluvial
 from folkmoot.report.style import BAND, COLOURS, INK, SHAPES, theme
 from folkmoot.storage.findings import Bars, Chart, Flow, Heat, Intervals, Lines, Points
 
-WIDTH = 560
+WIDTH = 500  # with its labels a chart is about so wide; on a phone that is still readable
 MOST_NAMED = 8  # more series than this are drawn thin and without a legend
 MOST_GROUPS = 24  # of a map: with colour and shape together readers can distinguish this many
 PERCENT = "~%"  # enough decimals to distinguish two ticks
@@ -76,6 +77,8 @@ def _intervals(chart: Intervals) -> Any:
     title = chart.unit or None
     # Shares start at 0 %, so that their lengths can be compared; other measures have no such zero.
     scale = alt.Scale(zero=chart.percent and chart.zero is None)
+    if chart.ratios:
+        axis, scale = _ratio_axis(chart), alt.Scale(type="log", nice=False)
     x = alt.X("value:Q", title=title, axis=axis, scale=scale)
     layers = []
     if chart.bands:
@@ -108,6 +111,13 @@ def _intervals(chart: Intervals) -> Any:
         layers.append(dots.encode(x=x, y=y))
     height = 34 * max(1, len(chart.items)) + (18 if chart.bands else 0)
     return alt.layer(*layers).properties(width=WIDTH - 180, height=height)
+
+
+def _ratio_axis(chart: Intervals) -> alt.Axis:
+    """Ticks at 1, 2 and 5 times the powers of ten."""
+    ends = [end for _, _, *both in chart.items for end in both if end > 0]
+    powers = range(math.floor(math.log10(min(ends))), math.ceil(math.log10(max(ends))) + 1)
+    return alt.Axis(values=[n * 10.0**power for power in powers for n in (1, 2, 5)], format="~g")
 
 
 def _bars(chart: Bars) -> Any:
@@ -187,7 +197,7 @@ def _heat(chart: Heat) -> Any:
     if set(rows) == set(columns):
         columns = rows  # who with whom: the diagonal is one line
     values = [item[2] for item in chart.items]
-    middle = (min(values) + max(values)) / 2 if values else 0.0
+    low, high = _span(chart, values)
     data = _rows(("row", "column", "value"), chart.items)
     base = alt.Chart(data).encode(
         y=alt.Y("row:N", sort=rows, title=chart.row or None, axis=alt.Axis(labelOverlap=False)),
@@ -200,7 +210,10 @@ def _heat(chart: Heat) -> Any:
     )
     cells = base.mark_rect().encode(
         color=alt.Color(
-            "value:Q", title=chart.unit or None, scale=alt.Scale(scheme="cividis"), legend=None
+            "value:Q",
+            title=chart.unit or "value",
+            scale=alt.Scale(scheme="cividis", domain=[low, high]),
+            legend=alt.Legend(gradientLength=160, gradientThickness=10, tickCount=4),
         )
     )
     size = min(30.0, 480 / max(1, len(columns)))
@@ -209,13 +222,23 @@ def _heat(chart: Heat) -> Any:
         text = base.mark_text(fontSize=10).encode(
             text=alt.Text("value:Q", format=".3~g"),
             color=alt.condition(
-                alt.datum.value > middle, alt.value("#000000"), alt.value("#ffffff")
+                alt.datum.value > (low + high) / 2, alt.value("#000000"), alt.value("#ffffff")
             ),
         )
         layers.append(text)
     return alt.layer(*layers).properties(
         width=max(120, size * len(columns)), height=max(40, min(size, 26) * len(rows))
     )
+
+
+def _span(chart: Heat, values: list[float]) -> tuple[float, float]:
+    """The ends of the scale of colours, which all rows share: 0 to 1 for shares, counts from 0."""
+    if not values:
+        return 0.0, 1.0
+    if "share" in chart.unit and min(values) >= 0 and max(values) <= 1:
+        return 0.0, 1.0
+    low = min(0.0, *values)
+    return low, max(*values, low + 1e-9)
 
 
 def _points(chart: Points) -> Any:

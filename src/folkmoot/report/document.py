@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from folkmoot.engine.grid import RunGrid
 from folkmoot.engine.study import findings_of, study_of_run
@@ -12,7 +13,7 @@ from folkmoot.kit import coding
 from folkmoot.kit.findings import FITNESS, fitness, found
 from folkmoot.measures.diagnostics import of_answers
 from folkmoot.report.charts import svgs
-from folkmoot.report.front import Front, front
+from folkmoot.report.front import Front, answers, front
 from folkmoot.report.pooled import pooled
 from folkmoot.report.trust import Trust, trust
 from folkmoot.storage.findings import Board, Finding
@@ -51,6 +52,7 @@ class Document:
     caution: str  # what goes with the mark
     planted: str
     front: Front | None  # None for a grid
+    answer: str  # the drawing of the first page; empty where no main finding has one
     headlines: tuple[Figure, ...]
     sections: tuple[Section, ...]
     trust: Trust | None  # None for a grid: each of its runs has its own
@@ -66,7 +68,7 @@ def document(run: RunFolder) -> Document:
         findings.append(fitness(of_answers(run.table("answers").to_dicts())))
     if "coding" not in {f.key for f in findings}:
         findings += found(coding.finding(run))
-    name = str(run.config.get("pilot_name") or run.config.get("title") or study.title)
+    name = _title(run.config) or study.title
     trusted = trust(run, study)
     return Document(
         title=name,
@@ -75,7 +77,8 @@ def document(run: RunFolder) -> Document:
         mark=run.mark,
         caution=run.caution,
         planted=_planted(run),
-        front=front(run, name, findings, trusted.deviations),
+        front=front(run, study, name, findings, trusted.deviations),
+        answer=next((f.panels[0] for f in map(_figure, answers(findings)) if f.panels), ""),
         headlines=tuple(_figure(f) for f in findings if f.headline),
         sections=_sections([f for f in findings if not f.headline]),
         trust=trusted,
@@ -89,17 +92,26 @@ def grid_document(grid: RunGrid) -> Document:
     study = study_of_run(runs[0])
     missing = len(grid.cells) - len(runs)
     return Document(
-        title=str(runs[0].config.get("pilot_name") or runs[0].config.get("title") or study.title),
+        title=_title(runs[0].config) or study.title,
         subtitle=f"{study.title} · grid of {len(grid.cells)} runs · {grid.path.name}",
         partial=f"PARTIAL: {missing} of {len(grid.cells)} cells have not finished" * bool(missing),
         mark=next((run.mark for run in runs if run.mark), ""),
         caution=runs[0].caution,
         planted="",
         front=None,
+        answer="",
         headlines=tuple(_figure(f) for f in findings if f.headline),
         sections=_sections([f for f in findings if not f.headline]),
         trust=None,
     )
+
+
+def _title(config: Mapping[str, Any]) -> str:
+    """What the study file calls itself; of a workbook, its experiment."""
+    settings = config.get("workbook", {}).get("settings", {})
+    experiment = str(settings.get("experiment_id") or "").replace("_", " ")
+    named = config.get("pilot_name") or config.get("title") or experiment.capitalize()
+    return str(named)
 
 
 def _planted(run: RunFolder) -> str:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
+from folkmoot.engine.hypotheses import SECTION as STATED
+from folkmoot.engine.study import Study
 from folkmoot.kit.exposure import ExposureRow, differences
 from folkmoot.kit.findings import FITNESS
 from folkmoot.measures.estimates import percent, plural
-from folkmoot.report.samples import condition_name
-from folkmoot.storage.findings import Finding
+from folkmoot.report.samples import EVERYBODY, condition_name
+from folkmoot.storage.findings import Finding, Intervals
 from folkmoot.storage.manifest import MIXED_MARK
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.tables import by_column
 
 Colour = Literal["red", "amber", "green"]
 WORST: tuple[Colour, ...] = ("red", "amber", "green")
@@ -31,25 +36,28 @@ QUESTIONS = (
     ("topic", "question"),
     ("product", "description"),
     ("product", "name"),
+    ("product_concept",),
     ("concept",),
     ("case",),
 )
 SENTENCES = 3
+MOST_LISTED = 2  # decisions named one by one; more in a row are "first to last"
 MOST_MISSING = 0.05  # of answers; above, the missing ones may decide
 
 
 class Step(NamedTuple):
-    """A decision of an arm and the kinds of text that stood in most of its prompts."""
+    """A decision of an arm, or several in a row with the same texts before them, and the kinds of
+    text that stood in most of their prompts."""
 
     decision: str
     sees: tuple[str, ...]
 
 
 class Lane(NamedTuple):
-    """One arm: how many took part, and its decisions in order."""
+    """One arm, or several that saw the same: its size in words, and its decisions in order."""
 
     arm: str
-    people: int
+    size: str
     steps: tuple[Step, ...]
 
 
@@ -80,15 +88,22 @@ class Front:
 
 
 def front(
-    run: RunFolder, title: str, findings: Sequence[Finding], deviations: Sequence[str]
+    run: RunFolder, study: Study, title: str, findings: Sequence[Finding], deviations: Sequence[str]
 ) -> Front:
     """The first page of a run's report."""
     return Front(
         question_of(run.config) or title,
-        tuple(lanes(run)),
-        tuple(said(findings)),
+        tuple(lanes(run, study)),
+        tuple(f.says for f in answers(findings)[:SENTENCES]),
         tuple(lights(run, findings, deviations)),
     )
+
+
+def answers(findings: Sequence[Finding]) -> list[Finding]:
+    """The main findings that answer the question: hypotheses stated beforehand, then those that
+    draw an estimate, then the rest. What is wrong with the run or the model is for the lights."""
+    main = [f for f in findings if f.headline and f.says and not f.alarms and f.key != FITNESS]
+    return sorted(main, key=lambda f: (f.section != STATED, not isinstance(f.chart, Intervals)))
 
 
 def question_of(config: Mapping[str, Any]) -> str:
@@ -102,38 +117,58 @@ def question_of(config: Mapping[str, Any]) -> str:
     return ""
 
 
-def lanes(run: RunFolder) -> Iterator[Lane]:
-    """The design as it was: each arm with its decisions and what stood in their prompts."""
+def lanes(run: RunFolder, study: Study) -> Iterator[Lane]:
+    """The design as it was: each arm with its decisions and what stood in their prompts.
+
+    Arms with the same decisions are one lane, and so are decisions in a row with the same texts.
+    Without a record of what was seen, the arms as they were planned.
+    """
+    sizes = _sizes(run, study)
     if not run.has_table(ExposureRow.table):
+        yield from (Lane(condition_name(arm), size, ()) for arm, size in sizes.items())
         return
     table = run.table(ExposureRow.table).with_columns(pl.col("condition").fill_null(""))
-    people = dict(
-        table.group_by("condition", maintain_order=True)
-        .agg(pl.col("participant_id").n_unique())
-        .iter_rows()
-    )
-    asked = table.group_by("condition", "decision", maintain_order=True).agg(
-        prompts=pl.struct("participant_id", "address").n_unique()
-    )
-    stood = (
-        table.filter(pl.col("texts") > 0)
-        .group_by("condition", "decision", "kind", maintain_order=True)
-        .agg(prompts=pl.struct("participant_id", "address").n_unique())
-    )
-    shown = {(c, d, k): n for c, d, k, n in stood.iter_rows()}
-    steps: dict[str, list[Step]] = {arm: [] for arm in people}
-    for arm, decision, prompts in asked.iter_rows():
-        sees = (
-            k for (c, d, k), n in shown.items() if (c, d) == (arm, decision) and 2 * n > prompts
-        )
-        steps[arm].append(Step(decision, tuple(sees)))
-    for arm, count in people.items():
-        yield Lane(condition_name(arm) if arm else "Everybody", count, tuple(steps[arm]))
+    prompts = pl.struct("participant_id", "address").n_unique()
+    asked = table.group_by("condition", "decision", maintain_order=True).agg(prompts=prompts)
+    stood = table.filter(pl.col("texts") > 0).group_by("condition", "decision", "kind")
+    shown = {(c, d, k): n for c, d, k, n in stood.agg(prompts=prompts).iter_rows()}
+    kinds = table["kind"].unique(maintain_order=True).to_list()
+    steps: dict[str, list[Step]] = {arm: [] for arm in sizes}
+    for arm, decision, count in asked.iter_rows():
+        sees = tuple(k for k in kinds if 2 * shown.get((arm, decision, k), 0) > count)
+        steps.setdefault(arm, []).append(Step(decision, sees))
+    alike: dict[tuple[tuple[Step, ...], str], list[str]] = {}
+    everybody = sizes.get(EVERYBODY, "")
+    for arm, own in steps.items():
+        if arm != EVERYBODY:
+            size = everybody or sizes.get(arm, "")
+            alike.setdefault((tuple(_merged(own)), size), []).append(arm)
+    for (merged, size), arms in alike.items():
+        names = [condition_name(arm) if arm not in ("", "all") else "Everybody" for arm in arms]
+        yield Lane(", ".join(names), f"{size} each" if size and len(arms) > 1 else size, merged)
 
 
-def said(findings: Sequence[Finding]) -> list[str]:
-    """The first sentences of the main findings, one finding after another."""
-    return [f.says for f in findings if f.headline and f.says and not f.alarms][:SENTENCES]
+def _merged(steps: Sequence[Step]) -> Iterator[Step]:
+    """Steps with those in a row that see the same as one."""
+    for sees, own in itertools.groupby(steps, key=lambda step: step.sees):
+        names = [step.decision for step in own]
+        few = len(names) <= MOST_LISTED
+        yield Step(", ".join(names) if few else f"{names[0]} to {names[-1]}", sees)
+
+
+def _sizes(run: RunFolder, study: Study) -> dict[str, str]:
+    """Arm → how many of what were planned for it ("300 participants"); EVERYBODY where the plan
+    knows no arms."""
+    sealed = {name: part.get("data") for name, part in run.plan.get("sealed", {}).items()}
+    for planned in study.planned(sealed) if sealed else ():
+        table = pl.DataFrame(planned.rows, infer_schema_length=None)
+        if by_column(table) is None and run.has_table(planned.table):
+            table = run.table(planned.table)
+        if (by := by_column(table)) is not None:
+            counts = Counter(table[by].drop_nulls().cast(pl.String).to_list())
+            return {arm: plural(n, planned.unit) for arm, n in counts.items()}
+        return {EVERYBODY: plural(table.height, planned.unit)}
+    return {}
 
 
 def lights(

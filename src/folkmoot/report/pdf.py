@@ -71,13 +71,12 @@ class _Writer:
     def _front(self, doc: Document) -> dict[str, Any]:
         front = doc.front
         assert front is not None
-        first = doc.headlines[0].panels[:1] if doc.headlines else ()
         return {
             "question": front.question,
             "lanes": [
                 {
                     "arm": lane.arm,
-                    "people": f"{lane.people:,} asked",
+                    "people": lane.size,
                     "steps": [
                         {"sees": list(step.sees) or ["nothing shown"], "decision": step.decision}
                         for step in lane.steps
@@ -86,7 +85,7 @@ class _Writer:
                 for lane in front.lanes
             ],
             "answer": list(front.answer),
-            "panels": [self._panel(svg) for svg in first],
+            "panels": [self._panel(doc.answer)] if doc.answer else [],
             "colour": front.colour,
             "verdict": front.verdict,
             "lights": [{"colour": lamp, "reason": why} for lamp, why in front.lights],

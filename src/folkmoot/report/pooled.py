@@ -77,11 +77,14 @@ def _figures(finished: Mapping[str, tuple[Cell, object]]) -> list[Figure]:
             chart = finding.chart
             if not isinstance(chart, Intervals):
                 continue
-            for label, value, low, high in chart.items:
+            # Ratios are averaged by their logarithms, whose value of no effect is 0.
+            unit, zero = (", log", 0.0) if chart.ratios else ("", chart.zero)
+            for name, *ends in chart.items:
+                label = name + unit
                 key = finding.key, label
-                named = (finding.key, finding.title, label, chart.percent, chart.zero, ())
+                named = (finding.key, finding.title, label, chart.percent, zero, ())
                 drawn.setdefault(key, Figure(*named, finding.unit, finding.units))
-                cells[key].append(Measured(cell, value, low, high))
+                cells[key].append(Measured(cell, *map(math.log, ends) if chart.ratios else ends))
     return [replace(f, cells=tuple(cells[key])) for key, f in drawn.items()]
 
 

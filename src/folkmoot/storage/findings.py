@@ -55,7 +55,8 @@ class Intervals:
 
     `zero` draws the line of no effect; `unit` is the axis title; `bands` are human ranges
     (label, low, high) drawn behind; `each` are the values of single independent units, drawn on
-    the line of their label (label, value).
+    the line of their label (label, value); `ratios` are drawn on a
+    logarithmic scale.
     """
 
     items: tuple[tuple[str, float, float, float], ...]
@@ -64,6 +65,7 @@ class Intervals:
     bands: tuple[tuple[str, float, float], ...] = ()
     percent: bool = False
     each: tuple[tuple[str, float], ...] = ()
+    ratios: bool = False
 
 
 @dataclass(frozen=True, slots=True)

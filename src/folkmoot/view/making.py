@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections import Counter
 from pathlib import Path
 
 from markupsafe import Markup
@@ -12,9 +11,8 @@ from markupsafe import Markup
 from folkmoot.engine.study import study_of_run
 from folkmoot.errors import FolkmootError
 from folkmoot.report.document import Document, document
-from folkmoot.report.front import Lane, question_of
+from folkmoot.report.front import lanes, question_of
 from folkmoot.report.html import prose, write_page
-from folkmoot.report.samples import condition_name
 from folkmoot.storage.files import write_text
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.view.overview import FINDINGS
@@ -34,8 +32,8 @@ def make(run: RunFolder, folder: Path) -> None:
     page = env.get_template("findings.html.j2").render(
         doc=content,
         question=at.question if at else question_of(run.config),
-        lanes=at.lanes if at and at.lanes else planned_lanes(run),
-        seen=bool(at and at.lanes),
+        lanes=(design := at.lanes if at else tuple(lanes(run, study_of_run(run)))),
+        seen=any(lane.steps for lane in design),
     )
     write_text(folder / FINDINGS, page)
 
@@ -44,15 +42,6 @@ def drawing(svg: str) -> Markup:
     """A chart of ours without styles of its own, which the pages' policy forbids."""
     sized = re.sub(r' style="max-width:(\d+)px"', r' width="\1"', svg, count=1)
     return Markup(re.sub(r' style="[^"]*"', "", sized))
-
-
-def planned_lanes(run: RunFolder) -> tuple[Lane, ...]:
-    """The arms and how many take part, from the sealed plan."""
-    sealed = {name: part.get("data") for name, part in run.plan.get("sealed", {}).items()}
-    counts: Counter[str] = Counter()
-    for planned in study_of_run(run).planned(sealed):
-        counts.update(str(row["condition"]) for row in planned.rows if row.get("condition"))
-    return tuple(Lane(condition_name(arm), people, ()) for arm, people in counts.items())
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -22,7 +21,7 @@ from folkmoot.measures.paired_votes import (
 )
 from folkmoot.measures.proportions import holm
 from folkmoot.measures.regression import Column, Logit, Term, logistic
-from folkmoot.storage.findings import Bars, Finding, Flow, Grid
+from folkmoot.storage.findings import Bars, Finding, Flow, Grid, Intervals
 from folkmoot.studies.cross_pollination.findings.data import Arm, Votes, label
 
 ONE_POOL = (
@@ -348,12 +347,7 @@ def regression(votes: Votes) -> Finding | None:
     arms.sort(key=lambda t: order.index(t.level))
     others = [t for t in fitted.terms if t.variable != "condition"]
     holms = dict(zip((t.level for t in arms), holm([t.p for t in arms]), strict=True))
-    logs = {
-        label(t.level): Estimate(
-            math.log(t.odds_ratio), math.log(t.low), math.log(t.high), fitted.n
-        )
-        for t in arms
-    }
+    odds = tuple((label(t.level), t.odds_ratio, t.low, t.high) for t in arms)
     return Finding(
         "regression",
         title,
@@ -376,7 +370,7 @@ def regression(votes: Votes) -> Finding | None:
             ],
             f"Logistic regression, {fitted.estimator}, errors {fitted.errors}.",
         ),
-        intervals(logs, f"log odds of changing, against {base}", zero=0.0),
+        Intervals(odds, f"odds ratio of changing, against {base}", 1.0, ratios=True),
         notes=(*_notes(fitted, with_people), *([NOT_BY_DRAW] if votes.draws > 1 else [])),
         **votes.given_these,
     )
