@@ -6,8 +6,10 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from folkmoot.report.html import write_report
@@ -48,6 +50,21 @@ def test_the_page_fits_and_asks_for_nothing(
     shot = folder / f"report-{finished.study}-{look}.png"
     page.screenshot(path=shot, full_page=True)
     assert shot.stat().st_size > 10_000
+    page.close()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (375, "dark")])
+def test_the_page_has_no_fault_that_axe_finds_and_no_label_off_the_screen(
+    browser: Browser, finished: RunFolder, width: int, scheme: Literal["light", "dark"]
+) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page.goto(write_report(finished).as_uri())
+    found = Axe().run(page).response["violations"]
+    assert [(v["id"], v["nodes"][0]["html"]) for v in found] == []
+    off = """[...document.querySelectorAll('svg text')].filter(t => {
+        const box = t.getBoundingClientRect(); return box.left < 0 || box.right > innerWidth;
+    }).map(t => t.textContent)"""
+    assert page.evaluate(off) == []
     page.close()
 
 

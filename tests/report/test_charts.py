@@ -104,3 +104,18 @@ def test_an_axis_of_shares_starts_at_nothing_and_one_of_differences_where_they_a
     assert "0%" in texts(share)
     gap = Intervals((("a", 1.3, 1.25, 1.35),), "mean")
     assert "0.0" not in texts(gap) and "0" not in texts(gap)
+
+
+def test_cells_of_a_matrix_share_one_scale_and_its_legend() -> None:
+    (svg,) = svgs(Heat((("a", "x", 0.2), ("a", "y", 0.4), ("b", "x", 0.2)), unit="share of it"), "")
+    cell = r'aria-label="column: (.); row: (.);[^"]*"[^>]*"rect mark"[^>]*fill="([^"]+)"'
+    shown = {(row, column): colour for column, row, colour in re.findall(cell, svg)}
+    assert shown["a", "x"] == shown["b", "x"] != shown["a", "y"]
+    assert "share of it" in svg  # the title of the legend
+    assert ">1</text>" in svg  # shares end at 1, whatever the largest of them
+
+
+def test_ratios_stand_on_their_own_axis_with_one_as_no_effect() -> None:
+    chart = Intervals((("a", 2.0, 0.5, 8.0),), "odds ratio", 1.0, ratios=True)
+    (svg,) = svgs(chart, "")
+    assert {">0.5<", ">1<", ">2<", ">5<"} <= set(re.findall(r">[\d.]+<", svg))

@@ -6,15 +6,19 @@ import json
 import re
 import shutil
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from folkmoot.engine.hypotheses import SECTION as STATED
+from folkmoot.engine.study import study_of_run
 from folkmoot.kit.exposure import ExposureRow
-from folkmoot.report.front import front, lights, question_of
+from folkmoot.kit.findings import FITNESS
+from folkmoot.report.front import answers, front, lanes, lights, question_of
 from folkmoot.report.html import write_report
-from folkmoot.storage.findings import Finding, Grid
+from folkmoot.storage.findings import Finding, Grid, Intervals
 from folkmoot.storage.run_folder import RunFolder
 
 
@@ -23,23 +27,60 @@ def test_every_report_opens_with_a_question_a_design_an_answer_and_a_light(
 ) -> None:
     page = write_report(finished).read_text("utf-8")
     glance = page.split('id="glance"')[1].split("</section>")[0]
-    for heading in ("The question", "The answer", "How far to trust it"):
+    for heading in ("The answer", "How far to trust it"):
         assert f"<h3>{heading}</h3>" in glance
+    title = re.findall(r"<h1>(.*?)</h1>", page)[0]
+    question = question_of(finished.config)  # a workbook asks none in words: its title stands alone
+    assert ("<h3>The question</h3>" in glance) is (question not in ("", title))
+    assert glance.count("<svg") == 1
     assert 1 <= glance.count('class="says"') <= 3
     assert 'class="light red"' in glance  # the embedded respondent answered
     assert page.index('id="glance"') < page.index('id="findings"')
 
 
 def test_the_design_is_what_the_requests_held(pilot: RunFolder) -> None:
-    found = front(pilot, "Title", [], [])
-    seen = {lane.arm: {s.decision: set(s.sees) for s in lane.steps} for lane in found.lanes}
-    assert seen["Simple voting"]["final vote"] == set()
+    found = front(pilot, study_of_run(pilot), "Title", [], [])
+    seen = {
+        lane.arm.split(",")[0]: {s.decision: set(s.sees) for s in lane.steps}
+        for lane in found.lanes
+    }
+    assert seen["Simple voting"] == {"first vote, final vote": set()}
     assert seen["Simple passive"]["final vote"] == {"summaries"}
     assert seen["Clarified passive"]["final vote"] == {"summaries", "interview"}
     assert seen["ACP"]["final vote"] == {"summaries", "interview", "dialogue"}
-    asked = pilot.table("exposure").group_by("condition").agg(pl.col("participant_id").n_unique())
-    assert [lane.people for lane in found.lanes] == [25] * asked.height
+    assert {lane.size.removesuffix(" each") for lane in found.lanes} == {"25 participants"}
     assert found.question.startswith(pilot.config["topic"]["description"].split()[0])
+
+
+def test_arms_that_saw_the_same_are_one_lane_and_sizes_are_those_of_the_plan(
+    finished: RunFolder,
+) -> None:
+    found = list(lanes(finished, study_of_run(finished)))
+    steps = [lane.steps for lane in found]
+    assert len(steps) == len(set(steps)) or {lane.size for lane in found} != {found[0].size}
+    assert all(a.sees != b.sees for own in steps for a, b in pairwise(own))
+    sizes = {lane.size for lane in found}
+    expected = {
+        "cross_pollination": {"6 participants", "6 participants each"},
+        "town_hall": {"1 discussion"},
+        "negotiation": {"", "2 sessions", "2 sessions each"},
+        "workbook": {"2 sessions each"},
+    }
+    if finished.study in expected:
+        assert sizes <= expected[finished.study]
+        assert len(sizes - {""}) > 0
+
+
+def test_what_is_wrong_with_the_model_is_no_answer_and_hypotheses_come_first() -> None:
+    def of(
+        key: str, says: str, chart: Intervals | None = None, section: str = "Effects"
+    ) -> Finding:
+        return Finding(key, key, says, Grid((), ()), chart, section=section, headline=True)
+
+    line = Intervals((("a", 1.0, 0.0, 2.0),))
+    found = [of("play", "Played."), of(FITNESS, "Yes-saying."), of("effect", "More.", line)]
+    stated = of("hypotheses", "Supported.", section=STATED)
+    assert [f.says for f in answers([*found, stated])] == ["Supported.", "More.", "Played."]
 
 
 def test_landmarks_have_names_of_their_own(finished: RunFolder) -> None:
@@ -81,7 +122,7 @@ def test_each_fault_has_its_light(
     changes: dict[str, object], colour: str, reason: str, pilot: RunFolder, tmp_path: Path
 ) -> None:
     run = copied(pilot, tmp_path / "run", **changes)
-    found = front(run, "", [], [])
+    found = front(run, study_of_run(run), "", [], [])
     assert found.colour == colour
     assert any(reason in light.reason for light in found.lights)
 
@@ -109,8 +150,9 @@ def test_prompts_that_differ_from_the_design_are_red(pilot: RunFolder, tmp_path:
     first, *_ = lights(RunFolder(run.path), [], [])
     assert first.colour == "red"
     assert "Prompts did not hold what the design shows" in first.reason
-    lanes = {lane.arm: lane.steps[-1].sees for lane in front(RunFolder(run.path), "", [], []).lanes}
-    assert "summaries" not in lanes["ACP"]
+    run = RunFolder(run.path)
+    shown = {lane.arm: lane.steps[-1].sees for lane in lanes(run, study_of_run(run))}
+    assert "summaries" not in shown["ACP"]
 
 
 def test_a_question_is_found_where_study_files_say_it() -> None:

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from pypdf import PdfReader
 
 from folkmoot.engine.study import study_of_run
 from folkmoot.errors import InputError
@@ -78,6 +79,21 @@ def test_markup_in_what_models_say_stays_text(pilot: RunFolder, tmp_path: Path) 
     (copy / "study.yaml").write_text(study + "\npilot_name: '<script>alert(1)</script>'\n", "utf-8")
     page = write_report(RunFolder(copy)).read_text("utf-8")
     assert "<script" not in page and "&lt;script&gt;" in page
+
+
+def test_text_copied_from_the_pdf_holds_no_letters_of_the_mark_and_no_narrow_columns(
+    pilot: RunFolder,
+) -> None:
+    pages = [page.extract_text() for page in PdfReader(write_report(pilot, pdf=True)).pages]
+    # The mark stands in the header of each page; the one across the page is a drawing.
+    assert all("SYNTHETIC · " in text for text in pages)
+    assert not any(line.strip() == "SYNTHETIC" for text in pages for line in text.splitlines())
+    own = max(pilot.table("participants")["individual_summary"].drop_nulls(), key=len)
+    words = own.split()[:4]
+    assert any(" ".join(words) in " ".join(text.split()) for text in pages)
+    # What somebody said stands in lines of a dozen words, not one below another.
+    lines = [line for text in pages for line in text.splitlines()]
+    assert max(sum(w in own for w in line.split()) for line in lines) >= 5
 
 
 def test_pdf(pilot: RunFolder) -> None:

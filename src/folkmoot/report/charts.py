@@ -19,6 +19,8 @@ from folkmoot.storage.findings import Bars, Chart, Flow, Heat, Intervals, Lines,
 WIDTH = 500  # with its labels a chart is about so wide; on a phone that is still readable
 MOST_NAMED = 8  # more series than this are drawn thin and without a legend
 MOST_GROUPS = 24  # of a map: with colour and shape together readers can distinguish this many
+MOST_CHARACTERS = 45  # of a label, before the renderer cuts it
+WIDER = 0.8  # pixels for each character
 PERCENT = "~%"  # enough decimals to distinguish two ticks
 
 
@@ -27,13 +29,21 @@ def svgs(chart: Chart, description: str) -> list[str]:
     if isinstance(chart, Flow):
         return [_named(svg, description) for svg in alluvial(chart)]
     draw = _DRAW.get(type(chart))
-    return [] if draw is None else [_named(_svg(draw(chart)), description)]
+    return [] if draw is None else [_named(_svg(draw(chart), _labels(chart)), description)]
 
 
-def _svg(chart: Any) -> str:
+def _svg(chart: Any, labels: list[str]) -> str:
     spec = _drawable(chart.to_dict())
     spec["config"] = theme()
+    # The reader's font may be wider than the one by which the renderer left room for labels.
+    spec["padding"] = {"left": 5 + WIDER * max(map(len, labels), default=0), "right": 12}
     return str(vl_convert.vegalite_to_svg(spec))
+
+
+def _labels(chart: Any) -> list[str]:
+    """What stands to the left of a drawing."""
+    left = isinstance(chart, Intervals | Bars | Heat)
+    return [str(item[0])[:MOST_CHARACTERS] for item in chart.items] if left else []
 
 
 def _drawable(spec: Any) -> Any:
@@ -213,7 +223,15 @@ def _heat(chart: Heat) -> Any:
             "value:Q",
             title=chart.unit or "value",
             scale=alt.Scale(scheme="cividis", domain=[low, high]),
-            legend=alt.Legend(gradientLength=160, gradientThickness=10, tickCount=4),
+            # Squares and no gradient, whose id would be that of every other drawing of the page.
+            legend=alt.Legend(
+                type="symbol",
+                symbolType="square",
+                symbolStrokeWidth=0,
+                values=[low + (high - low) * k / 4 for k in range(5)],
+                format=".3~g",
+                columns=5,
+            ),
         )
     )
     size = min(30.0, 480 / max(1, len(columns)))

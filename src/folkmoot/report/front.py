@@ -15,7 +15,7 @@ from folkmoot.engine.study import Study
 from folkmoot.kit.exposure import ExposureRow, differences
 from folkmoot.kit.findings import FITNESS
 from folkmoot.measures.estimates import percent, plural
-from folkmoot.report.samples import EVERYBODY, condition_name
+from folkmoot.report.samples import EVERYBODY, PLAINER, condition_name
 from folkmoot.storage.findings import Finding, Intervals
 from folkmoot.storage.manifest import MIXED_MARK
 from folkmoot.storage.run_folder import RunFolder
@@ -41,6 +41,7 @@ QUESTIONS = (
     ("case",),
 )
 SENTENCES = 3
+OF_ALL = ("", "all")  # how studies name what is asked of everybody, whatever their arm
 MOST_LISTED = 2  # decisions named one by one; more in a row are "first to last"
 MOST_MISSING = 0.05  # of answers; above, the missing ones may decide
 
@@ -123,7 +124,7 @@ def lanes(run: RunFolder, study: Study) -> Iterator[Lane]:
     Arms with the same decisions are one lane, and so are decisions in a row with the same texts.
     Without a record of what was seen, the arms as they were planned.
     """
-    sizes = _sizes(run, study)
+    by, sizes = _sizes(run, study)
     if not run.has_table(ExposureRow.table):
         yield from (Lane(condition_name(arm), size, ()) for arm, size in sizes.items())
         return
@@ -133,19 +134,25 @@ def lanes(run: RunFolder, study: Study) -> Iterator[Lane]:
     stood = table.filter(pl.col("texts") > 0).group_by("condition", "decision", "kind")
     shown = {(c, d, k): n for c, d, k, n in stood.agg(prompts=prompts).iter_rows()}
     kinds = table["kind"].unique(maintain_order=True).to_list()
+    everybody = sizes.pop(EVERYBODY, "")
     steps: dict[str, list[Step]] = {arm: [] for arm in sizes}
     for arm, decision, count in asked.iter_rows():
         sees = tuple(k for k in kinds if 2 * shown.get((arm, decision, k), 0) > count)
         steps.setdefault(arm, []).append(Step(decision, sees))
     alike: dict[tuple[tuple[Step, ...], str], list[str]] = {}
-    everybody = sizes.get(EVERYBODY, "")
-    for arm, own in steps.items():
-        if arm != EVERYBODY:
-            size = everybody or sizes.get(arm, "")
-            alike.setdefault((tuple(_merged(own)), size), []).append(arm)
+    plain = [*OF_ALL, *PLAINER]
+    for arm in sorted(steps, key=lambda a: plain.index(a) if a in plain else len(plain)):
+        size = everybody or sizes.get(arm, "")
+        alike.setdefault((tuple(_merged(steps[arm])), size), []).append(arm)
     for (merged, size), arms in alike.items():
-        names = [condition_name(arm) if arm not in ("", "all") else "Everybody" for arm in arms]
-        yield Lane(", ".join(names), f"{size} each" if size and len(arms) > 1 else size, merged)
+        each = " each" if size and len(arms) > 1 and not everybody else ""
+        yield Lane(_arms_in_words(arms, by), size + each, merged)
+
+
+def _arms_in_words(arms: Sequence[str], by: str) -> str:
+    """ "Simple voting", "Levels 1, 2-1"."""
+    named = ", ".join("Everybody" if arm in OF_ALL else condition_name(arm) for arm in arms)
+    return f"{by.capitalize()}{'s' * (len(arms) > 1)} {named}" if named[0].isdigit() else named
 
 
 def _merged(steps: Sequence[Step]) -> Iterator[Step]:
@@ -156,9 +163,9 @@ def _merged(steps: Sequence[Step]) -> Iterator[Step]:
         yield Step(", ".join(names) if few else f"{names[0]} to {names[-1]}", sees)
 
 
-def _sizes(run: RunFolder, study: Study) -> dict[str, str]:
-    """Arm → how many of what were planned for it ("300 participants"); EVERYBODY where the plan
-    knows no arms."""
+def _sizes(run: RunFolder, study: Study) -> tuple[str, dict[str, str]]:
+    """What arms are called (condition, level …), and arm → its size ("300 participants"); the size
+    of EVERYBODY where the plan knows no arms."""
     sealed = {name: part.get("data") for name, part in run.plan.get("sealed", {}).items()}
     for planned in study.planned(sealed) if sealed else ():
         table = pl.DataFrame(planned.rows, infer_schema_length=None)
@@ -166,9 +173,9 @@ def _sizes(run: RunFolder, study: Study) -> dict[str, str]:
             table = run.table(planned.table)
         if (by := by_column(table)) is not None:
             counts = Counter(table[by].drop_nulls().cast(pl.String).to_list())
-            return {arm: plural(n, planned.unit) for arm, n in counts.items()}
-        return {EVERYBODY: plural(table.height, planned.unit)}
-    return {}
+            return by, {arm: plural(n, planned.unit) for arm, n in counts.items()}
+        return "", {EVERYBODY: plural(table.height, planned.unit)}
+    return "", {}
 
 
 def lights(

@@ -15,8 +15,11 @@ from folkmoot.report.document import Document, Figure
 from folkmoot.storage.findings import Grid, cell_text, heading, numeric_columns
 
 TEMPLATE = Path(__file__).parent / "templates" / "report.typ"
+MARK = """#set page(width: auto, height: auto, margin: 0pt, fill: none)
+#rotate(-35deg, reflow: true, text(62pt, weight: "bold", fill: rgb(0, 0, 0, 14))[MARK])"""
 MOST_ROWS = 40
-PROSE = 60  # columns with cells longer than this share what room the others leave
+PROSE = 60  # in a table with longer cells than this, columns of text share the width
+WEIGHTS = 8, 120  # characters, between which a column's share of the width grows
 PAGE = 640.0  # pixels of a drawing that fill the width of the page
 
 
@@ -27,6 +30,9 @@ def write_pdf(document: Document, path: Path) -> Path:
         (folder / "report.typ").write_text(TEMPLATE.read_text("utf-8"), "utf-8")
         data = _Writer(folder).document(document)
         (folder / "report.json").write_text(json.dumps(data), "utf-8")
+        # A drawing, because letters of a text would stand between sentences that are copied.
+        (folder / "mark.typ").write_text(MARK.replace("MARK", document.mark), "utf-8")
+        typst.compile(str(folder / "mark.typ"), str(folder / "mark.svg"), format="svg")
         write_bytes(path, typst.compile(str(folder / "report.typ")))
     return path
 
@@ -116,6 +122,22 @@ def _width(svg: str) -> float:
     return float(found[1]) if found else PAGE
 
 
+def _widths(grid: Grid, rows: list[list[str]]) -> list[float]:
+    """Of each column its share of the width; 0 takes what it needs, as numbers and short texts do.
+
+    In a table with long texts all texts share the width, the longer ones more of it.
+    """
+    columns = list(zip(*rows, strict=True))
+    longest = [max(map(len, cells)) for cells in columns] or [0] * len(grid.columns)
+    if max(longest, default=0) <= PROSE:
+        return [0.0] * len(longest)
+    low, high = WEIGHTS
+    return [
+        0.0 if number or length <= low else min(length, high) ** 0.6
+        for number, length in zip(numeric_columns(grid), longest, strict=True)
+    ]
+
+
 def _grid(grid: Grid) -> dict[str, Any]:
     left = len(grid.rows) - MOST_ROWS
     rows = [
@@ -125,8 +147,7 @@ def _grid(grid: Grid) -> dict[str, Any]:
     return {
         "columns": [heading(c) for c in grid.columns],
         "numeric": numeric_columns(grid),
-        "prose": [any(len(cell) > PROSE for cell in cells) for cells in zip(*rows, strict=True)]
-        or [False for _ in grid.columns],
+        "widths": _widths(grid, rows),
         "rows": rows,
         "caption": grid.caption
         + (f" … and {left} more rows in the HTML report" if left > 0 else ""),
