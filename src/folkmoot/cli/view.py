@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from rich.markup import escape
@@ -21,4 +22,5 @@ def view_command(folder: Path | None, host: str, port: int, token: bool) -> None
         out().print(f"Reading {escape(str(path))} at {escape(address)}", soft_wrap=True)
         err().print("[dim]Ctrl-C ends it. Nothing in the folder is changed.[/]")
 
-    serve_reader(path, host, port, token=token, tell=tell)
+    with suppress(KeyboardInterrupt):  # the way in which it ends
+        serve_reader(path, host, port, token=token, tell=tell)

@@ -57,13 +57,12 @@ def state_of(run: RunFolder) -> tuple[object, ...]:
 
 def people_of(run: RunFolder) -> People:
     """Where the people of a run are recorded."""
-    if not run.tables():
-        return _under_way(run)
-    return _recorded(run.path, state_of(run))
+    return _recorded(run.path, state_of(run)) or _planned(run) or _asked(run)
 
 
-@lru_cache(maxsize=32)
-def _recorded(path: Path, _state: tuple[object, ...]) -> People:
+@lru_cache(maxsize=2048)
+def _recorded(path: Path, _state: tuple[object, ...]) -> People | None:
+    """The table with the most people, if there is one."""
     run = RunFolder(path)
     best, place = None, (0, 0)
     for name in run.tables():
@@ -73,33 +72,37 @@ def _recorded(path: Path, _state: tuple[object, ...]) -> People:
         keys = _keys(columns)
         if keys and (rows := _unique(run, name, keys)) and (rows, len(columns)) > place:
             best, place = People(name, keys[:-1], keys[-1]), (rows, len(columns))
-    if best is not None:
-        return best
-    if "answers" not in run.tables():
-        return _under_way(run)
-    asked = _scan(run, "answers").filter(pl.col("role") != "coder").select("speaker_id", "role")
-    met = asked.unique(maintain_order=True).collect()
-    drawn = tuple({"speaker_id": who, "role": role} for who, role in met.iter_rows())
-    return People("", (), "speaker_id", drawn)
+    return best
 
 
-def _under_way(run: RunFolder) -> People:
+def _planned(run: RunFolder) -> People | None:
+    """Those whom the sealed plan names, where it does."""
     sealed = {name: part.get("data") for name, part in run.plan.get("sealed", {}).items()}
     try:
         planned = study_of_run(run).planned(sealed)
     except FolkmootError:  # a study of the user's own that is gone, or not trusted here
-        planned = []
+        return None
     for table in planned:
         named = next((key for key in table.key if key in IDS), None)
         if named and table.rows:
             drawn = {str(row[named]): dict(row) for row in table.rows}
             return People("", (), named, tuple(drawn.values()))
+    return None
+
+
+def _asked(run: RunFolder) -> People:
+    """Those who were asked so far; without the table that says who, by their place in addresses."""
+    if run.has_table("answers"):
+        asked = _scan(run, "answers").filter(pl.col("role") != "coder")
+        met = asked.select("speaker_id", "role").unique(maintain_order=True).collect()
+        rows = ({"speaker_id": who, "role": role} for who, role in met.iter_rows())
+        return People("", (), "speaker_id", tuple(rows))
     if not (run.path / JOURNAL).exists():
         return People("", (), "id")
     with JournalReader(run.path / JOURNAL) as journal:
         parts = (address.split("/") for address in journal.addresses())
-        asked = dict.fromkeys(unclean(p[-2]) for p in parts if len(p) > 1)
-    return People("", (), "id", tuple({"id": who} for who in asked))
+        found = dict.fromkeys(unclean(p[-2]) for p in parts if len(p) > 1)
+    return People("", (), "id", tuple({"id": who} for who in found))
 
 
 def frame(run: RunFolder, people: People) -> pl.LazyFrame:
@@ -128,6 +131,14 @@ def _drawn(people: People) -> pl.LazyFrame:
 def _with_key(people: People, found: pl.LazyFrame) -> pl.LazyFrame:
     parts = [_cleaned(column) for column in people.keys]
     return found.with_columns(pl.concat_str(parts, separator="/").alias(KEY))
+
+
+def count_of(run: RunFolder) -> int | None:
+    """How many people were recorded; None where nobody was."""
+    people = _recorded(run.path, state_of(run))
+    if people is None:
+        return None
+    return int(_scan(run, people.table).select(pl.len()).collect().item())
 
 
 def names_in(run: RunFolder, key: Sequence[str]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from folkmoot.engine.journal import JournalReader
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.storage.findings import Cell, Grid
 from folkmoot.storage.run_folder import JOURNAL, TABLES, RunFolder
-from folkmoot.view.people import KEY, LONG, NAMES, frame, people_of, records, unclean
+from folkmoot.view.people import KEY, LONG, NAMES, frame, names_in, people_of, records, unclean
 from folkmoot.view.talk import Said, addresses_of, said
 
 MOST_ROWS = 60  # of another table about one person
@@ -63,15 +63,16 @@ def person(run: RunFolder, key: str) -> Person:
     people = people_of(run)
     rows = frame(run, people).filter(pl.col(KEY) == key).head(1).collect().to_dicts()
     parts = [unclean(part) for part in key.split("/")]
+    row = {k: v for k, v in rows[0].items() if k != KEY} if rows else {}
+    name = next((str(row[c]) for c in NAMES if row.get(c)), parts[-1])
+    names = names_in(run, parts[:-1]) if len(parts) > 1 else {parts[-1]: name}
     talk: list[Said] = []
     if (run.path / JOURNAL).exists():
         with JournalReader(run.path / JOURNAL) as journal:
             addresses = addresses_of(journal, parts[:-1], parts[-1])
-            talk = said(run, journal, addresses, who=parts)
+            talk = said(run, journal, addresses, who=parts, names=names)
     if not rows and not talk:
         raise HTTPException(404, f"There is nobody called {key} in {run.id}.")
-    row = {k: v for k, v in rows[0].items() if k != KEY} if rows else {}
-    name = next((str(row[c]) for c in NAMES if row.get(c)), parts[-1])
     about = records(run, people, parts) if rows and people.table else ()
     return Person(
         key,

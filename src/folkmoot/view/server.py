@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import socket
 from collections.abc import Callable
@@ -44,7 +45,7 @@ def serve(app: Starlette, host: str, port: int, secret: str, tell: Callable[[str
     try:
         listening = socket.create_server((host, port), family=family)
     except OSError as error:
-        why = error.strerror or str(error)
+        why = os.strerror(error.errno) if error.errno else str(error)
         raise InputError(f"{host}:{port} cannot be had: {why}; name another --port") from error
     with listening:
         anywhere = host in ("0.0.0.0", "::")

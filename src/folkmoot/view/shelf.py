@@ -8,22 +8,26 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 
+from polars.exceptions import PolarsError
 from starlette.exceptions import HTTPException
 
 from folkmoot.engine.folder import HOLDER
 from folkmoot.engine.grid import CELLS, is_grid
 from folkmoot.engine.progress import duration, pace
-from folkmoot.errors import StorageError
+from folkmoot.errors import FolkmootError, StorageError
 from folkmoot.measures.estimates import dollars
 from folkmoot.storage.manifest import SYNTHETIC_NOTE
 from folkmoot.storage.run_folder import JOURNAL, LOG_LINES, MANIFEST, PLAN, STUDY_FILE, RunFolder
+from folkmoot.view.people import count_of
 
+COUNTING = 0.15  # seconds that a list of runs spends on counting people
 TAIL = 65_536  # bytes of a log that are read from its end
 RUNNING = "running"
 # Outcomes of manifests, and what is found where there is none.
@@ -77,6 +81,7 @@ class Standing:
     why: str
     stages: tuple[Stage, ...]
     warnings: tuple[tuple[str, str], ...]  # (when, what)
+    people: int | None = None  # None: not counted
 
     @property
     def running(self) -> bool:
@@ -119,9 +124,15 @@ class Shelf:
         return self.root / first / CELLS / cell if cell else self.root / first
 
     def standings(self) -> list[Standing]:
-        """All runs, those that moved last first."""
+        """All runs, those that moved last first. People are counted for a moment only: what is
+        not known yet is the next time."""
         oldest = datetime.min.replace(tzinfo=UTC)
-        found = [standing(self._path(name), name) for name in self.names()]
+        until = time.monotonic() + COUNTING
+        found = []
+        for name in self.names():
+            path = self._path(name)
+            people = _people(path) if time.monotonic() < until else None
+            found.append(replace(standing(path, name), people=people))
         return sorted(found, key=lambda s: (s.running, s.moved or oldest), reverse=True)
 
 
@@ -191,6 +202,14 @@ def standing(path: Path, name: str) -> Standing:
         stages=_stages(log) if running or not said else (),
         warnings=_warnings(log),
     )
+
+
+def _people(path: Path) -> int | None:
+    """How many people were recorded; None where nobody was, or the tables can't be read."""
+    try:
+        return count_of(RunFolder(path))
+    except (FolkmootError, PolarsError, OSError):
+        return None
 
 
 def _cost(manifest: Mapping[str, object]) -> str:

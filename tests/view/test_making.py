@@ -1,0 +1,99 @@
+"""What is made beside the server: findings, design, lights; also of runs that have not ended."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import folkmoot
+from folkmoot.errors import RunPaused
+from folkmoot.storage.run_folder import MANIFEST, TABLES, RunFolder
+from folkmoot.view.making import make
+from folkmoot.view.overview import FINDINGS
+from folkmoot.view.shelf import standing
+from tests.contract.small import small_study
+from tests.view.conftest import found_in, reader
+from tests.view.test_pages import Page
+
+
+def made(run: Path, folder: Path) -> str:
+    make(RunFolder(run), folder)
+    return (folder / FINDINGS).read_text("utf-8")
+
+
+def test_a_finished_run_has_its_findings_design_and_lights(outputs: Path, tmp_path: Path) -> None:
+    text = made(outputs / "cross_pollination", tmp_path)
+    assert Page(text).runs == [] and "<svg" in text
+    assert "who saw what before each decision" in text and "summaries" in text
+    assert "Answered by the embedded respondent" in text and "No deviation" in text
+    assert (tmp_path / "report.html").stat().st_size > 10_000
+
+
+def test_of_a_run_without_tables_the_design_is_drawn_from_the_plan(
+    outputs: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(outputs / "cross_pollination", run)
+    shutil.rmtree(run / TABLES)
+    (run / MANIFEST).unlink()
+    text = made(run, tmp_path)
+    assert "who is in which arm" in text and text.count("6 drawn") == 6
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_a_deviation_from_the_plan_is_told(outputs: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(outputs / "cross_pollination", run)
+    manifest = json.loads((run / MANIFEST).read_text("utf-8"))
+    manifest["hashes"]["summary.json"] = "0" * 64
+    (run / MANIFEST).write_text(json.dumps(manifest))
+    text = made(run, tmp_path)
+    assert "summary.json" in text and "No deviation" not in text
+
+
+@pytest.fixture
+def paused(tmp_path: Path) -> Path:
+    source = small_study("cross_pollination", tmp_path)
+    folder = tmp_path / "outputs" / "paused"
+    with pytest.raises(RunPaused):
+        folkmoot.run(source, model="synthetic", out=folder, overrides=("budget_calls=100",))
+    return folder
+
+
+def test_a_paused_run_is_partial_and_can_be_read(paused: Path, tmp_path: Path) -> None:
+    found = standing(paused, "paused")
+    assert found.state == "paused" and "budget" in found.why
+    text = made(paused, tmp_path)
+    assert "figures cover only what was done until then" in text
+    with reader(paused.parent) as server:
+        assert "paused, can be resumed" in server.get("/").text
+        overview = server.get("/run/paused/-/").text
+        assert "budget" in overview and "sse-connect" not in overview
+        people = server.get("/run/paused/-/people").text
+        assert "36 people" in people and "simple_passive" in people
+        person = server.get("/run/paused/-/person?id=p_0001").text
+        assert "initial vote" in person
+        assert "replies" in found_in(server, "paused", "park")
+
+
+def test_code_of_the_users_own_that_is_not_trusted_is_not_run(
+    paused: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FOLKMOOT_TRUST", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    touched = tmp_path / "touched"
+    code = tmp_path / "evil.py"
+    code.write_text(f"open({str(touched)!r}, 'w').close()\n")
+    settings = (paused / "study.yaml").read_text("utf-8")
+    changed = settings.replace("study: cross_pollination", f"study: {code}")
+    assert changed != settings
+    (paused / "study.yaml").write_text(changed)
+    with reader(paused.parent) as server:
+        for page in ("", "people", "rooms", "person?id=p_0001"):
+            assert server.get(f"/run/paused/-/{page}").status == 200
+        told = server.get("/run/paused/-/findings")
+        assert told.status == 404 and "could not be made" in told.text
+    assert not touched.exists()
