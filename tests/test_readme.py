@@ -160,6 +160,7 @@ def test_the_page_on_study_files_has_every_key_with_its_default() -> None:
     for name, field in StudyConfig.model_fields.items():
         default = field.get_default(call_default_factory=True)
         shown = f"{default:g}" if isinstance(default, (int, float)) else ""
+        shown = str(default).lower() if isinstance(default, bool) else shown
         wanted.append((name, shown, field.description))
     assert rows == wanted
 

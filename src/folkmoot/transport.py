@@ -14,6 +14,8 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from enum import Enum
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 import aiohttp
@@ -45,6 +47,18 @@ class TransferError(Exception):
         self.failure = failure
 
 
+class Exchange(NamedTuple):
+    """One request. `seconds` and `limit` (bytes) replace those of the connections for what takes
+    longer or is longer than a reply."""
+
+    method: str
+    url: str
+    body: bytes | None = None
+    headers: Mapping[str, str] = MappingProxyType({})
+    seconds: float | None = None
+    limit: int | None = None
+
+
 class Connections:
     """Connections to one server, opened when needed and kept. Of one event loop."""
 
@@ -62,11 +76,16 @@ class Connections:
         self._session: aiohttp.ClientSession | None = None
 
     async def post(self, url: str, body: bytes, proxy: str | None = None) -> Answer:
-        """Post a body, once; redirections are answers too. Raises TransferError."""
+        """Post a body. See `send`."""
+        return await self.send(Exchange("POST", url, body), proxy)
+
+    async def send(self, exchange: Exchange, proxy: str | None = None) -> Answer:
+        """Send a request, once; redirections are answers too. Raises TransferError."""
+        url = exchange.url
         server = _server(url)
         reached = server in self._reached
         try:
-            answer = await self._exchange(url, body, proxy)
+            answer = await self._exchange(exchange, proxy)
         except TransferError as error:
             if reached and error.failure is Failure.UNREACHABLE:
                 raise TransferError(Failure.BROKEN, str(error)) from None
@@ -86,17 +105,24 @@ class Connections:
             await self._session.close()
             self._session = None
 
-    async def _exchange(self, url: str, body: bytes, proxy: str | None) -> Answer:
+    async def _exchange(self, exchange: Exchange, proxy: str | None) -> Answer:
+        url, limit = exchange.url, exchange.limit or self._limit
         if self._session is None:
             secure = url.lower().startswith("https:")
-            self._session = _session(secure=secure, total=self._timeout)
+            self._session = _session(secure=secure)
         try:
             # aiohttp repeats no POST, whatever becomes of a kept connection. The headers go with
             # the request: those of a session are told to the proxy as well, the key among them.
-            async with self._session.post(
-                url, data=body, headers=self._headers, proxy=proxy, allow_redirects=False
+            async with self._session.request(
+                exchange.method,
+                url,
+                data=exchange.body,
+                headers={**self._headers, **exchange.headers},
+                proxy=proxy,
+                allow_redirects=False,
+                timeout=_patience(exchange.seconds or self._timeout),
             ) as response:
-                whole = await _body(response, self._limit)
+                whole = await _body(response, limit)
                 headers = {name.lower(): value for name, value in response.headers.items()}
                 return response.status, headers, whole
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -154,16 +180,18 @@ def proxy_for(url: str) -> str | None:
     return found if "://" in found else f"http://{found}"
 
 
-def _session(
-    *, secure: bool, total: float | None = None, silence: float | None = None
-) -> aiohttp.ClientSession:
+def _patience(total: float | None, silence: float | None = None) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total, sock_connect=CONNECT_SECONDS, sock_read=silence)
+
+
+def _session(*, secure: bool, silence: float | None = None) -> aiohttp.ClientSession:
     """A session without cookies, with as many connections as are needed."""
     context = _trust() if secure else True
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=_DNS_SECONDS, ssl=context),
         headers={"User-Agent": "folkmoot"},
         cookie_jar=aiohttp.DummyCookieJar(),
-        timeout=aiohttp.ClientTimeout(total, sock_connect=CONNECT_SECONDS, sock_read=silence),
+        timeout=_patience(None, silence),
     )
 
 

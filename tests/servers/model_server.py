@@ -21,6 +21,7 @@ from typing import Any
 from aiohttp import web
 
 from tests.servers.answers import HashAnswers, RespondentAnswers, digest_of, vector
+from tests.servers.batches import BatchDesk
 from tests.servers.faults import FaultPlan
 
 # What a test has the server say to a conversation: `text`, `finish` (the vendor's word; None leaves
@@ -32,6 +33,7 @@ class ModelServer:
     """State of one server: its plan, what it counted, whom it answered."""
 
     says: Says = staticmethod(lambda messages, body: {})
+    between: Any = staticmethod(lambda request, handler: handler(request))  # what a test puts there
 
     def __init__(self, plan: FaultPlan, latency: float, answers: str) -> None:
         self.plan = plan
@@ -42,13 +44,16 @@ class ModelServer:
         self._times: Counter[str] = Counter()
         self.answering = 0  # requests whose handler runs
         self._in_flight = 0
+        self.batches = BatchDesk(self.chat, self.anthropic, self.gemini)
 
     def app(self) -> web.Application:
-        app = web.Application(client_max_size=64 * 2**20, middlewares=[self._counted])
+        wares = [self._counted, self._theirs]
+        app = web.Application(client_max_size=64 * 2**20, middlewares=wares)
         app.router.add_post("/v1/chat/completions", self.chat)
         app.router.add_post("/v1/embeddings", self.embeddings)
         app.router.add_post("/v1/messages", self.anthropic)
         app.router.add_post("/v1beta/models/{call}", self.gemini)
+        self.batches.add_routes(app)
         app.router.add_get("/stats", self.show_stats)
         app.router.add_get("/log", self.show_log)
         app.router.add_post("/plan", self.change_plan)
@@ -62,6 +67,11 @@ class ModelServer:
             return found
         finally:
             self.answering -= 1
+
+    @web.middleware
+    async def _theirs(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        found: web.StreamResponse = await self.between(request, handler)
+        return found
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
@@ -149,6 +159,9 @@ class ModelServer:
         )
 
     async def gemini(self, request: web.Request) -> web.StreamResponse:
+        asked, _, kind = request.match_info["call"].partition(":")
+        if kind == "batchGenerateContent":
+            return await self.batches.gemini_create(request, asked)
         body = await request.json()
         early = await self._early(request, body)
         if early is not None:

@@ -51,6 +51,10 @@ LimitOpt = Annotated[
     int | None,
     typer.Option("--limit", min=1, help="Use at most this many participants or sessions."),
 ]
+BatchOpt = Annotated[
+    bool,
+    typer.Option("--batch", help="Hand calls in by batches: half the price, within a day each."),
+]
 SeedOpt = Annotated[
     int | None, typer.Option("--seed", min=0, help="Set the seed of all random draws.")
 ]
@@ -110,6 +114,7 @@ def run(
         typer.Option("--budget", min=0, help="Pause after spending this many US dollars."),
     ] = None,
     seed: SeedOpt = None,
+    batch: BatchOpt = False,
     key: Annotated[
         str | None,
         typer.Option("--key", help="Use this API key (the environment is safer).", metavar="KEY"),
@@ -163,6 +168,7 @@ def run(
         concurrency=concurrency,
         budget=budget,
         seed=seed,
+        batch=batch,
         key=key,
         accept_changes=accept_changes,
         seats=tuple(seat or ()),
@@ -231,6 +237,7 @@ def check(
     study: StudyArg,
     model: ModelOpt = None,
     set_: SetOpt = None,
+    batch: BatchOpt = False,
     trust: TrustOpt = False,
     preview: Annotated[
         bool,
@@ -242,7 +249,8 @@ def check(
     """Check a study file; estimate calls, cost, and time without calling a model."""
     from folkmoot.cli.study_files import check_command
 
-    check_command(study, model, tuple(set_ or ()), trust, preview)
+    overrides = (*(set_ or ()), *(["batch=true"] if batch else []))
+    check_command(study, model, overrides, trust, preview)
 
 
 @app.command()

@@ -24,10 +24,11 @@ from folkmoot.engine.trust import Consent, sending
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import write_bytes
 from folkmoot.kit.polis import read_polis
-from folkmoot.measures.estimates import dollars
+from folkmoot.measures.estimates import dollars, plural
+from folkmoot.models.batches import PROMISED_HOURS
 from folkmoot.models.catalog import LOCAL, ON_THIS_MACHINE, ModelSpec, resolve
 from folkmoot.models.keys import find_key
-from folkmoot.models.prices import cost_of
+from folkmoot.models.prices import cost_of, takes_batches
 from folkmoot.storage.findings import Grid
 
 
@@ -130,6 +131,8 @@ def _print_estimate(
     if stages:
         console.print(f"Calls     about {total.calls:,}")
         console.print(f"Cost      {escape(_cost(total, specs, found))}", soft_wrap=True)
+        if any(map(takes_batches, specs)):
+            console.print(f"Batches   {escape(_by_batches(total, specs, found))}", soft_wrap=True)
         if any(spec.provider == ON_THIS_MACHINE for spec in specs):
             console.print("Time      unknown: this machine's processor computes every reply")
         else:
@@ -161,7 +164,8 @@ def _estimate(found: StudyFile, model: str | None, embedding: Sequence[ModelSpec
     """The study type's own estimate, or that of a rehearsal."""
     said = found.study.estimate(found.config)
     if said:
-        return Estimate(tuple(said), sum(s.longest_chain for s in said))
+        chain = sum(s.longest_chain for s in said)
+        return Estimate(tuple(said), chain, waves=chain)
     try:
         return rehearsed(found, model, embedding[0].name if embedding else LOCAL)
     except InputError:
@@ -171,14 +175,26 @@ def _estimate(found: StudyFile, model: str | None, embedding: Sequence[ModelSpec
         return Estimate(())
 
 
-def _cost(total: Estimate, specs: Sequence[ModelSpec], found: StudyFile) -> str:
+def _by_batches(total: Estimate, specs: Sequence[ModelSpec], found: StudyFile) -> str:
+    """What the run costs by batches, in how many waves, and when it ends at the latest."""
+    cost = _cost(total, specs, found, batch=True)
+    return (
+        f"{cost} (--batch): {plural(total.waves, 'wave')} of calls, each promised within "
+        f"{PROMISED_HOURS} h, all within {plural(total.waves, 'day')}; re-asks take further waves"
+    )
+
+
+def _cost(
+    total: Estimate, specs: Sequence[ModelSpec], found: StudyFile, *, batch: bool = False
+) -> str:
     """What the run costs, by the models that answer; where only totals are known and several models
     answer, the range from all-cheapest to all-dearest."""
     each = total.models or {s.name: (total.input_tokens, total.output_tokens) for s in specs}
     costs: dict[str, float | None] = {}
+    embeds = {name for name in each if resolve(name, found.config.endpoints) not in specs}
     for name, tokens in each.items():
         spec = resolve(name, found.config.endpoints)
-        costs[spec.name] = cost_of(spec, *tokens)
+        costs[spec.name] = cost_of(spec, *tokens, batch=batch and name not in embeds)
     known = {name: cost for name, cost in costs.items() if cost is not None}
     unknown = [name for name in costs if name not in known]
     tail = f"; the price of {', '.join(unknown)} is unknown" if unknown else ""

@@ -70,23 +70,28 @@ class Line:
     trying: int = 0
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def price(self, most_in: int, most_out: int | None) -> Price:
+    def price(self, most_in: int, most_out: int | None, *, batched: bool = False) -> Price:
         """The most that a call may cost; `most_out` None where nothing bounds the reply."""
+
+        def dearest(said: int) -> float:
+            used = (Usage(most_in, said, 0), Usage(most_in, said, 0, most_in))
+            return max(self.cost(usage, batched=batched) or 0.0 for usage in used)
+
         if most_out is not None:
-            dearest = self.cost(Usage(most_in, most_out, 0)) or 0.0
-            return Price(dearest, dearest)
+            return Price(dearest(most_out), dearest(most_out))
         unbounded = max(UNBOUNDED_REPLY, self.longest_reply)
-        dearest = self.cost(Usage(most_in, unbounded, 0)) or 0.0
-        return Price(dearest, self.cost(Usage(most_in, self.longest_reply, 0)) or 0.0)
+        return Price(dearest(unbounded), dearest(self.longest_reply))
 
     def tell(self) -> None:
         """Wake everyone who waits for this model's answers."""
         self.news.set()
         self.news = asyncio.Event()
 
-    def cost(self, usage: Usage) -> float | None:
+    def cost(self, usage: Usage, *, batched: bool = False) -> float | None:
         """The cost of the tokens (USD); None where the price or their number is unknown."""
-        return None if self.rate is None else self.rate.cost(usage)
+        if self.rate is None:
+            return None
+        return (self.rate.batched() if batched else self.rate).cost(usage)
 
 
 @dataclass(slots=True)
@@ -102,6 +107,7 @@ class Call:
     most_in: int
     most_out: Callable[[], int | None]
     spare: bool = False
+    batched: bool = False  # it waits in the outbox, and takes no place at a limiter
     attempts: int = 0
     failures: int = 0
     waited_for_quota: bool = False
@@ -152,15 +158,23 @@ class Allowance:
 
 
 class Attempts:
-    """The policy of a run, with the settings of its study file. `progress` hears of every wait."""
+    """The policy of a run, with the settings of its study file. `progress` hears of every wait,
+    `told` of what stops the run."""
 
-    def __init__(self, config: StudyConfig, allowance: Allowance, progress: Progress) -> None:
+    def __init__(
+        self,
+        config: StudyConfig,
+        allowance: Allowance,
+        progress: Progress,
+        told: Callable[[FolkmootError], None] = lambda _: None,
+    ) -> None:
         self.stopped: FolkmootError | None = None
         self._config = config
         self._allowance = allowance
         self._budget = allowance.budget
         self._all = allowance.places
         self._progress = progress
+        self._told = told
         self._stop = asyncio.Event()
         self._yielded = 0.0
         allowance.users.append(self)
@@ -170,6 +184,7 @@ class Attempts:
         if self.stopped is None:
             self.stopped = error
             self._stop.set()
+            self._told(error)
             self._allowance.stop(error)
 
     async def unless_halted(self, answer: asyncio.Future[R]) -> None:
@@ -232,7 +247,7 @@ class Attempts:
             call.started_at = call.started_at or time.time()
             await self._enter(line, call)
             if line.rejected >= IN_A_ROW and not call.attempts:
-                self._leave(line)
+                self._leave(line, call)
                 await self._stand_back(line, call)
                 continue
             call.attempts += 1
@@ -240,7 +255,8 @@ class Attempts:
             try:
                 result = await send()
             except RateLimited as error:
-                limiter.rate_limited(entered, _held(error))
+                if not call.batched:
+                    limiter.rate_limited(entered, _held(error))
                 # While others get through, a 429 is a queue and not a failure of this call.
                 call.failures += limiter.successes == successes
                 successes = limiter.successes
@@ -261,8 +277,9 @@ class Attempts:
                     await self._breathe()
                 return result
             finally:
-                self._leave(line)
-            await self._sleep(wait)
+                self._leave(line, call)
+            if not call.batched:  # the next batch is wait enough
+                await self._sleep(wait)
 
     async def _stand_back(self, line: Line, call: Call) -> None:
         """Send nothing more, and reserve no money, until it is known whether the model takes any
@@ -279,7 +296,9 @@ class Attempts:
         finally:
             line.trying += 1
 
-    def _leave(self, line: Line) -> None:
+    def _leave(self, line: Line, call: Call) -> None:
+        if call.batched:
+            return
         if not line.spec.local:
             self._all.leave()
         line.limiter.leave()
@@ -288,6 +307,8 @@ class Attempts:
         """Wait for a place at the limiter."""
         if self.stopped is not None:
             raise self.stopped.with_traceback(None)
+        if call.batched:
+            return
         limiter = line.limiter
         tokens = call.most_in / 4 + GUESSED_OUTPUT_TOKENS if limiter.counts_tokens else 0.0
         if not limiter.try_enter(tokens):
@@ -299,7 +320,7 @@ class Attempts:
             limiter.leave()
             raise
         if self.stopped is not None:  # while it waited, by a run that shares the limiter
-            self._leave(line)
+            self._leave(line, call)
             raise self.stopped.with_traceback(None)
 
     async def _reserve(self, line: Line, call: Call) -> None:
@@ -309,11 +330,15 @@ class Attempts:
         be retried.
         """
         try:
-            price = line.price(call.most_in, call.most_out())
+            price = line.price(call.most_in, call.most_out(), batched=self._cheaper(call))
             call.reserved = await self._budget.reserve(price)
         except RunPaused as error:
             self.stop(error)
             raise
+
+    def _cheaper(self, call: Call) -> bool:
+        """Whether a call costs what a batch costs, for certain."""
+        return call.batched and self._config.batch is True
 
     def _after(self, line: Line, call: Call, error: TransientError) -> float:
         """Seconds to wait, with full jitter, or pause the run when the attempts are used up."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 from typing_extensions import TypeVar
 
 from folkmoot.engine.hypotheses import Hypothesis
 from folkmoot.engine.seats import SeatsKey
-from folkmoot.models.urls import secrets_in
+from folkmoot.models.endpoints import servers_of
 
 Positive = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[int, Field(ge=0)]
@@ -47,8 +47,9 @@ class StudyConfig(BaseModel):
     models: dict[str, str] = Field(
         default_factory=dict, description="other models for single roles: role → model"
     )
-    endpoints: dict[str, str] = Field(
-        default_factory=dict, description="base URLs of OpenAI-compatible servers: model → URL"
+    endpoints: dict[str, JsonValue] = Field(
+        default_factory=dict,
+        description="servers: model → base URL, or `{url, headers, query}`, or a list of servers",
     )
     embedding_model: str | None = Field(
         None,
@@ -85,6 +86,15 @@ class StudyConfig(BaseModel):
         None, ge=0, allow_inf_nan=False, description="pause after spending this many US dollars"
     )
     budget_calls: NonNegative | None = Field(None, description="pause after this many calls")
+    batch: bool | Literal["auto"] = Field(
+        False,
+        description="hand calls in by the vendor's batch interface, at half the price and within "
+        "a day; `auto`: only where at least `batch_at_least` calls wait together",
+    )
+    batch_at_least: Positive = Field(
+        100, description="with `batch: auto`, the fewest calls that are worth a batch"
+    )
+    batch_poll_seconds: Seconds = Field(60.0, description="how often to ask how a batch stands")
     prompts: str | None = Field(
         None, min_length=1, description="folder of prompts of your own that replace shipped ones"
     )
@@ -103,14 +113,13 @@ class StudyConfig(BaseModel):
 
     @field_validator("endpoints")
     @classmethod
-    def _without_keys(cls, endpoints: dict[str, str]) -> dict[str, str]:
-        # A run folder keeps a copy of these settings, and errors quote the URL.
-        for model, url in endpoints.items():
-            if secrets_in(url):
-                raise ValueError(
-                    f"the URL of {model} holds a key or a password, which would be written into "
-                    "the run folder; take it out and put the key into the environment or .env"
-                )
+    def _servers(cls, endpoints: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        # A run folder keeps a copy of these settings, and errors quote the URL: no key is in them.
+        for model, address in endpoints.items():
+            try:
+                servers_of(address)
+            except ValueError as error:
+                raise ValueError(f"{model}: {error}") from None
         return endpoints
 
     def model_for(self, role: str) -> str | None:

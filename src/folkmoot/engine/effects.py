@@ -235,7 +235,8 @@ async def computed(
         # One after another: side by side they would fight for the interpreter, with each other and
         # with the loop.
         async with run.computing:
-            result = await asyncio.to_thread(_single_threaded, fn, args)
+            with run.gateway.elsewhere():
+                result = await asyncio.to_thread(_single_threaded, fn, args)
         try:
             reply = json.dumps(result)
         except (TypeError, ValueError) as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from folkmoot.engine.execution import RunOptions
+from folkmoot.engine.outbox import WAVE
 from folkmoot.engine.runner import limited, run_study
 from folkmoot.engine.study import StageEstimate
 from folkmoot.engine.study_file import StudyFile
@@ -41,11 +43,13 @@ SYNTHETIC_LATENCY = 0.001  # of processor time; it answers in this process
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Totals of a run. `chain`: most calls that must wait for each other. `models`: input and
+    """Totals of a run. `chain`: most calls that must wait for each other. `waves`: how often all
+    that can wait does, where calls are handed in by batches. `models`: input and
     output tokens by model, where it is known which model answers what."""
 
     stages: tuple[StageEstimate, ...]
     chain: int = 1
+    waves: int = 1
     models: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
@@ -81,20 +85,23 @@ MOST_STAGES = 8  # lines of a table; stages beyond it that differ in a number ar
 class Counting:
     """The embedded respondent as a provider that counts what every model would have been sent.
 
-    Calls are answered in volleys, each when nobody is left who could still ask: their number,
-    `volleys`, is the longest chain of calls that wait for each other.
+    Calls are answered in volleys, each when nobody is left who could still ask: their number is the
+    longest chain of calls that wait for each other. `volleys` holds how many of each are no
+    embeddings.
     """
 
     def __init__(self, settings: ProviderSettings, embedding: str) -> None:
         self.stages: dict[str, ModelUse] = {}
         self.models: dict[str, ModelUse] = {}
-        self.volleys = 0
+        self.volleys: list[int] = []
+        self._asks = 0
         self._embedding = embedding
         self._inner: Provider = open_provider(resolve(LOCAL), settings)
         self._waiting: list[asyncio.Future[None]] = []
         self._driver: asyncio.Task[None] | None = None
 
     async def complete(self, request: Request, *, address: str) -> Reply:
+        self._asks += 1
         await self._turn()
         reply = await self._inner.complete(request, address=address)
         asked = [m.content for m in request.messages]
@@ -138,11 +145,16 @@ class Counting:
                 quiet = quiet + 1 if len(self._waiting) == seen else 0
                 seen = len(self._waiting)
                 await asyncio.sleep(0)
-            self.volleys += 1
+            self.volleys.append(self._asks)
+            self._asks = 0
             now, self._waiting = self._waiting, []
             for each in now:
                 if not each.done():
                     each.set_result(None)
+
+
+# A rehearsal spends nothing and waits for nobody.
+DIRECT: Mapping[str, object] = {"budget_usd": None, "budget_calls": None, "batch": False}
 
 
 def rehearsed(found: StudyFile, model: str | None, embedding: str = LOCAL) -> Estimate:
@@ -151,7 +163,7 @@ def rehearsed(found: StudyFile, model: str | None, embedding: str = LOCAL) -> Es
 
     Raises what the protocol raises.
     """
-    config = found.config.model_copy(update={"budget_usd": None, "budget_calls": None})
+    config = found.config.model_copy(update=DIRECT)
     whole = replace(found, config=config)
     size = _size(whole)
     part, share = whole, 1.0
@@ -165,7 +177,8 @@ def rehearsed(found: StudyFile, model: str | None, embedding: str = LOCAL) -> Es
     counted = _play(part, model, embedding)
     return Estimate(
         tuple(_stages(counted, share)),
-        chain=counted.volleys,
+        chain=len(counted.volleys),
+        waves=sum(math.ceil(asks * share / WAVE) for asks in counted.volleys),
         models={
             name: (round(t.input_tokens * share), round(t.output_tokens * share))
             for name, t in counted.models.items()

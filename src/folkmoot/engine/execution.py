@@ -77,6 +77,7 @@ class RunOptions:
     concurrency: int | None = None
     budget: float | None = None
     seed: int | None = None
+    batch: bool = False
     key: str | None = field(default=None, repr=False)
     accept_changes: bool = False
     provider: Provider | None = None
@@ -91,6 +92,7 @@ class RunOptions:
             "concurrency": self.concurrency,
             "budget_usd": self.budget,
             "random_seed": self.seed,
+            "batch": self.batch or None,
         }
         return (*self.overrides, *(f"{k}={v}" for k, v in flags.items() if v is not None))
 
@@ -103,6 +105,7 @@ OPERATIONAL = frozenset(
         *("concurrency", "max_api_retries", "api_retry_base_seconds", "api_sleep_seconds"),
         *("request_timeout_seconds", "max_reply_mb", "quota_wait_seconds"),
         *("budget_usd", "budget_calls", "endpoints", "prompts", "model", "models", "local"),
+        *("batch", "batch_at_least", "batch_poll_seconds"),
     }
 )
 

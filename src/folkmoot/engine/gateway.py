@@ -11,6 +11,7 @@ import json
 import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -20,6 +21,7 @@ from folkmoot.engine.budget import Budget
 from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.desk import Desk
 from folkmoot.engine.journal import Entry, Journal, Replay
+from folkmoot.engine.outbox import WAVE, Outbox, TooFew
 from folkmoot.engine.progress import CallDone, Notice, Progress, silent
 from folkmoot.errors import (
     FatalModelError,
@@ -46,6 +48,7 @@ from folkmoot.storage.manifest import ModelUse
 
 R = TypeVar("R")
 
+LIVE_CALLS = 4096
 MOST_IMAGE_TOKENS = 50_000  # of one image; gpt-4o-mini counts 48,169 for its largest
 # A provider may name a refusal without our prefix; it is an outcome all the same.
 _REFUSALS = {"refusal": "refused:refused", "filter": "refused:filtered"}
@@ -76,7 +79,11 @@ class Gateway:
         self.in_flight = 0
         self._allowance = allowance or self._own_allowance(journal, config)
         self.budget = self._allowance.budget
-        self._attempts = Attempts(config, self._allowance, progress)
+        self._outbox: Outbox | None = None
+        if isinstance(journal, Journal) and (config.batch or journal.batches()):
+            self._outbox = Outbox(journal, config, progress, self.stop)
+        told = self._outbox.stop if self._outbox is not None else lambda _: None
+        self._attempts = Attempts(config, self._allowance, progress, told)
         self._journal = journal
         self._provider_for = provider_for
         self._config = config
@@ -155,6 +162,17 @@ class Gateway:
         if self.in_flight:
             self._idle = asyncio.Event()
             await self._idle.wait()
+        if self._outbox is not None:
+            await self._outbox.drain()
+
+    @property
+    def most_waiting(self) -> int:
+        """How many calls may wait for their answers at once."""
+        return LIVE_CALLS if self._outbox is None else WAVE
+
+    def elsewhere(self) -> AbstractContextManager[None]:
+        """Something of the run goes on that is no call: a wave of batches waits for it."""
+        return nullcontext() if self._outbox is None else self._outbox.elsewhere()
 
     async def close(self) -> None:
         """Close the providers' connections."""
@@ -191,7 +209,11 @@ class Gateway:
 
         async def send() -> Reply:
             try:
-                reply = await line.provider.complete(sent, address=address)
+                if call.batched and self._outbox is not None:
+                    reply = await self._outbox.ask(line, address, fingerprint, sent)
+                else:
+                    with self.elsewhere():
+                        reply = await line.provider.complete(sent, address=address)
             except ModelError as error:
                 if sent.images and _no_images(error, line):
                     raise FatalModelError(
@@ -205,8 +227,14 @@ class Gateway:
             return reply
 
         async def settled() -> Reply:
+            outbox = self._outbox
+            call.batched = outbox is not None and outbox.takes(line, address, fingerprint)
             try:
-                return await self._attempts.run(line, call, send)
+                try:
+                    return await self._attempts.run(line, call, send)
+                except TooFew:
+                    call.batched = False
+                    return await self._attempts.run(line, call, send)
             except RejectedError as error:
                 return refused(error)
 
@@ -224,7 +252,7 @@ class Gateway:
                 usage.input_tokens,
                 usage.output_tokens,
                 usage.cached_tokens,
-                line.cost(usage),
+                line.cost(usage, batched=call.batched),
                 call.latency_s,
                 call.attempts,
                 request.model,
@@ -289,7 +317,8 @@ class Gateway:
 
         async def send() -> tuple[FloatArray, Usage]:
             try:
-                return await line.provider.embed(line.spec.wire_model, texts, address=address)
+                with self.elsewhere():
+                    return await line.provider.embed(line.spec.wire_model, texts, address=address)
             except RefusedError as error:  # no text can do without its embedding
                 raise FatalModelError(f"{line.name} refuses to embed {address}: {error}") from None
 

@@ -15,12 +15,15 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Self
 
 from folkmoot.engine.journal_file import (
+    BATCHES,
     NAMES,
     SELECT,
+    Batch,
     Entry,
     commit,
     content_in,
@@ -35,7 +38,7 @@ from folkmoot.engine.journal_file import (
 from folkmoot.errors import DriftError, ForeignJournal, NotJournaled, StorageError
 from folkmoot.randomness import digest
 
-__all__ = ["Entry", "Journal", "JournalReader", "Replay"]
+__all__ = ["Batch", "Entry", "Journal", "JournalReader", "Replay"]
 
 MOST_NAMED = 5
 GROUP = 1000  # entries a commit at most
@@ -185,6 +188,24 @@ class JournalReader:
         """How many of the long texts are no longer those of their hashes."""
         rows = self._reader.execute("SELECT hash, text FROM texts")
         return sum(digest(text) != key for key, text in rows)
+
+    def batches(self) -> dict[str, Batch]:
+        """What was handed in to vendors' batch interfaces, by name."""
+        if not self._has("batches"):
+            return {}
+        rows = self._reader.execute(f"SELECT {', '.join(Batch._fields)} FROM batches")
+        return {row[0]: Batch._make(row) for row in rows}
+
+    def batch_of(self, key: str) -> str | None:
+        """The name of the batch in which a request stands."""
+        if not self._has("batched"):
+            return None
+        row = self._reader.execute("SELECT batch FROM batched WHERE key = ?", (key,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def _has(self, table: str) -> bool:
+        known = "SELECT 1 FROM sqlite_master WHERE name = ?"
+        return self._reader.execute(known, (table,)).fetchone() is not None
 
     def lookup(
         self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, Any]]
@@ -343,6 +364,34 @@ class Journal(JournalReader):
         await written.wait()
         if self._error is not None:
             raise self._error
+
+    def note(self, batch: Batch, keys: Iterable[str] = ()) -> Future[None]:
+        """Write a batch down, and which requests stand in it; done when it is on the disk.
+
+        Nothing of it is in the digest: how a run was sent is no part of what was said.
+        """
+        done: Future[None] = Future()
+
+        def write() -> None:
+            try:
+                if self._error is not None:
+                    raise self._error
+                with self._db:
+                    for statement in filter(str.strip, BATCHES.split(";")):
+                        self._db.execute(statement)
+                    marks = ", ".join("?" * len(batch))
+                    self._db.execute(f"INSERT OR REPLACE INTO batches VALUES ({marks})", batch)
+                    rows = ((key, batch.name) for key in keys)
+                    self._db.executemany("INSERT OR REPLACE INTO batched VALUES (?, ?)", rows)
+            except sqlite3.Error as error:
+                done.set_exception(storage_error(self.path, error))
+            except StorageError as error:
+                done.set_exception(error)
+            else:
+                done.set_result(None)
+
+        self._queue.put(write)
+        return done
 
     def close(self) -> None:
         """Commit what is queued and close the file. Raises StorageError, each time, if entries

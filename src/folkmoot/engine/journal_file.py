@@ -5,6 +5,8 @@ Schema:
     texts(hash, text)              long texts, once each; `{"$text": hash}` in a request points here
     entries(address, kind, …)      one row an effect; kind is ask, embed or compute
     superseded(…, at)              entries replaced under --accept-changes, kept
+    batches(name, model, id, …)    what was handed in to a vendor's batch interface; no replies
+    batched(key, batch)            which request (`Outbox`'s key) stands in which batch
 
 Format 2 had no seals and no digest, and a server had to say how many tokens it used: such a file
 is brought up to date when its run goes on. Format 1 hashed requests in another way: it is read, but
@@ -25,6 +27,13 @@ from folkmoot import json_text
 from folkmoot.errors import ForeignJournal, StorageError
 from folkmoot.randomness import digest
 
+BATCHES = """
+CREATE TABLE IF NOT EXISTS batches(
+    name TEXT PRIMARY KEY, model TEXT NOT NULL, id TEXT NOT NULL, calls INTEGER NOT NULL,
+    begun REAL NOT NULL, promised REAL NOT NULL
+);
+CREATE TABLE IF NOT EXISTS batched(key TEXT PRIMARY KEY, batch TEXT NOT NULL) WITHOUT ROWID;
+"""
 APPLICATION_ID = 0x464D4F54  # "FMOT"
 FORMAT = 3
 READABLE = (1, 2, 3)
@@ -74,6 +83,18 @@ class Entry(NamedTuple):
     model_served: str = ""
     request_id: str = ""
     started_at: float = 0.0
+
+
+class Batch(NamedTuple):
+    """What was handed in to a vendor's batch interface: under a name of ours, with the vendor's id
+    once it is known. Times in seconds since 1970; `promised` is when it ends at the latest."""
+
+    name: str
+    model: str
+    id: str
+    calls: int
+    begun: float
+    promised: float
 
 
 def content_of(entry: Entry) -> int:

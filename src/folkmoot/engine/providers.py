@@ -19,9 +19,11 @@ from folkmoot.models.catalog import (
     reads_text_alone,
     resolve,
 )
-from folkmoot.models.keys import find_key, key_for
+from folkmoot.models.endpoints import Opened, opened
+from folkmoot.models.keys import environment, find_key, key_for
 from folkmoot.models.prices import rate_for
 from folkmoot.models.request import Provider, ProviderSettings, StudyPart
+from folkmoot.models.spread import Spread
 from folkmoot.models.urls import refuse_unencrypted, secrets_in
 
 
@@ -152,9 +154,10 @@ class Providers:
         # A study whose seats all name their models has no use for the default.
         return others if self._config.model is None and self._seats else [self.default, *others]
 
-    def addresses(self) -> list[tuple[ModelSpec, str]]:
-        """Every model that is asked over a network, and the name of the key that goes along."""
-        found: list[tuple[ModelSpec, str]] = []
+    def addresses(self) -> list[tuple[str, str | None, str]]:
+        """Every model that is asked over a network, each of its addresses, and the names of the
+        keys that go along."""
+        found: list[tuple[str, str | None, str]] = []
         if self._given is not None:
             return found
         embeds = [self.embedding] if isinstance(self.embedding, str) else []
@@ -163,14 +166,17 @@ class Providers:
             if not spec.local:
                 kept = find_key(spec)
                 explicit = self._explicit(spec)
-                found.append((spec, "given with --key" if explicit else kept[0] if kept else ""))
+                key = "given with --key" if explicit else kept[0] if kept else ""
+                for server in spec.servers or (None,):
+                    own = " and ".join(server.variables) if server else ""
+                    found.append((spec.name, server.url if server else spec.base_url, own or key))
         return found
 
     def refuse_unencrypted(self) -> None:
         """Raise InputError for every key that is set and would travel over networks of others
         unencrypted."""
-        for spec, variable in self.addresses():
-            refuse_unencrypted(variable, spec.base_url, spec.name)
+        for name, url, variable in self.addresses():
+            refuse_unencrypted(variable, url, name)
 
     def open(self, model: str) -> tuple[Provider, ModelSpec]:
         """The provider of a model, opened once, and what the catalog knows of it."""
@@ -178,16 +184,30 @@ class Providers:
             return self._given, ModelSpec(model, LOCAL, model, key_needed=False, local=True)
         spec = resolve(model, self._config.endpoints)
         if spec not in self._opened:
-            self._opened[spec] = open_provider(spec, self._settings(spec))
+            servers = [open_provider(spec, each) for each in self._settings(spec)]
+            self._opened[spec] = servers[0] if len(servers) == 1 else Spread(servers)
         return self._opened[spec], spec
 
-    def _settings(self, spec: ModelSpec) -> ProviderSettings:
+    def _settings(self, spec: ModelSpec) -> list[ProviderSettings]:
+        """The settings of a model's providers, one for each of its servers."""
+        environ = environment()
+        return [
+            self._settings_at(spec, opened(server, environ), own_key=bool(server.variables))
+            for server in spec.servers
+        ] or [self._settings_at(spec, Opened(spec.base_url or "", {}, ()))]
+
+    def _settings_at(
+        self, spec: ModelSpec, server: Opened, *, own_key: bool = False
+    ) -> ProviderSettings:
+        """`own_key`: the server's headers or query have one, and no other is sent there."""
         config = self._config
-        key = None if spec.local else key_for(spec, self._explicit(spec))
-        refuse_unencrypted(key, spec.base_url, spec.name)
-        self.secrets.update(filter(None, (key, *secrets_in(spec.base_url or ""))))
+        key = None if spec.local or own_key else key_for(spec, self._explicit(spec))
+        refuse_unencrypted(key or next(iter(server.secrets), None), server.url, spec.name)
+        self.secrets.update(filter(None, (key, *server.secrets, *secrets_in(server.url))))
         return ProviderSettings(
-            base_url=spec.base_url,
+            base_url=server.url or None,
+            headers=server.headers,
+            secrets=server.secrets,
             api_key=key,
             timeout=config.request_timeout_seconds,
             max_reply_bytes=round(config.max_reply_mb * 1e6),

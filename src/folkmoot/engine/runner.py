@@ -92,7 +92,7 @@ def from_python(study: Study, settings: Mapping[str, Any], options: RunOptions) 
     check_study(study)
     config = validate(study, settings, folder=Path.cwd())
     changes = {"concurrency": options.concurrency, "budget_usd": options.budget}
-    changes["random_seed"] = options.seed
+    changes.update(random_seed=options.seed, batch=options.batch or None)
     config = config.model_copy(update={k: v for k, v in changes.items() if v is not None})
     here = Path.cwd() / f"{study.name}.yaml"
     return limited(StudyFile(here, study, config, dict(settings)), options.limit)

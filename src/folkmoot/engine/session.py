@@ -49,7 +49,6 @@ I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")
 
 REASKS = 2
-LIVE_ITEMS = 4096  # items of one fork under way at once; calls are bounded by the limiter
 # Items begun before the loop may look at its sockets: 1,200 begun at once would all write their
 # prompts before the first request leaves the machine.
 BEGUN_AT_ONCE = 32
@@ -526,7 +525,7 @@ async def fan_out(
         pending = iter(indices)
         workers: list[asyncio.Future[None]] = []
         try:
-            for begun in range(1, min(len(indices), LIVE_ITEMS) + 1):
+            for begun in range(1, min(len(indices), run.gateway.most_waiting) + 1):
                 workers.append(asyncio.ensure_future(worker(pending)))
                 if begun % BEGUN_AT_ONCE == 0:
                     await asyncio.sleep(0)

@@ -320,7 +320,7 @@ def _unknown_models(tree: Tree) -> list[Problem]:
     }
     named |= {("models", role): name for role, name in seats.items()}
     given = raw.get("endpoints") if isinstance(raw.get("endpoints"), dict) else {}
-    endpoints = {str(k): str(v) for k, v in given.items()}
+    endpoints = {str(k): "http://where" for k in given}  # what is moved has a name in any case
     problems = []
     for where, name in named.items():
         if isinstance(name, str):

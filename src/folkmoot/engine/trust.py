@@ -18,6 +18,7 @@ from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.providers import Providers
 from folkmoot.errors import InputError, Problem
 from folkmoot.models.catalog import resolve
+from folkmoot.models.endpoints import urls_of
 from folkmoot.models.urls import is_this_machine
 
 TRUST_ALL = "FOLKMOOT_TRUST"  # =1: every file that is run here is one's own
@@ -76,15 +77,15 @@ def sending(config: StudyConfig, providers: Providers, overrides: Sequence[str] 
     a server on it, so that one is only named where a key goes along.
     """
     typed = {_stem(text.partition("=")[2]) for text in overrides}
+    named_here = set(map(_stem, urls_of(config.endpoints)))
     found = []
-    for spec, variable in providers.addresses():
-        url = spec.base_url
+    for name, url, variable in providers.addresses():
         if not url or _stem(url) in typed:
             continue
-        if url == _own_address(spec.name) or (is_this_machine(url) and not variable):
+        if url == _own_address(name) or (is_this_machine(url) and not variable):
             continue
         what = f"your profiles and the key {variable}" if variable else "your profiles"
-        named = _stem(url) in map(_stem, config.endpoints.values())
+        named = _stem(url) in named_here
         where = f"sends {what} to {url}"
         found.append(where if named else f"is run beside a .env that {where}")
     return list(dict.fromkeys(found))

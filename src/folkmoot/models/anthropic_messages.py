@@ -7,10 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from folkmoot.errors import FatalModelError, TransientError
+from folkmoot.models.batches import AnthropicBatches
+from folkmoot.models.chat import ChatWire
 from folkmoot.models.http import Wire, failure, rate_hints, read_json, upstream_error
 from folkmoot.models.images import Part, placed
 from folkmoot.models.request import (
     FloatArray,
+    Json,
     Message,
     ProviderSettings,
     Reply,
@@ -35,10 +38,9 @@ BASE_URL = "https://api.anthropic.com/v1"
 VERSION = "2023-06-01"
 DEFAULT_MAX_TOKENS = 4096  # the format demands a limit
 MODES = (SCHEMA, PROMPT)
-CONCESSIONS = 4
 
 
-def encode(request: Request, capabilities: Capabilities | None = None) -> dict[str, Any]:
+def encode(request: Request, capabilities: Capabilities | None = None) -> Json:
     """The JSON body; `request.model` is the name on the wire."""
     capabilities = capabilities or Capabilities()
     system, turns = _split(messages_of(request, capabilities), request.images)
@@ -83,7 +85,7 @@ def decode(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
     )
 
 
-class AnthropicMessages:
+class AnthropicMessages(ChatWire):
     """One server that speaks the Anthropic format."""
 
     def __init__(self, settings: ProviderSettings) -> None:
@@ -91,21 +93,18 @@ class AnthropicMessages:
         headers = {"anthropic-version": VERSION}
         if settings.api_key:
             headers["x-api-key"] = settings.api_key
-        self._wire = Wire(base, headers, settings)
-        self._capabilities = Learnt(lambda _: Capabilities(), MODES)
+        wire = Wire(base, headers, settings)
+        super().__init__(wire, Learnt(lambda _: Capabilities(), MODES))
+        self.batches = AnthropicBatches(wire)
 
-    @property
-    def notes(self) -> list[str]:
-        """What has been learnt about the models, in words."""
-        return self._capabilities.notes
+    def path(self, request: Request) -> str:
+        return "/messages"
 
-    async def complete(self, request: Request, *, address: str) -> Reply:
-        for _ in range(CONCESSIONS):
-            capabilities = self._capabilities.of(request)
-            answer = await self._wire.post("/messages", encode(request, capabilities))
-            if not self._capabilities.learn(request, capabilities, answer[2], answer[0]):
-                break
-        return self._wire.read(decode, answer)
+    def encode(self, request: Request, known: Capabilities) -> Json:
+        return encode(request, known)
+
+    def decode(self, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
+        return decode(status, headers, body)
 
     def longest_reply(self, request: Request) -> int | None:
         """Most tokens that a reply can be billed."""
@@ -118,9 +117,6 @@ class AnthropicMessages:
             "Anthropic has no embeddings; set embedding_model to another provider's model, or "
             "to synthetic"
         )
-
-    async def close(self) -> None:
-        await self._wire.close()
 
 
 def provider(settings: ProviderSettings) -> AnthropicMessages:
@@ -168,4 +164,4 @@ def _usage(data: Any, text: str) -> Usage:
     plain = counted(data.get("input_tokens"))
     asked = None if plain is None else plain + (cached or 0) + (written or 0)
     said = counted(data.get("output_tokens"))
-    return Usage(asked or None, said or (None if text else said), cached)
+    return Usage(asked or None, said or (None if text else said), cached, written)

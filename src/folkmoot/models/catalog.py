@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
+from folkmoot.models.endpoints import Endpoints, Server, servers_of
 from folkmoot.models.keys import environment
 from folkmoot.models.request import Provider, ProviderSettings
 from folkmoot.models.urls import with_version
@@ -58,6 +59,7 @@ class ModelSpec:
     local: bool = False
     price_provider: str | None = None
     price_model: str = ""
+    servers: tuple[Server, ...] = ()  # the study file's own; `base_url` is that of the first
 
 
 def _compatible(
@@ -169,7 +171,7 @@ LONGEST_REPLIES: Mapping[str, int] = {
 }
 
 
-def longest_reply(name: str, endpoints: Mapping[str, str] | None = None) -> int | None:
+def longest_reply(name: str, endpoints: Endpoints | None = None) -> int | None:
     """Tokens of the longest reply of a model; None where that is not known."""
     try:
         wire = resolve(name, endpoints).wire_model
@@ -180,12 +182,12 @@ def longest_reply(name: str, endpoints: Mapping[str, str] | None = None) -> int 
 
 def resolve(
     name: str,
-    endpoints: Mapping[str, str] | None = None,
+    endpoints: Endpoints | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> ModelSpec:
     """The model that a name means. Raises InputError with likely names.
 
-    `endpoints` moves a model (or a whole vendor) to a base URL; after it the environment variable
+    `endpoints` moves a model (or a whole vendor) to servers; after it the environment variable
     `<VENDOR>_BASE_URL` is looked at. A moved model needs no key, but gets one that is set.
     """
     name = name.strip()
@@ -203,18 +205,23 @@ def resolve(
     canonical = f"{vendor_name}/{wire}"
     if vendor is None:
         moved = _moved(name, canonical, wire, vendor_name, endpoints)
-        return ModelSpec(canonical, vendor_name, wire, moved, _own_key(vendor_name), False)
+        url = moved[0].url if moved else None
+        key = _own_key(vendor_name)
+        return ModelSpec(canonical, vendor_name, wire, url, key, False, servers=moved)
     environ = environment() if environ is None else environ
-    moved = _moved(name, canonical, wire, vendor_name, endpoints) or environ.get(vendor.base_env)
+    moved = _moved(name, canonical, wire, vendor_name, endpoints)
+    if not moved and environ.get(vendor.base_env):
+        moved = (Server(environ[vendor.base_env].rstrip("/")),)
     return ModelSpec(
         canonical,
         vendor.wire,
         wire,
-        (moved or vendor.base_url or "").rstrip("/") or None,
+        moved[0].url if moved else vendor.base_url,
         vendor.key_env,
         vendor.key_needed and not moved,
         price_provider=vendor.prices,
         price_model=wire,
+        servers=moved,
     )
 
 
@@ -237,7 +244,7 @@ def reads_text_alone(spec: ModelSpec) -> bool:
     return here or bool(_TEXT_ALONE.search(spec.wire_model))
 
 
-def embedding_for(name: str, endpoints: Mapping[str, str] | None = None) -> str | None:
+def embedding_for(name: str, endpoints: Endpoints | None = None) -> str | None:
     """The embedding model that goes with a model: its vendor's own, at the same address.
 
     None where the vendor documents none, and for a model that alone was moved to a server of the
@@ -315,25 +322,29 @@ def _priced_names() -> dict[str, str]:
 
 
 def _moved(
-    name: str, canonical: str, wire: str, vendor: str, endpoints: Mapping[str, str]
-) -> str | None:
-    """The base URL that the study file gives this model, by any of its names or its vendor's."""
+    name: str, canonical: str, wire: str, vendor: str, endpoints: Endpoints
+) -> tuple[Server, ...]:
+    """The servers that the study file gives this model, by any of its names or its vendor's."""
     for key in (name, canonical, wire, vendor):
         if key in endpoints:
-            return endpoints[key].rstrip("/")
-    return None
+            return servers_of(endpoints[key])
+    return ()
 
 
-def _hosted(name: str, endpoints: Mapping[str, str]) -> ModelSpec:
+def _hosted(name: str, endpoints: Endpoints) -> ModelSpec:
     if name not in endpoints:
         raise InputError(
             Problem(
                 f"{name} needs the URL of its endpoint", hint=f"endpoints: {{{name}: https://…}}"
             )
         )
-    base = with_version(endpoints[name].rstrip("/"), "/v1")
+    servers = tuple(
+        server._replace(url=with_version(server.url, "/v1"))
+        for server in servers_of(endpoints[name])
+    )
     keys = VENDORS["huggingface"].key_env
-    return ModelSpec(f"huggingface/{name}", "openai", "tgi", base, keys, key_needed=False)
+    url = servers[0].url
+    return ModelSpec(f"huggingface/{name}", "openai", "tgi", url, keys, False, servers=servers)
 
 
 def _own_key(provider: str) -> tuple[str, ...]:

@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 
 from folkmoot.errors import TransientError
+from folkmoot.models.batches import GeminiBatches
+from folkmoot.models.chat import ChatWire
 from folkmoot.models.http import Wire, failure, rate_hints, read_json, upstream_error
 from folkmoot.models.images import Part, placed
 from folkmoot.models.request import (
     FloatArray,
+    Json,
     Message,
     ProviderSettings,
     Reply,
@@ -39,12 +42,11 @@ from folkmoot.models.urls import with_version
 BASE_URL = "https://generativelanguage.googleapis.com/v1beta"
 BATCH = 50  # replies of 100 long embeddings would exceed max_reply_mb
 MODES = (SCHEMA, JSON_MODE, PROMPT)
-CONCESSIONS = 5
 
 _THINKS = re.compile(r"gemini-(?:2\.5|[3-9])")
 
 
-def encode(request: Request, capabilities: Capabilities | None = None) -> dict[str, Any]:
+def encode(request: Request, capabilities: Capabilities | None = None) -> Json:
     """The JSON body; the model's name goes into the path."""
     capabilities = capabilities or Capabilities()
     messages = placed(messages_of(request, capabilities), request.images)
@@ -109,28 +111,29 @@ def decode_embeddings(
     return vectors
 
 
-class Gemini:
+class Gemini(ChatWire):
     """One server that speaks the Gemini format. The key goes into a header, never into the URL."""
 
     def __init__(self, settings: ProviderSettings) -> None:
         base = with_version(settings.base_url or BASE_URL, "/v1beta")
         headers = {"x-goog-api-key": settings.api_key} if settings.api_key else {}
-        self._wire = Wire(base, headers, settings)
-        self._capabilities = Learnt(lambda _: Capabilities(), MODES)
+        wire = Wire(base, headers, settings)
+        super().__init__(wire, Learnt(lambda _: Capabilities(), MODES))
+        self.batches = GeminiBatches(wire)
 
-    async def complete(self, request: Request, *, address: str) -> Reply:
-        path = f"/models/{request.model}:generateContent"
-        for _ in range(CONCESSIONS):
-            capabilities = self._capabilities.of(request)
-            answer = await self._wire.post(path, encode(request, capabilities))
-            if not self._capabilities.learn(request, capabilities, answer[2], answer[0]):
-                break
-        return self._wire.read(decode, answer)
+    def path(self, request: Request) -> str:
+        return f"/models/{request.model}:generateContent"
+
+    def encode(self, request: Request, known: Capabilities) -> Json:
+        return encode(request, known)
+
+    def decode(self, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
+        return decode(status, headers, body)
 
     def longest_reply(self, request: Request) -> int | None:
         """Most tokens that a reply can be billed, thoughts included; None: no limit is sent."""
-        config = encode(request, self._capabilities.of(request)).get("generationConfig", {})
-        limit: int | None = config.get("maxOutputTokens")
+        _, body = self.asked(request)
+        limit: int | None = body.get("generationConfig", {}).get("maxOutputTokens")
         return limit
 
     async def embed(
@@ -149,9 +152,6 @@ class Gemini:
             read = functools.partial(decode_embeddings, expected=len(batch))
             parts.append(self._wire.read(read, answer))
         return np.concatenate(parts) if parts else np.zeros((0, 0), dtype=np.float32), Usage()
-
-    async def close(self) -> None:
-        await self._wire.close()
 
 
 def provider(settings: ProviderSettings) -> Gemini:

@@ -27,11 +27,13 @@ from folkmoot.errors import (
 from folkmoot.models.keys import scrub
 from folkmoot.models.request import ProviderSettings
 from folkmoot.models.urls import join_url, refuse_unencrypted, secrets_in
-from folkmoot.transport import Answer, Connections, Failure, TransferError, proxy_for
+from folkmoot.transport import Answer, Connections, Exchange, Failure, TransferError, proxy_for
 
 R = TypeVar("R")
 
 _EXCERPT = 300
+BULK_SECONDS = 900.0
+BULK_BYTES = 2_000_000_000
 
 _QUOTA = re.compile(
     r"insufficient_quota|exceeded_current_quota|billing_hard_limit|credit balance is too low|"
@@ -74,31 +76,55 @@ class Wire:
     ) -> None:
         self.base_url = base_url
         self._settings = settings
-        self._secrets = [settings.api_key, *secrets_in(base_url)]
+        self._secrets = [settings.api_key, *secrets_in(base_url), *settings.secrets]
+        given = {name.lower() for name in settings.headers}
+        kept = {name: value for name, value in headers.items() if name.lower() not in given}
+        headers = {**kept, **settings.headers}
         self._proxy = proxy_for(base_url)
-        refuse_unencrypted(settings.api_key, base_url)
+        refuse_unencrypted(settings.api_key or next(iter(settings.secrets), None), base_url)
         if any(self._secrets) and base_url.lower().startswith("http:"):
             refuse_unencrypted("whatever it is", self._proxy)  # the way there is open, too
         if any(not value.isprintable() for value in headers.values()):
             raise InputError("the key contains a line break or another control character")
-        headers = {"Content-Type": "application/json", **headers}
         self._connections = Connections(
             headers, settings.timeout, settings.max_reply_bytes, settings.reached
         )
 
-    async def post(self, path: str, body: Mapping[str, Any]) -> Answer:
+    async def post(self, path: str, body: Mapping[str, object]) -> Answer:
         """Post a JSON body.
 
         Raises TransientError for time-outs and failing connections to a server that answered
         before; FatalModelError for a base URL at which no server could ever be reached;
         RefusedError for an answer that is too long.
         """
+        return await self._send("POST", path, json_text.encode(body))
+
+    async def bulk(
+        self, method: str, path: str, body: bytes | None = None, kind: str = "application/json"
+    ) -> Answer:
+        """Send and receive what belongs to a batch: hundreds of megabytes, and minutes. Raises as
+        `post`, and the error of any status but 2xx."""
+        answer = await self._send(method, path, body, kind, BULK_SECONDS, BULK_BYTES)
+        if answer[0] >= 300:
+            raise self.read(failure, answer)
+        return answer
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        kind: str = "application/json",
+        seconds: float | None = None,
+        limit: int | None = None,
+    ) -> Answer:
         try:
             url = join_url(self.base_url, path)
         except ValueError:
-            raise FatalModelError(f"{self.base_url!r} is not a base URL") from None
+            raise FatalModelError(self.scrub(f"{self.base_url!r} is not a base URL")) from None
+        exchange = Exchange(method, url, body, {"Content-Type": kind}, seconds, limit)
         try:
-            return await self._connections.post(url, json_text.encode(body), self._proxy)
+            return await self._connections.send(exchange, self._proxy)
         except TransferError as error:
             raise self._meaning(error) from None
 

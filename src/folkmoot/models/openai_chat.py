@@ -12,10 +12,13 @@ from typing import Any
 import numpy as np
 
 from folkmoot.errors import TransientError
+from folkmoot.models.batches import OpenAIBatches
+from folkmoot.models.chat import ChatWire
 from folkmoot.models.http import Wire, failure, rate_hints, read_json, upstream_error
 from folkmoot.models.images import Part, placed
 from folkmoot.models.request import (
     FloatArray,
+    Json,
     Message,
     ProviderSettings,
     Reply,
@@ -40,7 +43,6 @@ from folkmoot.models.structured import (
 BASE_URL = "https://api.openai.com/v1"
 BATCH = 50  # replies of 100 long embeddings would exceed max_reply_mb
 MODES = (SCHEMA, JSON_MODE, PROMPT)
-CONCESSIONS = 5
 
 _REASONING = re.compile(r"(?:^|/)(?:o\d|gpt-[5-9])(?!.*chat)")
 
@@ -52,7 +54,7 @@ def first_capabilities(model: str) -> Capabilities:
     return Capabilities(temperature=not reasoning, completion_tokens=reasoning)
 
 
-def encode(request: Request, capabilities: Capabilities | None = None) -> dict[str, Any]:
+def encode(request: Request, capabilities: Capabilities | None = None) -> Json:
     """The JSON body of a chat completion; `request.model` is the name on the wire."""
     capabilities = capabilities or first_capabilities(request.model)
     body: dict[str, Any] = {
@@ -147,27 +149,24 @@ def decode_embeddings(
     return vectors, Usage(_usage(data.get("usage")).input_tokens, 0)
 
 
-class OpenAIChat:
-    """One server that speaks the OpenAI format. Remembers what each of its models takes."""
+class OpenAIChat(ChatWire):
+    """One server that speaks the OpenAI format."""
 
     def __init__(self, settings: ProviderSettings) -> None:
         key = settings.api_key
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._wire = Wire(settings.base_url or BASE_URL, headers, settings)
-        self._capabilities = Learnt(first_capabilities, MODES)
+        wire = Wire(settings.base_url or BASE_URL, headers, settings)
+        super().__init__(wire, Learnt(first_capabilities, MODES))
+        self.batches = OpenAIBatches(wire)
 
-    @property
-    def notes(self) -> list[str]:
-        """What has been learnt about the models, in words."""
-        return self._capabilities.notes
+    def path(self, request: Request) -> str:
+        return "/chat/completions"
 
-    async def complete(self, request: Request, *, address: str) -> Reply:
-        for _ in range(CONCESSIONS):
-            capabilities = self._capabilities.of(request)
-            answer = await self._wire.post("/chat/completions", encode(request, capabilities))
-            if not self._capabilities.learn(request, capabilities, answer[2], answer[0]):
-                break
-        return self._wire.read(decode, answer)
+    def encode(self, request: Request, known: Capabilities) -> Json:
+        return encode(request, known)
+
+    def decode(self, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
+        return decode(status, headers, body)
 
     async def embed(
         self, model: str, texts: Sequence[str], *, address: str
@@ -188,12 +187,9 @@ class OpenAIChat:
 
     def longest_reply(self, request: Request) -> int | None:
         """Most tokens that a reply can be billed, thoughts included; None: no limit is sent."""
-        body = encode(request, self._capabilities.of(request))
+        _, body = self.asked(request)
         limit: int | None = body.get("max_completion_tokens", body.get("max_tokens"))
         return limit
-
-    async def close(self) -> None:
-        await self._wire.close()
 
 
 def provider(settings: ProviderSettings) -> OpenAIChat:

@@ -6,7 +6,7 @@ An unknown price is `None`, never zero. Used by the gateway after every call and
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from folkmoot.models.catalog import ON_THIS_MACHINE, ModelSpec
 from folkmoot.models.request import Usage
@@ -27,6 +27,19 @@ class Rate:
     input_usd: float
     output_usd: float
     cached_usd: float
+    written_usd: float  # of tokens that go into the vendor's cache; Anthropic's cost more
+    share: float = 1.0  # of the library's price
+
+    def batched(self) -> Rate:
+        """What a call costs in a batch: half, with all three vendors (see `models/batches.py`).
+
+        Anthropic grants the discount of its cache as well. Of the others that is not known of every
+        model, so cached tokens count as any others: the bill may be less.
+        """
+        half = replace(self, share=0.5)
+        if self.provider == "anthropic":
+            return half
+        return replace(half, cached_usd=self.input_usd, written_usd=self.input_usd)
 
     def cost(self, usage: Usage) -> float | None:
         """USD for these tokens; None where the server did not count them. What is free is free
@@ -37,14 +50,22 @@ class Rate:
         if asked is None or said is None:
             return None
         if max(asked, said) > LINEAR_UP_TO:
-            exact = _exact(self.provider, self.model, usage)
+            plain = self.share < 1.0 and self.cached_usd == self.input_usd
+            counted = Usage(asked, said) if plain else usage
+            exact = _exact(self.provider, self.model, counted)
             if exact is not None:
-                return exact
+                return exact * self.share
         cached = min(usage.cached_tokens or 0, asked)
-        return (asked - cached) * self.input_usd + cached * self.cached_usd + said * self.output_usd
+        written = min(usage.written_tokens or 0, asked - cached)
+        return self.share * (
+            (asked - cached - written) * self.input_usd
+            + cached * self.cached_usd
+            + written * self.written_usd
+            + said * self.output_usd
+        )
 
 
-FREE = Rate(None, "", 0.0, 0.0, 0.0)
+FREE = Rate(None, "", 0.0, 0.0, 0.0, 0.0)
 
 
 def rate_for(spec: ModelSpec) -> Rate | None:
@@ -54,10 +75,20 @@ def rate_for(spec: ModelSpec) -> Rate | None:
     return None if spec.price_provider is None else _rate(spec.price_provider, spec.price_model)
 
 
-def cost_of(spec: ModelSpec, input_tokens: int, output_tokens: int) -> float | None:
+def cost_of(
+    spec: ModelSpec, input_tokens: int, output_tokens: int, cached: int = 0, *, batch: bool = False
+) -> float | None:
     """USD for this many tokens of a model, for estimates; None if the price is unknown."""
     rate = rate_for(spec)
-    return None if rate is None else rate.cost(Usage(input_tokens, output_tokens))
+    if rate is None:
+        return None
+    priced = rate.batched() if batch and takes_batches(spec) else rate
+    return priced.cost(Usage(input_tokens, output_tokens, cached))
+
+
+def takes_batches(spec: ModelSpec) -> bool:
+    """Whether calls to a model can go by its vendor's batch interface, at a price that is known."""
+    return not spec.local and spec.price_provider in ("openai", "anthropic", "google")
 
 
 @functools.cache
@@ -65,10 +96,13 @@ def _rate(provider: str, model: str) -> Rate | None:
     per_input = _exact(provider, model, Usage(_PROBE, 0, 0))
     per_output = _exact(provider, model, Usage(0, _PROBE, 0))
     per_cached = _exact(provider, model, Usage(_PROBE, 0, _PROBE))
+    per_written = _exact(provider, model, Usage(_PROBE, 0, 0, _PROBE))
     if per_input is None or per_output is None:
         return None
     cached = per_input if per_cached is None else per_cached
-    return Rate(provider, model, per_input / _PROBE, per_output / _PROBE, cached / _PROBE)
+    written = per_input if per_written is None else per_written
+    each = (price / _PROBE for price in (per_input, per_output, cached, written))
+    return Rate(provider, model, *each)
 
 
 def _exact(provider: str | None, model: str, usage: Usage) -> float | None:
@@ -79,6 +113,7 @@ def _exact(provider: str | None, model: str, usage: Usage) -> float | None:
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
         cache_read_tokens=min(usage.cached_tokens or 0, usage.input_tokens or 0),
+        cache_write_tokens=usage.written_tokens or 0,
     )
     try:
         return float(calc_price(tokens, model_ref=model, provider_id=provider).total_price)

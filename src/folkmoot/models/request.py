@@ -27,6 +27,7 @@ CUT = "length"  # at the token limit
 NOT_READ = "stop:unread"
 Role = Literal["system", "user", "assistant"]
 FloatArray = NDArray[np.float32]
+Json = dict[str, Any]  # an object as a wire format has it; whoever reads one checks what it holds
 MAX_REPLY_BYTES = 8_000_000
 
 
@@ -105,12 +106,13 @@ class Request:
 
 
 class Usage(NamedTuple):
-    """Tokens as the provider counted them; None where it did not say. Cached tokens are part of
-    the input tokens."""
+    """Tokens as the provider counted them; None where it did not say. Part of the input tokens are
+    those that came from the vendor's cache or were written into it, each at a price of its own."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
     cached_tokens: int | None = None
+    written_tokens: int | None = None
 
 
 NOTHING = Usage(0, 0, 0)  # used by what was turned down before any model saw it
@@ -214,11 +216,11 @@ class ProviderSettings:
     """What a provider's factory gets: `provider(settings) -> Provider`.
 
     `model` is the name on the wire of the model that it is opened for; `base_url` None means the
-    provider's own; `api_key` never leaves the process (its repr hides
-    it); `options` are the study file's settings for this provider (the respondent's knobs);
-    `timeout` is in seconds. `reached` is shared by the providers of a run: the servers that have
-    answered, which may fail for a while without being at a wrong address. `study` is what the study
-    tells the embedded respondent.
+    provider's own; `api_key` never leaves the process (its repr hides it), nor do `headers`, which
+    go with every request, and `secrets`, values in them and in the URL; `options` are the study
+    file's settings for this provider (the respondent's knobs); `timeout` is in seconds. `reached`
+    is shared by the providers of a run: the servers that have answered, which may fail for a while
+    without being at a wrong address. `study` is what the study tells the embedded respondent.
     """
 
     base_url: str | None = None
@@ -230,6 +232,8 @@ class ProviderSettings:
     reached: set[str] = field(default_factory=set, repr=False)
     model: str = ""
     study: StudyPart | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
 class Provider(Protocol):

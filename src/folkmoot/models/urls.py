@@ -22,7 +22,9 @@ _PRIVATE = tuple(
     )
 )
 _LOCAL_NAMES = (".local", ".internal", ".home.arpa")  # reserved: no stranger can register one
-_SECRET_NAME = re.compile(r"key|token|secret|password|signature|^sig$", re.IGNORECASE)
+_SECRET_NAME = re.compile(
+    r"key|token|secret|password|signature|^sig$|auth|credential|cookie", re.IGNORECASE
+)
 UNENCRYPTED = (
     "write https://, reach the server through a tunnel to localhost, or, if it needs no key, "
     "unset it"
@@ -30,9 +32,11 @@ UNENCRYPTED = (
 
 
 def join_url(base: str, path: str) -> str:
-    """A path below a base URL. Raises ValueError for an invalid URL."""
+    """A path below a base URL; both may have a query. Raises ValueError for an invalid URL."""
     parts = urlsplit(base)
-    return urlunsplit((*parts[:2], parts.path.rstrip("/") + path, parts.query, ""))
+    path, _, more = path.partition("?")
+    query = "&".join(filter(None, (parts.query, more)))
+    return urlunsplit((*parts[:2], parts.path.rstrip("/") + path, query, ""))
 
 
 def with_version(base: str, version: str) -> str:
@@ -87,11 +91,16 @@ def is_this_machine(base_url: str) -> bool:
         return False
 
 
+def names_secret(name: str) -> bool:
+    """Whether what goes by this name in a URL or a header is a secret."""
+    return bool(_SECRET_NAME.search(name))
+
+
 def secrets_in(url: str) -> list[str]:
     """Passwords and keys in a URL: before the host, or in its query."""
     try:
         parts = urlsplit(url)
-        found = [parts.password, *(v for n, v in parse_qsl(parts.query) if _SECRET_NAME.search(n))]
+        found = [parts.password, *(v for n, v in parse_qsl(parts.query) if names_secret(n))]
     except ValueError:
         return []
     return [secret for secret in found if secret]

@@ -29,6 +29,7 @@ from folkmoot.errors import InputError, ProtocolError
 from folkmoot.kit.coding.codebook import EVERY, NO_CODE, Codebook, own_codebooks, read_codebook
 from folkmoot.kit.coding.tables import CODER, RULE, SECOND, CodeRow, TextRow
 from folkmoot.models.catalog import resolve
+from folkmoot.models.endpoints import Endpoints
 from folkmoot.randomness import generator
 
 PROMPT = "coder"
@@ -88,7 +89,7 @@ class CodedConfig(StudyConfig):
         return self
 
 
-def same_model(first: str, second: str, endpoints: Mapping[str, str]) -> bool:
+def same_model(first: str, second: str, endpoints: Endpoints) -> bool:
     """Whether two names mean one model."""
     try:
         return resolve(first, endpoints).name == resolve(second, endpoints).name

@@ -1,0 +1,128 @@
+"""Where models are asked: the addresses under `endpoints:` in a study file.
+
+An address is a base URL, or `url` with `headers` and `query`, or a list of either. A secret stands
+in none of them: `${NAME}` takes its value from the environment or `.env` when a server is opened,
+so that it is in no copy of the settings. Used by the catalog, and by whoever opens providers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+from urllib.parse import quote
+
+from folkmoot.errors import InputError, Problem
+from folkmoot.hints import did_you_mean
+from folkmoot.models.keys import scrub
+from folkmoot.models.urls import join_url, names_secret, secrets_in
+
+Endpoints = Mapping[str, object]  # model or vendor → address, as a study file has it
+
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")  # RFC 9110
+_KEYS = ("url", "headers", "query")
+_MEND = (
+    "which would be written into the run folder; put it into the environment or .env and write "
+    "${NAME} in its place"
+)
+SHORTEST_SECRET = 6  # letters; a shorter value (a region, a version) is none
+
+
+class Server(NamedTuple):
+    """One server of a model, its variables not yet filled in."""
+
+    url: str
+    headers: tuple[tuple[str, str], ...] = ()
+    query: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of the variables whose values are sent to it, each once."""
+        texts = (text for _, text in (*self.headers, *self.query))
+        return tuple(dict.fromkeys(name for text in texts for name in _VARIABLE.findall(text)))
+
+
+class Opened(NamedTuple):
+    """A server with its variables filled in; their values are `secrets`."""
+
+    url: str
+    headers: Mapping[str, str]
+    secrets: tuple[str, ...]
+
+
+def servers_of(address: object) -> tuple[Server, ...]:
+    """The servers of an address. Raises ValueError that says what is wrong with it."""
+    if isinstance(address, (list, tuple)):
+        if not address:
+            raise ValueError("the list of servers is empty")
+        return tuple(server for one in address for server in servers_of(one))
+    if isinstance(address, str):
+        return (_server({"url": address}),)
+    if isinstance(address, Mapping):
+        return (_server(address),)
+    raise ValueError("must be a base URL, a group of url, headers and query, or a list of these")
+
+
+def urls_of(endpoints: Endpoints) -> Iterator[str]:
+    """All base URLs under `endpoints:`."""
+    for address in endpoints.values():
+        yield from (server.url for server in servers_of(address))
+
+
+def opened(server: Server, environ: Mapping[str, str]) -> Opened:
+    """A server with its variables filled in. Raises InputError for one that is not set."""
+    missing = [name for name in server.variables if not environ.get(name)]
+    if missing:
+        raise InputError(
+            Problem(
+                f"the server {server.url} needs {' and '.join(missing)}, which is not set",
+                key="endpoints",
+                hint=f"put {missing[0]}=… into the environment or a file named .env",
+            )
+        )
+
+    def filled(text: str) -> str:
+        return _VARIABLE.sub(lambda found: environ[found[1]].strip(), text)
+
+    headers = {name: filled(text) for name, text in server.headers}
+    query = "&".join(f"{quote(name)}={quote(filled(text))}" for name, text in server.query)
+    values = [environ[name].strip() for name in server.variables]
+    long = [value for value in values if len(value) >= SHORTEST_SECRET]
+    url = join_url(server.url, f"?{query}") if query else server.url
+    return Opened(url, headers, tuple(dict.fromkeys((*long, *map(quote, long)))))
+
+
+def _server(address: Mapping[str, object]) -> Server:
+    for key in address:
+        if key not in _KEYS:
+            raise ValueError(f"unknown key {key!r}. {did_you_mean(str(key), _KEYS)}".rstrip())
+    url = address.get("url")
+    if not isinstance(url, str) or not url.strip():
+        raise ValueError("url is missing")
+    if secrets_in(url):
+        raise ValueError(f"the URL holds a key or a password, {_MEND}, under headers or query")
+    parts = [_pairs(name, address.get(name) or {}) for name in ("headers", "query")]
+    for name, _ in parts[0]:
+        if not _HEADER.fullmatch(name):
+            raise ValueError(f"headers: {name!r} is not the name of a header")
+    return Server(url.strip().rstrip("/"), *parts)
+
+
+def _pairs(part: str, given: object) -> tuple[tuple[str, str], ...]:
+    if not isinstance(given, Mapping):
+        raise ValueError(f"{part} must be a group of names and texts")
+    pairs = tuple((str(name), str(text)) for name, text in given.items())
+    for name, text in pairs:
+        if _secret(name, text):
+            raise ValueError(f"{part}: {name} holds a key, {_MEND}")
+    return pairs
+
+
+def _secret(name: str, text: str) -> bool:
+    """Whether a secret is written out: by its name, whatever it is; by its looks, anywhere."""
+    left = _VARIABLE.sub("", text)
+    named = names_secret(name) and bool(
+        re.sub(r"^(?:bearer|basic)\b", "", left.strip(), flags=re.I)
+    )
+    return named or scrub(left) != left

@@ -1,0 +1,73 @@
+"""Several servers of one model: each call goes to the one with the least to do.
+
+A server that fails is left alone for a while and then tried again; the run stops for want of a
+server only where none of them can be reached. Used where `endpoints:` has a list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from folkmoot.errors import FatalModelError, TransientError
+from folkmoot.models.request import FloatArray, Provider, Reply, Request, Usage
+
+R = TypeVar("R")
+
+LONGEST_PENALTY = 1_000  # calls; a dead server fails at once, and would seem to have nothing to do
+
+
+class Spread:
+    """One provider over several. `notes`: what was learnt of any of them."""
+
+    def __init__(self, servers: Sequence[Provider]) -> None:
+        self._servers = tuple(servers)
+        self._busy = [0] * len(servers)
+        self._failed = [0] * len(servers)  # calls in a row
+        self._passed = [0] * len(servers)  # over since it failed last
+
+    @property
+    def notes(self) -> list[str]:
+        return [note for one in self._servers for note in getattr(one, "notes", ())]
+
+    async def complete(self, request: Request, *, address: str) -> Reply:
+        return await self._at_one(lambda one: one.complete(request, address=address))
+
+    async def embed(
+        self, model: str, texts: Sequence[str], *, address: str
+    ) -> tuple[FloatArray, Usage]:
+        return await self._at_one(lambda one: one.embed(model, texts, address=address))
+
+    def longest_reply(self, request: Request) -> int | None:
+        """The bound that is sent along, thoughts included."""
+        bound = getattr(self._servers[0], "longest_reply", None)
+        limit: int | None = request.max_tokens if bound is None else bound(request)
+        return limit
+
+    async def close(self) -> None:
+        for one in self._servers:
+            await one.close()
+
+    async def _at_one(self, ask: Callable[[Provider], Awaitable[R]]) -> R:
+        index = min(range(len(self._servers)), key=self._burden)
+        self._busy[index] += 1
+        try:
+            result = await ask(self._servers[index])
+        except (TransientError, FatalModelError) as error:
+            self._failed[index] += 1
+            self._passed[index] = 0
+            if isinstance(error, TransientError) or all(self._failed):
+                raise
+            raise TransientError(str(error)) from None  # another server may be better off
+        else:
+            self._failed[index] = 0
+            return result
+        finally:
+            self._busy[index] -= 1
+            self._passed = [passed + 1 for passed in self._passed]
+
+    def _burden(self, index: int) -> int:
+        """Calls under way, and for a server that failed, as many more as it is still left alone."""
+        penalty = min(LONGEST_PENALTY, 2 ** min(self._failed[index] + 3, 20))
+        left_alone = max(0, penalty - self._passed[index]) if self._failed[index] else 0
+        return self._busy[index] + left_alone

@@ -1,0 +1,380 @@
+"""Batches: the same results at half the price, nothing paid for twice, whatever happens between."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from pydantic import BaseModel
+
+from folkmoot import Json, Session, Speaker, Study, StudyConfig, run
+from folkmoot.cli.study_files import check_command
+from folkmoot.engine import gateway as gateway_module
+from folkmoot.engine import outbox as outbox_module
+from folkmoot.engine.execution import RunOptions
+from folkmoot.engine.runner import Run, from_python, run_study
+from folkmoot.errors import BudgetReached, FatalModelError, QuotaExhausted, RunPaused
+from tests.servers.batches import BatchPlan, Job
+from tests.servers.faults import FaultPlan
+from tests.servers.thread import ServerThread
+
+MODELS = {"openai": "openai/gpt-4o", "anthropic": "anthropic/claude-haiku-4-5"}
+MODELS["google"] = "google/gemini-2.5-flash"
+PEOPLE = 6
+ROOT = Path(__file__).parents[2]
+
+
+async def talk(session: Session) -> None:
+    """Two questions that build on each other: two waves."""
+
+    async def one(scope: Any, number: int) -> None:
+        who = Speaker(f"p{number}", system="You are a cook.")
+        said = await scope.ask(who, f"What matters to you, {number}?")
+        await scope.ask(who, f"You said {said!r}. Why?")
+
+    await session.each(range(PEOPLE), one)
+
+
+STUDY = Study(name="talk", title="Talk", config=StudyConfig, protocol=talk)
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for vendor in ("OPENAI", "ANTHROPIC", "GOOGLE"):
+        monkeypatch.setenv(f"{vendor}_API_KEY", "key")
+
+
+def settings(server: ServerThread, vendor: str = "openai", **more: Any) -> dict[str, Any]:
+    url = server.openai if vendor == "openai" else server.url
+    quick = {"batch_poll_seconds": 0.001, "api_retry_base_seconds": 0.001, "max_tokens": 100}
+    named = {"model": MODELS[vendor], "endpoints": {vendor: url}}
+    return {"batch": True, **named, **quick, **more}
+
+
+def resumed(values: dict[str, Any], out: Path, **more: Any) -> Run:
+    options = RunOptions(out=out, resume=True, **more)
+    return run_study(from_python(STUDY, values, options), options)
+
+
+def answers(done: Run) -> list[tuple[Any, ...]]:
+    with sqlite3.connect(done.path / "journal.sqlite") as db:
+        asked = "SELECT address, reply, finish, input_tokens, output_tokens FROM entries ORDER BY 1"
+        return db.execute(asked).fetchall()
+
+
+@pytest.mark.parametrize("vendor", MODELS)
+def test_a_run_by_batches_says_the_same_at_half_the_price(vendor: str, tmp_path: Path) -> None:
+    with ServerThread(FaultPlan()) as server:
+        direct = run(STUDY, settings(server, vendor, batch=False), out=tmp_path / "direct")
+        batched = run(STUDY, settings(server, vendor), out=tmp_path / "batched")
+        jobs = server.model.batches.jobs
+        assert [len(job.items) for job in jobs] == [PEOPLE, PEOPLE]  # a wave for each question
+    assert answers(batched) == answers(direct)
+    assert batched.manifest["cost_usd"] == pytest.approx(direct.manifest["cost_usd"] / 2, rel=1e-3)
+    assert batched.manifest["journal_digest"] == direct.manifest["journal_digest"]
+
+
+def dump(values: dict[str, Any], out: Path) -> subprocess.Popen[str]:
+    """The run in a process of its own, that a test can kill."""
+    code = (
+        "import json, sys\n"
+        "from pathlib import Path\n"
+        "from tests.engine.test_batches import STUDY, run\n"
+        "run(STUDY, json.loads(sys.argv[1]), out=Path(sys.argv[2]))\n"
+    )
+    words = [sys.executable, "-c", code, json.dumps(values), str(out)]
+    return subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(truth: Callable[[], bool]) -> None:
+    while not truth():
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("vendor", MODELS)
+def test_a_killed_run_finds_its_batches_again(vendor: str, tmp_path: Path) -> None:
+    with ServerThread(FaultPlan()) as server:
+        values, desk = settings(server, vendor), server.model.batches
+        desk.plan = BatchPlan(hold=True)
+        killed = dump(values, tmp_path / "run")
+        wait_for(lambda: bool(desk.jobs) and desk.jobs[0].looks > 1)  # its id is written down
+        killed.kill()
+        killed.wait()
+        desk.plan = BatchPlan()
+        done = resumed(values, tmp_path / "run")
+        assert desk.calls == 2 * PEOPLE == server.model.counts["answered"]
+        fresh = run(STUDY, values, out=tmp_path / "fresh")
+    assert answers(done) == answers(fresh)
+
+
+@pytest.mark.parametrize("vendor", MODELS)
+def test_a_run_killed_while_it_handed_in_finds_the_batch_by_its_name(
+    vendor: str, tmp_path: Path
+) -> None:
+    with ServerThread(FaultPlan()) as server:
+        values, desk = settings(server, vendor), server.model.batches
+        for _ in range(3):  # batches of others, so that the list has several pages
+            desk.jobs.append(Job(f"other{len(desk.jobs)}", len(desk.jobs), [], "another"))
+        desk.plan = BatchPlan(stall=True, hold=True)
+        killed = dump(values, tmp_path / "run")
+        wait_for(lambda: len(desk.jobs) > 3)
+        killed.kill()
+        killed.wait()
+        desk.plan = BatchPlan()
+        resumed(values, tmp_path / "run")
+        assert desk.calls == 2 * PEOPLE == server.model.counts["answered"]
+
+
+@pytest.mark.parametrize("vendor", MODELS)
+def test_a_batch_whose_receipt_was_lost_is_not_handed_in_twice(vendor: str, tmp_path: Path) -> None:
+    with ServerThread(FaultPlan()) as server:
+        server.model.batches.plan = BatchPlan(swallow=frozenset({0}))
+        run(STUDY, settings(server, vendor), out=tmp_path / "run")
+        assert server.model.batches.calls == 2 * PEOPLE == server.model.counts["answered"]
+
+
+@pytest.mark.parametrize("vendor", MODELS)
+def test_what_expires_or_fails_in_a_batch_is_asked_again(vendor: str, tmp_path: Path) -> None:
+    with ServerThread(FaultPlan()) as server:
+        direct = run(STUDY, settings(server, vendor, batch=False), out=tmp_path / "direct")
+        server.model.batches.plan = BatchPlan(expire=frozenset({0}), errors=frozenset({1}))
+        batched = run(STUDY, settings(server, vendor), out=tmp_path / "batched")
+        sizes = [len(job.items) for job in server.model.batches.jobs]
+    assert sum(sizes) == 2 * PEOPLE + PEOPLE // 2 + 1
+    assert answers(batched) == answers(direct)
+
+
+@pytest.mark.parametrize("vendor", MODELS)
+def test_a_batch_cancelled_by_hand_pauses_the_run(vendor: str, tmp_path: Path) -> None:
+    with ServerThread(FaultPlan()) as server:
+        values, desk = settings(server, vendor), server.model.batches
+        desk.plan = BatchPlan(cancel=frozenset({0}))
+        with pytest.raises(RunPaused, match=r"cancelled, with 3 calls unanswered; a resume"):
+            run(STUDY, values, out=tmp_path / "run")
+        assert len(desk.jobs) == 1  # nothing was handed in against the user's will
+        done = resumed(values, tmp_path / "run")
+        assert server.model.counts["answered"] == 2 * PEOPLE
+    assert done.table("answers").height == 2 * PEOPLE
+
+
+@pytest.mark.parametrize("vendor", ["openai"])
+def test_a_batch_too_large_for_the_queue_is_halved(
+    vendor: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox_module, "CROWDED_ABOVE", 1)
+    with ServerThread(FaultPlan()) as server:
+        server.model.batches.plan = BatchPlan(fail="token_limit_exceeded", most_calls=3)
+        run(STUDY, settings(server, vendor), out=tmp_path / "run")
+        sizes = [len(job.items) for job in server.model.batches.jobs]
+        assert server.model.counts["answered"] == 2 * PEOPLE
+    assert sizes == [6, 3, 3, 3, 3]
+
+
+@pytest.mark.parametrize("vendor", ["openai", "google"])
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [("billing_hard_limit_reached", QuotaExhausted), ("invalid_model", FatalModelError)],
+)
+def test_a_refused_batch_stops_the_run_and_can_be_resumed(
+    vendor: str, code: str, error: type[Exception], tmp_path: Path
+) -> None:
+    with ServerThread(FaultPlan()) as server:
+        values = settings(server, vendor)
+        server.model.batches.plan = BatchPlan(fail=code, most_calls=1)
+        with pytest.raises(error, match=code):
+            run(STUDY, values, out=tmp_path / "run")
+        server.model.batches.plan = BatchPlan()
+        done = resumed(values, tmp_path / "run")
+    assert done.table("answers").height == 2 * PEOPLE
+
+
+@pytest.mark.parametrize("vendor", MODELS)
+def test_a_server_without_batches_says_so(vendor: str, tmp_path: Path) -> None:
+    with ServerThread(FaultPlan()) as server:
+        server.model.batches.plan = BatchPlan(interface=False)
+        with pytest.raises(FatalModelError, match=r"no batch interface there; leave out --batch"):
+            run(STUDY, settings(server, vendor), out=tmp_path / "run")
+
+
+@pytest.mark.parametrize("vendor", MODELS)
+def test_a_batch_that_the_vendor_no_longer_knows_is_not_paid_for_again_unasked(
+    vendor: str, tmp_path: Path
+) -> None:
+    with ServerThread(FaultPlan()) as server:
+        values, desk = settings(server, vendor), server.model.batches
+        desk.plan = BatchPlan(cancel=frozenset({0}))
+        with pytest.raises(RunPaused):
+            run(STUDY, values, out=tmp_path / "run")
+        desk.jobs[0].id = "gone"
+        desk.plan = BatchPlan()
+        with pytest.raises(FatalModelError, match=r"does not know batch .*--accept-changes"):
+            resumed(values, tmp_path / "run")
+        assert [len(job.items) for job in desk.jobs] == [PEOPLE, 3]
+        assert "You said" in str(desk.jobs[1].items)  # those who were answered went on
+        done = resumed(values, tmp_path / "run", accept_changes=True)
+    assert done.table("answers").height == 2 * PEOPLE
+
+
+def test_a_resume_without_batches_still_fetches_those_that_were_handed_in(tmp_path: Path) -> None:
+    with ServerThread(FaultPlan()) as server:
+        values, desk = settings(server), server.model.batches
+        desk.plan = BatchPlan(hold=True)
+        killed = dump(values, tmp_path / "run")
+        wait_for(lambda: bool(desk.jobs) and desk.jobs[0].looks > 1)
+        killed.kill()
+        killed.wait()
+        desk.plan = BatchPlan()
+        resumed({**values, "batch": False}, tmp_path / "run")
+        assert desk.calls == PEOPLE
+        assert server.model.counts["answered"] == 2 * PEOPLE
+
+
+@pytest.mark.parametrize("wave", [1, 2, 4, 5])
+def test_results_do_not_depend_on_how_waves_are_cut(
+    wave: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ServerThread(FaultPlan()) as server:
+        whole = run(STUDY, settings(server), out=tmp_path / "whole")
+        for module in (outbox_module, gateway_module):
+            monkeypatch.setattr(module, "WAVE", wave)
+        before = len(server.model.batches.jobs)
+        parted = run(STUDY, settings(server), out=tmp_path / "parted")
+        sizes = [len(job.items) for job in server.model.batches.jobs[before:]]
+    assert max(sizes) == wave
+    assert parted.manifest["journal_digest"] == whole.manifest["journal_digest"]
+
+
+def test_auto_takes_batches_only_where_enough_calls_wait(tmp_path: Path) -> None:
+    async def grows(session: Session) -> None:
+        async def one(scope: Any, number: int) -> None:
+            await scope.ask(Speaker(f"p{number}"), f"Question {number}?")
+
+        await session.at("few").each(range(3), one)
+        await session.at("many").each(range(4), one)
+
+    study = Study(name="grows", title="Grows", config=StudyConfig, protocol=grows)
+    with ServerThread(FaultPlan()) as server:
+        values = settings(server, batch="auto", batch_at_least=4)
+        done = run(study, values, out=tmp_path / "run")
+        assert [len(job.items) for job in server.model.batches.jobs] == [4]
+        direct = run(study, settings(server, batch=False), out=tmp_path / "direct")
+    assert answers(done) == answers(direct)
+    price = direct.manifest["cost_usd"]
+    assert price / 2 < done.manifest["cost_usd"] < price
+
+
+def test_embeddings_and_computations_are_waited_for_before_a_wave(tmp_path: Path) -> None:
+    async def mixed(session: Session) -> None:
+        async def one(scope: Any, number: int) -> None:
+            if number % 2:
+                await scope.embed([f"text {number}"])
+            if number % 3 == 0:
+                await scope.compute(pow, 2, number)
+            await scope.ask(Speaker(f"p{number}"), f"Question {number}?")
+
+        await session.each(range(PEOPLE), one)
+
+    study = Study(name="mixed", title="Mixed", config=StudyConfig, protocol=mixed)
+    with ServerThread(FaultPlan(), latency=0.02) as server:
+        run(study, settings(server), out=tmp_path / "run")
+        assert [len(job.items) for job in server.model.batches.jobs] == [PEOPLE]
+
+
+@pytest.mark.parametrize("vendor", MODELS)
+def test_what_an_endpoint_does_not_take_is_learnt_in_a_batch(vendor: str, tmp_path: Path) -> None:
+    class Why(BaseModel):
+        reason: str
+
+    async def forms(session: Session) -> None:
+        async def one(scope: Any, number: int) -> None:
+            await scope.ask(Speaker(f"p{number}"), f"Why, {number}?", answer=Json(Why))
+
+        await session.each(range(3), one)
+
+    study = Study(name="forms", title="Forms", config=StudyConfig, protocol=forms)
+    with ServerThread(FaultPlan(schema="refuse")) as server:
+        server.model.says = lambda messages, body: {"text": '{"reason": "so"}'}
+        done = run(study, settings(server, vendor), out=tmp_path / "run")
+        assert len(server.model.batches.jobs) == 2  # with a schema, then without
+    assert done.table("answers")["missing"].null_count() == 3
+
+
+def test_prompts_that_a_batch_rejects_are_missing_and_the_run_goes_on(tmp_path: Path) -> None:
+    with ServerThread(FaultPlan()) as server:
+        bad = {"status": 400, "message": "not this one"}
+        server.model.says = lambda messages, body: (
+            bad if "to you, 2" in messages[-1]["content"] else {}
+        )
+        done = run(STUDY, settings(server), out=tmp_path / "run")
+    missing = done.table("answers").filter(pl.col("missing").is_not_null())
+    assert missing["missing"].to_list() == ["rejected"]
+
+
+def test_a_budget_pays_for_twice_as_much_in_batches(tmp_path: Path) -> None:
+    with ServerThread(FaultPlan()) as server:
+        values = settings(server, batch=False, max_tokens=10)
+        cost = run(STUDY, values, out=tmp_path / "a").manifest["cost_usd"]
+        with pytest.raises(BudgetReached):
+            run(STUDY, {**values, "budget_usd": cost * 0.9}, out=tmp_path / "b")
+        values = {**values, "budget_usd": cost * 0.9, "batch": True}
+        assert run(STUDY, values, out=tmp_path / "c").manifest["cost_usd"] < cost * 0.51
+
+
+def test_ctrl_c_leaves_the_batch_running_and_says_how_to_come_back(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN, "utf-8")
+    with ServerThread(FaultPlan()) as server:
+        server.model.batches.plan = BatchPlan(hold=True)
+        values = settings(server, study="own.py")
+        (tmp_path / "study.yaml").write_text(json.dumps(values), "utf-8")
+        words = [sys.executable, "-m", "folkmoot", "run", "study.yaml", "--out", "run"]
+        stopped = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        wait_for(lambda: bool(server.model.batches.jobs) and server.model.batches.jobs[0].looks > 0)
+        stopped.send_signal(signal.SIGINT)
+        said = stopped.communicate()[1]
+        assert stopped.returncode == 130, said
+        assert "batch batch_0 (4 calls) goes on at openai/gpt-4o, until " in said
+        assert "folkmoot run study.yaml --out run --resume" in said
+        server.model.batches.plan = BatchPlan()
+        again = subprocess.run([*words, "--resume"], cwd=tmp_path, capture_output=True, text=True)
+        assert again.returncode == 0, again.stderr
+        assert server.model.batches.calls == 4
+
+
+OWN = """
+from folkmoot import Session, Speaker, Study, StudyConfig
+
+async def ask(session: Session) -> None:
+    async def one(scope, number):
+        await scope.ask(Speaker(f"p{number}"), f"Question {number}?")
+    await session.each(range(4), one)
+
+STUDY = Study(name="own", title="Own", config=StudyConfig, protocol=ask)
+"""
+
+
+def test_check_says_waves_both_prices_and_when_it_ends(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "300")
+    (tmp_path / "own.py").write_text(OWN, "utf-8")
+    values = {"study": "own.py", "model": "gpt-4o"}
+    (tmp_path / "study.yaml").write_text(json.dumps(values), "utf-8")
+    check_command(tmp_path / "study.yaml", None, (), trust=False, preview=False)
+    said = capsys.readouterr().out
+    direct, batched = (
+        float(re.search(rf"{word} +about \$([0-9.]+)", said)[1])  # type: ignore[index]
+        for word in ("Cost", "Batches")
+    )
+    assert batched == pytest.approx(direct / 2, rel=0.1)
+    assert "1 wave of calls, each promised within 24 h, all within 1 day" in said
