@@ -18,7 +18,7 @@ from folkmoot.cli.run import print_results
 from folkmoot.engine.session import Scope
 from folkmoot.errors import BudgetReached, FatalModelError, RunPaused
 from folkmoot.measures.diagnostics import of_answers
-from folkmoot.models.request import Reply
+from folkmoot.models.request import Reply, Request
 from folkmoot.models.scripted import Scripted
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
@@ -488,3 +488,20 @@ def test_a_form_given_back_is_asked_for_again_and_never_counts(
     )
     assert done.table("answers")["reasks"].to_list() == [1, 2]
     assert done.table("answers")["missing"].to_list() == [None, "unparsed"]
+
+
+def test_a_re_ask_carries_the_last_unreadable_reply_alone(tmp_path: Path) -> None:
+    """Several of them are a pattern that small models go on with."""
+    seen: list[Request] = []
+
+    def answer(request: Request, address: str) -> str:
+        seen.append(request)
+        return f"perhaps {len(seen)}"
+
+    async def protocol(session: Session) -> None:
+        await session.ask(ANN, "Which?", answer=Choice(("Park", "Pool")), reasks=2)
+
+    study = Study(name="again", title="Again", config=StudyConfig, protocol=protocol)
+    folkmoot.run(study, {}, out=tmp_path / "run", provider=Scripted(answer))
+    said = [[m.content for m in request.messages if m.role == "assistant"] for request in seen]
+    assert said == [[], ["perhaps 1"], ["perhaps 2"], ["perhaps 3"]]

@@ -43,6 +43,7 @@ def test_body_of_a_plain_request() -> None:
             {"role": "system", "content": "You are Ann."},
             {"role": "user", "content": "Yes or no?"},
         ],
+        "prompt_cache_key": body["prompt_cache_key"],
         "temperature": 0.7,
         "max_tokens": 50,
     }

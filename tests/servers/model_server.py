@@ -138,9 +138,9 @@ class ModelServer:
         if wanted and self.plan.schema in ("refuse", "none"):
             self.counts["format_refused"] += 1
             return _error(400, "output_config: Extra inputs are not permitted", "invalid_request")
-        messages = list(body["messages"])
+        messages = [{**m, "content": _plain(m["content"])} for m in body["messages"]]
         if body.get("system"):
-            messages.insert(0, {"role": "system", "content": body["system"]})
+            messages.insert(0, {"role": "system", "content": _plain(body["system"])})
         schema = (wanted.get("format") or {}).get("schema")
         said = self.says(messages, body)
         if "status" in said:
@@ -271,6 +271,11 @@ class ModelServer:
                     data[key] = {k: v for k, v in usage.items() if k not in outs}
         self.log.append(digest_of(body))
         return web.json_response(data)
+
+
+def _plain(content: Any) -> str:
+    """The text of a message of Anthropic's, whether it stands in blocks or not."""
+    return content if isinstance(content, str) else "".join(block["text"] for block in content)
 
 
 def _given(said: dict[str, Any], field: str, usual: str) -> dict[str, Any]:

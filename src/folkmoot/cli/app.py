@@ -115,6 +115,14 @@ def run(
     ] = None,
     seed: SeedOpt = None,
     batch: BatchOpt = False,
+    preflight: Annotated[
+        bool | None,
+        typer.Option(
+            "--preflight/--no-preflight",
+            help="Try each model, role, and kind of answer first (default: above $5).",
+            show_default=False,
+        ),
+    ] = None,
     key: Annotated[
         str | None,
         typer.Option("--key", help="Use this API key (the environment is safer).", metavar="KEY"),
@@ -183,7 +191,7 @@ def run(
     if grid or repeats is not None:
         grid_command(path, options, axes, repeats, trust)
     else:
-        run_command(path, options, trust, Serving(host, port, public_url))
+        run_command(path, options, trust, Serving(host, port, public_url), preflight)
 
 
 @app.command("try")

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.markup import escape
@@ -20,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from folkmoot.cli.console import clean, end_now, err, out, safe, warn
-from folkmoot.cli.study_files import consent
+from folkmoot.cli.study_files import consent, rehearsal
 from folkmoot.cli.tables import print_findings, synthetic_panel
 from folkmoot.engine.event_loop import Stopper
 from folkmoot.engine.execution import RunOptions
@@ -29,6 +30,7 @@ from folkmoot.engine.progress import (
     CallRetried,
     Event,
     Notice,
+    Preflight,
     RunEnded,
     RunStarted,
     StageTally,
@@ -37,10 +39,13 @@ from folkmoot.engine.progress import (
     duration,
     pace,
 )
-from folkmoot.engine.runner import Run, folder_of, load, run_study, seated
+from folkmoot.engine.runner import Run, folder_of, load, providers_of, run_study, seated
+from folkmoot.engine.study_file import StudyFile
 from folkmoot.errors import InputError, NothingUsable
 from folkmoot.measures.estimates import dollars, plural
-from folkmoot.models.catalog import LOCAL
+from folkmoot.models.catalog import HUMAN, LOCAL, is_local, resolve
+from folkmoot.models.prices import FREE, cost_of, rate_for
+from folkmoot.models.request import Request
 from folkmoot.storage.run_folder import (
     CODEBOOK,
     JOURNAL,
@@ -96,6 +101,9 @@ class TerminalProgress:
     def __call__(self, event: Event) -> None:
         self.tally(event)
         text, level = describe(event)
+        if isinstance(event, Preflight):
+            with suppress(OSError):
+                self._console.print(_preflight_table(event))
         worth = isinstance(event, (RunStarted, Notice)) or self._live is None or level != "info"
         if isinstance(event, (CallRetried, RunEnded)):
             worth = False  # retries can be thousands; the caller reports the end
@@ -156,6 +164,16 @@ class TerminalProgress:
             self._console.print(f"[{style}]{line}[/]" if style else line, soft_wrap=True)
 
 
+def _preflight_table(event: Preflight) -> Table:
+    heads = ("model", "role", "answer", "schema", "system", "temperature", "usage", "ended", "read")
+    table = Table(*heads, "cost", "problem", title="Preflight", box=SIMPLE_HEAD, pad_edge=False)
+    for call in event.calls:
+        cells = [escape(safe(str(getattr(call, head)))) for head in heads]
+        told = f"[red]{escape(safe(call.problem))}[/]" if call.problem else ""
+        table.add_row(*cells, dollars(call.cost_usd), told)
+    return table
+
+
 RECORD = (STUDY_FILE, PLAN, CODEBOOK, MANIFEST, JOURNAL, LOG)
 
 KEY_WARNING = (
@@ -173,8 +191,17 @@ class Serving:
     public_url: str
 
 
-def run_command(path: Path, options: RunOptions, trust: bool, serving: Serving) -> None:
-    """Run a study file and print its findings."""
+PREFLIGHT_ABOVE = 5.0  # dollars of the estimate, from which a preflight is worth its calls
+
+
+def run_command(
+    path: Path,
+    options: RunOptions,
+    trust: bool,
+    serving: Serving,
+    preflight: bool | None = None,
+) -> None:
+    """Run a study file and print its findings. `preflight` None: where the estimate is high."""
     if options.key:
         warn(KEY_WARNING)
     progress = TerminalProgress(err())
@@ -185,6 +212,7 @@ def run_command(path: Path, options: RunOptions, trust: bool, serving: Serving) 
         return
     for note in found.study.notes(found.config):
         err().print(f"[cyan]Note:[/] {escape(clean(note))}", soft_wrap=True)
+    options = replace(options, preflight=_samples(found, options, preflight))
     if found.config.seats is not None:
         from folkmoot.view.seat import host
 
@@ -223,6 +251,27 @@ def try_command(
         run_study(found, replace(options, host=served, progress=progress), Stopper(end_now))
     where = escape(str(scratch / "run"))
     out().print(f"Your answers   folkmoot show {where}", soft_wrap=True)
+
+
+def _samples(found: StudyFile, options: RunOptions, wanted: bool | None) -> tuple[Request, ...]:
+    """The requests of a preflight; none where nobody is paid or it is not worth while."""
+    if wanted is False or (wanted is None and options.resume):
+        return ()
+    specs = [resolve(name, found.config.endpoints) for name in providers_of(found, options).named()]
+    if not wanted and not any(rate_for(spec) not in (None, FREE) for spec in specs):
+        return ()
+    total = rehearsal(found, options.model)
+    paid = {name: resolve(name, found.config.endpoints) for name in total.models}
+    cost = sum(cost_of(paid[name], *tokens) or 0.0 for name, tokens in total.models.items())
+    if wanted is None and cost <= PREFLIGHT_ABOVE:
+        return ()
+    if wanted is None:
+        err().print(
+            f"The run may cost about {dollars(cost)}: a preflight comes first "
+            "(--no-preflight skips it)",
+            soft_wrap=True,
+        )
+    return tuple(one for one in total.samples if not is_local(one.model) and one.model != HUMAN)
 
 
 def grid_command(

@@ -131,6 +131,8 @@ def _print_estimate(
     if stages:
         console.print(f"Calls     about {total.calls:,}")
         console.print(f"Cost      {escape(_cost(total, specs, found))}", soft_wrap=True)
+        if told := _cached(total, found):
+            console.print(f"Cache     {escape(told)}", soft_wrap=True)
         if any(map(takes_batches, specs)):
             console.print(f"Batches   {escape(_by_batches(total, specs, found))}", soft_wrap=True)
         if any(spec.provider == ON_THIS_MACHINE for spec in specs):
@@ -166,13 +168,34 @@ def _estimate(found: StudyFile, model: str | None, embedding: Sequence[ModelSpec
     if said:
         chain = sum(s.longest_chain for s in said)
         return Estimate(tuple(said), chain, waves=chain)
+    return rehearsal(found, model, embedding[0].name if embedding else LOCAL)
+
+
+def rehearsal(found: StudyFile, model: str | None, embedding: str = LOCAL) -> Estimate:
+    """What a rehearsal counts; nothing, with a warning, where it fails."""
     try:
-        return rehearsed(found, model, embedding[0].name if embedding else LOCAL)
+        return rehearsed(found, model, embedding)
     except InputError:
         raise
     except Exception as error:  # the study's own code, before the embedded respondent's answers
         warn(f"the rehearsal of the study failed: {type(error).__name__}: {error}")
         return Estimate(())
+
+
+def _cached(total: Estimate, found: StudyFile) -> str:
+    """What the vendors' caches may save: of prompts whose beginning was sent before."""
+    repeated = sum(total.repeated.values())
+    saved = 0.0
+    for name, again in total.repeated.items():
+        spec = resolve(name, found.config.endpoints)
+        saved += (cost_of(spec, again, 0) or 0.0) - (cost_of(spec, again, 0, again) or 0.0)
+    if not repeated or not saved or not total.input_tokens:
+        return ""
+    share = repeated / total.input_tokens
+    return (
+        f"up to {dollars(saved)} less: {share:.0%} of the input tokens begin an earlier prompt "
+        "again, and count less where the vendor still has them"
+    )
 
 
 def _by_batches(total: Estimate, specs: Sequence[ModelSpec], found: StudyFile) -> str:

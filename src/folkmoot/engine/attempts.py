@@ -45,6 +45,7 @@ YIELD_SECONDS = 0.02  # a provider in this process lets others run at least this
 GUESSED_OUTPUT_TOKENS = 400
 UNBOUNDED = 1_000_000  # places at the limiter of a model in this process
 UNBOUNDED_REPLY = 4096  # tokens reserved for a reply that nothing bounds (no max_tokens)
+PREFLIGHT = "preflight%"  # names of scopes have their % escaped: no study's address begins so
 IN_A_ROW = 3  # rejected prompts without an answer between them
 
 

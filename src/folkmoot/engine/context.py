@@ -97,6 +97,11 @@ class Plan:
         self._data["sealed"][name] = entry
         self._unwritten = True
 
+    def add(self, name: str, data: Any) -> None:
+        """Note something beside the design; it governs nothing, and may be noted anew."""
+        self._data[name] = data
+        self._unwritten = True
+
     def write(self) -> None:
         """Write what was sealed since the last time to disk. Raises StorageError."""
         if self._unwritten:

@@ -69,8 +69,9 @@ async def converse(
 ) -> Exchange[T]:
     """Ask until the answer can be read, at most `reasks` times more.
 
-    Each further try is an effect of its own (`<address>.r1`, …): the conversation so far, the
-    unreadable reply, and what was wrong with it. After an empty reply it is the question again. A
+    Each further try is an effect of its own (`<address>.r1`, …): the conversation so far, the last
+    unreadable reply, and what was wrong with it; of several such replies small models make a
+    pattern, and repeat it. After an empty reply it is the question again. A
     reply cut by the token limit is asked for once more with twice the limit (`<address>.long`),
     which then holds for further tries; what is cut again is kept, and its finish reason says so.
     A choice has one try more, constrained to its options by a schema, but not for a speaker who
@@ -117,7 +118,8 @@ async def converse(
                 break
             problem, wanted, constrained = constrained.prompt, constrained, None
         step += 1
-        messages = _again(request.messages, reply.text, problem)
+        sent = first.messages if said else request.messages
+        messages = _again(sent, reply.text, problem)
         request = replace(request, messages=messages, schema=wanted.schema)
     fallback = getattr(wanted, "fallback", None)
     if fallback is not None:

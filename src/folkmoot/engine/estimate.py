@@ -13,6 +13,7 @@ import json
 import math
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -35,6 +36,7 @@ from folkmoot.models.request import (
     Usage,
     estimated_tokens,
 )
+from folkmoot.randomness import digest
 from folkmoot.storage.manifest import ModelUse
 
 ASSUMED_LATENCY = 2.0  # seconds for one reply of a hosted model
@@ -44,13 +46,17 @@ SYNTHETIC_LATENCY = 0.001  # of processor time; it answers in this process
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """Totals of a run. `chain`: most calls that must wait for each other. `waves`: how often all
-    that can wait does, where calls are handed in by batches. `models`: input and
-    output tokens by model, where it is known which model answers what."""
+    that can wait does, where calls are handed in by batches. `samples`: the first request of each
+    model, role and kind of answer. `models`: input and output tokens by model, where it is known
+    which model answers what. `repeated`: those of the input tokens that began an earlier request
+    just so, which a vendor's cache may hold."""
 
     stages: tuple[StageEstimate, ...]
     chain: int = 1
     waves: int = 1
+    samples: tuple[Request, ...] = ()
     models: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    repeated: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def calls(self) -> int:
@@ -78,6 +84,7 @@ class Estimate:
 SAID_WORDS = 60
 FREE_WORDS = 6  # a reply of fewer words is a vote, a number or a signal, and stays as it is
 ENOUGH_CALLS = 1_000  # a rehearsal of so many scales up well
+SHORTEST_CACHED = 1024  # tokens of a beginning; OpenAI's and Anthropic's caches hold no shorter one
 QUIET_TURNS = 30  # of the loop without a new call: then all wait that can
 MOST_STAGES = 8  # lines of a table; stages beyond it that differ in a number are one
 
@@ -94,6 +101,9 @@ class Counting:
         self.stages: dict[str, ModelUse] = {}
         self.models: dict[str, ModelUse] = {}
         self.volleys: list[int] = []
+        self.repeated: Counter[str] = Counter()
+        self._begun: set[bytes] = set()  # beginnings of requests so far, message by message
+        self.samples: dict[tuple[str, str, str], Request] = {}
         self._asks = 0
         self._embedding = embedding
         self._inner: Provider = open_provider(resolve(LOCAL), settings)
@@ -102,6 +112,8 @@ class Counting:
 
     async def complete(self, request: Request, *, address: str) -> Reply:
         self._asks += 1
+        kind = (request.model, request.asked.role, request.asked.kind)
+        self.samples.setdefault(kind, request)
         await self._turn()
         reply = await self._inner.complete(request, address=address)
         asked = [m.content for m in request.messages]
@@ -110,6 +122,7 @@ class Counting:
         self._count(
             address, request.model, Usage(estimated_tokens(*asked, *schema), estimated_tokens(text))
         )
+        self.repeated[request.model] += self._again(request)
         return reply._replace(text=text, usage=NOTHING)
 
     async def embed(
@@ -121,6 +134,18 @@ class Counting:
 
     async def close(self) -> None:
         await self._inner.close()
+
+    def _again(self, request: Request) -> int:
+        """Tokens of the longest beginning that an earlier request had; 0 where it is too short for
+        any vendor's cache."""
+        begun, tokens, again = b"", 0, 0
+        for message in request.messages:
+            begun = digest(begun, request.model, *message)
+            tokens += estimated_tokens(message.content)
+            if begun in self._begun:
+                again = tokens
+            self._begun.add(begun)
+        return again if again >= SHORTEST_CACHED else 0
 
     def _count(self, address: str, model: str, usage: Usage) -> None:
         if model == HUMAN:  # people cost nothing
@@ -178,6 +203,8 @@ def rehearsed(found: StudyFile, model: str | None, embedding: str = LOCAL) -> Es
     return Estimate(
         tuple(_stages(counted, share)),
         chain=len(counted.volleys),
+        repeated={name: round(n * share) for name, n in counted.repeated.items()},
+        samples=tuple(counted.samples.values()),
         waves=sum(math.ceil(asks * share / WAVE) for asks in counted.volleys),
         models={
             name: (round(t.input_tokens * share), round(t.output_tokens * share))

@@ -27,6 +27,7 @@ from folkmoot.engine.event_loop import Stopper, interruptible
 from folkmoot.engine.folder import open_journal, write_settings
 from folkmoot.engine.gateway import Gateway, uncountable
 from folkmoot.engine.journal import Journal, JournalReader, Replay
+from folkmoot.engine.preflight import preflight
 from folkmoot.engine.progress import (
     Outcome,
     Progress,
@@ -44,7 +45,7 @@ from folkmoot.engine.trust import Consent
 from folkmoot.errors import InputError, Problem, ProtocolError, RunInterrupted, RunPaused
 from folkmoot.models.catalog import is_local
 from folkmoot.models.keys import scrub
-from folkmoot.models.request import Provider
+from folkmoot.models.request import Provider, Request
 from folkmoot.respondent.knobs import planted
 from folkmoot.storage.files import write_json
 from folkmoot.storage.manifest import RunFacts, file_hashes, manifest
@@ -78,6 +79,7 @@ class RunOptions:
     budget: float | None = None
     seed: int | None = None
     batch: bool = False
+    preflight: tuple[Request, ...] = ()  # asked before the study begins
     key: str | None = field(default=None, repr=False)
     accept_changes: bool = False
     provider: Provider | None = None
@@ -232,6 +234,8 @@ async def _protocol(execution: Execution, context: RunContext) -> None:
     own = not str(getattr(found.study.protocol, "__module__", "")).startswith("folkmoot.")
     with interruptible(context, execution.stopper):
         with watching_awaits(context.forgotten.append) if own else contextlib.nullcontext():
+            if execution.options.preflight:
+                await preflight(context, execution.options.preflight)
             try:
                 await found.study.protocol(Session(context))
             except SystemExit as error:

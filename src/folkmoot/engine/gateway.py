@@ -12,11 +12,12 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from folkmoot.engine.attempts import Allowance, Attempts, Call, Line
+from folkmoot.engine.attempts import PREFLIGHT, Allowance, Attempts, Call, Line
 from folkmoot.engine.budget import Budget
 from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.desk import Desk
@@ -33,6 +34,7 @@ from folkmoot.errors import (
     TransientError,
 )
 from folkmoot.models.catalog import HUMAN, ModelSpec
+from folkmoot.models.chat import ChatWire
 from folkmoot.models.prices import rate_for
 from folkmoot.models.request import (
     NOTHING,
@@ -43,6 +45,7 @@ from folkmoot.models.request import (
     Usage,
     byte_count,
 )
+from folkmoot.models.structured import Capabilities
 from folkmoot.randomness import digest
 from folkmoot.storage.manifest import ModelUse
 
@@ -145,6 +148,13 @@ class Gateway:
         self._check_counted(model, entry, replayed=replayed)
         return _vectors(entry.blob or b"", len(texts))
 
+    def known_of(self, request: Request) -> Capabilities | None:
+        """What the model of a request is known to take by now; None where nobody knows."""
+        line = self._lines.get(request.model)
+        if line is None or not isinstance(line.provider, ChatWire):
+            return None
+        return line.provider.asked(replace(request, model=line.spec.wire_model))[0]
+
     def taken(self) -> tuple[float, int]:
         """Money (USD) and calls of all replies so far, those that were replayed included."""
         uses = self.uses.values()
@@ -228,7 +238,8 @@ class Gateway:
 
         async def settled() -> Reply:
             outbox = self._outbox
-            call.batched = outbox is not None and outbox.takes(line, address, fingerprint)
+            if outbox is not None and not address.startswith(PREFLIGHT):
+                call.batched = outbox.takes(line, address, fingerprint)
             try:
                 try:
                     return await self._attempts.run(line, call, send)

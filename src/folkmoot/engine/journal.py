@@ -244,6 +244,12 @@ class JournalReader:
         for *row, when in self._reader.execute(f"SELECT {NAMES}, {at} FROM {table}"):
             yield Entry._make((*row[:3], self._expand(json.loads(row[3])), *row[4:])), when
 
+    def under(self, prefix: str) -> Iterable[Entry]:
+        """The entries whose addresses begin so, in the order in which they were put."""
+        where = "WHERE substr(address, 1, ?) = ? ORDER BY rowid"
+        for row in self._reader.execute(f"{SELECT} {where}", (len(prefix), prefix)):
+            yield Entry(row[0], row[1], row[2], self._expand(json.loads(row[3])), *row[4:])
+
     def _expand(self, value: Any) -> Any:
         """A stored request with its long texts put back."""
         if isinstance(value, dict):

@@ -87,6 +87,31 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
+class Checked:
+    """What one call of a preflight showed, in words. `problem`: why the study cannot work with it;
+    empty where it can."""
+
+    model: str
+    role: str
+    answer: str
+    schema: str
+    system: str
+    temperature: str
+    usage: str
+    ended: str
+    read: str
+    cost_usd: float | None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """One real call for each model, role and kind of answer was made, before the study begins."""
+
+    calls: tuple[Checked, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RunEnded:
     """The run has ended, for good or for now. `message` of one that is done: why nothing in it is
     usable."""
@@ -103,6 +128,7 @@ Event = (
     | CallDone
     | CallRetried
     | Notice
+    | Preflight
     | RunEnded
 )
 Progress = Callable[[Event], None]
@@ -137,6 +163,10 @@ def describe(event: Event) -> tuple[str, Level]:
             return f"{model}: {reason}; attempt {attempt + 1} in {wait:.1f} s", "warning"
         case Notice(message, level):
             return message, level
+        case Preflight(calls):
+            wrong = sum(bool(call.problem) for call in calls)
+            level = "error" if wrong else "info"
+            return f"preflight: {plural(len(calls), 'call')}, {plural(wrong, 'problem')}", level
         case RunEnded(outcome, message):
             level = "info" if outcome == "done" and not message else "warning"
             return f"{outcome}" + (f": {message}" if message else ""), level

@@ -28,6 +28,7 @@ from folkmoot.engine.event_loop import run_to_end
 from folkmoot.engine.execution import SOME_TIME, Execution, RunOptions, execute
 from folkmoot.engine.folder import write_settings
 from folkmoot.engine.journal import Entry, JournalReader, Replay
+from folkmoot.engine.preflight import asked_in
 from folkmoot.engine.providers import Providers
 from folkmoot.engine.study import Study, study_of_run
 from folkmoot.engine.study_file import StudyFile, validate
@@ -240,10 +241,11 @@ def _replay(run: RunFolder, study: Study | None, scratch: Path) -> list[str]:
     if run.has(PERSONAS):
         copyfile(run.path / PERSONAS, scratch / PERSONAS)
     replay = Replay(run.path / JOURNAL)
+    options = RunOptions(preflight=asked_in(replay))
     try:
         run_to_end(
             lambda stopper: execute(
-                Execution(found, RunOptions(), providers, scratch, stopper, replay=replay)
+                Execution(found, options, providers, scratch, stopper, replay=replay)
             )
         )
     except NotJournaled:

@@ -39,11 +39,15 @@ from folkmoot.models.structured import (
     closed_schema,
     messages_of,
 )
+from folkmoot.randomness import digest
 
 BASE_URL = "https://api.openai.com/v1"
 BATCH = 50  # replies of 100 long embeddings would exceed max_reply_mb
 MODES = (SCHEMA, JSON_MODE, PROMPT)
 
+# OpenAI's own models: they take a key by which requests with one beginning meet the same cache
+# (https://platform.openai.com/docs/guides/prompt-caching).
+_CACHED = re.compile(r"(?:^|/)(?:gpt-(?!oss)|chatgpt-|o\d)")
 _REASONING = re.compile(r"(?:^|/)(?:o\d|gpt-[5-9])(?!.*chat)")
 
 
@@ -61,6 +65,8 @@ def encode(request: Request, capabilities: Capabilities | None = None) -> Json:
         "model": request.model,
         "messages": _messages(messages_of(request, capabilities), request.images),
     }
+    if capabilities.cache and _CACHED.search(request.model) and request.messages:
+        body["prompt_cache_key"] = digest(*request.messages[0]).hex()
     if request.temperature is not None and capabilities.temperature:
         body["temperature"] = request.temperature
     if request.max_tokens is not None:

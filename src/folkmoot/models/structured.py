@@ -43,6 +43,7 @@ _NO_SYSTEM = re.compile(
     r"roles must alternate|first message must|must start with (?:a )?user",
     re.IGNORECASE | re.DOTALL,
 )
+_CACHE = re.compile(r"prompt_?cache_?key|cache_?control", re.IGNORECASE)
 _ECHO = re.compile(r"role\W{3,8}(?:system|developer|user|assistant|model)\b")  # of what was sent
 
 
@@ -54,6 +55,7 @@ class Capabilities:
     temperature: bool = True
     completion_tokens: bool = False  # max_completion_tokens in place of max_tokens
     system: bool = True
+    cache: bool = True  # the words by which a vendor's cache is addressed
 
 
 def concede(
@@ -66,6 +68,8 @@ def concede(
     if request.schema is not None and _FORMAT.search(said):
         below = list(modes)[modes.index(used.mode) + 1 :]
         return replace(used, mode=below[0]) if below else None
+    if used.cache and _CACHE.search(said):
+        return replace(used, cache=False)
     refused = bool(_TAKES_NOT.search(said))
     if refused and "max_tokens" in said and request.max_tokens and not used.completion_tokens:
         return replace(used, completion_tokens=True)
@@ -127,6 +131,8 @@ def _given_up(used: Capabilities, better: Capabilities) -> str:
         return "takes no temperature; its own default holds"
     if used.system != better.system:
         return "takes no system message; it goes before the first question"
+    if used.cache != better.cache:
+        return "does not know of its vendor's cache; nothing is said about it"
     return "wants max_completion_tokens in place of max_tokens"
 
 

@@ -89,12 +89,19 @@ def _models(manifest: Mapping[str, Any], dates: Mapping[str, tuple[str, str]]) -
             "last call (UTC)": dates.get(m["asked"], (None, None))[1],
             "calls": m["calls"],
             "tokens in": _known(m["input_tokens"]),
+            **_cached(m),
             "tokens out": _known(m["output_tokens"]),
             "cost (USD)": _known(m["cost_usd"]),
         }
         for m in manifest.get("models", [])
     ]
     return Grid.of(rows)
+
+
+def _cached(model: Mapping[str, Any]) -> dict[str, str]:
+    """The share of the input tokens that came from the vendor's cache, where any did."""
+    cached, asked = model.get("cached_tokens"), model.get("input_tokens")
+    return {"of these cached": f"{cached / asked:.0%}"} if cached and asked else {}
 
 
 def _known(figure: float | None) -> float | str:

@@ -1,0 +1,146 @@
+"""Before money is spent: one real call for each model, role and kind of answer of a study.
+
+The requests are the first of their kind in a rehearsal (`engine/estimate.py`). They go through
+journal and budget like any call, at addresses that no study can have, so that a resume pays nothing
+for them again. Used by `execution.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from folkmoot.conversation.answers import Parsed, Unreadable
+from folkmoot.conversation.choices import Choice, Number
+from folkmoot.conversation.spoken import looks_like_refusal
+from folkmoot.engine.attempts import PREFLIGHT
+from folkmoot.engine.context import RunContext
+from folkmoot.engine.gateway import Gateway
+from folkmoot.engine.journal import Entry, JournalReader
+from folkmoot.engine.progress import Checked, Preflight
+from folkmoot.errors import FatalModelError
+from folkmoot.json_text import decode
+from folkmoot.models.request import CUT, Message, Pointers, Reply, Request
+from folkmoot.models.structured import JSON_MODE, SCHEMA, Capabilities
+
+UNKNOWN = "unknown"
+
+
+async def preflight(context: RunContext, requests: Sequence[Request]) -> None:
+    """Ask each request once, in order: the first wrong key ends it. What came of it goes to the
+    plan and to who watches. Raises what stops a run, FatalModelError (exit code 2) among it."""
+    gateway = context.gateway
+    asked = [(request, *await _asked(gateway, request)) for request in requests]
+    checked = tuple(_checked(*one) for one in asked)
+    if not all(reply.replayed for _, reply, _ in asked):  # a replay tells less than was seen then
+        context.plan.add("preflight", [asdict(one) for one in checked])
+        context.plan.write()
+    context.progress(Preflight(checked))
+    refuse_unworkable(checked)
+
+
+def asked_in(journal: JournalReader) -> tuple[Request, ...]:
+    """The requests of the preflight that a journal holds, as they were asked."""
+    return tuple(map(_request_of, journal.under(f"{PREFLIGHT}/")))
+
+
+def _request_of(entry: Entry) -> Request:
+    asked = entry.request
+    _, role, kind, _ = entry.address.split("/", 3)
+    return Request(
+        asked["model"],
+        tuple(Message(m["role"], m["content"]) for m in asked["messages"]),
+        asked["temperature"],
+        asked["max_tokens"],
+        asked["schema"],
+        tuple(asked.get("images", ())),
+        Pointers(role, kind=kind),
+    )
+
+
+def refuse_unworkable(checked: Sequence[Checked]) -> None:
+    """Raise FatalModelError (exit code 2) with every reason why the study cannot work."""
+    wrong = [f"{c.model} as {c.role} ({c.answer}): {c.problem}" for c in checked if c.problem]
+    if wrong:
+        raise FatalModelError(
+            f"the preflight failed: {'; '.join(wrong)}. Nothing but these calls was paid for; mend "
+            "the study, take another model, or skip the preflight with --no-preflight"
+        )
+
+
+async def _asked(gateway: Gateway, request: Request) -> tuple[Reply, Capabilities | None]:
+    asked = request.asked
+    mark, role = request.fingerprint().hex()[:8], asked.role.replace("/", "%2F")
+    reply = await gateway.complete(f"{PREFLIGHT}/{role}/{asked.kind}/{mark}", request, spare=True)
+    return reply, gateway.known_of(request)
+
+
+def _checked(request: Request, reply: Reply, known: Capabilities | None) -> Checked:
+    read = _read(request, reply.text)
+    return Checked(
+        model=request.model,
+        role=request.asked.role,
+        answer=request.asked.kind,
+        schema=_schema(request, known),
+        system=_taken(
+            any(m.role == "system" for m in request.messages), known.system if known else None
+        ),
+        temperature=_taken(request.temperature is not None, known.temperature if known else None),
+        usage="given" if reply.usage.output_tokens is not None else "not given",
+        ended=reply.finish,
+        read=read or "yes",
+        cost_usd=reply.cost_usd,
+        problem=_problem(reply, read),
+    )
+
+
+def _problem(reply: Reply, unread: str) -> str:
+    if reply.finish.startswith("refused:"):
+        why = reply.finish.removeprefix("refused:")
+        return f"refused ({why}{': ' + reply.text[:200] if reply.text else ''})"
+    if not reply.text.strip():
+        cut = reply.finish.startswith(CUT)
+        return "the token limit was used up before the first word" if cut else "an empty reply"
+    if unread and reply.finish.startswith(CUT):
+        return f"cut at the token limit before it could be read ({unread})"
+    if unread and looks_like_refusal(reply.text):
+        return f"refused ({reply.text[:200]})"
+    return ""
+
+
+def _schema(request: Request, known: Capabilities | None) -> str:
+    if request.schema is None:
+        return "not needed"
+    if known is None:
+        return UNKNOWN
+    if known.mode == SCHEMA:
+        return "taken"
+    return "JSON mode" if known.mode == JSON_MODE else "by the prompt"
+
+
+def _taken(sent: bool, taken: bool | None) -> str:
+    if not sent:
+        return "not needed"
+    return UNKNOWN if taken is None else "taken" if taken else "not taken"
+
+
+def _read(request: Request, text: str) -> str:
+    """Why a reply cannot be read as the kind of answer that was wanted; empty where it can."""
+    kind, offered = request.asked.kind, request.asked.offered
+    if kind == "choice" and offered:
+        return _problem_of(Choice(offered).parse(text))
+    if kind == "number" and len(offered) == 2:
+        low, high = map(float, offered)
+        return _problem_of(Number(low, high).parse(text))
+    if request.schema is None:
+        return ""
+    try:
+        data = decode(text[text.index("{") : text.rindex("}") + 1])
+    except (ValueError, RecursionError):
+        return "no JSON object"
+    lacking = [name for name in request.schema.get("required", ()) if name not in data]
+    return f"the field {lacking[0]} is missing" if lacking else ""
+
+
+def _problem_of(read: Parsed[object] | Unreadable) -> str:
+    return read.problem if isinstance(read, Unreadable) else ""

@@ -1,0 +1,157 @@
+"""What is already paid for: prompts that begin as an earlier one did, and what caches are told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from folkmoot import EMPTY, Session, Speaker, Study, StudyConfig, Utterance, run
+from folkmoot.engine.estimate import rehearsed
+from folkmoot.engine.execution import RunOptions
+from folkmoot.engine.runner import Run, from_python
+from folkmoot.models import anthropic_messages, openai_chat
+from folkmoot.models.catalog import resolve
+from folkmoot.models.prices import rate_for
+from folkmoot.models.request import Message, Request, Usage
+from folkmoot.report.trust import trust
+from tests.servers.faults import FaultPlan
+from tests.servers.thread import ServerThread
+
+LONG = "You are a cook who has seen a lot. " * 200
+PEOPLE, TURNS = 3, 4
+
+
+async def dialogues(session: Session) -> None:
+    async def one(scope: Any, number: int) -> None:
+        who, heard = Speaker(f"p{number}", system=f"{number}: {LONG}"), EMPTY
+        for turn in range(TURNS):
+            asked = f"Turn {turn}: what do you say?"
+            said = await scope.ask(who, asked, heard=heard)
+            heard = heard + Utterance("", asked) + Utterance(who.id, said)
+
+    await session.each(range(PEOPLE), one)
+
+
+STUDY = Study(name="dialogues", title="Dialogues", config=StudyConfig, protocol=dialogues)
+
+
+def bodies(model: str, out: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[bytes], Run]:
+    """The bodies that a run of the study sends, in order, and the run."""
+    monkeypatch.setenv("OPENAI_API_KEY", "key")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "key")
+    sent: list[bytes] = []
+    with ServerThread(FaultPlan()) as server:
+
+        async def between(request: Any, handler: Callable[[Any], Any]) -> Any:
+            sent.append(await request.read())
+            return await handler(request)
+
+        server.model.between = between
+        vendor = model.partition("/")[0]
+        url = server.openai if vendor == "openai" else server.url
+        values = {"model": model, "endpoints": {vendor: url}}
+        done = run(STUDY, values, out=out)
+    return sent, done
+
+
+def test_a_dialogue_sends_the_same_bytes_first_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent, _ = bodies("openai/gpt-4o", tmp_path / "run", monkeypatch)
+    keys = {json.loads(body)["prompt_cache_key"] for body in sent}
+    assert len(keys) == PEOPLE  # one for each conversation
+    for number in range(PEOPLE):
+        own = sorted((b for b in sent if f'"{number}: You are'.encode() in b), key=len)
+        assert len(own) == TURNS
+        for before, after in pairwise(own):
+            messages = before[: before.index(b"}]")]  # up to the end of the last message
+            assert after.startswith(messages)
+
+
+def test_anthropic_is_told_what_to_keep_and_the_text_stays_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent, _ = bodies("anthropic/claude-haiku-4-5", tmp_path / "run", monkeypatch)
+    for number in range(PEOPLE):
+        own = sorted((b for b in sent if f'"{number}: You are'.encode() in b), key=len)
+        assert b"cache_control" not in own[0]  # nothing will be read again for certain
+        for body in own[1:]:
+            data = json.loads(body)
+            assert data["system"][-1]["cache_control"] == {"type": "ephemeral"}
+            assert data["messages"][-1]["content"][-1]["cache_control"] == {"type": "ephemeral"}
+            assert body.count(b"cache_control") == 2  # of four that a request may have
+        texts = [_unmarked(json.loads(body)) for body in own]
+        for before, after in pairwise(texts):
+            assert after[: len(before)] == before
+
+
+def _unmarked(body: dict[str, Any]) -> list[tuple[str, str]]:
+    def text(content: Any) -> str:
+        return content if isinstance(content, str) else "".join(b["text"] for b in content)
+
+    turns = [(turn["role"], text(turn["content"])) for turn in body["messages"]]
+    return [("system", text(body["system"])), *turns]
+
+
+def test_a_single_question_is_not_written_into_a_cache() -> None:
+    asked = (Message("system", LONG), Message("user", "Park or pool?"))
+    body = anthropic_messages.encode(Request("claude-haiku-4-5", asked))
+    assert "cache_control" not in json.dumps(body)
+
+
+@pytest.mark.parametrize("model", ["gpt-oss-120b", "llama-3", "Qwen/Qwen3", "kimi-k2"])
+def test_servers_of_others_are_sent_no_key_of_openais_cache(model: str) -> None:
+    assert "prompt_cache_key" not in openai_chat.encode(Request(model, (Message("user", "?"),)))
+
+
+@pytest.mark.parametrize("model", ["openai/gpt-4o", "anthropic/claude-haiku-4-5"])
+def test_a_server_that_knows_no_cache_is_asked_without(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    word = {"openai": "prompt_cache_key", "anthropic": "cache_control"}[model.partition("/")[0]]
+    refusal = {"status": 400, "message": f"{word}: Extra inputs are not permitted"}
+    says = lambda messages, body: refusal if word in json.dumps(body) else {}  # noqa: E731
+    monkeypatch.setattr("tests.servers.model_server.ModelServer.says", staticmethod(says))
+    _, done = bodies(model, tmp_path / "run", monkeypatch)
+    assert done.table("answers")["missing"].null_count() == PEOPLE * TURNS
+
+
+def test_tokens_of_the_cache_are_priced_as_such() -> None:
+    claude = rate_for(resolve("claude-haiku-4.5"))
+    assert claude is not None
+    plain = claude.cost(Usage(10_000, 0, 0))
+    assert claude.cost(Usage(10_000, 0, 10_000)) == pytest.approx(0.1 * plain)  # type: ignore[operator]
+    assert claude.cost(Usage(10_000, 0, 0, 10_000)) == pytest.approx(1.25 * plain)  # type: ignore[operator]
+    assert claude.cost(Usage(40_000, 0, 0, 40_000)) == pytest.approx(5 * plain)  # type: ignore[operator]
+    half = claude.batched()
+    assert half.cost(Usage(10_000, 0, 10_000)) == pytest.approx(0.05 * plain)  # type: ignore[operator]
+
+
+def test_the_report_names_the_share_that_came_from_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def with_cached(data: dict[str, Any]) -> dict[str, Any]:
+        details = {"cached_tokens": data["usage"]["prompt_tokens"] // 2}
+        return {**data, "usage": {**data["usage"], "prompt_tokens_details": details}}
+
+    decode = openai_chat.read_json
+    monkeypatch.setattr(openai_chat, "read_json", lambda body: with_cached(decode(body)))
+    _, done = bodies("openai/gpt-4o", tmp_path / "run", monkeypatch)
+    (row,) = trust(done.folder, STUDY).models.rows
+    assert "50%" in row
+    asked, said = done.manifest["input_tokens"], done.manifest["output_tokens"]
+    # Half of the input costs half: $2.50 and $1.25 a million, and $10 for what is said.
+    price = asked * (2.5e-6 + 1.25e-6) / 2 + said * 1e-5
+    assert done.manifest["cost_usd"] == pytest.approx(price, rel=0.01)
+
+
+def test_the_estimate_counts_what_begins_an_earlier_prompt() -> None:
+    found = from_python(STUDY, {"model": "openai/gpt-4o"}, RunOptions())
+    total = rehearsed(found, None)
+    share = total.repeated["openai/gpt-4o"] / total.input_tokens
+    assert (TURNS - 1) / TURNS - 0.02 < share < (TURNS - 1) / TURNS
