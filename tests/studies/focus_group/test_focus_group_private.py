@@ -159,7 +159,9 @@ def test_there_is_no_reaction_phase_without_material(tmp_path: Path) -> None:
     assert phases == ["warmup", "exploration", "deep_dive", "synthesis"]
     config = settings(stimulus_material=None)
     assert any("no reaction phase" in note for note in STUDY.notes(config))
-    assert STUDY.notes(settings()) == []
+    (few,) = STUDY.notes(settings())
+    assert "fewer than 5 groups are an illustration" in few
+    assert STUDY.notes(settings(replications=5)) == []
 
 
 @pytest.mark.parametrize(

@@ -110,3 +110,11 @@ def test_people_have_names_of_their_own(tmp_path: Path) -> None:
         names = people.filter(set=number)["name"].to_list()
         assert len(set(names)) == 42 and all(names)
     assert people.filter(set=1)["name"].to_list() != people.filter(set=2)["name"].to_list()
+
+
+def test_few_sets_are_told_before_anything_is_spent() -> None:
+    example = load_study_file(Path(__file__).parents[3] / "examples" / "town_hall.yaml")
+    notes = example.study.notes(example.config)
+    assert "fewer than 5 sets are an illustration: no intervals, no tests" in notes
+    enough = example.config.model_copy(update={"sets": 5})
+    assert not [note for note in example.study.notes(enough) if "illustration" in note]

@@ -9,6 +9,7 @@ from typing import Any
 
 from folkmoot.engine.study import Planned
 from folkmoot.errors import InputError, Problem
+from folkmoot.measures.estimates import FEWEST_UNITS
 from folkmoot.measures.power import DesignSize
 from folkmoot.people.sources import table
 from folkmoot.people.sources.grounded.generator import check_quotas
@@ -152,6 +153,9 @@ def cut(config: DiscussionConfig, groups: int) -> DiscussionConfig:
 def notes(config: DiscussionConfig) -> list[str]:
     """What a user should know before a run."""
     said = []
+    if config.replications < FEWEST_UNITS:
+        few = f"fewer than {FEWEST_UNITS} groups are an illustration: no intervals, no tests"
+        said.append(f"{few} (replications: {FEWEST_UNITS})")
     if config.max_responses_per_question > config.num_personas:
         said.append(
             f"at most {config.num_personas} answers to a question: there are no more people"

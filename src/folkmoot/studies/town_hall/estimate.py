@@ -9,7 +9,7 @@ from typing import Any, get_args
 from folkmoot.engine.study import Planned
 from folkmoot.errors import Problem
 from folkmoot.hints import did_you_mean
-from folkmoot.measures.estimates import plural
+from folkmoot.measures.estimates import FEWEST_UNITS, plural
 from folkmoot.measures.power import DesignSize
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.config import (
@@ -89,10 +89,8 @@ def notes(config: TownHallConfig) -> list[str]:
     levels = levels_of(config)
     count = plural(config.sets * len(levels), "discussion")
     lines = [f"{plural(config.sets, 'set')} x {plural(len(levels), 'level')} = {count}"]
-    if config.sets == 1:
-        lines.append(
-            "with one set there are no intervals and no tests of differences between levels"
-        )
+    if config.sets < FEWEST_UNITS:
+        lines.append(f"fewer than {FEWEST_UNITS} sets are an illustration: no intervals, no tests")
     for key in ("gender", "ownership"):
         usual = Ratios.model_fields[key].default
         for word in getattr(config.residents.ratios, key).keys() - usual.keys():
