@@ -7,6 +7,7 @@ import errno
 import io
 import os
 import secrets
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -57,6 +58,17 @@ def read_csv(text: str) -> CsvTable:
 def packaged_yaml(beside: str, name: str) -> Any:
     """Data that ships with the code: `packaged_yaml(__file__, "names_us.yaml")`."""
     return yaml.safe_load(Path(beside).with_name(name).read_text(encoding="utf-8"))
+
+
+def user_cache_dir() -> Path:
+    """The user's cache folder for Folkmoot, by the habit of the system."""
+    if sys.platform == "win32":
+        root = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        root = Path.home() / "Library" / "Caches"
+    else:
+        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return root / "folkmoot"
 
 
 @contextmanager

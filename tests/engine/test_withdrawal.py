@@ -15,7 +15,7 @@ from folkmoot.engine.desk import WITHDRAWN, Chair, Desk, Question
 from folkmoot.engine.verify import verify_run
 from folkmoot.engine.withdrawal import Words, withdrawals
 from folkmoot.errors import InputError
-from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.run_folder import RunFolder, cache_of
 from tests.engine.test_seats import by_hand
 
 FOCUS = """
@@ -158,12 +158,18 @@ def test_words_of_the_study_are_nobodys() -> None:
 
 
 def test_a_researcher_can_take_a_persons_words_out_later(
-    study: Path, capsys: pytest.CaptureFixture[str]
+    study: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(
+        "folkmoot.storage.run_folder.user_cache_dir", lambda: study.parent / "cache"
+    )
     run = folkmoot.run(study, out=study.parent / "a", seats=("p_0002",), host=by_hand(speaks))
     (run.path / "report.html").write_text(SPOKEN)
+    cached = cache_of(run.path) / "findings.html"  # what `folkmoot view` made
+    cached.parent.mkdir(parents=True)
+    cached.write_text(SPOKEN)
     withdraw_command(str(run.path), "p_0002")
-    assert held(run.path, HIDDEN[0]) == []
+    assert held(run.path, HIDDEN[0]) == held(study.parent / "cache", HIDDEN[0]) == []
     assert withdrawals(run.path)[0].by == "researcher"
     with pytest.raises(InputError, match="no seat is called p_0001"):
         withdraw_command(str(run.path), "p_0001")

@@ -40,7 +40,7 @@ def test_of_a_run_without_tables_the_design_is_drawn_from_the_plan(
     shutil.rmtree(run / TABLES)
     (run / MANIFEST).unlink()
     text = made(run, tmp_path)
-    assert "who is in which arm" in text and text.count("6 drawn") == 6
+    assert "who is in which arm" in text and text.count("6 participants") == 6
     assert not (tmp_path / "report.html").exists()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -172,6 +173,21 @@ def test_only_files_that_the_run_wrote_can_be_saved(outputs: Path, name: str) ->
         saved = server.get("/run/town_hall/-/file?name=run.log")
         assert saved.status == 200 and saved.text == (run / "run.log").read_text("utf-8")
         assert saved.headers["Content-Disposition"].startswith("attachment")
+
+
+@pytest.mark.parametrize("name", ["seats.json", "people.json"])
+def test_links_and_names_of_people_are_never_served(
+    outputs: Path, tmp_path: Path, name: str
+) -> None:
+    run = tmp_path / "outputs" / "x"
+    shutil.copytree(outputs / "focus_group", run)
+    (run / name).write_text("{}")
+    manifest = json.loads((run / "manifest.json").read_text("utf-8"))
+    manifest["hashes"][name] = "0"
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    with reader(tmp_path / "outputs") as server:
+        assert server.get(f"/run/x/-/file?name={name}").status == 404
+        assert name not in server.get("/run/x/-/").text
 
 
 def test_a_file_that_was_made_a_link_leads_nowhere(outputs: Path, tmp_path: Path) -> None:

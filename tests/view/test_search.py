@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from folkmoot.engine.journal import JournalReader
-from folkmoot.storage.run_folder import JOURNAL
-from folkmoot.view.overview import cache_of
+from folkmoot.storage.run_folder import JOURNAL, cache_of
 from folkmoot.view.search import INDEX, _expression, _marked
 from tests.view.conftest import found_in, reader
 

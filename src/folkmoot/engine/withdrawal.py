@@ -47,6 +47,7 @@ from folkmoot.storage.run_folder import (
     STUDY_FILE,
     TABLES,
     RunFolder,
+    cache_of,
 )
 from folkmoot.storage.tables import write_table
 
@@ -178,6 +179,7 @@ def withdraw(run: RunFolder, place: Playable, by: str) -> None:
         "hashes": {n: sha256(run.path / n) for n in run.manifest.get("hashes", {}) if run.has(n)},
     }
     amend(run.path, [Amendment(KIND, by, datetime.now(UTC).isoformat(timespec="seconds"), data)])
+    shutil.rmtree(cache_of(run.path), ignore_errors=True)  # what pages made of the words
 
 
 def withdraw_pending(run: RunFolder) -> None:

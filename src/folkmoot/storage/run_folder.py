@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +12,7 @@ import polars as pl
 import yaml
 
 from folkmoot.errors import StorageError
+from folkmoot.files import user_cache_dir
 from folkmoot.storage.files import read_json
 from folkmoot.storage.manifest import NO_FINDINGS, SYNTHETIC_MARK, SYNTHETIC_NOTE
 from folkmoot.storage.recording import GROUP
@@ -27,6 +29,13 @@ PERSONAS = "personas.json"  # drawn once; later processes read it back
 RENAMED = {"rung": "parse_step", "rungs": "parse_steps"}  # in the answers of earlier versions
 SEATS = "seats.json"  # links of the people who take part: for the run's owner alone
 PEOPLE = "people.json"  # what recruitment sites call these people; no export takes it along
+
+
+def cache_of(run: Path) -> Path:
+    """Where pages keep what they made from a run: drawings, words to search. Outside of it, for
+    the user alone, and never needed."""
+    name = hashlib.sha256(str(run.resolve()).encode()).hexdigest()[:24]
+    return user_cache_dir() / "view" / name
 
 
 class RunFolder:

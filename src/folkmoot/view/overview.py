@@ -7,8 +7,6 @@ seconds that the server's pages should not wait for. The cache lies outside of t
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import os
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -16,17 +14,15 @@ from pathlib import Path
 from folkmoot.errors import InputError
 from folkmoot.storage.amendments import AMENDMENTS
 from folkmoot.storage.files import write_text
-from folkmoot.storage.run_folder import MANIFEST, PLAN, TABLES
+from folkmoot.storage.run_folder import MANIFEST, PLAN, TABLES, cache_of
 
 FINDINGS = "findings.html"
 MADE = "made"  # of what state of the run
 
 
-def cache_of(run: Path) -> Path:
-    """The folder of what is made from a run, for its owner's eyes alone."""
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    name = hashlib.sha256(str(run.resolve()).encode()).hexdigest()[:24]
-    folder = root / "folkmoot" / "view" / name
+def made_of(run: Path) -> Path:
+    """The cache of a run (see `cache_of`), made where it is not there yet."""
+    folder = cache_of(run)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
 
@@ -50,7 +46,7 @@ class Overviews:
     async def of(self, run: Path) -> Path:
         """The folder in which `findings.html` and, where there is something to report,
         `report.html` lie. Raises InputError that says why they could not be made."""
-        folder, state = cache_of(run), _state(run)
+        folder, state = made_of(run), _state(run)
         async with self._one:
             made = folder / MADE
             if not made.exists() or made.read_text("utf-8") != state:

@@ -37,7 +37,9 @@ from folkmoot.storage.run_folder import (
     LOG,
     LOG_LINES,
     MANIFEST,
+    PEOPLE,
     PLAN,
+    SEATS,
     STUDY_FILE,
     TABLES,
     RunFolder,
@@ -58,6 +60,7 @@ REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; s
 TABS = (("Overview", ""), ("Participants", "people"), ("Rooms", "rooms"), ("Report", "report"))
 STEP = 100  # participants a page
 FEW_COLUMNS = 10  # of the table of participants, unless all are wanted
+NEVER_SHOWN = (SEATS, PEOPLE)  # links and names of the people who took part
 ENGINES_FILES = (
     *(STUDY_FILE, PLAN, MANIFEST, JOURNAL, CODEBOOK, AMENDMENTS, LOG, LOG_LINES),
     *(REPORT, "report.pdf"),
@@ -284,7 +287,7 @@ def downloads(run: RunFolder) -> list[str]:
     hashed = _tried(lambda: run.manifest).get("hashes", {})
     tables = [f"{TABLES}/{name}{kind}" for name in run.tables() for kind in (".csv", ".parquet")]
     names = dict.fromkeys((*ENGINES_FILES, *tables, *hashed))
-    return [name for name in names if (run.path / name).is_file()]
+    return [n for n in names if n not in NEVER_SHOWN and (run.path / n).is_file()]
 
 
 def _journal(run: RunFolder) -> JournalReader:

@@ -21,7 +21,7 @@ from folkmoot.engine.journal import JournalReader
 from folkmoot.errors import StorageError
 from folkmoot.storage.amendments import AMENDMENTS
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
-from folkmoot.view.overview import cache_of
+from folkmoot.view.overview import made_of
 from folkmoot.view.talk import Asked, asked, base_of, fields_of, place_of
 
 INDEX = "search.sqlite"
@@ -119,7 +119,7 @@ def _spoken(reply: str) -> str:
 
 def _opened(run: RunFolder, journal: JournalReader) -> sqlite3.Connection:
     """The index of a run; an empty one where there is none of the journal as it is."""
-    path, stamp = cache_of(run.path) / INDEX, _stamp(run, journal)
+    path, stamp = made_of(run.path) / INDEX, _stamp(run, journal)
     db = sqlite3.connect(path, timeout=30)
     try:
         db.execute("PRAGMA journal_mode = WAL")

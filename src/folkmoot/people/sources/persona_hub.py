@@ -10,8 +10,6 @@ from __future__ import annotations
 import hashlib
 import heapq
 import json
-import os
-import sys
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,7 +19,7 @@ import numpy as np
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from folkmoot.errors import InputError, Problem
-from folkmoot.files import whole_file
+from folkmoot.files import user_cache_dir, whole_file
 from folkmoot.hidden_characters import without_hidden
 from folkmoot.people.persona import persona_key
 
@@ -195,17 +193,6 @@ def cache_path(url: str = URL, cache_dir: Path | None = None) -> Path:
     """Where `fetch` keeps the file of a URL."""
     name = hashlib.blake2b(url.encode(), digest_size=6).hexdigest()
     return (cache_dir or user_cache_dir()) / f"personas-{name}.jsonl"
-
-
-def user_cache_dir() -> Path:
-    """The user's cache folder for Folkmoot, by the habit of the system."""
-    if sys.platform == "win32":
-        root = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        root = Path.home() / "Library" / "Caches"
-    else:
-        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return root / "folkmoot"
 
 
 async def fetch(
