@@ -10,7 +10,6 @@ from folkmoot.conversation.answers import Missing
 from folkmoot.conversation.dialogue import question_and_answer
 from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript
 from folkmoot.engine.session import Scope
-from folkmoot.studies.cross_pollination.asking import Put
 from folkmoot.studies.cross_pollination.config import (
     EMPTY_ARGUMENT,
     NAMES_ONLY,
@@ -18,7 +17,7 @@ from folkmoot.studies.cross_pollination.config import (
 )
 from folkmoot.studies.cross_pollination.interviews import SATISFIED
 from folkmoot.studies.cross_pollination.participants import Participant, State
-from folkmoot.studies.cross_pollination.voting import final_vote
+from folkmoot.studies.cross_pollination.voting import Put, final_vote
 
 
 def show_summaries(scope: Scope, config: CrossPollinationConfig, state: State) -> State:

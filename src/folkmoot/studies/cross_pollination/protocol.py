@@ -21,12 +21,13 @@ from folkmoot.studies.cross_pollination.files import (
 from folkmoot.studies.cross_pollination.interviews import clarification
 from folkmoot.studies.cross_pollination.opposition import opposition
 from folkmoot.studies.cross_pollination.participants import State, recruit
-from folkmoot.studies.cross_pollination.quality import (
+from folkmoot.studies.cross_pollination.voting import (
     code_restatements,
     delayed_vote,
+    initial_vote,
+    threshold_check,
     with_other_views,
 )
-from folkmoot.studies.cross_pollination.voting import initial_vote, threshold_check
 
 
 async def protocol(session: Session[CrossPollinationConfig]) -> None:

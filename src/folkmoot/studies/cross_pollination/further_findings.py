@@ -1,0 +1,601 @@
+"""Findings beside the effects: how the votes spread, how good decisions are, how reasons group."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from folkmoot.kit import coding
+from folkmoot.kit.findings import (
+    Row,
+    beside_people,
+    cells,
+    chance,
+    change,
+    intervals,
+    listed,
+    rates,
+    share,
+)
+from folkmoot.measures.bands import Band, human_band, place, place_interval, show
+from folkmoot.measures.clustered import clustered_mean
+from folkmoot.measures.clusters import (
+    Clustering,
+    Stability,
+    best_clustering,
+    bootstrap_stability,
+    by_first_appearance,
+    flat_map,
+    nearest_members,
+)
+from folkmoot.measures.diversity import (
+    effective_number,
+    esteban_ray,
+    jensen_shannon,
+    normalised_entropy,
+    polarisation,
+    total_variation,
+)
+from folkmoot.measures.estimates import Estimate, percent, plural
+from folkmoot.randomness import generator
+from folkmoot.storage.findings import Bars, Finding, Grid, Lines, Points
+from folkmoot.studies.cross_pollination.votes import Arm, Votes, shown_options
+
+# --- how spread the votes are, and how that compares with people ---------------------------------
+
+DRAWS = 1_000
+FEWEST = 10  # participants below whom a bootstrap says nothing
+SHORT = {
+    "top_choice_changed": "changed their choice",
+    "effective_number_ratio": "options after over before",
+    "normalised_entropy": "evenness",
+}
+
+
+def diversity(votes: Votes) -> Finding | None:
+    """Effective number of options, entropy and polarisation before and after, per condition."""
+    if not votes.twice:
+        return None
+    rows: list[Row] = []
+    bars = []
+    parts = []
+    for arm in votes.twice:
+        numbers = []
+        for when, counts in zip(("before", "after"), _counts(votes, arm), strict=True):
+            numbers.append(effective_number(counts))
+            rows.append(
+                {
+                    "condition": arm.name,
+                    "vote": when,
+                    "n": arm.n,
+                    "effective_options": numbers[-1],
+                    "evenness": normalised_entropy(counts),
+                    "esteban_ray": esteban_ray(counts),
+                    "van_der_eijk_polarisation": polarisation(counts),
+                }
+            )
+            bars.append((arm.name, when, numbers[-1]))
+        parts.append(f"{arm.name} from {numbers[0]:.2f} to {numbers[1]:.2f}")
+    ratios = {a.name: effective_ratio(votes, a) for a in votes.twice}
+    closer = [name for name, r in ratios.items() if r.has_interval and r.high < 1]
+    wider = [name for name, r in ratios.items() if r.has_interval and r.low > 1]
+    says = [f"Effective number of the {len(votes.options)} options: {'; '.join(parts)}."]
+    if closer:
+        says.append(f"Votes came closer together in: {', '.join(closer)}.")
+    if wider:
+        says.append(f"Votes spread further in: {', '.join(wider)}.")
+    if not closer and not wider:
+        says.append("In no condition is the change more than chance could explain.")
+    return Finding(
+        "diversity",
+        "How spread the votes are",
+        " ".join(says),
+        Grid.of(rows, "Esteban–Ray at unit distance (largest: .25 for two equal camps)."),
+        Bars(tuple(bars), unit="effective number of options"),
+        notes=(
+            "The effective number of options is how many equally liked options would be as "
+            "diverse. Evenness is entropy over its maximum. Van der Eijk's polarisation, "
+            "(1 − A)/2, reads the options as an ordered scale from the first to the last of the "
+            "study file: for options without an order, ignore it.",
+        ),
+        section="Diversity",
+        **votes.given_these,
+    )
+
+
+def shift(votes: Votes) -> Finding | None:
+    """How far the distribution of votes moved in each condition."""
+    if not votes.twice:
+        return None
+    rows: list[Row] = []
+    moved = {}
+    for arm in votes.twice:
+        before, after = _counts(votes, arm)
+        moved[arm.name] = total_variation(before, after)
+        rows.append(
+            {
+                "condition": arm.name,
+                "changed_rate": arm.changed / arm.n,
+                "total_variation_share": moved[arm.name],
+                "jensen_shannon_bits": jensen_shannon(before, after),
+            }
+        )
+    far = max(moved, key=lambda name: moved[name])
+    return Finding(
+        "outcome_shift",
+        "How far the outcome moved",
+        f"The outcome moved most in {far}: at least {100 * moved[far]:.0f} % of the votes would "
+        "have to be moved to turn the first result into the final one. Where far more people "
+        "changed than that, their moves cancelled out."
+        if moved[far]
+        else "In no condition did the result change: every option kept its number of votes.",
+        Grid.of(rows, "Total variation and Jensen–Shannon divergence of first and final votes."),
+        section="Diversity",
+    )
+
+
+def effective_ratio(votes: Votes, arm: Arm) -> Estimate:
+    """Effective number of options after over before, with a bootstrap interval over people."""
+    index = {o: i for i, o in enumerate(votes.options)}
+    k = len(index)
+    pairs = np.zeros(k * k)
+    for r in arm.moved:
+        pairs[index[r["initial_choice"]] * k + index[r["final_choice"]]] += 1
+    table = pairs.reshape(k, k)
+    value = effective_number(table.sum(axis=0)) / effective_number(table.sum(axis=1))
+    if arm.n < FEWEST:
+        return Estimate(value, math.nan, math.nan, arm.n)
+    rng = generator(0, ("diversity", arm.condition))
+    drawn = rng.multinomial(arm.n, pairs / pairs.sum(), DRAWS).reshape(DRAWS, k, k)
+    after, before = _numbers(drawn.sum(axis=1)), _numbers(drawn.sum(axis=2))
+    low, high = np.quantile(after / before, [0.025, 0.975])
+    return Estimate(value, float(low), float(high), arm.n, method="bootstrap")
+
+
+def _numbers(counts: np.ndarray) -> np.ndarray:
+    """Effective numbers (draws,) of counts (draws, k)."""
+    p = counts / counts.sum(axis=1, keepdims=True)
+    logs = np.log(np.where(p > 0, p, 1.0))
+    return np.asarray(np.exp(-(p * logs).sum(axis=1)))
+
+
+def human_bands(votes: Votes) -> Finding | None:
+    """Simulated values beside what people have been seen to do, in words."""
+    change, ratio = human_band("top_choice_changed"), human_band("effective_number_ratio")
+    level = human_band("normalised_entropy")
+    of = rates({a.name: (a.changed, a.n) for a in votes.informed})
+    ratios = {a.name: effective_ratio(votes, a) for a in votes.informed}
+    first = votes.counts(r["initial_choice"] for r in votes.people)
+    even = (
+        {"all first votes": Estimate(normalised_entropy(first), math.nan, math.nan, sum(first))}
+        if sum(first)
+        else {}
+    )
+    every = ((change, of), (ratio, ratios), (level, even))
+    told = [(band, values) for band, values in every if values]
+    if not told:
+        return None
+    bands = (change, ratio, level)
+    return Finding(
+        "human_bands",
+        "Compared with people",
+        " ".join(_band_aloud(band, values) for band, values in told),
+        Grid.of(
+            [_band_row(what, band, e) for band, values in told for what, e in values.items()],
+            "Ranges over cases with real people; see the notes for who they were.",
+        ),
+        intervals(of, change.label, percent=True, bands=(("people", change.low, change.high),)),
+        notes=(
+            *(f"{SHORT[b.key].capitalize()}: {b.range}. {b.caveat}" for b in bands),
+            *dict.fromkeys(f"Source: {b.source}." for b in bands),
+        ),
+        section="Human bands",
+        **votes.basis,
+    )
+
+
+def _band_aloud(band: Band, values: Mapping[str, Estimate]) -> str:
+    """One band and all values that belong to it, in one sentence."""
+    people = f"{show(band.low, band)} to {show(band.high, band)} in people"
+    placed = "; ".join(f"{what} {beside_people(e, band)}" for what, e in values.items())
+    return f"{band.label.capitalize()}: {people}; {placed}."
+
+
+def _band_row(what: str, band: Band, e: Estimate) -> Row:
+    whole = place_interval(e.low, e.high, band) if e.has_interval else None
+    return {
+        "what": f"{what}: {SHORT[band.key]}",
+        **cells(e, "simulated"),
+        "people_low": band.low,
+        "people_high": band.high,
+        "people_centre": band.centre,
+        "place": place(e.value, band),
+        "clearly_outside": whole in ("below", "above") if whole else None,
+    }
+
+
+def _counts(votes: Votes, arm: Arm) -> tuple[list[int], list[int]]:
+    return votes.counts(arm.column("initial_choice")), votes.counts(arm.column("final_choice"))
+
+
+# --- decision quality, where it was asked for ----------------------------------------------------
+
+QUALITY = "Decision quality"
+Who = Mapping[str, Any]
+
+
+def quality(votes: Votes) -> list[Finding]:
+    """A finding for each measure that somebody answered."""
+    found = (_confidence(votes), _ranking(votes), _restated(votes), _delayed(votes))
+    return [finding for finding in found if finding is not None]
+
+
+def _mean(votes: Votes, arm: Arm, of: Callable[[Who], float | None]) -> Estimate | None:
+    """The mean over those of an arm of whom it is known; with draws of the summaries, by draw."""
+    known = {n: value for n, r in enumerate(arm.moved) if (value := of(r)) is not None}
+    units = votes.units(arm)
+    return clustered_mean([*known.values()], [units[n] for n in known]) if known else None
+
+
+def _confidence(votes: Votes) -> Finding | None:
+    def gained(r: Who) -> float | None:
+        before, after = r["confidence_before"], r["confidence_after"]
+        return None if before is None or after is None else after - before
+
+    by = {a: e for a in votes.twice if (e := _mean(votes, a, gained)) is not None}
+    if not by:
+        return None
+    rows: list[Row] = []
+    for arm, e in by.items():
+        both = [r for r in arm.moved if gained(r) is not None]
+        levels = {
+            when: sum(r[f"confidence_{when}"] for r in both) / len(both)
+            for when in ("before", "after")
+        }
+        rows.append(
+            {"condition": arm.name, "participants": len(both), **levels, **cells(e, "change")}
+        )
+    return Finding(
+        "confidence",
+        "How sure they are of their choice",
+        "Change in confidence (0 to 100): "
+        + listed(f"{a.name} {change(e, chance(e))}" for a, e in by.items()),
+        Grid.of(rows, "Means; those asked before and after."),
+        intervals({a.name: e for a, e in by.items()}, "change in confidence", zero=0.0),
+        notes=(
+            "Confidence is what the model says of itself. It is a measure of quality only together "
+            "with whether the choice is a good one.",
+        ),
+        section=QUALITY,
+        **votes.basis,
+    )
+
+
+def _ranking(votes: Votes) -> Finding | None:
+    def moved(r: Who) -> float | None:
+        before, after = (shown_options(r[f"ranking_{when}"]) for when in ("before", "after"))
+        return _discordant(before, after) if before and after else None
+
+    found = {a: e for a in votes.twice if (e := _mean(votes, a, moved)) is not None}
+    by = {a: e.within(0.0, 1.0) for a, e in found.items()}
+    if not by:
+        return None
+    return Finding(
+        "rankings",
+        "How far the rankings of all options moved",
+        "Share of pairs of options that changed places: "
+        + listed(f"{a.name} {share(e)}" for a, e in by.items()),
+        Grid.of(
+            [
+                {
+                    "condition": a.name,
+                    "participants": e.n,
+                    **cells(e, "pairs_share", "_share"),
+                    "top_is_the_vote_share": _top_is_vote(a),
+                }
+                for a, e in by.items()
+            ],
+            "Kendall's distance of the rankings before and after, as a share of all pairs.",
+        ),
+        intervals({a.name: e for a, e in by.items()}, "pairs that changed places", percent=True),
+        notes=(
+            "`top is the vote`: how many rank first, after the final vote, what they voted for.",
+        ),
+        section=QUALITY,
+        **votes.basis,
+    )
+
+
+def _discordant(before: tuple[str, ...], after: tuple[str, ...]) -> float:
+    """The share of pairs that two rankings of the same options order differently."""
+    place = {option: n for n, option in enumerate(after)}
+    pairs = [(a, b) for i, a in enumerate(before) for b in before[i + 1 :]]
+    return sum(place[a] > place[b] for a, b in pairs) / len(pairs)
+
+
+def _top_is_vote(arm: Arm) -> float | None:
+    tops = [(shown_options(r["ranking_after"]), r["final_choice"]) for r in arm.moved]
+    known = [ranked[0] == vote for ranked, vote in tops if ranked]
+    return sum(known) / len(known) if known else None
+
+
+def _restated(votes: Votes) -> Finding | None:
+    read = coding.codings(votes.run).get("restated")
+    if read is None:
+        return None
+    title = "Can they state the opposing view?"
+    if not read.supports:
+        return Finding(
+            "restated",
+            title,
+            "The restatements are recorded; nothing can be said of them yet.",
+            Grid((), ()),
+            notes=(read.note,),
+            section=QUALITY,
+        )
+    codes = {a: [read.one(r["participant_id"]) for r in a.moved] for a in votes.twice}
+    counts = {a.name: (c.count("restated"), len(c) - c.count(None)) for a, c in codes.items()}
+    by = rates(counts)
+    return Finding(
+        "restated",
+        title,
+        "Gave the main reason of the opposing view so that its holders would recognise it: "
+        + listed(f"{name} {share(e)}" for name, e in by.items()),
+        Grid.of(
+            [
+                {
+                    "condition": a.name,
+                    "coded": counts[a.name][1],
+                    **{code: c.count(code) for code in ("restated", "partly", "not_restated")},
+                    **cells(by.get(a.name), "restated_rate", "_rate"),
+                }
+                for a, c in codes.items()
+            ],
+            "Coded blind to condition; 95 % Wilson.",
+        ),
+        intervals(by, "restated", percent=True),
+        notes=(read.note,),
+        section=QUALITY,
+        **votes.basis,
+    )
+
+
+def _delayed(votes: Votes) -> Finding | None:
+    counts = {
+        a.name: [
+            (r["delayed_choice"] == r["final_choice"], r["delayed_choice"] == r["initial_choice"])
+            for r in a.moved
+            if r["delayed_choice"] is not None
+        ]
+        for a in votes.twice
+    }
+    kept = rates({name: (sum(k for k, _ in c), len(c)) for name, c in counts.items()})
+    if not kept:
+        return None
+    return Finding(
+        "delayed_vote",
+        "Does the change last?",
+        "Vote as in the final vote when asked later: "
+        + listed(f"{name} {share(e)}" for name, e in kept.items()),
+        Grid.of(
+            [
+                {
+                    "condition": name,
+                    "participants": len(counts[name]),
+                    **cells(e, "kept_rate", "_rate"),
+                    "back_to_first": sum(first and not final for final, first in counts[name]),
+                }
+                for name, e in kept.items()
+            ],
+            "Third votes, with nothing in view but both earlier votes; 95 % Wilson.",
+        ),
+        intervals(kept, "vote as in the final vote", percent=True),
+        notes=(
+            "A model neither forgets nor thinks on between two calls: this tests whether the "
+            "choice stands without the texts that led to it.",
+        ),
+        section=QUALITY,
+        **votes.basis,
+    )
+
+
+# --- the clusters of reasons ---------------------------------------------------------------------
+
+CLUSTERS = "Clusters"
+STRUCTURE = 0.25  # a smaller silhouette shows little structure
+FEWEST_ON_A_MAP = 3
+
+
+@dataclass(frozen=True)
+class Reasons:
+    """Those of one option whose reasons were clustered, with their vectors (n, d) and clusters."""
+
+    option: str
+    ids: tuple[str, ...]
+    summaries: tuple[str, ...]
+    clusters: tuple[str, ...]
+    vectors: NDArray[np.float64]
+    algorithm: Any
+    max_k: int
+    seed: int
+
+    @property
+    def labels(self) -> list[int]:
+        return by_first_appearance(self.clusters)
+
+    @property
+    def k(self) -> int:
+        return len(set(self.clusters))
+
+    @cached_property
+    def tried(self) -> Clustering:
+        """The choice among numbers of clusters, made again."""
+        return best_clustering(self.vectors, self.algorithm, self.max_k, self.seed)
+
+    @cached_property
+    def stability(self) -> Stability:
+        return bootstrap_stability(self.vectors, self.labels, self.algorithm, self.seed)
+
+
+def reasons(votes: Votes) -> list[Finding]:
+    """Quality, numbers, map and members' words; empty where nothing was clustered."""
+    groups = _by_option(votes)
+    if not groups:
+        return []
+    numbers = [_cluster_number(groups)] if any(g.tried.silhouettes for g in groups) else []
+    mapped = [_cluster_map(groups)] if sum(len(g.ids) for g in groups) >= FEWEST_ON_A_MAP else []
+    return [_cluster_quality(groups), *numbers, *mapped, _cluster_words(votes, groups)]
+
+
+def _by_option(votes: Votes) -> list[Reasons]:
+    """The clustered participants by option, options in the order of the study file."""
+    vectors, config = votes.embeddings, votes.config
+    found = []
+    for option in votes.options:
+        own = [
+            r
+            for r in votes.people
+            if r["initial_choice"] == option
+            and r["cluster_id"] is not None
+            and r["participant_id"] in vectors
+        ]
+        if own:
+            found.append(
+                Reasons(
+                    option,
+                    tuple(r["participant_id"] for r in own),
+                    tuple(r["individual_summary"] or "" for r in own),
+                    tuple(r["cluster_id"] for r in own),
+                    np.array([vectors[r["participant_id"]] for r in own], float),
+                    config.get("clustering_algorithm", "kmeans"),
+                    int(config.get("max_clusters_per_option", 6)),
+                    int(config.get("random_seed", 42)),
+                )
+            )
+    return found
+
+
+def _cluster_quality(groups: list[Reasons]) -> Finding:
+    """Whether the clusters hold."""
+    rows: list[Row] = []
+    for g in groups:
+        stable = g.stability
+        rows.append(
+            {
+                "option": g.option,
+                "members": len(g.ids),
+                "clusters": g.k,
+                "silhouette": g.tried.silhouettes.get(g.k),
+                "stability": stable.mean if stable.draws else None,
+                "stability_10th": stable.low if stable.draws else None,
+                "verdict": stable.verdict if stable.draws else "one cluster",
+            }
+        )
+    number = plural(sum(g.k for g in groups), "cluster")
+    return Finding(
+        "cluster_quality",
+        "Do the clusters of reasons hold?",
+        f"{number} of reasons over {plural(len(groups), 'option')}. {_verdict(groups)}",
+        Grid.of(rows, "Silhouette: −1 to 1; stability: adjusted Rand index over 20 redraws."),
+        notes=(
+            "Below about .25 a silhouette shows little structure; a stability of .75 or more is "
+            "customary for clusters to be called stable. Embeddings capture topic better than "
+            "stance; what people stand for is in their votes.",
+        ),
+        section=CLUSTERS,
+    )
+
+
+def _verdict(groups: list[Reasons]) -> str:
+    cut = [g for g in groups if g.tried.silhouettes]
+    if not cut:
+        return "Too few members, or members too much alike, to tell reasons apart."
+    shaky = [g.option for g in cut if g.stability.verdict != "stable"]
+    blurred = [g.option for g in cut if g.tried.silhouettes.get(g.k, 0.0) < STRUCTURE]
+    if not shaky and not blurred:
+        return "They are well separated and come out the same when members are redrawn."
+    parts = []
+    if shaky:
+        parts.append(f"Other members would have given other clusters of: {', '.join(shaky)}.")
+    if blurred:
+        parts.append(f"They overlap (silhouette below {STRUCTURE:g}) in: {', '.join(blurred)}.")
+    if not shaky:
+        parts.append("Yet they come out the same when members are redrawn.")
+    parts.append("Read their descriptions as a way to sort the reasons, not as camps that exist.")
+    return " ".join(parts)
+
+
+def _cluster_number(groups: list[Reasons]) -> Finding:
+    """The silhouette of every number of clusters that was tried."""
+    rows = tuple(
+        (g.option, k, score, g.k == k) for g in groups for k, score in g.tried.silhouettes.items()
+    )
+    cut = [g for g in groups if g.tried.silhouettes]
+    says = "For each option the number with the largest mean silhouette was taken: "
+    says += listed(f"{g.option} {g.k}" for g in cut)
+    # A run of another version, or one in which some summaries have no embedding any more.
+    if otherwise := [f"{g.option} {g.tried.k}" for g in cut if g.tried.k != g.k]:
+        says += f" Computed again, the largest is at: {listed(otherwise)}"
+    return Finding(
+        "cluster_number",
+        "How many clusters?",
+        says,
+        Grid(("option", "clusters", "silhouette", "chosen"), rows),
+        Lines(
+            tuple((option, float(k), score) for option, k, score, _ in rows),
+            x="clusters",
+            y="mean silhouette",
+        ),
+        section=CLUSTERS,
+    )
+
+
+def _cluster_map(groups: list[Reasons]) -> Finding:
+    flat = flat_map(np.concatenate([g.vectors for g in groups]))
+    members = [pair for g in groups for pair in zip(g.ids, g.clusters, strict=True)]
+    placed = [
+        (who, cluster, float(x), float(y))
+        for (who, cluster), (x, y) in zip(members, flat.coordinates, strict=True)
+    ]
+    return Finding(
+        "cluster_map",
+        "Map of the reasons",
+        "Each point is one participant's summary; near points use like words. The map shows "
+        f"{percent(sum(flat.explained))} of the differences between them, so points that touch "
+        "here may lie apart.",
+        Grid(("participant_id", "cluster", "x", "y"), tuple(placed)),
+        Points(
+            tuple((x, y, cluster, who) for who, cluster, x, y in placed),
+            x="first component",
+            y="second component",
+        ),
+        section=CLUSTERS,
+    )
+
+
+def _cluster_words(votes: Votes, groups: list[Reasons]) -> Finding:
+    described = {c["cluster_id"]: c["description"] for c in votes.clusters if c["description"]}
+    rows = []
+    for g in groups:
+        names = list(dict.fromkeys(g.clusters))
+        for number, members in nearest_members(g.vectors, g.labels).items():
+            name = names[number]
+            words = [described.get(name, "(the model gave none)"), *("″" for _ in members)]
+            rows += [
+                (name, g.clusters.count(name), says, g.ids[member], g.summaries[member])
+                for says, member in zip(words, members, strict=False)
+            ]
+    return Finding(
+        "cluster_words",
+        "What the members themselves say",
+        "Beside each description stand the summaries of the three members nearest the centre of "
+        "the cluster. If they do not say what the description says, do not trust it.",
+        Grid(("cluster", "members", "description", "participant_id", "own_words"), tuple(rows)),
+        section=CLUSTERS,
+    )
