@@ -187,7 +187,7 @@ def test_an_answer_out_of_time_is_missing_and_the_others_go_on(study: Path) -> N
 
     @asynccontextmanager
     async def host(desk: Desk) -> AsyncIterator[None]:
-        desk._clock = lambda: now[0]
+        desk.clock = lambda: now[0]
         desk._now = 0.0
         (chair,) = desk
 

@@ -83,6 +83,7 @@ class Chair:
     here: bool = False  # its page was open while this process ran
     told_end: bool = False
     answers: int = 0
+    read: set[str] = field(default_factory=set)  # system messages that they had before them
 
     def turn(self) -> None:
         """Wake the pages that wait for a change."""
@@ -106,7 +107,7 @@ class Desk:
         self.settings = settings
         self._path = folder / SEATS
         self._people = folder / PEOPLE
-        self._clock = clock
+        self.clock = clock
         self._now = clock()
         self._scenes: dict[str, tuple[Chair, Scene]] = {}
         known = read_json(self._path) if self._path.exists() else {}
@@ -235,6 +236,7 @@ class Desk:
         if not question.reply.done():
             question.reply.set_result(_without(DECLINED) if text is None else _said(text))
             chair.answers += 1
+            chair.read.add(question.scene.who.system)
         await question.kept.wait()
         return question.stored
 
@@ -251,7 +253,7 @@ class Desk:
 
     def tick(self) -> None:
         """Let the time pass that the clock says has passed. Only a run that goes on calls this."""
-        now = self._clock()
+        now = self.clock()
         passed, self._now = now - self._now, now
         for chair in list(self):
             question = self.shown(chair)

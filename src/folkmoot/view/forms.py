@@ -158,7 +158,7 @@ def _resolved(schema: Schema, defs: Mapping[str, JsonValue]) -> Schema:
 def _options(schema: Schema) -> tuple[tuple[str, JsonValue], ...]:
     listed = schema.get("enum")
     if isinstance(listed, list):
-        return tuple((str(v), v) for v in listed if v is not None)
+        return tuple((str(v).replace("_", " "), v) for v in listed if v is not None)
     return ((str(schema["const"]), schema["const"]),) if "const" in schema else ()
 
 

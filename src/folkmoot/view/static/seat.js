@@ -58,6 +58,7 @@ for (const once of document.querySelectorAll("form.once")) {
 
 if (form) {
   restore();
+  keep(); // what was typed before this script ran
   count();
   form.addEventListener("input", () => { keep(); count(); });
   form.addEventListener("change", keep);

@@ -1,0 +1,412 @@
+"""People in seats, in a real browser: from the link to the completion code."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import polars as pl
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import Browser, Page, async_playwright
+
+import folkmoot
+from folkmoot.engine.desk import Desk
+from folkmoot.engine.journal import JournalReader
+from folkmoot.engine.runner import Run
+from folkmoot.view import seat
+from tests.view.conftest import CHROMIUM, FLAGS
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+PATIENCE = 60_000  # milliseconds, on a machine that does much else
+OPINION = "Children could walk to school on their own if the lanes were calm and quiet again."
+
+VOTES = """
+study: cross_pollination
+pilot_id: centre
+topic:
+  description: Should the town close its centre to cars?
+  options: [Close it, Keep it open]
+participants_per_condition: 3
+conditions: [clarified_passive, acp]
+max_clarification_exchanges: 2
+max_socratic_exchanges: 2
+min_responses_for_threshold: 50
+personas: {source: quota}
+"""
+TALK = """
+study: focus_group
+category: coffee
+product_concept: A reusable cup that keeps coffee hot for six hours.
+num_personas: 4
+questions_per_phase: 1
+"""
+HALL = """
+study: town_hall
+topic:
+  title: Should the quarter be redeveloped?
+  background: The city proposes to pull down the old blocks and to build higher ones.
+sets: 1
+rounds: 2
+levels: ["2-1"]
+residents: {general: 2}
+max_vote_items: 2
+"""
+
+
+class Table:
+    """A run with people in its seats, on a thread of its own."""
+
+    def __init__(self, study: Path, out: Path, *seats: str, **options: object) -> None:
+        self.links: dict[str, str] = {}
+        self.desk: Desk | None = None
+        self.now = 0.0
+        self._ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        serving = seat.host(say=self._say)
+
+        @asynccontextmanager
+        async def host(desk: Desk) -> AsyncIterator[None]:
+            self.desk, self._loop = desk, asyncio.get_running_loop()
+            desk.clock = lambda: self.now
+            desk.tick()
+            async with serving(desk):
+                self._ready.set()
+                yield
+
+        self._pool = ThreadPoolExecutor(1)
+        self.done: Future[Run] = self._pool.submit(
+            folkmoot.run,
+            study,
+            out=out,
+            seats=seats,
+            host=host,
+            model="synthetic",
+            **options,  # type: ignore[arg-type]
+        )
+        assert self._ready.wait(60) or self.done.result()
+
+    def _say(self, line: str) -> None:
+        name, _, link = line.removeprefix("Seat ").partition(": ")
+        self.links[name] = link
+
+    def use_up_time(self, name: str) -> None:
+        """Let the time of one person's question pass."""
+        passed = threading.Event()
+
+        def tick() -> None:
+            assert self.desk is not None
+            (chair,) = (c for c in self.desk if c.place.name == name)
+            question = self.desk.shown(chair)
+            if question is not None:
+                question.left = 0.0
+            self.desk.tick()
+            passed.set()
+
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(tick)
+        assert passed.wait(10)
+
+    async def over(self) -> Run:
+        run = await asyncio.wrap_future(self.done)
+        self._pool.shutdown()
+        return run
+
+
+@asynccontextmanager
+async def chromium() -> AsyncIterator[Browser]:
+    async with async_playwright() as playwright:
+        opened = await playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield opened
+        await opened.close()
+
+
+async def shows(page: Page) -> str:
+    return await page.locator("#seat").get_attribute("data-shows", timeout=PATIENCE) or ""
+
+
+async def changed(page: Page, before: str) -> None:
+    """Wait until the page shows something else than before, across reloads."""
+    await page.locator(f'#seat:not([data-shows="{before}"])').wait_for(timeout=PATIENCE)
+    await page.wait_for_load_state("load")
+
+
+async def fill(page: Page, words: str = OPINION) -> None:
+    """Answer what is asked, in whatever form, and send it."""
+    if await page.locator(".choices button").count():
+        await page.locator(".choices button").first.click()
+        return
+    for box in await page.locator("form.answer textarea:visible").all():
+        await box.fill(words)
+    for box in await page.locator("form.answer input[type=number]:visible").all():
+        await box.fill(await box.get_attribute("min") or "1")
+    for group in await page.locator("form.answer fieldset.options:visible").all():
+        if await group.locator("input[type=radio]").count():
+            await group.locator("input").first.check()
+    await page.locator("form.answer button.primary").click()
+
+
+async def sits(
+    page: Page,
+    link: str,
+    answer: Callable[[Page], Awaitable[None]] = fill,
+    texts: list[str] | None = None,
+) -> None:
+    """A person who answers whatever comes, to the end. `texts` takes in all that the page held."""
+    await page.goto(link)
+    while True:
+        now = await shows(page)
+        if texts is not None:
+            texts.append(await page.locator("#seat").text_content() or "")
+        if now == "end":
+            return
+        if now == "welcome":
+            await page.locator("button.primary").click()
+        elif now:
+            await answer(page)
+        await changed(page, now)
+
+
+@pytest.fixture
+def votes(tmp_path: Path) -> Path:
+    path = tmp_path / "centre.yaml"
+    path.write_text(VOTES, "utf-8")
+    return path
+
+
+def others_words(run: Run, me: str) -> list[str]:
+    """Sentences that others said, which this participant was never sent."""
+    with JournalReader(run.path / "journal.sqlite") as journal:
+        asked = list(journal.entries("ask"))
+    answers = run.table("answers")
+    mine = set(answers.filter(pl.col("speaker_id") == me)["address"])
+    seen = "\n".join(
+        m["content"] for e in asked if e.address in mine for m in e.request["messages"]
+    )
+    said = [s for e in asked if e.address not in mine for s in re.split(r"(?<=[.!?])\s", e.reply)]
+    return [s for s in said if len(s.split()) > 5 and s not in seen]
+
+
+async def test_from_vote_to_vote_in_the_adversarial_arm(votes: Path) -> None:
+    """One person from the link to the code: what they see is theirs to see, and no more."""
+    votes.write_text(
+        VOTES
+        + "seats: {condition: acp, count: 1, completion_code: C-17, consent: We study votes.}\n"
+    )
+    table = Table(votes, votes.parent / "run")
+    (name,) = (n for n in table.links if n != "All seats, for you alone")
+    texts: list[str] = []
+    async with chromium() as browser:
+        page = await browser.new_page()
+        await sits(page, table.links[name] + "?PROLIFIC_PID=5f3a&else=no", texts=texts)
+        assert "C-17" in texts[-1] and "We study votes." in texts[0]
+        run = await table.over()
+    mine = run.table("answers").filter(pl.col("speaker_id") == name)
+    assert set(mine["answered_by"]) == {"human"}
+    assert mine["missing"].null_count() == mine.height >= 4
+    assert {"initial_vote", "adversarial_dialogue"} <= set(mine["stage"])
+    person = run.table("participants").filter(pl.col("participant_id") == name)
+    assert person["final_choice"][0]
+    assert json.loads((run.path / "people.json").read_text()) == {name: {"PROLIFIC_PID": "5f3a"}}
+    page_text = "\n".join(texts)
+    hidden = others_words(run, name)
+    assert len(hidden) > 20 and [s for s in hidden if s in page_text] == []
+    shown = run.table("exposure").filter(
+        (pl.col("participant_id") == name) & pl.col("expected").fill_null(False)
+    )
+    assert shown.height and (shown["share"] > 0.5).all()
+    with JournalReader(run.path / "journal.sqlite") as journal:
+        sent = [
+            m["content"]
+            for e in journal.entries("ask")
+            if e.address in set(mine["address"])
+            for m in e.request["messages"]
+        ]
+    flat = " ".join(page_text.split())
+    for text in sent:  # nothing less than a model would get
+        for line in text.splitlines():
+            assert " ".join(line.split()) in flat
+
+
+async def test_three_people_in_a_focus_group(tmp_path: Path) -> None:
+    """One reloads and has two tabs, one is out of time, one withdraws; the others go on."""
+    study = tmp_path / "cup.yaml"
+    study.write_text(TALK + "seats: {ids: [p_0001, p_0002, p_0003], minutes: 2}\n")
+    table = Table(study, tmp_path / "run")
+    first, late, leaver = (table.links[f"group_001/p_000{n}"] for n in (1, 2, 3))
+
+    async def reloads(page: Page) -> None:
+        """Types, reloads, finds the draft, and clicks twice, with a second tab open."""
+        box = page.locator("form.answer textarea").first
+        if not await box.count():
+            await fill(page)
+            return
+        await box.fill(OPINION)
+        await page.reload()
+        assert await page.locator("form.answer textarea").first.input_value() == OPINION
+        other = await page.context.new_page()
+        await other.goto(first)
+        assert await shows(other) == await shows(page)
+        await other.close()
+        for number in await page.locator("form.answer input[type=number]").all():
+            await number.fill("0.5")
+        await page.locator("form.answer button.primary").dblclick()
+
+    async def lets_time_pass(page: Page) -> None:
+        assert "Time left" in await page.locator("#clock").inner_text()
+        table.use_up_time("group_001/p_0002")
+
+    async def leaves(page: Page) -> None:
+        if not leaves.answered:  # type: ignore[attr-defined]
+            leaves.answered = True  # type: ignore[attr-defined]
+            await fill(
+                page, "My late grandmother kept her porcelain in a locked cupboard for years."
+            )
+            return
+        await page.get_by_text("Leave and withdraw").click()
+        await page.locator("button.danger").click()
+
+    leaves.answered = False  # type: ignore[attr-defined]
+    async with chromium() as browser:
+        people = [(first, reloads), (late, lets_time_pass), (leaver, leaves)]
+        pages = [(await (await browser.new_context()).new_page(), *p) for p in people]
+        await asyncio.gather(*(sits(page, link, how) for page, link, how in pages))
+        run = await table.over()
+    answers = run.table("answers")
+    by = {n: answers.filter(pl.col("speaker_id") == f"p_000{n}") for n in (1, 2, 3, 4)}
+    assert by[1]["address"].n_unique() == by[1].height
+    assert "timed out" in set(by[2]["missing"])
+    assert set(by[3]["missing"]) == {"withdrawn"}
+    assert by[4]["missing"].null_count() == by[4].height
+    with JournalReader(run.path / "journal.sqlite") as journal:
+        everything = json.dumps([[e.reply, dict(e.request)] for e in journal.entries("ask")])
+    assert "porcelain" not in everything and OPINION in everything
+
+
+async def test_a_person_in_a_town_hall_sees_no_private_thoughts(tmp_path: Path) -> None:
+    study = tmp_path / "hall.yaml"
+    study.write_text(HALL)
+    table = Table(study, tmp_path / "run", "set01_lv2-1/A01")
+    texts: list[str] = []
+    async with chromium() as browser:
+        await sits(await browser.new_page(), table.links["set01_lv2-1/A01"], texts=texts)
+        run = await table.over()
+    page_text = "\n".join(texts)
+    hidden = others_words(run, "A01")
+    assert hidden and [s for s in hidden if s in page_text] == []
+    mine = run.table("answers").filter(pl.col("speaker_id") == "A01")
+    assert mine["missing"].null_count() == mine.height > 3
+
+
+async def test_an_answer_that_was_sent_survives_kill_9_and_the_link_stays(votes: Path) -> None:
+    out = votes.parent / "run"
+
+    def start(*more: str) -> tuple[subprocess.Popen[str], str]:
+        command = [sys.executable, "-m", "folkmoot", "run", str(votes), "--out", str(out)]
+        process = subprocess.Popen(
+            [*command, "--seat", "p_0003", *more],
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+        )
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("Seat "):
+                threading.Thread(target=process.stderr.read, daemon=True).start()
+                return process, line.split(": ", 1)[1].strip()
+        raise AssertionError("no link was printed")
+
+    process, link = start()
+    async with chromium() as browser:
+        page = await browser.new_page()
+        await page.goto(link)
+        await page.locator("button.primary").click()
+        await changed(page, "welcome")
+        await page.locator('#seat:not([data-shows=""])').wait_for(timeout=PATIENCE)
+        question = await shows(page)
+        chosen = await page.locator(".choices button").first.inner_text()
+        async with page.expect_response(lambda r: r.request.method == "POST") as sent:
+            await page.locator(".choices button").first.click()
+        assert (await sent.value).status == 303
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        with JournalReader(out / "journal.sqlite") as journal:
+            (kept,) = (e for e in journal.entries("ask") if e.model_asked == "human")
+        assert kept.reply == chosen
+        process, again = start("--resume")
+        assert again == link
+        await page.goto(link)
+        assert await shows(page) != question  # what was answered is not asked again
+        await sits(page, link)
+        await asyncio.to_thread(process.wait, 60)
+    assert process.returncode == 0
+
+
+async def test_the_draft_is_there_while_the_server_is_not(votes: Path) -> None:
+    table = Table(votes, votes.parent / "run", "p_0001")
+    async with chromium() as browser:
+        page = await browser.new_page()
+
+        async def offline_for_a_while(page: Page) -> None:
+            box = page.locator("form.answer textarea").first
+            if await box.count() and not page.context.seen_offline:  # type: ignore[attr-defined]
+                page.context.seen_offline = True  # type: ignore[attr-defined]
+                await box.fill(OPINION)
+                await page.context.set_offline(True)
+                assert await box.input_value() == OPINION
+                await page.context.set_offline(False)
+                await page.reload()
+                assert await box.input_value() == OPINION
+            await fill(page)
+
+        page.context.seen_offline = False  # type: ignore[attr-defined]
+        await sits(page, table.links["p_0001"], offline_for_a_while)
+        await table.over()
+
+
+async def test_a_researcher_closes_a_seat_and_the_others_go_on(votes: Path) -> None:
+    table = Table(votes, votes.parent / "run", "p_0001", "p_0002")
+    overview = table.links["All seats, for you alone"]
+    async with chromium() as browser:
+        page = await browser.new_page()
+        await page.goto(overview)
+        assert await page.get_by_text("not here yet").count() == 2
+        row = page.locator("tr", has_text="p_0002")
+        await row.get_by_role("button", name="Close").click()
+        assert await row.get_by_text("seat closed").count() == 1
+        await sits(await browser.new_page(), table.links["p_0001"])
+        run = await table.over()
+    closed = run.table("answers").filter(pl.col("speaker_id") == "p_0002")
+    assert set(closed["missing"]) == {"seat closed"}
+
+
+async def test_pages_are_for_everybody_and_load_nothing_from_elsewhere(votes: Path) -> None:
+    """axe finds nothing, nothing is wider than the screen, and no other host is asked."""
+    table = Table(votes, votes.parent / "run", "p_0001")
+    async with chromium() as browser:
+        page = await browser.new_page(viewport={"width": 375, "height": 700})
+        asked: set[str] = set()
+        page.on("request", lambda request: asked.add(request.url.split("/")[2]))
+
+        async def looked_at(page: Page) -> None:
+            for scheme in ("light", "dark"):
+                await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+                found = await Axe().run(page)
+                assert found.violations_count == 0, found.generate_report()
+            assert await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+            await fill(page)
+
+        await sits(page, table.links["p_0001"], looked_at)
+        found = await Axe().run(page)
+        assert found.violations_count == 0, found.generate_report()
+        assert len(asked) == 1
+        await table.over()
