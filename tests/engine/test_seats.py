@@ -13,7 +13,9 @@ import pytest
 
 import folkmoot
 from folkmoot.engine.desk import DECLINED, Chair, Desk, Question
+from folkmoot.engine.estimate import rehearsed
 from folkmoot.engine.execution import Host, RunOptions
+from folkmoot.engine.journal import JournalReader
 from folkmoot.engine.runner import load
 from folkmoot.engine.seats import Playable, Seats, taken
 from folkmoot.engine.verify import verify_run
@@ -148,23 +150,16 @@ def test_tokens_are_for_the_owner_alone_and_stand_in_one_file(study: Path) -> No
 
 
 def test_people_take_no_place_and_no_money(study: Path) -> None:
-    """With one call at a time and a person who answers last, everybody else goes on."""
-    others: list[str] = []
-
-    def progress(event: object) -> None:
-        others.append(type(event).__name__)
-
-    def late(chair: Chair, question: Question) -> str:
-        return first_option(chair, question)
-
     run = folkmoot.run(
         study,
         out=study.parent / "run",
         concurrency=1,
         seats=("p_0001", "p_0002", "p_0003"),
-        host=by_hand(late),
+        host=by_hand(first_option),
     )
     human = next(m for m in run.manifest["models"] if m["asked"] == "human")
+    with JournalReader(run.path / "journal.sqlite") as journal:
+        assert journal.by_people() == human["calls"] < journal.spent()[0]
     assert human["cost_usd"] == 0 and human["calls"] > 0
 
 
@@ -266,3 +261,9 @@ def test_people_without_anybody_who_serves_their_pages_are_refused(study: Path) 
     with pytest.raises(InputError, match="nobody serves their pages"):
         folkmoot.run(study, out=study.parent / "run", seats=("p_0001",))
     assert not (study.parent / "run").exists()
+
+
+def test_estimates_leave_people_out(study: Path) -> None:
+    alone = rehearsed(load(study, RunOptions()), "synthetic")
+    with_people = rehearsed(load(study, RunOptions(seats=("p_0001", "p_0002"))), "synthetic")
+    assert 0 < with_people.calls < alone.calls

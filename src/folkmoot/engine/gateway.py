@@ -97,6 +97,7 @@ class Gateway:
 
     def _own_allowance(self, journal: Journal | Replay, config: StudyConfig) -> Allowance:
         calls, usd, _ = journal.spent()
+        calls -= journal.by_people()
         limits = (config.budget_usd, config.budget_calls)
         budget = Budget(*limits, spent_usd=usd, spent_calls=calls, warn=self._warn)
         return Allowance(budget, config.concurrency)

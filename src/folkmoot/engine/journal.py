@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from folkmoot.engine.journal_file import (
     BATCHES,
@@ -36,6 +36,7 @@ from folkmoot.engine.journal_file import (
     storage_error,
 )
 from folkmoot.errors import DriftError, ForeignJournal, NotJournaled, StorageError
+from folkmoot.models.catalog import HUMAN
 from folkmoot.randomness import digest
 
 __all__ = ["Batch", "Entry", "Journal", "JournalReader", "Replay"]
@@ -83,6 +84,11 @@ class JournalReader:
             f"SELECT DISTINCT model_asked FROM {paid} WHERE cost_usd IS NULL ORDER BY 1"
         ).fetchall()
         return int(calls), float(usd), [row[0] for row in unknown]
+
+    def by_people(self) -> int:
+        """Answers of people, which no budget counts."""
+        asked = "SELECT count(*) FROM entries WHERE model_asked = ?"
+        return int(self._reader.execute(asked, (HUMAN,)).fetchone()[0])
 
     def called(self) -> dict[str, tuple[float, float]]:
         """Model asked → when it was called first and last (seconds since 1970)."""
@@ -309,7 +315,8 @@ class Journal(JournalReader):
             self._reader.execute("SELECT 1 FROM entries LIMIT 1").fetchone() is not None
         )
         self._content = self._unchanged() if self._resuming else 0  # with what was put since
-        self._queue: queue.SimpleQueue[Entry | Callable[[], None] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Entry | _Told | Callable[[], None] | None]
+        self._queue = queue.SimpleQueue()
         self._error: StorageError | None = None
         self._closed = False
         self._last = threading.Event()  # nothing more will come: no waiting for company
@@ -363,10 +370,7 @@ class Journal(JournalReader):
         """Return when all that was put so far is on the disk. Raises StorageError if it is not."""
         loop, written = asyncio.get_running_loop(), asyncio.Event()
 
-        def tell() -> None:
-            loop.call_soon_threadsafe(written.set)
-
-        self._queue.put(tell)
+        self._queue.put(_Told(lambda: loop.call_soon_threadsafe(written.set)))
         await written.wait()
         if self._error is not None:
             raise self._error
@@ -435,32 +439,38 @@ class Journal(JournalReader):
                 notice()
         db.close()
 
-    def _next_group(self) -> tuple[list[Entry], list[Callable[[], None]], bool]:
+    def _next_group(self) -> tuple[list[Entry], list[Callable[[], object]], bool]:
         """Entries for one commit, the callbacks to run after it, and whether to go on.
 
         Sleeps while a group gathers: a thread that woke for every entry would take the
         interpreter from the event loop each time.
         """
         group: list[Entry] = []
+        notices: list[Callable[[], object]] = []
         item = self._queue.get()
         self._last.wait(GROUP_SECONDS)
         while True:
             if item is None:
-                return group, [], False
-            if not isinstance(item, Entry):
-                return group, [item], True
-            group.append(item)
+                return group, notices, False
+            if isinstance(item, Entry):
+                group.append(item)
+            elif isinstance(item, _Told):
+                notices.append(item.tell)
+            else:
+                return group, [*notices, item], True
             if len(group) >= GROUP:
-                return group, [], True
+                return group, notices, True
             try:
                 item = self._queue.get_nowait()
             except queue.Empty:
-                return group, [], True
+                return group, notices, True
 
     def _discard(self) -> None:
         """Answer the queue after a failed start, so that nobody waits for ever."""
         while (item := self._queue.get()) is not None:
-            if not isinstance(item, Entry):
+            if isinstance(item, _Told):
+                item.tell()
+            elif not isinstance(item, Entry):
                 item()
 
     def _supersede(self, address: str) -> None:
@@ -473,6 +483,12 @@ class Journal(JournalReader):
             self._db.execute("DELETE FROM entries WHERE address = ?", (address,))
             self._content -= content_of(Entry._make(row))
             keep_digest(self._db, self._content)
+
+
+class _Told(NamedTuple):
+    """Somebody to tell when all entries before are on the disk; later ones may go with them."""
+
+    tell: Callable[[], object]
 
 
 def _difference(old: Any, new: Any) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -49,19 +49,12 @@ class Playable:
 class Seats(BaseModel):
     """Who is played by people, and what people are told; `seats:` of a study file."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, populate_by_name=True, serialize_by_alias=True
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     ids: tuple[str, ...] = Field((), description="participants, by name")
     count: int | None = Field(None, ge=1, description="number of seats, drawn by lot")
     role: str | None = Field(None, description="seats of this role only")
     condition: str | None = Field(None, description="seats of this condition only")
-    as_: Literal["persona", "self"] = Field(
-        "persona",
-        alias="as",
-        description="play the card (`persona`), or speak for oneself (`self`)",
-    )
     consent: str | None = Field(None, description="text to agree to first")
     debriefing: str | None = Field(None, description="text shown at the end")
     completion_code: str | None = Field(None, description="code shown at the end")
