@@ -13,6 +13,7 @@ import pytest
 
 from folkmoot.engine.journal import JournalReader
 from folkmoot.storage.run_folder import JOURNAL, cache_of
+from folkmoot.view.overview import made_of
 from folkmoot.view.search import INDEX, _expression, _marked
 from tests.view.conftest import found_in, reader
 
@@ -89,7 +90,7 @@ def test_what_was_withdrawn_is_not_found_and_not_in_the_index(copy: Path) -> Non
 
 
 def test_the_cache_is_outside_the_run_and_for_its_owner_alone(copy: Path) -> None:
-    folder = cache_of(copy)
+    folder = made_of(copy)
     assert not folder.is_relative_to(copy) and folder.stat().st_mode & 0o077 == 0
 
 

@@ -55,7 +55,7 @@ def test_a_finished_run_is_told_by_its_manifest(outputs: Path) -> None:
         json.loads((outputs / "town_hall" / MANIFEST).read_text("utf-8")),
     )
     assert (one.state, one.calls, one.cost) == ("done", manifest["calls"], "$0")
-    assert one.models == "synthetic" and one.synthetic and one.study == "town_hall"
+    assert one.models == "synthetic" and one.mark == "SYNTHETIC" and one.study == "town_hall"
 
 
 @pytest.mark.parametrize("outcome", ["paused", "interrupted", "failed"])
@@ -71,6 +71,15 @@ def test_a_run_of_which_nothing_is_usable_says_why(copy: Path) -> None:
     change(copy, unusable="no participant gave an answer")
     found = standing(copy, "copy")
     assert found.state == "unusable" and found.why == "no participant gave an answer"
+
+
+def test_people_at_the_table_are_marked(copy: Path) -> None:
+    change(copy, mark="MIXED", note="People answered as participant; synthetic as moderator.")
+    assert (found := standing(copy, "copy")).mark == "MIXED" and "synthetic as" in found.note
+    (copy / MANIFEST).unlink()
+    assert standing(copy, "copy").mark == "SYNTHETIC"
+    (copy / "seats.json").write_text("{}")
+    assert standing(copy, "copy").mark == "PEOPLE"
 
 
 def test_an_unknown_cost_is_not_zero(copy: Path) -> None:

@@ -278,7 +278,7 @@ class Reader:
         run = self.shelf.run(name)
         now = standing(run.path, name)
         return run, {"run": run, "r": now, "name": name, "base": _base(name), "tab": tab,
-                     "tabs": TABS, "mark": "SYNTHETIC" if now.synthetic else ""}  # fmt: skip
+                     "tabs": TABS, "mark": now.mark}  # fmt: skip
 
 
 def downloads(run: RunFolder) -> list[str]:

@@ -23,13 +23,22 @@ from folkmoot.engine.grid import CELLS, is_grid
 from folkmoot.engine.progress import duration, pace
 from folkmoot.errors import FolkmootError, StorageError
 from folkmoot.measures.estimates import dollars
-from folkmoot.storage.manifest import SYNTHETIC_NOTE
-from folkmoot.storage.run_folder import JOURNAL, LOG_LINES, MANIFEST, PLAN, STUDY_FILE, RunFolder
+from folkmoot.storage.manifest import SYNTHETIC_MARK, SYNTHETIC_NOTE
+from folkmoot.storage.run_folder import (
+    JOURNAL,
+    LOG_LINES,
+    MANIFEST,
+    PLAN,
+    SEATS,
+    STUDY_FILE,
+    RunFolder,
+)
 from folkmoot.view.people import count_of
 
 COUNTING = 0.15  # seconds that a list of runs spends on counting people
 TAIL = 65_536  # bytes of a log that are read from its end
 RUNNING = "running"
+PEOPLE_MARK = "PEOPLE"
 # Outcomes of manifests, and what is found where there is none.
 STATES = {
     RUNNING: "under way",
@@ -62,7 +71,8 @@ class Stage:
 class Standing:
     """How a run stands. `cost` is in words; `why` says what stopped it or cannot be read.
 
-    `rate`: live calls a second, `moved`: when it last wrote something.
+    `mark`: SYNTHETIC, HUMAN or MIXED, with `note` on who answered as whom; of a run under way with
+    seats PEOPLE. `rate`: live calls a second, `moved`: when it last wrote something.
     """
 
     name: str
@@ -76,7 +86,7 @@ class Standing:
     rate: float
     started: datetime | None
     moved: datetime | None
-    synthetic: bool
+    mark: str
     note: str
     why: str
     stages: tuple[Stage, ...]
@@ -169,14 +179,19 @@ def standing(path: Path, name: str) -> Standing:
         unknown = last.get("cost_usd") is None and calls
         cost = "unknown" if unknown else dollars(_figure(last, "cost_usd"))
         models = str(begun.get("model", ""))
-        study, synthetic = str(begun.get("study", "")), bool(begun.get("synthetic"))
+        study = str(begun.get("study", ""))
+        mark, note = (SYNTHETIC_MARK, SYNTHETIC_NOTE) if begun.get("synthetic") else ("", "")
+        if (path / SEATS).exists():
+            mark, note = PEOPLE_MARK, "People take part. At the end it says who answered as whom."
         started = _moment(begun.get("time"))
         missing = _number(last, "missing")
     else:
         calls, cost = _number(said, "calls"), _cost(said)
         asked = said.get("models")
         models = ", ".join(str(m["asked"]) for m in asked) if isinstance(asked, list) else ""
-        study, synthetic = str(said.get("study", "")), bool(said.get("synthetic"))
+        study = str(said.get("study", ""))
+        mark = str(said.get("mark") or (SYNTHETIC_MARK if said.get("synthetic") else ""))
+        note = str(said.get("note") or SYNTHETIC_NOTE) if mark else ""
         started = _moment(said.get("started_at"))
         answers = said.get("answers")
         reasons = answers.get("missing", {}) if isinstance(answers, dict) else {}
@@ -196,8 +211,8 @@ def standing(path: Path, name: str) -> Standing:
         rate=_figure(last, "rate"),
         started=started,
         moved=_moved(path),
-        synthetic=synthetic,
-        note=str(said.get("note") or SYNTHETIC_NOTE),
+        mark=mark,
+        note=note,
         why=why,
         stages=_stages(log) if running or not said else (),
         warnings=_warnings(log),
