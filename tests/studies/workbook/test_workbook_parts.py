@@ -244,7 +244,7 @@ def test_computed_values_come_after_those_they_rest_on() -> None:
         (["x", "participant", "offer +"], "cannot be read"),
         (["x", "participant", "summ(offer)"], "did you mean sum?"),
         (["x", "group", "1"], "scope is 'group'"),
-        (["offer", "session", "1"], "used twice"),
+        (["offer", "session", "1"], "duplicate name"),
         (["x", "session", "x"], "circle"),
         (["my total", "session", "1"], "not a name"),
         (["role", "session", "1"], "reserved"),

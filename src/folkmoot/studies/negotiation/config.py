@@ -57,12 +57,12 @@ class NegotiationConfig(CodedConfig):
         description="which of C1 to C5 to run",
     )
     groups: str | tuple[dict[str, object], ...] | None = Field(
-        None, description="own groups: a YAML, JSON or CSV file, or the list itself"
+        None, description="your own groups: a YAML, JSON or CSV file, or the list itself"
     )
     group_types: tuple[str, ...] = Field(
-        TYPE_IDS, min_length=1, description="types of the groups to make up"
+        TYPE_IDS, min_length=1, description="group types to generate"
     )
-    groups_per_type: int = Field(4, ge=1, description="groups to make up of each type")
+    groups_per_type: int = Field(4, ge=1, description="groups to generate of each type")
     sizes: dict[str, dict[str, Size]] = Field(
         default_factory=dict, description="members by role: group type → role → number"
     )
@@ -75,16 +75,19 @@ class NegotiationConfig(CodedConfig):
     options: dict[str, tuple[Option, ...]] = Field(
         default_factory=dict, description="usual options by topic, in place of the shipped ones"
     )
-    days: int = Field(3, ge=1, le=60, description="length of the trip in days")
+    days: int = Field(3, ge=1, le=60, description="length of the trip, in days")
     enable_feedback: bool = Field(True, description="let C5 hold feedback rounds")
-    max_feedback_rounds: int = Field(2, ge=0, le=20, description="most feedback rounds a decision")
+    max_feedback_rounds: int = Field(
+        2, ge=0, le=20, description="most feedback rounds per decision"
+    )
     ballots: Literal["source", "scores"] = Field(
         "source",
         description="what members vote with: top choice, acceptable and hard no, or a score of "
         "every option from -4 to 4 and hard no",
     )
     confirm: bool = Field(
-        True, description="ask every member in one word whether the decision is as recorded"
+        True,
+        description="ask each member, for one word, whether the record is right",
     )
     trip: Trip = Trip()
 

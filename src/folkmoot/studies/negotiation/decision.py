@@ -150,11 +150,11 @@ def shares(group: Group, portions: Sequence[Portion]) -> list[dict[str, str]]:
 def firm_noes(group: Group, overridden: Mapping[str, Sequence[str]]) -> str:
     """What stands although somebody who gets it strongly rejects it; empty for nothing."""
     against = (
-        f"{option} stands against the firm no of {listed([group.names[m] for m in who])}"
+        f"{option} against the firm no of {listed([group.names[m] for m in who])}"
         for option, who in overridden.items()
     )
     said = "; ".join(against)
-    return spelled(said[:1].upper() + said[1:])
+    return spelled(f"Kept: {said}") if said else ""
 
 
 def coverage_sentence(group: Group, targets: Mapping[str, str]) -> str:

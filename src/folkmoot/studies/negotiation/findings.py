@@ -222,7 +222,7 @@ def _mediator(decisions: pl.DataFrame) -> Finding | None:
     return Finding(
         "mediator",
         "The mediator's word",
-        f"Decisions that give somebody what they firmly reject: {over}.",
+        f"Decisions that give a member something they firmly reject: {over}.",
         Grid.of(rows),
         notes=(
             "Theory words are counted by a list, as a cross-check; members' own words never count.",
@@ -302,11 +302,11 @@ def _process(data: Comparison) -> Finding | None:
         f"Before the clamp the model named another strategy in {percent(max(drift))} of locked "
         "decisions; after it, in none."
         if drift
-        else "No condition locks the strategy."
+        else "No condition of this run locks the strategy."
     )
     return Finding(
         "process",
-        "Lock, feedback and length",
+        "Strategy lock, feedback and length",
         says,
         Grid.of([{"condition": c, **row} for c, row in known.items()]),
         section="Process",

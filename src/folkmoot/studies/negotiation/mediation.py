@@ -512,9 +512,9 @@ def state(case: Negotiation, topic: Topic, d: SlotDecision) -> SlotDecision:
 
 _WHY_NOT = {
     "struck": "{refused} was ruled out and cannot come back",
-    "rejected": "{refused} would go against a firm no, so that the decision stays as it was",
-    "split": "The group has to part here, so that the decision stays as it was",
-    "unstated": "It was not said who would get what, so that the decision stays as it was",
+    "rejected": "{refused} would go against a firm no, so the decision stays as it was",
+    "split": "The group must split here, so the decision stays as it was",
+    "unstated": "The revision does not say who would get what, so the decision stays as it was",
 }
 
 

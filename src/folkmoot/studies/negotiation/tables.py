@@ -51,7 +51,7 @@ class GroupRow(OfGroup, table="groups"):
 
 class MemberRow(OfGroup, table="members"):
     member_id: str = column("traveller within the group")
-    member_name: str = column("how the member is called, by role")
+    member_name: str = column("the member's name, given by role")
     role: str = column("role within the group type")
     weight: float = column("weight in weighted averages")
     persona: str | None = column(
@@ -62,7 +62,7 @@ class MemberRow(OfGroup, table="members"):
 
 class PreferenceRow(OfGroup, table="preferences"):
     member_id: str = column("traveller within the group")
-    member_name: str = column("how the member is called, by role")
+    member_name: str = column("the member's name, given by role")
     role: str = column("role within the group type")
     slot: str = column("one of the seven slots, in their fixed order")
     topic: str = column("the decision: the slot, or for lodging room_type or house_rule")
@@ -89,7 +89,7 @@ class BallotRow(OfDecision, table="ballots"):
     acceptable: str | None = column("further options that would do")
     hard_no: str | None = column("options rejected")
     scores: str | None = column("option and score from -4 to 4, where scores are asked for")
-    missing: bool = column("there is no ballot; the preference text alone counts")
+    missing: bool = column("no ballot could be read; the preference text alone counts")
     excluded: bool = column("the member has no vote in this slot and was not asked")
     options_shown: str | None = column("options in the order in which this member saw them")
 
@@ -102,9 +102,7 @@ class FeedbackRow(OfDecision, table="feedback"):
     question: str = column("what was asked")
     updated_explanation: str | None = column("what was adjusted")
     revised_decision: str | None = column("the decision as revised")
-    refused_options: str | None = column(
-        "options that a hard constraint had ruled out, so that the revision does not count"
-    )
+    refused_options: str | None = column("options for which the revision does not count")
     refused_because: str | None = column(
         "why the revision does not count: struck (by a hard constraint), rejected (somebody who "
         "would get it strongly rejects it), split (it undoes a required split), unstated (it does "
@@ -176,7 +174,9 @@ class DecisionRow(OfDecision, table="decisions"):
     members_shown: str | None = column("members in the order in which the mediator saw them")
     options_shown: str | None = column("options in the order in which the mediator saw them")
     fell_back_to: str | None = column("operator that decided where the canonical one could not")
-    infeasible: bool | None = column("every option breaks a hard constraint")
+    infeasible: bool | None = column(
+        "every option breaks a hard constraint, or everybody strongly rejects every option"
+    )
     ballots: str = column(
         "collected, partial, missing (counted by texts), not_held; none without lock"
     )

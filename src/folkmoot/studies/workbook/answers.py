@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, TypeGuard
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -63,7 +63,7 @@ def looks_like_literal(text: str) -> bool:
     return bool(_TUPLE.match(stripped) and stripped.endswith(")")) or looks_like_dict(stripped)
 
 
-def read_literal(text: str) -> Any:
+def read_literal(text: str) -> object:
     """The value of a literal. Raises NotALiteral, whose message says what is wrong."""
     if len(text) > MAX_TEXT:
         raise NotALiteral(f"longer than {MAX_TEXT:,} characters")
@@ -121,7 +121,7 @@ def _lines_joined(text: str) -> str:
     return "".join(out)
 
 
-def _evaluate(text: str) -> Any:
+def _evaluate(text: str) -> object:
     try:
         tree = ast.parse(text, mode="eval")
         _only_literals(tree.body, text)
@@ -151,7 +151,7 @@ def _only_literals(tree: ast.AST, text: str) -> None:
             raise NotALiteral("only lists, tuples, dicts, texts and numbers may stand here")
 
 
-def _bounded(value: Any, depth: int = 0) -> int:
+def _bounded(value: object, depth: int = 0) -> int:
     if depth > MAX_DEPTH:
         raise NotALiteral(f"nested deeper than {MAX_DEPTH}")
     if isinstance(value, dict):
@@ -169,7 +169,7 @@ def _bounded(value: Any, depth: int = 0) -> int:
     return items
 
 
-def is_scalar(value: Any) -> bool:
+def is_scalar(value: object) -> TypeGuard[Scalar]:
     """Whether a value is a text, a finite number or a truth value."""
     if isinstance(value, float):
         return math.isfinite(value)
@@ -228,13 +228,13 @@ def read_options(text: str) -> Options | dict[str, Options]:
     return _single(value)
 
 
-def _role(key: Any) -> str:
+def _role(key: object) -> str:
     if not isinstance(key, str):
         raise NotALiteral(f"the key {key!r} is not a role label")
     return key.strip()
 
 
-def _single(value: Any) -> Options:
+def _single(value: object) -> Options:
     if isinstance(value, str):
         if not value.strip():
             raise NotALiteral("an empty text holds no options")
@@ -255,13 +255,13 @@ def read_nested(text: str) -> Options:
     return Words(text.strip())
 
 
-def _listed(values: Sequence[Any]) -> Listed:
+def _listed(values: Sequence[object]) -> Listed:
     if not values:
         raise NotALiteral("the list is empty")
     for value in values:
         if not is_scalar(value):
             raise NotALiteral(f"{value!r} is not a single option")
-    options = tuple(scalar_text(v) for v in values)
+    options = tuple(scalar_text(v) for v in values if is_scalar(v))
     if "" in options:
         raise NotALiteral("an option is empty")
     twice = [o for i, o in enumerate(options) if o in options[:i]]
@@ -274,7 +274,7 @@ def _listed(values: Sequence[Any]) -> Listed:
     return Listed(options)
 
 
-def _range(values: Sequence[Any]) -> Range:
+def _range(values: Sequence[object]) -> Range:
     numbers = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
     if len(values) != 2 or len(numbers) != 2:
         raise NotALiteral("a range is a pair of numbers, (low, high); a list needs [ ]")
@@ -377,11 +377,11 @@ class WorkbookAnswer:
         return closed and self.validate and not self.as_json
 
     @property
-    def schema(self) -> dict[str, Any] | None:
+    def schema(self) -> dict[str, object] | None:
         """JSON schema of the reply, or None for plain text."""
         if not self.as_json:
             return None
-        fields: dict[str, Any] = {"response": self._response_schema()}
+        fields: dict[str, object] = {"response": self._response_schema()}
         if self.speculation:
             fields["speculation_score"] = {"type": "integer", "minimum": 0, "maximum": 100}
         return {
@@ -392,11 +392,12 @@ class WorkbookAnswer:
             "additionalProperties": False,
         }
 
-    def _response_schema(self) -> dict[str, Any]:
+    def _response_schema(self) -> dict[str, object]:
         if isinstance(self.choices, Listed) and self.validate:
             return {"type": "string", "enum": list(self.order)}
         if self.numeric and self.validate:
-            schema: dict[str, Any] = {"type": "integer" if self.var_type == "integer" else "number"}
+            kind = "integer" if self.var_type == "integer" else "number"
+            schema: dict[str, object] = {"type": kind}
             if isinstance(self.choices, Range):
                 schema |= {"minimum": self.choices.low, "maximum": self.choices.high}
             return schema
@@ -461,7 +462,7 @@ class WorkbookAnswer:
             return text, score, parsed.parse_step, Unreadable("The reply was empty.")
         return text, score, parsed.parse_step, None
 
-    def _read(self, text: str) -> Parsed[Any] | Unreadable:
+    def _read(self, text: str) -> Parsed[str] | Parsed[float] | Unreadable:
         parsed = self._plain().parse(text)
         if isinstance(parsed, Unreadable):
             return parsed
@@ -472,7 +473,7 @@ class WorkbookAnswer:
             return Unreadable("The number is too large. Reply with a single number.")
         return Parsed(number if self.var_type == "float" else _whole(number), parsed.parse_step)
 
-    def _plain(self) -> Answer[Any]:
+    def _plain(self) -> Answer[str] | Answer[float]:
         """How the answer itself is read, out of JSON or without."""
         if isinstance(self.choices, Listed):
             return Choice(self.order, labelled=False)

@@ -197,7 +197,7 @@ def _names(workbook: Workbook, problems: Problems) -> None:
     for name, where in [*variables, *((c.name, c.at.get("name", "")) for c in workbook.computed)]:
         if name in taken:
             hint = f"it is in {taken[name]} as well; rename one"
-            problems.add(f"the name {name!r} is used twice", where, hint)
+            problems.add(f"duplicate name {name!r}", where, hint)
         taken.setdefault(name, where)
     for name, where in taken.items():
         if name in (*FIXED_COLUMNS, *NAMESPACES, OPTIONS):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator
 
@@ -130,13 +130,13 @@ class Profiles(_Part):
     sheet: str = "agent_profiles"
 
     @field_serializer("rows", "lines")
-    def _packed(self, value: Any) -> str:
+    def _packed(self, value: object) -> str:
         # One text instead of a hundred thousand YAML nodes, which take minutes to read back.
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
     @field_validator("rows", "lines", mode="before")
     @classmethod
-    def _unpacked(cls, value: Any) -> Any:
+    def _unpacked(cls, value: object) -> object:
         if not isinstance(value, str):
             return value
         return tuple(tuple(v) if isinstance(v, list) else v for v in json.loads(value))
@@ -220,10 +220,10 @@ class WorkbookConfig(StudyConfig):
     )
 
 
-def settings_of(workbook: Workbook) -> tuple[dict[str, Any], list[str]]:
+def settings_of(workbook: Workbook) -> tuple[dict[str, object], list[str]]:
     """The common settings that a workbook's own give, and notes about its model."""
     ours = workbook.settings
-    values: dict[str, Any] = {"temperature": ours.temperature, "random_seed": ours.random_seed}
+    values: dict[str, object] = {"temperature": ours.temperature, "random_seed": ours.random_seed}
     notes: list[str] = []
     if ours.model_info == HOSTED:
         values["model"] = HOSTED

@@ -62,7 +62,7 @@ def load(path: Path) -> WorkbookConfig:
         problems += [
             replace(p, file=path.name)
             for p in found
-            if not ("is used twice" in p.message and p.where in twice)
+            if not (p.message.startswith("duplicate name") and p.where in twice)
         ]
     if problems or workbook is None:
         listed = sorted(dict.fromkeys(problems), key=_place)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import NotRequired, TypedDict
 
 from folkmoot.conversation.answers import Missing
 from folkmoot.engine.session import Session
-from folkmoot.studies.workbook.answers import Given, position
+from folkmoot.studies.workbook.answers import Given, Value, position
 from folkmoot.studies.workbook.config import Scalar, WorkbookConfig
 from folkmoot.studies.workbook.participants import Experiment
 from folkmoot.studies.workbook.sessions import Response, SessionState
@@ -24,12 +24,74 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 GROWTH = 0.25  # files are written again when so much is new, so that writing stays linear
 
 
-def session_record(state: SessionState) -> dict[str, Any]:
+class AnswerRecord(TypedDict):
+    """One answer of a participant or of a special role."""
+
+    task_id: str
+    place: int
+    value: Value | None
+    status: str
+    reasks: int
+    missing: NotRequired[str]
+    speculation_score: NotRequired[int]
+    options_shown: NotRequired[list[str]]
+    position: NotRequired[int | None]
+
+
+class PersonRecord(TypedDict):
+    """A participant: answers by variable, computed values by name, and all that was seen."""
+
+    ID: str
+    role: str
+    name: str
+    profile: dict[str, str]
+    responses: dict[str, AnswerRecord]
+    computed: dict[str, Scalar | None]
+    message_history: list[dict[str, str]]
+
+
+class SpecialRecord(TypedDict):
+    """What the Facilitator or the Summarizer said and saw."""
+
+    responses: list[AnswerRecord]
+    message_history: list[dict[str, str]]
+
+
+class SessionRecord(TypedDict):
+    """All of a session."""
+
+    session_id: str
+    treatment: str
+    treatment_description: str
+    task_order: list[str]
+    messages: int
+    ended: str
+    stopped_in: str | None
+    computed: dict[str, Scalar | None]
+    participants: list[PersonRecord]
+    special_roles: dict[str, SpecialRecord]
+
+
+class ExperimentRecord(TypedDict):
+    """`<experiment_id>.json`."""
+
+    experiment_id: str
+    permutation: int
+    constants: dict[str, Scalar]
+    model_info: str
+    temperature: float | None
+    random_seed: int
+    layout: str
+    variables: list[dict[str, object]]
+    treatments: dict[str, str]
+    sessions_planned: int
+    sessions_finished: int
+    sessions: Sequence[SessionRecord]
+
+
+def session_record(state: SessionState) -> SessionRecord:
     """All of a session as JSON: assignment, order, answers, computed values, what each one saw."""
     treatment = state.experiment.treatments.get(state.plan.treatment)
-    shared = {
-        c.name: _json(state.value(c.name, None)) for c in state.computed if c.scope == "session"
-    }
     return {
         "session_id": state.plan.label,
         "treatment": state.plan.treatment,
@@ -38,15 +100,13 @@ def session_record(state: SessionState) -> dict[str, Any]:
         "messages": state.messages,
         "ended": state.ended,
         "stopped_in": state.stopped_in or None,
-        "computed": {name: _json(state.value(name, None)) for name in shared},
+        "computed": {
+            c.name: _json(state.value(c.name, None)) for c in state.computed if c.scope == "session"
+        },
         "participants": [_participant(state, seat.id) for seat in state.seats],
         "special_roles": {
             label: {
-                "responses": [
-                    {"task_id": r.task.task.task_id, **_answer(r)}
-                    for r in state.special_replies
-                    if r.speaker_id == label
-                ],
+                "responses": [_answer(r) for r in state.special_replies if r.speaker_id == label],
                 "message_history": _history(state, label),
             }
             for label in state.specials
@@ -54,7 +114,7 @@ def session_record(state: SessionState) -> dict[str, Any]:
     }
 
 
-def _participant(state: SessionState, who: str) -> dict[str, Any]:
+def _participant(state: SessionState, who: str) -> PersonRecord:
     seat = next(s for s in state.seats if s.id == who)
     profiles = state.experiment.workbook.profiles
     row = profiles.rows[seat.row]
@@ -71,10 +131,10 @@ def _participant(state: SessionState, who: str) -> dict[str, Any]:
     }
 
 
-def _answer(response: Response) -> dict[str, Any]:
+def _answer(response: Response) -> AnswerRecord:
     answer = response.given
     given = answer if isinstance(answer, Given) else None
-    found: dict[str, Any] = {
+    found: AnswerRecord = {
         "task_id": response.task.task.task_id,
         "place": response.place,
         "value": given.value if given else None,
@@ -109,7 +169,7 @@ def _history(state: SessionState, who: str) -> list[dict[str, str]]:
     ]
 
 
-def _json(value: Scalar | Missing | None) -> Any:
+def _json(value: Scalar | Missing | None) -> Scalar | None:
     return None if isinstance(value, Missing) else value
 
 
@@ -125,10 +185,10 @@ class Files:
         """`numbers`: the sessions that each experiment will have."""
         self._session = session
         self._numbers = numbers
-        self._done: dict[str, dict[int, dict[str, Any]]] = {e.id: {} for e in experiments}
+        self._done: dict[str, dict[int, SessionRecord]] = {e.id: {} for e in experiments}
         self._written = dict.fromkeys(self._done, 0)
 
-    def add(self, experiment: Experiment, number: int, record: dict[str, Any]) -> None:
+    def add(self, experiment: Experiment, number: int, record: SessionRecord) -> None:
         """Take a finished session in; write when enough is new, and always when all are there."""
         done = self._done[experiment.id]
         done[number] = record
@@ -137,10 +197,10 @@ class Files:
             self._written[experiment.id] = len(done)
             self._write(experiment, [done[n] for n in self._numbers if n in done])
 
-    def _write(self, experiment: Experiment, records: Sequence[dict[str, Any]]) -> None:
+    def _write(self, experiment: Experiment, records: Sequence[SessionRecord]) -> None:
         """Both files with the sessions that are there, in the order of the sessions."""
         config = self._session.config
-        data = {
+        data: ExperimentRecord = {
             "experiment_id": experiment.id,
             "permutation": experiment.number,
             "constants": dict(experiment.constants),
@@ -158,7 +218,7 @@ class Files:
         self._session.write_text(f"{experiment.id}.csv", to_csv(experiment, records))
 
 
-def to_csv(experiment: Experiment, records: Sequence[Mapping[str, Any]]) -> str:
+def to_csv(experiment: Experiment, records: Sequence[SessionRecord]) -> str:
     """One row per participant, one column per variable; safe to open in a spreadsheet program.
 
     `NA`: asked, but no answer could be had. Blank: the participant had no part in that task.
@@ -195,7 +255,7 @@ def to_csv(experiment: Experiment, records: Sequence[Mapping[str, Any]]) -> str:
                     person["role"],
                     *experiment.constants.values(),
                     *(_value(answers.get(name)) for name in variables),
-                    *(answers.get(n, {}).get("speculation_score", "") for n in speculated),
+                    *(_speculation(answers.get(n)) for n in speculated),
                     *(_computed(name, person, session) for name in computed),
                     ";".join(n for n, a in answers.items() if a["status"] == "invalid"),
                     ";".join(n for n, a in answers.items() if a["status"] == "missing"),
@@ -220,20 +280,25 @@ def _titles(taken: set[str]) -> Callable[..., str]:
     return title
 
 
-def _value(answer: Mapping[str, Any] | None) -> Any:
+def _speculation(answer: AnswerRecord | None) -> int | str:
+    return answer.get("speculation_score", "") if answer else ""
+
+
+def _value(answer: AnswerRecord | None) -> Value | None:
     if answer is None:
         return ""
     return NO_ANSWER if answer["status"] == "missing" else answer["value"]
 
 
-def _computed(name: str, person: Mapping[str, Any], session: Mapping[str, Any]) -> Any:
+def _computed(name: str, person: PersonRecord, session: SessionRecord) -> Scalar:
     for holder in (person["computed"], session["computed"]):
         if name in holder:
-            return NO_ANSWER if holder[name] is None else holder[name]
+            value = holder[name]
+            return NO_ANSWER if value is None else value
     return ""
 
 
-def csv_text(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def csv_text(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """CSV in which no cell can act as a formula."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -242,7 +307,7 @@ def csv_text(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return out.getvalue()
 
 
-def harmless(value: Any) -> str:
+def harmless(value: object) -> str:
     """A cell as text; text that a spreadsheet program would calculate gets an apostrophe.
 
     Numbers stay as they are, negative ones too.

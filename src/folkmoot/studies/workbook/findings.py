@@ -13,7 +13,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -205,7 +204,7 @@ def by_round(measure: Measure, values: pl.DataFrame, arms: Sequence[str]) -> Fin
     )
 
 
-def _course(arm: str, rows: Sequence[Mapping[str, Any]]) -> str:
+def _course(arm: str, rows: Sequence[Mapping[str, object]]) -> str:
     if not rows:
         return f"{arm}: no values"
     first, last = (f"{r['mean']:.3g} in round {r['round']}" for r in (rows[0], rows[-1]))
@@ -383,14 +382,12 @@ def _by_arm(
     answers: pl.DataFrame, arms: Sequence[str], names: Sequence[str], title: str
 ) -> tuple[Grid, Bars]:
     """What share of each arm gave which answer, as a table and as bars."""
-    rows: list[dict[str, Any]] = []
+    shares: list[tuple[str, str, float]] = []
     for arm in arms:
         mine = answers.filter(treatment=arm)["answer"].to_list()
-        for name in names:
-            share = mine.count(name) / len(mine) if mine else 0.0
-            rows.append({"treatment": arm, title: name, "share": share})
-    bars = tuple((r[title], r["treatment"], r["share"]) for r in rows)
-    return Grid.of(rows), Bars(bars, unit="share of answers", percent=True)
+        shares += [(name, arm, mine.count(name) / len(mine) if mine else 0.0) for name in names]
+    grid = Grid.of([{"treatment": arm, title: name, "share": n} for name, arm, n in shares])
+    return grid, Bars(tuple(shares), unit="share of answers", percent=True)
 
 
 def quality(responses: pl.DataFrame) -> Finding:

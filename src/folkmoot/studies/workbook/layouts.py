@@ -14,7 +14,7 @@ import zipfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, TypedDict, TypeVar, cast
 
 from openpyxl import Workbook as Book
 from openpyxl.cell import Cell as WrittenCell
@@ -59,7 +59,7 @@ class Layout:
     columns: Mapping[str, str] = field(default_factory=dict)
     more_settings: Sequence[str] = ()
     optional: Sequence[str] = ()
-    fixed: Mapping[str, Any] = field(default_factory=dict)
+    fixed: Mapping[str, bool] = field(default_factory=dict)
     texts_may_be_dicts: bool = False
 
     def sheet(self, ours: str) -> str:
@@ -76,7 +76,16 @@ class Layout:
         return (*SETTINGS, *self.more_settings)
 
 
-_NAMES: Mapping[str, Any] = packaged_yaml(__file__, "layouts.yaml")
+class _Names(TypedDict):
+    """layouts.yaml: our names in order, what else a thing is called, and the layouts' own parts."""
+
+    settings: list[str]
+    columns: dict[str, list[str]]
+    aliases: list[list[str]]
+    layouts: dict[str, dict[str, Any]]
+
+
+_NAMES: _Names = packaged_yaml(__file__, "layouts.yaml")
 LAYOUTS = tuple(Layout(name, **parts) for name, parts in _NAMES["layouts"].items())
 AGENT_ROLES, ROLES, SHORT = LAYOUTS
 SHEETS = tuple(AGENT_ROLES.sheets)
@@ -364,9 +373,28 @@ def template() -> dict[str, str | bytes]:
     return {BLANK_NAME: blank(), EXAMPLE_NAME: example()}
 
 
+class _Example(TypedDict):
+    """The filled example: settings and tasks by name, the other sheets as rows."""
+
+    settings: dict[str, Scalar]
+    treatments: list[list[Scalar]]
+    roles: list[list[Scalar]]
+    tasks: list[dict[str, Scalar]]
+    profiles: list[list[Scalar]]
+    constants: list[list[Scalar]]
+    computed: list[list[Scalar]]
+
+
+class _Words(TypedDict):
+    """template.yaml: the notes of cells by sheet and column, and the example."""
+
+    notes: dict[str, str]
+    example: _Example
+
+
 @cache
-def _words() -> dict[str, Any]:
-    words: dict[str, Any] = packaged_yaml(__file__, "template.yaml")
+def _words() -> _Words:
+    words: _Words = packaged_yaml(__file__, "template.yaml")
     return words
 
 
@@ -385,10 +413,19 @@ def blank() -> bytes:
 def example() -> bytes:
     """A public goods game with payoffs that are computed."""
     rows = _words()["example"]
-    none = dict.fromkeys(FLAGS, 0)
+    none: dict[str, Scalar] = dict.fromkeys(FLAGS, 0)
     tasks = [[{**none, **task}.get(c) for c in COLUMNS["tasks"]] for task in rows["tasks"]]
-    settings = list(rows["settings"].items())
-    return workbook_bytes({**rows, "settings": settings, "tasks": tasks})
+    return workbook_bytes(
+        {
+            "settings": list(rows["settings"].items()),
+            "treatments": rows["treatments"],
+            "roles": rows["roles"],
+            "tasks": tasks,
+            "profiles": rows["profiles"],
+            "constants": rows["constants"],
+            "computed": rows["computed"],
+        }
+    )
 
 
 def workbook_bytes(

@@ -13,7 +13,6 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any
 
 from jinja2 import Environment, Template, TemplateError, nodes
 from jinja2.exceptions import SecurityError
@@ -36,6 +35,8 @@ FILTERS = ("upper", "lower", "capitalize", "title", "trim", "round", "int", "flo
 _RESERVED = ("self", "super", "caller", "loop", "varargs", "kwargs")
 _SINGLE = re.compile(r"(?<![{\w])\{\s*([A-Za-z_]\w*)\s*\}(?!\})")
 
+Filter = Callable[..., object]
+
 
 class TemplateProblem(ValueError):
     """A text cannot be filled in. The message is for the user; `hint` says what to write."""
@@ -50,7 +51,7 @@ class NotThere(str):
 
     __slots__ = ()
 
-    def _same(self, *_: Any) -> NotThere:
+    def _same(self, *_: object) -> NotThere:
         return self
 
     def _no(self, _: object) -> bool:
@@ -64,12 +65,12 @@ class NotThere(str):
         return False
 
 
-def _number(value: Any, convert: Any) -> Any:
+def _number(value: object, convert: Filter) -> object:
     """The filters int and float: what is not there stays so instead of becoming 0."""
     return value if isinstance(value, NotThere) else convert(value)
 
 
-def _text(change: Any, value: Any) -> Any:
+def _text(change: Filter, value: object) -> object:
     return value if isinstance(value, NotThere) else change(value)
 
 
@@ -162,7 +163,7 @@ def names_in(text: str) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:
     return names, attributes
 
 
-def render(text: str, values: Mapping[str, Any]) -> str:
+def render(text: str, values: Mapping[str, object]) -> str:
     """The text with its placeholders filled in. Raises TemplateProblem, for output as well."""
     text = normalise_options(text)
     if "{{" not in text and "{%" not in text and "{#" not in text:
@@ -234,7 +235,7 @@ MAX_NESTED = 2
 MAX_VALUE = 1e15
 MAX_BETWEEN = 1e150  # of a value on the way to the result
 AGGREGATES = ("sum", "mean", "min", "max", "count")
-PLAIN: Mapping[str, Callable[..., Any]] = {
+PLAIN: Mapping[str, Callable[..., object]] = {
     "abs": abs,
     "round": lambda x, digits=0: round(x, max(-10, min(10, int(digits)))),
     "floor": math.floor,
@@ -245,10 +246,10 @@ PLAIN: Mapping[str, Callable[..., Any]] = {
 }
 
 
-def _of_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
+def _of_numbers(function: Callable[..., object]) -> Callable[..., object]:
     """Arithmetic without texts (`"%999999999d" % 1` would fill the memory) and huge numbers."""
 
-    def calculated(*values: Any) -> Any:
+    def calculated(*values: object) -> object:
         if not all(isinstance(v, (int, float)) and abs(v) <= MAX_BETWEEN for v in values):
             raise ArithmeticError("only numbers of moderate size can be calculated with")
         return function(*values)
@@ -258,7 +259,7 @@ def _of_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.USub, ast.UAdd)
 _COMPARED = (ast.Eq, ast.NotEq, ast.Gt, ast.Lt, ast.GtE, ast.LtE, ast.Not)
-_OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
+_OPERATORS: dict[type[ast.AST], Callable[..., object]] = {
     **{node: _of_numbers(DEFAULT_OPERATORS[node]) for node in _ARITHMETIC},
     **{node: DEFAULT_OPERATORS[node] for node in _COMPARED},
 }
@@ -356,7 +357,7 @@ def _check(node: ast.AST, depth: int = 0, *, inside: bool = False) -> None:
         _check(child, depth + aggregate, inside=aggregate)
 
 
-def _check_constant(value: Any) -> None:
+def _check_constant(value: object) -> None:
     if isinstance(value, str):
         if len(value) > 200 or BROKEN.search(value):
             raise BadExpression("a text is too long or broken", "compare with a shorter one")
@@ -423,7 +424,7 @@ def _calculated(tree: ast.expr, scene: Scene, participant: str | None) -> Scalar
     return _finite(result)
 
 
-def _finite(result: Any) -> Scalar | Missing:
+def _finite(result: object) -> Scalar | Missing:
     if isinstance(result, bool):
         return int(result)
     if isinstance(result, str):
@@ -445,7 +446,7 @@ class _Evaluator(SimpleEval):  # type: ignore[misc]
         for node in (ast.Attribute, ast.Subscript, ast.JoinedStr, ast.Import, ast.Assign):
             self.nodes.pop(node, None)
 
-    def _eval_name(self, node: ast.Name) -> Any:
+    def _eval_name(self, node: ast.Name) -> Scalar:
         name = node.id
         if name in self.scene.constants:
             return self.scene.constants[name]
@@ -459,7 +460,7 @@ class _Evaluator(SimpleEval):  # type: ignore[misc]
             raise _Absent(f"{name} of {who}: {value.reason}", reason)
         return value
 
-    def _eval_call(self, node: ast.Call) -> Any:
+    def _eval_call(self, node: ast.Call) -> object:
         name = _called(node)
         if name == "own":
             return self._eval(node.args[0])
@@ -479,11 +480,11 @@ class _Evaluator(SimpleEval):  # type: ignore[misc]
         return _combine(name, values)
 
 
-def _power(base: Any, exponent: Any) -> float:
-    return math.pow(float(base), float(exponent))
+def _power(base: float, exponent: float) -> float:
+    return math.pow(base, exponent)
 
 
-def _combine(name: str, values: list[Any]) -> Any:
+def _combine(name: str, values: list[float]) -> float:
     if name == "count":
         return sum(bool(v) for v in values)
     if name == "sum":

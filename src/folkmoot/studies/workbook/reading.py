@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from openpyxl.utils import get_column_letter
 
@@ -37,6 +37,7 @@ from folkmoot.studies.workbook.config import (
     Described,
     Profiles,
     Role,
+    Scalar,
     Settings,
     Task,
     TaskType,
@@ -281,7 +282,7 @@ def read_settings(sheet: Sheet, layout: Layout, problems: Problems) -> Settings:
     """The settings with their types; what is wrong or missing is reported and replaced."""
     keys = _Settings(sheet, layout, problems)
     limit = "max_rounds" if layout is SHORT else "max_conversation_length"
-    values: dict[str, Any] = {
+    values: dict[str, object] = {
         "experiment_id": keys.experiment_id(),
         "model_info": keys.text("model_info", "name a model, e.g. gpt-4o-mini", "synthetic"),
         "api_endpoint": keys.optional("api_endpoint"),
@@ -318,17 +319,18 @@ def _described(row: Row, kind: type[D], layout: Layout, problems: Problems) -> D
     text, where = row.long_text(column).strip(), row.at(column)
     extra: dict[str, str] = {}
     if layout.texts_may_be_dicts and looks_like_dict(text):
+        value: dict[object, object] = {"description": text}
         try:
-            value = read_literal(text)
+            read = read_literal(text)
+            value = read if isinstance(read, dict) else value
         except NotALiteral as error:
             problems.add(f"the dict cannot be read: {error}", where, "correct the dict")
-            value = {"description": text}
         if "description" not in value:
             problems.add("the dict has no description", where, 'add "description": "…"')
         bad = [k for k, v in value.items() if not (isinstance(k, str) and is_scalar(v))]
         for key in bad:
             problems.add(f"the attribute {key!r} is not a text", where, "write a text")
-        extra = {k: scalar_text(v) for k, v in value.items() if k not in bad}
+        extra = {str(k): scalar_text(v) for k, v in value.items() if k not in bad and is_scalar(v)}
         text = extra.pop("description", "")
     return kind(label=label, description=text, extra=extra, at=row.addresses())
 
@@ -423,20 +425,21 @@ def _constant(row: Row, problems: Problems) -> Constant | None:
         problems.add(message, row.at("name"), "use letters, digits and _")
         return None
     try:
-        values = read_literal(text) if text else []
+        value = read_literal(text) if text else []
     except NotALiteral as error:
         problems.add(f"the value is not a list: {error}", where, hint)
-        values = [text]
-    if not isinstance(values, (list, tuple)):
+        value = [text]
+    if not isinstance(value, (list, tuple)):
         problems.add(f"the value {text[:40]} is not a list", where, f"write [{text[:40]}]")
-        values = [values]
-    if not values or not all(is_scalar(v) for v in values):
+        value = [value]
+    values: list[Scalar] = [v for v in value if is_scalar(v)]
+    if not values or len(values) < len(value):
         if text:
             problems.add("the list must hold texts or numbers, at least one", where, hint)
         # The name is known, so texts that use it are not mistakes.
         values = [text or name]
     if len({scalar_text(v) for v in values}) < len(values):
-        problems.add("a value is in the list twice", where, "keep one of them")
+        problems.add("duplicate value in the list", where, "keep one of them")
     return Constant(name=name, values=tuple(values), at=row.addresses()) if name else None
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -426,7 +425,7 @@ def put_to(
         speculation=row.generate_speculation_score,
     )
     put = wording(state, task, seat, options.text)
-    variables: dict[str, Any] = {
+    variables: dict[str, object] = {
         "options": "" if put.has_options and name == "question" else options.text,
         "as_json": wanted.as_json,
         "speculation": wanted.speculation,

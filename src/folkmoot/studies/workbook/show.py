@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import polars as pl
 from rich.markup import escape
 
 from folkmoot.errors import InputError
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.studies.workbook.answers import Value
+from folkmoot.studies.workbook.files import ExperimentRecord, PersonRecord, SessionRecord
 
 
 def show(run: RunFolder, who: str | None) -> str:
@@ -23,7 +23,7 @@ def show(run: RunFolder, who: str | None) -> str:
     return _participant(run, who)
 
 
-def _experiments(run: RunFolder) -> list[dict[str, Any]]:
+def _experiments(run: RunFolder) -> list[ExperimentRecord]:
     names = run.table("sessions")["experiment_id"].unique(maintain_order=True).to_list()
     return [run.json(f"{name}.json") for name in names]
 
@@ -52,7 +52,7 @@ def _overview(run: RunFolder) -> str:
     return "\n".join(lines)
 
 
-def _short(value: Any) -> str:
+def _short(value: Value | None) -> str:
     if value is None:
         return "–"
     if isinstance(value, float):
@@ -74,7 +74,7 @@ def _participant(run: RunFolder, who: str) -> str:
     return "\n\n".join(blocks)
 
 
-def _portrait(experiment: Any, session: Any, person: Any) -> str:
+def _portrait(experiment: ExperimentRecord, session: SessionRecord, person: PersonRecord) -> str:
     lines = [
         f"[bold]{escape(person['ID'])}[/bold] · {escape(experiment['experiment_id'])} · session "
         f"{escape(session['session_id'])} · {escape(session['treatment'])} · "
