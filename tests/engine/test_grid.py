@@ -9,12 +9,15 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from folkmoot.cli.app import app
 from folkmoot.engine.event_loop import Stopper
 from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.folder import held_folder
@@ -32,9 +35,11 @@ from folkmoot.errors import (
     StorageError,
 )
 from folkmoot.models.request import Reply, Request, Usage
+from folkmoot.report import pooled as pooling
 from folkmoot.report.html import write_grid_report
 from folkmoot.report.pooled import Figure, Measured, holding, overall, pooled, standing
 from folkmoot.report.pooled import _variance as variance
+from folkmoot.storage.findings import Finding, Grid, Intervals
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 
@@ -388,3 +393,71 @@ def test_the_report_of_a_grid(study: Path, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "grid" / "grid.json").read_text())["repeats"] == 2
     for _, run in grid.finished().values():
         assert (run.path / "report.html").exists()
+
+
+def lines(*labels: str) -> list[Finding]:
+    """What a cell found: an estimate for each label."""
+    chart = Intervals(tuple((label, 0.2, 0.1, 0.3) for label in labels), "", 0.0)
+    return [Finding("f", "Effects", "", Grid((), ()), chart, unit="group", units=9)]
+
+
+def test_a_figure_that_some_cells_lack_and_cells_without_use_are_named(tmp_path: Path) -> None:
+    axes = {"spec": ["a", "b"]}
+    cells = tuple(cells_of(axes, 2, 1))
+    grid = RunGrid(tmp_path, axes, 2, cells)
+    said = [lines("x", "y"), lines("x", "y"), lines("x"), None]
+    known = {cell.name: own for cell, own in zip(cells, said, strict=True)}
+    overview, table, *_ = pooled(grid, known)
+    assert "1 cell holds nothing usable and enters no figure" in overview.says
+    rows = [dict(zip(table.grid.columns, row, strict=True)) for row in table.grid.rows]
+    assert [(row["figure"], row["cells"]) for row in rows] == [("x", "3 of 3"), ("y", "2 of 3")]
+    assert "Not in every cell, so pooled over fewer cells, which may differ from the rest: y." in (
+        table.notes
+    )
+    with pytest.raises(InputError, match="nothing is usable in any of its cells"):
+        pooled(grid, {cell.name: None for cell in cells})
+
+
+def test_each_cell_is_read_once_for_all_reports(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = run_grid(study, options(tmp_path / "grid", Answers()), {}, 2)
+    read: list[str] = []
+    real = pooling.findings_of
+
+    def counted(*args: Any) -> list[Finding]:
+        read.append(args[1].path.name)
+        return [*real(*args), *lines("x")]
+
+    monkeypatch.setattr(pooling, "findings_of", counted)
+    write_grid_report(grid)
+    assert sorted(read) == ["r1", "r2"]
+
+
+@pytest.mark.parametrize("command", [["export"], ["compare", "x"], ["codes"]])
+def test_commands_for_one_run_name_the_cells_of_a_grid(
+    study: Path, tmp_path: Path, command: list[str]
+) -> None:
+    run_grid(study, options(tmp_path / "grid", Answers()), {}, 2)
+    name, *more = command
+    shown = CliRunner().invoke(app, [name, str(tmp_path / "grid"), *more], env={"COLUMNS": "300"})
+    assert shown.exit_code == 2
+    assert "this is a grid of runs" in shown.output
+    assert "cells/r1" in shown.output
+
+
+@pytest.mark.parametrize("repeats", [5, 12])
+def test_pooled_intervals_hold_the_planted_truth(repeats: int) -> None:
+    """Cells of a repeat share its draw; intervals over repeats hold the truth as often as said."""
+    rng = np.random.default_rng(repeats)
+    truth, held, worlds = 0.1, 0, 600
+    for _ in range(worlds):
+        drawn = rng.normal(truth, 0.05, repeats)
+        cells = {
+            (spec, r): (x := drawn[r] + rng.normal(0, 0.02), x - 0.1, x + 0.1)
+            for r in range(repeats)
+            for spec in ("s", "t")
+        }
+        e = overall(figure(cells))
+        held += e.low <= truth <= e.high
+    assert 0.92 <= held / worlds <= 0.98

@@ -75,7 +75,8 @@ def test_what_is_wrong_with_the_model_is_no_answer_and_hypotheses_come_first() -
     def of(
         key: str, says: str, chart: Intervals | None = None, section: str = "Effects"
     ) -> Finding:
-        return Finding(key, key, says, Grid((), ()), chart, section=section, headline=True)
+        known = {"section": section, "headline": True, "unit": "group", "units": 9}
+        return Finding(key, key, says, Grid((), ()), chart, **known)  # type: ignore[arg-type]
 
     line = Intervals((("a", 1.0, 0.0, 2.0),))
     found = [of("play", "Played."), of(FITNESS, "Yes-saying."), of("effect", "More.", line)]

@@ -15,7 +15,7 @@ from folkmoot.cli.study_files import consent
 from folkmoot.cli.tables import grid_view, print_findings, synthetic_panel
 from folkmoot.engine.desk import seats_in
 from folkmoot.engine.folder import held_folder
-from folkmoot.engine.grid import RunGrid, is_grid, read_grid
+from folkmoot.engine.grid import RunGrid, cell_folder, is_grid, read_grid
 from folkmoot.engine.journal import Entry, JournalReader
 from folkmoot.engine.study import study_of_run
 from folkmoot.engine.study_file import load_study_file
@@ -40,6 +40,10 @@ def find_run(name: str) -> RunFolder:
         path = OUTPUTS / name
     if path.is_file():
         raise StorageError(f"{path}: this is a file; name the folder of the run, e.g. outputs/<id>")
+    if is_grid(path):
+        cells = ", ".join(str(cell_folder(path, cell)) for cell in read_grid(path).cells[:2])
+        hint = f"name one of them ({cells}, …), or pool them: folkmoot report {path}"
+        raise InputError(Problem("this is a grid of runs", str(path), hint=hint))
     return RunFolder(path)
 
 

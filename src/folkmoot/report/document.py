@@ -14,7 +14,7 @@ from folkmoot.kit.findings import FITNESS, fitness, found
 from folkmoot.measures.diagnostics import of_answers
 from folkmoot.report.charts import svgs
 from folkmoot.report.front import Front, answers, front
-from folkmoot.report.pooled import pooled
+from folkmoot.report.pooled import Found, pooled
 from folkmoot.report.trust import Trust, trust
 from folkmoot.storage.findings import Board, Finding
 from folkmoot.storage.run_folder import RunFolder
@@ -58,12 +58,15 @@ class Document:
     trust: Trust | None  # None for a grid: each of its runs has its own
 
 
-def document(run: RunFolder) -> Document:
-    """Make the report of a run. Raises InputError when the run has no tables yet."""
+def document(run: RunFolder, known: Sequence[Finding] = ()) -> Document:
+    """Make the report of a run, with its findings where they are `known` already.
+
+    Raises InputError when the run has no tables yet.
+    """
     if not run.tables():
         raise InputError(f"{run.path}: nothing to report yet; finish the run with --resume first")
     study = study_of_run(run)
-    findings = findings_of(study, run)
+    findings = [*(known or findings_of(study, run))]
     if run.has_table("answers") and FITNESS not in {f.key for f in findings}:
         findings.append(fitness(of_answers(run.table("answers").to_dicts())))
     if "coding" not in {f.key for f in findings}:
@@ -85,9 +88,12 @@ def document(run: RunFolder) -> Document:
     )
 
 
-def grid_document(grid: RunGrid) -> Document:
-    """The report of a grid: its pooled findings. Raises InputError before a cell has finished."""
-    findings = pooled(grid)
+def grid_document(grid: RunGrid, cells: Found) -> Document:
+    """The report of a grid: the pooled findings of its `cells`, which say what each found.
+
+    Raises InputError before a cell has finished.
+    """
+    findings = pooled(grid, cells)
     runs = [run for _, run in grid.finished().values()]
     study = study_of_run(runs[0])
     missing = len(grid.cells) - len(runs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from markupsafe import Markup, escape
 from folkmoot.engine.grid import RunGrid
 from folkmoot.report.document import Document, document, grid_document
 from folkmoot.report.pdf import write_pdf
+from folkmoot.report.pooled import findings_of_cells
 from folkmoot.storage.files import write_text
-from folkmoot.storage.findings import Board, cell_text, heading, numeric_columns
+from folkmoot.storage.findings import Board, Finding, cell_text, heading, numeric_columns
 from folkmoot.storage.run_folder import RunFolder
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -21,9 +23,9 @@ HTML = "report.html"
 PDF = "report.pdf"
 
 
-def write_report(run: RunFolder, pdf: bool = False) -> Path:
+def write_report(run: RunFolder, pdf: bool = False, known: Sequence[Finding] = ()) -> Path:
     """Write `report.html` (and `report.pdf`) into the run folder; the path of the last written."""
-    content = document(run)
+    content = document(run, known)
     path = write_page(content, run.path)
     if pdf:
         return write_pdf(content, run.path / PDF)
@@ -32,9 +34,10 @@ def write_report(run: RunFolder, pdf: bool = False) -> Path:
 
 def write_grid_report(grid: RunGrid) -> Path:
     """Write `report.html` into the folder of a grid, and one into that of each finished cell."""
-    for _, run in grid.finished().values():
-        write_report(run)
-    return write_page(grid_document(grid), grid.path)
+    cells = findings_of_cells(grid)
+    for name, (_, run) in grid.finished().items():
+        write_report(run, known=cells[name] or ())
+    return write_page(grid_document(grid, cells), grid.path)
 
 
 def write_page(content: Document, folder: Path) -> Path:

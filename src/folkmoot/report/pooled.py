@@ -54,26 +54,43 @@ class Figure:
     units: int = 0
 
 
-def pooled(grid: RunGrid) -> list[Finding]:
-    """Findings over the finished cells of a grid. Raises InputError while there is none."""
-    finished = grid.finished()
-    if not finished:
+Found = Mapping[str, Sequence[Finding] | None]
+
+
+def findings_of_cells(grid: RunGrid) -> Found:
+    """What each finished cell found, by name; None for a cell that holds nothing usable."""
+    return {
+        name: None if run.unusable else findings_of(study_of_run(run), run)
+        for name, (_, run) in grid.finished().items()
+    }
+
+
+def pooled(grid: RunGrid, cells: Found | None = None) -> list[Finding]:
+    """Findings over the finished cells of a grid, of which `cells` says what each found.
+
+    Raises InputError while no cell has finished, or where none holds anything usable.
+    """
+    cells = findings_of_cells(grid) if cells is None else cells
+    if not cells:
         raise InputError(f"{grid.path}: no cell has finished yet; go on with --resume")
-    figures = _figures(finished)
+    usable = [(cell, own) for cell in grid.cells if (own := cells.get(cell.name)) is not None]
+    if not usable:
+        raise InputError(f"{grid.path}: nothing is usable in any of its cells")
+    figures = _figures(usable)
     return found(
-        _overview(grid, finished),
-        _table(figures, grid.repeats),
+        _overview(grid, len(cells), len(usable)),
+        _table(figures, grid.repeats, len(usable)),
         *(_curve(f) for f in figures if f.zero is not None and len(f.cells) > 1),
         _variance(figures, grid),
     )
 
 
-def _figures(finished: Mapping[str, tuple[Cell, object]]) -> list[Figure]:
+def _figures(usable: Sequence[tuple[Cell, Sequence[Finding]]]) -> list[Figure]:
     """Every line of every chart of intervals, by finding and label, in order of first mention."""
     drawn: dict[tuple[str, str], Figure] = {}
     cells: dict[tuple[str, str], list[Measured]] = defaultdict(list)
-    for cell, run in finished.values():
-        for finding in findings_of(study_of_run(run), run):  # type: ignore[arg-type]
+    for cell, findings in usable:
+        for finding in findings:
             chart = finding.chart
             if not isinstance(chart, Intervals):
                 continue
@@ -149,13 +166,15 @@ def _said(figure: Figure, value: float) -> str:
     return percent(value) if figure.zero is None else points(value)
 
 
-def _overview(grid: RunGrid, finished: Mapping[str, object]) -> Finding:
+def _overview(grid: RunGrid, finished: int, usable: int) -> Finding:
     rows: list[Row] = [{"axis": key, "values": ", ".join(v)} for key, v in grid.axes.items()]
     first, last = grid.cells[0].seed, grid.cells[-1].seed
     seeds = f"seed {first}" if first == last else f"seeds {first} to {last}"
     rows.append({"axis": "repeat", "values": f"{grid.repeats} ({seeds})"})
-    missing = len(grid.cells) - len(finished)
-    says = f"{len(finished)} of {len(grid.cells)} cells have finished."
+    says = f"{finished} of {len(grid.cells)} cells have finished."
+    if usable < finished:
+        lost = plural(finished - usable, "cell holds", "cells hold")
+        says += f" {lost} nothing usable and enter{'s' * (finished - usable == 1)} no figure."
     if grid.repeats < FEWEST:
         says += (
             f" With {grid.repeats} repeat{'s' * (grid.repeats > 1)} the variance between draws is "
@@ -166,13 +185,15 @@ def _overview(grid: RunGrid, finished: Mapping[str, object]) -> Finding:
         "The grid",
         says,
         Grid.of(rows),
-        notes=("Figures cover only the cells that have finished.",) if missing else (),
+        notes=("Figures cover only the cells that have finished.",)
+        if finished < len(grid.cells)
+        else (),
         section=SECTION,
         headline=True,
     )
 
 
-def _table(figures: Sequence[Figure], repeats: int) -> Finding | None:
+def _table(figures: Sequence[Figure], repeats: int, usable: int) -> Finding | None:
     effects = [f for f in figures if f.zero is not None and len(f.cells) > 1]
     if not effects:
         return None
@@ -187,6 +208,7 @@ def _table(figures: Sequence[Figure], repeats: int) -> Finding | None:
                 "figure": f.label,
                 "pooled": _said(f, e.value),
                 "interval": f"{_said(f, e.low)} to {_said(f, e.high)}" if e.has_interval else None,
+                "cells": f"{len(f.cells)} of {usable}",
                 "specifications": len(specifications(f)),
                 "same_sign_share": alike,
                 "clear_share": clear,
@@ -211,11 +233,29 @@ def _table(figures: Sequence[Figure], repeats: int) -> Finding | None:
             "that sign. Mixed: everything else.",
             "Specifications share their people, so the share that holds is not a probability. "
             "Findings were not adjusted for their number.",
+            *(
+                (_some_lack(effects, usable),)
+                if any(len(f.cells) < usable for f in effects)
+                else ()
+            ),
         ),
         section=SECTION,
         headline=True,
         unit="repeat",
         units=repeats,
+    )
+
+
+def _some_lack(effects: Sequence[Figure], usable: int) -> tuple[str, ...]:
+    """The caveat that names what is not in every cell; none where all cells have all."""
+    lacking = [f.label for f in effects if len(f.cells) < usable]
+    if not lacking:
+        return ()
+    more = f" and {len(lacking) - MOST_NAMED} more" if len(lacking) > MOST_NAMED else ""
+    named = "; ".join(lacking[:MOST_NAMED])
+    return (
+        "Not in every cell, so pooled over fewer cells, which may differ from the rest: "
+        f"{named}{more}.",
     )
 
 

@@ -1,0 +1,306 @@
+"""Headline figures of the five studies, computed anew from exported CSV files alone.
+
+Nothing of Folkmoot is imported: pandas, scipy and statsmodels read what `folkmoot export --to csv`
+wrote. `python tests/recompute.py STUDY FOLDER` prints the figures; `RECOMPUTED` maps a study and
+the key of a finding to the rows that its table must hold. Below five independent units there is no
+interval and no p.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Mapping
+from itertools import combinations
+from pathlib import Path
+
+import pandas as pd
+from scipy import stats
+from scipy.optimize import brentq
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
+
+FEWEST = 5
+Rows = list[dict[str, object]]
+LADDER = (
+    "Definitely would not buy",
+    "Probably would not buy",
+    "Might or might not buy",
+    "Probably would buy",
+    "Definitely would buy",
+)
+OUTCOMES = {
+    "items originated": "items_originated_per_resident",
+    "items passed": "items_passed_per_resident",
+    "reflection rate": "opinion_reflection_rate",
+    "concerns in the final text": "concerns_in_final_per_resident",
+}
+
+
+def table(folder: Path, name: str) -> pd.DataFrame:
+    # Levels and conditions are names, whatever they look like.
+    names = dict.fromkeys(("level", "session", "participant_id", "condition", "treatment"), str)
+    return pd.read_csv(folder / f"{name}.csv", dtype=names)
+
+
+def label(condition: str) -> str:
+    return "Adversarial (ACP)" if condition == "acp" else condition.replace("_", " ").capitalize()
+
+
+def _voters(folder: Path) -> dict[str, pd.DataFrame]:
+    people = table(folder, "participants")
+    return {str(arm): own for arm, own in people.groupby("condition", sort=False)}
+
+
+def position_change(folder: Path) -> Rows:
+    rows = []
+    for arm, own in _voters(folder).items():
+        done = own[(own.status == "complete") & own.position_changed.notna()]
+        changed = int(done.position_changed.astype(bool).sum())
+        low, high = proportion_confint(changed, len(done), method="wilson")
+        rows.append(
+            {
+                "condition": label(arm),
+                "changed": changed,
+                "changed_rate": changed / len(done),
+                "low_rate": low,
+                "high_rate": high,
+            }
+        )
+    return rows
+
+
+def votes(folder: Path) -> Rows:
+    arms = _voters(folder)
+    options = table(folder, "participants").initial_choice.dropna().unique()
+    return [
+        {
+            "option": option,
+            **{
+                label(arm): f"{(own.initial_choice == option).sum()} → "
+                f"{(own.final_choice == option).sum()}"
+                for arm, own in arms.items()
+            },
+        }
+        for option in options
+    ]
+
+
+def persuasion(folder: Path) -> Rows:
+    counts = {row["condition"]: row for row in position_change(folder)}
+    people = {label(arm): (own.status == "complete").sum() for arm, own in _voters(folder).items()}
+    floor = counts.pop("Simple voting")
+    rows: Rows = []
+    for arm, row in counts.items():
+        pairs = row["changed"], people[arm], floor["changed"], people["Simple voting"]
+        low, high = newcombe(pairs, 0.05)
+        value = row["changed_rate"] - floor["changed_rate"]
+        p = newcombe_p(pairs, value)
+        rows.append(
+            {
+                "condition": arm,
+                "above_floor_rate": value,
+                "low_rate": low,
+                "high_rate": high,
+                "p": p,
+            }
+        )
+    holms = multipletests([row["p"] for row in rows], method="holm")[1]
+    return [{**row, "holm_p": p} for row, p in zip(rows, holms, strict=True)]
+
+
+def newcombe(pairs: tuple, alpha: float) -> tuple[float, float]:
+    return confint_proportions_2indep(*pairs, method="newcomb", compare="diff", alpha=alpha)
+
+
+def newcombe_p(pairs: tuple, value: float) -> float:
+    """The level at which the interval just touches zero, found by its normal quantile."""
+    if not value:
+        return 1.0
+    end = 0 if value > 0 else 1
+    sign = 1 if value > 0 else -1
+    z = brentq(lambda z: sign * newcombe(pairs, 2 * stats.norm.sf(z))[end], 1e-6, 12)
+    return float(2 * stats.norm.sf(z))
+
+
+def purchase_intent(folder: Path) -> Rows:
+    intents = table(folder, "intents")
+    if "stimulus" in intents and intents.stimulus.nunique() > 1:
+        return []  # several concepts are compared instead
+    when = {w: intents[(intents.when == w) & intents.answer.notna()] for w in ("before", "after")}
+    return [
+        {
+            "answer": answer,
+            **{f"{w}_share": (own.answer == answer).mean() for w, own in when.items()},
+            **{f"people {w}": int((own.answer == answer).sum()) for w, own in when.items()},
+        }
+        for answer in LADDER
+    ]
+
+
+def positions(folder: Path) -> Rows:
+    said = table(folder, "statements")
+    wide = said.pivot_table(
+        index=["group", "persona_id", "name"], columns="when", values="position"
+    )
+    return [
+        {"person": name, "before": row.get("before"), "after": row.get("after")}
+        for (_, _, name), row in wide.iterrows()
+    ]
+
+
+def satisfaction(folder: Path) -> Rows:
+    columns = ["satisfaction", "lowest_satisfaction", "inequality", "covered_share"]
+    means = table(folder, "measures").groupby("condition")[columns].mean()
+    return [{"condition": arm, **row.to_dict()} for arm, row in means.iterrows()]
+
+
+def paired_satisfaction(folder: Path) -> Rows:
+    wide = table(folder, "measures").pivot(
+        index="group_id", columns="condition", values="satisfaction"
+    )
+    rows: Rows = []
+    for first, second in combinations(wide.columns, 2):
+        differences = (wide[second] - wide[first]).dropna()
+        rows.append({"of": second, "minus": first, **_paired(differences)})
+    return _with_holm(rows)
+
+
+def _paired(differences: pd.Series) -> dict[str, object]:
+    """A paired t test; nothing but the mean below five units."""
+    row: dict[str, object] = {"estimate": differences.mean(), "low": None, "high": None, "p": None}
+    if len(differences) < FEWEST or differences.std() < 1e-12:
+        return row
+    test = stats.ttest_1samp(differences, 0)
+    low, high = test.confidence_interval()
+    return {**row, "low": low, "high": high, "p": test.pvalue}
+
+
+def _with_holm(rows: Rows) -> Rows:
+    known = [row for row in rows if row["p"] is not None]
+    holms = multipletests([row["p"] for row in known], method="holm")[1] if known else []
+    for row, p in zip(known, holms, strict=True):
+        row["holm_p"] = p
+    return rows
+
+
+def _main_levels(folder: Path) -> dict[str, pd.DataFrame]:
+    held = table(folder, "discussions")
+    held = held[held.part == "main"]
+    return {str(level): own.set_index("set") for level, own in held.groupby("level", sort=False)}
+
+
+def inclusion(folder: Path) -> Rows:
+    who = ("vulnerable", "general", "gap")
+    return [
+        {
+            "level": level,
+            **{w: own[f"{w}_weighted_inclusivity_score"].mean() for w in who},
+            "sets": len(own),
+        }
+        for level, own in _main_levels(folder).items()
+    ]
+
+
+def steps(folder: Path) -> Rows:
+    gaps = {
+        level: own["gap_weighted_inclusivity_score"] for level, own in _main_levels(folder).items()
+    }
+    rows: Rows = []
+    for first, second in combinations(gaps, 2):
+        paired = _paired((gaps[second] - gaps[first]).dropna())
+        paired["gap"] = paired.pop("estimate")
+        rows.append({"step": f"{first} → {second}", **paired})
+    return _with_holm(rows)
+
+
+def outcome(folder: Path) -> Rows:
+    return [
+        {
+            "figure": figure,
+            "level": level,
+            **{w: own[f"{w}_{column}"].mean() for w in ("vulnerable", "general", "gap")},
+        }
+        for figure, column in OUTCOMES.items()
+        for level, own in _main_levels(folder).items()
+    ]
+
+
+def play(folder: Path) -> Rows:
+    held = table(folder, "sessions")
+    return [
+        {
+            "treatment": arm,
+            "sessions": len(own),
+            "participants": int(own.participants.sum()),
+            "messages": int(own.messages.sum()),
+        }
+        for arm, own in held.groupby("treatment", sort=False)
+    ]
+
+
+def _numbers(folder: Path, names: list[str]) -> pd.DataFrame:
+    computed = table(folder, "computed")
+    found = computed[computed.name.isin(names) & computed.participant_id.notna()]
+    return found.assign(number=found.number.astype(float))
+
+
+def rounds_payoff(folder: Path) -> Rows:
+    found = _numbers(folder, ["payoff_1", "payoff_2", "payoff_3"])
+    groups = found.groupby(["treatment", "name"], sort=False).number
+    return [
+        {"treatment": arm, "round": int(name[-1]), "mean": own.mean(), "n": len(own)}
+        for (arm, name), own in groups
+    ]
+
+
+def _by_treatment(*names: str) -> Callable[[Path], Rows]:
+    def rows(folder: Path) -> Rows:
+        found = _numbers(folder, list(names))
+        return [
+            {
+                "treatment": arm,
+                "mean": own.groupby("participant_id").number.mean().mean(),
+                "participants": own.participant_id.nunique(),
+                "sessions": own.session.nunique(),
+            }
+            for arm, own in found.groupby("treatment", sort=False)
+        ]
+
+    return rows
+
+
+RECOMPUTED: Mapping[str, Mapping[str, Callable[[Path], Rows]]] = {
+    "cross_pollination": {
+        "position_change": position_change,
+        "votes": votes,
+        "persuasion": persuasion,
+    },
+    "focus_group": {"purchase_intent": purchase_intent, "positions": positions},
+    "negotiation": {"satisfaction": satisfaction, "paired_satisfaction": paired_satisfaction},
+    "town_hall": {"inclusion": inclusion, "steps": steps, "outcome": outcome},
+    "workbook": {
+        "play": play,
+        "rounds_payoff": rounds_payoff,
+        "treatment_payoff": _by_treatment("payoff_1", "payoff_2", "payoff_3"),
+        "treatment_earnings": _by_treatment("earnings"),
+        "treatment_share_given": _by_treatment("share_given"),
+    },
+}
+
+
+def same(ours: object, theirs: object) -> bool:
+    """Whether two cells agree; a figure to five digits, as tables of the studies' own round."""
+    missing = [x is None or (isinstance(x, float) and math.isnan(x)) for x in (ours, theirs)]
+    if any(missing):
+        return all(missing)
+    if isinstance(ours, str) or isinstance(theirs, str):
+        return str(ours) == str(theirs)
+    return math.isclose(float(ours), float(theirs), rel_tol=1e-4, abs_tol=1e-5)  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    kind, out = sys.argv[1], Path(sys.argv[2])
+    figures = {key: rows(out) for key, rows in RECOMPUTED[kind].items()}
+    print(json.dumps(figures, indent=1, default=float, ensure_ascii=False))
