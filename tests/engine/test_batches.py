@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import signal
 import sqlite3
@@ -22,6 +23,7 @@ from folkmoot.cli.study_files import check_command
 from folkmoot.engine import gateway as gateway_module
 from folkmoot.engine import outbox as outbox_module
 from folkmoot.engine.execution import RunOptions
+from folkmoot.engine.progress import Event, describe
 from folkmoot.engine.runner import Run, from_python, run_study
 from folkmoot.errors import BudgetReached, FatalModelError, QuotaExhausted, RunPaused
 from tests.servers.batches import BatchPlan, Job
@@ -378,3 +380,48 @@ def test_check_says_waves_both_prices_and_when_it_ends(
     )
     assert batched == pytest.approx(direct / 2, rel=0.1)
     assert "1 wave of calls, each promised within 24 h, all within 1 day" in said
+
+
+def test_models_without_batches_are_asked_directly_and_that_is_said(tmp_path: Path) -> None:
+    heard: list[str] = []
+
+    def progress(event: Event) -> None:
+        heard.append(describe(event)[0])
+
+    with ServerThread(FaultPlan()) as server:
+        several = [server.openai, server.openai]  # a batch cannot be spread over servers
+        values = {**settings(server), "endpoints": {"openai": several}}
+        done = run(STUDY, values, out=tmp_path / "run", progress=progress)
+        assert server.model.batches.jobs == []
+    assert done.table("answers").height == 2 * PEOPLE
+    assert "openai/gpt-4o is not asked by batches but directly, at its full price" in heard
+
+
+def test_a_run_from_python_can_be_told_to_go_by_batches(tmp_path: Path) -> None:
+    with ServerThread(FaultPlan()) as server:
+        run(STUDY, settings(server, batch=False), out=tmp_path / "run", batch=True)
+        assert server.model.batches.calls == 2 * PEOPLE
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_goes_wrong_the_results_are_the_same_and_paid_for_once(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = random.Random(seed)
+    vendor = [*MODELS][seed % 3]
+
+    def some() -> frozenset[int]:
+        return frozenset(n for n in range(8) if draw.random() < 0.3)
+
+    with ServerThread(FaultPlan()) as server:
+        direct = run(STUDY, settings(server, vendor, batch=False), out=tmp_path / "direct")
+        before = server.model.counts["answered"]
+        wave = draw.randrange(1, 8)
+        for module in (outbox_module, gateway_module):
+            monkeypatch.setattr(module, "WAVE", wave)
+        plan = BatchPlan(looks=draw.randrange(3), expire=some(), errors=some(), swallow=some())
+        server.model.batches.plan = plan
+        values = settings(server, vendor, max_api_retries=20)
+        done = run(STUDY, values, out=tmp_path / "run")
+        assert server.model.counts["answered"] - before == 2 * PEOPLE
+    assert done.manifest["journal_digest"] == direct.manifest["journal_digest"]

@@ -137,7 +137,7 @@ def _print_estimate(
             console.print(f"Batches   {escape(_by_batches(total, specs, found))}", soft_wrap=True)
         if any(spec.provider == ON_THIS_MACHINE for spec in specs):
             console.print("Time      unknown: this machine's processor computes every reply")
-        else:
+        elif config.batch is not True:
             console.print(f"Time      about {duration(seconds)}{_pace(found, local)}")
     else:
         console.print("Calls     unknown (a rehearsal with the embedded respondent made none)")

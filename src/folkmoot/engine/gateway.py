@@ -419,6 +419,9 @@ class Gateway:
         notes = getattr(provider, "notes", ())
         line = Line(model, provider, spec, limiter, rate, use, notes, len(notes))
         self._lines[model] = line
+        outbox = self._outbox
+        if outbox is not None and config.batch and not spec.local and not outbox.serves(line):
+            self._warn(f"{model} is not asked by batches but directly, at its full price")
         return line
 
     def _warn(self, message: str) -> None:

@@ -98,9 +98,13 @@ class Outbox:
         self._still = asyncio.Event()
         self._still.set()
 
+    def serves(self, line: Line) -> bool:
+        """Whether a model can be asked by batches at all."""
+        return takes_batches(line.spec) and isinstance(line.provider, ChatWire)
+
     def takes(self, line: Line, address: str, fingerprint: bytes) -> bool:
         """Whether a call goes by batch: the study says so, or it stands in one already."""
-        if not takes_batches(line.spec) or not isinstance(line.provider, ChatWire):
+        if not self.serves(line):
             return False
         return bool(self._config.batch) or bool(
             self._earlier and self._journal.batch_of(self._key(address, fingerprint))

@@ -8,7 +8,7 @@ for them again. Used by `execution.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from folkmoot.conversation.answers import Parsed, Unreadable
 from folkmoot.conversation.choices import Choice, Number
@@ -20,7 +20,7 @@ from folkmoot.engine.journal import Entry, JournalReader
 from folkmoot.engine.progress import Checked, Preflight
 from folkmoot.errors import FatalModelError
 from folkmoot.json_text import decode
-from folkmoot.models.request import CUT, Message, Pointers, Reply, Request
+from folkmoot.models.request import CUT, Pointers, Reply, Request
 from folkmoot.models.structured import JSON_MODE, SCHEMA, Capabilities
 
 UNKNOWN = "unknown"
@@ -45,17 +45,8 @@ def asked_in(journal: JournalReader) -> tuple[Request, ...]:
 
 
 def _request_of(entry: Entry) -> Request:
-    asked = entry.request
     _, role, kind, _ = entry.address.split("/", 3)
-    return Request(
-        asked["model"],
-        tuple(Message(m["role"], m["content"]) for m in asked["messages"]),
-        asked["temperature"],
-        asked["max_tokens"],
-        asked["schema"],
-        tuple(asked.get("images", ())),
-        Pointers(role, kind=kind),
-    )
+    return replace(Request.from_json(entry.request), asked=Pointers(role, kind=kind))
 
 
 def refuse_unworkable(checked: Sequence[Checked]) -> None:

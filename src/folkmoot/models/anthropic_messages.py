@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from folkmoot.errors import FatalModelError, TransientError
 from folkmoot.models.batches import AnthropicBatches
@@ -46,7 +45,7 @@ def encode(request: Request, capabilities: Capabilities | None = None) -> Json:
     """The JSON body; `request.model` is the name on the wire."""
     capabilities = capabilities or Capabilities()
     system, turns = _split(messages_of(request, capabilities), request.images)
-    body: dict[str, Any] = {
+    body: Json = {
         "model": request.model,
         "max_tokens": request.max_tokens or DEFAULT_MAX_TOKENS,
         "messages": turns,
@@ -149,9 +148,7 @@ def provider(settings: ProviderSettings) -> AnthropicMessages:
     return AnthropicMessages(settings)
 
 
-def _split(
-    messages: Sequence[Message], images: tuple[str, ...]
-) -> tuple[str, list[dict[str, Any]]]:
+def _split(messages: Sequence[Message], images: tuple[str, ...]) -> tuple[str, list[Json]]:
     """The system's words, and the messages without them; the first must be the user's."""
     systems = [m for m in messages if m.role == "system"]
     turns = [m for m in messages if m.role != "system"]
@@ -171,7 +168,7 @@ def _words(parts: Sequence[Part]) -> str:
     return "".join(part.text for part in parts)
 
 
-def _block(part: Part) -> dict[str, Any]:
+def _block(part: Part) -> Json:
     if part.image is None:
         return {"type": "text", "text": part.text}
     if part.image.data is None:
@@ -180,7 +177,7 @@ def _block(part: Part) -> dict[str, Any]:
     return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}
 
 
-def _usage(data: Any, text: str) -> Usage:
+def _usage(data: object, text: str) -> Usage:
     """Tokens; Anthropic counts cached input apart, here it is part of the input."""
     if not isinstance(data, dict):
         return Usage()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -51,10 +50,10 @@ def encode(request: Request, capabilities: Capabilities | None = None) -> Json:
     capabilities = capabilities or Capabilities()
     messages = placed(messages_of(request, capabilities), request.images)
     system = "\n\n".join(p.text for m, parts in messages if m.role == "system" for p in parts)
-    body: dict[str, Any] = {"contents": [_content(*m) for m in messages if m[0].role != "system"]}
+    body: Json = {"contents": [_content(*m) for m in messages if m[0].role != "system"]}
     if system:
         body["systemInstruction"] = {"parts": [{"text": system}]}
-    config: dict[str, Any] = {}
+    config: Json = {}
     if request.temperature is not None and capabilities.temperature:
         config["temperature"] = request.temperature
     if request.max_tokens is not None:
@@ -159,12 +158,12 @@ def provider(settings: ProviderSettings) -> Gemini:
     return Gemini(settings)
 
 
-def _content(message: Message, parts: Sequence[Part]) -> dict[str, Any]:
+def _content(message: Message, parts: Sequence[Part]) -> Json:
     role = "model" if message.role == "assistant" else "user"
     return {"role": role, "parts": [_part(part) for part in parts]}
 
 
-def _part(part: Part) -> dict[str, Any]:
+def _part(part: Part) -> Json:
     if part.image is None:
         return {"text": part.text}
     if part.image.data is not None:
@@ -174,7 +173,7 @@ def _part(part: Part) -> dict[str, Any]:
     return {"fileData": {"fileUri": part.image.url, **mime}}
 
 
-def _usage(data: Any) -> Usage:
+def _usage(data: object) -> Usage:
     """Tokens; thoughts are paid as output."""
     if not isinstance(data, dict):
         return Usage()

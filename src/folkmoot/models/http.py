@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from folkmoot import json_text
 from folkmoot.errors import (
@@ -25,7 +25,7 @@ from folkmoot.errors import (
     TransientError,
 )
 from folkmoot.models.keys import scrub
-from folkmoot.models.request import ProviderSettings
+from folkmoot.models.request import Json, ProviderSettings
 from folkmoot.models.urls import join_url, refuse_unencrypted, secrets_in
 from folkmoot.transport import Answer, Connections, Exchange, Failure, TransferError, proxy_for
 
@@ -166,7 +166,7 @@ _RATE_HEADERS = tuple(
 )
 
 
-def read_json(body: bytes) -> dict[str, Any]:
+def read_json(body: bytes) -> Json:
     """The object in a reply's body. Raises TransientError for a broken or truncated one."""
     try:
         data = json_text.decode(body)
@@ -207,7 +207,7 @@ def failure(status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
     return FatalModelError(f"the server rejected the request ({message})")
 
 
-def upstream_error(error: Any, headers: Mapping[str, str], *, begun: bool = False) -> ModelError:
+def upstream_error(error: object, headers: Mapping[str, str], *, begun: bool = False) -> ModelError:
     """The error that a server put into a 200 answer: by its own code, else as a 502. Where the
     reply had `begun`, the request itself had been taken."""
     code = error.get("code") if isinstance(error, Mapping) else None

@@ -7,7 +7,6 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -61,7 +60,7 @@ def first_capabilities(model: str) -> Capabilities:
 def encode(request: Request, capabilities: Capabilities | None = None) -> Json:
     """The JSON body of a chat completion; `request.model` is the name on the wire."""
     capabilities = capabilities or first_capabilities(request.model)
-    body: dict[str, Any] = {
+    body: Json = {
         "model": request.model,
         "messages": _messages(messages_of(request, capabilities), request.images),
     }
@@ -91,13 +90,13 @@ def encode(request: Request, capabilities: Capabilities | None = None) -> Json:
     return body
 
 
-def _messages(messages: Sequence[Message], images: tuple[str, ...]) -> list[dict[str, Any]]:
+def _messages(messages: Sequence[Message], images: tuple[str, ...]) -> list[Json]:
     if not images:
         return [m.to_json() for m in messages]
     return [{"role": m.role, "content": _content(parts)} for m, parts in placed(messages, images)]
 
 
-def _content(parts: Sequence[Part]) -> str | list[dict[str, Any]]:
+def _content(parts: Sequence[Part]) -> str | list[Json]:
     if not any(part.image for part in parts):
         return "".join(part.text for part in parts)
     return [
@@ -203,7 +202,7 @@ def provider(settings: ProviderSettings) -> OpenAIChat:
     return OpenAIChat(settings)
 
 
-def _text(content: Any) -> str:
+def _text(content: object) -> str:
     """The text of a message, in one piece."""
     if isinstance(content, list):
         content = "".join(map(text_of, content))
@@ -212,7 +211,7 @@ def _text(content: Any) -> str:
     return without_thoughts("" if content is None else str(content))
 
 
-def _usage(data: Any, text: str = "") -> Usage:
+def _usage(data: object, text: str = "") -> Usage:
     if not isinstance(data, dict):
         return Usage()
     details = data.get("prompt_tokens_details")

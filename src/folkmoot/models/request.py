@@ -74,11 +74,11 @@ class Request:
     messages: tuple[Message, ...]
     temperature: float | None = None
     max_tokens: int | None = None
-    schema: dict[str, Any] | None = None
+    schema: Json | None = None
     images: tuple[str, ...] = ()
     asked: Pointers = NOBODY
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {
             "model": self.model,
             "messages": [m.to_json() for m in self.messages],
@@ -129,13 +129,14 @@ def estimated_tokens(*texts: str) -> int:
     return (byte_count(*texts) + 3) // 4
 
 
-def counted(value: Any) -> int | None:
+def counted(value: object) -> int | None:
     """A count of tokens as a server sent it; None if it is not a count."""
-    count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    return value if count else None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        return None
+    return value
 
 
-def text_of(part: Any) -> str:
+def text_of(part: object) -> str:
     """The text of one part of a message; empty where it holds none, or null."""
     text = part.get("text") if isinstance(part, Mapping) else None
     return text if isinstance(text, str) else ""

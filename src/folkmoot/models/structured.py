@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from folkmoot.models.request import Message, Request
+from folkmoot.models.request import Json, Message, Request
 
 SCHEMA, JSON_MODE, PROMPT = "schema", "json", "prompt"
 REASONING_HEADROOM = 8192  # tokens for thoughts on top of the reply's own limit
@@ -151,7 +151,7 @@ def messages_of(request: Request, capabilities: Capabilities) -> list[Message]:
     return messages
 
 
-def _with_schema(messages: list[Message], schema: dict[str, Any]) -> list[Message]:
+def _with_schema(messages: list[Message], schema: Json) -> list[Message]:
     told = (
         "Reply with one JSON object and nothing else. It must fit this JSON schema:\n"
         + json.dumps(schema, ensure_ascii=False)
@@ -162,7 +162,7 @@ def _with_schema(messages: list[Message], schema: dict[str, Any]) -> list[Messag
     return [*messages, Message("user", told)]
 
 
-def closed_schema(schema: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+def closed_schema(schema: Json) -> tuple[Json, bool]:
     """The schema with every object closed and every property required, as strict modes want it,
     and whether that could be done (a free-form mapping cannot be closed)."""
     strict = True
@@ -186,7 +186,7 @@ def closed_schema(schema: dict[str, Any]) -> tuple[dict[str, Any], bool]:
     return close(schema), strict
 
 
-def inlined_schema(schema: dict[str, Any]) -> dict[str, Any]:
+def inlined_schema(schema: Json) -> Json:
     """The schema with its `$ref`s put in place (a recursive one is left open)."""
     definitions = schema.get("$defs", {})
 
@@ -200,5 +200,5 @@ def inlined_schema(schema: dict[str, Any]) -> dict[str, Any]:
             return {"type": "object"} if name in seen else put(definitions[name], (*seen, name))
         return {k: put(v, seen) for k, v in node.items() if k != "$defs"}
 
-    result: dict[str, Any] = put(schema, ())
+    result: Json = put(schema, ())
     return result
