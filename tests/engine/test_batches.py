@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import re
 import signal
 import sqlite3
@@ -14,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from pydantic import BaseModel
@@ -407,7 +407,7 @@ def test_a_run_from_python_can_be_told_to_go_by_batches(tmp_path: Path) -> None:
 def test_whatever_goes_wrong_the_results_are_the_same_and_paid_for_once(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    draw = random.Random(seed)
+    draw = np.random.default_rng(seed)
     vendor = [*MODELS][seed % 3]
 
     def some() -> frozenset[int]:
@@ -416,10 +416,10 @@ def test_whatever_goes_wrong_the_results_are_the_same_and_paid_for_once(
     with ServerThread(FaultPlan()) as server:
         direct = run(STUDY, settings(server, vendor, batch=False), out=tmp_path / "direct")
         before = server.model.counts["answered"]
-        wave = draw.randrange(1, 8)
+        wave = int(draw.integers(1, 8))
         for module in (outbox_module, gateway_module):
             monkeypatch.setattr(module, "WAVE", wave)
-        plan = BatchPlan(looks=draw.randrange(3), expire=some(), errors=some(), swallow=some())
+        plan = BatchPlan(looks=int(draw.integers(3)), expire=some(), errors=some(), swallow=some())
         server.model.batches.plan = plan
         values = settings(server, vendor, max_api_retries=20)
         done = run(STUDY, values, out=tmp_path / "run")

@@ -13,12 +13,14 @@ import pytest
 from folkmoot import EMPTY, Session, Speaker, Study, StudyConfig, Utterance, run
 from folkmoot.engine.estimate import rehearsed
 from folkmoot.engine.execution import RunOptions
-from folkmoot.engine.runner import Run, from_python
+from folkmoot.engine.journal import JournalReader
+from folkmoot.engine.runner import Run, from_python, load, run_study
 from folkmoot.models import anthropic_messages, openai_chat
 from folkmoot.models.catalog import resolve
 from folkmoot.models.prices import rate_for
 from folkmoot.models.request import Message, Request, Usage
 from folkmoot.report.trust import trust
+from folkmoot.storage.run_folder import JOURNAL
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 
@@ -155,3 +157,20 @@ def test_the_estimate_counts_what_begins_an_earlier_prompt() -> None:
     total = rehearsed(found, None)
     share = total.repeated["openai/gpt-4o"] / total.input_tokens
     assert (TURNS - 1) / TURNS - 0.02 < share < (TURNS - 1) / TURNS
+
+
+def test_a_participants_dialogue_in_a_study_begins_as_the_turn_before(tmp_path: Path) -> None:
+    example = Path(__file__).parents[2] / "examples/cross_pollination.yaml"
+    options = RunOptions(model="synthetic", limit=4, out=tmp_path / "run")
+    run_study(load(example, options), options)
+    dialogues: dict[str, list[list[tuple[str, str]]]] = {}
+    with JournalReader(tmp_path / "run" / JOURNAL) as journal:
+        for entry in journal.under("adversarial_dialogue/"):
+            if ".r" not in entry.address:  # a re-ask is the end of its own conversation
+                messages = [(m["role"], m["content"]) for m in entry.request["messages"]]
+                speaker = f"{entry.address.split('/')[1]}: {messages[0][1]}"
+                dialogues.setdefault(speaker, []).append(messages)
+    assert max(map(len, dialogues.values())) > 2
+    for turns in dialogues.values():
+        for before, after in pairwise(sorted(turns, key=len)):
+            assert after[: len(before)] == before

@@ -81,7 +81,7 @@ def test_openai_takes_image_url_parts() -> None:
 
 
 def test_anthropic_takes_url_sources() -> None:
-    body = anthropic_messages.encode(BOTH)
+    body = anthropic_messages.encode(BOTH, Capabilities(cache=False))
     assert body["system"] == "You are Ann."
     assert body["messages"][0]["content"] == [
         {"type": "text", "text": "First [image 1]"},
