@@ -233,11 +233,7 @@ def _table(figures: Sequence[Figure], repeats: int, usable: int) -> Finding | No
             "that sign. Mixed: everything else.",
             "Specifications share their people, so the share that holds is not a probability. "
             "Findings were not adjusted for their number.",
-            *(
-                (_some_lack(effects, usable),)
-                if any(len(f.cells) < usable for f in effects)
-                else ()
-            ),
+            *_some_lack(effects, usable),
         ),
         section=SECTION,
         headline=True,
