@@ -267,3 +267,25 @@ def test_estimates_leave_people_out(study: Path) -> None:
     alone = rehearsed(load(study, RunOptions()), "synthetic")
     with_people = rehearsed(load(study, RunOptions(seats=("p_0001", "p_0002"))), "synthetic")
     assert 0 < with_people.calls < alone.calls
+
+
+def test_people_may_speak_for_themselves(study: Path) -> None:
+    """Their own words stand where the persona stood, in every prompt of theirs and nowhere else."""
+    study.write_text(STUDY + "seats: {ids: [p_0003], as: self}\n")
+    seen: list[Question] = []
+
+    def answer(chair: Chair, question: Question) -> str:
+        if question.address.startswith("seats/"):
+            return json.dumps({"age": 34, "occupation": "glazier", "about": "I keep bees."})
+        return first_option(chair, question)
+
+    run = folkmoot.run(study, out=study.parent / "run", host=by_hand(answer, seen))
+    asked_about = [q for q in seen if q.address == "seats/p_0003/self"]
+    others = [q for q in seen if q.address != "seats/p_0003/self"]
+    assert len(asked_about) == 1 and seen[0] is asked_about[0] and others
+    persona = json.loads((run.path / "personas.json").read_text())["personas"][2]
+    for question in others:
+        assert "age: 34; occupation: glazier. I keep bees." in question.scene.who.system
+        assert persona["enriched_persona"] not in question.request.messages[0].content
+    assert verify_run(RunFolder(run.path)).verified
+    assert run.folder.config["seats"]["as"] == "self"

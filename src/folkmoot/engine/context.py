@@ -170,6 +170,7 @@ class RunContext:
     halted: BaseException | None = None
     longer: ModelUse = field(default_factory=ModelUse)  # calls that asked again for cut replies
     computing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    cards: dict[Playable, asyncio.Future[str]] = field(default_factory=dict)  # people's own
     _claimed: set[str] = field(default_factory=set)
     _models: dict[tuple[str | None, str], str] = field(default_factory=dict)
 

@@ -7,8 +7,8 @@ of them. The draw depends on the seed alone and is sealed into the plan before t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -49,12 +49,19 @@ class Playable:
 class Seats(BaseModel):
     """Who is played by people, and what people are told; `seats:` of a study file."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_by_name=True, serialize_by_alias=True
+    )
 
     ids: tuple[str, ...] = Field((), description="participants, by name")
     count: int | None = Field(None, ge=1, description="number of seats, drawn by lot")
     role: str | None = Field(None, description="seats of this role only")
     condition: str | None = Field(None, description="seats of this condition only")
+    as_: Literal["persona", "self"] = Field(
+        "persona",
+        alias="as",
+        description="play the card (`persona`), or speak for oneself (`self`)",
+    )
     consent: str | None = Field(None, description="text to agree to first")
     debriefing: str | None = Field(None, description="text shown at the end")
     completion_code: str | None = Field(None, description="code shown at the end")
@@ -67,6 +74,46 @@ class Seats(BaseModel):
     arrive_minutes: float | None = Field(
         None, gt=0, allow_inf_nan=False, description="time to arrive; then the seat is closed"
     )
+
+
+class OwnCard(BaseModel):
+    """What people say of themselves where they speak for themselves."""
+
+    age: int | None = Field(None, ge=16, le=120)
+    gender: str = ""
+    education: str = ""
+    occupation: str = ""
+    home: str = Field("", description="where you live: city, town or countryside")
+    about: str = Field("", description="what matters to you, in a few sentences")
+
+    @property
+    def told(self) -> str:
+        """The card in words, as it stands in the place of a persona."""
+        said = {k: str(v).strip() for k, v in self.model_dump(exclude={"about"}).items() if v}
+        facts = "; ".join(f"{k}: {v}" for k, v in said.items())
+        return " ".join(filter(None, ["yourself.", facts and f"{facts}.", self.about.strip()]))
+
+
+OWN_CARD = (
+    "In this study you speak for yourself. Please say a few things about yourself, as far as you "
+    "like; they take the place of the description that other participants have."
+)
+
+
+def own_card_at(place: Playable) -> str:
+    """The address at which a person is asked about themselves."""
+    return f"seats/{place.name.replace('/', '.')}/self"
+
+
+def as_oneself(who: Speaker, card: str) -> Speaker:
+    """The speaker with their own words in the place of the persona, line for line."""
+    system, rest = who.system, card
+    for line in filter(str.strip, who.persona.splitlines()):
+        if line.strip() in system:
+            system, rest = system.replace(line.strip(), rest), ""
+    if rest:  # the study does not say where the persona stands
+        system = f"You are {rest}\n\n{system}"
+    return replace(who, system=system, persona=card)
 
 
 def _as_mapping(given: object) -> object:

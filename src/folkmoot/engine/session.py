@@ -24,7 +24,7 @@ from typing import Any, Generic, TypeVar, cast, overload
 
 import numpy as np
 
-from folkmoot.conversation.answers import Answer, Missing, Text, Unreadable
+from folkmoot.conversation.answers import Answer, Json, Missing, Text, Unreadable
 from folkmoot.conversation.choices import Choice, Number
 from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance, messages_for
 from folkmoot.engine.config import Config
@@ -33,6 +33,7 @@ from folkmoot.engine.desk import Scene
 from folkmoot.engine.effects import Exchange, answer_row, computed, converse, embedded
 from folkmoot.engine.gateway import Gateway
 from folkmoot.engine.progress import AnswerMissing
+from folkmoot.engine.seats import OWN_CARD, OwnCard, Playable, as_oneself, own_card_at
 from folkmoot.errors import ProtocolError
 from folkmoot.models.catalog import HUMAN
 from folkmoot.models.images import shown_in
@@ -139,6 +140,8 @@ class Scope:
         try:
             seat = run.seat_of(who, self.path)
             model = run.model_for(who.model, who.role) if seat is None else HUMAN
+            if seat is not None and run.config.seats and run.config.seats.as_ == "self":
+                who = as_oneself(who, await _own_card(run, seat))
             messages = messages_for(who, heard, prompt)
             request = Request(
                 model,
@@ -431,6 +434,25 @@ def _offered(wanted: Answer[Any]) -> tuple[str, ...]:
     if isinstance(wanted, Number):
         return tuple(f"{bound:g}" for bound in (wanted.low, wanted.high) if bound is not None)
     return ()
+
+
+async def _own_card(run: RunContext, seat: Playable) -> str:
+    """What the person in a seat says of themselves; asked once, whoever needs it first."""
+    if seat not in run.cards:
+        run.cards[seat] = asyncio.ensure_future(_ask_card(run, seat))
+    return await asyncio.shield(run.cards[seat])
+
+
+async def _ask_card(run: RunContext, seat: Playable) -> str:
+    who, wanted, address = Speaker(seat.id), Json(OwnCard), own_card_at(seat)
+    messages = messages_for(who, EMPTY, OWN_CARD)
+    asked = Pointers(who.role, "", _form(wanted))
+    request = Request(HUMAN, messages, schema=wanted.schema, asked=asked)
+    if run.desk is not None:
+        scene = Scene(who, (), OWN_CARD, "json", (), len(messages), _problems_of(wanted))
+        run.desk.expect(seat, address, scene)
+    got = await converse(run, address, request, wanted, REASKS)
+    return OwnCard().told if isinstance(got.value, Missing) else got.value.told
 
 
 def _problems_of(wanted: Answer[T]) -> Callable[[str], str]:

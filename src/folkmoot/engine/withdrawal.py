@@ -29,7 +29,7 @@ from pydantic import JsonValue
 from folkmoot.engine.desk import WITHDRAWN, seats_in
 from folkmoot.engine.journal import JournalReader
 from folkmoot.engine.journal_file import Entry, commit, keep_digest, open_file
-from folkmoot.engine.seats import Playable
+from folkmoot.engine.seats import Playable, own_card_at
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import write_bytes
 from folkmoot.models.catalog import HUMAN
@@ -151,11 +151,12 @@ def withdraw(run: RunFolder, place: Playable, by: str) -> None:
     mine = [r for r in rows if r["speaker_id"] == place.id and _in(place, r["scope"])]
     if not mine:
         raise InputError(Problem(f"{place.name}: no person answered in this seat"))
-    theirs = frozenset(r["address"] for r in mine)
+    theirs = frozenset([*(r["address"] for r in mine), own_card_at(place)])
     material = "\n".join(run.text(name) for name in (STUDY_FILE, PLAN) if run.has(name))
     words = Words(theirs, frozenset({place.id}), material)
     with closing(JournalReader(run.path / JOURNAL)) as journal:
         free = {r["address"] for r in mine if r["kind"] not in ("choice", "number")}
+        free.add(own_card_at(place))
         for entry in journal.entries("ask"):
             if _whose(entry.address, free):
                 for text in _written(entry):
