@@ -109,8 +109,8 @@ def _contrast(data: Comparison, measure: str) -> Finding | None:
     lines = {f"{d['of']} − {d['minus']}": _figure(d) for d in rows}
     holm = kit.adjusted(lines)
     aloud = (
-        f"{d['of']} is {kit.change(lines[line], kit.chance(lines[line], holm[line]))} "
-        f"against {d['minus']}"
+        f"{d['of']} minus {d['minus']}: "
+        f"{kit.change(lines[line], kit.chance(lines[line], holm[line]))}"
         for d in told
         for line in [f"{d['of']} − {d['minus']}"]
     )
@@ -165,7 +165,7 @@ def _by_type(measures: pl.DataFrame) -> Finding | None:
             column="condition",
             unit="mean member score",
         ),
-        notes=("Means without intervals: each type has few groups, and strategies of its own.",),
+        notes=("Means without intervals; each type has strategies of its own.",),
         unit="group of a type",
         units=min(groups.values()),
     )
@@ -299,8 +299,8 @@ def _process(data: Comparison) -> Finding | None:
         return None
     drift = [rate for row in known.values() if (rate := row["drift_rate"]) is not None]
     says = (
-        f"Before the clamp the model named another strategy in {percent(max(drift))} of locked "
-        "decisions; after it, in none."
+        f"Before its label was replaced, the model named another strategy in {percent(max(drift))} "
+        "of locked decisions."
         if drift
         else "No condition of this run locks the strategy."
     )
