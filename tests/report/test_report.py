@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -12,6 +13,7 @@ from pypdf import PdfReader
 from folkmoot.engine.study import study_of_run
 from folkmoot.errors import InputError
 from folkmoot.report.html import write_report
+from folkmoot.report.trust import trust
 from folkmoot.storage.run_folder import RunFolder
 
 
@@ -108,3 +110,31 @@ def test_an_unfinished_run_is_told_so(pilot: RunFolder, tmp_path: Path) -> None:
     shutil.rmtree(copy / "tables")
     with pytest.raises(InputError, match="--resume"):
         write_report(RunFolder(copy))
+
+
+def test_the_checklist_tells_the_embedded_respondent_a_local_model_and_a_vendor_apart(
+    pilot: RunFolder, tmp_path: Path
+) -> None:
+    def answers(*models: str) -> dict[str, str]:
+        folder = tmp_path / str(len(models)) / models[0].replace("/", "_")
+        shutil.copytree(pilot.path, folder)
+        facts = json.loads((folder / "manifest.json").read_text("utf-8"))
+        facts["models"] = [{**facts["models"][0], "asked": m, "served": [m]} for m in models]
+        (folder / "manifest.json").write_text(json.dumps(facts))
+        rows = trust(RunFolder(folder), study_of_run(pilot)).checklist.rows
+        assert len(rows) == 14 + 8
+        assert [row[0] for row in rows].count("optional") == 8
+        return {str(row[1]): str(row[2]) for row in rows}
+
+    embedded = answers("synthetic")
+    assert "no language model" in embedded["mode of access"]
+    assert "API" not in embedded["mode of access"]
+    assert embedded["fine-tuning or customisation"].startswith("None")
+    local = answers("local:model.gguf")
+    assert "on this machine" in local["mode of access"]
+    assert "API" not in local["mode of access"]
+    assert "no language model" not in local["mode of access"]
+    vendor = answers("openai/gpt-4o", "human")
+    assert "openai/gpt-4o: API" in vendor["mode of access"]
+    assert vendor["human in the loop, or fully automated"].startswith("People answered")
+    assert vendor["why these models"] == "to be filled in by the authors"

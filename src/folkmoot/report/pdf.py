@@ -68,7 +68,7 @@ class _Writer:
                 {"title": "Models, as asked and as served", "grid": _grid(trust.models)},
                 {"title": "The run", "grid": _grid(trust.run)},
                 {"title": "How answers were read", "grid": _grid(trust.answers)},
-                {"title": "GUIDE-LLM checklist (core items)", "grid": _grid(trust.checklist)},
+                {"title": "GUIDE-LLM checklist", "grid": _grid(trust.checklist)},
                 {"title": "Hashes", "grid": _grid(trust.hashes)},
             ],
             "methods": trust.methods,

@@ -1,8 +1,8 @@
 """How far to trust a run: who was asked what, at which settings, and deviations from the plan.
 
-All of it is read from the run folder; nothing is entered by hand. The checklist is GUIDE-LLM's
-core items after Feuerriegel et al., "GUIDE-LLM: a reporting checklist for LLMs in behavioural
-science" (https://llm-checklist.com/checklist), in our own words.
+All of it is read from the run folder; nothing is entered by hand. The checklist holds
+GUIDE-LLM's core and optional items after Feuerriegel et al., "GUIDE-LLM: a reporting checklist for
+LLMs in behavioural science" (https://llm-checklist.com/checklist), in our own words.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from folkmoot.engine.journal import JournalReader
 from folkmoot.engine.study import Study
 from folkmoot.errors import StorageError
+from folkmoot.models.catalog import HUMAN, ON_THIS_MACHINE, is_local
 from folkmoot.report.deviations import deviations, since
 from folkmoot.storage.findings import Grid
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
@@ -33,6 +34,7 @@ PARSE_STEPS = {
 
 
 BLANK = "to be filled in by the authors"
+OPTIONAL = "optional"
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,24 +224,37 @@ def _checklist(run: RunFolder) -> Grid:
         f"{m['asked']} (served as {', '.join(m['served']) or 'not said'})"
         for m in manifest.get("models", [])
     )
+    asked = [str(m["asked"]) for m in manifest.get("models", []) if m.get("roles", True)]
+    people, embedded = HUMAN in asked, bool(asked) and all(map(is_local, asked))
     items = (
         (
             *("A.1", "purpose of the models"),
             f"Simulated participants and other roles of a {run.study.replace('_', ' ')} study.",
         ),
-        ("A.2", "human in the loop, or fully automated", "Fully automated."),
+        (
+            *("A.2", "human in the loop, or fully automated"),
+            "People answered in some roles; see the models." if people else "Fully automated.",
+        ),
         (
             *("B.1", "model name, provider, version, date of access"),
             f"{models}; accessed from {first} to {last}",
         ),
-        ("B.2", "mode of access", "API, one separate request a call."),
+        ("B.2", "mode of access", " ".join(dict.fromkeys(map(_access, asked)))),
         (
             *("B.3", "parameters"),
             f"temperature {config.get('temperature', 'provider default')}, longest reply "
             f"{config.get('max_tokens', 'provider default')}, random seed of the design "
-            f"{manifest.get('seed')}, one run",
+            f"{manifest.get('seed')}, one run"
+            + (
+                "; the embedded respondent has none of the first two"
+                if any(map(is_local, asked))
+                else ""
+            ),
         ),
-        ("B.4", "fine-tuning or customisation", BLANK),
+        (
+            *("B.4", "fine-tuning or customisation"),
+            "None: the embedded respondent is no trained model." if embedded else BLANK,
+        ),
         (
             *("B.5", "whether sessions kept state"),
             "No: each request contains everything that the speaker has heard.",
@@ -264,5 +279,42 @@ def _checklist(run: RunFolder) -> Grid:
             "study.yaml of this run",
         ),
         ("G.1", "funding and relationships", BLANK),
+        (OPTIONAL, "why these models", BLANK),
+        (OPTIONAL, "why these prompts", BLANK),
+        (OPTIONAL, "comparison with other methods or models", BLANK),
+        (
+            *(OPTIONAL, "leakage of training data"),
+            "Impossible: nothing was trained." if embedded else BLANK,
+        ),
+        (
+            *(OPTIONAL, "bias that could affect conclusions"),
+            "The report checks for known signs (“Is the model fit to answer?”); the judgement is "
+            f"{BLANK}",
+        ),
+        (
+            *(OPTIONAL, "transcripts of conversations"),
+            "All: journal.sqlite, and the table of utterances where people talked.",
+        ),
+        (OPTIONAL, "ethical implications", BLANK),
+        (
+            *(OPTIONAL, "computing resources"),
+            f"{manifest.get('calls', 0):,} calls in {manifest.get('wall_seconds', '?')} s"
+            + (
+                " on one processor core."
+                if embedded
+                else "; what the models themselves needed is unknown."
+            ),
+        ),
     )
     return Grid(("item", "asks for", "answer"), items)
+
+
+def _access(model: str) -> str:
+    """How a model was reached, in a sentence."""
+    if is_local(model):
+        return "The embedded respondent: computed in this process, no language model."
+    if model == HUMAN:
+        return "People: on pages of their own."
+    if model.partition(":")[0] == ON_THIS_MACHINE:
+        return f"{model}: llama.cpp's server on this machine, one separate request a call."
+    return f"{model}: API, one separate request a call."
