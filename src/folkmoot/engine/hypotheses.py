@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from folkmoot.errors import Problem
 from folkmoot.hints import did_you_mean
 from folkmoot.measures.clustered import clustered_difference, paired_difference
-from folkmoot.measures.estimates import Estimate, p_value, percent, points
+from folkmoot.measures.estimates import Estimate, known, p_value, percent, points
 from folkmoot.measures.proportions import newcombe
 from folkmoot.storage.findings import Cell, Finding, Grid, Intervals
 from folkmoot.storage.run_folder import RunFolder
@@ -111,10 +111,10 @@ def hypotheses_finding(run: RunFolder, hypotheses: Sequence[Hypothesis]) -> Find
             {
                 "hypothesis": each.says,
                 "verdict": verdict,
-                "difference": _finite(e.value),
-                "low": _finite(e.low),
-                "high": _finite(e.high),
-                "p": _finite(e.p),
+                "difference": known(e.value),
+                "low": known(e.low),
+                "high": known(e.high),
+                "p": known(e.p),
                 "units": e.clusters or e.n,
             }
         )
@@ -236,7 +236,3 @@ def _size(e: Estimate, shares: bool) -> str:
         return ""
     size = points(e.value) if shares else f"{e.value:+.2f}".replace("-", "−")
     return f" ({size}, {p_value(e.p)})" if math.isfinite(e.p) else f" ({size})"
-
-
-def _finite(number: float) -> float | None:
-    return number if math.isfinite(number) else None

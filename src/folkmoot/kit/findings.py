@@ -48,6 +48,7 @@ from folkmoot.measures.proportions import Pair, all_pairs, holm, wilson
 from folkmoot.storage.findings import Cell, Finding, Grid, Heat, Intervals
 
 Row = dict[str, Cell]
+known = estimates.known
 
 ALPHA = 0.05
 FITNESS = "respondent_checks"  # the key of the finding on whether the model is fit
@@ -102,11 +103,6 @@ def estimate_of(kept: Mapping[str, JsonValue], clusters: str = "n") -> Estimate:
 
 def _number(kept: JsonValue) -> float:
     return float(kept) if isinstance(kept, int | float) else math.nan
-
-
-def known(number: float) -> float | None:
-    """The number as a cell: None where it isn't finite."""
-    return number if math.isfinite(number) else None
 
 
 def significant(e: Estimate) -> bool | None:

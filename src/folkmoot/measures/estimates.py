@@ -53,6 +53,11 @@ class Estimate:
         return self.has_interval and (self.low > 0 or self.high < 0)
 
 
+def known(number: float) -> float | None:
+    """The number as a cell: None where it isn't finite."""
+    return number if math.isfinite(number) else None
+
+
 def percent(share: float, digits: int = 0) -> str:
     """0.159 → "16 %"; small shares keep a digit so that 0.4 % does not read as nothing."""
     if not math.isfinite(share):

@@ -74,7 +74,7 @@ def test_what_differs_between_draws_is_in_the_intervals(draws: int, tmp_path: Pa
     assert arm is not None and floor is not None
     moved = {draw: Counter[bool]() for draw in range(1, draws + 1)}
     for row in arm.moved:
-        moved[row["summary_draw"]][row["position_changed"]] += 1
+        moved[row.summary_draw][row.position_changed] += 1
     assert not moved[1][True] and not moved[3][True] and moved[2][True]
     found, plain = votes.rate(arm), wilson(arm.changed, arm.n)
     difference = votes.difference(arm, floor)

@@ -71,7 +71,7 @@ from folkmoot.studies.cross_pollination.further_findings import (
     reasons,
     shift,
 )
-from folkmoot.studies.cross_pollination.votes import Arm, Votes, label, read, shown_options
+from folkmoot.studies.cross_pollination.votes import Arm, Voter, Votes, label, read
 
 
 def findings(run: RunFolder) -> list[Finding]:
@@ -131,7 +131,7 @@ def position_change(votes: Votes) -> Finding:
     of = {a.condition: votes.rate(a) for a in votes.twice}
     rows = []
     for a in votes.arms:
-        status = Counter(r["status"] for r in a.rows)
+        status = Counter(r.status for r in a.rows)
         rows.append(
             {
                 "condition": a.name,
@@ -212,11 +212,11 @@ def differences(votes: Votes) -> Finding | None:
 
 def tallies(votes: Votes) -> Finding | None:
     """Votes per option before and after, by condition; None if nobody voted."""
-    first = votes.counts(r["initial_choice"] for r in votes.people)
+    first = votes.counts(r.initial_choice for r in votes.people)
     if not any(first):
         return None
-    before = {a: votes.counts(r["initial_choice"] for r in a.rows) for a in votes.arms}
-    after = {a: votes.counts(r["final_choice"] for r in a.rows) for a in votes.arms}
+    before = {a: votes.counts(r.initial_choice for r in a.rows) for a in votes.arms}
+    after = {a: votes.counts(r.final_choice for r in a.rows) for a in votes.arms}
     rows = [
         {
             "option": option,
@@ -358,9 +358,9 @@ def towards_opposition(votes: Votes) -> Finding | None:
     if not facing:
         return None
     found = moves_towards(
-        [r["initial_choice"] for r in facing],
-        [r["final_choice"] for r in facing],
-        [r["opposition_view"] for r in facing],
+        [str(r.initial_choice) for r in facing],
+        [str(r.final_choice) for r in facing],
+        [str(r.opposition_view) for r in facing],
         len(votes.options),
     )
     says = (
@@ -408,7 +408,7 @@ def towards_opposition(votes: Votes) -> Finding | None:
 
 
 def _table(votes: Votes, arm: Arm) -> IntArray:
-    return transition_table(arm.column("initial_choice"), arm.column("final_choice"), votes.options)
+    return transition_table(arm.first, arm.final, votes.options)
 
 
 def regression(votes: Votes) -> Finding | None:
@@ -457,15 +457,15 @@ def regression(votes: Votes) -> Finding | None:
     )
 
 
-def _fit(rows: list[Mapping[str, Any]], base: str, votes: Votes) -> tuple[Logit, bool]:
+def _fit(rows: list[Voter], base: str, votes: Votes) -> tuple[Logit, bool]:
     """The fit, and whether demographics are in it."""
-    outcome = [bool(r["position_changed"]) for r in rows]
+    outcome = [bool(r.position_changed) for r in rows]
     columns: dict[str, Column] = {
-        "condition": [str(r["condition"]) for r in rows],
-        "first choice": [r["initial_choice"] for r in rows],
+        "condition": [str(r.condition) for r in rows],
+        "first choice": [r.initial_choice for r in rows],
     }
     demographics = {
-        d.replace("_", " "): [r.get(f"demographic_{d}") for r in rows] for d in DEMOGRAPHICS
+        d.replace("_", " "): [r.demographics.get(d) for r in rows] for d in DEMOGRAPHICS
     }
     people = columns | {
         d: values for d, values in demographics.items() if len(set(values) - {None}) > 1
@@ -538,7 +538,7 @@ def main_effects(votes: Votes) -> Finding | None:
     if not votes.compared_by_one_thing or len({votes.shown(a) for a in arms}) <= len(varied) + 1:
         return None
     found = factorial(
-        [bool(changed) for a in arms for changed in a.column("position_changed")],
+        [changed for a in arms for changed in a.moves],
         {s: [getattr(votes.shown(a), s) for a in arms for _ in a.moved] for s in varied},
         [unit for a in arms for unit in votes.units(a)],
     )
@@ -702,9 +702,9 @@ def option_order(votes: Votes) -> Finding | None:
 def _first_votes(votes: Votes) -> list[Shown]:
     """First votes with the order in which each participant saw the options."""
     return [
-        Shown(shown_options(r["options_shown"]), r["initial_choice"], r["participant_id"])
+        Shown(r.options_shown, r.initial_choice, r.participant_id)
         for r in votes.people
-        if r["initial_choice"] is not None and r["options_shown"]
+        if r.initial_choice is not None and r.options_shown
     ]
 
 
@@ -716,10 +716,10 @@ def respondent_checks(votes: Votes) -> Finding:
 def _checks(votes: Votes) -> list[Check]:
     answers = votes.answers
     placebo, floor = votes.arm(EMPTY_ARGUMENT), votes.floor
-    before = votes.counts(r["initial_choice"] for r in votes.people)
-    after = votes.counts(votes.informed[-1].column("final_choice")) if votes.informed else None
+    before = votes.counts(r.initial_choice for r in votes.people)
+    after = votes.counts(votes.informed[-1].final) if votes.informed else None
     own = [u["text"] or "" for u in votes.utterances if u.get("speaker_role") == "participant"]
-    yielded = sum(r["final_choice"] == r["opposition_view"] for r in votes.facing)
+    yielded = sum(r.final_choice == r.opposition_view for r in votes.facing)
     return [
         refusals(answers, own),
         malformed(answers),
@@ -740,11 +740,11 @@ def _checks(votes: Votes) -> list[Check]:
 
 def variance_collapse(votes: Votes) -> Finding | None:
     """The flag of its own for answers that spread much less than people's."""
-    first = votes.counts(r["initial_choice"] for r in votes.people)
+    first = votes.counts(r.initial_choice for r in votes.people)
     found = {"all first votes": shrinking_variance(first)}
     for arm in votes.informed:
-        before = votes.counts(arm.column("initial_choice"))
-        found[arm.name] = shrinking_variance(before, votes.counts(arm.column("final_choice")))
+        before = votes.counts(arm.first)
+        found[arm.name] = shrinking_variance(before, votes.counts(arm.final))
     checked = {name: c for name, c in found.items() if c.flagged is not None}
     if not checked:
         return None
@@ -771,9 +771,9 @@ def attrition(votes: Votes) -> Finding:
     """Who is missing from each condition and why, and what they could change at worst."""
     rows: list[Row] = []
     for arm in votes.arms:
-        why = Counter(str(r["error_message"] or r["status"])[:80] for r in arm.lost)
+        why = Counter(str(r.error_message or r.status)[:80] for r in arm.lost)
         reasons = why.most_common(3) if _votes_twice(votes, arm) else []
-        status = Counter(r["status"] for r in arm.rows)
+        status = Counter(r.status for r in arm.rows)
         rows.append(
             {
                 "condition": arm.name,

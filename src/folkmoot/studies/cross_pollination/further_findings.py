@@ -45,7 +45,7 @@ from folkmoot.measures.diversity import (
 from folkmoot.measures.estimates import Estimate, percent, plural
 from folkmoot.randomness import generator
 from folkmoot.storage.findings import Bars, Finding, Grid, Lines, Points
-from folkmoot.studies.cross_pollination.votes import Arm, Votes, shown_options
+from folkmoot.studies.cross_pollination.votes import Arm, Voter, Votes
 
 # --- how spread the votes are, and how that compares with people ---------------------------------
 
@@ -145,8 +145,8 @@ def effective_ratio(votes: Votes, arm: Arm) -> Estimate:
     index = {o: i for i, o in enumerate(votes.options)}
     k = len(index)
     pairs = np.zeros(k * k)
-    for r in arm.moved:
-        pairs[index[r["initial_choice"]] * k + index[r["final_choice"]]] += 1
+    for first, final in zip(arm.first, arm.final, strict=True):
+        pairs[index[first] * k + index[final]] += 1
     table = pairs.reshape(k, k)
     value = effective_number(table.sum(axis=0)) / effective_number(table.sum(axis=1))
     if arm.n < FEWEST:
@@ -171,7 +171,7 @@ def human_bands(votes: Votes) -> Finding | None:
     level = human_band("normalised_entropy")
     of = rates({a.name: (a.changed, a.n) for a in votes.informed})
     ratios = {a.name: effective_ratio(votes, a) for a in votes.informed}
-    first = votes.counts(r["initial_choice"] for r in votes.people)
+    first = votes.counts(r.initial_choice for r in votes.people)
     even = (
         {"all first votes": Estimate(normalised_entropy(first), math.nan, math.nan, sum(first))}
         if sum(first)
@@ -221,13 +221,12 @@ def _band_row(what: str, band: Band, e: Estimate) -> Row:
 
 
 def _counts(votes: Votes, arm: Arm) -> tuple[list[int], list[int]]:
-    return votes.counts(arm.column("initial_choice")), votes.counts(arm.column("final_choice"))
+    return votes.counts(arm.first), votes.counts(arm.final)
 
 
 # --- decision quality, where it was asked for ----------------------------------------------------
 
 QUALITY = "Decision quality"
-Who = Mapping[str, Any]
 
 
 def quality(votes: Votes) -> list[Finding]:
@@ -236,7 +235,7 @@ def quality(votes: Votes) -> list[Finding]:
     return [finding for finding in found if finding is not None]
 
 
-def _mean(votes: Votes, arm: Arm, of: Callable[[Who], float | None]) -> Estimate | None:
+def _mean(votes: Votes, arm: Arm, of: Callable[[Voter], float | None]) -> Estimate | None:
     """The mean over those of an arm of whom it is known; with draws of the summaries, by draw."""
     known = {n: value for n, r in enumerate(arm.moved) if (value := of(r)) is not None}
     units = votes.units(arm)
@@ -244,8 +243,8 @@ def _mean(votes: Votes, arm: Arm, of: Callable[[Who], float | None]) -> Estimate
 
 
 def _confidence(votes: Votes) -> Finding | None:
-    def gained(r: Who) -> float | None:
-        before, after = r["confidence_before"], r["confidence_after"]
+    def gained(r: Voter) -> float | None:
+        before, after = r.confidence_before, r.confidence_after
         return None if before is None or after is None else after - before
 
     by = {a: e for a in votes.twice if (e := _mean(votes, a, gained)) is not None}
@@ -255,8 +254,8 @@ def _confidence(votes: Votes) -> Finding | None:
     for arm, e in by.items():
         both = [r for r in arm.moved if gained(r) is not None]
         levels = {
-            when: sum(r[f"confidence_{when}"] for r in both) / len(both)
-            for when in ("before", "after")
+            "before": sum(r.confidence_before or 0.0 for r in both) / len(both),
+            "after": sum(r.confidence_after or 0.0 for r in both) / len(both),
         }
         rows.append(
             {"condition": arm.name, "participants": len(both), **levels, **cells(e, "change")}
@@ -278,8 +277,8 @@ def _confidence(votes: Votes) -> Finding | None:
 
 
 def _ranking(votes: Votes) -> Finding | None:
-    def moved(r: Who) -> float | None:
-        before, after = (shown_options(r[f"ranking_{when}"]) for when in ("before", "after"))
+    def moved(r: Voter) -> float | None:
+        before, after = r.ranking_before, r.ranking_after
         return _discordant(before, after) if before and after else None
 
     found = {a: e for a in votes.twice if (e := _mean(votes, a, moved)) is not None}
@@ -320,7 +319,7 @@ def _discordant(before: tuple[str, ...], after: tuple[str, ...]) -> float:
 
 
 def _top_is_vote(arm: Arm) -> float | None:
-    tops = [(shown_options(r["ranking_after"]), r["final_choice"]) for r in arm.moved]
+    tops = [(r.ranking_after, r.final_choice) for r in arm.moved]
     known = [ranked[0] == vote for ranked, vote in tops if ranked]
     return sum(known) / len(known) if known else None
 
@@ -339,7 +338,7 @@ def _restated(votes: Votes) -> Finding | None:
             notes=(read.note,),
             section=QUALITY,
         )
-    codes = {a: [read.one(r["participant_id"]) for r in a.moved] for a in votes.twice}
+    codes = {a: [read.one(r.participant_id) for r in a.moved] for a in votes.twice}
     counts = {a.name: (c.count("restated"), len(c) - c.count(None)) for a, c in codes.items()}
     by = rates(counts)
     return Finding(
@@ -369,9 +368,9 @@ def _restated(votes: Votes) -> Finding | None:
 def _delayed(votes: Votes) -> Finding | None:
     counts = {
         a.name: [
-            (r["delayed_choice"] == r["final_choice"], r["delayed_choice"] == r["initial_choice"])
+            (r.delayed_choice == r.final_choice, r.delayed_choice == r.initial_choice)
             for r in a.moved
-            if r["delayed_choice"] is not None
+            if r.delayed_choice is not None
         ]
         for a in votes.twice
     }
@@ -461,18 +460,18 @@ def _by_option(votes: Votes) -> list[Reasons]:
         own = [
             r
             for r in votes.people
-            if r["initial_choice"] == option
-            and r["cluster_id"] is not None
-            and r["participant_id"] in vectors
+            if r.initial_choice == option
+            and r.cluster_id is not None
+            and r.participant_id in vectors
         ]
         if own:
             found.append(
                 Reasons(
                     option,
-                    tuple(r["participant_id"] for r in own),
-                    tuple(r["individual_summary"] or "" for r in own),
-                    tuple(r["cluster_id"] for r in own),
-                    np.array([vectors[r["participant_id"]] for r in own], float),
+                    tuple(r.participant_id for r in own),
+                    tuple(r.individual_summary or "" for r in own),
+                    tuple(str(r.cluster_id) for r in own),
+                    np.array([vectors[r.participant_id] for r in own], float),
                     config.get("clustering_algorithm", "kmeans"),
                     int(config.get("max_clusters_per_option", 6)),
                     int(config.get("random_seed", 42)),

@@ -6,7 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, TypedDict
 
@@ -25,7 +25,6 @@ from folkmoot.studies.cross_pollination.config import (
     Exposed,
     switches,
 )
-from folkmoot.studies.cross_pollination.tables import ParticipantRow
 
 LABELS: Mapping[str, str] = {
     SIMPLE_VOTING: "Simple voting",
@@ -43,12 +42,36 @@ def label(condition: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Voter:
+    """One participant, as the row of the table has them."""
+
+    participant_id: str
+    condition: str
+    status: str
+    error_message: str | None
+    initial_choice: str | None
+    final_choice: str | None
+    position_changed: bool | None
+    opposition_view: str | None
+    cluster_id: str | None
+    individual_summary: str | None
+    summary_draw: int | None
+    confidence_before: float | None
+    confidence_after: float | None
+    ranking_before: tuple[str, ...]
+    ranking_after: tuple[str, ...]
+    delayed_choice: str | None
+    options_shown: tuple[str, ...]
+    demographics: Mapping[str, str | float | None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Arm:
     """One condition. `rows` are its participants; `moved` those with a first and a final vote."""
 
     condition: str
-    rows: tuple[Mapping[str, Any], ...]
-    moved: tuple[Mapping[str, Any], ...]
+    rows: tuple[Voter, ...]
+    moved: tuple[Voter, ...]
 
     @property
     def name(self) -> str:
@@ -61,16 +84,27 @@ class Arm:
 
     @property
     def changed(self) -> int:
-        return sum(bool(r["position_changed"]) for r in self.moved)
+        return sum(self.moves)
 
     @property
-    def lost(self) -> tuple[Mapping[str, Any], ...]:
+    def lost(self) -> tuple[Voter, ...]:
         """Participants without a final vote who should have had one, for whatever reason."""
-        return tuple(r for r in self.rows if r["position_changed"] is None)
+        return tuple(r for r in self.rows if r.position_changed is None)
 
-    def column(self, name: str) -> list[Any]:
-        """A column of those with both votes."""
-        return [r[name] for r in self.moved]
+    @property
+    def first(self) -> list[str]:
+        """The first choices of those with both votes."""
+        return [str(r.initial_choice) for r in self.moved]
+
+    @property
+    def final(self) -> list[str]:
+        """Their final choices."""
+        return [str(r.final_choice) for r in self.moved]
+
+    @property
+    def moves(self) -> list[bool]:
+        """Whether each of them changed."""
+        return [bool(r.position_changed) for r in self.moved]
 
 
 class Basis(TypedDict):
@@ -115,7 +149,7 @@ class Votes:
     @cached_property
     def draws(self) -> int:
         """Draws of the summaries over which readers were divided."""
-        return max((r["summary_draw"] or 1 for r in self.people), default=1)
+        return max((r.summary_draw or 1 for r in self.people), default=1)
 
     def rate(self, arm: Arm) -> Estimate:
         """The share that changed. With several draws of the summaries the bounds are those of
@@ -123,7 +157,7 @@ class Votes:
         plain = wilson(arm.changed, arm.n)
         if not self._drawn(arm):
             return self._few(plain)
-        by_draw = clustered_share(arm.column("position_changed"), self.units(arm))
+        by_draw = clustered_share(arm.moves, self.units(arm))
         return self._few(_wider(plain, by_draw))
 
     def difference(self, first: Arm, second: Arm) -> Estimate:
@@ -132,7 +166,7 @@ class Votes:
         plain = newcombe(first.changed, first.n, second.changed, second.n)
         if not (self._drawn(first) or self._drawn(second)):
             return self._few(plain)
-        changed = [*first.column("position_changed"), *second.column("position_changed")]
+        changed = [*first.moves, *second.moves]
         treated = [True] * first.n + [False] * second.n
         units = [*self.units(first), *self.units(second)]
         return self._few(_wider(plain, clustered_difference(changed, treated, units)))
@@ -165,8 +199,8 @@ class Votes:
     def units(self, arm: Arm) -> list[str]:
         """What is independent in an arm: its draws of the summaries, else its participants."""
         if self._drawn(arm):
-            return [f"draw {r['summary_draw']}" for r in arm.moved]
-        return arm.column("participant_id")
+            return [f"draw {r.summary_draw}" for r in arm.moved]
+        return [r.participant_id for r in arm.moved]
 
     def arm(self, condition: str) -> Arm | None:
         """The arm, if somebody in it voted twice."""
@@ -178,10 +212,10 @@ class Votes:
         return self.arm(SIMPLE_VOTING)
 
     @property
-    def facing(self) -> list[Mapping[str, Any]]:
+    def facing(self) -> list[Voter]:
         """Those who faced an opposing view in a dialogue and voted again."""
         arguing = self.having("dialogue")
-        return [r for a in arguing for r in a.moved if r["opposition_view"] is not None]
+        return [r for a in arguing for r in a.moved if r.opposition_view is not None]
 
     @property
     def rebuttals(self) -> list[str]:
@@ -195,7 +229,7 @@ class Votes:
         ]
 
     @property
-    def people(self) -> list[Mapping[str, Any]]:
+    def people(self) -> list[Voter]:
         return [r for a in self.arms for r in a.rows]
 
     def counts(self, choices: Iterable[str | None]) -> list[int]:
@@ -220,7 +254,7 @@ class Votes:
     def undescribed(self) -> list[str]:
         """Clusters that the model did not describe, so that nobody was shown their view."""
         lacking = [c["cluster_id"] for c in self.clusters if not c["description"]]
-        shown = {(r["draw"], r["cluster_id"]) for r in _rows(self.run, "summaries")}
+        shown = {(s["draw"], s["cluster_id"]) for s in _rows(self.run, "summaries")}
         return lacking + [
             f"{c['cluster_id']} (draw {draw})"
             for draw in range(2, self.draws + 1)
@@ -251,18 +285,15 @@ def read(run: RunFolder) -> Votes:
     A table without a column (everybody failed at the first vote, say) reads as if it were empty.
     """
     config = run.config
-    columns = dict.fromkeys(ParticipantRow.columns())
-    rows = [columns | r for r in _rows(run, "participants")]
+    rows = [_voter(r) for r in _rows(run, "participants")]
     options = tuple(config.get("topic", {}).get("options", ())) or _seen(rows)
     order = dict.fromkeys((*LABELS, *switches(config)))
-    known = [c for c in order if any(r["condition"] == c for r in rows)]
-    others = sorted({str(r["condition"]) for r in rows} - set(known))
+    known = [c for c in order if any(r.condition == c for r in rows)]
+    others = sorted({r.condition for r in rows} - set(known))
     arms = []
     for condition in (*known, *others):
-        own = tuple(r for r in rows if r["condition"] == condition)
-        both = tuple(
-            r for r in own if r["position_changed"] is not None and r["status"] == "complete"
-        )
+        own = tuple(r for r in rows if r.condition == condition)
+        both = tuple(r for r in own if r.position_changed is not None and r.status == "complete")
         arms.append(Arm(condition, own, both))
     summary = run.json("summary.json") if run.has("summary.json") else {}
     ended = summary.get("termination_reason") if summary.get("terminated_early") else None
@@ -273,11 +304,17 @@ def _rows(run: RunFolder, table: str) -> list[dict[str, Any]]:
     return run.table(table).to_dicts() if run.has_table(table) else []
 
 
-def _seen(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    votes = {r[c] for r in rows for c in ("initial_choice", "final_choice") if r[c] is not None}
-    return tuple(sorted(votes))
+def _voter(row: Mapping[str, Any]) -> Voter:
+    cells: dict[str, Any] = {f.name: row.get(f.name) for f in fields(Voter)}
+    # Tables keep lists as JSON text.
+    for name in ("ranking_before", "ranking_after", "options_shown"):
+        cell = cells[name]
+        cells[name] = tuple(json.loads(cell) if isinstance(cell, str) else cell or ())
+    prefix = "demographic_"
+    own = {name.removeprefix(prefix): x for name, x in row.items() if name.startswith(prefix)}
+    return Voter(**{**cells, "demographics": own})
 
 
-def shown_options(cell: Any) -> tuple[str, ...]:
-    """The options of a cell of lists, which tables keep as JSON text."""
-    return tuple(json.loads(cell) if isinstance(cell, str) else cell or ())
+def _seen(rows: Iterable[Voter]) -> tuple[str, ...]:
+    votes = {vote for r in rows for vote in (r.initial_choice, r.final_choice)}
+    return tuple(sorted(vote for vote in votes if vote is not None))
