@@ -94,7 +94,7 @@ class Topic(_Part):
 
     @field_validator("options", mode="wrap")
     @classmethod
-    def _told_apart(cls, options: Any, handler: ValidatorFunctionWrapHandler) -> tuple[str, ...]:
+    def _told_apart(cls, options: object, handler: ValidatorFunctionWrapHandler) -> tuple[str, ...]:
         """All mistakes of the list at once, so that a blank option hides no other's."""
         given = options if isinstance(options, (list, tuple)) else ()
         faults: list[InitErrorDetails] = []

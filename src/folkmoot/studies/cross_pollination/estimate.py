@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -46,7 +45,7 @@ def rehearsal(config: CrossPollinationConfig, folder: Path) -> CrossPollinationC
     pool, copy = Path(named.pool).expanduser(), folder / "pool.json"
     if pool.is_file():
         shutil.copyfile(pool, copy)
-    changes: dict[str, Any] = {"pool": str(copy)}
+    changes: dict[str, object] = {"pool": str(copy)}
     if named.file is None:
         lines = folder / "lines.jsonl"
         people = quota.make(3 * config.n, generator(config.random_seed, ("rehearsal",)))

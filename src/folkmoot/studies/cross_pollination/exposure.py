@@ -4,7 +4,6 @@ dialogue, or after nothing at all (`second_vote`, our noise floor)."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from folkmoot.conversation.answers import Missing
 from folkmoot.conversation.dialogue import question_and_answer
@@ -39,7 +38,7 @@ def format_cross_pollination_content(
 ) -> str:
     """The viewpoints of all options as markdown; empty when there are no described clusters."""
     votes = state.votes()
-    sections: list[dict[str, Any]] = []
+    sections: list[dict[str, object]] = []
     for option in config.topic.options:
         drawn = (c.descriptions[draw - 1] for c in state.clusters_of(option))
         descriptions = [text for text in drawn if text]

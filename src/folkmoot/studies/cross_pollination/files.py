@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TypedDict
 
 import yaml
 
@@ -39,7 +39,7 @@ PHASES = (
 
 def final_statistics(scope: Scope, config: CrossPollinationConfig, state: State) -> None:
     """Phase 8: say how the votes stand; nobody votes here."""
-    for condition, row in summary(config, state)["by_condition"].items():
+    for condition, row in by_condition(config, state).items():
         if row["position_changed"] is None:
             scope.log(f"{condition}: {row['completed']} of {row['total']} complete, no final vote")
         else:
@@ -58,7 +58,7 @@ def save_results(scope: Scope, config: CrossPollinationConfig, state: State) -> 
     embeddings = {p.id: p.embedding for p in people if p.embedding is not None}
     settings = config.model_dump(mode="json", exclude_none=True)
 
-    def write(name: str, content: Mapping[str, Any]) -> None:
+    def write(name: str, content: Mapping[str, object]) -> None:
         scope.write_json(name, {**head, **content})
 
     write("cluster_embeddings.json", {"clusters": [cluster_json(c) for c in state.clusters]})
@@ -78,13 +78,13 @@ def save_results(scope: Scope, config: CrossPollinationConfig, state: State) -> 
         scope.record(summary_of)
 
 
-def write_checkpoint(session: Session[Any], phase: str, state: State) -> None:
+def write_checkpoint(session: Session[CrossPollinationConfig], phase: str, state: State) -> None:
     """checkpoint.json: how far the run is, for people; a resume goes by the journal alone."""
     number = PHASES.index(phase) + 1
     clusters = [cluster_json(c) for c in state.clusters]
-    by_option: dict[str, list[dict[str, Any]]] = {}
-    for c in clusters:
-        by_option.setdefault(c["option"], []).append(c)
+    by_option: dict[str, list[dict[str, object]]] = {}
+    for cluster, c in zip(state.clusters, clusters, strict=True):
+        by_option.setdefault(cluster.option, []).append(c)
     session.write_json(
         "checkpoint.json",
         {
@@ -99,7 +99,7 @@ def write_checkpoint(session: Session[Any], phase: str, state: State) -> None:
     session.at(phase).log(f"done (phase {number} of {len(PHASES)})")
 
 
-def participant_json(p: Participant) -> dict[str, Any]:
+def participant_json(p: Participant) -> dict[str, object]:
     """The record of participants.json."""
     persona = p.persona
     return {
@@ -128,7 +128,7 @@ def _said(transcript: Transcript | None) -> list[dict[str, str]] | None:
     return None if transcript is None else transcript.to_source_json()
 
 
-def cluster_json(c: Cluster) -> dict[str, Any]:
+def cluster_json(c: Cluster) -> dict[str, object]:
     """The record of cluster_embeddings.json."""
     return {
         "cluster_id": c.id,
@@ -140,22 +140,36 @@ def cluster_json(c: Cluster) -> dict[str, Any]:
     }
 
 
-def summary(config: CrossPollinationConfig, state: State) -> dict[str, Any]:
+def summary(config: CrossPollinationConfig, state: State) -> dict[str, object]:
     """The content of summary.json. `completed` counts participants whose status is complete."""
-    people = state.people.values()
-    by_condition = {
-        c: _condition(config, [p for p in people if p.condition == c]) for c in config.arms
-    }
     return {
         "pilot_id": config.pilot_id,
         "terminated_early": state.terminated_early,
         "termination_reason": state.termination_reason,
-        "total_participants": len(people),
-        "by_condition": by_condition,
+        "total_participants": len(state.people),
+        "by_condition": by_condition(config, state),
     }
 
 
-def _condition(config: CrossPollinationConfig, people: list[Participant]) -> dict[str, Any]:
+class OfCondition(TypedDict):
+    """One condition in summary.json."""
+
+    total: int
+    completed: int
+    failed: int
+    position_changed: int | None
+    position_changed_rate: float | None
+    initial_vote_distribution: dict[str, int]
+    final_vote_distribution: dict[str, int] | None
+
+
+def by_condition(config: CrossPollinationConfig, state: State) -> dict[str, OfCondition]:
+    """How each condition came out."""
+    people = state.people.values()
+    return {c: _condition(config, [p for p in people if p.condition == c]) for c in config.arms}
+
+
+def _condition(config: CrossPollinationConfig, people: list[Participant]) -> OfCondition:
     final = [p for p in people if p.position_changed is not None and p.status == COMPLETE]
     changed = sum(bool(p.position_changed) for p in final)
 

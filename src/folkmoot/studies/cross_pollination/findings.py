@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import NamedTuple
 
 from folkmoot.kit.exposure import exposure
 from folkmoot.kit.findings import (
@@ -310,40 +310,64 @@ def marginal_homogeneity(votes: Votes) -> Finding | None:
     )
 
 
+class Shift(NamedTuple):
+    """How many of an arm chose an option first, at last, and both times."""
+
+    arm: Arm
+    option: str
+    first: int
+    final: int
+    kept: int
+
+    @property
+    def gained(self) -> int:
+        return self.final - self.kept
+
+    @property
+    def lost(self) -> int:
+        return self.first - self.kept
+
+    @property
+    def net(self) -> int:
+        return self.final - self.first
+
+    @property
+    def p(self) -> float:
+        return mcnemar(self.gained, self.lost).p
+
+
 def option_shifts(votes: Votes) -> Finding | None:
     """Option by option: gained, lost, and McNemar's test."""
-    rows: list[dict[str, Any]] = []
-    for arm in votes.twice:
-        table = _table(votes, arm)
-        for i, option in enumerate(votes.options):
-            first, final, kept = int(table[i].sum()), int(table[:, i].sum()), int(table[i, i])
-            rows.append(
-                {
-                    "condition": arm.name,
-                    "option": option,
-                    "first_share": first / arm.n,
-                    "final_share": final / arm.n,
-                    "gained": final - kept,
-                    "lost": first - kept,
-                    "p": mcnemar(final - kept, first - kept).p,
-                }
-            )
-    if not rows:
+    shifts = [
+        Shift(arm, option, *(int(n) for n in (table[i].sum(), table[:, i].sum(), table[i, i])))
+        for arm in votes.twice
+        for table in [_table(votes, arm)]
+        for i, option in enumerate(votes.options)
+    ]
+    if not shifts:
         return None
-    for row, adjusted_p in zip(rows, holm([r["p"] for r in rows]), strict=True):
-        row["holm_p"] = adjusted_p
-    top = max(rows, key=lambda r: abs(r["gained"] - r["lost"]))
-    net = top["gained"] - top["lost"]
-    n = {a.name: a.n for a in votes.twice}
-    bars = (
-        (r["condition"], r["option"], (r["gained"] - r["lost"]) / n[r["condition"]]) for r in rows
-    )
+    adjusted_p = holm([shift.p for shift in shifts])
+    top, top_p = max(zip(shifts, adjusted_p, strict=True), key=lambda one: abs(one[0].net))
+    rows: list[Row] = [
+        {
+            "condition": s.arm.name,
+            "option": s.option,
+            "first_share": s.first / s.arm.n,
+            "final_share": s.final / s.arm.n,
+            "gained": s.gained,
+            "lost": s.lost,
+            "p": s.p,
+            "holm_p": holm_p,
+        }
+        for s, holm_p in zip(shifts, adjusted_p, strict=True)
+    ]
+    bars = ((s.arm.name, s.option, s.net / s.arm.n) for s in shifts)
     return Finding(
         "option_shifts",
         "What each option gained and lost",
-        f"Largest net shift: “{top['option']}” {net:+d} in {top['condition']} "
-        f"({top['gained']} gained, {top['lost']} lost, adjusted {p_value(top['holm_p'])})."
-        if net
+        f"Largest net shift: “{top.option}” {top.net:+d} in {top.arm.name} "
+        f"({top.gained} gained, {top.lost} lost, adjusted {p_value(top_p)})."
+        if top.net
         else "No option gained or lost on balance.",
         Grid.of(rows, "p: McNemar's test per option (exact below 25 moves)."),
         Bars(tuple(bars), unit="net change in share", percent=True),

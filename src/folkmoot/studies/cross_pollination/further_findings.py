@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +25,7 @@ from folkmoot.kit.findings import (
 from folkmoot.measures.bands import Band, human_band, place, place_interval, show
 from folkmoot.measures.clustered import clustered_mean
 from folkmoot.measures.clusters import (
+    Algorithm,
     Clustering,
     Stability,
     best_clustering,
@@ -420,7 +420,7 @@ class Reasons:
     summaries: tuple[str, ...]
     clusters: tuple[str, ...]
     vectors: NDArray[np.float64]
-    algorithm: Any
+    algorithm: Algorithm
     max_k: int
     seed: int
 
