@@ -41,7 +41,14 @@ from folkmoot.measures.diagnostics import (
     shrinking_variance,
     sycophancy,
 )
-from folkmoot.measures.estimates import Estimate, p_value, percent, plural, points_span
+from folkmoot.measures.estimates import (
+    FEWEST_UNITS,
+    Estimate,
+    p_value,
+    percent,
+    plural,
+    points_span,
+)
 from folkmoot.measures.factorial import factorial
 from folkmoot.measures.paired_votes import (
     IntArray,
@@ -110,7 +117,11 @@ ONE_POOL = (
 SEVERAL_POOLS = (
     "Readers were divided over {draws} draws of the summaries. Their intervals are the plain ones "
     "or those clustered by draw, whichever reach further, so they hold for other descriptions of "
-    "the same interviews as well. With few draws they are wide."
+    "the same interviews as well."
+)
+FEW_POOLS = (
+    "Readers were divided over {draws} draws of the summaries. So few do not tell how another draw "
+    "would come out: take five or more (`summary_draws`)."
 )
 NOT_BY_DRAW = (
     "These intervals do not allow for what differs between draws of the summaries: for so many "
@@ -158,7 +169,8 @@ def position_change(votes: Votes) -> Finding:
 
 
 def _caveats(votes: Votes) -> tuple[str, ...]:
-    pools = SEVERAL_POOLS.format(draws=votes.draws) if votes.draws > 1 else ONE_POOL
+    several = FEW_POOLS if votes.draws < FEWEST_UNITS else SEVERAL_POOLS
+    pools = several.format(draws=votes.draws) if votes.draws > 1 else ONE_POOL
     if not votes.compared_by_one_thing:
         return pools, SOURCE_PROMPTS
     return (pools,)
