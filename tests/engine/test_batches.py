@@ -24,7 +24,8 @@ from folkmoot.engine import gateway as gateway_module
 from folkmoot.engine import outbox as outbox_module
 from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.progress import Event, describe
-from folkmoot.engine.runner import Run, from_python, run_study
+from folkmoot.engine.runner import Run, from_python, load, run_study
+from folkmoot.engine.verify import verify_run
 from folkmoot.errors import BudgetReached, FatalModelError, QuotaExhausted, RunPaused
 from tests.servers.batches import BatchPlan, Job
 from tests.servers.faults import FaultPlan
@@ -84,6 +85,9 @@ def test_a_run_by_batches_says_the_same_at_half_the_price(vendor: str, tmp_path:
     assert answers(batched) == answers(direct)
     assert batched.manifest["cost_usd"] == pytest.approx(direct.manifest["cost_usd"] / 2, rel=1e-3)
     assert batched.manifest["journal_digest"] == direct.manifest["journal_digest"]
+    assert batched.manifest["handed_in_by_batches"] == 2 * PEOPLE
+    assert "handed_in_by_batches" not in direct.manifest
+    assert verify_run(batched.folder, STUDY).differences == []
 
 
 def dump(values: dict[str, Any], out: Path) -> subprocess.Popen[str]:
@@ -425,3 +429,25 @@ def test_whatever_goes_wrong_the_results_are_the_same_and_paid_for_once(
         done = run(STUDY, values, out=tmp_path / "run")
         assert server.model.counts["answered"] - before == 2 * PEOPLE
     assert done.manifest["journal_digest"] == direct.manifest["journal_digest"]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "name", ["cross_pollination", "focus_group", "negotiation", "town_hall", "deliberation_survey"]
+)
+def test_every_study_type_says_the_same_by_batches(name: str, tmp_path: Path) -> None:
+    digests = set()
+    with ServerThread(FaultPlan(), answers="respondent") as server:
+        here = (f"endpoints.openai={server.openai}", "batch_poll_seconds=0.001")
+        for batch in (False, True):
+            options = RunOptions(
+                model="openai/gpt-4o",
+                out=tmp_path / f"{batch}",
+                overrides=(*here, "embedding_model=wordllama"),
+                limit=None if name == "deliberation_survey" else 2,
+                batch=batch,
+            )
+            done = run_study(load(ROOT / f"examples/{name}.yaml", options), options)
+            digests.add(done.manifest["journal_digest"])
+        assert server.model.batches.calls
+    assert len(digests) == 1

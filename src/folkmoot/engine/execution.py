@@ -361,9 +361,16 @@ def _facts(
         study_file=_relative(found.path, context.folder),
         hashes=file_hashes(context.folder, {*written, *tables}),
         journal_digest=context.journal.content_digest(),
+        handed_in=_handed_in(context),
         planted=_planted(found) if context.synthetic_roles() else {},
         asked_longer=context.longer,
     )
+
+
+def _handed_in(context: RunContext) -> int:
+    """Calls that were handed in by batches, those of earlier processes and re-asks included."""
+    with JournalReader(context.journal.path) as journal:
+        return sum(batch.calls for batch in journal.batches().values() if batch.id)
 
 
 def _relative(path: Path, folder: Path) -> str:

@@ -113,6 +113,7 @@ def _known(figure: float | None) -> float | str:
 def _run(run: RunFolder) -> Grid:
     manifest, config = run.manifest, run.config
     unknown = ", ".join(manifest.get("cost_unknown_for") or [])
+    handed_in = manifest.get("handed_in_by_batches")
     facts: dict[str, Any] = {
         "run": run.id,
         "study type": run.study,
@@ -120,6 +121,7 @@ def _run(run: RunFolder) -> Grid:
         "finished": manifest.get("finished_at"),
         "wall time (s)": manifest.get("wall_seconds"),
         "calls": manifest.get("calls"),
+        **({"handed in by batches (half price)": handed_in} if handed_in else {}),
         "retries after transient errors": manifest.get("retries"),
         "failed attempts (the vendor may have billed them)": manifest.get("lost_tries"),
         "cost (USD)": _known(manifest.get("cost_usd")),

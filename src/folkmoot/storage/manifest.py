@@ -116,6 +116,7 @@ class RunFacts:
     earlier: Mapping[str, Any] = field(default_factory=dict)  # the manifest of the process before
     # Calls that asked once more for a cut reply, with twice the limit.
     asked_longer: ModelUse = field(default_factory=ModelUse)
+    handed_in: int = 0  # calls handed in by batches
     unusable: str = ""
     planted: Mapping[str, Any] = field(default_factory=dict)
 
@@ -140,6 +141,7 @@ def manifest(facts: RunFacts, tables: Mapping[str, pl.LazyFrame]) -> dict[str, A
         "wall_seconds": round(facts.wall_seconds + earlier.get("wall_seconds", 0.0), 3),
         "processes": 1 + earlier.get("processes", 0),
         "calls": sum(use.calls + use.replayed for use in uses),
+        **({"handed_in_by_batches": facts.handed_in} if facts.handed_in else {}),
         "retries": sum(use.retries for use in uses) + earlier.get("retries", 0),
         "lost_tries": sum(use.lost for use in uses) + earlier.get("lost_tries", 0),
         "input_tokens": None if uncounted else sum(use.input_tokens for use in uses),
