@@ -92,6 +92,7 @@ def test_a_hall_without_vulnerable_residents_runs_to_its_findings(tmp_path: Path
     settings = small_hall(tmp_path) | {"vulnerable": [], "levels": ["2-1", "4"], "sets": 2}
     held = hold(tmp_path, settings, scripted())
     found = findings(held.folder)
+    assert {f.units for f in found if f.unit == "set"} == {2}
     assert {f.key for f in found} >= {"inclusion", "steps", "quality"}
     assert (
         "no vulnerable residents were heard" in next(f for f in found if f.key == "inclusion").says

@@ -64,7 +64,7 @@ def findings(run: RunFolder) -> list[Finding]:
     reactions, rounds = (run.table(t).filter(part="main") for t in ("reactions", "rounds"))
     return found(
         inclusion(levels, compared["sets"]) if levels else None,
-        steps(main["differences"]) if main["differences"] else None,
+        steps(main["differences"], compared["sets"]) if main["differences"] else None,
         heard(run),
         spectrum(reactions),
         responses(reactions, run.table("residents")),
@@ -136,7 +136,7 @@ def _scored(level: str, switches: Json, e: Mapping[str, Estimate]) -> str:
     )
 
 
-def steps(differences: list[Json]) -> Finding:
+def steps(differences: list[Json], sets: int) -> Finding:
     """Paired differences within sets, for the score of the vulnerable and for the gap."""
     gaps = {f"{d['from']} → {d['to']}": _figure(d, SCORE)["gap"] for d in differences}
     holm = adjusted(gaps)
@@ -170,7 +170,7 @@ def steps(differences: list[Json]) -> Finding:
         ),
         headline=True,
         unit="set",
-        units=max(gap.units for gap in gaps.values()),
+        units=sets,
     )
 
 

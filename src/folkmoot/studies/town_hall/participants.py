@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ OCCUPATIONS: Mapping[str, Mapping[str, Sequence[str]]] = packaged_yaml(__file__,
 STORIES: Mapping[str, Any] = packaged_yaml(__file__, "life_stories.yaml")
 STORY_WORDS = 80  # of such a story where nobody has one to go by
 
+K = TypeVar("K")
 Income = Literal["low", "middle", "high"]
 Pressure = Literal["comfortable", "moderate", "struggling"]
 INCOMES: tuple[Income, ...] = get_args(Income)
@@ -94,7 +95,7 @@ class Resident(Profile):
     vulnerable_type: str | None = None  # type: ignore[assignment]
     story: str = Field("", repr=False)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The fields in the groups of the source's persona format."""
         return {
             "id": self.id,
@@ -114,7 +115,7 @@ class Resident(Profile):
         """One flat record."""
         return self.model_dump(exclude={"story"})
 
-    def _some(self, *names: str) -> dict[str, Any]:
+    def _some(self, *names: str) -> dict[str, object]:
         return {name: getattr(self, name) for name in names}
 
 
@@ -230,7 +231,7 @@ def sample_residents(
 
 
 def _sample_one(
-    settings: ResidentSettings, both: NDArray[np.float64], name: str, rng: np.random.Generator
+    settings: ResidentSettings, both: NDArray[np.float64], resident: str, rng: np.random.Generator
 ) -> Resident:
     ratios = settings.ratios
     income = _draw(rng, ratios.income_level)
@@ -240,25 +241,25 @@ def _sample_one(
     lived = int(np.clip(round(rng.normal(years.mean, years.sd)), years.low, years.high))
     coin = bool(rng.random() < settings.affords_in_between)
     work = settings.occupations.get(age) or OCCUPATIONS[age]
-    traits: dict[str, Any] = {t: int(_draw(rng, settings.personality)) for t in TRAITS}
-    return Resident(
-        id=name,
-        age_group=age,
-        gender=_draw(rng, ratios.gender),
-        residence_years=lived,
-        ownership=_draw(rng, ratios.ownership),
-        occupation=str(work[income][int(rng.integers(len(work[income])))]),
-        **traits,
-        income_level=income,
-        can_afford_contribution=affords(income, pressure, coin),
-        economic_pressure=pressure,
-        participation_tendency=_draw(rng, ratios.participation_tendency),
-        information_access=_draw(rng, ratios.information_access),
-        community_engagement=_draw(rng, ratios.community_engagement),
-    )
+    # In the order of the draws, which later ones must not shift.
+    drawn: dict[str, object] = {t: _draw(rng, settings.personality) for t in TRAITS}
+    for name in ("gender", "ownership"):
+        drawn[name] = _draw(rng, getattr(ratios, name))
+    drawn["occupation"] = work[income][int(rng.integers(len(work[income])))]
+    for name in ("participation_tendency", "information_access", "community_engagement"):
+        drawn[name] = _draw(rng, getattr(ratios, name))
+    known = {
+        "id": resident,
+        "age_group": age,
+        "residence_years": lived,
+        "income_level": income,
+        "can_afford_contribution": affords(income, pressure, coin),
+        "economic_pressure": pressure,
+    }
+    return Resident.model_validate(known | drawn)
 
 
-def _draw(rng: np.random.Generator, shares: Mapping[Any, float]) -> Any:
+def _draw(rng: np.random.Generator, shares: Mapping[K, float]) -> K:
     names = list(shares)
     weights = np.array([shares[n] for n in names], dtype=float)
     # A share that does not quite sum to 1 by rounding must not fall off the end.
