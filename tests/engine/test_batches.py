@@ -213,6 +213,18 @@ def test_a_server_without_batches_says_so(vendor: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("vendor", MODELS)
+def test_a_batch_that_is_rejected_whole_rejects_no_prompt(vendor: str, tmp_path: Path) -> None:
+    with ServerThread(FaultPlan()) as server:
+        values = settings(server, vendor)
+        server.model.batches.plan = BatchPlan(reject=True)
+        with pytest.raises(FatalModelError, match=r"by batches: .*Invalid batch"):
+            run(STUDY, values, out=tmp_path / "run")
+        server.model.batches.plan = BatchPlan()
+        done = resumed(values, tmp_path / "run")
+    assert done.table("answers")["missing"].null_count() == 2 * PEOPLE
+
+
+@pytest.mark.parametrize("vendor", MODELS)
 def test_a_batch_that_the_vendor_no_longer_knows_is_not_paid_for_again_unasked(
     vendor: str, tmp_path: Path
 ) -> None:

@@ -35,6 +35,7 @@ class BatchPlan:
     stall: bool = False  # taken, but never answered
     hold: bool = False  # nothing is over until the plan is another one
     interface: bool = True  # 404 without
+    reject: bool = False  # 400 for every batch that is handed in
 
 
 @dataclass
@@ -286,6 +287,10 @@ class BatchDesk:
         return job
 
     async def _answered(self, request: web.Request, job: Job, said: Any) -> web.Response:
+        if self.plan.reject:
+            self.jobs.remove(job)
+            said = {"error": {"message": "Invalid batch", "code": "invalid_request_error"}}
+            return web.json_response(said, status=400)
         if job.number in self.plan.swallow:
             assert request.transport is not None
             request.transport.abort()

@@ -27,6 +27,7 @@ from folkmoot.errors import (
     FolkmootError,
     QuotaError,
     QuotaExhausted,
+    RefusedError,
     RunPaused,
     TransientError,
 )
@@ -372,6 +373,8 @@ class Outbox:
                 await asyncio.sleep(wait)
             except QuotaError as error:
                 raise QuotaExhausted(f"{batch.model}: {error}") from error
+            except RefusedError as error:  # of the whole batch: no call of it was rejected
+                raise FatalModelError(f"{batch.model}, by batches: {error}") from None
 
     async def _noted(self, batch: Batch, keys: Sequence[str] = ()) -> None:
         await asyncio.wrap_future(self._journal.note(batch, keys))
