@@ -18,7 +18,6 @@ def test_rows_that_wait_on_the_disk_give_the_same_tables(
 ) -> None:
     whole = play(study, tmp_path / "a" / "run", provider=respondent(study))
     monkeypatch.setattr(recording, "HELD", 3)
-    monkeypatch.setattr(recording, "GROUP", 10_000)
     spooled = play(study, tmp_path / "b" / "run", provider=respondent(study, jitter=3))
     assert digest(spooled) == digest(whole)
     assert not list(spooled.path.glob(".*.rows"))

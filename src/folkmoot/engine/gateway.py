@@ -51,7 +51,7 @@ from folkmoot.storage.manifest import ModelUse
 
 R = TypeVar("R")
 
-LIVE_CALLS = 4096
+LIVE_CALLS = 1024
 MOST_IMAGE_TOKENS = 50_000  # of one image; gpt-4o-mini counts 48,169 for its largest
 # A provider may name a refusal without our prefix; it is an outcome all the same.
 _REFUSALS = {"refusal": "refused:refused", "filter": "refused:filtered"}
@@ -179,7 +179,8 @@ class Gateway:
     @property
     def most_waiting(self) -> int:
         """How many calls may wait for their answers at once."""
-        return LIVE_CALLS if self._outbox is None else WAVE
+        fewest = max(LIVE_CALLS, 2 * self._config.concurrency)
+        return fewest if self._outbox is None else WAVE
 
     def elsewhere(self) -> AbstractContextManager[None]:
         """Something of the run goes on that is no call: a wave of batches waits for it."""

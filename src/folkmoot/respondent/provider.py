@@ -42,7 +42,7 @@ class Respondent:
         self._lexicon = part.lexicon or general()
         self._answers = {**people.ANSWERS, **part.answers}
         self._names = tuple(part.names(study.config)) if study is not None else ()
-        self._meet = lru_cache(maxsize=8192)(lambda text: meet(text, settings.seed))
+        self._meet = lru_cache(maxsize=2048)(lambda text: meet(text, settings.seed))
 
     async def complete(self, request: Request, *, address: str) -> Reply:
         """The reply to a request. Raises nothing: refusals are replies, as a model's are."""

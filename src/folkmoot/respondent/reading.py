@@ -148,7 +148,7 @@ def named_in(text: str, names: tuple[str, ...]) -> Counter[str]:
     return Counter(called[fold(m).casefold()] for m in any_of(names).findall(text))
 
 
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=4096)
 def _parts(sentence: str, names: tuple[str, ...], lexicon: Lexicon) -> _Parts:
     named: list[tuple[int, str]] = []
     bare = sentence
@@ -161,7 +161,7 @@ def _parts(sentence: str, names: tuple[str, ...], lexicon: Lexicon) -> _Parts:
     return _Parts(tuple(named), words, bool(_FIRST_PERSON.search(bare)))
 
 
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=4096)
 def _phrases(sentence: str, lexicon: Lexicon) -> tuple[tuple[int, str], ...]:
     return tuple((m.start(), m[0]) for m in lexicon.any_phrase.finditer(sentence.lower()))
 

@@ -24,7 +24,7 @@ Cell = str | int | float | bool | None
 Kept = tuple[bytes, int, Sequence[Cell]]  # the key, the row's columns (`_columns`), its cells
 
 HELD = 4_000  # rows of a table in memory
-GROUP = 20_000  # rows of a group of the Parquet file
+GROUP = 2_000  # rows of a frame; a larger table is written frame by frame
 
 KINDS: Mapping[str, pl.DataType] = {
     "text": pl.String(),

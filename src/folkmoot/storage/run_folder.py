@@ -15,7 +15,6 @@ from folkmoot.errors import StorageError
 from folkmoot.files import user_cache_dir
 from folkmoot.storage.files import read_json
 from folkmoot.storage.manifest import NO_FINDINGS, SYNTHETIC_MARK, SYNTHETIC_NOTE
-from folkmoot.storage.recording import GROUP
 
 STUDY_FILE = "study.yaml"
 PLAN = "plan.json"
@@ -26,6 +25,7 @@ LOG = "run.log"
 LOG_LINES = "log.jsonl"
 TABLES = "tables"
 PERSONAS = "personas.json"  # drawn once; later processes read it back
+AT_ONCE = 20_000  # rows of a large table that are read at once
 RENAMED = {"rung": "parse_step", "rungs": "parse_steps"}  # in the answers of earlier versions
 SEATS = "seats.json"  # links of the people who take part: for the run's owner alone
 PEOPLE = "people.json"  # what recruitment sites call these people; no export takes it along
@@ -161,8 +161,8 @@ class RunFolder:
     def rows(self, name: str, *columns: str) -> Iterator[tuple[Any, ...]]:
         """The rows of a table, these columns of them, a group at a time in memory."""
         table = self.lazy(name).select(columns)
-        for start in range(0, table.select(pl.len()).collect().item(), GROUP):
-            yield from table.slice(start, GROUP).collect().iter_rows()
+        for start in range(0, table.select(pl.len()).collect().item(), AT_ONCE):
+            yield from table.slice(start, AT_ONCE).collect().iter_rows()
 
     def codebook(self) -> dict[str, Any]:
         """What each table and column means."""

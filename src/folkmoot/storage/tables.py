@@ -14,7 +14,6 @@ import polars as pl
 import polars.selectors as cs
 
 from folkmoot.files import write_bytes, write_with
-from folkmoot.storage.recording import GROUP
 
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 
@@ -23,9 +22,15 @@ class _Parquet(TypedDict):
     compression: Literal["zstd"]
     compression_level: int
     statistics: bool
+    row_group_size: int
 
 
-PARQUET: _Parquet = {"compression": "zstd", "compression_level": 3, "statistics": True}
+PARQUET: _Parquet = {
+    "compression": "zstd",
+    "compression_level": 3,
+    "statistics": True,
+    "row_group_size": 20_000,
+}
 
 
 def write_table(folder: Path, name: str, data: pl.DataFrame | pl.LazyFrame) -> pl.LazyFrame:
@@ -37,10 +42,10 @@ def write_table(folder: Path, name: str, data: pl.DataFrame | pl.LazyFrame) -> p
     """
     parquet, csv = folder / f"{name}.parquet", folder / f"{name}.csv"
     if isinstance(data, pl.DataFrame):
-        write_with(parquet, lambda file: data.write_parquet(file, row_group_size=GROUP, **PARQUET))
+        write_with(parquet, lambda file: data.write_parquet(file, **PARQUET))
         write_bytes(csv, as_csv(data))
         return data.lazy()
-    write_with(parquet, lambda file: data.sink_parquet(file, row_group_size=GROUP, **PARQUET))
+    write_with(parquet, lambda file: data.sink_parquet(file, **PARQUET))
     written = pl.scan_parquet(parquet)
     write_with(csv, _harmless(written).sink_csv)
     return written
