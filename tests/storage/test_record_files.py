@@ -19,6 +19,7 @@ from folkmoot.storage.files import (
     dumps,
     plain,
     read_json,
+    read_vectors,
     write_json,
     write_text,
 )
@@ -80,6 +81,20 @@ def test_vectors_stand_on_one_line_and_keys_keep_their_order() -> None:
     assert text == (
         '{\n  "b": [0.1,0.25],\n  "a": [\n    {\n      "x": 1\n    }\n  ],\n  "c": {}\n}\n'
     )
+
+
+def test_vectors_are_read_back_by_name_however_the_file_is_laid_out(tmp_path: Path) -> None:
+    vectors = {"p_1": np.array([0.1, -2, 3e-8], np.float32), 'p "2"': np.zeros(3, np.float32)}
+    content = {"head": {"p_0": [9]}, "embeddings": vectors, "tail": {"p_3": [1]}}
+    write_json(tmp_path / "ours.json", content)
+    (tmp_path / "other.json").write_text(json.dumps(plain(content)))
+    for name in ("ours.json", "other.json"):
+        found = read_vectors(tmp_path / name, "embeddings")
+        assert list(found) == list(vectors)
+        assert all(np.array_equal(found[who], vectors[who]) for who in vectors)
+    (tmp_path / "broken.json").write_text('{\n  "embeddings": {\n    "p_1": [0.1,\n')
+    with pytest.raises(StorageError, match=r"broken\.json"):
+        read_vectors(tmp_path / "broken.json", "embeddings")
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), np.float32("nan")])

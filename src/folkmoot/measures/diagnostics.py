@@ -12,7 +12,7 @@ import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
@@ -70,7 +70,7 @@ def not_checked(key: str, title: str, limit: float, why: str) -> Check:
     return Check(key, title, None, limit, None, why)
 
 
-def of_answers(answers: Sequence[Row]) -> list[Check]:
+def of_answers(answers: Collection[Row]) -> list[Check]:
     """All checks that the `answers` table of any study type allows, each with its verdict.
 
     The effect of the place in the list is taken over all choices together; a study that asks the
@@ -97,7 +97,7 @@ ACQUIESCENCE = 0.10
 CLEAN_STEPS = frozenset({"exact", "normalised", "number", "named", "fenced"})
 
 
-def refusals(answers: Sequence[Row], texts: Sequence[str] = ()) -> Check:
+def refusals(answers: Collection[Row], texts: Collection[str] = ()) -> Check:
     """Replies that decline: filtered or refused by the provider, or text that begs off.
 
     `texts`: utterances and free answers, in which a refusal is no error of form.
@@ -127,7 +127,7 @@ def _refused(row: Row) -> bool:
     return any(word in reason for word in ("refus", "filter", "declin", "safety"))
 
 
-def malformed(answers: Sequence[Row]) -> Check:
+def malformed(answers: Collection[Row]) -> Check:
     """Structured answers (JSON) that had to be repaired, asked for again or given up."""
     asked = [r for r in answers if r.get("kind") == "json"]
     bad = sum(1 for r in asked if r.get("reasks") or r.get("parse_step") not in CLEAN_STEPS)
@@ -141,7 +141,7 @@ def malformed(answers: Sequence[Row]) -> Check:
     )
 
 
-def cut(answers: Sequence[Row]) -> Check:
+def cut(answers: Collection[Row]) -> Check:
     """Replies that the token limit cut, also when asked once more with twice the limit.
 
     Flagged from the first: half a thought counts as a whole one. Not checked where no reply says
@@ -157,7 +157,7 @@ def cut(answers: Sequence[Row]) -> Check:
     return replace(found, flagged=bad > 0) if said else found
 
 
-def off_list(answers: Sequence[Row]) -> Check:
+def off_list(answers: Collection[Row]) -> Check:
     """Choices and numbers that were not on the list at the first reply."""
     asked = [r for r in answers if r.get("kind") in ("choice", "number")]
     bad = sum(1 for r in asked if r.get("reasks") or r.get("parse_step") == "missing")
@@ -166,7 +166,7 @@ def off_list(answers: Sequence[Row]) -> Check:
     )
 
 
-def over_length(answers: Sequence[Row]) -> Check:
+def over_length(answers: Collection[Row]) -> Check:
     """Replies far longer than asked for.
 
     A choice: more than eight words beyond the longest option. Free text: more than three times
@@ -214,7 +214,7 @@ def acquiescence(
     return Check("acquiescence", title, mean, ACQUIESCENCE, flagged, says)
 
 
-def yes_share(answers: Sequence[Row]) -> Check:
+def yes_share(answers: Collection[Row]) -> Check:
     """The share of yes among yes/no answers, where no opposite statements were put.
 
     Flagged above 90 % or where all said the same: real groups rarely vote so on several items.

@@ -17,7 +17,7 @@ from folkmoot.report.front import Front, answers, front
 from folkmoot.report.pooled import Found, pooled
 from folkmoot.report.trust import Trust, trust
 from folkmoot.storage.findings import Board, Finding
-from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.run_folder import RunFolder, Streamed
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def document(run: RunFolder, known: Sequence[Finding] = ()) -> Document:
     study = study_of_run(run)
     findings = [*(known or findings_of(study, run))]
     if run.has_table("answers") and FITNESS not in {f.key for f in findings}:
-        findings.append(fitness(of_answers(run.table("answers").to_dicts())))
+        findings.append(fitness(of_answers(Streamed(run.lazy("answers")))))
     if "coding" not in {f.key for f in findings}:
         findings += found(coding.finding(run))
     name = _title(run.config) or study.title

@@ -44,6 +44,27 @@ def read_json(path: Path) -> Any:
         raise StorageError(f"{path}: not valid JSON: {error}") from error
 
 
+def read_vectors(path: Path, member: str) -> dict[str, NDArray[np.float32]]:
+    """The vectors by name of one member of a JSON file. As `write_json` writes it, each stands on a
+    line, so that no more than one is in memory as Python's numbers. Raises StorageError."""
+    found: dict[str, NDArray[np.float32]] = {}
+    within = False
+    try:
+        with path.open("rb") as file:
+            for line in file:
+                if not line.startswith(b"    "):
+                    within = line.startswith(b"  " + orjson.dumps(member) + b": {")
+                elif within:
+                    for name, vector in orjson.loads(b"{" + line.rstrip(b",\n ") + b"}").items():
+                        found[name] = np.array(vector, dtype=np.float32)
+    except (OSError, ValueError) as error:
+        raise StorageError(f"{path}: cannot be read: {error}") from error
+    if not found:  # laid out in another way
+        listed = read_json(path).get(member, {})
+        found = {name: np.array(vector, dtype=np.float32) for name, vector in listed.items()}
+    return found
+
+
 def dumps(data: object) -> str:
     """JSON for a file: indented, vectors of numbers on one line, a line feed at the end.
 

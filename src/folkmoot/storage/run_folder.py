@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,24 @@ def cache_of(run: Path) -> Path:
     the user alone, and never needed."""
     name = hashlib.sha256(str(run.resolve()).encode()).hexdigest()[:24]
     return user_cache_dir() / "view" / name
+
+
+class Streamed(Collection[dict[str, Any]]):
+    """The rows of a table as records: read anew by each loop, a part at a time in memory."""
+
+    def __init__(self, table: pl.LazyFrame) -> None:
+        self._table = table
+        self._count = int(table.select(pl.len()).collect().item())
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for part in self._table.collect_batches(chunk_size=AT_ONCE):
+            yield from part.iter_rows(named=True)
+
+    def __contains__(self, row: object) -> bool:
+        return any(row == own for own in self)
 
 
 class RunFolder:
@@ -159,10 +177,9 @@ class RunFolder:
         return rows.rename(RENAMED, strict=False) if name == "answers" else rows
 
     def rows(self, name: str, *columns: str) -> Iterator[tuple[Any, ...]]:
-        """The rows of a table, these columns of them, a group at a time in memory."""
-        table = self.lazy(name).select(columns)
-        for start in range(0, table.select(pl.len()).collect().item(), AT_ONCE):
-            yield from table.slice(start, AT_ONCE).collect().iter_rows()
+        """The rows of a table, these columns of them, a part at a time in memory."""
+        for part in self.lazy(name).select(columns).collect_batches(chunk_size=AT_ONCE):
+            yield from part.iter_rows()
 
     def codebook(self) -> dict[str, Any]:
         """What each table and column means."""

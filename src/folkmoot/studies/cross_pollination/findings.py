@@ -754,10 +754,9 @@ def _checks(votes: Votes) -> list[Check]:
     placebo, floor = votes.arm(EMPTY_ARGUMENT), votes.floor
     before = votes.counts(r.initial_choice for r in votes.people)
     after = votes.counts(votes.informed[-1].final) if votes.informed else None
-    own = [u["text"] or "" for u in votes.utterances if u.get("speaker_role") == "participant"]
     yielded = sum(r.final_choice == r.opposition_view for r in votes.facing)
     return [
-        refusals(answers, own),
+        refusals(answers, votes.said()),
         malformed(answers),
         off_list(answers),
         over_length(answers),

@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, TypedDict
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
 
 from folkmoot.kit.findings import clustered_share
 from folkmoot.measures.clustered import clustered_difference
 from folkmoot.measures.estimates import Estimate
 from folkmoot.measures.proportions import newcombe, wilson
-from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.files import read_vectors
+from folkmoot.storage.run_folder import RunFolder, Streamed
 from folkmoot.studies.cross_pollination.config import (
     ACP,
     CLARIFIED_PASSIVE,
@@ -220,13 +225,7 @@ class Votes:
     @property
     def rebuttals(self) -> list[str]:
         """What participants replied to whoever contradicted them."""
-        return [
-            u["text"]
-            for u in self.utterances
-            if u.get("stage") == "adversarial_dialogue"
-            and u.get("speaker_role") == "participant"
-            and u.get("text")
-        ]
+        return [text for text in self.said("adversarial_dialogue") if text]
 
     @property
     def people(self) -> list[Voter]:
@@ -238,17 +237,22 @@ class Votes:
         return [found.get(o, 0) for o in self.options]
 
     @cached_property
-    def answers(self) -> list[dict[str, Any]]:
+    def answers(self) -> Collection[Mapping[str, Any]]:
         """The rows of the `answers` table; empty without one."""
-        return _rows(self.run, "answers")
+        return Streamed(self.run.lazy("answers")) if self.run.has_table("answers") else ()
 
-    @cached_property
-    def utterances(self) -> list[dict[str, Any]]:
-        return _rows(self.run, "utterances")
+    def said(self, *stages: str) -> list[str]:
+        """What participants said in these stages, or in all."""
+        if not self.run.has_table("utterances"):
+            return []
+        spoken = self.run.lazy("utterances").filter(pl.col("speaker_role") == "participant")
+        if stages:
+            spoken = spoken.filter(pl.col("stage").is_in(stages))
+        return spoken.select("text").collect()["text"].fill_null("").to_list()
 
     @cached_property
     def clusters(self) -> list[dict[str, Any]]:
-        return _rows(self.run, "clusters")
+        return list(_rows(self.run, "clusters"))
 
     @property
     def undescribed(self) -> list[str]:
@@ -263,11 +267,10 @@ class Votes:
         ]
 
     @cached_property
-    def embeddings(self) -> dict[str, list[float]]:
+    def embeddings(self) -> Mapping[str, NDArray[np.float32]]:
         """Participant → embedding of the individual summary; empty where there is none."""
-        if not self.run.has("individual_embeddings.json"):
-            return {}
-        return dict(self.run.json("individual_embeddings.json").get("embeddings", {}))
+        path = self.run.path / "individual_embeddings.json"
+        return read_vectors(path, "embeddings") if path.exists() else {}
 
 
 def _wider(plain: Estimate, clustered: Estimate) -> Estimate:
@@ -285,7 +288,8 @@ def read(run: RunFolder) -> Votes:
     A table without a column (everybody failed at the first vote, say) reads as if it were empty.
     """
     config = run.config
-    rows = [_voter(r) for r in _rows(run, "participants")]
+    # What nobody counts, and what takes most of the memory, is left out.
+    rows = [_voter(r) for r in _rows(run, "participants", but=("persona", "base_persona"))]
     options = tuple(config.get("topic", {}).get("options", ())) or _seen(rows)
     order = dict.fromkeys((*LABELS, *switches(config)))
     known = [c for c in order if any(r.condition == c for r in rows)]
@@ -300,8 +304,8 @@ def read(run: RunFolder) -> Votes:
     return Votes(run, options, tuple(arms), config, ended)
 
 
-def _rows(run: RunFolder, table: str) -> list[dict[str, Any]]:
-    return run.table(table).to_dicts() if run.has_table(table) else []
+def _rows(run: RunFolder, table: str, but: tuple[str, ...] = ()) -> Collection[dict[str, Any]]:
+    return Streamed(run.lazy(table).drop(but, strict=False)) if run.has_table(table) else ()
 
 
 def _voter(row: Mapping[str, Any]) -> Voter:
