@@ -59,6 +59,20 @@ def test_tally_counts_calls_cost_missing_answers_and_time_left() -> None:
     )
 
 
+def test_each_line_of_the_log_tells_how_far_the_stages_are(tmp_path: Path) -> None:
+    clock = Clock()
+    log = RunLog(tmp_path, clock=clock)
+    log(StageStarted("vote", 4))
+    clock.now = 3.0
+    for _ in range(3):
+        log(CallDone("m"))
+        log(ItemDone("vote"))
+    log.close()
+    last = json.loads((tmp_path / "log.jsonl").read_text().splitlines()[-1])
+    assert last["stages"] == [{"name": "vote", "done": 3, "total": 4, "seconds_left": 1.0}]
+    assert (last["rate"], last["retries"]) == (1.0, 0)
+
+
 def test_stages_that_fork_twice_add_up_and_give_way_to_the_next() -> None:
     tally = Tally(Clock())
     tally(StageStarted("a", 2))

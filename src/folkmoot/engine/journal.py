@@ -136,11 +136,13 @@ class JournalReader:
         request = self._expand(json.loads(row[0])) if row else {}
         return [m["content"] for m in request.get("messages", ())]
 
-    def holding(self, name: str) -> list[str]:
-        """Addresses with this name (as it stands in addresses) among their parts, in order."""
+    def holding(self, name: str, *, whole: bool = True) -> list[str]:
+        """Addresses with this name (as it stands in addresses) among their parts, in order; unless
+        `whole`, also those of which a part begins with it."""
+        wanted = f"/{name}/" if whole else f"/{name}"
         parts = "instr('/' || address || '/', ?)"
         found = self._reader.execute(
-            f"SELECT address FROM entries WHERE {parts} ORDER BY address", (f"/{name}/",)
+            f"SELECT address FROM entries WHERE {parts} ORDER BY address", (wanted,)
         )
         return [row[0] for row in found]
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -37,7 +38,8 @@ REACTIONS = "reactions"
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One reply at an address. `fields` are those of a JSON reply, `text` any other.
+    """One reply at an address. `fields` are those of a JSON reply, `text` any other, `values` all
+    texts in it: a reply may speak for several.
 
     `place`: where in the protocol, in words; `own`: it is of the person whose page this is.
     """
@@ -54,6 +56,7 @@ class Said:
     tries: int
     own: bool
     at: float
+    values: tuple[str, ...]
 
 
 class Asked(NamedTuple):
@@ -171,6 +174,7 @@ def said(
                 len(tries[address]),
                 bool(who) and own,
                 entry.started_at,
+                tuple(_texts(entry.reply)) if fields else (entry.reply,),
             )
         )
     return result
@@ -202,6 +206,19 @@ def fields_of(reply: str) -> tuple[tuple[str, str], ...]:
     except ValueError:
         return ()
     return tuple((str(k), _plain(v)) for k, v in found.items()) if isinstance(found, dict) else ()
+
+
+def _texts(reply: str) -> Iterator[str]:
+    """All texts and figures in a JSON reply, however deep."""
+    waiting = [json.loads(reply)]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+        elif value is not None:
+            yield value if isinstance(value, str) else json.dumps(value)
 
 
 def _plain(value: object) -> str:
@@ -299,7 +316,7 @@ def in_room(
     """
     same = [pl.col(c).cast(pl.String) == v for c, v in zip(columns, key, strict=True)]
     table = _utterances(run).filter(*same).collect()
-    replies, shared = _replies(run, journal, key), _before(run, journal, key)
+    replies, shared = _replies(run, journal, key)
     spoken = _by_words([*replies, *shared])
     reacted = _reactions(run, columns, same)
     names = {**called, **_names(table)}
@@ -320,25 +337,22 @@ def in_room(
     return lines
 
 
-def _replies(run: RunFolder, journal: JournalReader, key: Sequence[str]) -> list[Said]:
-    """The replies that were asked for in a room."""
-    joined = ("-".join(map(clean, key)), ".".join(map(clean, key)))
-    holding = (a for name in (clean(key[0]), *joined) for a in journal.holding(name))
-    mine = [a for a in dict.fromkeys(holding) if base_of(a) == a and _in(a, key)]
-    return said(run, journal, mine)
-
-
-def _before(run: RunFolder, journal: JournalReader, key: Sequence[str]) -> list[Said]:
-    """The replies of a room's people that more than one room goes by (stated preferences)."""
-    shared = [a for a in journal.holding(clean(key[0])) if base_of(a) == a]
-    return said(run, journal, shared) if len(key) > 1 else []
+def _replies(
+    run: RunFolder, journal: JournalReader, key: Sequence[str]
+) -> tuple[list[Said], list[Said]]:
+    """The replies that were asked for in a room, and those from outside of it that its talk may
+    hold: stated preferences, what an earlier condition of the same people came to."""
+    near = [a for a in journal.holding(clean(key[0]), whole=False) if base_of(a) == a]
+    own = [a for a in near if _in(a, key)]
+    others = [a for a in near if _in(a, key[:1]) and not _in(a, key)]
+    return said(run, journal, own), said(run, journal, others)
 
 
 def _by_words(replies: Sequence[Said]) -> dict[str, list[Said]]:
-    """Words → the replies that hold them, whole or as a field."""
+    """Words → the replies that hold them, once for each time that they do."""
     found: dict[str, list[Said]] = {}
     for reply in replies:
-        for text in {reply.text, *(value for _, value in reply.fields)}:
+        for text in reply.values:
             if text.strip():
                 found.setdefault(_squeezed(text), []).append(reply)
     return found
@@ -354,26 +368,33 @@ def _call_of(
     replies: Sequence[Said],
     heard: set[str],
 ) -> Said | None:
-    """The reply that an utterance is the words of: its speaker's, and not another utterance's. A
-    protocol may set a reply's fields into a text of its own."""
+    """The reply that an utterance is the words of, its speaker's first; taken out of `spoken`. A
+    protocol may record what it read in a reply, or set its fields into a text of its own."""
     text = _squeezed(str(row.get("text") or ""))
-    free = [s for s in spoken.get(text, []) if s.address not in heard]
-    speaker = clean(str(row.get("speaker_id") or ""))
-    own = [s for s in free if speaker in s.address.split("/") or s.speaker == speaker]
-    call = next(iter(own or free), None)
-    if call is None and text:
-        within = (s for s in replies if s.address not in heard and _stands_in(s, text))
+    free = spoken.get(text, [])
+    speaker = str(row.get("speaker_id") or "")
+    own = [s for s in free if clean(speaker) in s.address.split("/") or s.speaker == speaker]
+    # A reply may speak for others, where it has room for several; figures are anybody's.
+    for_others = [s for s in free if not speaker or (s.fields and len(text) > FIGURE)]
+    call = next(iter(own or for_others), None)
+    if call is not None:
+        free.remove(call)
+    elif text:
+        new = [s for s in replies if s.address not in heard]
+        read = (s for s in new if s.speaker == speaker and s.text and text in _squeezed(s.text))
+        within = chain(read, (s for s in new if _stands_in(s, text)))
         call = next(within, None)
     if call is not None:
         heard.add(call.address)
     return call
 
 
+FIGURE = 5  # characters of a figure or a yes at most
 TELLING = 30  # characters of a field that stand in another text by no chance
 
 
 def _stands_in(reply: Said, text: str) -> bool:
-    longest = max((_squeezed(value) for _, value in reply.fields), key=len, default="")
+    longest = max(map(_squeezed, reply.values), key=len, default="")
     return len(longest) >= TELLING and longest in text
 
 
