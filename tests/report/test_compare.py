@@ -93,6 +93,11 @@ def test_other_opinions_at_the_start_are_said(base, tmp_path):
     write_table(lopsided / "tables", "participants", skewed)
     result = found([base, lopsided])
     assert "initial votes of lopsided" in result["compare_votes"].says
+    grid = result["compare_votes"].grid
+    at, adjusted = grid.columns.index("p"), grid.columns.index("holm_p")
+    initial, final = grid.rows
+    assert initial[adjusted] == pytest.approx(2 * initial[at])  # the smaller of two
+    assert final[adjusted] == pytest.approx(max(final[at], initial[adjusted]))
     assert "different room for change" in result["compare_votes"].says
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from folkmoot.errors import InputError
-from folkmoot.kit.findings import ALPHA, Row, cells, found, intervals, listed, rates
+from folkmoot.kit.findings import ALPHA, HOLM, Row, cells, found, intervals, known, listed, rates
 from folkmoot.measures.bands import human_band, sentence
 from folkmoot.measures.clustered import (
     clustered_difference,
@@ -369,8 +369,8 @@ def _agreement(run: str, base: str, own: Estimate, first: Estimate, gap: Estimat
 
 def starting_points(runs: Sequence[Sample]) -> Finding | None:
     """Whether the runs start and end with the same opinions."""
-    rows = []
-    apart = []
+    rows: list[Row] = []
+    tests: list[tuple[str, float, float]] = []
     base, *others = runs
     for which in ("initial", "final"):
         first = _choices(base, f"{which}_choice")
@@ -393,11 +393,16 @@ def starting_points(runs: Sequence[Sample]) -> Finding | None:
                     "p": p,
                 }
             )
-            if p < ALPHA:
-                far = f"{percent(moved)} of votes apart, {p_value(p)}"
-                apart.append(f"{which} votes of {s.name} ({far})")
+            tests.append((f"{which} votes of {s.name}", moved, p))
     if not rows:
         return None
+    holms = holm([p for _, _, p in tests])
+    rows = [{**row, "holm_p": p} for row, p in zip(rows, holms, strict=True)]
+    apart = [
+        f"{what} ({percent(moved)} of votes apart, adjusted {p_value(p)})"
+        for (what, moved, _), p in zip(tests, holms, strict=True)
+        if p < ALPHA
+    ]
     says = (
         f"Other opinions than in {base.name}: {listed(apart)}"
         if apart
@@ -414,6 +419,7 @@ def starting_points(runs: Sequence[Sample]) -> Finding | None:
             "Votes of all conditions together; p: Pearson's χ², or Stuart and Maxwell's test where "
             "both runs drew the same people.",
         ),
+        notes=(HOLM,),
         section=SECTION,
     )
 
@@ -468,6 +474,10 @@ def figures(runs: Sequence[Sample]) -> Finding | None:
     if not rows:
         return None
     adjusted = holm([d.p for _, d in tests])
+    rows = [
+        {**row, "p": known(d.p), "holm_p": known(p)}
+        for row, (_, d), p in zip(rows, tests, adjusted, strict=True)
+    ]
     clear = [said for (said, _), p in zip(tests, adjusted, strict=True) if p < ALPHA]
     return Finding(
         "compare_figures",
