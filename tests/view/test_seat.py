@@ -351,6 +351,7 @@ async def test_an_answer_that_was_sent_survives_kill_9_and_the_link_stays(votes:
     assert process.returncode == 0
 
 
+@pytest.mark.nightly  # a whole study in a browser each
 async def test_the_draft_is_there_while_the_server_is_not(votes: Path) -> None:
     table = Table(votes, votes.parent / "run", "p_0001")
     async with chromium() as browser:
@@ -373,6 +374,7 @@ async def test_the_draft_is_there_while_the_server_is_not(votes: Path) -> None:
         await table.over()
 
 
+@pytest.mark.nightly  # a whole study in a browser each
 async def test_a_researcher_closes_a_seat_and_the_others_go_on(votes: Path) -> None:
     table = Table(votes, votes.parent / "run", "p_0001", "p_0002")
     overview = table.links["All seats, for you alone"]
@@ -389,6 +391,7 @@ async def test_a_researcher_closes_a_seat_and_the_others_go_on(votes: Path) -> N
     assert set(closed["missing"]) == {"seat closed"}
 
 
+@pytest.mark.nightly  # a whole study in a browser each
 async def test_pages_are_for_everybody_and_load_nothing_from_elsewhere(votes: Path) -> None:
     """axe finds nothing, nothing is wider than the screen, and no other host is asked."""
     table = Table(votes, votes.parent / "run", "p_0001")
@@ -409,4 +412,34 @@ async def test_pages_are_for_everybody_and_load_nothing_from_elsewhere(votes: Pa
         found = await Axe().run(page)
         assert found.violations_count == 0, found.generate_report()
         assert len(asked) == 1
+        await table.over()
+
+
+async def test_hostile_words_are_words(votes: Path) -> None:
+    """What a study or another participant says is shown as text, in every place."""
+    bad = "<script>alert(1)</script><img src=x onerror=alert(2)>{{ 7 * 7 }}"
+    votes.write_text(VOTES.replace("[Close it", f'["{bad}"').replace("closes its", f"{bad} its"))
+    table = Table(votes, votes.parent / "run", "p_0001")
+    alerts, texts = list[str](), list[str]()
+    async with chromium() as browser:
+        page = await browser.new_page()
+        page.on("dialog", lambda dialog: alerts.append(dialog.message))
+        await sits(page, table.links["p_0001"], texts=texts)
+        run = await table.over()
+    assert alerts == [] and bad in "\n".join(texts)
+    chosen = run.table("answers").filter(pl.col("speaker_id") == "p_0001")["value"].drop_nulls()
+    assert bad in set(chosen) | {"Keep it open"} and set(chosen) <= {bad, "Keep it open"}
+
+
+async def test_a_link_that_was_guessed_is_no_seat(votes: Path) -> None:
+    table = Table(votes, votes.parent / "run", "p_0001")
+    link = table.links["p_0001"]
+    async with chromium() as browser:
+        page = await browser.new_page()
+        for wrong in (link[:-1], link + "x", link.replace("/seat/", "/seats/")):
+            reply = await page.goto(wrong)
+            assert reply is not None and reply.status == 404
+        elsewhere = await page.request.get(link, headers={"Host": "evil.example"})
+        assert elsewhere.status == 421
+        await sits(page, link)
         await table.over()

@@ -52,7 +52,9 @@ from folkmoot.storage.run_folder import (
     LOG,
     LOG_LINES,
     MANIFEST,
+    PEOPLE,
     PLAN,
+    SEATS,
     STUDY_FILE,
     RunFolder,
 )
@@ -376,7 +378,7 @@ def _answered(model: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
 def _files(run: Run) -> list[str]:
     folder = run.folder
     own = [p.name for p in sorted(folder.path.iterdir()) if p.suffix in (".json", ".jsonl", ".csv")]
-    own = [name for name in own if name not in (*RECORD, LOG_LINES)]
+    own = [name for name in own if name not in (*RECORD, LOG_LINES, SEATS, PEOPLE)]
     where = escape(str(folder.path))
     rows = {
         "tables/": ", ".join(folder.tables()) + " (.parquet and .csv)",

@@ -111,6 +111,7 @@ class Desk:
         self._now = clock()
         self._scenes: dict[str, tuple[Chair, Scene]] = {}
         known = read_json(self._path) if self._path.exists() else {}
+        self.gone = False
         self.port: int | None = known.get("port")
         self.token = known.get("token") or secrets.token_urlsafe(TOKEN_BYTES)  # the researcher's
         self.readers: tuple[str, ...] = readers
@@ -178,6 +179,10 @@ class Desk:
             chair.asked.remove(question)
             self._start(chair)
         chair.turn()
+
+    def let_go(self) -> None:
+        """Wait for nobody any more: the study is over, and its user wants to leave."""
+        self.gone = True
 
     def finish(self) -> None:
         """Nothing more will be asked: every seat is shown the end."""

@@ -167,6 +167,8 @@ async def execute(execution: Execution) -> None:
                 raise
             finally:
                 await context.gateway.close()
+                if context.desk is not None:
+                    execution.stopper.halt = context.desk.let_go
                 progress(RunEnded(outcome, scrub(message, secrets)))
 
 

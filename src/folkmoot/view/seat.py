@@ -334,7 +334,7 @@ async def _until_told(desk: Desk, seconds: float) -> None:
     """Wait until everybody who is there has seen the end."""
 
     async def told() -> None:
-        while not all(c.told_end for c in desk if c.here):
+        while not desk.gone and not all(c.told_end for c in desk if c.here):
             await asyncio.sleep(0.05)
 
     with suppress(TimeoutError):
