@@ -160,3 +160,17 @@ def test_a_question_is_found_where_study_files_say_it() -> None:
     assert question_of({"topic": {"description": "Which\n one?"}}) == "Which one?"
     assert question_of({"question": "How many?", "topic": {"title": "x"}}) == "How many?"
     assert question_of({"topic": "x", "case": " "}) == ""
+
+
+def test_that_units_are_few_is_said_once_on_the_first_page(pilot: RunFolder) -> None:
+    line = Intervals((("a", 1.0, 1.0, 1.0),))
+
+    def of(key: str, says: str, units: int) -> Finding:
+        return Finding(key, key, says, Grid((), ()), line, headline=True, unit="set", units=units)
+
+    found = [of("one", "First.", 2), of("two", "Second.", 2), of("three", "Third.", 3)]
+    assert front(pilot, study_of_run(pilot), "", found, []).answer == (
+        "An illustration, not evidence: 2 sets. First.",
+        "Second.",
+        "An illustration, not evidence: 3 sets. Third.",
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from folkmoot.kit.exposure import ExposureRow, differences
 from folkmoot.kit.findings import FITNESS
 from folkmoot.measures.estimates import percent, plural
 from folkmoot.report.samples import EVERYBODY, PLAINER, condition_name
-from folkmoot.storage.findings import Finding, Intervals
+from folkmoot.storage.findings import ILLUSTRATION, Finding, Intervals
 from folkmoot.storage.manifest import MIXED_MARK
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import by_column
@@ -95,7 +96,7 @@ def front(
     return Front(
         question_of(run.config) or title,
         tuple(lanes(run, study)),
-        tuple(f.says for f in answers(findings)[:SENTENCES]),
+        tuple(_said(answers(findings)[:SENTENCES])),
         tuple(lights(run, findings, deviations)),
     )
 
@@ -105,6 +106,16 @@ def answers(findings: Sequence[Finding]) -> list[Finding]:
     draw an estimate, then the rest. What is wrong with the run or the model is for the lights."""
     main = [f for f in findings if f.headline and f.says and not f.alarms and f.key != FITNESS]
     return sorted(main, key=lambda f: (f.section != STATED, not isinstance(f.chart, Intervals)))
+
+
+def _said(main: Sequence[Finding]) -> Iterator[str]:
+    """What findings say; that they are an illustration of so many units is said once."""
+    before = ""
+    for finding in main:
+        opening = re.match(rf"{ILLUSTRATION}: [^.]*\. ", finding.says)
+        words = opening[0] if opening else ""
+        yield finding.says.removeprefix(before) if words == before else finding.says
+        before = words
 
 
 def question_of(config: Mapping[str, Any]) -> str:
