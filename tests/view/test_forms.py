@@ -1,0 +1,97 @@
+"""Forms out of JSON schemas: what is filled in comes back as JSON that fits the schema."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import BaseModel, Field, JsonValue
+
+from folkmoot.view.forms import answer_of, form_of, problem_with
+
+
+class Point(BaseModel):
+    who: str
+    strength: int = Field(ge=1, le=5)
+
+
+class Reply(BaseModel):
+    stance: str = Field(json_schema_extra={"enum": ["strong_support", "neutral"]})
+    points: list[Point]
+    words: list[str]
+    share: float | None = None
+    speaks: bool
+    statement: str
+
+
+SCHEMA = Reply.model_json_schema()
+
+
+def test_each_part_has_a_field_of_its_kind() -> None:
+    form = form_of(SCHEMA)
+    kinds = {part.name: part.kind for part in form.parts}
+    assert kinds == {
+        "a.stance": "choice",
+        "a.points": "rows",
+        "a.words": "lines",
+        "a.share": "number",
+        "a.speaks": "choice",
+        "a.statement": "text",
+    }
+    strength = form.parts[1].parts[0].parts[1]
+    assert (strength.low, strength.high, strength.whole) == (1, 5, True)
+    assert [label for label, _ in form.parts[0].options] == ["strong support", "neutral"]
+
+
+def test_what_is_filled_in_fits_the_schema() -> None:
+    sent = {
+        "a.stance": ["0"],
+        "a.points.0.who": ["Ann"],
+        "a.points.0.strength": ["3"],
+        "a.points.2.who": ["Bo"],
+        "a.points.2.strength": ["5"],
+        "a.words": ["one\n\n two "],
+        "a.speaks": ["1"],
+        "a.statement": [""],
+    }
+    value = answer_of(form_of(SCHEMA), sent)
+    assert value == {
+        "stance": "strong_support",
+        "points": [{"who": "Ann", "strength": 3}, {"who": "Bo", "strength": 5}],
+        "words": ["one", "two"],
+        "speaks": False,
+        "statement": "",
+    }
+    assert problem_with(value, SCHEMA) == ""
+    assert Reply.model_validate(value).points[1].who == "Bo"
+
+
+@pytest.mark.parametrize(
+    ("sent", "says"),
+    [
+        ({}, "Stance: has no answer yet."),
+        ({"a.stance": ["7"]}, "Stance: choose one of the options."),
+        ({"a.share": ["much"]}, "Share: 'much' is not a number."),
+    ],
+)
+def test_what_is_wrong_is_named_by_its_field(sent: dict[str, list[str]], says: str) -> None:
+    try:
+        problem = problem_with(answer_of(form_of(SCHEMA), sent), SCHEMA)
+    except ValueError as error:
+        problem = str(error)
+    assert problem == says
+
+
+def test_a_map_of_any_keys_is_written_as_json() -> None:
+    schema: dict[str, JsonValue] = {"type": "object", "additionalProperties": {"type": "number"}}
+    form = form_of(schema)
+    assert form.kind == "json"
+    assert answer_of(form, {"a": ['{"x": 1}']}) == {"x": 1}
+    with pytest.raises(ValueError, match="not JSON"):
+        answer_of(form, {"a": ["x"]})
+
+
+def test_a_schema_that_holds_itself_ends() -> None:
+    schema: dict[str, JsonValue] = {
+        "$ref": "#/$defs/Node",
+        "$defs": {"Node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}},
+    }
+    assert answer_of(form_of(schema), {}) == {}
