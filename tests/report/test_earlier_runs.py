@@ -50,4 +50,4 @@ def test_the_reader_shows_runs_of_all_versions(runs: Path) -> None:
     with reader(runs) as server:
         for archive in EARLIER:
             page = server.get(f"/run/{archive.stem}/")
-            assert page.status_code == 200 and archive.stem in page.text
+            assert page.status == 200 and archive.stem in page.text
