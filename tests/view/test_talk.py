@@ -100,6 +100,26 @@ def test_a_decision_has_its_outcome_and_what_stood_in_the_prompt(outputs: Path) 
         assert not any(s.wrong for d in found.decisions for s in d.shown)
 
 
+def test_who_reacted_to_whom_is_told_by_name_round_by_round(outputs: Path) -> None:
+    run = RunFolder(outputs / "town_hall")
+    names = names_in(run, ["set01_lv4"])
+    with JournalReader(run.path / JOURNAL) as journal:
+        lines = in_room(run, journal, ["discussion_id"], ["set01_lv4"], names)
+    told = {
+        (line.part, line.speaker_id, kind, whom)
+        for line in lines
+        for kind, many in line.reactions
+        for whom in many
+    }
+    rows = run.table("reactions").filter(pl.col("discussion_id") == "set01_lv4")
+    spoke = {(line.part, line.speaker_id) for line in lines if not line.private}
+    wanted = {
+        (f"round {r['round']}", r["speaker"], r["reaction"], names[r["target"]])
+        for r in rows.filter(pl.col("reaction") != "ignore").to_dicts()
+    }
+    assert told == {row for row in wanted if row[:2] in spoke} and told
+
+
 def test_tries_are_of_one_question() -> None:
     assert base_of("a/p_1/ask2.r1") == base_of("a/p_1/ask2.long") == "a/p_1/ask2"
     assert base_of("ask0.r2") == "ask0"

@@ -29,7 +29,7 @@ ROOMS = (
     ("discussion_id",), ("group", "stimulus"), ("group_id", "condition"),
     ("experiment_id", "session"), ("group_id",), ("group",), ("session",), ("discussion",),
 )  # fmt: skip
-PARTS = ("round", "phase", "topic", "task_id", "stage")  # what a room's talk is divided by
+PARTS = ("topic", "task_id", "round", "phase", "stage")  # what a room's talk is divided by
 SPEAKERS = ("speaker_id", "speaker")
 SPOKEN = ("name", "speaker_name", "speaker")
 UTTERANCES = "utterances"
@@ -437,7 +437,11 @@ def _line(
     return Line(
         _part(row), names.get(who, who), who, str(row.get("role") or row.get("speaker_role") or ""),
         str(row.get("turn") or ""), str(row.get("text") or ""), (), tuple(notes),
-        reacted.get((str(row.get("round")), who), ()), call.address if call else "", False,
+        tuple(
+            (kind, tuple(names.get(to, to) for to in whom))
+            for kind, whom in reacted.get((str(row.get("round")), who), ())
+        ),
+        call.address if call else "", False,
     )  # fmt: skip
 
 
