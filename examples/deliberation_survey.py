@@ -120,9 +120,19 @@ def findings(run: RunFolder) -> list[Finding]:
     groups = sorted(set(run.table("survey")["group"]))
     rows = [(g, index(run, g, "before"), index(run, g, "after")) for g in groups]
     risen = sum(after > before for _, before, after in rows)
-    says = f"The index rose in {risen} of {len(rows)} groups. A group is the unit."
+    says = f"The index rose in {risen} of {len(rows)} groups."
     grid = Grid(("group", "before", "after"), tuple(rows))
-    return [Finding("dri", "Deliberative Reason Index", says, grid, headline=True)]
+    return [
+        Finding(
+            "dri",
+            "Deliberative Reason Index",
+            says,
+            grid,
+            headline=True,
+            unit="group",
+            units=len(rows),
+        )
+    ]
 
 
 STUDY = Study(
