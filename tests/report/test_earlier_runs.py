@@ -49,5 +49,6 @@ def test_runs_of_all_versions_are_compared_with_each_other(runs: Path) -> None:
 def test_the_reader_shows_runs_of_all_versions(runs: Path) -> None:
     with reader(runs) as server:
         for archive in EARLIER:
-            page = server.get(f"/run/{archive.stem}/")
-            assert page.status == 200 and archive.stem in page.text
+            for page in ("people", "person?id=p_0001"):
+                shown = server.get(f"/run/{archive.stem}/-/{page}")
+                assert shown.status == 200 and "p_0001" in shown.text, shown.text
