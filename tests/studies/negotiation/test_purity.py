@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from folkmoot.studies.negotiation import wording
+from folkmoot.studies.negotiation import decision
 from folkmoot.studies.negotiation.strategies import OPERATORS, table
 from tests.studies.negotiation.conftest import (
     Runner,
@@ -18,7 +18,7 @@ from tests.studies.negotiation.conftest import (
     texts_of,
 )
 
-TERMS = tuple(wording.lexicon())
+TERMS = tuple(decision.lexicon())
 IDS = sorted({s.strategy_id for s in table().values()} | OPERATORS)
 
 
@@ -98,7 +98,7 @@ def test_each_term_is_found_and_taken_out(term: str, spelling: str) -> None:
     for form in (term, term.upper(), term.title(), re.sub(r"[ _]", "-", term)):
         text = f"We use {spelling.format(form)} here."
         assert holds_any(text)
-        assert not holds_any(wording.purify(text))
+        assert not holds_any(decision.purify(text))
 
 
 def test_flags_and_strategies_are_off_under_c3(whole: Any) -> None:
@@ -112,8 +112,10 @@ def test_flags_and_strategies_are_off_under_c3(whole: Any) -> None:
 
 def test_plain_words_stay_as_they_are() -> None:
     text = "We split the bill, vote with our feet and include everybody at the diner."
-    assert wording.purify(text) == text
-    assert wording.purify("Least-misery says: a diner") == "What bothers people least says: a diner"
+    assert decision.purify(text) == text
+    assert (
+        decision.purify("Least-misery says: a diner") == "What bothers people least says: a diner"
+    )
 
 
 def test_a_term_that_a_member_said_is_the_members() -> None:
@@ -121,11 +123,11 @@ def test_a_term_that_a_member_said_is_the_members() -> None:
     said = "I want a tour operator with small groups"
     text = "The operator least_misery says: a tour operator."
     assert (
-        wording.purify(text, [said]) == "The way what bothers people least says: a tour operator."
+        decision.purify(text, [said]) == "The way what bothers people least says: a tour operator."
     )
     # A term beside terms is theory, whoever said so.
     said = "I love least misery voting theory"
-    assert wording.purify("least misery voting theory", [said]) == (
+    assert decision.purify("least misery voting theory", [said]) == (
         "what bothers people least deciding together"
     )
 
@@ -183,17 +185,17 @@ def test_a_members_words_are_quoted_to_the_mediator(negotiation: Runner) -> None
 
 def test_every_id_and_operator_is_in_the_lexicon() -> None:
     for label in IDS:
-        assert not holds_any(wording.purify(f"use {label} now"))
+        assert not holds_any(decision.purify(f"use {label} now"))
 
 
 def test_a_lexicon_that_forgets_an_operator_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    shipped = dict(wording.lexicon())
+    shipped = dict(decision.lexicon())
     shipped.pop("log roll")
-    monkeypatch.setattr(wording, "packaged_yaml", lambda *_: shipped)
+    monkeypatch.setattr(decision, "packaged_yaml", lambda *_: shipped)
     with pytest.raises(ValueError, match="log_roll is not in the lexicon"):
-        wording.lexicon.__wrapped__()
-    monkeypatch.setattr(wording, "packaged_yaml", lambda *_: {**shipped, "log roll": "a veto"})
+        decision.lexicon.__wrapped__()
+    monkeypatch.setattr(decision, "packaged_yaml", lambda *_: {**shipped, "log roll": "a veto"})
     with pytest.raises(ValueError, match="holds a term"):
-        wording.lexicon.__wrapped__()
+        decision.lexicon.__wrapped__()
