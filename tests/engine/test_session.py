@@ -20,6 +20,7 @@ from folkmoot.engine.session import Scope
 from folkmoot.errors import DriftError, ProtocolError, RefusedError
 from folkmoot.models.request import Reply, Request, Usage
 from folkmoot.models.scripted import Scripted
+from folkmoot.storage.shelf import Kept
 from tests.turns import turns
 
 ANN = Speaker("ann", "Ann", "participant", "You are Ann.")
@@ -300,6 +301,18 @@ def test_embeddings_have_length_one_and_are_the_same_after_replay(
     run(tmp_path, protocol)
     run(tmp_path, protocol, Scripted(_refuse), resume=True)
     assert np.array_equal(seen[0], seen[1])
+
+
+def test_what_a_scope_keeps_comes_back_and_leaves_no_file(tmp_path: Path) -> None:
+    async def protocol(session: Session) -> None:
+        async def one(scope: Scope, n: int) -> Kept[dict[str, object]]:
+            return scope.keep({"n": n, "text": "long " * 1000})
+
+        kept = await session.each(range(20), one)
+        assert [k.get()["n"] for k in kept.values()] == list(range(20))
+
+    done = run(tmp_path, protocol)
+    assert not [p for p in done.path.iterdir() if p.name.startswith("tmp")]
 
 
 def test_a_changed_prompt_stops_a_resume_and_says_where(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from folkmoot.errors import StorageError
 from folkmoot.storage.files import write_json
 from folkmoot.storage.recording import frame
-from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.run_folder import RunFolder, Streamed
 from folkmoot.storage.tables import write_table
 
 
@@ -74,3 +74,18 @@ def test_columns_of_an_earlier_version_have_their_present_names(folder: Path) ->
     run = RunFolder(folder)
     assert run.table("answers")["parse_step"].to_list() == ["exact"]
     assert run.manifest["answers"] == {"parse_steps": {"exact": 1.0}}
+
+
+def test_a_large_table_is_read_part_by_part_as_often_as_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("folkmoot.storage.run_folder.AT_ONCE", 7)
+    (tmp_path / "plan.json").write_text("{}")
+    rows = [{"n": n, "half": n / 2, "text": f"said {n}"} for n in range(50)]
+    write_table(tmp_path / "tables", "votes", frame(rows))
+    run = RunFolder(tmp_path)
+    assert list(run.rows("votes", "text", "n")) == [(r["text"], r["n"]) for r in rows]
+    streamed = Streamed(run.lazy("votes"))
+    assert len(streamed) == 50 and list(streamed) == list(streamed) == rows
+    with pytest.raises(StorageError, match=r"no table ballots; tables: votes"):
+        run.lazy("ballots")
