@@ -289,3 +289,23 @@ def test_people_may_speak_for_themselves(study: Path) -> None:
         assert persona["enriched_persona"] not in question.request.messages[0].content
     assert verify_run(RunFolder(run.path)).verified
     assert run.folder.config["seats"]["as"] == "self"
+
+
+def test_a_seat_that_nobody_takes_is_closed_after_its_time(study: Path) -> None:
+    @asynccontextmanager
+    async def host(desk: Desk) -> AsyncIterator[None]:
+        now = [0.0]
+        desk.clock = lambda: now[0]
+        desk.tick()
+        (chair,) = desk
+        now[0] = 599.0
+        desk.tick()
+        assert not chair.ended
+        now[0] = 601.0
+        desk.tick()
+        yield
+
+    study.write_text(STUDY + "seats: {ids: [p_0003], arrive_minutes: 10}\n")
+    run = folkmoot.run(study, out=study.parent / "run", host=host)
+    rows = run.table("answers").filter(folkmoot_col("speaker_id") == "p_0003")
+    assert set(rows["missing"]) == {"seat closed"}

@@ -259,7 +259,7 @@ class Desk:
     def tick(self) -> None:
         """Let the time pass that the clock says has passed. Only a run that goes on calls this."""
         now = self.clock()
-        passed, self._now = now - self._now, now
+        passed, self._now = max(0.0, now - self._now), now
         for chair in list(self):
             question = self.shown(chair)
             if chair.left is not None and not chair.agreed and not chair.ended:
