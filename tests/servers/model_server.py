@@ -275,7 +275,9 @@ class ModelServer:
 
 def _plain(content: Any) -> str:
     """The text of a message of Anthropic's, whether it stands in blocks or not."""
-    return content if isinstance(content, str) else "".join(block["text"] for block in content)
+    return (
+        content if isinstance(content, str) else "".join(block.get("text", "") for block in content)
+    )
 
 
 def _given(said: dict[str, Any], field: str, usual: str) -> dict[str, Any]:
