@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
@@ -369,7 +368,7 @@ def _cut(folder: RunFolder) -> str:
     return f"{says} {cut:,} remained cut: the column `finish` of the table answers is `length`."
 
 
-def _answered(model: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
+def _answered(model: Mapping[str, object], facts: Mapping[str, object]) -> bool:
     """Whether a model said something; one that only made embeddings did not."""
     only_embeds = model["asked"] == facts.get("embedding_model") and not model.get("output_tokens")
     return bool(model.get("calls")) and not only_embeds

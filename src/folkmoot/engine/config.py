@@ -104,7 +104,7 @@ class StudyConfig(BaseModel):
     seats: SeatsKey = Field(
         None, description="participants whom people play: how many, which, or more (docs/people.md)"
     )
-    respondent: dict[str, Any] = Field(
+    respondent: dict[str, object] = Field(
         default_factory=dict, description="settings of the embedded respondent"
     )
     hypotheses: tuple[Hypothesis, ...] = Field(

@@ -75,11 +75,11 @@ class Plan:
             self.started_at = started_at
             self._data = {"started_at": started_at, "sealed": {}, "changes": []}
 
-    def sealed(self, name: str) -> Mapping[str, Any]:
+    def sealed(self, name: str) -> Mapping[str, object]:
         """A part of the design as it was sealed before; empty where it was not."""
         return dict(self._data["sealed"].get(name, {}).get("data", {}))
 
-    def seal(self, name: str, data: Any) -> None:
+    def seal(self, name: str, data: object) -> None:
         """Fix one part of the design. Raises DriftError if it was sealed otherwise before."""
         data = json.loads(dumps(data))
         entry = {"hash": digest(json.dumps(data, sort_keys=True)).hex(), "data": data}
@@ -97,7 +97,7 @@ class Plan:
         self._data["sealed"][name] = entry
         self._unwritten = True
 
-    def add(self, name: str, data: Any) -> None:
+    def add(self, name: str, data: object) -> None:
         """Note something beside the design; it governs nothing, and may be noted anew."""
         self._data[name] = data
         self._unwritten = True
@@ -135,7 +135,7 @@ def first_difference(old: dict[str, Any], new: dict[str, Any]) -> str:
     return f"{path or 'value'} was {_short(a)}, is now {_short(b)}"
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     if value is ...:
         return "not there"
     text = json.dumps(value, ensure_ascii=False)
@@ -307,7 +307,7 @@ class RunContext:
     def warn(self, path: tuple[str, ...], message: str) -> None:
         self.progress(Notice(f"{'/'.join(path)}: {message}" if path else message, "warning"))
 
-    def write_json(self, name: str, data: Any) -> None:
+    def write_json(self, name: str, data: object) -> None:
         write_json(self._inside(name), data)
         self.written.add(name)
 
@@ -315,7 +315,7 @@ class RunContext:
         write_text(self._inside(name), text)
         self.written.add(name)
 
-    def record(self, place: Place, table: str, row: Mapping[str, Any]) -> None:
+    def record(self, place: Place, table: str, row: Mapping[str, object]) -> None:
         """Add a row to a table, at this place among the rows of the protocol."""
         recording = self.tables.get(table)
         if recording is None:

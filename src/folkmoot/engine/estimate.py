@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.outbox import WAVE
@@ -279,7 +278,7 @@ def _at_length(text: str, asked: str, request: Request) -> str:
     return json.dumps(_longer_in(data, asked + schema, request.max_tokens), ensure_ascii=False)
 
 
-def _longer_in(data: Any, asked: str, limit: int | None) -> Any:
+def _longer_in(data: object, asked: str, limit: int | None) -> object:
     if isinstance(data, dict):
         return {k: _longer_in(v, asked, limit) for k, v in data.items()}
     if isinstance(data, list):

@@ -9,7 +9,6 @@ import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from folkmoot.engine.attempts import Halted
 from folkmoot.engine.context import RunContext
@@ -30,7 +29,7 @@ class Stopper:
         self._abandon = abandon
         self._deadline: threading.Timer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._task: asyncio.Task[Any] | None = None
+        self._task: asyncio.Task[object] | None = None
 
     def __call__(self) -> None:
         self.calls += 1
@@ -66,7 +65,7 @@ class Stopper:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    async def guard(self, main: Coroutine[Any, Any, None]) -> None:
+    async def guard(self, main: Coroutine[object, object, None]) -> None:
         """Run it where calls reach it. Raises RunInterrupted when it was cancelled by one."""
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         try:
@@ -97,7 +96,7 @@ def _fewer_collections() -> Iterator[None]:
 
 
 def run_to_end(
-    main: Callable[[Stopper], Coroutine[Any, Any, None]], stopper: Stopper | None = None
+    main: Callable[[Stopper], Coroutine[object, object, None]], stopper: Stopper | None = None
 ) -> None:
     """Run to the end on a loop of our own; in a notebook, whose loop is running, in a thread."""
     stopper = stopper or Stopper()
@@ -118,7 +117,7 @@ def run_to_end(
                 stopper()
 
 
-def _run(main: Coroutine[Any, Any, None], stopper: Stopper) -> None:
+def _run(main: Coroutine[object, object, None], stopper: Stopper) -> None:
     with stopper.listening(), _fewer_collections():
         asyncio.run(stopper.guard(main))
 

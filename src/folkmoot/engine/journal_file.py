@@ -103,7 +103,7 @@ def content_of(entry: Entry) -> int:
     return int.from_bytes(digest(*parts), "big")
 
 
-def _as_stored(e: Entry, request: str) -> tuple[Any, ...]:
+def _as_stored(e: Entry, request: str) -> tuple[object, ...]:
     """The cells of an entry as SQLite will give them back: types as in the schema."""
     used = (e.input_tokens, e.output_tokens, e.cached_tokens)
     return (
@@ -115,7 +115,7 @@ def _as_stored(e: Entry, request: str) -> tuple[Any, ...]:
     )
 
 
-def seal_of(row: Sequence[Any]) -> bytes:
+def seal_of(row: Sequence[object]) -> bytes:
     """16 bytes that change when any cell of a stored row (in the order of COLUMNS) does."""
     cells = [c for c in row if not isinstance(c, bytes)]
     return digest(json_text.encode(cells), *(c for c in row if isinstance(c, bytes)))
@@ -258,7 +258,7 @@ def commit(db: sqlite3.Connection, group: list[Entry], stored: set[bytes], conte
     """
     texts: list[tuple[bytes, str]] = []
 
-    def shorten(value: Any) -> Any:
+    def shorten(value: object) -> object:
         if isinstance(value, str):
             if len(value) <= INLINE_TEXT:
                 return value

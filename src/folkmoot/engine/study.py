@@ -63,7 +63,7 @@ class Planned:
 
     table: str
     key: tuple[str, ...]
-    rows: tuple[Mapping[str, Any], ...]
+    rows: tuple[Mapping[str, object], ...]
     unit: str = "participant"
     done: tuple[str, str] = ("", "")
 
@@ -127,7 +127,7 @@ class Study(Generic[Config]):
     config: type[Config]
     protocol: Callable[[Session[Config]], Awaitable[None]]
     prompts: Path | None = None
-    recognises: Callable[[Mapping[str, Any]], bool] = lambda _raw: False
+    recognises: Callable[[Mapping[str, object]], bool] = lambda _raw: False
     run_id: Callable[[Config], str] = lambda _config: ""
     check: Callable[[Config, Path], list[Problem]] = lambda _config, _folder: []
     notes: Callable[[Config], list[str]] = lambda _config: []
@@ -142,7 +142,7 @@ class Study(Generic[Config]):
     suffixes: tuple[str, ...] = ()
     seat_models: Callable[[Config], list[str]] = lambda _config: []
     places: Callable[[Config, Path], Sequence[Playable]] = lambda _config, _folder: ()
-    planned: Callable[[Mapping[str, Any]], list[Planned]] = lambda _sealed: []
+    planned: Callable[[Mapping[str, object]], list[Planned]] = lambda _sealed: []
     embeds: bool = False
     limit: Callable[[Config, int], Config] | None = None
     tables: Sequence[type[Row]] = ()
@@ -150,7 +150,7 @@ class Study(Generic[Config]):
     afterwards: Callable[[RunFolder, JournalReader, Mapping[str, str]], Iterable[Row]] = (
         lambda _run, _journal, _prompts: ()
     )
-    codebook: Mapping[str, Any] = field(default_factory=dict)
+    codebook: Mapping[str, object] = field(default_factory=dict)
     template: Callable[[], dict[str, str | bytes]] = dict
     respondent: Part[Config] = field(default_factory=Part)
     convert: Callable[[Path], tuple[bytes, list[str]]] | None = None
@@ -340,7 +340,7 @@ def check_study(study: Study, name: str = "") -> None:
         raise InputError(problems)
 
 
-def _takes_one(protocol: Callable[..., Any]) -> bool:
+def _takes_one(protocol: Callable[..., object]) -> bool:
     try:
         inspect.signature(protocol).bind(None)
     except TypeError:

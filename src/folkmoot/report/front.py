@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import polars as pl
 
@@ -118,10 +118,10 @@ def _said(main: Sequence[Finding]) -> Iterator[str]:
         before = words
 
 
-def question_of(config: Mapping[str, Any]) -> str:
+def question_of(config: Mapping[str, object]) -> str:
     """What a study file asks, from the keys in which such files say it; else empty."""
     for path in QUESTIONS:
-        found: Any = config
+        found: object = config
         for key in path:
             found = found.get(key) if isinstance(found, Mapping) else None
         if isinstance(found, str) and found.strip():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -78,7 +77,7 @@ def prose(text: str) -> Markup:
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(kept))))
 
 
-def cards(board: Board) -> dict[str, Any]:
+def cards(board: Board) -> dict[str, object]:
     """A board as rows of cards: columns in order of first mention, missing cards None."""
     columns = list(dict.fromkeys(item[1] for item in board.items))
     rows = list(dict.fromkeys(item[0] for item in board.items))

@@ -6,7 +6,6 @@ import json
 import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import typst
 
@@ -44,7 +43,7 @@ class _Writer:
         self._folder = folder
         self._drawn = 0
 
-    def document(self, doc: Document) -> dict[str, Any]:
+    def document(self, doc: Document) -> dict[str, object]:
         trust = doc.trust
         assert trust is not None  # a grid has no PDF
         return {
@@ -74,7 +73,7 @@ class _Writer:
             "methods": trust.methods,
         }
 
-    def _front(self, doc: Document) -> dict[str, Any]:
+    def _front(self, doc: Document) -> dict[str, object]:
         front = doc.front
         assert front is not None
         return {
@@ -97,7 +96,7 @@ class _Writer:
             "lights": [{"colour": lamp, "reason": why} for lamp, why in front.lights],
         }
 
-    def _figure(self, figure: Figure) -> dict[str, Any]:
+    def _figure(self, figure: Figure) -> dict[str, object]:
         finding = figure.finding
         return {
             "title": finding.title,
@@ -138,7 +137,7 @@ def _widths(grid: Grid, rows: list[list[str]]) -> list[float]:
     ]
 
 
-def _grid(grid: Grid) -> dict[str, Any]:
+def _grid(grid: Grid) -> dict[str, object]:
     left = len(grid.rows) - MOST_ROWS
     rows = [
         [cell_text(value, column) for value, column in zip(row, grid.columns, strict=True)]

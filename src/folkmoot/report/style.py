@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 # Okabe & Ito (2008), ordered so that neighbours also differ in lightness.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#56B4E9", "#D55E00", "#CC79A7", "#8C6D31", "#7A7A7A")
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
@@ -13,7 +11,7 @@ INK = "#010203"
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 
 
-def theme() -> dict[str, Any]:
+def theme() -> dict[str, object]:
     """The Vega-Lite config that every chart gets."""
     return {
         "background": None,
