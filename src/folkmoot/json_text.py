@@ -11,6 +11,8 @@ from typing import Any
 
 import orjson
 
+Schema = dict[str, Any]  # a JSON schema, or a part of one
+
 
 def encode(value: Any) -> bytes:
     """Compact JSON in UTF-8. A lone surrogate becomes `?`, which any server can read."""

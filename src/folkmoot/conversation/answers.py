@@ -18,6 +18,8 @@ import json_repair
 from pydantic import BaseModel, ValidationError, ValidationInfo
 from rapidfuzz.fuzz import ratio
 
+from folkmoot.json_text import Schema
+
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 M = TypeVar("M", bound=BaseModel)
@@ -57,7 +59,7 @@ class Answer(Protocol[T_co]):
     """An answer type: reads replies, and may carry a JSON schema for the request."""
 
     @property
-    def schema(self) -> dict[str, Any] | None: ...
+    def schema(self) -> Schema | None: ...
 
     @property
     def kind(self) -> str: ...
@@ -73,7 +75,7 @@ class Text:
     """
 
     kind: str = "text"
-    schema: dict[str, Any] | None = None
+    schema: Schema | None = None
     offered: tuple[str, ...] = ()
 
     def parse(self, reply: str) -> Parsed[str] | Unreadable:
@@ -138,7 +140,7 @@ class Json(Generic[M]):
     about: Any = None
     options: Mapping[str, Sequence[str]] = field(default_factory=dict)
     without: tuple[str, ...] = ()
-    schema: dict[str, Any] | None = None
+    schema: Schema | None = None
     kind: str = "json"
 
     def __post_init__(self) -> None:
@@ -185,7 +187,7 @@ class JsonList(Generic[M]):
     kind: str = "json"
 
     @property
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> Schema:
         item = dict(schema_of(self.model, self.options, self.without))
         definitions = item.pop("$defs", {})
         items = {"type": "array", "items": item, "minItems": self.fewest}
@@ -264,7 +266,7 @@ class JsonMap(Generic[M]):
     kind: str = "json"
 
     @property
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> Schema:
         return object_schema(self.title, {k: part.schema or {} for k, part in self.parts.items()})
 
     def parse(self, reply: str) -> Parsed[Entries[M]] | Unreadable:
@@ -348,7 +350,7 @@ def schema_of(
     model: type[BaseModel],
     options: Mapping[str, Sequence[str]] | None = None,
     without: tuple[str, ...] = (),
-) -> dict[str, Any]:
+) -> Schema:
     """The JSON schema of a model for an endpoint: `options` and `without` as in `Json`.
 
     Made once (it costs milliseconds). Not to be changed.
@@ -362,7 +364,7 @@ def _schema(
     model: type[BaseModel],
     options: tuple[tuple[str, tuple[str, ...]], ...],
     without: tuple[str, ...],
-) -> dict[str, Any]:
+) -> Schema:
     schema = model.model_json_schema()
     definitions = schema.get("$defs", {})
     for path, texts in options:
@@ -376,9 +378,7 @@ def _schema(
     return _pruned(schema)
 
 
-def _above(
-    schema: dict[str, Any], definitions: dict[str, Any], path: str
-) -> tuple[dict[str, Any], str]:
+def _above(schema: Schema, definitions: Schema, path: str) -> tuple[Schema, str]:
     """The object of a schema that has the field at the end of a dotted path, and its name."""
     *above, name = path.split(".")
     for step in above:
@@ -386,7 +386,7 @@ def _above(
     return schema, name
 
 
-def _entry(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+def _entry(node: Schema, definitions: Schema) -> Schema:
     """What a field of a schema holds: the items of a list, the type that may be null, the ref."""
     while "type" not in node or node["type"] == "array":
         if "$ref" in node:
@@ -398,10 +398,10 @@ def _entry(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
     return node
 
 
-def object_schema(title: str, parts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+def object_schema(title: str, parts: Mapping[str, Schema]) -> Schema:
     """An object whose parts have schemas of their own; equal parts are written once."""
-    definitions: dict[str, Any] = {}
-    properties: dict[str, Any] = {}
+    definitions: Schema = {}
+    properties: Schema = {}
     bodies = {name: {k: v for k, v in part.items() if k != "$defs"} for name, part in parts.items()}
     for name, body in bodies.items():
         definitions.update(parts[name].get("$defs", {}))
@@ -421,7 +421,7 @@ def object_schema(title: str, parts: Mapping[str, dict[str, Any]]) -> dict[str, 
     return schema | ({"$defs": definitions} if definitions else {})
 
 
-def _pruned(schema: dict[str, Any]) -> dict[str, Any]:
+def _pruned(schema: Schema) -> Schema:
     """The schema without definitions that nothing refers to."""
     definitions = schema.pop("$defs", {})
     used: set[str] = set()

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import BaseModel
 
@@ -24,6 +24,7 @@ from folkmoot.conversation.spoken import (
     label_forms,
     number_forms,
 )
+from folkmoot.json_text import Schema
 
 
 class Choice:
@@ -38,7 +39,7 @@ class Choice:
 
     __slots__ = ("_index", "_labelled", "options")
     kind = "choice"
-    schema: dict[str, Any] | None = None
+    schema: Schema | None = None
 
     def __init__(self, options: Sequence[str], *, labelled: bool = True) -> None:
         if isinstance(options, str) or not all(isinstance(o, str) for o in options):
@@ -125,7 +126,7 @@ class Constrained:
     kind: str = "choice"
 
     @property
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> Schema:
         one = {"type": "string", "enum": list(self.choice.options)}
         return {
             "title": "Choice",
@@ -239,7 +240,7 @@ class Number:
     high: float | None = None
     integer: bool = False
     kind: str = "number"
-    schema: dict[str, Any] | None = None
+    schema: Schema | None = None
 
     @property
     def unclear(self) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folkmoot.people.sources.grounded.character import words
-from folkmoot.people.sources.grounded.population import Circumstances, Figures, figures
+from folkmoot.people.sources.grounded.population import Circumstances, Figures, Fixed, figures
 from folkmoot.people.sources.grounded.profile import (
     TRAITS,
     ConsumerProfile,
@@ -40,7 +40,7 @@ _TALK_NOISE = 0.5
 
 
 def draw_traits(
-    rng: np.random.Generator, age: int, sex: str, fixed: Mapping[str, Any], country: str = "us"
+    rng: np.random.Generator, age: int, sex: str, fixed: Fixed, country: str = "us"
 ) -> Traits:
     """Five scores for somebody of this age and sex: mean by both, residuals correlated.
 
@@ -56,7 +56,7 @@ def draw_traits(
     return Traits(**scores)
 
 
-def mean_z(trait: str, age: int, sex: str, terms: Mapping[str, Any]) -> float:
+def mean_z(trait: str, age: int, sex: str, terms: Fixed) -> float:
     """What age and sex alone let one expect, in standard deviations."""
     half = terms["women_minus_men"][trait] / 2
     slope = terms["per_decade"][sex][trait] * (age - terms["pivot_age"]) / 10
@@ -136,7 +136,7 @@ def draw_consumer(
     scores: Mapping[str, float],
     age: int,
     data: Figures,
-    fixed: Mapping[str, Any],
+    fixed: Fixed,
 ) -> ConsumerProfile:
     """Scores 0–100 with unit variance before scaling, channels by age, the stage of adoption."""
     drawn = {
@@ -236,8 +236,8 @@ def draw_opinion(
     rng: np.random.Generator,
     scores: Mapping[str, float],
     consumer: ConsumerProfile,
-    data: Mapping[str, Any],
-    fixed: Mapping[str, Any],
+    data: Figures,
+    fixed: Fixed,
     appeal: float = 0.0,
 ) -> Opinion:
     """Valence from openness, price sensitivity and engagement, and a sentence that says why."""

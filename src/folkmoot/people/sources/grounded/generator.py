@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from folkmoot.people.sources.grounded.attributes import (
     scores_of,
 )
 from folkmoot.people.sources.grounded.panel import Panel
-from folkmoot.people.sources.grounded.population import draw_circumstances, figures
+from folkmoot.people.sources.grounded.population import Fixed, draw_circumstances, figures
 from folkmoot.people.sources.grounded.profile import (
     LISTED,
     TRAITS,
@@ -102,7 +101,7 @@ class PersonaGenerator:
         """`generate` as personas with a description, for studies of other types."""
         return [p.to_persona(character.description(p)) for p in self.generate(n, rng, quotas)]
 
-    def _one(self, rng: np.random.Generator, fixed: Mapping[str, Any]) -> Profile:
+    def _one(self, rng: np.random.Generator, fixed: Fixed) -> Profile:
         data = figures(self.country)
         who = draw_circumstances(rng, data, fixed)
         traits = draw_traits(rng, who.age, who.sex, fixed, self.country)
@@ -124,7 +123,7 @@ class PersonaGenerator:
             described=bool(fixed.get("described", False)),
         )  # fmt: skip
 
-    def _known(self, n: int, rng: np.random.Generator) -> list[Mapping[str, Any]]:
+    def _known(self, n: int, rng: np.random.Generator) -> list[Fixed]:
         """What is known beforehand of n people: those of the panel, or nothing."""
         if self.panel is None:
             return [{}] * n
@@ -132,7 +131,7 @@ class PersonaGenerator:
 
     def _by_quota(
         self, n: int, seeds: Sequence[int], quotas: Quotas
-    ) -> tuple[list[Profile], list[Mapping[str, Any]]]:
+    ) -> tuple[list[Profile], list[Fixed]]:
         """Candidates are drawn until one fits what is still wanted, person by person. Of a panel
         everybody is looked at once, in the order of a draw by weight, before anybody comes again.
         """
