@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 import folkmoot
+from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.desk import DECLINED, Chair, Desk, Question
 from folkmoot.engine.estimate import rehearsed
 from folkmoot.engine.execution import Host, RunOptions
 from folkmoot.engine.journal import JournalReader
 from folkmoot.engine.runner import load
-from folkmoot.engine.seats import Playable, Seats, taken
+from folkmoot.engine.seats import Playable, Seats, as_oneself, taken
 from folkmoot.engine.verify import verify_run
 from folkmoot.errors import InputError, RunPaused
 from folkmoot.models.request import Request
@@ -289,6 +290,14 @@ def test_people_may_speak_for_themselves(study: Path) -> None:
         assert persona["enriched_persona"] not in question.request.messages[0].content
     assert verify_run(RunFolder(run.path)).verified
     assert run.folder.config["seats"]["as"] == "self"
+
+
+def test_no_heading_is_left_of_a_persona_whose_place_is_taken() -> None:
+    card = (
+        "You are a nurse.\n\nWhat you are like: calm\n\nHow you buy: little, late\n\nNow: ovens"
+    )
+    who = Speaker("p_1", system=card, persona="a nurse.\ncalm\nlittle,\nlate")
+    assert as_oneself(who, "yourself.").system == "You are yourself.\n\nNow: ovens"
 
 
 def test_a_seat_that_nobody_takes_is_closed_after_its_time(study: Path) -> None:

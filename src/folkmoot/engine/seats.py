@@ -6,6 +6,7 @@ of them. The draw depends on the seed alone and is sealed into the plan before t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
@@ -80,10 +81,10 @@ class OwnCard(BaseModel):
     """What people say of themselves where they speak for themselves."""
 
     age: int | None = Field(None, ge=16, le=120)
-    gender: str = ""
-    education: str = ""
-    occupation: str = ""
-    home: str = Field("", description="where you live: city, town or countryside")
+    gender: str = Field("", max_length=100)
+    education: str = Field("", max_length=100)
+    occupation: str = Field("", max_length=100)
+    home: str = Field("", max_length=100, description="where you live: city, town or countryside")
     about: str = Field("", description="what matters to you, in a few sentences")
 
     @property
@@ -107,10 +108,17 @@ def own_card_at(place: Playable) -> str:
 
 def as_oneself(who: Speaker, card: str) -> Speaker:
     """The speaker with their own words in the place of the persona, line for line."""
-    system, rest = who.system, card
-    for line in filter(str.strip, who.persona.splitlines()):
-        if line.strip() in system:
-            system, rest = system.replace(line.strip(), rest), ""
+    persona = [line.strip() for line in who.persona.splitlines() if line.strip()]
+    told, rest = [], card
+    for line in who.system.splitlines():
+        own = line
+        for part in persona:
+            if part in own:
+                own, rest = own.replace(part, rest), ""
+        # A heading without what it announced says nothing of anybody.
+        if own == line or (own.strip(" .,;") and not own.rstrip().endswith(":")):
+            told.append(own)
+    system = re.sub(r"\n{3,}", "\n\n", "\n".join(told))
     if rest:  # the study does not say where the persona stands
         system = f"You are {rest}\n\n{system}"
     return replace(who, system=system, persona=card)
