@@ -3,21 +3,8 @@
 from statistics import median, quantiles
 
 from folkmoot import (
-    BaseModel,
-    Finding,
-    Grid,
-    Json,
-    Missing,
-    Number,
-    Row,
-    RunFolder,
-    Scope,
-    Session,
-    Speaker,
-    Study,
-    StudyConfig,
-    column,
-    find_maker,
+    BaseModel, Finding, Grid, Json, Missing, Number, Row, RunFolder, Scope, Session, Speaker,
+    Study, StudyConfig, column, find_maker,
 )
 
 

@@ -42,7 +42,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("study", STUDIES)
-@settings(max_examples=25)
+@settings(max_examples=8)
 @given(seed=st.integers(0, 2**32))
 def test_no_finding_needs_a_row(runs: dict[str, Path], study: str, seed: int) -> None:
     thinned = Thinned(runs[study], seed, (0.0, 0.0, 0.02, 0.1, 0.3, 0.6, 1.0, 1.0))

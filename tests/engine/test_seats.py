@@ -293,9 +293,7 @@ def test_people_may_speak_for_themselves(study: Path) -> None:
 
 
 def test_no_heading_is_left_of_a_persona_whose_place_is_taken() -> None:
-    card = (
-        "You are a nurse.\n\nWhat you are like: calm\n\nHow you buy: little, late\n\nNow: ovens"
-    )
+    card = "You are a nurse.\n\nWhat you are like: calm\n\nHow you buy: little, late\n\nNow: ovens"
     who = Speaker("p_1", system=card, persona="a nurse.\ncalm\nlittle,\nlate")
     assert as_oneself(who, "yourself.").system == "You are yourself.\n\nNow: ovens"
 

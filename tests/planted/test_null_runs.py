@@ -95,7 +95,7 @@ def study_file(study: str, folder: Path) -> Path:
     return path
 
 
-def tests_of(study: str, findings: Sequence[Finding]) -> list[float]:
+def p_values_of(study: str, findings: Sequence[Finding]) -> list[float]:
     """The adjusted p-values of the headline test of a run; those of no test are left out."""
     keys = {
         "cross_pollination": ("change_differences",),
@@ -121,7 +121,7 @@ def null_runs(study: str, folder: Path, runs: int) -> tuple[int, int]:
     for seed in range(runs):
         out = folder / f"run{seed}"
         found = folkmoot.run(source, model="synthetic", seed=seed, out=out).findings()
-        ps = tests_of(study, found)
+        ps = p_values_of(study, found)
         tested, rejected = tested + bool(ps), rejected + any(p < ALPHA for p in ps)
         shutil.rmtree(out)
     return tested, rejected

@@ -65,8 +65,8 @@ def served(outputs: Path) -> Iterator[PageServer]:
         yield server
 
 
-@pytest.fixture(scope="session")
-def browser(outputs: Path) -> Iterator[Browser]:  # runs first: a browser keeps an event loop
+@pytest.fixture(scope="module")  # a browser keeps an event loop, which no other test should meet
+def browser(outputs: Path) -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("no Chromium on this machine")
     with sync_playwright() as playwright:

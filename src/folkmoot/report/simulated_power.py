@@ -176,6 +176,8 @@ def simulated_power(trials: Trials, outcomes: Iterable[Outcome]) -> Finding:
         ),
         section="Power",
         headline=True,
+        unit="simulated run",
+        units=seeds,
     )
 
 

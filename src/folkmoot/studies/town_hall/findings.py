@@ -515,6 +515,8 @@ def responses(reactions: pl.DataFrame, residents: pl.DataFrame) -> list[Finding]
 def _responded(counts: Counter[tuple[str, str]], names: Mapping[str, str]) -> str:
     if not counts:
         return "Nobody responded to anybody."
+    if not names:
+        return f"{plural(counts.total(), 'response')} between residents who are not on record."
     received = {name: sum(counts[b, a] for b in names) for a, name in names.items()}
     most = max(received, key=lambda name: received[name])
     unheard = [name for name, n in received.items() if not n]
