@@ -55,10 +55,14 @@ def test_a_file_that_cannot_be_written_stops_the_protocol_there(tmp_path: Path) 
     assert not list((tmp_path / "run").rglob("*.tmp"))
 
 
-def test_a_run_that_is_over_leaves_no_session_in_memory(tmp_path: Path) -> None:
+def test_a_large_run_that_is_over_leaves_nothing_in_memory(tmp_path: Path) -> None:
+    class Mark:
+        pass
+
     async def protocol(session: Session) -> None:
-        session.record("rows", {"column": 1})
+        ring: list[object] = [[number] for number in range(200_000)]
+        ring += [Mark(), ring]
 
     study = Study("trial", "Trial", StudyConfig, protocol)
     folkmoot.run(study, {}, out=tmp_path / "run", provider=Scripted(lambda r, a: "yes"))
-    assert not [o for o in gc.get_objects() if type(o) is Session]
+    assert not [o for o in gc.get_objects() if type(o) is Mark]

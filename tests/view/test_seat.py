@@ -262,7 +262,7 @@ async def test_three_people_in_a_focus_group(tmp_path: Path) -> None:
         await page.locator("form.answer button.primary").dblclick()
 
     async def lets_time_pass(page: Page) -> None:
-        assert "Time left" in await page.locator("#clock").inner_text()
+        await page.locator("#clock", has_text="Time left").wait_for(timeout=PATIENCE)
         table.use_up_time("group_001/p_0002")
 
     async def leaves(page: Page) -> None:

@@ -6,7 +6,6 @@ The command line and `folkmoot.run` are its users; `execution.py` does the work.
 from __future__ import annotations
 
 import asyncio
-import gc
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from folkmoot.engine.event_loop import Stopper, run_to_end
+from folkmoot.engine.event_loop import Stopper, fewer_collections, run_to_end
 from folkmoot.engine.execution import Execution, RunOptions, execute
 from folkmoot.engine.folder import discard_unasked, held_folder, open_folder, settle
 from folkmoot.engine.providers import Providers
@@ -127,6 +126,11 @@ def run_study(found: StudyFile, options: RunOptions, stopper: Stopper | None = N
     Raises RunExists, RunLocked, DriftError, RunPaused (resumable), KeyboardInterrupt (likewise),
     FatalModelError, StorageError; whatever is raised, every reply that was paid for is kept.
     """
+    with fewer_collections():
+        return _run_study(found, options, stopper)
+
+
+def _run_study(found: StudyFile, options: RunOptions, stopper: Stopper | None) -> Run:
     providers = providers_of(found, options)
     images = found.study.images(found.config)
     if found.config.seats is not None and options.host is None and options.provider is None:
@@ -215,10 +219,7 @@ def run(
     else:
         kind = study if isinstance(study, Study) else find_study(str(study))
         found = from_python(kind, settings or {}, options)
-    try:
-        return run_study(found, options, stopper)
-    finally:
-        gc.collect()  # during a run hardly ever: a hundred runs in one process would pile up
+    return run_study(found, options, stopper)
 
 
 async def arun(
