@@ -11,7 +11,7 @@ from folkmoot.storage.findings import Finding, Grid
 from folkmoot.storage.rows import Row
 from folkmoot.storage.run_folder import RunFolder
 
-BAD = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{7*7}}</p></title>&amp;"
+BAD = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{7919*7919}}</p></title>&amp;"
 WHO = f"a/b%2F?{BAD}"
 ROOM = f"room {BAD}"
 

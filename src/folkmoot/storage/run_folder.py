@@ -164,7 +164,7 @@ class RunFolder:
             known = ", ".join(self.tables()) or "none yet; has the run finished?"
             raise StorageError(f"{self.path}: no table {name}; tables: {known}")
         try:
-            rows = pl.read_parquet(path)
+            rows = pl.read_parquet(path, glob=False)
         except (OSError, pl.exceptions.PolarsError) as error:
             raise StorageError(f"{path}: cannot be read: {error}") from error
         return rows.rename(RENAMED, strict=False) if name == "answers" else rows
@@ -173,7 +173,7 @@ class RunFolder:
         """A table that is read only as far as it is asked for."""
         if not self.has_table(name):
             return self.table(name).lazy()  # which says what there is
-        rows = pl.scan_parquet(self.path / TABLES / f"{name}.parquet")
+        rows = pl.scan_parquet(self.path / TABLES / f"{name}.parquet", glob=False)
         return rows.rename(RENAMED, strict=False) if name == "answers" else rows
 
     def rows(self, name: str, *columns: str) -> Iterator[tuple[Any, ...]]:

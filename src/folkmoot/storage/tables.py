@@ -46,7 +46,7 @@ def write_table(folder: Path, name: str, data: pl.DataFrame | pl.LazyFrame) -> p
         write_bytes(csv, as_csv(data))
         return data.lazy()
     write_with(parquet, lambda file: data.sink_parquet(file, **PARQUET))
-    written = pl.scan_parquet(parquet)
+    written = pl.scan_parquet(parquet, glob=False)
     write_with(csv, _harmless(written).sink_csv)
     return written
 

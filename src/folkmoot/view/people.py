@@ -93,7 +93,7 @@ def _planned(run: RunFolder) -> People | None:
 def _asked(run: RunFolder) -> People:
     """Those who were asked so far; without the table that says who, by their place in addresses."""
     if run.has_table("answers"):
-        asked = _scan(run, "answers").filter(pl.col("role") != "coder")
+        asked = run.lazy("answers").filter(pl.col("role") != "coder")
         met = asked.select("speaker_id", "role").unique(maintain_order=True).collect()
         rows = ({"speaker_id": who, "role": role} for who, role in met.iter_rows())
         return People("", (), "speaker_id", tuple(rows))
@@ -115,7 +115,7 @@ def frame(run: RunFolder, people: People) -> pl.LazyFrame:
 @lru_cache(maxsize=32)
 def _frame(path: Path, people: People, _state: tuple[object, ...]) -> pl.LazyFrame:
     run = RunFolder(path)
-    found = _scan(run, people.table)
+    found = run.lazy(people.table)
     for name in run.tables():
         if name not in (people.table, *OF_ENGINE):
             found = _joined(run, found, people, name)
@@ -138,7 +138,7 @@ def count_of(run: RunFolder) -> int | None:
     people = _recorded(run.path, state_of(run))
     if people is None:
         return None
-    return int(_scan(run, people.table).select(pl.len()).collect().item())
+    return int(run.lazy(people.table).select(pl.len()).collect().item())
 
 
 def names_in(run: RunFolder, key: Sequence[str]) -> dict[str, str]:
@@ -167,7 +167,7 @@ def _joined(run: RunFolder, found: pl.LazyFrame, people: People, name: str) -> p
     if not _unique(run, name, keys):
         return found
     return found.join(
-        _scan(run, name).select(*keys, *more),
+        run.lazy(name).select(*keys, *more),
         left_on=[*keys[:-1], people.id],
         right_on=keys,
         how="left",
@@ -186,17 +186,13 @@ def _keys(columns: Sequence[str]) -> tuple[str, ...]:
 
 def _unique(run: RunFolder, name: str, keys: Sequence[str]) -> int:
     """How many rows a table has, if these columns name each of them; else 0."""
-    counts = _scan(run, name).select(pl.struct(keys).n_unique().alias("n"), pl.len().alias("all"))
+    counts = run.lazy(name).select(pl.struct(keys).n_unique().alias("n"), pl.len().alias("all"))
     distinct, rows = counts.collect().row(0)
     return int(rows) if distinct == rows else 0
 
 
 def _columns(run: RunFolder, name: str) -> list[str]:
-    return _scan(run, name).collect_schema().names()
-
-
-def _scan(run: RunFolder, name: str) -> pl.LazyFrame:
-    return pl.scan_parquet(run.path / TABLES / f"{name}.parquet", glob=False)
+    return run.lazy(name).collect_schema().names()
 
 
 def _cleaned(column: str) -> pl.Expr:
@@ -339,6 +335,6 @@ def records(
             continue
         pairs = zip((*people.within, own), parts, strict=True)
         mine = [pl.col(c).cast(pl.String) == value for c, value in pairs]
-        found = _scan(run, name).filter(*mine).drop(*people.within, own).collect()
+        found = run.lazy(name).filter(*mine).drop(*people.within, own).collect()
         if found.height:
             yield name, found

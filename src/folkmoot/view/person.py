@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from folkmoot.engine.journal import JournalReader
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.storage.findings import Cell, Grid
-from folkmoot.storage.run_folder import JOURNAL, TABLES, RunFolder
+from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from folkmoot.view.people import KEY, LONG, NAMES, frame, names_in, people_of, records, unclean
 from folkmoot.view.talk import Said, addresses_of, said
 
@@ -112,7 +112,7 @@ def _decisions(run: RunFolder, talk: Sequence[Said]) -> list[Decision]:
     outcomes = {s.address: _outcome(s) for s in talk}
     if not run.has_table(ExposureRow.table):
         return [Decision(s.place, s.value, s.address, ()) for s in talk if s.own and s.value]
-    table = pl.scan_parquet(run.path / TABLES / f"{ExposureRow.table}.parquet", glob=False)
+    table = run.lazy(ExposureRow.table)
     mine = table.filter(pl.col("address").is_in(list(outcomes))).collect()
     found: dict[str, tuple[str, list[Shown]]] = {}
     for row in mine.iter_rows(named=True):

@@ -19,7 +19,7 @@ import polars as pl
 
 from folkmoot.engine.journal import Entry, JournalReader
 from folkmoot.storage.findings import heading
-from folkmoot.storage.run_folder import TABLES, RunFolder
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.view.people import clean, unclean
 
 _TRY = re.compile(r"(/ask\d+|^ask\d+)\.[\w.]+$")  # an address of a further try: `…/ask2.r1`
@@ -117,14 +117,10 @@ def asked(run: RunFolder, addresses: Sequence[str]) -> dict[str, Asked]:
     """Address → who was asked there; empty while the run has no tables."""
     if not run.has_table("answers") or not addresses:
         return {}
-    table = pl.scan_parquet(run.path / TABLES / "answers.parquet", glob=False)
-    columns = ("address", "speaker_id", *Asked._fields[1:])
+    table = run.lazy("answers")
     have = table.collect_schema().names()
-    renamed = {"parse_step": "rung"}  # what runs made before 23 November 2026 call it
-    there = {c: c if c in have else renamed.get(c, c) for c in columns}
-    wanted = [
-        pl.col(old).alias(c) if old in have else pl.lit(None).alias(c) for c, old in there.items()
-    ]
+    columns = ("address", "speaker_id", *Asked._fields[1:])
+    wanted = [pl.col(c) if c in have else pl.lit(None).alias(c) for c in columns]
     rows = table.select(wanted).filter(pl.col("address").is_in(list(addresses))).collect()
     return {
         row[0]: Asked(*("" if c is None else str(c) for c in row[1:])) for row in rows.iter_rows()
@@ -278,7 +274,7 @@ def room_columns(run: RunFolder) -> tuple[str, ...]:
     moderator, or where nothing was recorded."""
     if not run.has_table(UTTERANCES):
         return ()
-    have = set(_utterances(run).collect_schema().names())
+    have = set(run.lazy(UTTERANCES).collect_schema().names())
     if "participant_id" in have:
         return ()
     return next((columns for columns in ROOMS if have.issuperset(columns)), ())
@@ -286,16 +282,12 @@ def room_columns(run: RunFolder) -> tuple[str, ...]:
 
 def rooms(run: RunFolder, columns: Sequence[str]) -> list[Room]:
     """All rooms of a run in the order of its tables."""
-    table = _utterances(run)
+    table = run.lazy(UTTERANCES)
     speaker = _first(SPEAKERS, table)
     counted = table.group_by(*columns, maintain_order=True).agg(
         pl.len().alias("_said"), pl.col(speaker).n_unique().alias("_speakers")
     )
     return [Room(tuple(map(str, row[:-2])), *row[-2:]) for row in counted.collect().iter_rows()]
-
-
-def _utterances(run: RunFolder) -> pl.LazyFrame:
-    return pl.scan_parquet(run.path / TABLES / f"{UTTERANCES}.parquet", glob=False)
 
 
 def _first(columns: Sequence[str], table: pl.LazyFrame) -> str:
@@ -315,7 +307,7 @@ def in_room(
     `called`: names of those whose utterances are recorded by their ids alone.
     """
     same = [pl.col(c).cast(pl.String) == v for c, v in zip(columns, key, strict=True)]
-    table = _utterances(run).filter(*same).collect()
+    table = run.lazy(UTTERANCES).filter(*same).collect()
     replies, shared = _replies(run, journal, key)
     spoken = _by_words([*replies, *shared])
     reacted = _reactions(run, columns, same)
@@ -459,7 +451,7 @@ def _reactions(
     """(round, speaker) → how that speaker reacted to whom, where a study records it."""
     if not run.has_table(REACTIONS):
         return {}
-    table = pl.scan_parquet(run.path / TABLES / f"{REACTIONS}.parquet", glob=False)
+    table = run.lazy(REACTIONS)
     if not {"speaker", "target", "reaction", "round", *columns} <= {
         *table.collect_schema().names()
     }:
