@@ -16,13 +16,15 @@ from folkmoot.report.html import prose, write_page
 from folkmoot.storage.files import write_text
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.view.overview import FINDINGS
+from folkmoot.view.shelf import held
 from folkmoot.view.site import environment
 
 
 def make(run: RunFolder, folder: Path) -> None:
-    """Write the overview of a run into a folder; its report too, where there are tables."""
+    """Write the overview of a run into a folder; its report too, where there are tables. Those of
+    a run that is being written are left alone: some are there and some are not."""
     content: Document | None = None
-    if run.tables():
+    if run.tables() and not held(run.path):
         content = document(run)
         write_page(content, folder)
     at = content.front if content else None

@@ -15,6 +15,7 @@ from folkmoot.errors import InputError
 from folkmoot.storage.amendments import AMENDMENTS
 from folkmoot.storage.files import write_text
 from folkmoot.storage.run_folder import MANIFEST, PLAN, TABLES, cache_of
+from folkmoot.view.shelf import held
 
 FINDINGS = "findings.html"
 MADE = "made"  # of what state of the run
@@ -46,12 +47,17 @@ class Overviews:
     async def of(self, run: Path) -> Path:
         """The folder in which `findings.html` and, where there is something to report,
         `report.html` lie. Raises InputError that says why they could not be made."""
-        folder, state = made_of(run), _state(run)
+        folder = made_of(run)
         async with self._one:
             made = folder / MADE
-            if not made.exists() or made.read_text("utf-8") != state:
-                await _make(run, folder)
-                write_text(made, state)
+            while (state := _state(run)) != (made.read_text("utf-8") if made.exists() else None):
+                try:
+                    await _make(run, folder)
+                except InputError:
+                    if _state(run) == state:
+                        raise
+                else:  # where the run was written to meanwhile, it is made again
+                    write_text(made, state)
         return folder
 
 
@@ -73,7 +79,7 @@ async def _make(run: Path, folder: Path) -> None:
 
 def _state(run: Path) -> str:
     """What must be the same for a cached overview to be of the run as it is."""
-    parts = [version("folkmoot")]
+    parts = [version("folkmoot"), "being written" if held(run) else ""]
     for name in (PLAN, MANIFEST, AMENDMENTS, TABLES):
         try:
             found = (run / name).stat()

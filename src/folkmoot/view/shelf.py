@@ -166,7 +166,7 @@ def standing(path: Path, name: str) -> Standing:
     """How a run stands, from its manifest, its log and who holds it."""
     said, why = _manifest(path)
     log = _log(path)
-    running = _held(path)
+    running = held(path)
     state = "unreadable" if why else str(said.get("outcome") or "stopped")
     if said.get("unusable"):
         state, why = "unusable", str(said["unusable"])
@@ -251,7 +251,7 @@ def _read_manifest(path: Path, _changed: int) -> dict[str, object]:
     return RunFolder(path).manifest
 
 
-def _held(path: Path) -> bool:
+def held(path: Path) -> bool:
     """Whether a process that lives writes the run. Of one on another machine it is not known, so
     its word is taken while the journal moves."""
     try:
