@@ -17,6 +17,7 @@
     │   │   └── RateLimited           429; `retry_after` pauses the whole model
     │   ├── QuotaError            the account is empty: wait once, then QuotaExhausted
     │   ├── FatalModelError       wrong key, unknown model, no access: the run stops  exit 2
+    │   │   └── NotFoundError         404: no such model, batch or address
     │   └── RefusedError          context too long, content filter: this answer is Missing
     │       └── RejectedError         a 400 for no known reason: this prompt, or every call?
     └── ProtocolError         a study broke a rule of the engine: a bug in it     exit 1
@@ -157,6 +158,10 @@ class FatalModelError(ModelError):
     """Wrong key, no access, unknown model: no call to this model can succeed."""
 
     exit_code = EXIT_INPUT
+
+
+class NotFoundError(FatalModelError):
+    """404: the server knows no such model, batch or address."""
 
 
 class RefusedError(ModelError):

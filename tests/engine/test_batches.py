@@ -8,8 +8,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +28,14 @@ from folkmoot.errors import BudgetReached, FatalModelError, QuotaExhausted, RunP
 from tests.servers.batches import BatchPlan, Job
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
+from tests.waiting import wait_until
 
 MODELS = {"openai": "openai/gpt-4o", "anthropic": "anthropic/claude-haiku-4-5"}
 MODELS["google"] = "google/gemini-2.5-flash"
 PEOPLE = 6
 ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.usefixtures("keys")
 
 
 async def talk(session: Session) -> None:
@@ -49,12 +50,6 @@ async def talk(session: Session) -> None:
 
 
 STUDY = Study(name="talk", title="Talk", config=StudyConfig, protocol=talk)
-
-
-@pytest.fixture(autouse=True)
-def keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for vendor in ("OPENAI", "ANTHROPIC", "GOOGLE"):
-        monkeypatch.setenv(f"{vendor}_API_KEY", "key")
 
 
 def settings(server: ServerThread, vendor: str = "openai", **more: Any) -> dict[str, Any]:
@@ -102,18 +97,13 @@ def dump(values: dict[str, Any], out: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE, text=True)
 
 
-def wait_for(truth: Callable[[], bool]) -> None:
-    while not truth():
-        time.sleep(0.01)
-
-
 @pytest.mark.parametrize("vendor", MODELS)
 def test_a_killed_run_finds_its_batches_again(vendor: str, tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:
         values, desk = settings(server, vendor), server.model.batches
         desk.plan = BatchPlan(hold=True)
         killed = dump(values, tmp_path / "run")
-        wait_for(lambda: bool(desk.jobs) and desk.jobs[0].looks > 1)  # its id is written down
+        wait_until(lambda: bool(desk.jobs) and desk.jobs[0].looks > 1)  # its id is written down
         killed.kill()
         killed.wait()
         desk.plan = BatchPlan()
@@ -133,7 +123,7 @@ def test_a_run_killed_while_it_handed_in_finds_the_batch_by_its_name(
             desk.jobs.append(Job(f"other{len(desk.jobs)}", len(desk.jobs), [], "another"))
         desk.plan = BatchPlan(stall=True, hold=True)
         killed = dump(values, tmp_path / "run")
-        wait_for(lambda: len(desk.jobs) > 3)
+        wait_until(lambda: len(desk.jobs) > 3)
         killed.kill()
         killed.wait()
         desk.plan = BatchPlan()
@@ -248,7 +238,7 @@ def test_a_resume_without_batches_still_fetches_those_that_were_handed_in(tmp_pa
         values, desk = settings(server), server.model.batches
         desk.plan = BatchPlan(hold=True)
         killed = dump(values, tmp_path / "run")
-        wait_for(lambda: bool(desk.jobs) and desk.jobs[0].looks > 1)
+        wait_until(lambda: bool(desk.jobs) and desk.jobs[0].looks > 1)
         killed.kill()
         killed.wait()
         desk.plan = BatchPlan()
@@ -356,7 +346,9 @@ def test_ctrl_c_leaves_the_batch_running_and_says_how_to_come_back(tmp_path: Pat
         (tmp_path / "study.yaml").write_text(json.dumps(values), "utf-8")
         words = [sys.executable, "-m", "folkmoot", "run", "study.yaml", "--out", "run"]
         stopped = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-        wait_for(lambda: bool(server.model.batches.jobs) and server.model.batches.jobs[0].looks > 0)
+        wait_until(
+            lambda: bool(server.model.batches.jobs) and server.model.batches.jobs[0].looks > 0
+        )
         stopped.send_signal(signal.SIGINT)
         said = stopped.communicate()[1]
         assert stopped.returncode == 130, said

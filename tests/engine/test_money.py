@@ -22,6 +22,8 @@ from tests.servers.thread import ServerThread
 MODELS = {"openai": "openai/gpt-4o", "anthropic": "anthropic/claude-haiku-4-5"}
 MODELS["google"] = "google/gemini-2.5-flash"
 
+pytestmark = pytest.mark.usefixtures("keys")
+
 
 async def votes(session: Session) -> None:
     async def vote(scope: Any, number: int) -> None:
@@ -35,12 +37,6 @@ async def votes(session: Session) -> None:
 
 
 STUDY = Study(name="votes", title="Votes", config=StudyConfig, protocol=votes)
-
-
-@pytest.fixture(autouse=True)
-def keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for vendor in ("OPENAI", "ANTHROPIC", "GOOGLE"):
-        monkeypatch.setenv(f"{vendor}_API_KEY", "key")
 
 
 def settings(server: ServerThread, vendor: str = "openai", **more: Any) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from folkmoot.errors import StorageError
 from folkmoot.models.openai_chat import encode
 from folkmoot.models.request import Message, Request
 from tests.servers.answers import digest_of
+from tests.waiting import wait_until
 
 KEY = "key-that-must-not-be-found-0451"
 MODEL = "openai/test-model"
@@ -119,8 +119,7 @@ class CommandLine:
     ) -> tuple[int, str]:
         """Run, and do something to the process when a moment has come. (exit code, output)"""
         process = self.start(*args)
-        while process.poll() is None and not moment():
-            time.sleep(0.002)
+        wait_until(lambda: process.poll() is not None or moment())
         act(process)
         printed, _ = process.communicate(timeout=120)
         return process.returncode, printed

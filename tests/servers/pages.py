@@ -5,13 +5,13 @@ from __future__ import annotations
 import http.client
 import socket
 import threading
-import time
 from typing import NamedTuple, Self
 
 import uvicorn
 from starlette.applications import Starlette
 
 from folkmoot.view import server as view_server
+from tests.waiting import wait_until
 
 
 class Answer(NamedTuple):
@@ -35,8 +35,7 @@ class PageServer:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        while not self._server.started:
-            time.sleep(0.005)
+        wait_until(lambda: self._server.started)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 
 from aiohttp import web
 
 from tests.servers.faults import FaultPlan
 from tests.servers.model_server import ModelServer
+from tests.waiting import wait_until
 
 
 class ServerThread:
@@ -40,9 +40,11 @@ class ServerThread:
     def wait_until_quiet(self) -> None:
         """Wait until nobody is connected and no answer is under way: nothing more can come from
         a client that is gone."""
-        assert self._runner.server is not None
-        while self._runner.server.connections or self.model.answering:
-            time.sleep(0.002)
+        server = self._runner.server
+        wait_until(
+            lambda: not server.connections and not self.model.answering,
+            lambda: f"{len(server.connections)} connections, {self.model.answering} answering",
+        )
 
     def __enter__(self) -> ServerThread:
         return self

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -19,6 +18,7 @@ from folkmoot.view.shelf import Shelf
 from folkmoot.view.site import Guard, site
 from tests.contract.small import small_study
 from tests.servers.pages import PageServer
+from tests.waiting import wait_until
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking")
@@ -52,10 +52,14 @@ def reader(folder: Path, guard: Guard | None = None) -> PageServer:
 
 def found_in(server: PageServer, run: str, query: str) -> str:
     """The page of what is found, once everything is indexed."""
-    while "of the run is indexed" in (
-        found := server.get(f"/run/{run}/-/search?q={quote(query)}").text
-    ):
-        time.sleep(0.005)
+    found = ""
+
+    def indexed() -> bool:
+        nonlocal found
+        found = server.get(f"/run/{run}/-/search?q={quote(query)}").text
+        return "of the run is indexed" not in found
+
+    wait_until(indexed, lambda: found)
     return found
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.storage.run_folder import JOURNAL
 from tests.view.conftest import found_in, reader
+from tests.waiting import wait_until
 
 PEOPLE = [f"p_{n}" for n in range(8)]
 
@@ -44,8 +44,7 @@ class Held:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
         assert self.waiting.wait(30)
-        while self._journaled() < 3 * len(PEOPLE):  # commits are made in groups
-            time.sleep(0.005)
+        wait_until(lambda: self._journaled() >= 3 * len(PEOPLE))  # commits are made in groups
 
     def _journaled(self) -> int:
         with JournalReader(self.folder / JOURNAL) as journal:

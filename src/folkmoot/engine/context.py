@@ -16,16 +16,17 @@ from typing import Any
 
 import polars as pl
 
+from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.attempts import Halted
 from folkmoot.engine.authors import caller
+from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.desk import Desk
 from folkmoot.engine.gateway import Gateway
 from folkmoot.engine.journal import Journal, Replay
 from folkmoot.engine.progress import ItemDone, Notice, Progress, StageStarted
 from folkmoot.engine.providers import Providers
 from folkmoot.engine.seats import Playable
-from folkmoot.engine.study_file import StudyFile
 from folkmoot.errors import (
     DriftError,
     ForeignJournal,
@@ -39,7 +40,6 @@ from folkmoot.randomness import digest
 from folkmoot.storage.files import dumps, write_json, write_text
 from folkmoot.storage.manifest import HUMAN_MARK, MIXED_MARK, ModelUse
 from folkmoot.storage.recording import Place, Recording
-from folkmoot.storage.rows import declared
 from folkmoot.storage.run_folder import (
     CODEBOOK,
     JOURNAL,
@@ -149,9 +149,17 @@ def time_of_day() -> str:
 
 @dataclass
 class RunContext:
-    """The shared state of a run. `embedded` is set by the first embedding."""
+    """The shared state of a run. `embedded` is set by the first embedding.
 
-    found: StudyFile
+    What stands in the study file comes in parts, for a study type is made of a function over a
+    session, and so over this: `columns` are those of the tables that the study declares,
+    `study_dir` is the folder that paths in the file are relative to.
+    """
+
+    config: StudyConfig
+    prompts: PromptLibrary
+    columns: Mapping[str, Mapping[str, str]]
+    study_dir: Path
     folder: Path
     providers: Providers
     journal: Journal | Replay
@@ -175,9 +183,7 @@ class RunContext:
     _models: dict[tuple[str | None, str], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.config = self.found.config
         self.seed = self.config.random_seed
-        self.prompts = self.found.prompts()
         self.shelf = Shelf(self.folder)
         self._seated: dict[str, list[Playable]] = {}
         for place in self.seats:
@@ -326,10 +332,9 @@ class RunContext:
     def recorded(self) -> Iterator[tuple[str, pl.DataFrame | pl.LazyFrame]]:
         """The tables by name, their rows in the order of the protocol; those that the study
         declares are there without rows too."""
-        columns = declared(self.found.study.tables)
-        for name in sorted({*self.tables, *columns}):
+        for name in sorted({*self.tables, *self.columns}):
             try:
-                yield name, self.tables.get(name, Recording(name)).table(columns.get(name))
+                yield name, self.tables.get(name, Recording(name)).table(self.columns.get(name))
             except ProtocolError as error:
                 error.place = self.recorded_at[name]
                 raise

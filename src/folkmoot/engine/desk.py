@@ -22,6 +22,7 @@ from folkmoot.conversation.transcript import Speaker, Utterance
 from folkmoot.engine.seats import Playable, Seats
 from folkmoot.errors import StorageError
 from folkmoot.files import write_bytes
+from folkmoot.models.catalog import HUMAN
 from folkmoot.models.request import NOTHING, Message, Reply, Request
 from folkmoot.randomness import digest
 from folkmoot.storage.files import read_json
@@ -274,11 +275,11 @@ class Desk:
 
 
 def _said(text: str) -> Reply:
-    return Reply(text, NOTHING, "human", "", "stop")
+    return Reply(text, NOTHING, HUMAN, "", "stop")
 
 
 def _without(reason: str) -> Reply:
-    return Reply("", NOTHING, "human", "", f"refused:{reason}")
+    return Reply("", NOTHING, HUMAN, "", f"refused:{reason}")
 
 
 def seats_in(folder: Path) -> dict[Playable, str]:

@@ -125,7 +125,7 @@ def run_to_end(
 
 
 def _run(main: Coroutine[object, object, None], stopper: Stopper) -> None:
-    with stopper.listening():
+    with fewer_collections(), stopper.listening():
         asyncio.run(stopper.guard(main))
 
 

@@ -39,7 +39,7 @@ from folkmoot.engine.progress import (
 )
 from folkmoot.engine.providers import Providers
 from folkmoot.engine.session import Session
-from folkmoot.engine.study import seats_of
+from folkmoot.engine.study import Study, seats_of
 from folkmoot.engine.study_file import StudyFile
 from folkmoot.engine.trust import Consent
 from folkmoot.errors import InputError, Problem, ProtocolError, RunInterrupted, RunPaused
@@ -205,7 +205,19 @@ def _context(execution: Execution, journal: Journal | Replay, progress: Progress
     )
     now = time_of_day if execution.replay is None else lambda: SOME_TIME
     return RunContext(
-        found, folder, providers, journal, gateway, plan, progress, now, seats=seats, desk=desk
+        config,
+        found.prompts(),
+        declared(found.study.tables),
+        found.folder,
+        folder,
+        providers,
+        journal,
+        gateway,
+        plan,
+        progress,
+        now,
+        seats=seats,
+        desk=desk,
     )
 
 
@@ -285,7 +297,7 @@ async def _finish(
         if outcome in ("done", "paused"):
             for name, table in context.recorded():
                 tables[name] = write_table(context.folder / TABLES, name, table)
-            for name, table in _afterwards(context):
+            for name, table in _afterwards(execution.found.study, context):
                 tables[name] = write_table(context.folder / TABLES, name, table)
             _write_codebook(execution, tables)
         unusable = _unusable(execution, tables) if outcome == "done" else ""
@@ -299,10 +311,12 @@ async def _finish(
     return unusable
 
 
-def _afterwards(context: RunContext) -> Iterator[tuple[str, pl.DataFrame | pl.LazyFrame]]:
+def _afterwards(
+    study: Study, context: RunContext
+) -> Iterator[tuple[str, pl.DataFrame | pl.LazyFrame]]:
     """The tables that the study makes of what the run left. Should that fail, the run is paid for
     and stands: the log says what is missing."""
-    study, made = context.found.study, dict[str, Recording]()
+    made: dict[str, Recording] = {}
     try:
         with JournalReader(context.journal.path) as journal:
             left = RunFolder(context.folder), journal, context.prompts.wording()
@@ -310,9 +324,8 @@ def _afterwards(context: RunContext) -> Iterator[tuple[str, pl.DataFrame | pl.La
                 made.setdefault(row.table, Recording(row.table, context.folder)).add(row.cells())
     except Exception as error:
         context.warn((), f"tables made of the journal are not complete: {error!r}")
-    columns = declared(study.tables)
     for name, recording in made.items():
-        yield name, recording.table(columns.get(name))
+        yield name, recording.table(context.columns.get(name))
         recording.close()
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from folkmoot.engine.attempts import Allowance, Halted
 from folkmoot.engine.budget import Budget
 from folkmoot.engine.context import Plan
-from folkmoot.engine.event_loop import Stopper, fewer_collections, run_to_end
+from folkmoot.engine.event_loop import Stopper, run_to_end
 from folkmoot.engine.execution import Execution, RunOptions, design_of, execute, unknown_cost
 from folkmoot.engine.folder import held_folder, open_folder, settle
 from folkmoot.engine.journal import JournalReader
@@ -194,8 +194,7 @@ def run_grid(
     with held_folder(folder):
         work.check_designs()
         _write(grid, source, first.config.random_seed)
-        with fewer_collections():
-            run_to_end(work.run, stopper)
+        run_to_end(work.run, stopper)
     return grid
 
 

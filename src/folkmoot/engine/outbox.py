@@ -25,6 +25,7 @@ from folkmoot.engine.progress import CallRetried, Notice, Progress
 from folkmoot.errors import (
     FatalModelError,
     FolkmootError,
+    NotFoundError,
     QuotaError,
     QuotaExhausted,
     RefusedError,
@@ -269,9 +270,7 @@ class Outbox:
             tried = True
             try:
                 return await batches.submit(batch.name, path, [call.item for call in calls])
-            except FatalModelError as error:
-                if "HTTP 404" not in str(error):
-                    raise
+            except NotFoundError as error:
                 raise FatalModelError(
                     f"{batch.model} has no batch interface there; leave out --batch ({error})"
                 ) from None
@@ -325,9 +324,7 @@ class Outbox:
                 return look, {}
             found = await self._patiently(batch, lambda: batches.results(batch.id, look))
             return look, {key: answer for key, answer in found if answer[0] != EXPIRED}
-        except FatalModelError as error:
-            if "HTTP 404" not in str(error):
-                raise
+        except NotFoundError as error:
             if self._journal.accept_changes:
                 return Look(over=True), {}
             raise FatalModelError(

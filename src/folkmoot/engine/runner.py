@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from folkmoot.engine.event_loop import Stopper, fewer_collections, run_to_end
+from folkmoot.engine.event_loop import Stopper, run_to_end
 from folkmoot.engine.execution import Execution, RunOptions, execute
 from folkmoot.engine.folder import discard_unasked, held_folder, open_folder, settle
 from folkmoot.engine.providers import Providers
@@ -126,11 +126,6 @@ def run_study(found: StudyFile, options: RunOptions, stopper: Stopper | None = N
     Raises RunExists, RunLocked, DriftError, RunPaused (resumable), KeyboardInterrupt (likewise),
     FatalModelError, StorageError; whatever is raised, every reply that was paid for is kept.
     """
-    with fewer_collections():
-        return _run_study(found, options, stopper)
-
-
-def _run_study(found: StudyFile, options: RunOptions, stopper: Stopper | None) -> Run:
     providers = providers_of(found, options)
     images = found.study.images(found.config)
     if found.config.seats is not None and options.host is None and options.provider is None:

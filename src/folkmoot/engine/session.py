@@ -382,7 +382,7 @@ class Session(Scope, Generic[Config]):
     @property
     def study_dir(self) -> Path:
         """The folder of the study file, against which its paths are read."""
-        return self._run.found.folder
+        return self._run.study_dir
 
     @property
     def started_at(self) -> str:

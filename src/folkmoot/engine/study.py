@@ -15,13 +15,15 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Generic
+from typing import Any, Generic
 
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.authors import OWN_FILE, mistake_of, place_of_syntax
 from folkmoot.engine.config import Config, StudyConfig
 from folkmoot.engine.hypotheses import Hypothesis, hypotheses_finding
+from folkmoot.engine.journal import JournalReader
 from folkmoot.engine.seats import Playable, taken
+from folkmoot.engine.session import Session
 from folkmoot.engine.trust import TRUST_ALL, Consent
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
@@ -31,11 +33,7 @@ from folkmoot.registry import STUDIES, installed
 from folkmoot.respondent.part import Part
 from folkmoot.storage.findings import Finding, Grid
 from folkmoot.storage.rows import Row
-
-if TYPE_CHECKING:
-    from folkmoot.engine.journal import JournalReader
-    from folkmoot.engine.session import Session
-    from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.run_folder import RunFolder
 
 
 @dataclass(frozen=True, slots=True)

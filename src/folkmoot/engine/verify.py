@@ -24,7 +24,7 @@ import polars as pl
 
 from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.context import first_difference
-from folkmoot.engine.event_loop import fewer_collections, run_to_end
+from folkmoot.engine.event_loop import run_to_end
 from folkmoot.engine.execution import SOME_TIME, Execution, RunOptions, execute
 from folkmoot.engine.folder import write_settings
 from folkmoot.engine.journal import Entry, JournalReader, Replay
@@ -243,12 +243,11 @@ def _replay(run: RunFolder, study: Study | None, scratch: Path) -> list[str]:
     replay = Replay(run.path / JOURNAL)
     options = RunOptions(preflight=asked_in(replay))
     try:
-        with fewer_collections():
-            run_to_end(
-                lambda stopper: execute(
-                    Execution(found, options, providers, scratch, stopper, replay=replay)
-                )
+        run_to_end(
+            lambda stopper: execute(
+                Execution(found, options, providers, scratch, stopper, replay=replay)
             )
+        )
     except NotJournaled:
         raise
     except Exception as error:  # whatever the study's code says to what it is given

@@ -18,6 +18,7 @@ from folkmoot.errors import (
     FatalModelError,
     InputError,
     ModelError,
+    NotFoundError,
     QuotaError,
     RateLimited,
     RefusedError,
@@ -201,7 +202,7 @@ def failure(status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
     if status in (401, 403) or (status == 400 and _BAD_KEY.search(said)):
         return FatalModelError(f"the server rejected the key ({message})")
     if status == 404:
-        return FatalModelError(f"unknown model or base URL ({message})")
+        return NotFoundError(f"unknown model or base URL ({message})")
     if status in (400, 422) and not _NO_MODEL.search(said):
         return RejectedError(f"the server rejected the request ({message})")
     return FatalModelError(f"the server rejected the request ({message})")

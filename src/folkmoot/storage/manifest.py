@@ -155,7 +155,7 @@ def manifest(facts: RunFacts, tables: Mapping[str, pl.LazyFrame]) -> dict[str, A
         "override": facts.override,
         "scripted": facts.scripted,
         "study_file": facts.study_file,
-        "answers": {} if answers is None else rung_shares(answers),
+        "answers": {} if answers is None else parse_step_shares(answers),
         "cut_replies": {
             "calls": facts.asked_longer.calls,
             "cost_usd": facts.asked_longer.to_json()["cost_usd"],
@@ -218,7 +218,7 @@ def _real(facts: RunFacts) -> str:
     return "; ".join(f"{m} as {', '.join(r)}" for m, r in roles.items() if not is_local(m))
 
 
-def rung_shares(answers: pl.DataFrame) -> dict[str, Any]:
+def parse_step_shares(answers: pl.DataFrame) -> dict[str, Any]:
     """How answers were read: count, share per parse step, share missing, re-asks."""
     count = answers.height
     if not count or "parse_step" not in answers.columns:
