@@ -11,6 +11,7 @@ import pytest
 from folkmoot.errors import (
     FatalModelError,
     ModelError,
+    NotFoundError,
     QuotaError,
     RateLimited,
     RefusedError,
@@ -22,7 +23,7 @@ from folkmoot.models.http import failure, retry_after_seconds
 CASES: list[tuple[int, dict[str, object], type[ModelError]]] = [
     (401, {"message": "Incorrect API key"}, FatalModelError),
     (403, {"message": "Country not supported"}, FatalModelError),
-    (404, {"message": "The model `x` does not exist", "code": "model_not_found"}, FatalModelError),
+    (404, {"message": "The model `x` does not exist", "code": "model_not_found"}, NotFoundError),
     (400, {"message": "'messages' must not be empty"}, RejectedError),
     (422, {"message": "messages.0.content: Input should be shorter"}, RejectedError),
     (400, {"message": "cannot read 'They ask for permission to build'"}, RejectedError),
