@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from statsmodels.stats.multitest import multipletests
 
 from folkmoot.measures.proportions import (
     all_pairs,
@@ -95,6 +97,15 @@ def test_holm_by_hand():
     assert holm([0.04, 0.01, math.nan, 0.05, 0.02])[:2] == pytest.approx([0.08, 0.04])
     assert holm([0.04, 0.01, 0.05, 0.02]) == pytest.approx([0.08, 0.04, 0.08, 0.06])
     assert math.isnan(holm([math.nan])[0])
+    assert holm([]) == []
+
+
+def test_holm_is_what_statsmodels_gives():
+    drawn = np.random.default_rng(1).random(60) ** 3
+    drawn[7:12] = drawn[7]  # ties
+    for count in (1, 2, 11, 60):
+        theirs = multipletests(drawn[:count], method="holm")[1]
+        assert holm(drawn[:count].tolist()) == theirs.tolist()
 
 
 def test_all_pairs_later_minus_earlier_and_adjusted():

@@ -101,18 +101,15 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """p-values adjusted for their number by Holm's step-down method, in the order given.
 
     Keeps the chance of even one false alarm at the nominal level. NaN stays NaN and is not
-    counted. Holm (1979), Scand. J. Statist. 6, 65–70; computed by statsmodels.
+    counted. Holm (1979), Scand. J. Statist. 6, 65–70.
     """
-    from statsmodels.stats.multitest import multipletests
-
-    known = [i for i, p in enumerate(p_values) if math.isfinite(p)]
-    adjusted = [math.nan] * len(p_values)
-    if known:
-        for i, p in zip(
-            known, multipletests([p_values[i] for i in known], method="holm")[1], strict=True
-        ):
-            adjusted[i] = float(p)
-    return adjusted
+    # statsmodels has it too, and collects all garbage at each call: up to 0.2 s.
+    values = np.asarray(p_values, dtype=float)
+    order = np.argsort(values)[: np.isfinite(values).sum()]  # NaN come last
+    steps = values[order] * np.arange(order.size, 0, -1)
+    adjusted = np.full(values.size, np.nan)
+    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    return adjusted.tolist()
 
 
 @dataclass(frozen=True, slots=True)
