@@ -191,10 +191,19 @@ class RunContext:
 
     def seat_of(self, who: Speaker, path: Sequence[str]) -> Playable | None:
         """The seat of the person whose call this is; None where a model answers."""
-        found = next((p for p in self._seated.get(who.id, ()) if p.holds(who, path)), None)
+        found = self.place_of(who, path)
         if found is not None:
             self._models[HUMAN, who.role] = HUMAN
         return found
+
+    def place_of(self, who: Speaker, path: Sequence[str]) -> Playable | None:
+        """The place of a person in whose scope this path is."""
+        return next((p for p in self._seated.get(who.id, ()) if p.holds(who, path)), None)
+
+    @property
+    def as_oneself(self) -> bool:
+        """Whether people speak for themselves, and play no card."""
+        return self.config.seats is not None and self.config.seats.as_ == "self"
 
     def answered_by(self, model: str) -> str:
         """Who answers under a model's name: a person, the embedded respondent, or a model."""

@@ -92,8 +92,12 @@ class OwnCard(BaseModel):
         """The card in words, as it stands in the place of a persona."""
         said = {k: str(v).strip() for k, v in self.model_dump(exclude={"about"}).items() if v}
         facts = "; ".join(f"{k}: {v}" for k, v in said.items())
-        return " ".join(filter(None, ["yourself.", facts and f"{facts}.", self.about.strip()]))
+        return " ".join(filter(None, [YOURSELF, facts and f"{facts}.", self.about.strip()]))
 
+
+# Stands where the persona stood in the prompts of who speaks for themselves, until they have said
+# who they are; a study that renders nothing else of a drawn card there need do no more.
+YOURSELF = "yourself."
 
 OWN_CARD = (
     "In this study you speak for yourself. Please say a few things about yourself, as far as you "
@@ -107,7 +111,10 @@ def own_card_at(place: Playable) -> str:
 
 
 def as_oneself(who: Speaker, card: str) -> Speaker:
-    """The speaker with their own words in the place of the persona, line for line."""
+    """The speaker with their own words in the place of `YOURSELF`; in what a study says that does
+    not ask who speaks for themselves, in that of the persona, line for line."""
+    if YOURSELF in who.system:
+        return replace(who, system=who.system.replace(YOURSELF, card, 1), persona=card)
     persona = [line.strip() for line in who.persona.splitlines() if line.strip()]
     told, rest = [], card
     for line in who.system.splitlines():

@@ -88,6 +88,11 @@ class Scope:
         """The seed of the run."""
         return self._run.seed
 
+    def oneself(self, id: str, *within: str) -> bool:
+        """Whether a person speaks for themselves in this seat, in the scope below this one by these
+        names. Their prompts then say `YOURSELF` where a card would stand, and nothing drawn."""
+        return self._run.as_oneself and bool(self._run.place_of(Speaker(id), (*self.path, *within)))
+
     def at(self, *names: str) -> Scope:
         """The scope below this one by these names. What it records stands at this point."""
         place = Place(self._place.next())
@@ -140,7 +145,7 @@ class Scope:
         try:
             seat = run.seat_of(who, self.path)
             model = run.model_for(who.model, who.role) if seat is None else HUMAN
-            if seat is not None and run.config.seats and run.config.seats.as_ == "self":
+            if seat is not None and run.as_oneself:
                 who = as_oneself(who, await _own_card(run, seat))
             messages = messages_for(who, heard, prompt)
             request = Request(

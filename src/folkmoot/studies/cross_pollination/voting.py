@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, create_model
 from folkmoot.conversation.answers import Json, Missing, Text
 from folkmoot.conversation.choices import Choice, Number
 from folkmoot.conversation.transcript import EMPTY, Transcript, Utterance
+from folkmoot.engine.seats import YOURSELF
 from folkmoot.engine.session import Scope, Session
 from folkmoot.kit import coding
 from folkmoot.randomness import uniform
@@ -171,8 +172,9 @@ def prepared(p: Participant, scope: Scope, config: CrossPollinationConfig) -> Pa
     options = config.topic.options
     if config.option_order == "random":
         options = tuple(sorted(options, key=lambda o: uniform(scope.seed, "option_order", p.id, o)))
+    persona = YOURSELF if scope.oneself(p.id) else p.persona.text
     system = scope.prompt(
-        "participant_system", persona=p.persona.text, topic=config.topic, options=options
+        "participant_system", persona=persona, topic=config.topic, options=options
     )
     return p.with_(options=options, told=scope.keep(system))
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from folkmoot.conversation.answers import Json, Missing
 from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.transcript import Speaker, Transcript
-from folkmoot.engine.seats import Playable
+from folkmoot.engine.seats import YOURSELF, Playable
 from folkmoot.engine.session import Scope, Session
 from folkmoot.people.enrichment import as_listed
 from folkmoot.people.sources import table
@@ -42,8 +42,14 @@ ANSWER_TOKENS = 300
 # The source's chances of taking up a question unasked, by extraversion.
 HIGH, MEDIUM, LOW = 0.85, 0.60, 0.35
 
+ONESELF = "oneself"  # the source of who plays no card
+DESCRIBED = (
+    *("introduction", "circumstances", "background", "personality", "voice", "buying"),
+    "engagement",
+)
+
 # By extraversion, in five bands.
-_LENGTH = (
+LENGTHS = (
     "Keep it to one short sentence, two at most; you leave most of the talking to others.",
     "Keep it short: one or two sentences.",
     "Say it in two or three sentences.",
@@ -51,7 +57,7 @@ _LENGTH = (
     "Take three or four sentences; you enjoy having the floor and you are sure of yourself.",
 )
 # By agreeableness, in five bands.
-_COMPANY = (
+COMPANY = (
     "You tend to find the weak spot in what others said, and you say so; you do not agree in order "
     "to be nice.",
     "You take issue readily where you see things differently, even if you are the only one.",
@@ -81,7 +87,21 @@ def places(config: DiscussionConfig, folder: Path) -> list[Playable]:
 
 def recruit(session: Session[DiscussionConfig]) -> dict[str, list[Profile]]:
     """The people of each group. Every group has its own draws."""
-    return recruited(session.config, session.study_dir, lambda path: session.at(*path).rng)
+    groups = recruited(session.config, session.study_dir, lambda path: session.at(*path).rng)
+    return {
+        group: [
+            _unknown(p, f"P{n}") if session.oneself(p.id, group) else p
+            for n, p in enumerate(people, start=1)
+        ]
+        for group, people in groups.items()
+    }
+
+
+def _unknown(drawn: Profile, called: str) -> Profile:
+    """The place of a person who speaks for themselves: a name to be called by, and no opinion; what
+    was drawn is told to nobody."""
+    own = {"name": called, "described": True, "opinion": None, "background": "", "source": ONESELF}
+    return drawn.model_copy(update=own)
 
 
 def recruited(
@@ -181,7 +201,9 @@ def facing(
         return list(people)
     generator = PersonaGenerator(appeal=config.appeal)
     return [
-        generator.facing_another_concept(
+        person
+        if person.source == ONESELF
+        else generator.facing_another_concept(
             person, session.at("recruits", group, "opinions", stimulus.id, person.id).rng
         )
         for person in people
@@ -217,6 +239,11 @@ class Participant:
         return self.persona.first_name
 
     @property
+    def oneself(self) -> bool:
+        """Whether this is a person who speaks for themselves."""
+        return self.persona.source == ONESELF
+
+    @property
     def first_position(self) -> float | None:
         """Where this participant stood before the talk; None where that is not known."""
         return self.persona.opinion.valence if self.persona.opinion else None
@@ -225,6 +252,9 @@ class Participant:
     def description(self) -> dict[str, str]:
         """Who this is, in natural language: no score, no trait with a number."""
         persona = self.persona
+        if self.oneself:
+            said = f"{YOURSELF} The others call you {persona.name}."
+            return dict.fromkeys(DESCRIBED, "") | {"introduction": said}
         told = persona.described  # then what was drawn is not
         return {
             "introduction": f"{persona.name}." if told else character.introduction(persona),
@@ -242,7 +272,7 @@ class Participant:
         return scope.prompt(
             "persona_system",
             **self.description,
-            who=persona.first_name,
+            who="yourself" if self.oneself else persona.first_name,
             category=config.category,
             concept=config.product_concept,
             alone=self.alone,
@@ -265,7 +295,8 @@ class Participant:
         """Whether this participant takes up a question: by extraversion and chance, and always
         when addressed by name. One draw in any case, so that being named shifts nobody else's.
         """
-        drawn = rng.random() < speaking_probability(self.persona.traits.extraversion)
+        chance = speaking_probability(self.persona.traits.extraversion)
+        drawn = rng.random() < (MEDIUM if self.oneself else chance)
         return addressed or bool(drawn)
 
     async def respond(
@@ -287,8 +318,8 @@ class Participant:
             alone=self.alone,
             others=any(m.by_participant and m.speaker_id != self.id for m in context),
             stimulus=self.config.stimulus_material if shown else None,
-            length=length_advice(self.persona),
-            company=company_advice(self.persona),
+            length="" if self.oneself else length_advice(self.persona),
+            company="" if self.oneself else company_advice(self.persona),
             max_words=self.config.max_words_per_response,
         )
         said = await scope.ask(self.speaker(scope), prompt, heard=self._latest(context))
@@ -376,12 +407,12 @@ def leaning(valence: float) -> str:
 
 def length_advice(profile: Profile) -> str:
     """How long somebody's answers are, by extraversion."""
-    return _LENGTH[character.band(profile.traits.extraversion)]
+    return LENGTHS[character.band(profile.traits.extraversion)]
 
 
 def company_advice(profile: Profile) -> str:
     """How somebody takes up what others say, by agreeableness."""
-    return _COMPANY[character.band(profile.traits.agreeableness)]
+    return COMPANY[character.band(profile.traits.agreeableness)]
 
 
 def spoken(text: str, persona: Profile, others: Collection[str] = ()) -> str:

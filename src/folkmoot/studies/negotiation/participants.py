@@ -28,8 +28,8 @@ from pydantic import (
 
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.mistakes import problems_of
-from folkmoot.engine.seats import Playable
-from folkmoot.engine.session import Scope
+from folkmoot.engine.seats import YOURSELF, Playable
+from folkmoot.engine.session import Scope, Session
 from folkmoot.engine.yaml_tree import Place, Tree, read_tree
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import packaged_yaml, read_csv
@@ -69,6 +69,20 @@ def places(config: NegotiationConfig, folder: Path) -> list[Playable]:
         for g in groups_of(config, folder)
         for m in g.members
     ]
+
+
+def with_unknown(session: Session[NegotiationConfig], group: Group) -> Group:
+    """The group without what was drawn or written for members who speak for themselves: they are
+    asked for their wishes, and called by their role."""
+    roles = [m.role for m in group.members]
+
+    def known(n: int, m: Member) -> Member:
+        if not session.oneself(m.id, group.id):
+            return m
+        called = _by_role(group.type, m.role, roles[: n + 1].count(m.role))
+        return replace(m, name=called, persona=YOURSELF, preferences={})
+
+    return replace(group, members=tuple(known(n, m) for n, m in enumerate(group.members)))
 
 
 def _made_up(config: NegotiationConfig, folder: Path) -> list[Group]:
@@ -241,14 +255,17 @@ def build_group(
     by_role: dict[str, int] = {}
     members: list[Member] = []
     for n, draft in enumerate(stated, start=1):
-        role = type.role(draft.role)
         by_role[draft.role] = by_role.get(draft.role, 0) + 1
-        spoken = role.name if role else draft.role.replace("_", " ").title()
-        name = draft.name or f"{spoken} {by_role[draft.role]}"
+        name = draft.name or _by_role(type, draft.role, by_role[draft.role])
         weight = draft.weight if draft.weight is not None else (weights or {}).get(draft.role, 1.0)
         own = draft.preferences
         members.append(Member(f"traveler_{n}", name, draft.role, weight, draft.persona, own))
     return Group(id, type, tuple(members))
+
+
+def _by_role(kind: GroupType, role: str, number: int) -> str:
+    known = kind.role(role)
+    return f"{known.name if known else role.replace('_', ' ').title()} {number}"
 
 
 def faults_of(group: Group, key: str) -> list[Problem]:

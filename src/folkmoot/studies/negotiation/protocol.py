@@ -51,7 +51,7 @@ from folkmoot.studies.negotiation.mediation import (
     state,
 )
 from folkmoot.studies.negotiation.operators import Portion, decide
-from folkmoot.studies.negotiation.participants import groups_of, member_speaker
+from folkmoot.studies.negotiation.participants import groups_of, member_speaker, with_unknown
 from folkmoot.studies.negotiation.replies import summed_up
 from folkmoot.studies.negotiation.strategies import (
     CONDITIONS,
@@ -68,7 +68,7 @@ from folkmoot.studies.negotiation.tally import Tally, words_of
 async def protocol(session: Session[NegotiationConfig]) -> None:
     """The study."""
     config, conditions = session.config, session.config.conditions
-    groups = groups_of(config, session.study_dir)
+    groups = [with_unknown(session, g) for g in groups_of(config, session.study_dir)]
     trips = read_trips(config, session.study_dir)
     subjects = topics(config.options)
     await session.seal("groups", [sealed(g) for g in groups])

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from folkmoot.conversation.answers import Answer, Json, JsonMap, Missing, Repair
 from folkmoot.conversation.transcript import Speaker
+from folkmoot.engine.seats import YOURSELF
 from folkmoot.engine.session import Exchange, Scope
 from folkmoot.models import catalog
 from folkmoot.studies.town_hall.answers import (
@@ -78,6 +79,7 @@ class Meeting:
     people: tuple[Resident, ...]
     residents: tuple[Resident, ...]
     orders: tuple[tuple[str, ...], ...]
+    oneself: frozenset[str] = frozenset()  # people who play no card: they are called by their id
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
@@ -107,7 +109,7 @@ class Meeting:
 
     @cached_property
     def names(self) -> dict[str, str]:
-        return {r.id: r.name for r in self.residents}
+        return {r.id: r.id if r.id in self.oneself else r.name for r in self.residents}
 
     def concerning(self, resident: Resident, said: Mapping[str, T]) -> list[T]:
         """What the topic says of a resident: for all, by ownership, vulnerable type, label."""
@@ -307,7 +309,7 @@ def open_hall(scope: Scope, meeting: Meeting) -> Hall:
     moderator = None
     if level.moderated:
         listed = [
-            {"id": r.id, "name": r.name, "label": r.label}
+            {"id": r.id, "name": meeting.names[r.id], "label": r.label}
             for r in meeting.residents
             if r.is_vulnerable and level.moderator_list
         ]
@@ -368,6 +370,8 @@ def _shared_session(scope: Scope, meeting: Meeting) -> Speaker:
 def portrait(scope: Scope, meeting: Meeting, resident: Resident) -> str:
     """Who a resident is, in one paragraph that opens with "You are"; the same at every level."""
     topic = meeting.config.topic
+    if resident.id in meeting.oneself:
+        return f"You are {YOURSELF} The others call you {resident.id}."
     return scope.prompt(
         "portrait",
         r=resident.to_row() | {"story": resident.story},

@@ -74,6 +74,10 @@ def _place(meeting: Meeting, id: str) -> Playable:
 async def draw(session: Session[TownHallConfig]) -> list[Meeting]:
     """Residents, orders of speaking and seats of all discussions, sealed into the plan."""
     sets, meetings = meetings_of(session.config, session.study_dir)
+    meetings = [
+        replace(m, oneself=frozenset(id for id in m.ids if session.oneself(id, m.id)))
+        for m in meetings
+    ]
     await session.seal("discussions", plan_of(sets, meetings))
     for of in sets:
         record_set(session, of.number, present(of, meetings))

@@ -12,6 +12,7 @@ import numpy as np
 from folkmoot.conversation.answers import Missing
 from folkmoot.conversation.choices import Number
 from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance
+from folkmoot.engine.seats import YOURSELF
 from folkmoot.engine.session import Exchange, Scope
 from folkmoot.models.images import images_in
 from folkmoot.studies.workbook.answers import Given, Listed, WorkbookAnswer, show
@@ -242,24 +243,33 @@ async def brief_speakers(scope: Scope, state: SessionState) -> None:
         return "" if isinstance(told, Missing) else told
 
     stories: dict[str, str] = {}
+    own = {seat.id for seat in state.seats if scope.oneself(seat.id)}
     if settings.include_backstories:
         # Two names deep, so that no task_id can have the same address.
-        stories = await scope.at("before", "backstories").each(state.seats, backstory)
+        drawn = [seat for seat in state.seats if seat.id not in own]
+        stories = await scope.at("before", "backstories").each(drawn, backstory)
     for seat in state.seats:
-        state.speakers[seat.id] = participant(scope.prompt, state, seat, stories.get(seat.id, ""))
+        state.speakers[seat.id] = (
+            participant(scope.prompt, state, seat, f"You are {YOURSELF}", profile=False)
+            if seat.id in own
+            else participant(scope.prompt, state, seat, stories.get(seat.id, ""))
+        )
     for label in state.specials:
         state.speakers[label] = special(scope.prompt, state, label)
 
 
-def participant(prompt: Prompts, state: SessionState, seat: Seat, story: str) -> Speaker:
-    """A participant with its system message: persona, role, treatment, context."""
+def participant(
+    prompt: Prompts, state: SessionState, seat: Seat, story: str, *, profile: bool = True
+) -> Speaker:
+    """A participant with its system message: persona, role, treatment, context. Without `profile`
+    nothing of what the workbook says of this person is told."""
     workbook = state.experiment.workbook
     role, treatment, context = _told(state, seat, state.experiment.roles[seat.role])
-    profile = profile_of(workbook, seat.row) if workbook.settings.show_profile else []
+    told = profile_of(workbook, seat.row) if profile and workbook.settings.show_profile else []
     system = prompt(
         "system",
         called=seat.name,
-        profile=profile,
+        profile=told,
         backstory=story,
         role=role,
         treatment=treatment,
@@ -268,7 +278,7 @@ def participant(prompt: Prompts, state: SessionState, seat: Seat, story: str) ->
     )
     images = tuple(image.words for text in (role, treatment, context) for image in images_in(text))
     # Without a profile it is the name that tells people apart, and not the treatment.
-    persona = "\n".join(filter(None, [*(line["answer"] for line in profile), story])) or seat.name
+    persona = "\n".join(filter(None, [*(line["answer"] for line in told), story])) or seat.name
     return Speaker(seat.id, seat.name, "participant", system, images=images, persona=persona)
 
 

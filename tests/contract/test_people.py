@@ -1,0 +1,109 @@
+"""People at the table of every study type: what of a drawn card reaches whom."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import folkmoot
+from folkmoot.engine.desk import Chair, Question
+from folkmoot.engine.study import registered
+from folkmoot.studies.focus_group.participants import COMPANY, LENGTHS
+from folkmoot.studies.negotiation.strategies import TOPICS
+from tests.contract.small import people_of, small_study
+from tests.engine.test_seats import by_hand
+
+STUDIES = sorted(registered())
+PLAYABLE = {"negotiation": ("conditions=[C1, C2]",), "town_hall": ("levels=[4]",)}
+NAMED = """
+study: negotiation
+conditions: [C1]
+groups:
+  - id: home
+    type: spouses
+    members:
+      - {role: spouse, name: Wilhelmina, persona: a retired judge who sings in a choir, PREFERENCES}
+      - {role: spouse, name: Ottokar, persona: a beekeeper from the hills above town, PREFERENCES}
+"""
+CARD = {"age": 34, "occupation": "glazier", "about": "I keep bees on the roof."}
+
+
+class Sat(NamedTuple):
+    """What a person in a seat was sent, who they were said to be, and by what name."""
+
+    texts: list[str]
+    card: str
+    name: str
+
+
+def play(study: str, path: Path, *overrides: str) -> dict[str, Sat]:
+    """A small study in which two seats, drawn by lot, are taken by people; by seat."""
+    people, seats = people_of(study), dict[str, Sat]()
+
+    def answer(chair: Chair, question: Question) -> str:
+        if question.address.startswith("seats/"):
+            return json.dumps(CARD)
+        who = question.scene.who
+        sat = seats.setdefault(chair.place.name, Sat([], who.persona, who.name))
+        sat.texts.extend(m.content for m in question.request.messages)
+        return people.reply(question.request, question.address).text
+
+    folkmoot.run(
+        path,
+        out=path.parent / overrides[-1].rpartition("=")[2],
+        model="synthetic",
+        overrides=(*PLAYABLE.get(study, ()), "seats.count=2", *overrides),
+        host=by_hand(answer),
+    )
+    return seats
+
+
+def values_of(card: str) -> set[str]:
+    """What a card says, in parts that nobody else would say by chance."""
+    parts = (s.strip(" .,;:") for s in re.split(r"(?<=[.!?:;,])\s|\n", card))
+    return {s for s in parts if len(s) > 12 and " " in s}
+
+
+@pytest.mark.parametrize(
+    ("study", "settings"),
+    [*((study, ()) for study in STUDIES), ("focus_group", ("first_opinion=seeded",))],
+)
+def test_who_speaks_for_themselves_is_told_nothing_that_was_drawn(
+    study: str, settings: tuple[str, ...], tmp_path: Path
+) -> None:
+    """No part of the card and not its name stands in any prompt of theirs, which holds what they
+    said of themselves in its place."""
+    path = small_study(study, tmp_path)
+    persona = play(study, path, *settings, "seats.as=persona")
+    oneself = play(study, path, *settings, "seats.as=self")
+    assert len(persona) == len(oneself) == 2
+    for seat, sat in oneself.items():
+        drawn, everything = persona[seat], "\n".join(sat.texts)
+        values = values_of(drawn.card)
+        assert values and [v for v in values if v not in "\n".join(drawn.texts)] == []
+        assert [v for v in values if v in everything] == []
+        assert sat.name == drawn.name or not re.search(rf"\b{drawn.name}\b", everything)
+        assert "yourself. age: 34; occupation: glazier. I keep bees on the roof." in everything
+        if study == "focus_group":
+            assert sat.name != drawn.name and sat.name in everything
+            assert [a for a in (*LENGTHS, *COMPANY) if a in everything] == []
+            assert ("private reaction" in everything) == (settings == ())  # their own, once asked
+
+
+def test_what_a_file_says_of_a_member_is_not_said_of_who_speaks_for_themselves(
+    tmp_path: Path,
+) -> None:
+    """Ready-made wishes and a name of the file are the card's; the person is asked, and is called
+    by their role."""
+    wishes = {t: f"somewhere like the harbour of {t}" for t in TOPICS}
+    path = tmp_path / "home.yaml"
+    path.write_text(NAMED.replace("PREFERENCES", f"preferences: {json.dumps(wishes)}"), "utf-8")
+    oneself = play("negotiation", path, "conditions=[C1]", "seats.as=self")
+    assert {sat.name for sat in oneself.values()} == {"Partner 1", "Partner 2"}
+    everything = "\n".join(t for sat in oneself.values() for t in sat.texts)
+    hidden = ("Wilhelmina", "Ottokar", "judge", "beekeeper", "harbour")
+    assert [word for word in hidden if word in everything] == []
