@@ -13,7 +13,7 @@ import pytest
 
 import folkmoot
 from folkmoot.conversation.transcript import Speaker
-from folkmoot.engine.desk import DECLINED, Chair, Desk, Question
+from folkmoot.engine.desk import DECLINED, Chair, Desk, Question, recruitment_ids, write_private
 from folkmoot.engine.estimate import rehearsed
 from folkmoot.engine.execution import Host, RunOptions
 from folkmoot.engine.journal import JournalReader
@@ -316,3 +316,34 @@ def test_a_seat_that_nobody_takes_is_closed_after_its_time(study: Path) -> None:
     run = folkmoot.run(study, out=study.parent / "run", host=host)
     rows = run.table("answers").filter(folkmoot_col("speaker_id") == "p_0003")
     assert set(rows["missing"]) == {"seat closed"}
+
+
+async def test_many_who_arrive_at_once_are_written_down_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is told to go on when it is on the disk, with few writes; a later process knows all."""
+    writes: list[Path] = []
+
+    def noted(path: Path, data: dict[str, object]) -> None:
+        writes.append(path)
+        write_private(path, data)
+
+    places = [Playable(f"p_{n}") for n in range(200)]
+    desk = Desk(places, Seats(), tmp_path)
+    monkeypatch.setattr("folkmoot.engine.desk.write_private", noted)
+
+    async def arrives(chair: Chair) -> None:
+        desk.note_ids(chair, {"PROLIFIC_PID": chair.place.name})
+        desk.agree(chair)
+        await desk.kept()
+        assert json.loads((tmp_path / "seats.json").read_text())["seats"][chair.place.name][
+            "agreed"
+        ]
+
+    await asyncio.gather(*map(arrives, desk))
+    assert 2 <= len(writes) <= 6
+    assert all(chair.agreed for chair in Desk(places, Seats(), tmp_path))
+    assert recruitment_ids(tmp_path) == {p.name: {"PROLIFIC_PID": p.name} for p in places}
+    await desk.kept()
+    assert len(writes) <= 6  # nothing is written where nothing has changed
+    assert stat.S_IMODE((tmp_path / "people.json").stat().st_mode) == 0o600

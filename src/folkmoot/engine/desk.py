@@ -28,8 +28,8 @@ from folkmoot.randomness import digest
 from folkmoot.storage.files import read_json
 from folkmoot.storage.run_folder import PEOPLE, SEATS
 
-PRIVATE = 0o600
 TOKEN_BYTES = 24
+TOGETHER = 0.02  # seconds in which arrivals are written down together; a write takes as long
 # Why a seat gives no more answers, as `Missing.reason` has it.
 TIMED_OUT, DECLINED, CLOSED, WITHDRAWN = "timed out", "declined", "seat closed", "withdrawn"
 
@@ -108,6 +108,9 @@ class Desk:
         self.settings = settings
         self._path = folder / SEATS
         self._people = folder / PEOPLE
+        self._ids: dict[str, Mapping[str, str]] = dict(recruitment_ids(folder))
+        self._changed = self._kept = 0  # how often what is kept has changed, and up to where it is
+        self._keeping = asyncio.Lock()
         self.clock = clock
         self._now = clock()
         self._scenes: dict[str, tuple[Chair, Scene]] = {}
@@ -136,6 +139,21 @@ class Desk:
 
     def save(self) -> None:
         """Write down what a later process must know. Raises StorageError."""
+        write_private(self._path, self._seats())
+        if self._kept < self._changed and self._ids:
+            write_private(self._people, self._ids)
+        self._kept = self._changed
+
+    async def kept(self) -> None:
+        """Wait until who came, and with which ids, is on the disk: one write for all who arrive
+        within a moment. Raises StorageError."""
+        change = self._changed
+        async with self._keeping:
+            if self._kept < change:
+                await asyncio.sleep(TOGETHER)
+                self.save()
+
+    def _seats(self) -> dict[str, object]:
         seats = {
             c.place.name: {
                 "id": c.place.id,
@@ -146,8 +164,7 @@ class Desk:
             }
             for c in self
         }
-        data = {"port": self.port, "token": self.token, "seats": seats}
-        write_bytes(self._path, (json.dumps(data, indent=1) + "\n").encode(), PRIVATE)
+        return {"port": self.port, "token": self.token, "seats": seats}
 
     # --- the engine's side ----------------------------------------------------------------------
 
@@ -214,20 +231,19 @@ class Desk:
         return next((q for q in chair.asked if not q.reply.done()), None)
 
     def agree(self, chair: Chair) -> None:
-        """The person has come and agrees to take part."""
+        """The person has come and agrees to take part; `kept` says when it is on the disk."""
         if not chair.agreed and not chair.ended:
             chair.agreed, chair.left = True, None
-            self.save()
+            self._changed += 1
             self._start(chair)
             chair.turn()
 
     def note_ids(self, chair: Chair, query: Mapping[str, str]) -> None:
-        """Keep the ids of a link's query that the study file names, in a file of their own."""
+        """Note the ids of a link's query that the study file names, for a file of their own."""
         ids = {k: query[k][:200] for k in self.settings.query if query.get(k)}
-        known = read_json(self._people) if self._people.exists() else {}
-        if ids and known.get(chair.place.name) != ids:
-            known[chair.place.name] = ids
-            write_bytes(self._people, (json.dumps(known, indent=1) + "\n").encode(), PRIVATE)
+        if ids and self._ids.get(chair.place.name) != ids:
+            self._ids[chair.place.name] = ids
+            self._changed += 1
 
     def waiting(self, chair: Chair, question_id: str) -> Question | None:
         """A question of this seat by its id, if its answer is not on the disk yet."""
@@ -272,6 +288,11 @@ class Desk:
                 if question.left <= 0 and not question.reply.done():
                     question.reply.set_result(_without(TIMED_OUT))
                     chair.turn()
+
+
+def write_private(path: Path, data: Mapping[str, object]) -> None:
+    """Write JSON that its owner alone may read. Raises StorageError."""
+    write_bytes(path, (json.dumps(data, indent=1) + "\n").encode(), 0o600)
 
 
 def _said(text: str) -> Reply:

@@ -26,12 +26,11 @@ import numpy as np
 import polars as pl
 from pydantic import JsonValue
 
-from folkmoot.engine.desk import WITHDRAWN, seats_in
+from folkmoot.engine.desk import WITHDRAWN, recruitment_ids, seats_in, write_private
 from folkmoot.engine.journal import JournalReader
 from folkmoot.engine.journal_file import Entry, commit, keep_digest, open_file
 from folkmoot.engine.seats import Playable, own_card_at
 from folkmoot.errors import InputError, Problem
-from folkmoot.files import write_bytes
 from folkmoot.models.catalog import HUMAN
 from folkmoot.models.request import Request
 from folkmoot.randomness import digest
@@ -164,7 +163,7 @@ def withdraw(run: RunFolder, place: Playable, by: str) -> None:
     words.settle()
     _change_tables(run, words)
     _change_files(run, words)
-    _drop_ids(run.path / PEOPLE, place.name)
+    _drop_ids(run.path, place.name)
     changed = 0
     for path in sorted(run.path.rglob("*.sqlite")):
         changed += _change_journal(path, words)
@@ -303,11 +302,10 @@ def _changed(suffix: str, text: str, words: Words) -> str:
     return words.redacted(text)
 
 
-def _drop_ids(path: Path, seat: str) -> None:
-    if path.exists():
-        known = json.loads(path.read_text("utf-8"))
-        known.pop(seat, None)
-        write_bytes(path, (json.dumps(known, indent=1) + "\n").encode(), 0o600)
+def _drop_ids(run: Path, seat: str) -> None:
+    known = dict(recruitment_ids(run))
+    if known.pop(seat, None) is not None:
+        write_private(run / PEOPLE, known)
 
 
 def _change_journal(path: Path, words: Words) -> int:

@@ -6,10 +6,8 @@ query, so that it can hold any character.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -49,10 +47,9 @@ from folkmoot.view.people import names_in, table_of
 from folkmoot.view.person import person
 from folkmoot.view.search import PER_PAGE, Searches
 from folkmoot.view.shelf import Shelf, standing
-from folkmoot.view.site import environment, page
+from folkmoot.view.site import environment, moving, page
 from folkmoot.view.talk import base_of, drawer, in_room, room_columns, rooms, said
 
-EVERY = 1.0  # seconds between two looks at a run under way
 AROUND = 6  # utterances before and after the one that a link leads to
 REPORT = "report.html"
 # A report has its style and drawings in itself, and no script.
@@ -110,7 +107,7 @@ class Reader:
         def drawn() -> tuple[str, bool]:
             return _rendered("_runs.html.j2", {"runs": self.shelf.standings()}), False
 
-        return StreamingResponse(_moving(request, "runs", drawn), media_type="text/event-stream")
+        return StreamingResponse(moving(request, "runs", drawn), media_type="text/event-stream")
 
     # --- one run -------------------------------------------------------------------------------
 
@@ -139,8 +136,8 @@ class Reader:
             now = standing(run.path, request.path_params["name"])
             return _rendered("_progress.html.j2", {"r": now}), not now.running
 
-        moving = _moving(request, "progress", drawn)
-        return StreamingResponse(moving, media_type="text/event-stream")
+        events = moving(request, "progress", drawn)
+        return StreamingResponse(events, media_type="text/event-stream")
 
     async def findings(self, request: Request) -> Response:
         """The overview that takes its time, for a page that is there already."""
@@ -323,22 +320,3 @@ def _size(path: Path) -> str:
 
 def _rendered(template: str, found: Mapping[str, object]) -> str:
     return environment().get_template(template).render(found)
-
-
-async def _moving(
-    request: Request, event: str, drawn: Callable[[], tuple[str, bool]]
-) -> AsyncIterator[str]:
-    """Server-sent events: a drawing each time that it changes; `over` after the last one, which
-    the drawing says that it is."""
-    shown, over = None, request.app.state.over
-    while not over.is_set() and not await request.is_disconnected():
-        now, last = await run_in_threadpool(drawn)
-        if now != shown:
-            lines = "".join(f"data: {line}\n" for line in now.splitlines())
-            yield f"event: {event}\n{lines}\n"
-            shown = now
-        if last:
-            yield "event: over\ndata: \n\n"
-            return
-        with suppress(TimeoutError):
-            await asyncio.wait_for(over.wait(), EVERY)

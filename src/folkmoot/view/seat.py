@@ -9,26 +9,30 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import secrets
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import urlsplit
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from folkmoot.conversation.transcript import Utterance
 from folkmoot.engine.desk import CLOSED, WITHDRAWN, Chair, Desk, Question
 from folkmoot.engine.execution import Host
 from folkmoot.errors import InputError, Problem
+from folkmoot.models.images import Part, images_in, placed
+from folkmoot.models.request import Message
 from folkmoot.view import forms
-from folkmoot.view.site import Guard, own_names, page, site
+from folkmoot.view.site import POLICY, Guard, environment, moving, own_names, page, site
 
 LOOPBACK = "127.0.0.1"
 POLL_SECONDS = 25.0  # how long a page waits for news in one request; proxies end longer ones
@@ -37,6 +41,9 @@ LINGER_SECONDS = 60.0  # at the end, for the pages of people who are there
 NUDGE_SHARE, NUDGE_SECONDS = 0.25, 30.0  # of the time for an answer that is left, whichever is more
 LONGEST_ANSWER = 200_000  # characters
 MOST_FIELDS = 2_000
+_OWN_IMAGES = "img-src 'self' data:"
+# An address whose host holds no wildcard, and whose path is not that of a whole folder.
+_NAMEABLE = re.compile(r"(?ai)(https?://[a-z0-9.-]+(?::\d+)?/[!\"$->@-~]*\w)(?:[?#]|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,7 @@ def app(desk: Desk, guard: Guard) -> Starlette:
         Route("/seat/{token}/leave", pages.leave, methods=["GET", "POST"]),
         Route("/seat/{token}/news", pages.news),
         Route("/seats/{token}", pages.overview),
+        Route("/seats/{token}/live", pages.live),
         Route("/seats/{token}/close", pages.close, methods=["POST"]),
     ]
     return site(routes, guard)
@@ -73,11 +81,13 @@ class _Pages:
     async def show(self, request: Request) -> Response:
         chair = self._chair(request)
         self.desk.note_ids(chair, request.query_params)
+        await self.desk.kept()
         return self._page(chair)
 
     async def agree(self, request: Request) -> Response:
         chair = self._chair(request)
         self.desk.agree(chair)
+        await self.desk.kept()
         return _back(chair)
 
     async def answer(self, request: Request) -> Response:
@@ -126,7 +136,22 @@ class _Pages:
     async def overview(self, request: Request) -> Response:
         """All seats, for the researcher."""
         self._check_researcher(request)
-        return page("seats.html.j2", {"desk": self.desk, "chairs": list(self.desk)})
+        return page("seats.html.j2", self._seats())
+
+    async def live(self, request: Request) -> Response:
+        """All seats as they change."""
+        self._check_researcher(request)
+
+        def drawn() -> tuple[str, bool]:
+            table = environment().get_template("_seats.html.j2").render(self._seats())
+            return table, all(chair.ended for chair in self.desk)
+
+        return StreamingResponse(moving(request, "seats", drawn), media_type="text/event-stream")
+
+    def _seats(self) -> dict[str, object]:
+        chairs = list(self.desk)
+        conditions = any(chair.place.condition for chair in chairs)
+        return {"desk": self.desk, "chairs": chairs, "conditions": conditions}
 
     async def close(self, request: Request) -> Response:
         self._check_researcher(request)
@@ -176,8 +201,25 @@ class _Pages:
             "form": form_for(question),
             "sent": sent or {},
             "nudge": nudge,
+            "parts": partial(parts, images=question.request.images),
         }
-        return page("seat.html.j2", {**shared, **shown}, status)
+        answer = page("seat.html.j2", {**shared, **shown}, status)
+        answer.headers["Content-Security-Policy"] = policy_for(question.request.images)
+        return answer
+
+
+def parts(text: str, images: Collection[str]) -> list[Part]:
+    """A text with the images that it shows, where they stand."""
+    return placed([Message("user", text)], images)[0][1]
+
+
+def policy_for(images: Collection[str]) -> str:
+    """The policy of a page that shows these images (their words): it may load exactly them. What
+    cannot be named exactly is not loaded, and stands there as a link."""
+    found = (image.url for words in images for image in images_in(words))
+    named = [exact[1] for url in found if (exact := _NAMEABLE.match(url))]
+    named = [address.replace(";", "%3B").replace(",", "%2C") for address in named]
+    return POLICY.replace(_OWN_IMAGES, " ".join([_OWN_IMAGES, *named]))
 
 
 def so_far(question: Question) -> list[Said]:
@@ -272,10 +314,9 @@ def host(
             hosts=own_names(urlsplit(base).hostname or ""),
             methods=frozenset({"GET", "HEAD", "POST"}),
         )
+        pages = app(desk, guard)
         server = _Server(
-            uvicorn.Config(
-                app(desk, guard), log_config=None, lifespan="off", timeout_graceful_shutdown=1
-            )
+            uvicorn.Config(pages, log_config=None, lifespan="off", timeout_graceful_shutdown=1)
         )
         for chair in desk:
             say(f"Seat {chair.place.name}: {base}/seat/{chair.token}")
@@ -291,6 +332,7 @@ def host(
         finally:
             tasks[1].cancel()
             server.should_exit = True
+            pages.state.over.set()
             for chair in desk:
                 chair.turn()
             await asyncio.gather(*tasks, return_exceptions=True)

@@ -12,7 +12,8 @@ import ipaddress
 import secrets
 import socket
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
@@ -25,6 +26,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from polars.exceptions import PolarsError
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -42,6 +44,7 @@ HERE = Path(__file__).parent
 COOKIE = "folkmoot"
 TOKEN = "token"  # of the query
 READING = frozenset({"GET", "HEAD"})
+EVERY = 1.0  # seconds between two looks at what moves
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -160,6 +163,25 @@ def site(routes: Sequence[BaseRoute], guard: Guard) -> Starlette:
 def page(template: str, context: Mapping[str, object], status: int = 200) -> HTMLResponse:
     """A page from its template."""
     return HTMLResponse(environment().get_template(template).render(context), status)
+
+
+async def moving(
+    request: Request, event: str, drawn: Callable[[], tuple[str, bool]]
+) -> AsyncIterator[str]:
+    """Server-sent events: a drawing each time that it changes; `over` after the last one, which
+    the drawing says that it is."""
+    shown, over = None, request.app.state.over
+    while not over.is_set() and not await request.is_disconnected():
+        now, last = await run_in_threadpool(drawn)
+        if now != shown:
+            lines = "".join(f"data: {line}\n" for line in now.splitlines())
+            yield f"event: {event}\n{lines}\n"
+            shown = now
+        if last:
+            yield "event: over\ndata: \n\n"
+            return
+        with suppress(TimeoutError):
+            await asyncio.wait_for(over.wait(), EVERY)
 
 
 @cache

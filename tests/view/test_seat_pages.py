@@ -1,0 +1,263 @@
+"""Each page of a seat by itself, in a real browser, without a study behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import Page, expect
+
+from folkmoot.conversation.transcript import Speaker, Transcript, Utterance, messages_for
+from folkmoot.engine.desk import CLOSED, WITHDRAWN, Chair, Desk, Question, Scene
+from folkmoot.engine.seats import Playable, Seats
+from folkmoot.models.request import Json, Request
+from folkmoot.view import seat
+from tests.view.conftest import CHROMIUM
+from tests.view.test_seat import chromium
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+SHOTS = os.environ.get("FOLKMOOT_SCREENSHOTS")
+BAD = "<img src=x onerror=alert(1)><script>alert(2)</script>{{ 7 * 7 }}\u202e</textarea>"
+OPTIONS = ("Close the centre to cars", "Keep it open, with fewer parking places", "Neither")
+FORM: Json = {
+    "title": "Turn",
+    "type": "object",
+    "properties": {
+        "overall_stance": {
+            "type": "string",
+            "enum": ["strong_support", "neutral", "strong_oppose"],
+            "description": "where you stand",
+        },
+        "key_concerns": {"type": "array", "items": {"type": "string"}},
+        "references": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"target": {"type": "string"}, "content": {"type": "string"}},
+            },
+        },
+        "agree_level": {"type": "integer", "minimum": 1, "maximum": 5},
+        "full_statement": {"type": "string", "maxLength": 2000},
+    },
+    "required": ["overall_stance", "full_statement"],
+}
+SAID = (
+    Utterance("A", "Deliveries reach us before eight, so a closed lane would not hurt.", "Mara"),
+    Utterance("p_1", "My shop lives from people who come by car.", "Me"),
+    Utterance(
+        "B", "The bus comes twice an hour. That is not enough for those who work late.", "Jo"
+    ),
+)
+
+
+def asking(
+    desk: Desk,
+    chair: Chair,
+    prompt: str,
+    form: str,
+    offered: tuple[str, ...] = (),
+    *,
+    said: tuple[Utterance, ...] = SAID,
+    system: str = "You are Ines, a baker in the old town. You have two children.",
+    schema: Json | None = None,
+    images: tuple[str, ...] = (),
+    problem: str = "",
+) -> Question:
+    """A question that is put to the person in this seat."""
+    who = Speaker(chair.place.id, "Me", system=system)
+    messages = messages_for(who, Transcript(said), prompt)
+    request = Request("human", messages, schema=schema, images=images)
+    address = f"talk/{chair.place.id}/ask{len(desk._scenes)}"
+    scene = Scene(who, said, prompt, form, offered, len(messages), lambda _: problem)
+    desk.expect(chair.place, address, scene)
+    return desk.put(address, request)
+
+
+@asynccontextmanager
+async def served(
+    folder: Path, settings: Seats, *places: Playable
+) -> AsyncIterator[tuple[Desk, dict[str, str]]]:
+    """A desk whose pages are served, and the links to them."""
+    links: dict[str, str] = {}
+
+    def say(line: str) -> None:
+        name, _, link = line.removeprefix("Seat ").partition(": ")
+        links[name] = link
+
+    desk = Desk(places, settings, folder, ("openai/gpt-4o",))
+    async with seat.host(say=say, linger=0)(desk):
+        yield desk, links
+
+
+async def no_markup(page: Page, alerts: list[str]) -> None:
+    """Nothing of what was said has become an element, or run."""
+    assert alerts == []
+    assert await page.locator("img, iframe, body script").count() == 0
+    assert "\u202e" not in await page.content()
+
+
+async def test_hostile_words_are_words_in_every_place(tmp_path: Path) -> None:
+    """Whoever wrote it: the study, its settings, another participant, or the person."""
+    settings = Seats(consent=BAD, debriefing=BAD, completion_code=BAD)
+    bad_form: Json = {
+        "title": BAD,
+        "type": "object",
+        "properties": {
+            BAD: {"type": "string", "description": BAD},
+            "b": {"type": "string", "enum": [BAD, "x"]},
+        },
+        "required": [BAD],
+    }
+    alerts: list[str] = []
+    place = Playable("p_1", condition=BAD)
+    async with chromium() as browser, served(tmp_path, settings, place) as (desk, links):
+        page = await browser.new_page()
+        page.on("dialog", lambda dialog: alerts.append(dialog.message))
+        page.on("pageerror", lambda error: alerts.append(str(error)))
+        (chair,) = desk
+        await page.goto(links["p_1"] + f"?PROLIFIC_PID={'a' * 300}<b>")
+        await no_markup(page, alerts)
+        desk.agree(chair)
+        said = tuple(Utterance(who, BAD, BAD) for who in ("A", "B", "p_1"))
+        kinds = (("text", (), None), ("choice", (BAD, "x"), None), ("json", (), bad_form))
+        for kind, offered, schema in kinds:
+            question = asking(
+                desk, chair, BAD, kind, offered, said=said, system=BAD, schema=schema, problem=BAD
+            )
+            await page.goto(links["p_1"])
+            await no_markup(page, alerts)
+            assert "{{ 7 * 7 }}" in (await page.locator("main").text_content() or "")
+            for box in await page.locator("form.answer textarea").all():
+                await box.fill(BAD)
+            await page.locator("form.answer button").first.click()
+            await page.get_by_role("alert").wait_for()  # the form with what was sent, and why not
+            await no_markup(page, alerts)
+            await page.goto("about:blank")  # a page that is open follows the desk by itself
+            desk.take_back(question, stored=True)
+        await page.goto(links["All seats, for you alone"])
+        await no_markup(page, alerts)
+        desk.end(chair, "done")
+        await page.goto(links["p_1"])
+        await no_markup(page, alerts)
+        assert await page.locator("strong.code").text_content() == BAD.replace("\u202e", "")
+    kept = (tmp_path / "people.json").read_text()
+    assert "a" * 200 in kept and "a" * 201 not in kept
+
+
+async def test_a_picture_is_shown_and_nothing_else_is_loaded(tmp_path: Path) -> None:
+    """Of what models are shown as images, exactly that is loaded; an address that somebody said
+    is text."""
+    asked: list[str] = []
+
+    async def picture(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        line = (await reader.readline()).decode()
+        asked.append(line.split()[1])
+        svg = b"<svg xmlns='http://www.w3.org/2000/svg' width='40' height='40'/>"
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: image/svg+xml\r\nContent-Length: {len(svg)}"
+        writer.write(head.encode() + b"\r\nConnection: close\r\n\r\n" + svg)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(picture, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    shown, other = f"http://127.0.0.1:{port}/plan,1.png", f"http://127.0.0.1:{port}/other.png"
+    said = (Utterance("A", f"Look at ![this]({other})", "Mara"),)
+    async with chromium() as browser, served(tmp_path, Seats(), Playable("p_1")) as (desk, links):
+        (chair,) = desk
+        desk.agree(chair)
+        asking(desk, chair, f"Here is the plan: {shown} Well?", "text", said=said, images=(shown,))
+        page = await browser.new_page()
+        await page.goto(links["p_1"])
+        assert await page.locator("img").count() == 1
+        width = "document.querySelector('img').naturalWidth"
+        await page.wait_for_function(f"{width} > 0")
+        # A page that was made to hold another picture does not get it.
+        await page.evaluate(
+            "url => new Promise(on => { const i = new Image(); i.onerror = on; i.src = url })",
+            other,
+        )
+        assert [path for path in asked if path != "/favicon.ico"] == ["/plan,1.png"]
+        assert other in (await page.locator("ol.talk").text_content() or "")
+        assert await page.locator("figure a").get_attribute("href") == shown
+    server.close()
+
+
+async def test_the_overview_moves_by_itself(tmp_path: Path) -> None:
+    """Who comes, is asked, answers and leaves is seen without a reload, until nobody is left."""
+    places = (Playable("p_1"), Playable("p_2", condition="acp"))
+    async with chromium() as browser, served(tmp_path, Seats(), *places) as (desk, links):
+        one, two = desk
+        page = await browser.new_page()
+        await page.goto(links["All seats, for you alone"])
+        rows = page.locator("tbody tr")
+        await expect(rows.nth(0)).to_contain_text("not here yet")
+        desk.agree(one)
+        await expect(rows.nth(0)).to_contain_text("waits")
+        question = asking(desk, one, "Well?", "text")
+        await expect(rows.nth(0)).to_contain_text("is asked")
+        handed_in = asyncio.ensure_future(desk.answer(one, question, "Well."))
+        await expect(rows.nth(0).locator("td").nth(2)).to_have_text("1")
+        desk.take_back(question, stored=True)
+        assert await handed_in
+        await rows.nth(1).get_by_role("button", name="Close").click()
+        await expect(rows.nth(1)).to_contain_text(CLOSED)
+        desk.end(one, WITHDRAWN)
+        await expect(rows.nth(0)).to_contain_text(WITHDRAWN)
+        assert two.ended == CLOSED
+
+
+@pytest.mark.nightly  # forty-four looks with axe
+async def test_every_page_of_a_seat_fits_and_is_for_everybody(tmp_path: Path) -> None:
+    """axe finds nothing and nothing is wider than the screen: phone and desk, light and dark."""
+    settings = Seats(
+        consent="We study how people decide together.\n\nIt takes about 20 minutes.",
+        debriefing="The others at the table were language models. Write to us with questions.",
+        completion_code="C17XPQ",
+        minutes=3,
+    )
+    folder = Path(SHOTS) if SHOTS else tmp_path
+    async with chromium() as browser, served(tmp_path, settings, Playable("p_1")) as (desk, links):
+        (chair,) = desk
+        page = await browser.new_page()
+
+        async def look(name: str, link: str = links["p_1"]) -> None:
+            for width in (375, 1280):
+                await page.set_viewport_size({"width": width, "height": 800})
+                for scheme in ("light", "dark"):
+                    await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+                    await page.goto(link)
+                    shot = folder / f"seat_{name}_{width}_{scheme}.png"
+                    await page.screenshot(path=shot, full_page=True)
+                    found = await Axe().run(page)
+                    assert found.violations_count == 0, (name, found.generate_report())
+                    fits = "document.documentElement.scrollWidth <= window.innerWidth"
+                    assert await page.evaluate(fits), (name, width)
+            await page.goto("about:blank")  # a page that is open follows the desk by itself
+
+        await look("welcome")
+        desk.agree(chair)
+        await look("waiting")
+        asked = {
+            "text": ("What would change in your street?", (), None),
+            "choice": ("What should the town do?", OPTIONS, None),
+            "number": ("How sure are you, from 0 to 100?", ("0", "100"), None),
+            "json": ("Think about it, and then speak to the hall.", (), FORM),
+        }
+        for kind, (prompt, offered, schema) in asked.items():
+            question = asking(desk, chair, prompt, kind, offered, schema=schema)
+            await look(kind)
+            desk.take_back(question, stored=True)
+        question = asking(desk, chair, "One line on what matters most.", "text")
+        question.left = 20.0
+        await look("nudge")
+        await look("leave", links["p_1"] + "/leave")
+        await look("overview", links["All seats, for you alone"])
+        desk.end(chair, "done")
+        await look("end")
+        chair.ended = WITHDRAWN
+        await look("withdrawn")
