@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import folkmoot
+from folkmoot.engine import aside, context, effects
+from folkmoot.engine.aside import done_aside
 from folkmoot.engine.study import registered
+from folkmoot.errors import FolkmootError
+from folkmoot.measures.clusters import cluster_option
 from folkmoot.storage import recording
 from tests.contract.test_every_study import Crash, digest, play, respondent
 
@@ -34,3 +40,33 @@ def test_rows_of_a_process_that_was_killed_are_removed_by_the_next(
         "cross_pollination", tmp_path, resume=True, provider=respondent("cross_pollination")
     )
     assert run.table("answers").height > 9 and not left.exists()
+
+
+def test_a_large_run_clusters_in_processes_of_their_own_with_the_same_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, begun = "cross_pollination", []
+
+    def noted(fn: Callable[..., object], args: Sequence[object], folder: Path) -> object:
+        begun.append(fn)
+        return done_aside(fn, args, folder) if len(begun) == 1 else fn(*args)  # one shows it
+
+    monkeypatch.setattr(effects, "done_aside", noted)
+    whole = play(study, tmp_path / "a" / "run", provider=respondent(study))
+    assert not begun
+    monkeypatch.setattr(context, "LARGE", 3)
+    large = play(study, tmp_path / "b" / "run", provider=respondent(study))
+    assert {*begun} == {cluster_option} and digest(large) == digest(whole)
+
+
+def test_what_goes_wrong_in_another_process_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(FolkmootError, match=r"cluster_option: ValueError: .*\(3,\)"):
+        done_aside(cluster_option, (np.zeros(3),), tmp_path)
+    killed = tmp_path / "killed"
+    killed.write_text("#!/bin/sh\nkill -9 $$\n")
+    killed.chmod(0o700)
+    monkeypatch.setattr(aside.sys, "executable", str(killed))
+    with pytest.raises(FolkmootError, match=r"status -9; .* memory"):
+        done_aside(cluster_option, (np.zeros((3, 3)),), tmp_path)

@@ -56,6 +56,9 @@ from folkmoot.storage.shelf import Shelf
 _ENGINES = (PLAN, MANIFEST, STUDY_FILE, CODEBOOK, JOURNAL, LOG, LOG_LINES, ".lock")
 
 
+LARGE = 4_000  # items of a fork; of more, the run is a large one
+
+
 class Plan:
     """The plan of one run folder. `write` puts it on the disk; the engine calls it before every
     effect, so that all seals are there before the calls that they govern.
@@ -176,6 +179,7 @@ class RunContext:
     forgotten: list[ProtocolError] = field(default_factory=list)  # awaits
     written: set[str] = field(default_factory=set)  # files of the study's own
     halted: BaseException | None = None
+    large: bool = False  # whether memory is worth a process more
     longer: ModelUse = field(default_factory=ModelUse)  # calls that asked again for cut replies
     computing: asyncio.Lock = field(default_factory=asyncio.Lock)
     cards: dict[Playable, asyncio.Future[str]] = field(default_factory=dict)  # people's own
@@ -306,6 +310,7 @@ class RunContext:
 
     def stage_started(self, path: tuple[str, ...], total: int) -> str:
         """Report the progress of a fork; only those near the root are worth a line."""
+        self.large = self.large or total > LARGE
         stage = "/".join(path[:1]) or "run"
         if len(path) <= 1:
             self.progress(StageStarted(stage, total))

@@ -28,6 +28,7 @@ from folkmoot.conversation.answers import (
 )
 from folkmoot.conversation.spoken import looks_like_refusal
 from folkmoot.conversation.transcript import Speaker
+from folkmoot.engine.aside import OWN, done_aside
 from folkmoot.engine.context import RunContext
 from folkmoot.engine.journal import Entry
 from folkmoot.errors import ProtocolError
@@ -226,7 +227,7 @@ async def computed(
     args: tuple[Any, ...],
     version: int,
 ) -> Any:
-    """`fn(*args)` as its JSON round trip: from the journal, or done in a thread and journaled."""
+    """`fn(*args)` as its JSON round trip: from the journal, or done now and journaled."""
     name = f"{fn.__module__}.{fn.__qualname__}"
     fingerprint = digest(name, version, *(_digest_of(a) for a in args))
     asked = {"function": name, "version": version}
@@ -238,7 +239,7 @@ async def computed(
         # with the loop.
         async with run.computing:
             with run.gateway.elsewhere():
-                result = await asyncio.to_thread(_single_threaded, fn, args)
+                result = await asyncio.to_thread(_done, run, fn, args)
         try:
             reply = json.dumps(result)
         except (TypeError, ValueError) as error:
@@ -254,6 +255,8 @@ def _digest_of(value: Any) -> bytes:
     return digest(json.dumps(value, sort_keys=True, ensure_ascii=False))
 
 
-def _single_threaded(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+def _done(run: RunContext, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    if run.large and fn.__module__.startswith(OWN):
+        return done_aside(fn, args, run.folder)
     with one_thread():
         return fn(*args)
