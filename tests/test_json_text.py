@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -36,3 +37,12 @@ def test_half_an_emoji_is_sent_as_a_question_mark_and_read_as_it_came() -> None:
 def test_what_is_no_json_is_a_value_error(broken: bytes) -> None:
     with pytest.raises(ValueError):
         json_text.decode(broken)
+
+
+def test_what_is_written_takes_no_more_room_than_it_is_long() -> None:
+    """Fifty thousand of them wait in a wave of batches."""
+    tracemalloc.start()
+    written = [json_text.encode({"n": n}) for n in range(100)]
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert taken < 200 * len(written)

@@ -17,7 +17,7 @@ Schema = dict[str, Any]  # a JSON schema, or a part of one
 def encode(value: Any) -> bytes:
     """Compact JSON in UTF-8. A lone surrogate becomes `?`, which any server can read."""
     try:
-        return orjson.dumps(value)
+        return bytes(memoryview(orjson.dumps(value)))  # orjson's own keeps room for 4 KB and more
     except TypeError:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(
             "utf-8", "replace"

@@ -1,0 +1,39 @@
+"""Calls that go by a batch interface: what more of them than one wave holds take here."""
+
+from __future__ import annotations
+
+import os
+import resource
+import tempfile
+import time
+from pathlib import Path
+
+import folkmoot
+from benchmarks.small_study import STUDY
+from tests.servers.process import ServerProcess
+
+MODEL = "openai/gpt-4o-mini"
+
+
+def run(calls: int = 50_001) -> dict[str, float]:
+    """One question of so many participants: batches, peak memory (MB), seconds and CPU."""
+    os.environ["OPENAI_API_KEY"] = "key"
+    settings = {
+        "participants": calls,
+        "turns": 1,
+        "choose": False,  # the server answers with no option
+        "model": MODEL,
+        "batch": True,
+        "batch_poll_seconds": 0.5,
+    }
+    with tempfile.TemporaryDirectory() as folder, ServerProcess() as server:
+        began = time.perf_counter()
+        run = folkmoot.run(
+            STUDY, {**settings, "endpoints": {"openai": server.openai}}, out=Path(folder) / "run"
+        )
+        wall = time.perf_counter() - began
+        assert run.folder.manifest["handed_in_by_batches"] >= calls
+        said = run.folder.text("run.log")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    batches = said.count("handed in to")
+    return {"batches": batches, "peak_mb": peak, "wall_s": wall, "cpu_s": time.process_time()}
