@@ -294,7 +294,7 @@ def test_embeddings_have_length_one_and_are_the_same_after_replay(
         vectors = await session.embed([f"text {i}" for i in range(250)])
         assert vectors.shape[0] == 250
         assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
-        assert isinstance(vectors, np.memmap) == (not in_memory)
+        assert isinstance(vectors.base, np.memmap) == (not in_memory)
         assert (await session.at("nothing").embed([])).shape == (0, 0)
         seen.append(vectors)
 

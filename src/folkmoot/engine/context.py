@@ -183,7 +183,7 @@ class RunContext:
     longer: ModelUse = field(default_factory=ModelUse)  # calls that asked again for cut replies
     computing: asyncio.Lock = field(default_factory=asyncio.Lock)
     cards: dict[Playable, asyncio.Future[str]] = field(default_factory=dict)  # people's own
-    _claimed: set[str] = field(default_factory=set)
+    _claimed: set[int] = field(default_factory=set)  # hashes of paths: there may be millions
     _models: dict[tuple[str | None, str], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -278,12 +278,12 @@ class RunContext:
 
     def claim(self, prefix: str) -> None:
         """Note that a scope path has effects; a second scope of that path may not."""
-        if prefix in self._claimed:
+        if hash(prefix) in self._claimed:
             raise ProtocolError(
                 f"{prefix or 'session'}: this path is in use by another scope; give each part of "
                 "the protocol a name of its own with at()"
             )
-        self._claimed.add(prefix)
+        self._claimed.add(hash(prefix))
 
     def check_awaited(self) -> None:
         """Raise ProtocolError if the study forgot an `await`."""

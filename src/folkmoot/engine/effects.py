@@ -185,7 +185,7 @@ def _listed(options: tuple[str, ...]) -> str:
 
 
 EMBED_BATCH = 100
-IN_MEMORY = 32_000_000  # bytes of embeddings; more are mapped from a file
+IN_MEMORY = 4_000_000  # bytes of embeddings; more are mapped from a file
 
 
 async def embedded(run: RunContext, address: str, texts: Iterable[str]) -> FloatArray:
@@ -217,7 +217,8 @@ def _room(folder: Path, rows: int, columns: int) -> FloatArray:
     if rows * columns * 4 <= IN_MEMORY:
         return np.zeros((rows, columns), dtype=np.float32)
     with storage_errors(folder), tempfile.TemporaryFile(dir=folder) as file:
-        return np.memmap(file, dtype=np.float32, mode="w+", shape=(rows, columns))
+        mapped = np.memmap(file, dtype=np.float32, mode="w+", shape=(rows, columns))
+    return np.asarray(mapped)  # each row of a memmap would be one, of 500 bytes
 
 
 async def computed(

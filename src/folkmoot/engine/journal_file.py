@@ -38,7 +38,7 @@ APPLICATION_ID = 0x464D4F54  # "FMOT"
 FORMAT = 3
 READABLE = (1, 2, 3)
 INLINE_TEXT = 200  # shorter texts are cheaper inline than behind a hash
-STORED = 200_000  # hashes of which it is remembered that their text is stored
+STORED = 20_000  # hashes of which it is remembered that their text is stored
 
 _META = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);

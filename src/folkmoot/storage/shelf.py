@@ -13,6 +13,7 @@ from typing import IO, Generic, TypeVar, cast
 from folkmoot.files import storage_errors
 
 T = TypeVar("T")
+LENGTH = 8  # bytes that say how long a value is
 
 
 class Shelf:
@@ -23,23 +24,22 @@ class Shelf:
         self._file: IO[bytes] | None = None
         self._end = 0
 
-    def put(self, data: bytes) -> tuple[int, int]:
-        """Where these bytes lie: the first of them, and how many. Raises StorageError."""
+    def put(self, data: bytes) -> int:
+        """Where these bytes lie. Raises StorageError."""
         with storage_errors(self._folder):
             if self._file is None:
                 self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115
             self._file.seek(self._end)
-            self._file.write(data)
-        self._end += len(data)
-        return self._end - len(data), len(data)
+            self._file.write(len(data).to_bytes(LENGTH, "big") + data)
+        place, self._end = self._end, self._end + LENGTH + len(data)
+        return place
 
-    def take(self, place: tuple[int, int]) -> bytes:
+    def take(self, place: int) -> bytes:
         """The bytes at a place. Raises StorageError."""
         assert self._file is not None
-        start, length = place
         with storage_errors(self._folder):
-            self._file.seek(start)
-            return self._file.read(length)
+            self._file.seek(place)
+            return self._file.read(int.from_bytes(self._file.read(LENGTH), "big"))
 
 
 class Kept(Generic[T]):
@@ -50,7 +50,7 @@ class Kept(Generic[T]):
     def __init__(self, value: T, shelf: Shelf | None = None) -> None:
         self._shelf = shelf
         self._value = value if shelf is None else None
-        self._place = (0, 0) if shelf is None else shelf.put(pickle.dumps(value, 5))
+        self._place = 0 if shelf is None else shelf.put(pickle.dumps(value, 5))
 
     def get(self) -> T:
         """The value. Raises StorageError."""

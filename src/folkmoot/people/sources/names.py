@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from string import ascii_uppercase
 from typing import Any
 
 import numpy as np
@@ -55,18 +56,22 @@ def draw_names(
     """A full name for each (sex, age), in order; no two the same, no given name of `taken`.
 
     Given names do not repeat either until the cohort's list is used up, so that in a group of
-    usual size everybody can be addressed by given name. Raises InputError when even full names run
-    out (thousands of people of one sex and cohort).
+    usual size everybody can be addressed by given name. Where nearly all full names of a cohort are
+    taken (thousands of people of one sex and age), a middle initial tells people apart.
     """
     book = name_book(country)
     used_given: set[str] = set(taken)
     used_full: set[str] = set()
     left: dict[tuple[str, ...], list[str]] = {}  # of each cohort's names
+    middle: dict[tuple[str, ...], int] = {}  # how often a cohort's full names were used up
     names: list[str] = []
     for sex, age in people:
         cohort = book.given_for(sex, age)
         free = left[cohort] = [g for g in left.get(cohort, cohort) if g not in used_given]
-        full = _full(free or list(cohort), book.family, used_full, rng)
+        while (
+            full := _full(free or cohort, middle.get(cohort, 0), book.family, used_full, rng)
+        ) is None:
+            middle[cohort] = middle.get(cohort, 0) + 1
         used_given.add(full.split(" ", 1)[0])
         used_full.add(full)
         names.append(full)
@@ -74,13 +79,19 @@ def draw_names(
 
 
 def _full(
-    given: Sequence[str], family: Sequence[str], used: set[str], rng: np.random.Generator
-) -> str:
+    given: Sequence[str],
+    middle: int,
+    family: Sequence[str],
+    used: set[str],
+    rng: np.random.Generator,
+) -> str | None:
+    """A full name that nobody has; None where tries tell that few are left."""
+    initials = ""
+    while middle:
+        middle, letter = divmod(middle - 1, 26)
+        initials = f"{ascii_uppercase[letter]}. {initials}"
     for _ in range(40):
-        full = f"{given[int(rng.integers(len(given)))]} {family[int(rng.integers(len(family)))]}"
-        if full not in used:
+        first, last = given[int(rng.integers(len(given)))], family[int(rng.integers(len(family)))]
+        if (full := f"{first} {initials}{last}") not in used:
             return full
-    left = [f"{g} {f}" for g in given for f in family if f"{g} {f}" not in used]
-    if not left:
-        raise InputError("names: not enough different names for so many people of one sex and age")
-    return left[int(rng.integers(len(left)))]
+    return None

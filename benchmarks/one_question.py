@@ -1,0 +1,40 @@
+"""One question to a million personas: a study in one file that keeps nothing of its own."""
+
+from __future__ import annotations
+
+from folkmoot import (
+    Choice,
+    Missing,
+    Persona,
+    Scope,
+    Session,
+    Speaker,
+    Study,
+    StudyConfig,
+    find_maker,
+)
+
+OPTIONS = ("Parks", "Jobs", "Streets")
+QUESTION = f"Which of {', '.join(OPTIONS)} should the city fund? Name one."
+
+
+class Config(StudyConfig):
+    """So many personas, drawn from quotas."""
+
+    participants: int = 1000
+
+
+async def protocol(session: Session[Config]) -> None:
+    """Ask everybody which option they choose; record it."""
+    people = find_maker("quota")(session.config.participants, session.rng)
+
+    async def one(scope: Scope, persona: Persona) -> None:
+        who = Speaker(persona.id, system=f"You are {persona.text}", persona=persona.text)
+        said = await scope.ask(who, QUESTION, answer=Choice(OPTIONS))
+        choice = None if isinstance(said, Missing) else said
+        scope.record("votes", {"participant_id": persona.id, "choice": choice})
+
+    await session.each(people, one)
+
+
+STUDY = Study(name="one_question", title="One question", config=Config, protocol=protocol)
