@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import tracemalloc
 from pathlib import Path
 from typing import IO
 
@@ -64,6 +65,14 @@ def test_a_list_that_comes_item_by_item_is_never_whole_in_memory(tmp_path: Path)
         {"head": 1, "people": [{"id": f"p_{n}", "said": "☃" * n} for n in range(50)], "no": []},
     )
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+
+
+def test_text_of_many_pieces_takes_no_more_memory_than_a_few_times_its_length() -> None:
+    tracemalloc.start()
+    text = dumps({"people": {f"p_{n}": "x" for n in range(3000)}})
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20 * len(text)
 
 
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), max_size=30))

@@ -385,7 +385,7 @@ def in_prompts(run: RunFolder, participant_id: str) -> dict[str, list[str]]:
     """Decision → the kinds of text that stood in its prompt, for one participant."""
     if not run.has_table(ExposureRow.table):
         return {}
-    own = run.table(ExposureRow.table).filter(participant_id=participant_id)
+    own = run.lazy(ExposureRow.table).filter(participant_id=participant_id).collect()
     stood: dict[str, list[str]] = {name: [] for name in own["decision"]}
     for row in own.filter(pl.col("texts") > 0).iter_rows(named=True):
         stood[row["decision"]].append(row["kind"])
@@ -445,7 +445,7 @@ def _cells(run: RunFolder) -> list[_Cell]:
         return []
     stood, expected = pl.col("texts") > 0, pl.col("expected")
     part = expected & stood & (pl.col("share") < 1)
-    table = run.table(ExposureRow.table)
+    table = run.lazy(ExposureRow.table)
     asked = table.group_by("condition", "decision").agg(
         decisions=pl.struct("participant_id", "address").n_unique()
     )
@@ -458,4 +458,4 @@ def _cells(run: RunFolder) -> list[_Cell]:
         least=pl.col("share").filter(part).min(),
     )
     joined = counted.join(asked, on=["condition", "decision"], maintain_order="left")
-    return [_Cell(*row) for row in joined.iter_rows()]
+    return [_Cell(*row) for row in joined.collect().iter_rows()]

@@ -15,7 +15,7 @@ from folkmoot.engine.study import Planned, Study
 from folkmoot.engine.verify import changed_since
 from folkmoot.errors import StorageError
 from folkmoot.measures.estimates import plural
-from folkmoot.storage.run_folder import JOURNAL, RunFolder
+from folkmoot.storage.run_folder import JOURNAL, RunFolder, Streamed
 
 MOST_NAMED = 3  # at most this many differences are named
 
@@ -92,9 +92,14 @@ def _against_table(run: RunFolder, planned: Planned) -> list[str]:
         return [
             f"The table {planned.table} is missing; {len(planned.rows)} rows were planned for it."
         ]
-    table = run.table(planned.table)
-    known = [column for column in planned.key if column in table.columns]
-    held = {_key(row, known): row for row in table.iter_rows(named=True)}
+    table = run.lazy(planned.table)
+    columns = table.collect_schema().names()
+    known = [column for column in planned.key if column in columns]
+    # What was planned of them, and not what they said: a table may hold long texts of very many.
+    wanted = {*planned.key, planned.done[0], *(c for row in planned.rows for c in row)}
+    held = {
+        _key(row, known): row for row in Streamed(table.select(c for c in columns if c in wanted))
+    }
     foreseen = {_key(row, known): row for row in planned.rows}
     unit = planned.unit
     absent = [key for key in foreseen if key not in held]
@@ -106,7 +111,7 @@ def _against_table(run: RunFolder, planned: Planned) -> list[str]:
         found.append(f"Not in the plan: {plural(len(foreign), unit)} ({_some(foreign)}).")
     found += _otherwise(foreseen, held, unit)
     column, done = planned.done
-    if column in table.columns:
+    if column in columns:
         short = [key for key, row in held.items() if key in foreseen and str(row[column]) != done]
         if short:
             ended = len(foreseen) - len(absent) - len(short)

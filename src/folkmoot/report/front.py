@@ -139,15 +139,15 @@ def lanes(run: RunFolder, study: Study) -> Iterator[Lane]:
     if not run.has_table(ExposureRow.table):
         yield from (Lane(condition_name(arm), size, ()) for arm, size in sizes.items())
         return
-    table = run.table(ExposureRow.table).with_columns(pl.col("condition").fill_null(""))
+    table = run.lazy(ExposureRow.table).with_columns(pl.col("condition").fill_null(""))
     prompts = pl.struct("participant_id", "address").n_unique()
     asked = table.group_by("condition", "decision", maintain_order=True).agg(prompts=prompts)
     stood = table.filter(pl.col("texts") > 0).group_by("condition", "decision", "kind")
-    shown = {(c, d, k): n for c, d, k, n in stood.agg(prompts=prompts).iter_rows()}
-    kinds = table["kind"].unique(maintain_order=True).to_list()
+    shown = {(c, d, k): n for c, d, k, n in stood.agg(prompts=prompts).collect().iter_rows()}
+    kinds = table.select(pl.col("kind").unique(maintain_order=True)).collect()["kind"].to_list()
     everybody = sizes.pop(EVERYBODY, "")
     steps: dict[str, list[Step]] = {arm: [] for arm in sizes}
-    for arm, decision, count in asked.iter_rows():
+    for arm, decision, count in asked.collect().iter_rows():
         sees = tuple(k for k in kinds if 2 * shown.get((arm, decision, k), 0) > count)
         steps.setdefault(arm, []).append(Step(decision, sees))
     alike: dict[tuple[tuple[Step, ...], str], list[str]] = {}
@@ -179,13 +179,13 @@ def _sizes(run: RunFolder, study: Study) -> tuple[str, dict[str, str]]:
     of EVERYBODY where the plan knows no arms."""
     sealed = {name: part.get("data") for name, part in run.plan.get("sealed", {}).items()}
     for planned in study.planned(sealed) if sealed else ():
-        table = pl.DataFrame(planned.rows, infer_schema_length=None)
+        table = pl.LazyFrame(planned.rows, infer_schema_length=None)
         if by_column(table) is None and run.has_table(planned.table):
-            table = run.table(planned.table)
+            table = run.lazy(planned.table)
         if (by := by_column(table)) is not None:
-            counts = Counter(table[by].drop_nulls().cast(pl.String).to_list())
+            counts = Counter(table.select(pl.col(by).cast(pl.String)).collect()[by].drop_nulls())
             return by, {arm: plural(n, planned.unit) for arm, n in counts.items()}
-        return "", {EVERYBODY: plural(table.height, planned.unit)}
+        return "", {EVERYBODY: plural(table.select(pl.len()).collect().item(), planned.unit)}
     return "", {}
 
 

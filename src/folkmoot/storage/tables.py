@@ -159,9 +159,9 @@ def _type_name(kind: pl.DataType) -> str:
     return "float" if kind.is_float() else "text"
 
 
-def by_column(table: pl.DataFrame) -> str | None:
+def by_column(table: pl.DataFrame | pl.LazyFrame) -> str | None:
     """The column that tells conditions apart, if there is one."""
-    return next((c for c in BY if c in table.columns), None)
+    return next((c for c in BY if c in table.collect_schema()), None)
 
 
 def cluster_column(table: pl.DataFrame) -> str | None:

@@ -23,8 +23,8 @@ def unusable(run: RunFolder) -> str:
         return "no participant gave a valid first vote"
     config = CrossPollinationConfig.model_validate(run.config)
     informed = [name for name, shown in config.arms.items() if shown != Exposed()]
-    voted = run.table("participants").filter(pl.col("condition").is_in(informed))
-    if not informed or voted["final_choice"].count():
+    voted = run.lazy("participants").filter(pl.col("condition").is_in(informed))
+    if not informed or voted.select(pl.col("final_choice").count()).collect().item():
         return ""
     if config.those_with("interview") and _lacks(run, "individual_summary"):
         return "all interviews failed, so there was nothing to show"
@@ -34,7 +34,7 @@ def unusable(run: RunFolder) -> str:
 
 
 def _lacks(run: RunFolder, column: str) -> bool:
-    return bool(run.table("participants")[column].is_null().all())
+    return bool(run.lazy("participants").select(pl.col(column).is_null().all()).collect().item())
 
 
 def rehearsal(config: CrossPollinationConfig, folder: Path) -> CrossPollinationConfig:
