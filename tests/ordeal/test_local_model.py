@@ -118,7 +118,8 @@ def judge(answer: dict[str, Any], reply: str) -> None:
     """What was read from a reply says no more than the reply does."""
     if answer["missing"] is not None:
         assert answer["value"] is None and answer["parse_step"] == "missing"
-        assert (answer["missing"] == "empty") == (not reply.strip()), (answer, reply)
+        silent = answer["missing"] in ("empty", "rejected")  # the server may refuse a long prompt
+        assert silent == (not reply.strip()), (answer, reply)
     elif answer["kind"] == "choice":
         options = json.loads(answer["options"])
         named = {o for o in options if re.search(rf"\b{re.escape(o)}\b", reply, re.IGNORECASE)}
