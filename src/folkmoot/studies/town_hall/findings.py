@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -327,7 +328,7 @@ def heard(run: RunFolder) -> list[Finding]:
         return []
     table: list[Row] = []
     gaps: dict[str, Estimate] = {}
-    says = []
+    says: dict[str, list[tuple[str, float, Estimate]]] = {}
     for level in dict.fromkeys(r.level for r in rows):
         own = [r for r in rows if r.level == level]
         for code in (c.name for c in read.book.codes):
@@ -342,7 +343,7 @@ def heard(run: RunFolder) -> list[Finding]:
             about: Row = {"level": level, "code": code}
             table.append(about | values | cells(gap, "gap_share", "_share") | counted)
             if "vulnerable" in shares:
-                says.append((level, code, shares["vulnerable"].value, gap))
+                says.setdefault(level, []).append((code, shares["vulnerable"].value, gap))
     holm = adjusted(gaps)
     tests: list[Row] = [{"p": p(gap), "holm_p": known(holm[of])} for of, gap in gaps.items()]
     tested = [row | test for row, test in zip(table, tests, strict=True)]
@@ -351,10 +352,13 @@ def heard(run: RunFolder) -> list[Finding]:
             "heard",
             "What became of concerns",
             " ".join(
-                f"At level {level} the concerns of vulnerable residents were {_aloud(code)} in "
-                f"{percent(part)} of cases: a gap of "
-                f"{points(gap, chance(gap, holm[f'level {level}, {_aloud(code)}']))} to the others."
-                for level, code, part, gap in says
+                f"At level {level}, of the concerns that vulnerable residents voiced, "
+                + listed(
+                    f"{percent(part)} were {_aloud(code)}"
+                    + _to_the_others(gap, holm[f"level {level}, {_aloud(code)}"])
+                    for code, part, gap in about_level
+                )
+                for level, about_level in says.items()
             ),
             Grid.of(tested, "Share of voiced concerns; gap: vulnerable minus general"),
             intervals(gaps, "gap in the share of concerns", zero=0.0, percent=True),
@@ -370,6 +374,12 @@ def heard(run: RunFolder) -> list[Finding]:
         ),
         _quotes(read, [r for r in rows if r.set_no == rows[0].set_no]),
     ]
+
+
+def _to_the_others(gap: Estimate, holm: float) -> str:
+    if not math.isfinite(gap.value):
+        return ""
+    return f", a gap to the others of {points(gap, chance(gap, holm))}"
 
 
 def _gap(own: Sequence[Voiced], code: str) -> Estimate:
