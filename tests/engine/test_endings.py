@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from rich.console import Console
 
 import folkmoot
-from folkmoot import Choice, Json, Missing, Run, Session, Speaker, Study, StudyConfig
+from folkmoot import Choice, Json, Missing, Number, Run, Session, Speaker, Study, StudyConfig
 from folkmoot.cli.run import print_results
 from folkmoot.engine.session import Scope
 from folkmoot.errors import BudgetReached, FatalModelError, RunPaused
@@ -505,3 +505,23 @@ def test_a_re_ask_carries_the_last_unreadable_reply_alone(tmp_path: Path) -> Non
     folkmoot.run(study, {}, out=tmp_path / "run", provider=Scripted(answer))
     said = [[m.content for m in request.messages if m.role == "assistant"] for request in seen]
     assert said == [[], ["perhaps 1"], ["perhaps 2"], ["perhaps 3"]]
+
+
+def test_of_a_reply_without_end_the_start_is_given_back(
+    server: ServerThread, tmp_path: Path
+) -> None:
+    """All of it, at twice the limit, would be more than the model can read."""
+    sizes: list[int] = []
+
+    def says(messages: list[dict[str, str]], body: Body) -> Body:
+        sizes.append(sum(len(m["content"]) for m in messages))
+        return {"text": "and so on " * 5000, "finish": "length"}
+
+    server.model.says = says
+
+    async def rate(session: Session) -> None:
+        await session.ask(ANN, "How sure are you?", answer=Number(0, 100))
+
+    done = run(server, tmp_path / "run", rate, max_tokens=150)
+    assert done.table("answers")["missing"].to_list() == ["unparsed"]
+    assert len(sizes) > 2 and max(sizes) < 2000

@@ -39,6 +39,7 @@ from folkmoot.randomness import digest, one_thread
 T = TypeVar("T")
 
 
+GIVEN_BACK = 1000  # characters of a reply that was cut, before it is asked again
 SHORT = ("choice", "number")  # kinds of answers whose beginning may be another answer
 EMPTY_TRIES = 2  # times that an empty reply is asked for again, beside the answer's own re-asks
 
@@ -120,7 +121,10 @@ async def converse(
             problem, wanted, constrained = constrained.prompt, constrained, None
         step += 1
         sent = first.messages if said else request.messages
-        messages = _again(sent, reply.text, problem)
+        # Of a reply without end the start will do: all of it may be more than the model can read.
+        endless = reply.finish == CUT and len(reply.text) > GIVEN_BACK
+        back = f"{reply.text[:GIVEN_BACK]} …" if endless else reply.text
+        messages = _again(sent, back, problem)
         request = replace(request, messages=messages, schema=wanted.schema)
     fallback = getattr(wanted, "fallback", None)
     if fallback is not None:
