@@ -321,7 +321,7 @@ def test_the_report_says_who_coded_and_how_well(done: RunFolder) -> None:
     code, said = cli("report", done.path)
     assert code == 0, said
     page = (done.path / "report.html").read_text("utf-8")
-    assert "How free words were coded" in page
+    assert "How free text was coded" in page
     assert "how reliable the codes are is not known" in page
 
 

@@ -131,7 +131,7 @@ def test_what_cannot_be_read_names_file_and_line(tmp_path: Path) -> None:
     votes = polis / "participants-votes.csv"
     good = votes.read_text("utf-8")
     votes.write_text(good.replace(",1\n", ",maybe\n", 1), "utf-8")
-    with pytest.raises(InputError, match="'maybe' is no vote") as caught:
+    with pytest.raises(InputError, match="'maybe' is not a vote") as caught:
         read_polis(polis)
     (problem,) = caught.value.problems
     assert (problem.file, problem.where, problem.key) == (str(votes), "2", "7")

@@ -81,7 +81,7 @@ def test_what_is_not_known_beforehand_is_said() -> None:
     assert "--simulate" in hypothesis_power([stated(measure="x")], None, TABLES).says
     size = DesignSize("independent", 2, 100)
     assert "--simulate" in hypothesis_power([stated(measure="x")], size, TABLES).says
-    assert "is no rate" in hypothesis_power([stated(expected=0.95)], size, TABLES).says
+    assert "is not a rate" in hypothesis_power([stated(expected=0.95)], size, TABLES).says
 
 
 def test_a_simulated_run_is_the_run_of_that_size_and_seed(tmp_path: Path) -> None:

@@ -390,7 +390,7 @@ def code_texts(
     ] = None,
     trust: TrustOpt = False,
 ) -> None:
-    """Show how free words were coded; code them, or have a person check the codes."""
+    """Show how free text was coded; code them, or have a person check the codes."""
     from folkmoot.cli import codes
     from folkmoot.engine.execution import RunOptions
 

@@ -1,4 +1,4 @@
-"""`folkmoot codes`: how the free words of a run were coded, by whom, and what people say to it."""
+"""`folkmoot codes`: how the free text of a run was coded, by whom, and what people say about it."""
 
 from __future__ import annotations
 

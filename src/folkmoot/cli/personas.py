@@ -37,7 +37,7 @@ RECRUITER = Speaker("recruiter", "Recruiter", "recruiter")
 
 
 class BuildConfig(StudyConfig):
-    """The base lines to make people of."""
+    """The base lines that people are made from."""
 
     lines: tuple[str, ...]
 

@@ -48,7 +48,7 @@ def find_run(name: str) -> RunFolder:
 
 
 def find_grid(name: str) -> RunGrid | None:
-    """The grid of this path, or of this name under outputs/; None if it is no grid."""
+    """The grid of this path, or of this name under outputs/; None if it is not a grid."""
     folders = (Path(name), OUTPUTS / name)
     return next((read_grid(folder) for folder in folders if is_grid(folder)), None)
 
@@ -95,7 +95,8 @@ def _own_show(run: RunFolder) -> Callable[[RunFolder, str | None], str] | None:
 
 
 def show_generic(run: RunFolder, who: str | None, console: Console) -> None:
-    """What can be shown of any study type: its tables, or all that one was asked and answered."""
+    """What every study type can show: its tables, or all that one participant was asked and
+    answered."""
     with _journal(run) as journal:
         entries = sorted(journal.entries("ask"), key=lambda e: (e.started_at, e.address))
     speakers = _speakers(run)

@@ -255,7 +255,7 @@ def try_command(
 
 
 def _samples(found: StudyFile, options: RunOptions, wanted: bool | None) -> tuple[Request, ...]:
-    """The requests of a preflight; none where nobody is paid or it is not worth while."""
+    """The requests of a preflight; none where nothing is paid or it would not be worth it."""
     if wanted is False or (wanted is None and options.resume):
         return ()
     specs = [resolve(name, found.config.endpoints) for name in providers_of(found, options).named()]

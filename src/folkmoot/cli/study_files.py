@@ -92,7 +92,7 @@ def check_command(
 
 
 def _print_preview(found: StudyFile) -> None:
-    """Prompts as they would be sent, each under a line that says whose it is."""
+    """Print prompts as they would be sent, each under a line that says whose it is."""
     if found.study.preview is None:
         raise InputError(f"--preview: the study type {found.study.name} has none")
     console = out()
@@ -268,7 +268,7 @@ def new_command(kind: str | None, folder: Path | None, old: Path | None = None) 
 
 
 def polis_command(kind: str, folder: Path | None, polis: Path, statement: str | None) -> None:
-    """Write a study made of a Polis conversation. Existing files are never overwritten."""
+    """Write a study made from a Polis conversation. Existing files are never overwritten."""
     study = find_study(kind)
     if study.from_polis is None:
         able = [s.name for s in installed_studies()[0] if s.from_polis is not None]

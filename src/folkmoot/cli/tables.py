@@ -86,10 +86,10 @@ def synthetic_panel(
     note: str = SYNTHETIC_NOTE,
     mark: str = SYNTHETIC_MARK,
 ) -> RenderableType:
-    """The mark above everything in which people or the embedded respondent had a part.
+    """The mark above everything in which people or the embedded respondent took part.
 
-    `planted`: what effects it was given, as `respondent.planted` tells. `note`: the run's
-    own, which says whom it answered where others had real models.
+    `planted`: the effects that it was given, from `respondent.planted`. `note`: the run's own,
+    which says as whom it answered where others had real models.
     """
     words = [note]
     if planted:

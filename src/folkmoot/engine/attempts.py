@@ -51,7 +51,7 @@ IN_A_ROW = 3  # rejected prompts without an answer between them
 
 @dataclass(slots=True)
 class Line:
-    """What the gateway keeps of one model."""
+    """What the gateway knows of one model."""
 
     name: str
     provider: Provider
@@ -97,11 +97,11 @@ class Line:
 
 @dataclass(slots=True)
 class Call:
-    """One call and how it goes. `most_in` bounds the tokens that are sent.
+    """One call and its progress. `most_in` bounds the tokens that are sent.
 
-    `most_out` gives the bound of the reply's tokens (None: there is none). `reserved` is what the
-    budget keeps for it (USD), None as long as it was not let in. A rejection of a `spare` call,
-    which the model has answered in another form, says nothing of other calls.
+    `most_out` gives the bound on the reply's tokens (None: unbounded). `reserved` is what the
+    budget holds for it (USD), None until it is admitted. A rejected `spare` call, which the model
+    has answered in another form, says nothing about other calls.
     """
 
     address: str
@@ -122,10 +122,10 @@ class Halted(FolkmootError):
 
 
 class Allowance:
-    """What calls compete for: money, and places at the models. Runs of a grid share one.
+    """What calls compete for: money and places at the models. Runs of a grid share one.
 
     Each model has its own limiter; `places` also bounds all models together. What stops one of
-    several runs (no quota, wrong key, budget) stops all; that one of them is over stops no other.
+    several runs (no quota, wrong key, budget) stops all; the end of one stops no other.
     """
 
     def __init__(self, budget: Budget, concurrency: int, *, shared: bool = False) -> None:
@@ -327,8 +327,8 @@ class Attempts:
     async def _reserve(self, line: Line, call: Call) -> None:
         """Wait until the budget agrees to a call, or stop the run.
 
-        Before the limiter: who waits for money must hold no place that a call in flight needs to
-        be retried.
+        It comes before the limiter: a call that waits for money must not hold a place that a retry
+        needs.
         """
         try:
             price = line.price(call.most_in, call.most_out(), batched=self._cheaper(call))
@@ -338,7 +338,7 @@ class Attempts:
             raise
 
     def _cheaper(self, call: Call) -> bool:
-        """Whether a call costs what a batch costs, for certain."""
+        """Whether a call is certain to be charged at the price of batches."""
         return call.batched and self._config.batch is True
 
     def _after(self, line: Line, call: Call, error: TransientError) -> float:

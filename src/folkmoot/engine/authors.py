@@ -51,7 +51,7 @@ def mistake_of(error: BaseException) -> Problem | None:
 
 
 def place_of_syntax(error: BaseException, path: Path) -> str:
-    """The line of a file at which it could not be read or run; empty when it is not known."""
+    """The line at which a file could not be read or run; empty when unknown."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return str(error.lineno or "")
     lines = [
@@ -70,7 +70,7 @@ def caller() -> tuple[str, int] | None:
 
 @contextmanager
 def watching_awaits(tell: Callable[[ProtocolError], object]) -> Iterator[None]:
-    """Tell of coroutines that code outside this package made and never awaited."""
+    """Report coroutines that code outside this package made and never awaited."""
 
     def show(message: Warning | str, *args: object, **more: object) -> None:
         found = _FORGOTTEN.match(str(message))
@@ -113,7 +113,7 @@ def _is_authors_frame(frame: FrameType) -> bool:
 
 
 def _is_authors(file: str, module: str) -> bool:
-    """Whether a file is a study of somebody's own, lies beside one, or is of a package with one."""
+    """Whether a file is a user's own study, lies beside one, or is in a package that has one."""
     packages = {
         point.value.partition(":")[0].partition(".")[0] for point in installed(STUDIES).values()
     }

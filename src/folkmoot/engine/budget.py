@@ -1,6 +1,6 @@
 """The user's budget in money and in calls: which calls may start, which wait, and when to stop.
 
-It covers the whole run over all its resumptions: what earlier processes spent counts, replayed
+It covers the whole run, however often it is resumed: what earlier processes spent counts, replayed
 calls cost nothing. Every call reserves the most it may cost before it starts, so calls already in
 flight cannot exceed a budget. Used by the gateway.
 """
@@ -31,7 +31,7 @@ class Price(NamedTuple):
 
 
 class Waiter(NamedTuple):
-    """Somebody who waits for money."""
+    """A call that waits for money."""
 
     admitted: asyncio.Future[bool]
     price: Price
@@ -89,8 +89,8 @@ class Budget:
         raise self._stopped.with_traceback(None)
 
     def settle(self, reserved: float, cost: float | None) -> None:
-        """The call was answered: what it cost replaces what was reserved; of an unknown cost the
-        reserve is the best bound that there is."""
+        """The call was answered: what it cost replaces what was reserved; where the cost is
+        unknown, the reserve is the best bound there is."""
         self.spent_calls += 1
         self.spent_usd += reserved if cost is None else cost
         if not self._warned and (message := self._nearly_used()):
@@ -106,7 +106,7 @@ class Budget:
         self._pump()
 
     def affords(self, usd: float, calls: float) -> int:
-        """How many times what is left pays for so much money and so many calls."""
+        """How many times the rest of the budget covers this much money and this many calls."""
         left = [1e9]
         if self.usd is not None and usd:
             left.append((self.usd - self.spent_usd) / usd)
@@ -154,7 +154,7 @@ class Budget:
             self._admit(next_one)
 
     def _judge(self, turns: int) -> None:
-        """Stop, unless somebody whose call fits comes within so many turns of the loop."""
+        """Stop, unless a call that fits arrives within this many turns of the loop."""
         if turns and self._waiting and not self._in_flight:
             asyncio.get_running_loop().call_soon(self._judge, turns - 1)
             return

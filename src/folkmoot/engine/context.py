@@ -106,7 +106,7 @@ class Plan:
         self._unwritten = True
 
     def write(self) -> None:
-        """Write what was sealed since the last time to disk. Raises StorageError."""
+        """Write what was sealed since the last write to disk. Raises StorageError."""
         if self._unwritten:
             write_text(self._path, dumps(self._data))
             self._unwritten = False
@@ -127,7 +127,7 @@ def _mend(what: str) -> str:
 
 
 def first_difference(old: dict[str, Any], new: dict[str, Any]) -> str:
-    """Where two sealed parts differ first, and in what."""
+    """Where two sealed parts first differ, and how."""
     a, b = old["data"], new["data"]
     path = ""
     while isinstance(a, dict) and isinstance(b, dict):
@@ -154,9 +154,9 @@ def time_of_day() -> str:
 class RunContext:
     """The shared state of a run. `embedded` is set by the first embedding.
 
-    What stands in the study file comes in parts, for a study type is made of a function over a
-    session, and so over this: `columns` are those of the tables that the study declares,
-    `study_dir` is the folder that paths in the file are relative to.
+    The study file comes in parts, because a study type holds a function over a session, and so over
+    this. `columns` are those of the tables that the study declares; `study_dir` is the folder that
+    paths in the file are relative to.
     """
 
     config: StudyConfig
@@ -227,8 +227,8 @@ class RunContext:
         return self._models[key]
 
     def model_of(self, role: str, named: str | None = None) -> str:
-        """The model that answers a role, in a seat that names its own (`named`) or not; whether or
-        not it is asked anything."""
+        """The model that answers a role, in a seat that names its own (`named`) or not, even if it
+        is never asked."""
         own = named or self.config.model_for(role)
         return self.providers.override or own or self.providers.default
 
@@ -354,7 +354,7 @@ class RunContext:
                 raise
 
     def forget_rows(self) -> None:
-        """Remove what rows waited in, that of a process that was killed as well."""
+        """Remove the files in which rows waited, those of a killed process included."""
         for recording in self.tables.values():
             recording.close()
         for left in self.folder.glob(Recording.file_of("*")):

@@ -36,9 +36,9 @@ TIMED_OUT, DECLINED, CLOSED, WITHDRAWN = "timed out", "declined", "seat closed",
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What a question looks like to who is asked: who they are, what they heard, the question, and
-    how it is answered (`form` is choice, number, text or json). `sent` counts the messages that
-    this stands for; further ones of a request ask again."""
+    """What a question looks like to the person asked: who they are, what they heard, the question,
+    and how it is answered (`form` is choice, number, text or json). `sent` counts the messages that
+    this stands for; any further messages of a request ask again."""
 
     who: Speaker
     heard: tuple[Utterance, ...]
@@ -71,7 +71,7 @@ class Question:
 
 @dataclass(eq=False)
 class Chair:
-    """One seat while the run goes on. `version` counts what its page would show otherwise."""
+    """One seat during a run. `version` rises whenever its page changes."""
 
     place: Playable
     token: str
@@ -173,7 +173,7 @@ class Desk:
         self._scenes[address] = self._at[place], scene
 
     def put(self, address: str, request: Request) -> Question:
-        """Lay a request before its person; `reply` of the question is their answer."""
+        """Put a request to its person; the question's `reply` is their answer."""
         chair, scene = self._scene(address)
         reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         # By what is asked as well: whoever answers in an old tab answers what stands there.
@@ -199,7 +199,7 @@ class Desk:
         chair.turn()
 
     def let_go(self) -> None:
-        """Wait for nobody any more: the study is over, and its user wants to leave."""
+        """Stop waiting for people: the study is over, and its user wants to leave."""
         self.gone = True
 
     def finish(self) -> None:
@@ -227,7 +227,7 @@ class Desk:
         return chair.agreed
 
     def shown(self, chair: Chair) -> Question | None:
-        """The question that is put to the person now: none that was answered already."""
+        """The question to show to the person now, never one that was answered already."""
         return next((q for q in chair.asked if not q.reply.done()), None)
 
     def agree(self, chair: Chair) -> None:
@@ -274,7 +274,7 @@ class Desk:
         chair.turn()
 
     def tick(self) -> None:
-        """Let the time pass that the clock says has passed. Only a run that goes on calls this."""
+        """Count the time that the clock says has passed. Called only while the run goes on."""
         now = self.clock()
         passed, self._now = max(0.0, now - self._now), now
         for chair in list(self):

@@ -69,15 +69,15 @@ async def converse(
     wanted: Answer[T],
     reasks: int,
 ) -> Exchange[T]:
-    """Ask until the answer can be read, at most `reasks` times more.
+    """Ask until the answer can be read, with at most `reasks` re-asks.
 
     Each further try is an effect of its own (`<address>.r1`, …): the conversation so far, the last
-    unreadable reply, and what was wrong with it; of several such replies small models make a
-    pattern, and repeat it. After an empty reply it is the question again. A
-    reply cut by the token limit is asked for once more with twice the limit (`<address>.long`),
-    which then holds for further tries; what is cut again is kept, and its finish reason says so.
-    A choice has one try more, constrained to its options by a schema, but not for a speaker who
-    declined: a vote is not forced.
+    unreadable reply, and what was wrong with it; shown several such replies, small models take them
+    for a pattern and repeat it. After an empty reply it is the question again. A reply cut by the
+    token limit is asked for once more with twice the limit (`<address>.long`), which then holds for
+    further tries; what is cut again is kept, and its finish reason says so. A choice gets one more
+    try, constrained to its options by a schema, but not for a speaker who declined: a vote is not
+    forced.
     """
     constrained: Any = getattr(wanted, "constrained", None) if reasks else None
     if getattr(wanted, "unclear", ""):
@@ -159,7 +159,7 @@ def answer_row(
     wanted: Answer[T],
     got: Exchange[T],
 ) -> dict[str, Any]:
-    """The row of the `answers` table that every ask leaves, but for who was asked."""
+    """The row that every ask leaves in the `answers` table, without who was asked."""
     said = getattr(wanted, "options", None)
     options = said if isinstance(said, tuple) else None  # of JSON they are by field
     value = got.value
@@ -217,7 +217,7 @@ async def embedded(run: RunContext, address: str, texts: Iterable[str]) -> Float
 
 
 def _room(folder: Path, rows: int, columns: int) -> FloatArray:
-    """Room for vectors; where they take much memory, in a file that is gone with the process."""
+    """Space for vectors; where they need much memory, in a file that goes with the process."""
     if rows * columns * 4 <= IN_MEMORY:
         return np.zeros((rows, columns), dtype=np.float32)
     with storage_errors(folder), tempfile.TemporaryFile(dir=folder) as file:

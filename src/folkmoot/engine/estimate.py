@@ -1,5 +1,5 @@
-"""What a run will need, found by rehearsing it: the study runs in a folder that is thrown away,
-answered by the embedded respondent, and every prompt that it would send is counted.
+"""What a run will need, found by rehearsing it: the study runs in a throwaway folder, answered by
+the embedded respondent, and every prompt that it would send is counted.
 
 So prompts are counted as they are rendered, each for the model that is dealt to its seat, whatever
 the study type. A large study is rehearsed in part (`Study.limit`) and scaled up. Used by
@@ -44,11 +44,11 @@ SYNTHETIC_LATENCY = 0.001  # of processor time; it answers in this process
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Totals of a run. `chain`: most calls that must wait for each other. `waves`: how often all
-    that can wait does, where calls are handed in by batches. `samples`: the first request of each
-    model, role and kind of answer. `models`: input and output tokens by model, where it is known
-    which model answers what. `repeated`: those of the input tokens that began an earlier request
-    just so, which a vendor's cache may hold."""
+    """Totals of a run. `chain`: the longest chain of calls that wait for each other. `waves`: how
+    often all that can wait does, where calls are handed in by batches. `samples`: the first request
+    of each model, role and kind of answer. `models`: input and output tokens by model, where it is
+    known which model answers what. `repeated`: input tokens that repeat the beginning of an earlier
+    request, which a vendor's cache may hold."""
 
     stages: tuple[StageEstimate, ...]
     chain: int = 1
@@ -72,8 +72,8 @@ class Estimate:
     def seconds(
         self, *, concurrency: int, spacing: float = 0.0, latency: float = ASSUMED_LATENCY
     ) -> float:
-        """How long it takes: as its calls at full concurrency, as its longest chain, or as its
-        calls at the minimum spacing, whichever is longest. All in seconds a call."""
+        """How long it takes (s): its calls at full concurrency, its longest chain, or its calls at
+        the minimum spacing, whichever is longest. `latency` and `spacing` are seconds per call."""
         calls = self.calls
         return max(calls / concurrency * latency, self.chain * latency, calls * spacing)
 
@@ -92,7 +92,7 @@ class Counting:
     """The embedded respondent as a provider that counts what every model would have been sent.
 
     Calls are answered in volleys, each when nobody is left who could still ask: their number is the
-    longest chain of calls that wait for each other. `volleys` holds how many of each are no
+    longest chain of calls that wait for each other. `volleys` counts the calls of each that are not
     embeddings.
     """
 
@@ -229,9 +229,10 @@ def _play(found: StudyFile, model: str | None, embedding: str) -> Counting:
 
 
 def _size(found: StudyFile) -> int:
-    """How many participants or sessions the study has, as `--limit` counts them; 1 if it does not.
+    """How many participants or sessions the study has, as `--limit` counts them; 1 where it has no
+    limit.
 
-    The least limit that changes nothing.
+    The smallest limit that changes nothing.
     """
     if found.study.limit is None:
         return 1
@@ -249,7 +250,7 @@ def _size(found: StudyFile) -> int:
 
 
 def _stages(counted: Counting, share: float) -> list[StageEstimate]:
-    """One row a stage; where discussions are stages of their own, one row for those alike."""
+    """One row per stage; discussions that are stages of their own share a row if they are alike."""
     merged: dict[str, ModelUse] = {}
     many = len(counted.stages) > MOST_STAGES
     for name, tokens in counted.stages.items():

@@ -49,7 +49,8 @@ class Stopper:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Hear Ctrl-C, SIGTERM and SIGHUP, where this is the main thread, as long as it takes."""
+        """Listen for Ctrl-C, SIGTERM and SIGHUP while the context is open, if this is the main
+        thread."""
         before = {}
         for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
             number = getattr(signal, name, None)

@@ -222,7 +222,8 @@ def _context(execution: Execution, journal: Journal | Replay, progress: Progress
 
 
 def unknown_cost(models: Sequence[str]) -> str:
-    """The sentence for models on whose earlier bill a budget in money cannot be kept."""
+    """The sentence for models whose earlier calls have an unknown cost, so that no budget in money
+    can hold."""
     return uncountable(f"what {', '.join(models)} was asked earlier has an unknown cost")
 
 
@@ -284,8 +285,8 @@ async def _finish(
     """Keep every reply; write tables of what is done or paused, and the manifest in any case.
 
     The tables of a paused run hold what there is; the manifest says `paused`, and so does whatever
-    is made from them. They are written anew when the run goes on to its end. The reply says why
-    nothing in a run that is done is of use; it is empty when something is.
+    is made from them. They are written anew when the run goes on to its end. Returns why nothing in
+    a finished run is usable; empty when something is.
     """
     gateway = context.gateway
     try:

@@ -60,7 +60,7 @@ def open_folder(folder: Path, *, resume: bool) -> None:
 
 
 def settle(folder: Path, config: StudyConfig, *, resume: bool) -> None:
-    """Write the settings of a new run. What an earlier one that asked nothing left goes first.
+    """Write the settings of a new run, after removing what an earlier one that asked nothing left.
 
     Call it while the folder is held.
     """
@@ -95,7 +95,7 @@ def open_journal(folder: Path, *, accept_changes: bool) -> Journal:
 
 
 def _asked_nothing(folder: Path) -> bool:
-    """Whether this is the folder of a run of which no answer came."""
+    """Whether this is the folder of a run that got no answer."""
     journal = folder / JOURNAL
     if not journal.exists() or not journal.stat().st_size:
         return False
@@ -107,7 +107,7 @@ def _asked_nothing(folder: Path) -> bool:
 
 
 def write_settings(folder: Path, config: StudyConfig) -> None:
-    """The study as it is run, every default filled in: what findings and reports go by."""
+    """Write the study as it is run, with every default filled in, for findings and reports."""
     settings = config.model_dump(mode="json", exclude_none=True)
     text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
     write_text(folder / STUDY_FILE, text)
@@ -116,7 +116,7 @@ def write_settings(folder: Path, config: StudyConfig) -> None:
 def discard_unasked(folder: Path) -> None:
     """Remove the folder of a run that bad input ended before anything was asked.
 
-    So the mended study can be run as if nothing had been; a folder that holds an answer stays.
+    So the corrected study can run as if nothing had happened; a folder that holds an answer stays.
     """
     if (folder / JOURNAL).exists() and not _asked_nothing(folder):
         return
@@ -125,9 +125,9 @@ def discard_unasked(folder: Path) -> None:
 
 @contextmanager
 def held_folder(folder: Path) -> Iterator[None]:
-    """Hold the folder: one writer at a time. Raises RunLocked that says who holds it.
+    """Hold the folder: one writer at a time. Raises RunLocked, which says who holds it.
 
-    The lock is the operating system's: it falls with the process, however that ends.
+    The lock is the operating system's: it ends with the process, however that ends.
     """
     lock = FileLock(folder / LOCK)
     try:

@@ -110,9 +110,9 @@ class Gateway:
     async def complete(self, address: str, request: Request, *, spare: bool = False) -> Reply:
         """The reply at an address: replayed if it is journaled, else asked for and journaled.
 
-        `spare`: there is a reply to fall back on, so a rejection is no sign that something is wrong
-        with all calls.
-        A refusal is a reply with an empty text and `finish` of `refused:<reason>`.
+        `spare`: there is a reply to fall back on, so a rejection does not mean that something is
+        wrong with all calls. A refusal is a reply with an empty text and `finish` of
+        `refused:<reason>`.
         """
         fingerprint = request.fingerprint()
         entry = self._journal.lookup(address, fingerprint, request.to_json)
@@ -183,7 +183,7 @@ class Gateway:
         return fewest if self._outbox is None else WAVE
 
     def elsewhere(self) -> AbstractContextManager[None]:
-        """Something of the run goes on that is no call: a wave of batches waits for it."""
+        """Work that is not a call is under way: a wave of batches waits for it."""
         return nullcontext() if self._outbox is None else self._outbox.elsewhere()
 
     async def close(self) -> None:
@@ -199,7 +199,7 @@ class Gateway:
         fingerprint: bytes,
         spare: bool,
     ) -> Entry:
-        """Make the call of a request and journal what came, a refusal included."""
+        """Make the call of a request and journal the reply, refusals included."""
         wire = line.spec.wire_model
         sent = request
         if wire != request.model:  # not `replace`: it costs as much as a look-up
@@ -279,8 +279,8 @@ class Gateway:
     async def _ask_person(
         self, desk: Desk, address: str, request: Request, fingerprint: bytes
     ) -> Entry:
-        """Lay a request before its person and journal the answer. It costs nothing and takes no
-        place; a run that stops waits for nobody, and asks again when it goes on."""
+        """Put a request to its person and journal the answer. It costs nothing and takes no place;
+        a run that stops waits for nobody, and asks again when it goes on."""
         if self.stopped is not None:
             raise self.stopped.with_traceback(None)
         question, asked_at = desk.put(address, request), time.time()
@@ -324,7 +324,7 @@ class Gateway:
     async def _embed(
         self, line: Line, address: str, asked: dict[str, Any], fingerprint: bytes
     ) -> Entry:
-        """Make the call of a batch of embeddings and journal what came."""
+        """Make the call of a batch of embeddings and journal the reply."""
         texts: list[str] = asked["texts"]
         call = Call(address, byte_count(*texts), lambda: 0)
 
@@ -430,7 +430,7 @@ class Gateway:
 
 
 def uncountable(why: str) -> str:
-    """The sentence for a model on whose bill a budget in money cannot be kept."""
+    """The sentence for a model whose cost is unknown, so that no budget in money can hold."""
     return (
         f"{why}: budget_usd cannot be kept. Leave it out (and --budget) and bound the calls "
         "instead, with budget_calls or --set budget_calls=N; all work is kept"

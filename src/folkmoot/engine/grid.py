@@ -132,7 +132,7 @@ def axes_of(given: Sequence[str]) -> dict[str, list[str]]:
 def cells_of(axes: Axes, repeats: int, seed: int) -> list[Cell]:
     """Every combination of the values, in each repeat. Repeat r has the seed `seed` + r − 1.
 
-    Raises InputError for more cells than anybody means.
+    Raises InputError for more cells than anyone can mean.
     """
     count = repeats
     for values in axes.values():

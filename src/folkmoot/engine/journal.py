@@ -47,8 +47,8 @@ GROUP_SECONDS = 0.02  # how long a group waits for company
 
 
 class JournalReader:
-    """A journal that is read and not changed, of any format there ever was. Use as a context
-    manager, or call `close`.
+    """A journal opened to read, in any format ever written. Use as a context manager, or call
+    `close`.
 
     Raises ForeignJournal for a file that is corrupt or not ours, StorageError when there is none.
     """
@@ -273,7 +273,7 @@ class JournalReader:
 
 
 class Replay(JournalReader):
-    """A journal that answers a run once more and takes nothing in.
+    """A journal that answers a replay and takes no entries.
 
     `asked` holds the addresses that were looked up.
     """
@@ -380,7 +380,7 @@ class Journal(JournalReader):
     def note(self, batch: Batch, keys: Iterable[str] = ()) -> Future[None]:
         """Write a batch down, and which requests stand in it; done when it is on the disk.
 
-        Nothing of it is in the digest: how a run was sent is no part of what was said.
+        Nothing of it is in the digest: how a run was sent is not part of what was said.
         """
         done: Future[None] = Future()
 
@@ -488,7 +488,7 @@ class Journal(JournalReader):
 
 
 class _Told(NamedTuple):
-    """Somebody to tell when all entries before are on the disk; later ones may go with them."""
+    """A callback for when all earlier entries are on the disk; later ones may go with them."""
 
     tell: Callable[[], object]
 

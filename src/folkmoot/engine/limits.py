@@ -40,7 +40,7 @@ class Bucket:
 
 
 class Waiter(NamedTuple):
-    """Somebody who waits for a place."""
+    """A call that waits for a place."""
 
     admitted: asyncio.Future[bool]
     tokens: float

@@ -60,7 +60,7 @@ _SHOWS_VALUE = ("_type", "_parsing", "_from_float", "than", "than_equal", "liter
 def problems_of(error: ValidationError, tree: Tree, model: type[BaseModel]) -> list[Problem]:
     """All errors of a validation, one per key.
 
-    A missing key whose name is nearly that of an unknown one is told of once, at the unknown.
+    A missing key whose name resembles an unknown one is reported once, at the unknown one.
     """
     found: dict[Path_, list[str]] = {}
     mends: dict[Path_, str] = {}
@@ -125,13 +125,13 @@ def _hidden(message: str, path: Path_, tree: Tree) -> Problem:
 
 
 def in_order(problems: Iterable[Problem]) -> list[Problem]:
-    """Problems by line, each told once; those of no line last."""
+    """Problems by line, each once; those without a line last."""
     told = list(dict.fromkeys(problems))
     return sorted(told, key=lambda p: int(p.where) if p.where.isdigit() else sys.maxsize)
 
 
 def fields_at(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
-    """Names of the keys that may stand in the group at this path."""
+    """Names of the keys allowed in the group at this path."""
     kinds: list[Any] = [model]
     for part in path:
         kinds = [inner for kind in kinds for inner in _inside(kind, part)]
@@ -166,7 +166,7 @@ def _limit(value: Any) -> Any:
 
 
 def _named_key(path: Path_, message: str, tree: Tree) -> tuple[Path_, str]:
-    """A check over several keys says which it means by beginning with it: `mapping: …`."""
+    """A check over several keys names the one it means first: `mapping: …`."""
     key, colon, rest = message.partition(": ")
     inside = tree.value
     for part in path:

@@ -114,7 +114,7 @@ class Outbox:
 
     @contextlib.contextmanager
     def elsewhere(self) -> Iterator[None]:
-        """Something of the run goes on that needs no batch: calls may still come from it."""
+        """Work that needs no batch is under way: calls may still come from it."""
         self._elsewhere += 1
         self._still.clear()
         try:
@@ -160,11 +160,11 @@ class Outbox:
             self._say_left(batch)
 
     async def drain(self) -> None:
-        """Wait until no batch is just being handed in."""
+        """Wait until no batch is being handed in."""
         await asyncio.gather(*self._placing, return_exceptions=True)
 
     def _key(self, address: str, fingerprint: bytes) -> str:
-        """Of the next time that a call is handed in: 32 hexadecimal digits."""
+        """The key under which a call is handed in next: 32 hexadecimal digits."""
         return digest(self._run, address, fingerprint, self._steps.get(address, 0)).hex()
 
     def _join(self, call: Waiting) -> None:
@@ -294,7 +294,7 @@ class Outbox:
         await self._follow(batch, calls)
 
     async def _follow(self, batch: Batch, calls: Sequence[Waiting]) -> None:
-        """Wait for a batch and give its answers out."""
+        """Wait for a batch and distribute its answers."""
         earlier = batch.name in self._earlier
         try:
             look, answers = await self._answers(batch, calls[0].chat.batches)
@@ -336,8 +336,8 @@ class Outbox:
     async def _hand_in_anew(
         self, batch: Batch, calls: Sequence[Waiting], look: Look, *, earlier: bool
     ) -> None:
-        """A batch that the vendor did not begin with: halved where it was too large beside others,
-        one half after the other; after a resume as it was; else it stops the run."""
+        """A batch that the vendor did not start: where its queue was too full for it, it is halved,
+        one half after the other; after a resume it goes as it was; else it stops the run."""
         if look.crowded and len(calls) > CROWDED_ABOVE:
             self._say(f"batch {batch.id} was too large for the vendor's queue; it is halved")
             middle = len(calls) // 2

@@ -27,8 +27,8 @@ UNKNOWN = "unknown"
 
 
 async def preflight(context: RunContext, requests: Sequence[Request]) -> None:
-    """Ask each request once, in order: the first wrong key ends it. What came of it goes to the
-    plan and to who watches. Raises what stops a run, FatalModelError (exit code 2) among it."""
+    """Ask each request once, in order: the first wrong key ends it. The result goes into the plan
+    and to the progress. Raises what stops a run, FatalModelError (exit code 2) among it."""
     gateway = context.gateway
     asked = [(request, *await _asked(gateway, request)) for request in requests]
     checked = tuple(_checked(*one) for one in asked)
@@ -116,7 +116,7 @@ def _taken(sent: bool, taken: bool | None) -> str:
 
 
 def _read(request: Request, text: str) -> str:
-    """Why a reply cannot be read as the kind of answer that was wanted; empty where it can."""
+    """Why a reply cannot be read as the kind of answer asked for; empty where it can."""
     kind, offered = request.asked.kind, request.asked.offered
     if kind == "choice" and offered:
         return _problem_of(Choice(offered).parse(text))

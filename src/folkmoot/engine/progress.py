@@ -37,7 +37,7 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class StageStarted:
-    """A stage begins. `total`: items (participants, sessions) it will go through, if known."""
+    """A stage starts. `total`: items (participants, sessions) that it will go through, if known."""
 
     stage: str
     total: int | None = None
@@ -52,7 +52,7 @@ class ItemDone:
 
 @dataclass(frozen=True, slots=True)
 class AnswerMissing:
-    """A question came to no answer; why is in the `answers` table."""
+    """A question got no answer; the `answers` table says why."""
 
     address: str
 
@@ -238,7 +238,7 @@ class Tally:
 
     @property
     def current(self) -> StageTally | None:
-        """Of the stages that are not over the one that moved last; when all are, the last begun."""
+        """The unfinished stage that moved last; when all are finished, the one started last."""
         begun = list(self.stages.values())
         under_way = [s for s in begun if not s.over]
         return max(under_way, key=lambda s: s.moved, default=begun[-1] if begun else None)

@@ -285,10 +285,10 @@ class Scope:
             self._busy = ""
 
     async def compute(self, fn: Callable[..., Any], *args: Any, version: int = 1) -> Any:
-        """`fn(*args)`, pure but dear: run once in a thread, journaled, replayed after.
+        """`fn(*args)`, pure but expensive: run once in a thread, journaled, replayed after.
 
-        Arguments are JSON values or arrays; the result must be JSON and comes back as its own
-        round trip. Raise `version` when `fn` changes its mind.
+        Arguments are JSON values or arrays; the result must be JSON and comes back as its own round
+        trip. Raise `version` when `fn` gives other results than before.
         """
         address = self._enter("compute")
         try:
@@ -331,8 +331,8 @@ class Scope:
         self._run.write_text(name, text)
 
     def keep(self, value: T) -> Kept[T]:
-        """The value out of memory until its `get`: what each of very many people takes with them
-        to a later stage (a persona, a conversation)."""
+        """Keep a value on disk until its `get`: what each of very many people takes along to a
+        later stage (a persona, a conversation)."""
         return Kept(value, self._run.shelf)
 
     def log(self, message: str) -> None:

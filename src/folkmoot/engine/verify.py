@@ -358,7 +358,7 @@ def _manifests(there: Mapping[str, Any], rebuilt: Mapping[str, Any]) -> list[str
 
 
 def _tables(run: RunFolder, rebuilt: RunFolder, name: str) -> list[str]:
-    """In what a table is not the rebuilt one: columns, rows, cells."""
+    """How a table differs from the rebuilt one: columns, rows, cells."""
     if not rebuilt.has_table(name):
         return ["the run does not write such a table."]
     if not run.has_table(name):
@@ -393,7 +393,7 @@ def _cells(old: pl.Series, new: pl.Series) -> list[str]:
 
 
 def _texts(run: RunFolder, rebuilt: RunFolder, name: str) -> list[str]:
-    """The first line in which a file is not the rebuilt one."""
+    """The first line in which a file differs from the rebuilt one."""
     if not run.has(name):
         return ["is not there; the rebuilt run writes it."]
     old, new = (run.path / name).read_bytes(), (rebuilt.path / name).read_bytes()
@@ -407,7 +407,7 @@ def _texts(run: RunFolder, rebuilt: RunFolder, name: str) -> list[str]:
 
 
 def _but_for_the_time(was: str, now: str) -> bool:
-    """Whether two lines are the same but for the time of day in one of them."""
+    """Whether two lines differ only in the time of day."""
     if SOME_TIME not in now:
         return False
     pattern = re.escape(now).replace(re.escape(SOME_TIME), r"[\d:T+-]{25}")

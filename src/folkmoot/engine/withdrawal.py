@@ -373,7 +373,7 @@ def _reply(reply: str, words: Words) -> str:
 
 
 def _without_rows(blob: bytes, was: Sequence[str], now: Sequence[str]) -> bytes:
-    """Embeddings without those of texts that are no longer there: not a number."""
+    """Embeddings, with NaN in place of those whose texts are gone."""
     vectors = np.frombuffer(blob, dtype=np.float32).reshape(len(was), -1).copy()
     vectors[[a != b for a, b in zip(was, now, strict=True)]] = np.nan
     return vectors.tobytes()

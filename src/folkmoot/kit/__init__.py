@@ -1,1 +1,1 @@
-"""What every study type needs and none should invent: findings, coding of free words, exposure."""
+"""What every study type needs and none should invent: findings, coding of free text, exposure."""

@@ -80,7 +80,9 @@ def _voter(row: Mapping[str, str], path: Path, line: int, said: Mapping[str, str
         mark = row.get(comment, "")
         if mark and mark not in MARKS:
             hint = "1 is agree, -1 disagree, 0 pass, empty unseen"
-            raise InputError(Problem(f"{mark!r} is no vote", str(path), str(line), comment, hint))
+            raise InputError(
+                Problem(f"{mark!r} is not a vote", str(path), str(line), comment, hint)
+            )
         if mark:
             votes[comment] = MARKS[mark]
     group = row.get("group-id", "")

@@ -116,7 +116,7 @@ def refusals(answers: Collection[Row], texts: Collection[str] = ()) -> Check:
         sum(1 for t in texts if looks_like_refusal(t)),
         len(texts),
         REFUSALS,
-        "in free words declined to answer",
+        "in free text declined to answer",
     )
     known = [c for c in (outright, in_words) if c.value is not None]
     return max(known, key=lambda c: c.value.value if c.value else 0.0, default=outright)

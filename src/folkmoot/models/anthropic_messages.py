@@ -67,12 +67,11 @@ def encode(request: Request, capabilities: Capabilities | None = None) -> Json:
 
 
 def _mark_for_cache(body: Json) -> None:
-    """Have what a further turn will send again kept in Anthropic's cache.
+    """Ask Anthropic to cache what a further turn will send again.
 
-    Only where the model has spoken already: what goes into the cache costs a quarter more, so that
-    a single question would be the dearer for it. A beginning of less than about 1,024 tokens is
-    never kept, and costs nothing more. Source:
-    https://docs.claude.com/en/docs/build-with-claude/prompt-caching
+    Only after the model has spoken: writing to the cache costs a quarter more, which a single
+    question never earns back. A beginning of fewer than about 1,024 tokens is never cached and
+    costs nothing extra. Source: https://docs.claude.com/en/docs/build-with-claude/prompt-caching
     """
     turns = body["messages"]
     if not any(turn["role"] == "assistant" for turn in turns):

@@ -37,9 +37,9 @@ class Item(NamedTuple):
 
 
 class Look(NamedTuple):
-    """How a batch stands. `results` is where they are once it is over; `wrong` why the vendor did
-    not begin with it, `crowded` if that is because too much is under way already. `cancelled`:
-    somebody ended it by hand."""
+    """The state of a batch. `results` is where they are once it is over; `wrong` says why the
+    vendor did not start it, `crowded` whether that is because too much is under way already.
+    `cancelled`: somebody ended it by hand."""
 
     over: bool
     results: tuple[str, ...] = ()
@@ -211,7 +211,7 @@ class GeminiBatches:
 
 
 def refused(model: str, wrong: str) -> FolkmootError:
-    """The error for a batch that a vendor did not begin with; without money the run pauses."""
+    """The error for a batch that a vendor did not start; for want of money the run pauses."""
     unpaid = re.search(r"billing|quota|credit", wrong, re.IGNORECASE)
     kind = QuotaExhausted if unpaid else FatalModelError
     return kind(f"{model} refused the batch ({wrong})")

@@ -64,10 +64,10 @@ NOBODY = Pointers()
 class Request:
     """One call to a chat model, free of any provider's wire format.
 
-    `model` is `provider/model`. `schema` is a JSON schema (title included) when a structured
-    answer is wanted; the provider sends it as well as the endpoint can take it, and the reply
-    is validated by us in any case. `images`: the words of the messages that are sent as images
-    (`models.images`). `asked` is no part of what is sent.
+    `model` is `provider/model`. `schema` is a JSON schema (title included) when a structured answer
+    is wanted; the provider sends it as well as the endpoint can take it, and the reply is validated
+    by us in any case. `images`: the words of the messages that are sent as images
+    (`models.images`). `asked` is not part of what is sent.
     """
 
     model: str

@@ -80,7 +80,7 @@ def call_llm(
 def messages_from(
     memory: Sequence[Mapping[str, str]] | None, question: str, system: str = ""
 ) -> tuple[Message, ...]:
-    """Question/answer pairs as messages; None is no memory. Raises InputError for half a pair."""
+    """Question/answer pairs as messages; None: no memory. Raises InputError for half a pair."""
     messages = [Message("system", system)] if system else []
     for number, pair in enumerate(memory or (), start=1):
         if set(pair) != {"question", "answer"}:

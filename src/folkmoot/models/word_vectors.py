@@ -1,9 +1,9 @@
 """Embeddings by word vectors: 256 numbers a token, averaged. The default where no vendor embeds.
 
 The vectors and their tokenizer are two files of the package wordllama (MIT). They are read as
-files: that package's own code looks for them in another folder and then on the network. Of a name
-in a plan there is one pair of files, told by their digests, so that what is installed never
-changes a result. How they compare: docs/decisions/0047. An entry point of the gateway.
+files: that package's own code looks for them in another folder and then on the network. A name in a
+plan means one pair of files, known by their digests, so that what is installed never changes a
+result. How they compare: docs/decisions/0047. An entry point of the gateway.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _load() -> tuple[FloatArray, Tokenizer]:
 
 
 def _checked(name: str, digest: str) -> str:
-    """The path of a file that holds what it held."""
+    """The path of a file whose content is as expected."""
     path = file_of(name)
     with path.open("rb") as file:
         if hashlib.file_digest(file, "sha256").hexdigest() != digest:

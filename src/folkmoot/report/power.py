@@ -128,7 +128,7 @@ def _power_of_share(
         toward = abs(expected) if h.direction == "different" else sign * expected
         chance = power(toward)
         if not math.isfinite(chance):
-            return None, f"{points(expected)} {start} is no rate"
+            return None, f"{points(expected)} {start} is not a rate"
         return chance, f"a power of {percent(chance)} at {points(expected)} {start}"
     steps = (k / 1000 for k in range(1, 1000))
     least = next((d for d in steps if power(d) >= POWER), None)

@@ -1,4 +1,4 @@
-"""Amendments: what people change in a finished run, beside it and never in it.
+"""Amendments: what people change about a finished run, kept beside it and never in it.
 
 A correction of a code, a coding made afterwards, a person who withdraws: each is a line of
 `amendments.jsonl`, which is only ever added to. `manifest.json` holds the file's digest, so that
@@ -52,7 +52,7 @@ def amend(run: Path, more: Iterable[Amendment]) -> None:
 
 
 def rewrite(run: Path, change: Callable[[str], str]) -> None:
-    """Change the lines that are there: for words that must go, whoever wrote them down."""
+    """Rewrite existing lines, to remove words that must go, whoever wrote them down."""
     lines = tuple(change(line) for line in recorded(run))
     if lines and lines != recorded(run):
         write_text(run / AMENDMENTS, "".join(f"{line}\n" for line in lines))
@@ -86,7 +86,7 @@ def recorded(run: Path) -> tuple[str, ...]:
 
 
 def changed(run: Path) -> list[str]:
-    """In what the file is not what the manifest names, in sentences."""
+    """How the file differs from what the manifest records, in sentences."""
     try:
         named, there = len(recorded(run)), len(_lines(run))
     except StorageError as error:

@@ -237,7 +237,7 @@ def parse_step_shares(answers: pl.DataFrame) -> dict[str, Any]:
 
 
 def _how_answered(answers: pl.LazyFrame | None) -> pl.DataFrame | None:
-    """The columns of the answers that the manifest goes by."""
+    """The columns of the answers that the manifest needs."""
     if answers is None:
         return None
     known = answers.collect_schema().names()

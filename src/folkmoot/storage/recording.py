@@ -1,4 +1,5 @@
-"""A table while a run records it: rows in any order, each with a key, given back by their keys.
+"""A table while a run records it: rows in any order, each with a key, returned in the order of
+their keys.
 
 What a few thousand rows take stays in memory; the rest waits in a file that is removed at the end,
 so that the memory of a run does not grow with what it records.

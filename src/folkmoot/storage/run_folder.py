@@ -57,7 +57,7 @@ class Streamed(Collection[dict[str, Any]]):
 
 
 class RunFolder:
-    """`outputs/<id>/` of a run, finished or not. Raises StorageError when it is no run folder."""
+    """`outputs/<id>/` of a run, finished or not. Raises StorageError for any other folder."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
@@ -110,7 +110,7 @@ class RunFolder:
 
     @property
     def caution(self) -> str:
-        """The note with what the run is no evidence of; empty without a mark."""
+        """The note that says what the run is not evidence of; empty without a mark."""
         if not self.mark:
             return ""
         return f"{self.synthetic_note} {NO_FINDINGS}" if self.synthetic else self.synthetic_note

@@ -1,6 +1,6 @@
-"""A shelf for values that a run needs again later and not all at once: personas, conversations.
+"""A shelf for values that a run needs again later, but not all at once: personas, conversations.
 
-They lie in a file without a name that is gone with the process; in memory stays a place in it.
+They are kept in an unnamed file that goes with the process; only their place in it stays in memory.
 """
 
 from __future__ import annotations

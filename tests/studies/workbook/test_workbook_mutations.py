@@ -184,9 +184,9 @@ def _many(first: int, last: int, folder: Path) -> Counter[str]:
     return counts
 
 
-def test_a_few_hundred_mutations(tmp_path: Path) -> None:
-    counts = _many(0, 200, tmp_path)
-    assert counts["ran"] > 10 and counts["refused"] > 50
+def test_a_few_dozen_mutations(tmp_path: Path) -> None:
+    counts = _many(0, 80, tmp_path)
+    assert counts["ran"] > 10 and counts["refused"] > 30
 
 
 @pytest.mark.nightly

@@ -1,4 +1,4 @@
-"""Coding: free words become data by a codebook, a coder, and a check of the coder.
+"""Coding: free text becomes data by a codebook, a coder, and a check of the coder.
 
 No finding rests on a list of phrases. A study hands the texts it wants read to `code`, with a
 codebook; a model that sees the text and the codebook and nothing else gives each code with the

@@ -1,4 +1,4 @@
-"""Codebooks: what a coder looks for in free words, as a YAML file that people and models read."""
+"""Codebooks: what a coder looks for in free text, as a YAML file that people and models read."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class CodingSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    enabled: bool = Field(True, description="code free words as a stage of the run")
+    enabled: bool = Field(True, description="code free text as a stage of the run")
     sample: int = Field(
         50, ge=0, description="texts a codebook, at most, for the second coder or a person"
     )
@@ -59,11 +59,11 @@ class CodingSettings(BaseModel):
 
 
 class CodedConfig(StudyConfig):
-    """The settings of a study with free words to code. The models of the coders are those of the
+    """The settings of a study with free text to code. The models of the coders are those of the
     roles `coder` and `second_coder` under `models:`; without `second_coder` there is none."""
 
     coding: CodingSettings = Field(
-        CodingSettings(), description="how free words are coded: enabled, sample, codebooks"
+        CodingSettings(), description="how free text is coded: enabled, sample, codebooks"
     )
 
     @model_validator(mode="after")

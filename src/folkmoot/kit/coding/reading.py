@@ -236,7 +236,7 @@ def codebook_in(run: RunFolder, name: str) -> Codebook:
 
 
 def finding(run: RunFolder) -> Finding | None:
-    """How free words were coded, and how far coders agree; None where there were none."""
+    """How free text was coded, and how far coders agree; None where there were none."""
     rows: list[Row] = []
     said: list[str] = []
     by_code: list[str] = []
@@ -252,7 +252,7 @@ def finding(run: RunFolder) -> Finding | None:
         return None
     return Finding(
         "coding",
-        "How free words were coded",
+        "How free text was coded",
         " ".join(said),
         Grid.of(rows, "One row a coder; α is its agreement with the coder of the codebook."),
         section="Coding",

@@ -253,5 +253,5 @@ def _named(book: Codebook, said: str) -> str | Problem:
     found = book.code(said)
     if found is None:
         hint = did_you_mean(said, book.names, "codes are: " + ", ".join(book.names))
-        return Problem(f"{said!r} is no code of {book.name}", key="corrected", hint=hint)
+        return Problem(f"{said!r} is not a code of {book.name}", key="corrected", hint=hint)
     return found.name

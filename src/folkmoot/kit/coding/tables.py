@@ -9,7 +9,7 @@ CODER, SECOND, RULE, PERSON = "coder", "second_coder", "rule", "person"
 
 
 class TextRow(Row, table="texts"):
-    """A text of free words. What it was said under stands in the study's own tables."""
+    """A piece of free text. What it was said under stands in the study's own tables."""
 
     codebook: str = column("the codebook by which the text is coded")
     text_id: str = column("the text: where it was said, in the study's own words")

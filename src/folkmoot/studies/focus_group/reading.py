@@ -1,4 +1,4 @@
-"""What is read from free words: of each answer the position, its tone, and whom it takes up; over
+"""What is read from free text: of each answer the position, its tone, and whom it takes up; over
 all groups the codes of the answers and of what was said in private.
 
 Position and take-up are read by a coder, a model that is asked after each answer; the tone by a

@@ -200,7 +200,7 @@ def _dollars(value: Any) -> Any:
 class Profile(_Frozen):
     """A grounded persona. `household` and `location` are phrases, `income_usd` dollars a year of
     the household, `race` one of `RACES` or what a table of the user's own says,
-    `background` what a real profile says in free words; `described` says that these words describe
+    `background` what a real profile says in free text; `described` says that these words describe
     the whole person, so that circumstances that were drawn might contradict them."""
 
     id: str
