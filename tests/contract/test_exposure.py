@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 import folkmoot
+from folkmoot.conversation.transcript import EMPTY, Transcript
 from folkmoot.engine.study import find_study, registered
 from folkmoot.kit.exposure import ELSEWHERE, ExposureRow, differences
-from tests.contract.small import EXAMPLES, small_study
+from folkmoot.models.request import Reply, Request
+from folkmoot.models.scripted import Scripted
+from folkmoot.studies.cross_pollination import exposure as cross_pollination
+from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
+from folkmoot.studies.cross_pollination.participants import Participant
+from folkmoot.studies.focus_group import participants as focus_group
+from tests.contract.small import EXAMPLES, people_of, small_study
 
 # Study → the kinds that its decisions are checked for.
 KINDS = {
@@ -17,7 +25,7 @@ KINDS = {
     "focus_group": {"material", "others' statements", "own words"},
     "negotiation": {"preferences", "strategy", "own words"},
     "town_hall": {"life story", "others' statements", "own words", "proposals"},
-    "workbook": {"treatment"},
+    "workbook": {"treatment", "others' words"},
 }
 # A prompt of one's own that leaves something out, and what is then said.
 DROPPED = {
@@ -49,9 +57,41 @@ def test_every_study_type_says_what_its_decisions_see() -> None:
     assert all(ExposureRow in find_study(name).tables for name in KINDS)
 
 
+# How models write: markdown, lists, quotes, entities, odd breaks and spaces, other languages.
+FORMS = (
+    "**{0}**\n\n- first, I'd say: “{0}”\n- second… well\n\n1. *No!* 2. Yes.",
+    "```\n{0}\n```\u2028And {{{{ x }}}} & <b>{0}</b>\r\n\there\u00a0now; “what?” – she asked me.",
+    "Ich meine: {0} Das wäre schön! 我觉得很好。我们应该这样做。 Ça va?",
+    '{0} (it is 3.5 % of $1,000… e.g. this) Mr. O\'Brien said "{0}" to me.',
+)
+
+
+def written(study: str) -> Scripted:
+    """The embedded respondent's words as models write them."""
+
+    def formed(said: object, key: str = "") -> object:
+        if isinstance(said, dict):
+            return {k: formed(v, k) for k, v in said.items()}
+        if isinstance(said, list):
+            return [formed(v, key) for v in said]
+        if not isinstance(said, str) or len(said.split()) < 7 or key in ("option", "quote"):
+            return said
+        return FORMS[len(said) % len(FORMS)].format(said)
+
+    def reply(request: Request, address: str) -> Reply:
+        reply = people_of(study).reply(request, address)
+        if request.schema and reply.text.startswith("{"):
+            return reply._replace(text=json.dumps(formed(json.loads(reply.text))))
+        asked_for_words = request.asked.kind not in ("choice", "number")
+        return reply._replace(text=str(formed(reply.text))) if asked_for_words else reply
+
+    return Scripted(reply)
+
+
 @pytest.mark.parametrize("study", KINDS)
 def test_what_stood_in_the_prompts_is_what_the_design_says(study: str, tmp_path: Path) -> None:
-    done = folkmoot.run(small_study(study, tmp_path), model="synthetic", out=tmp_path / "run")
+    """Every text that the design shows stands in full, however models write."""
+    done = folkmoot.run(small_study(study, tmp_path), provider=written(study), out=tmp_path / "run")
     assert differences(done.folder) == []
     table = done.table("exposure")
     stood = table.filter(table["expected"] & (table["texts"] > 0))
@@ -89,3 +129,37 @@ def test_a_prompt_that_leaves_something_out_is_caught(study: str, tmp_path: Path
     (finding,) = (f for f in done.findings() if f.key == "exposure")
     assert any(told in alarm for alarm in finding.alarms)
     assert finding.headline
+
+
+# What somebody could get wrong in the code, and what is then said.
+def of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everybody votes with the interview of the participant before."""
+    right, seen = cross_pollination._interview, [EMPTY]
+
+    def wrong(config: CrossPollinationConfig, p: Participant) -> Transcript:
+        seen.append(right(config, p))
+        return seen[-2]
+
+    monkeypatch.setattr(cross_pollination, "_interview", wrong)
+
+
+def the_latest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the last four remarks of a talk are heard."""
+    right = focus_group.heard
+    monkeypatch.setattr(focus_group, "heard", lambda said, last: right(said, min(last, 4)))
+
+
+MISWIRED = {
+    "cross_pollination": (of_another, "words from elsewhere should not stand in the prompt"),
+    "focus_group": (the_latest, "others' statements should stand in the prompt in full"),
+}
+
+
+@pytest.mark.parametrize("study", MISWIRED)
+def test_code_that_shows_other_texts_than_the_design_is_caught(
+    study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong, told = MISWIRED[study]
+    wrong(monkeypatch)
+    done = folkmoot.run(small_study(study, tmp_path), model="synthetic", out=tmp_path / "run")
+    assert any(told in alarm for alarm in differences(done.folder))

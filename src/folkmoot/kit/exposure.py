@@ -24,7 +24,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from folkmoot.engine.journal import JournalReader
-from folkmoot.measures.estimates import percent, plural
+from folkmoot.measures.estimates import percent
 from folkmoot.storage.findings import Finding, Grid, Heat
 from folkmoot.storage.rows import Row, column
 from folkmoot.storage.run_folder import RunFolder
@@ -56,7 +56,8 @@ class Decision:
     """A question that decides something, at its address in the journal.
 
     `scopes`: the conversations and persons whose texts are for it. `shows`: kind → whether the
-    design shows texts of it here; a kind that is not named is reported and not checked.
+    design shows the texts of it that are in these scopes here, every one of them; a kind that is
+    not named is reported and not checked.
     """
 
     address: str
@@ -83,8 +84,8 @@ class ExposureRow(Row, table="exposure"):
     texts: int = column("texts of this kind of which at least half the words stood in the prompt")
     text_ids: list[str] = column("their ids")
     share: float | None = column(
-        "share of the words of these texts that stood there (of the nearest text, where none did); "
-        "empty where no such text was recorded"
+        "share of words that stood there: where the design shows this kind, of all texts of it; "
+        "else of these texts (of the nearest, where none did); empty where none was recorded"
     )
 
 
@@ -110,14 +111,18 @@ class Exposure:
 
 
 class Found(NamedTuple):
-    """A text and the share of its words that stood in a prompt. `brief`: it has no sentence that
-    could not stand there by chance."""
+    """A text and how many of its words stood in a prompt. `brief`: it has no sentence that could
+    not stand there by chance."""
 
     kind: str
     id: str
     words: int
-    share: float
+    standing: int
     brief: bool
+
+    @property
+    def share(self) -> float:
+        return self.standing / self.words
 
 
 class Index:
@@ -218,7 +223,7 @@ class Index:
     def _of(self, number: int, count: int, decision: Decision) -> Found:
         text, words = self._texts[number], self._of_text[number]
         kind = OWN if text.by == decision.participant_id else text.kind
-        return Found(kind, text.id, words, count / words, self._brief[number])
+        return Found(kind, text.id, words, count, self._brief[number])
 
     def _standing(self, message: str) -> tuple[tuple[int, int], ...]:
         # Not a cached method, which would hold the index, with all texts, after the run.
@@ -327,19 +332,23 @@ def rows(decision: Decision, found: Iterable[Found]) -> Iterator[ExposureRow]:
             expected=False if kind == ELSEWHERE else decision.shows.get(kind),
             texts=len(stood),
             text_ids=[t.id for t in stood],
-            share=_share(stood) if stood else max((t.share for t in texts), default=None),
+            share=_share(decision.shows.get(kind) is True, texts, stood),
         )
 
 
-def _share(texts: list[Found]) -> float:
-    return sum(t.share * t.words for t in texts) / sum(t.words for t in texts)
+def _share(wanted: bool, texts: list[Found], stood: list[Found]) -> float | None:
+    of = texts if wanted else stood
+    if not of:
+        return max((t.share for t in texts), default=None)
+    return sum(t.standing for t in of) / sum(t.words for t in of)
 
 
 # --- what the table says -------------------------------------------------------------------------
 
 
 class _Cell(NamedTuple):
-    """A kind at a decision of an arm: in how many prompts it stood, should have, stood in part."""
+    """A kind at a decision of an arm: in how many prompts it stood, should have, stood in part
+    where all of it should have."""
 
     condition: str
     decision: str
@@ -356,9 +365,9 @@ class _Cell(NamedTuple):
     def shown(self) -> str:
         """The share of prompts, and what it should be where it is not."""
         share = percent(self.stood / self.decisions)
-        if not self.missing and not self.unwanted:
-            return share
-        return f"{share}, not {percent(self.expected / self.decisions)}"
+        if self.missing or self.unwanted:
+            return f"{share}, not {percent(self.expected / self.decisions)}"
+        return f"{share}, in part" if self.partly else share
 
     @property
     def differences(self) -> Iterator[str]:
@@ -367,6 +376,12 @@ class _Cell(NamedTuple):
             yield (
                 f"{what} should stand in the prompt and did not in {self.missing:,} of "
                 f"{self.decisions:,}."
+            )
+        if self.partly:
+            least = percent(min(self.least or 0, 0.99))
+            yield (
+                f"{what} should stand in the prompt in full and stood in part in {self.partly:,} "
+                f"of {self.decisions:,} (at the least {least} of the words)."
             )
         if self.unwanted:
             yield (
@@ -424,15 +439,7 @@ def exposure(run: RunFolder) -> Finding | None:
             column="kind of text",
             unit="share of decisions",
         ),
-        notes=(
-            "A text stood in a prompt if at least half of its words did, by whole sentences.",
-            *(
-                f"{c.condition}, {c.decision}: {c.kind} stood in {plural(c.partly, 'prompt')} only "
-                f"in part (at the least {percent(c.least)} of the words)."
-                for c in cells
-                if c.least is not None
-            ),
-        ),
+        notes=("A text stood in a prompt if at least half of its words did, by whole sentences.",),
         section="Exposure",
         headline=bool(alarms),
         alarms=alarms,

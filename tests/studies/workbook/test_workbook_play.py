@@ -12,7 +12,9 @@ import pytest
 
 import folkmoot
 from folkmoot.errors import ModelError, RefusedError
+from folkmoot.kit.exposure import differences
 from folkmoot.models.scripted import Scripted
+from folkmoot.studies.workbook.protocol import ROUNDS
 from tests.studies.workbook.test_workbook_parts import by_hand
 from tests.studies.workbook.test_workbook_reading import older, shorter
 from tests.studies.workbook.workbook_builder import good, player, put, save, setting, task
@@ -127,6 +129,30 @@ def test_the_short_layout_never_reveals_private_answers(tmp_path: Path) -> None:
             m["content"] == "5" and m["role"] == "user" for m in person["message_history"]
         )
         assert "The market is" in "\n".join(texts(person)) and "Calm." not in texts(person)[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "played"),
+    [("private_question", "public_question"), ("discussion", "private_question")],
+)
+def test_the_exposure_table_tells_who_heard_whom(
+    kind: str, played: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Right as it is, and wrong if one kind of task were played like another."""
+
+    def says(request: Any, address: str) -> str:
+        return f"At {address.replace('/', ' ')} I would say so for reasons that are mine alone."
+
+    book = setting(good(), "num_sessions", 1)
+    kinds = ("private_question", "discussion", "public_question", "private_question", "discussion")
+    book[TASKS][2:] = [task(f"x{n}", kind, n, "Why?", f"x{n}") for n, kind in enumerate(kinds, 1)]
+    book["computed"][1:] = []
+    assert differences(play(book, tmp_path, Scripted(says)).folder) == []
+    monkeypatch.setitem(ROUNDS, kind, ROUNDS[played])
+    (tmp_path / "wrong").mkdir()
+    wrong = differences(play(book, tmp_path / "wrong", Scripted(says)).folder)
+    told = {"private_question": "words from elsewhere", "discussion": "others' words"}[kind]
+    assert wrong and all(told in alarm for alarm in wrong)
 
 
 def test_results_reach_the_prompt(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ ALONE, ASKED = "alone", ("opinion", "intent")
 
 
 def texts(run: RunFolder) -> Iterator[Text]:
-    """The material and price of each concept, and all that was said about it, also in private."""
+    """The material and price of each concept, and all that was said about it, also in private;
+    each remark has a scope of its own, because only the latest are heard."""
     config = DiscussionConfig.model_validate(run.config)
     for concept in config.concepts:
         on = config.on(concept)
@@ -21,13 +22,13 @@ def texts(run: RunFolder) -> Iterator[Text]:
         yield Text(MATERIAL, concept.id, on.stimulus_material or "", scope=concept.id)
         yield Text(PRICE, concept.id, on.price or "", scope=concept.id)
     for row in run.table("utterances").iter_rows(named=True):
-        table, who = f"{row['group']}/{row['stimulus']}", row["speaker_id"]
+        turn, who = f"{row['group']}/{row['stimulus']}/{row['turn']}", row["speaker_id"]
         kind = STATEMENTS if row["role"] == "participant" else "moderator's words"
-        yield Text(kind, f"{table}/{row['turn']}", row["text"], scope=table, by=who)
+        yield Text(kind, turn, row["text"], scope=turn, by=who)
     for row in run.table("interviews").iter_rows(named=True):
-        alone = f"{row['group']}/{row['stimulus']}/{ALONE}/{row['persona_id']}"
+        turn = f"{row['group']}/{row['stimulus']}/{ALONE}/{row['persona_id']}/{row['turn']}"
         by = row["persona_id"] if row["role"] == "participant" else ""
-        yield Text("interviewer's words", f"{alone}/{row['turn']}", row["text"], alone, by)
+        yield Text("interviewer's words", turn, row["text"], turn, by)
     for row in run.table("statements").filter(when="before").iter_rows(named=True):
         who = row["persona_id"]
         own = f"{row['group']}/{row['stimulus']}/{who}"
@@ -38,23 +39,30 @@ def decisions(run: RunFolder) -> Iterator[Decision]:
     """The private questions, of which the first about intent is at the product's own price."""
     config = DiscussionConfig.model_validate(run.config)
     on = {concept.id: config.on(concept) for concept in config.concepts}
-    spoke: dict[str, set[str]] = {}
-    for row in run.table("utterances").filter(role="participant").iter_rows(named=True):
-        spoke.setdefault(f"{row['group']}/{row['stimulus']}", set()).add(row["speaker_id"])
+    said: dict[str, list[tuple[int, str]]] = {}
+    for row in run.table("utterances").iter_rows(named=True):
+        spoken = (row["turn"], row["speaker_id"] if row["role"] == "participant" else "")
+        said.setdefault(f"{row['group']}/{row['stimulus']}", []).append(spoken)
+    for row in run.table("interviews").iter_rows(named=True):
+        spoken = (row["turn"], row["persona_id"] if row["role"] == "participant" else "")
+        talk = f"{row['group']}/{row['stimulus']}/{ALONE}/{row['persona_id']}"
+        said.setdefault(talk, []).append(spoken)
     for row in run.table("answers").filter(role="participant").iter_rows(named=True):
         _, group, concept, when, who, *rest = row["address"].split("/")
         if when not in ("before", "after", ALONE) or len(rest) != 2 or rest[0] not in ASKED:
             continue
         what, ask = rest
         table = f"{group}/{concept}"
-        spoken = spoke.get(table, set()) if when == "after" else set()
-        shows = {MATERIAL: bool(on[concept].stimulus_material), STATEMENTS: bool(spoken - {who})}
+        talk = {"after": table, ALONE: f"{table}/{ALONE}/{who}"}.get(when, "")
+        heard = sorted(said.get(talk, ()))[-config.context_messages :]
+        spoke = {speaker for _, speaker in heard}
+        others = bool(spoke - {who, ""})
+        shows = {MATERIAL: bool(on[concept].stimulus_material), STATEMENTS: others}
+        if who in spoke:
+            shows[OWN] = True
         if on[concept].price and (what, ask) == ("intent", "ask0"):
             shows[PRICE] = True
-        if who in spoken:
-            shows[OWN] = True
-        talk = f"{table}/{ALONE}/{who}" if when == ALONE else table
-        scopes = frozenset((concept, f"{table}/{who}", talk))
+        scopes = frozenset((concept, f"{table}/{who}", *(f"{talk}/{turn}" for turn, _ in heard)))
         yield Decision(row["address"], who, concept, f"{what} {when}", scopes, shows)
 
 

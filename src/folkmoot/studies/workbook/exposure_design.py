@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from folkmoot.kit.exposure import Decision, Exposure, Text
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.workbook.config import WorkbookConfig
+from folkmoot.studies.workbook.config import FACILITATOR, WorkbookConfig
 from folkmoot.studies.workbook.participants import experiments
 
-TREATMENT = "treatment"
+TREATMENT, OTHERS = "treatment", "others' words"
+Spoken = Mapping[str, object]  # a row of `utterances`
+SHORT = 3  # an answer of so few words, or a number, stands everywhere
 
 
 def texts(run: RunFolder) -> Iterator[Text]:
-    """The treatments of each experiment, and what was said in each session."""
+    """The treatments of each experiment, and what was said in each session, each answer with a
+    scope of its own: who heard it depends on the kind of task."""
     config = WorkbookConfig.model_validate(run.config)
     for experiment in experiments(config.workbook):
         for label, treatment in experiment.treatments.items():
             scope = f"{experiment.id}/treatment/{label}"
             yield Text(TREATMENT, label, treatment.description, scope=scope)
     for row in run.table("utterances").iter_rows(named=True):
-        scope = f"{row['experiment_id']}/session/{row['session']}"
-        kind = "others' words" if row["speaker_role"] == "participant" else "questions"
-        words, who = row["text"] or "", row["speaker_id"]
-        if len(words.split()) > 3:  # an answer of a word or a number stands everywhere
-            yield Text(kind, f"{scope}/{row['turn']}", words, scope=scope, by=who)
+        turn, words = _turn(row), row["text"] or ""
+        kind = OTHERS if row["speaker_role"] == "participant" else "questions"
+        if len(words.split()) > SHORT:
+            yield Text(kind, turn, words, scope=turn, by=row["speaker_id"])
 
 
 def decisions(run: RunFolder) -> Iterator[Decision]:
@@ -40,6 +42,10 @@ def decisions(run: RunFolder) -> Iterator[Decision]:
         (row["experiment_id"], row["participant_id"]): row
         for row in run.table("assignment").iter_rows(named=True)
     }
+    said: dict[tuple[str, str], list[Spoken]] = {}
+    for row in run.table("utterances").iter_rows(named=True):
+        said.setdefault((row["experiment_id"], row["session"]), []).append(row)
+    private = {t.task_id for t in config.workbook.tasks if t.type == "private_question"}
     for row in run.table("answers").filter(role="participant").iter_rows(named=True):
         stage, where, task, *_ = row["address"].split("/")
         experiment, who = where.rpartition(".")[0], row["speaker_id"]
@@ -47,9 +53,32 @@ def decisions(run: RunFolder) -> Iterator[Decision]:
         if stage != "sessions" or seat is None:
             continue
         treatment = seat["treatment"]
-        scopes = (f"{experiment}/session/{seat['session']}", f"{experiment}/treatment/{treatment}")
+        session = said.get((experiment, seat["session"]), [])
+        heard = list(_heard(session, who, task, private, config.workbook.settings.reveal_private))
         shows = {TREATMENT: told[experiment, treatment]} if (experiment, treatment) in told else {}
+        others = (r for r in heard if r["speaker_role"] == "participant" and r["speaker_id"] != who)
+        shows[OTHERS] = any(len(str(r["text"]).split()) > SHORT for r in others)
+        scopes = {_turn(r) for r in heard} | {f"{experiment}/treatment/{treatment}"}
         yield Decision(row["address"], who, treatment, f"task {task}", frozenset(scopes), shows)
+
+
+def _turn(row: Spoken) -> str:
+    return f"{row['experiment_id']}/session/{row['session']}/{row['turn']}"
+
+
+def _heard(
+    session: Sequence[Spoken], who: str, task: str, private: set[str], revealed: bool
+) -> Iterator[Spoken]:
+    """What was said in a session until somebody answered a task, without private answers: those of
+    this task are hidden until it ends, and of earlier ones where the layout keeps them so."""
+    for row in session:
+        own = row["speaker_id"] == who
+        asked = row["speaker_id"] == FACILITATOR and row["finish"] is None
+        hidden = row["task_id"] == task or (not revealed and row["speaker_role"] == "participant")
+        if own or asked or row["task_id"] not in private or not hidden:
+            yield row
+        if own and row["task_id"] == task:  # which is in view where it is asked for again
+            return
 
 
 EXPOSURE = Exposure(texts, decisions)
