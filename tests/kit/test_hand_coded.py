@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import folkmoot.studies
+from folkmoot.conversation.tone import tone
 from folkmoot.kit import coding
 from folkmoot.kit.coding.coder import Codes, system_prompt
 from folkmoot.models.request import Message, Request
 from folkmoot.respondent.coder import codes_of
-from folkmoot.studies.focus_group.reading import tone
 from folkmoot.studies.negotiation.decision import purify
 
 HAND = Path(__file__).parent / "hand_coded"

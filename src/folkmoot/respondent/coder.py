@@ -12,12 +12,12 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import yaml
-from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
 
+from folkmoot.conversation.tone import tone
 from folkmoot.models.request import Request
 
 ENOUGH = 0.4  # likeness of a sentence and a code from which the code is given
@@ -181,16 +181,6 @@ def _likenesses(codes: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, A
         return likeness
 
     return [(c, like(b, a)) for c, b, a in zip(codes, bags, counters, strict=True)]
-
-
-def tone(text: str) -> float:
-    """VADER's compound score in −1 … 1. Hutto & Gilbert (2014), ICWSM."""
-    return float(_analyzer().polarity_scores(text)["compound"])
-
-
-@cache
-def _analyzer() -> SentimentIntensityAnalyzer:
-    return SentimentIntensityAnalyzer()
 
 
 def _names(sentence: str, value: str) -> bool:

@@ -9,9 +9,9 @@ from html.parser import HTMLParser
 import pytest
 from scipy.stats import t as student
 
+from folkmoot.conversation.tone import tone
 from folkmoot.kit.coding import Coded
 from folkmoot.measures.diversity import gini
-from folkmoot.studies.focus_group import reading
 from folkmoot.studies.focus_group.discussion import INTENTS
 from folkmoot.studies.focus_group.files import TranscriptFormatter, topline, topline_page
 from folkmoot.studies.focus_group.participants import title_of
@@ -46,9 +46,9 @@ async def test_take_up_and_stance_are_the_coders_reading() -> None:
 
 
 def test_sentiment_has_the_sign_of_the_words() -> None:
-    assert reading.tone("I love it, it is wonderful.") > 0.5
-    assert reading.tone("I hate it, it is terrible.") < -0.5
-    assert reading.tone("It is a box.") == 0
+    assert tone("I love it, it is wonderful.") > 0.5
+    assert tone("I hate it, it is terrible.") < -0.5
+    assert tone("It is a box.") == 0
 
 
 async def test_balance_counts_every_word_and_reply() -> None:

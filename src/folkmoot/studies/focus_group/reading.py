@@ -8,13 +8,10 @@ lexicon; objections, needs, themes and private stances by codebooks.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
-from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
 
 from folkmoot.conversation.answers import Json, Missing
 from folkmoot.conversation.transcript import Speaker
@@ -93,29 +90,6 @@ async def read_position(
         return Position(last if read.valence is None else round(read.valence, 2), False, *rest)
     moved = read.changed and abs(read.valence - last) >= SMALLEST_SHIFT
     return Position(round(read.valence, 2) if moved else last, moved, *rest)
-
-
-# --- tone --------------------------------------------------------------------------------------
-
-
-def tone(text: str) -> float:
-    """VADER's compound score in −1 … 1, rounded to three digits.
-
-    Hutto & Gilbert (2014), ICWSM. A lexicon reads words, not irony; where somebody stands comes
-    from the position after each message, not from this.
-    """
-    return round(float(_analyzer().polarity_scores(text)["compound"]), 3)
-
-
-@cache
-def lexicon() -> str:
-    """What is recorded as the source of a lexicon's rating."""
-    return f"vader {version('vaderSentiment')}"
-
-
-@cache
-def _analyzer() -> SentimentIntensityAnalyzer:
-    return SentimentIntensityAnalyzer()
 
 
 def surprising(stance: str | None, tone: float | None, last: float | None, changed: bool) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from folkmoot.conversation.answers import Missing
+from folkmoot.conversation.tone import lexicon, tone
 from folkmoot.conversation.transcript import how_ended
 from folkmoot.engine.session import Scope
 from folkmoot.people.sources.grounded import Opinion, Profile
@@ -137,7 +138,7 @@ class Talk:
         )
         to = now.takes_up or (asked if asked.probe else None)
         by_model = self.config.sentiment == reading.MODEL and now.sentiment is not None
-        tone = now.sentiment if by_model else reading.tone(said)
+        felt = now.sentiment if by_model else tone(said)
         return self._add(
             DiscussionMessage(
                 turn_number=len(self.messages) + 1,
@@ -149,8 +150,8 @@ class Talk:
                 phase=asked.phase,
                 replied_to=to.speaker_id if to else None,
                 replied_to_turn=to.turn_number if to else None,
-                sentiment=tone,
-                sentiment_source=reading.MODEL if by_model else reading.lexicon(),
+                sentiment=felt,
+                sentiment_source=reading.MODEL if by_model else lexicon(),
                 changed_mind=now.changed,
                 valence=now.valence,
                 position=self._answers() + 1,
@@ -158,7 +159,7 @@ class Talk:
                 probe=asked.probe,
                 rung=asked.rung,
                 stance=now.stance,
-                surprising=reading.surprising(now.stance, tone, last, now.changed),
+                surprising=reading.surprising(now.stance, felt, last, now.changed),
                 finish=how_ended(at),
             )
         )
@@ -190,8 +191,8 @@ class Talk:
                 phase=phase,
                 replied_to=to.speaker_id if to else None,
                 replied_to_turn=to.turn_number if to else None,
-                sentiment=reading.tone(text),
-                sentiment_source=reading.lexicon(),
+                sentiment=tone(text),
+                sentiment_source=lexicon(),
                 asks=asks,
                 probe=rung > 0,
                 rung=rung,
