@@ -155,6 +155,19 @@ def test_a_no_that_comes_up_later_is_said_and_counts_from_then_on(negotiation: R
     assert "Kept: barbecue against the firm no of Colleague" in answers[1]
 
 
+def test_all_that_members_say_to_a_revision_is_kept(negotiation: Runner) -> None:
+    words = [("Colleague 1", "I see."), ("Colleague 3", "Not for me!"), ("Colleague 1", "Well.")]
+    lines = [{"speaker": who, "text": said} for who, said in (*words, ("A waiter", "Ready?"))]
+    run = negotiation(
+        revising("cuisine", {"dialogue": lines}), groups=some("team"), conditions=["C5"]
+    )
+    said = run.table("utterances").filter(
+        pl.col("intent") == "user_feedback_cuisine", pl.col("round") == 1
+    )
+    assert said.select("speaker", "text").rows() == words
+    assert session_json(run, "team", "C5", "decisions")["cuisine"]["dropped_lines"] == 1
+
+
 @pytest.mark.parametrize("no", ["no barbecue", "not barbecue", "Barbecue!"])
 def test_a_no_counts_however_it_is_written(negotiation: Runner, no: str) -> None:
     first = {"decision": [], "hard_no": [no], "resolved": True}

@@ -110,6 +110,12 @@ def test_flags_and_strategies_are_off_under_c3(whole: Any) -> None:
     assert payload["subgroup_signals"] == {"required_slots": [], "optional_slots": []}
 
 
+def test_a_tour_has_an_operator_and_a_decision_has_none() -> None:
+    everyday = "We book with a local tour operator; its phone operator speaks Greek."
+    assert decision.purify(everyday) == everyday
+    assert decision.purify("Apply the operator to the ballots.") == "Apply the rule to the ballots."
+
+
 def test_plain_words_stay_as_they_are() -> None:
     text = "We split the bill, vote with our feet and include everybody at the diner."
     assert decision.purify(text) == text
@@ -120,11 +126,10 @@ def test_plain_words_stay_as_they_are() -> None:
 
 def test_a_term_that_a_member_said_is_the_members() -> None:
     """In the member's words, in the option made of them, and where the mediator takes it up."""
-    said = "I want a tour operator with small groups"
-    text = "The operator least_misery says: a tour operator."
-    assert (
-        decision.purify(text, [said]) == "The way what bothers people least says: a tour operator."
-    )
+    said = "I want a utility room with a window"
+    text = "By least_misery: a utility room."
+    assert decision.purify(text) == "By what bothers people least: a worth room."
+    assert decision.purify(text, [said]) == "By what bothers people least: a utility room."
     # A term beside terms is theory, whoever said so.
     said = "I love least misery voting theory"
     assert decision.purify("least misery voting theory", [said]) == (
@@ -139,27 +144,27 @@ def test_members_words_reach_mediator_planner_and_record_as_they_were_said(
 
     def answering(request: Any, address: str) -> str:
         prompts.append(request.messages[-1].content)
-        stated = [{"option": "tour operator", "members": [], "when": "as the operator sees fit"}]
+        stated = [{"option": "utility room", "members": [], "when": "as the operator sees fit"}]
         return mediator(
             request,
             address,
-            resolution_explanation="By least misery, a tour operator it is.",
+            resolution_explanation="By least misery, a utility room it is.",
             decision=stated,
         )
 
     group = json.loads(json.dumps(some("pair")))
-    group[0]["members"][0]["preferences"]["attraction"] = "I want a tour operator."
+    group[0]["members"][0]["preferences"]["attraction"] = "I want a utility room."
     run = negotiation(answering, groups=group, conditions=["C3"])
     assert any(
-        "Partner 1: “I want a tour operator.”" in p and "- tour operator" in p for p in prompts
+        "Partner 1: “I want a utility room.”" in p and "- utility room" in p for p in prompts
     )
     payload = session_json(run, "pair", "C3", "planner_payload")
-    assert payload["constraint_state"]["attraction"]["traveler_1"] == "I want a tour operator."
+    assert payload["constraint_state"]["attraction"]["traveler_1"] == "I want a utility room."
     decided = payload["slot_decision_state"]["attraction"]
-    assert decided["selected_option"] == "tour operator"
-    assert decided["resolution_text"] == "By what bothers people least, a tour operator it is."
-    assert decided["portions"][0]["when"] == "as the way sees fit"
-    assert "tour way" not in json.dumps(payload) + run.folder.text("tripcraft/C3.csv")
+    assert decided["selected_option"] == "utility room"
+    assert decided["resolution_text"] == "By what bothers people least, a utility room it is."
+    assert decided["portions"][0]["when"] == "as the rule sees fit"
+    assert "worth room" not in json.dumps(payload) + run.folder.text("tripcraft/C3.csv")
 
 
 def test_a_members_words_are_quoted_to_the_mediator(negotiation: Runner) -> None:

@@ -188,7 +188,7 @@ def lexicon() -> Mapping[str, str]:
 def purify(text: str, said: Iterable[str] = ()) -> str:
     """The text with every term in plain words; a text without terms comes back as it is.
 
-    A term that members `said` themselves beside the same word ("tour operator") is theirs, and
+    A term that members `said` themselves beside the same word ("utility room") is theirs, and
     stays.
     """
     own = [f" {' '.join(words_of(words))} " for words in said]

@@ -367,9 +367,9 @@ async def _round(
         parse_error=parse_step == "minimal",
     )
     decision = replace(decision, feedback=(*standing.feedback, round_))
-    _, said, _ = sort_lines(reply.dialogue, [target.name])
-    reaction = said[0][1] if said else ""
-    return decision.with_lines(*_round_lines(case, topic, decision, reaction, finish))
+    _, said, dropped = sort_lines(reply.dialogue, [m.name for m in case.members])
+    decision = replace(decision, dropped_lines=standing.dropped_lines + dropped)
+    return decision.with_lines(*_round_lines(case, topic, decision, said, finish))
 
 
 def _wish(text: str, options: Sequence[str]) -> str:
@@ -519,9 +519,14 @@ _WHY_NOT = {
 
 
 def _round_lines(
-    case: Negotiation, topic: Topic, decision: SlotDecision, reaction: str, finish: str | None
+    case: Negotiation,
+    topic: Topic,
+    decision: SlotDecision,
+    reactions: Sequence[tuple[str, str]],
+    finish: str | None,
 ) -> list[Line]:
-    """The last round: the question, the member's reaction, and what the System makes of it."""
+    """The last round: the question, what members say to it (name, words), and what the System makes
+    of it."""
     round_ = decision.feedback[-1]
     number, target, strategy = round_.round, case.group.names[round_.target], decision.strategy_id
     assert strategy is not None
@@ -544,11 +549,11 @@ def _round_lines(
     why = f"{target} is asked in round {number}"
     question = contract(conflict, strategy, stands, why, round_.question)
     answer = contract(conflict, strategy, decision.resolution_text, reason, then)
-    said: list[tuple[str, str, str, str | None]] = [(SYSTEM, "sys_feedback", question, None)]
-    if reaction:
-        said.append((target, "user_feedback", reaction, finish))
-    said.append((SYSTEM, "sys_feedback", answer, None))
     return [
-        case.line(who, intent, text, topic, round=number, finish=ended)
-        for who, intent, text, ended in said
+        case.line(SYSTEM, "sys_feedback", question, topic, round=number),
+        *(
+            case.line(who, "user_feedback", words, topic, round=number, finish=finish)
+            for who, words in reactions
+        ),
+        case.line(SYSTEM, "sys_feedback", answer, topic, round=number),
     ]
