@@ -140,6 +140,30 @@ def test_residents_are_found_by_name(raw: str, meant: str) -> None:
     assert Asked(IDS, "A01", names=NAMES).resident(raw) == meant
 
 
+CALLED = {"A02": "Siobhán O'Brien", "A03": "Dr. Hugo Brandt", "A04": "Hugo Lee", "A05": "김민준"}
+
+
+@pytest.mark.parametrize(
+    ("said", "who"),
+    [
+        ("Siobhán is right about the rents", "A02"),
+        ("Siobhan is right about the rents", "A02"),
+        ("I am with O’Brien there", "A02"),
+        ("as Siobhán O’Brien told us", "A02"),
+        ("as Mr. Brandt told us", "A03"),
+        ("Hugo is right", ""),  # there are two
+        ("Hugo Lee is right", "A04"),
+        ("저는 김민준은 옳다고 생각합니다", "A05"),
+        ("Siobhánova is right", ""),
+        ("the doctor, Dr. Who, is right", ""),
+    ],
+)
+def test_a_person_is_named_by_a_part_of_the_name_and_in_any_script(said: str, who: str) -> None:
+    asked = Asked(tuple(CALLED), "A01", names=CALLED)
+    assert [i for i in CALLED if asked.calls(i, said)] == ([who] if who else [])
+    assert asked.said_aloud("right about the rents", "A02", "Siobhan has it right on the rents.")
+
+
 @pytest.mark.parametrize(
     ("before", "after", "said", "stands", "mends"),
     [

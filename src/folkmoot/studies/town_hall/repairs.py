@@ -67,6 +67,20 @@ def _key(name: str) -> str:
     return f"{letters}{digits.lstrip('0') or '0'}"
 
 
+TITLES = {"mr", "mrs", "miss", "dr", "prof", "sir", "don", "herr", "frau", "madame", "monsieur"}
+
+
+def _unmarked(said: str) -> str:
+    """Without accents, and with one kind of apostrophe."""
+    plain = unicodedata.normalize("NFKD", said.replace("’", "'"))
+    return unicodedata.normalize("NFC", "".join(c for c in plain if not unicodedata.combining(c)))
+
+
+def _cased(name: str) -> bool:
+    """Where a script has no capitals, words may follow a name without a space."""
+    return name.upper() != name.lower()
+
+
 ALIKE = 85  # of 100: how like its words a passage of a statement must be
 
 
@@ -151,8 +165,21 @@ class Asked:
         found = resolve(raw, self.ids)
         if found or not isinstance(raw, str):
             return found
-        named = [i for i, name in self.names.items() if re.search(rf"\b{re.escape(name)}\b", raw)]
+        named = [i for i in self.names if self.calls(i, raw)]
         return named[0] if len(named) == 1 else ""
+
+    def calls(self, target: str, said: str) -> bool:
+        """Do these words name a resident: by the whole name, or a part of it that is theirs alone
+        ("Siobhán", "O’Brien"), whatever the accents and apostrophes?"""
+        name, others = self.names.get(target, target), " ".join(self.names.values())
+        parts = [p for p in name.split() if len(p) > 2 and others.split().count(p) == 1]
+        said = _unmarked(said)
+        return any(
+            re.search(rf"(?<!\w){re.escape(part)}" + (r"(?!\w)" if _cased(part) else ""), said)
+            for part in map(
+                _unmarked, (name, *(p for p in parts if p.strip(".").casefold() not in TITLES))
+            )
+        )
 
     def said_aloud(self, words: str, target: str, statement: str) -> bool:
         """Can the hall have heard this answer to `target` in a statement?
@@ -162,13 +189,11 @@ class Asked:
         """
         if quoted(words, statement):
             return True
-        name = self.names.get(target, target)
-        told = _stems(words) - _stems(name)
+        told = _stems(words) - _stems(self.names.get(target, target))
         return any(
             not told or told & _stems(sentence)
             for sentence in re.split(r"(?<=[.!?…;])\s", statement)
-            if target in ids_in(sentence, self.ids)
-            or re.search(rf"\b{re.escape(name)}\b", sentence)
+            if target in ids_in(sentence, self.ids) or self.calls(target, sentence)
         )
 
 
