@@ -47,6 +47,22 @@ def test_own_description_and_column_names(tmp_path: Path) -> None:
     assert poet.demographics == {"age": 33}
 
 
+def test_demographics_are_known_by_the_names_that_surveys_give_them(tmp_path: Path) -> None:
+    """Else they would be told beside a drawn value that contradicts them."""
+    path = tmp_path / "p.csv"
+    path.write_text(
+        "Gender,Politics,ideology,Household Income,ethnicity\nfemale,liberal,left,9000,X\n"
+    )
+    (ann,) = read(path)
+    assert ann.demographics == {"sex": "female", "political_leaning": "liberal", "income": 9000}
+    assert ann.extra == {"ideology": "left", "race": "X"}  # the first of two is the one
+    path.write_text("gender,sex\nfluid,F\n")
+    (ann,) = read(path)
+    assert (ann.demographics, ann.extra) == ({"sex": "F"}, {"gender": "fluid"})
+    path.write_text("gender,age\nfluid,30\n")
+    assert read(path)[0].text == "a 30-year-old person. Sex: fluid."
+
+
 def test_faults_name_the_line(tmp_path: Path) -> None:
     path = tmp_path / "p.csv"
     path.write_text("id,age\nx,30\nx,31\n,\n")

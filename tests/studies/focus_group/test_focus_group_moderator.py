@@ -221,6 +221,8 @@ async def test_alone_the_same_people_get_the_whole_guide_and_hear_nobody() -> No
             asked_of[asked.who.id] += 1
             heard.setdefault(asked.who.id, set()).update(u.speaker_id for u in asked.heard)
             assert "focus group" not in asked.who.system
+            assert "There are only the two of you." in asked.prompt
+            assert "by name" not in asked.prompt and "moderator" not in asked.prompt
         return plain(asked)
 
     t = await discuss(2, watching, settings(control="alone"))

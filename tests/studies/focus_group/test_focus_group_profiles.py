@@ -45,6 +45,20 @@ def test_text_demographics_and_every_other_column_reach_the_persons_prompt(tmp_p
     assert {p["source"] for p in people.values()} == {"table"}
 
 
+def test_nothing_is_drawn_that_contradicts_a_column_by_another_name(tmp_path: Path) -> None:
+    (tmp_path / "real.csv").write_text(
+        "name,Gender,politics,town,job\n"
+        "Ann Lee,female,very conservative,Ulm,beekeeper\nBo Ray,female,liberal,Ulm,baker\n"
+    )
+    scripted = Scripted(reply, keep=True)
+    play(tmp_path, AT_TABLE, provider=scripted)
+    told = next(r.messages[0].content for a, r in scripted.seen if "/says/" in a)
+    who, leaning = ("beekeeper", "very conservative") if "Ann" in told else ("baker", "liberal")
+    assert re.search(rf"year-old {who} who lives .* in Ulm\.", told)
+    assert "You are a woman" in told and f"politically you are {leaning}" in told
+    assert "What is known of you" not in told
+
+
 @pytest.mark.parametrize(
     ("column", "value", "hint"),
     [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import polars as pl
 
 from folkmoot.errors import InputError, Problem
 from folkmoot.hidden_characters import hidden_in, without_hidden
+from folkmoot.people.enrichment import one_letter
 from folkmoot.people.persona import DEMOGRAPHIC_KEYS, Persona, article
 
 TEXT_COLUMNS = ("text", "persona", "enriched_persona", "description", "profile")
@@ -18,16 +19,35 @@ MAX_BYTES = 500_000_000
 MAX_PEOPLE = 1_000_000
 MAX_CHARACTERS = 200_000_000  # every row of a Parquet file can hold one long text
 BASE_COLUMNS = ("base_persona", "base")
+# What surveys call the demographics. Left under its own name, such a column would be told beside a
+# drawn value that contradicts it.
+ALSO_CALLED = {
+    "gender": "sex",
+    "age_years": "age",
+    "education_level": "education",
+    "schooling": "education",
+    "household_income": "income",
+    "job": "occupation",
+    "profession": "occupation",
+    "politics": "political_leaning",
+    "political_views": "political_leaning",
+    "political_orientation": "political_leaning",
+    "ideology": "political_leaning",
+    "ethnicity": "race",
+    "town": "location",
+    "city": "location",
+    "residence": "location",
+}
 
 
 def read(path: Path, columns: Mapping[str, str] | None = None) -> list[Persona]:
     """Every row as a persona, in the order of the file.
 
     Columns that mean something: `id`, `name`, one of `TEXT_COLUMNS` (the description; made from
-    the other columns when there is none), `base_persona`, and the seven demographics. All others
-    are kept in `extra` under their name. `columns` maps these names to those of your file
-    (`{"age": "AGE_YRS"}`). Empty cells are left out. Raises InputError for an unreadable file, a
-    repeated id, or rows (named by line) that say nothing about a person.
+    the other columns when there is none), `base_persona`, and the seven demographics, also by the
+    names in `ALSO_CALLED`. All others are kept in `extra` under their name. `columns` maps these
+    names to those of your file (`{"age": "AGE_YRS"}`). Empty cells are left out. Raises InputError
+    for an unreadable file, a repeated id, or rows (named by line) that say nothing about a person.
     """
     table = _frame(path)
     given = columns or {}
@@ -38,6 +58,7 @@ def read(path: Path, columns: Mapping[str, str] | None = None) -> list[Persona]:
             [Problem(f"no column {c!r}", file=str(path), hint=f"columns: {have}") for c in unknown]
         )
     table = table.rename({theirs: ours for ours, theirs in given.items()})
+    meant = _meant(table.columns)
     people: list[Persona] = []
     problems: list[Problem] = []
     seen: set[str] = set()
@@ -45,7 +66,7 @@ def read(path: Path, columns: Mapping[str, str] | None = None) -> list[Persona]:
     for number, row in enumerate(table.iter_rows(named=True)):
         cells = {
             name: value if name == "id" else _seen(value)
-            for name, value in ((_clean(k), v) for k, v in row.items())
+            for name, value in ((meant[k], v) for k, v in row.items())
             if value is not None and str(value).strip()
         }
         persona = _persona(number, cells)
@@ -117,6 +138,15 @@ def _clean(column: str) -> str:
     return column.strip().lower().replace(" ", "_").replace("-", "_")
 
 
+def _meant(columns: Sequence[str]) -> dict[str, str]:
+    """Column → what it is known by: the first of several that mean the same."""
+    meant = {column: _clean(column) for column in columns}
+    for column, name in list(meant.items()):
+        if (known := ALSO_CALLED.get(name, name)) not in meant.values():
+            meant[column] = known
+    return meant
+
+
 def _persona(number: int, cells: dict[str, object]) -> Persona | None:
     text = next((str(cells[c]).strip() for c in TEXT_COLUMNS if c in cells), "")
     base = next((str(cells[c]).strip() for c in BASE_COLUMNS if c in cells), "")
@@ -141,12 +171,13 @@ def _persona(number: int, cells: dict[str, object]) -> Persona | None:
 def describe(name: str, demographics: Mapping[str, object], extra: Mapping[str, object]) -> str:
     """A description that completes "You are …" from whatever a row holds."""
     age = f"{demographics['age']}-year-old " if "age" in demographics else ""
-    sex = {"f": "woman", "m": "man"}.get(str(demographics.get("sex", ""))[:1].casefold(), "person")
-    who = f"{age}{sex}"
+    sex = {"F": "woman", "M": "man"}.get(str(one_letter(demographics.get("sex"))), "")
+    who = f"{age}{sex or 'person'}"
     head = f"{article(who)} {who}"
     if "occupation" in demographics:
         head += f" who works as {demographics['occupation']}"
-    rest = {k: v for k, v in demographics.items() if k not in {"age", "sex", "occupation"}}
+    said = {"age", "occupation", *(["sex"] if sex else [])}
+    rest = {k: v for k, v in demographics.items() if k not in said}
     rest.update(extra)
     facts = "; ".join(f"{k.replace('_', ' ')}: {v}" for k, v in rest.items())
     return f"{name + ', ' if name else ''}{head}." + (f" {_upper(facts)}." if facts else "")
