@@ -319,7 +319,7 @@ class Participant:
             others=any(m.by_participant and m.speaker_id != self.id for m in context),
             stimulus=self.config.stimulus_material if shown else None,
             length="" if self.oneself else length_advice(self.persona),
-            company="" if self.oneself else company_advice(self.persona),
+            company="" if self.oneself or self.alone else company_advice(self.persona),
             max_words=self.config.max_words_per_response,
         )
         said = await scope.ask(self.speaker(scope), prompt, heard=self._latest(context))
