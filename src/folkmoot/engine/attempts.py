@@ -15,7 +15,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from folkmoot.engine.budget import Budget, Price
 from folkmoot.engine.config import StudyConfig
@@ -121,6 +121,12 @@ class Halted(FolkmootError):
     """Inside the engine only: no new call may start, because the run is about to stop."""
 
 
+class Stoppable(Protocol):
+    """Who makes calls, and starts no more once it is told to stop."""
+
+    def stop(self, error: FolkmootError) -> None: ...
+
+
 class Allowance:
     """What calls compete for: money and places at the models. Runs of a grid share one.
 
@@ -131,20 +137,20 @@ class Allowance:
     def __init__(self, budget: Budget, concurrency: int, *, shared: bool = False) -> None:
         self.budget = budget
         self.places = Limiter(concurrency)
-        self.users: list[Attempts] = []
+        self.users: list[Stoppable] = []
         self._shared = shared
         self._concurrency = concurrency
-        self._limiters: dict[str, Limiter] = {}
+        self.limiters: dict[str, Limiter] = {}
         self._stopped: FolkmootError | None = None
 
     def limiter(self, model: str, spacing: float, *, local: bool) -> Limiter:
         """The limiter of a model; one in this process has places for everybody."""
-        if model not in self._limiters:
+        if model not in self.limiters:
             made = Limiter(UNBOUNDED) if local else Limiter(self._concurrency, spacing)
-            self._limiters[model] = made
+            self.limiters[model] = made
             if self._stopped is not None:
                 made.stop(self._stopped)
-        return self._limiters[model]
+        return self.limiters[model]
 
     def stop(self, error: FolkmootError, *, everybody: bool = False) -> None:
         """Release all who wait, with the error."""
@@ -152,7 +158,7 @@ class Allowance:
             return
         self._stopped = self._stopped or error
         self.budget.stop(error)
-        for limiter in (self.places, *self._limiters.values()):
+        for limiter in (self.places, *self.limiters.values()):
             limiter.stop(error)
         for user in self.users:
             user.stop(error)

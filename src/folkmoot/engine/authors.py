@@ -43,7 +43,7 @@ def mistake_of(error: BaseException) -> Problem | None:
     if isinstance(error.__cause__, (StopIteration, SystemExit)):  # raised by a coroutine, or below
         error = error.__cause__
     told = getattr(error, "place", None)
-    place = told if told and _is_authors(told[0], "") else _last_place(error)
+    place = told if told and _is_authors(told[0], "") else last_place(error)
     if place is None:
         return None
     what = str(error) if isinstance(error, ProtocolError) else f"{type(error).__name__}: {error}"
@@ -98,7 +98,7 @@ def watching_awaits(tell: Callable[[ProtocolError], object]) -> Iterator[None]:
             sys.set_coroutine_origin_tracking_depth(depth)
 
 
-def _last_place(error: BaseException) -> tuple[str, int] | None:
+def last_place(error: BaseException) -> tuple[str, int] | None:
     """The last line of an author's file that led to the error."""
     found = [
         (frame.f_code.co_filename, line)

@@ -63,6 +63,8 @@ class Budget:
         self._warned = False
         self._reserved = 0.0
         self._in_flight = 0
+        self._lent_usd = 0.0  # to workers of a cluster
+        self._lent_calls = 0
         self._waiting: deque[Waiter] = deque()  # first come, first served
         self._judging = False
         self._stopped: FolkmootError | None = None
@@ -91,12 +93,34 @@ class Budget:
     def settle(self, reserved: float, cost: float | None) -> None:
         """The call was answered: what it cost replaces what was reserved; where the cost is
         unknown, the reserve is the best bound there is."""
+        self.count(reserved if cost is None else cost)
+        self.release(reserved)
+
+    def count(self, cost: float) -> None:
+        """A call was answered, whoever made it."""
         self.spent_calls += 1
-        self.spent_usd += reserved if cost is None else cost
+        self.spent_usd += cost
         if not self._warned and (message := self._nearly_used()):
             self._warned = True
             self._warn(message)
-        self.release(reserved)
+
+    def lend(self, usd: float, calls: int) -> None:
+        """Keep so much for the calls of others; below zero it is given back."""
+        self._lent_usd += usd
+        self._lent_calls += calls
+        if usd < 0 or calls < 0:
+            self._pump()
+
+    def free(self) -> tuple[float, int]:
+        """What is neither spent nor kept for a call (USD, calls); without a limit nothing."""
+        usd = (self.usd or 0.0) - self.spent_usd - self._reserved - self._lent_usd
+        calls = (self.calls or 0) - self.spent_calls - self._in_flight - self._lent_calls
+        return max(0.0, usd + _ROUNDING), max(0, calls)
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait for money here."""
+        return len(self._waiting)
 
     def release(self, reserved: float) -> None:
         """The call came to nothing: give back what was reserved."""
@@ -128,11 +152,13 @@ class Budget:
         return price.dearest
 
     def _fits(self, usd: float) -> bool:
-        if self.calls is not None and self.spent_calls + self._in_flight >= self.calls:
+        if self.calls is not None and (
+            self.spent_calls + self._in_flight + self._lent_calls >= self.calls
+        ):
             return False
         if self.usd is None or usd == 0.0:
             return True
-        return self.spent_usd + self._reserved + usd <= self.usd + _ROUNDING
+        return self.spent_usd + self._reserved + self._lent_usd + usd <= self.usd + _ROUNDING
 
     def _pump(self) -> None:
         """Admit those who wait, in order, as far as they fit; stop when nobody ever will."""
@@ -143,7 +169,7 @@ class Budget:
             self._waiting[0].admitted.done() or self._fits(self._waiting[0].price.dearest)
         ):
             self._admit(self._waiting.popleft())
-        while self._waiting and not self._in_flight:
+        while self._waiting and not self._under_way:
             next_one = next((w for w in self._waiting if self._fits(w.price.likely)), None)
             if next_one is None:
                 if not self._judging:
@@ -155,25 +181,30 @@ class Budget:
 
     def _judge(self, turns: int) -> None:
         """Stop, unless a call that fits arrives within this many turns of the loop."""
-        if turns and self._waiting and not self._in_flight:
+        if turns and self._waiting and not self._under_way:
             asyncio.get_running_loop().call_soon(self._judge, turns - 1)
             return
         self._judging = False
-        if self._waiting and not self._in_flight:
-            self.stop(self._reached(self._waiting[0]))
+        if self._waiting and not self._under_way:
+            self.stop(self.reached(self._waiting[0].price))
 
     def _admit(self, waiter: Waiter) -> None:
         if not waiter.admitted.done():  # else cancelled while it waited
             self._take(waiter.price)
             waiter.admitted.set_result(True)
 
-    def _reached(self, waiter: Waiter) -> BudgetReached:
+    @property
+    def _under_way(self) -> bool:
+        """Whether anything may give money back."""
+        return bool(self._in_flight or self._lent_calls or self._lent_usd > _ROUNDING)
+
+    def reached(self, price: Price) -> BudgetReached:
+        """What to say when the next call, of this price, does not fit."""
         if self.calls is not None and self.spent_calls >= self.calls:
             return BudgetReached(
                 f"The budget of {self.calls} calls (budget_calls) is used up. All work is kept; "
                 "resume with a larger one."
             )
-        price = waiter.price
         open_end = "" if price.likely == price.dearest else " or more, since max_tokens is not set"
         return BudgetReached(
             f"The budget of {self.usd:g} USD (budget_usd) is used up: {self.spent_usd:.4f} USD "

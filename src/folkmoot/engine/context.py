@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import polars as pl
 
@@ -51,6 +51,10 @@ from folkmoot.storage.run_folder import (
     TABLES,
 )
 from folkmoot.storage.shelf import Shelf
+
+I = TypeVar("I")  # noqa: E741
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 # What the engine writes into a run folder; also `journal.sqlite-wal`.
 _ENGINES = (PLAN, MANIFEST, STUDY_FILE, CODEBOOK, JOURNAL, LOG, LOG_LINES, ".lock")
@@ -150,9 +154,41 @@ def time_of_day() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
+class Part(NamedTuple, Generic[I]):
+    """One part of a fork: its number among them, its name in addresses, and the item."""
+
+    number: int
+    key: str
+    item: I
+
+
+class Begins(Protocol[I, R_co]):
+    """A fork, as whoever runs its parts sees it."""
+
+    @property
+    def path(self) -> tuple[str, ...]: ...
+
+    def begin(self, run: RunContext, part: Part[I], /) -> Awaitable[R_co]: ...
+
+
+class Away(Protocol):
+    """Where parts of a fork run: fills in results by index, and says why parts failed."""
+
+    async def __call__(
+        self,
+        run: RunContext,
+        fork: Begins[I, R],
+        parts: Sequence[Part[I]],
+        results: dict[int, R],
+        stage: str,
+        /,
+    ) -> dict[int, BaseException]: ...
+
+
 @dataclass
 class RunContext:
-    """The shared state of a run. `embedded` is set by the first embedding.
+    """The shared state of a run. `embedded` is set by the first embedding. `away`: where parts run
+    that need not run in this process; None where all do.
 
     The study file comes in parts, because a study type holds a function over a session, and so over
     this. `columns` are those of the tables that the study declares; `study_dir` is the folder that
@@ -172,6 +208,7 @@ class RunContext:
     now: Callable[[], str] = time_of_day
     seats: Sequence[Playable] = ()  # that people take
     desk: Desk | None = None  # where they answer; None where nobody can be asked
+    away: Away | None = None
     embedded: bool = False
     place: Place = field(default_factory=Place)
     tables: dict[str, Recording] = field(default_factory=dict)
@@ -184,7 +221,7 @@ class RunContext:
     computing: asyncio.Lock = field(default_factory=asyncio.Lock)
     cards: dict[Playable, asyncio.Future[str]] = field(default_factory=dict)  # people's own
     _claimed: set[int] = field(default_factory=set)  # hashes of paths: there may be millions
-    _models: dict[tuple[str | None, str], str] = field(default_factory=dict)
+    played: dict[tuple[str | None, str], str] = field(default_factory=dict)  # models, by seat
 
     def __post_init__(self) -> None:
         self.seed = self.config.random_seed
@@ -197,7 +234,7 @@ class RunContext:
         """The seat of the person whose call this is; None where a model answers."""
         found = self.place_of(who, path)
         if found is not None:
-            self._models[HUMAN, who.role] = HUMAN
+            self.played[HUMAN, who.role] = HUMAN
         return found
 
     def place_of(self, who: Speaker, path: Sequence[str]) -> Playable | None:
@@ -218,13 +255,13 @@ class RunContext:
     def model_for(self, named: str | None, role: str) -> str:
         """The model of a seat: command line, then the speaker's own, then the role's, then all."""
         key = (named, role)
-        if key not in self._models:
+        if key not in self.played:
             own = named or self.config.models.get(role) or self.config.model
             override, default = self.providers.override, self.providers.default
-            self._models[key] = override or own or default
+            self.played[key] = override or own or default
             if not (override or own) and not all(map(is_local, self.config.models.values())):
                 self.warn((), f"no model is named for the role {role}: {default} answers")
-        return self._models[key]
+        return self.played[key]
 
     def model_of(self, role: str, named: str | None = None) -> str:
         """The model that answers a role, in a seat that names its own (`named`) or not, even if it
@@ -240,31 +277,32 @@ class RunContext:
         """The roles that the embedded respondent has answered so far, in order of name."""
         if self.providers.scripted:
             return ()
-        return tuple(sorted({role for (_, role), m in self._models.items() if is_local(m)}))
+        return tuple(sorted({role for (_, role), m in self.played.items() if is_local(m)}))
 
     @property
     def synthetic_mark(self) -> str:
         """The mark on files that people or the embedded respondent had a part in; else empty."""
         roles = self.synthetic_roles()
-        if HUMAN in self._models.values():
-            others = any(model != HUMAN for model in self._models.values())
+        if HUMAN in self.played.values():
+            others = any(model != HUMAN for model in self.played.values())
             return f"{MIXED_MARK}: people and models answered" if others else HUMAN_MARK
         if not roles:
             return ""
-        real = any(not is_local(model) for model in self._models.values())
+        real = any(not is_local(model) for model in self.played.values())
         part = f" in part ({', '.join(roles)})" if real else ""
         return f"SYNTHETIC{part}: the embedded respondent answered; no evidence about people"
 
     def roles(self) -> dict[str, tuple[str, ...]]:
         """Which roles each model has played so far, in order of name."""
         played: dict[str, set[str]] = {}
-        for (_, role), model in self._models.items():
+        for (_, role), model in self.played.items():
             played.setdefault(model, set()).add(role)
         return {model: tuple(sorted(roles)) for model, roles in played.items()}
 
     async def complete(self, address: str, request: Request, *, spare: bool = False) -> Reply:
         """One reply, from the journal or from the model."""
         self.plan.write()
+        await self.find(address)
         return await self.gateway.complete(address, request, spare=spare)
 
     async def embed(self, address: str, texts: list[str]) -> FloatArray:
@@ -274,7 +312,12 @@ class RunContext:
             raise InputError(model)
         self.plan.write()
         self.embedded = True
+        await self.find(address)
         return await self.gateway.embed(address, model, texts)
+
+    async def find(self, address: str) -> None:
+        """Have what the journal holds at an address where it is looked up; a worker of a cluster
+        may have to ask for it."""
 
     def claim(self, prefix: str) -> None:
         """Note that a scope path has effects; a second scope of that path may not."""
@@ -337,11 +380,15 @@ class RunContext:
 
     def record(self, place: Place, table: str, row: Mapping[str, object]) -> None:
         """Add a row to a table, at this place among the rows of the protocol."""
-        recording = self.tables.get(table)
-        if recording is None:
-            recording = self.tables[table] = Recording(table, self.folder)
+        self.add_row(place.next(), table, row)
+        if table not in self.recorded_at:
             self.recorded_at[table] = caller()
-        recording.add(row, place.next())
+
+    def add_row(self, key: bytes, table: str, row: Mapping[str, object]) -> None:
+        """Add a row at the place of this key."""
+        if table not in self.tables:
+            self.tables[table] = Recording(table, self.folder)
+        self.tables[table].add(row, key)
 
     def recorded(self) -> Iterator[tuple[str, pl.DataFrame | pl.LazyFrame]]:
         """The tables by name, their rows in the order of the protocol; those that the study

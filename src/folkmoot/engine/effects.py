@@ -236,6 +236,7 @@ async def computed(
     name = f"{fn.__module__}.{fn.__qualname__}"
     fingerprint = digest(name, version, *(_digest_of(a) for a in args))
     asked = {"function": name, "version": version}
+    await run.find(address)
     entry = run.journal.lookup(address, fingerprint, lambda: asked)
     if entry is None:
         run.check_halted()

@@ -10,7 +10,7 @@ import contextlib
 import os
 import time
 from asyncio import CancelledError
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,6 +21,7 @@ import polars as pl
 
 from folkmoot.engine.attempts import Allowance, Halted
 from folkmoot.engine.authors import watching_awaits
+from folkmoot.engine.cluster.refusals import refuse
 from folkmoot.engine.context import Plan, RunContext, time_of_day
 from folkmoot.engine.desk import Desk
 from folkmoot.engine.event_loop import Stopper, interruptible
@@ -87,6 +88,8 @@ class RunOptions:
     consent: Consent = field(default=Consent())
     seats: tuple[str, ...] = ()  # participants whom people play, beside those of the study file
     host: Host | None = None  # serves the pages of the seats
+    executor: str | None = None  # where parts run: "ray", or the address of a cluster of Ray's
+    workers: int | None = None  # how many of them; None: one for each processor of the cluster
 
     def as_overrides(self) -> tuple[str, ...]:
         """The flags that stand for keys of the study file."""
@@ -189,6 +192,16 @@ def _ended_by(error: BaseException) -> tuple[Outcome, str]:
 def _context(execution: Execution, journal: Journal | Replay, progress: Progress) -> RunContext:
     found, providers, folder = execution.found, execution.providers, execution.folder
     config = found.config
+    if execution.options.executor is not None and isinstance(journal, Journal):
+        options = execution.options
+        refuse(
+            execution.options.executor,
+            config,
+            providers.named(),
+            key=options.key,
+            scripted=options.provider is not None,
+            batched=bool(journal.batches()),
+        )
     _, _, unpriced = journal.spent()
     if config.budget_usd is not None and unpriced and execution.replay is None:
         raise InputError(unknown_cost(unpriced))
@@ -248,16 +261,32 @@ async def _protocol(execution: Execution, context: RunContext) -> None:
     )
     own = not str(getattr(found.study.protocol, "__module__", "")).startswith("folkmoot.")
     with interruptible(context, execution.stopper):
-        with watching_awaits(context.forgotten.append) if own else contextlib.nullcontext():
-            if execution.options.preflight:
-                await preflight(context, execution.options.preflight)
-            try:
-                await found.study.protocol(Session(context))
-            except SystemExit as error:
-                raise ProtocolError("the study ended the process") from error
+        async with _away(execution, context):
+            with watching_awaits(context.forgotten.append) if own else contextlib.nullcontext():
+                if execution.options.preflight:
+                    await preflight(context, execution.options.preflight)
+                try:
+                    await found.study.protocol(Session(context))
+                except SystemExit as error:
+                    raise ProtocolError("the study ended the process") from error
         context.check_awaited()
     if context.halted is not None:
         raise context.halted
+
+
+@contextlib.asynccontextmanager
+async def _away(execution: Execution, context: RunContext) -> AsyncIterator[None]:
+    """Where parts run that need not run in this process, if the caller says so."""
+    options = execution.options
+    if options.executor is None or execution.replay is not None:
+        yield
+        return
+    from folkmoot.engine.cluster.head import cluster  # Ray is an extra
+
+    where, workers, changes = options.executor, options.workers, options.accept_changes
+    started = cluster(context, execution.found, where, workers, accept_changes=changes)
+    async with started as context.away:
+        yield
 
 
 def design_of(found: StudyFile, providers: Providers, sealed: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from filelock import FileLock, Timeout
 
 from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.journal import Journal, JournalReader
+from folkmoot.engine.shards import SHARDS, merge_shards, shards_in
 from folkmoot.errors import RunExists, RunLocked, StorageError
 from folkmoot.files import storage_errors
 from folkmoot.storage.files import write_text
@@ -75,6 +76,7 @@ def open_journal(folder: Path, *, accept_changes: bool) -> Journal:
     """The journal of the run. Raises StorageError when one was there and is gone, or the plan is:
     to go on would be to pay for everything again, or by another plan."""
     path = folder / JOURNAL
+    merge_shards(folder, path)
     planned = (folder / PLAN).exists()  # it is written after the journal was made
     lost = planned and not (path.exists() and path.stat().st_size)
     journal = None if lost else Journal(path, accept_changes=accept_changes)
@@ -97,7 +99,7 @@ def open_journal(folder: Path, *, accept_changes: bool) -> Journal:
 def _asked_nothing(folder: Path) -> bool:
     """Whether this is the folder of a run that got no answer."""
     journal = folder / JOURNAL
-    if not journal.exists() or not journal.stat().st_size:
+    if shards_in(folder / SHARDS) or not journal.exists() or not journal.stat().st_size:
         return False
     try:
         with JournalReader(journal) as opened:

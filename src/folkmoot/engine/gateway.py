@@ -80,13 +80,13 @@ class Gateway:
     ) -> None:
         self.uses: dict[str, ModelUse] = {}
         self.in_flight = 0
-        self._allowance = allowance or self._own_allowance(journal, config)
-        self.budget = self._allowance.budget
+        self.allowance = allowance or self._own_allowance(journal, config)
+        self.budget = self.allowance.budget
         self._outbox: Outbox | None = None
         if isinstance(journal, Journal) and (config.batch or journal.batches()):
             self._outbox = Outbox(journal, config, progress, self.stop)
         told = self._outbox.stop if self._outbox is not None else lambda _: None
-        self._attempts = Attempts(config, self._allowance, progress, told)
+        self._attempts = Attempts(config, self.allowance, progress, told)
         self._journal = journal
         self._provider_for = provider_for
         self._config = config
@@ -122,7 +122,7 @@ class Gateway:
         elif entry is None:
             line = self._lines.get(request.model) or self._open_line(request.model)
             entry = await self._ask(line, address, request, fingerprint, spare)
-        self._count(request.model, entry, replayed=replayed)
+        self.count(request.model, entry, replayed=replayed)
         self._check_counted(request.model, entry, replayed=replayed)
         return Reply(
             entry.reply,
@@ -145,7 +145,7 @@ class Gateway:
         if entry is None:
             line = self._lines.get(model) or self._open_line(model)
             entry = await self._embed(line, address, asked, fingerprint)
-        self._count(model, entry, replayed=replayed)
+        self.count(model, entry, replayed=replayed)
         self._check_counted(model, entry, replayed=replayed)
         return _vectors(entry.blob or b"", len(texts))
 
@@ -398,7 +398,8 @@ class Gateway:
         self.stop(error)
         raise error
 
-    def _count(self, model: str, entry: Entry, *, replayed: bool) -> None:
+    def count(self, model: str, entry: Entry, *, replayed: bool) -> None:
+        """Account for an entry that a call here, or a worker's, came to."""
         use = self.uses.setdefault(model, ModelUse())
         use.calls += not replayed
         use.replayed += replayed
@@ -412,7 +413,7 @@ class Gateway:
     def _open_line(self, model: str) -> Line:
         provider, spec = self._provider_for(model)
         config = self._config
-        limiter = self._allowance.limiter(model, config.api_sleep_seconds, local=spec.local)
+        limiter = self.allowance.limiter(model, config.api_sleep_seconds, local=spec.local)
         rate = rate_for(spec)
         if rate is None and self.budget.usd is not None:
             self._refuse(f"the price of {model} is unknown")

@@ -258,6 +258,23 @@ class JournalReader:
         for row in self._reader.execute(f"{SELECT} {where}", (len(prefix), prefix)):
             yield Entry(row[0], row[1], row[2], self._expand(json.loads(row[3])), *row[4:])
 
+    def row_of(self, address: str) -> int:
+        """The number of the row of an address; 0 where there is none."""
+        row = self._reader.execute("SELECT rowid FROM entries WHERE address = ?", (address,))
+        return int((row.fetchone() or (0,))[0])
+
+    def within(self, scope: str) -> Iterable[Entry]:
+        """The entries of a scope and the scopes in it, in order, without their requests."""
+        where = "WHERE address >= ? AND address < ? ORDER BY address"
+        inside = (f"{scope}/", f"{scope}0")  # "0" follows "/"
+        for row in self._reader.execute(f"{SELECT} {where}", inside):
+            yield Entry(row[0], row[1], row[2], {}, *row[4:])
+
+    def after(self, row: int) -> Iterable[Entry]:
+        """The entries of the rows after this one, in the order in which they were put."""
+        for cells in self._reader.execute(f"{SELECT} WHERE rowid > ? ORDER BY rowid", (row,)):
+            yield Entry._make((*cells[:3], self._expand(json.loads(cells[3])), *cells[4:]))
+
     def _expand(self, value: Any) -> Any:
         """A stored request with its long texts put back."""
         if isinstance(value, dict):

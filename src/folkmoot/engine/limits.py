@@ -66,16 +66,21 @@ class Limiter:
         self._clock = clock
         self._not_before = 0.0
         self._last_cut = 0.0
-        self._requests: Bucket | None = None
-        self._tokens: Bucket | None = None
+        self.requests: Bucket | None = None
+        self.tokens: Bucket | None = None
         self._waiting: deque[Waiter] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._stopped: FolkmootError | None = None
 
     @property
+    def held(self) -> float:
+        """Seconds for which no call starts."""
+        return max(0.0, self._not_before - self._clock())
+
+    @property
     def counts_tokens(self) -> bool:
         """Whether an estimate of a call's tokens is of any use yet."""
-        return self._tokens is not None
+        return self.tokens is not None
 
     def try_enter(self, tokens: float = 0.0) -> bool:
         """Take a place at once if nothing stands in the way."""
@@ -101,9 +106,9 @@ class Limiter:
             self.leave()
         self._check()
 
-    def leave(self) -> None:
-        """Give the place back, whatever became of the call."""
-        self.in_flight -= 1
+    def leave(self, places: int = 1) -> None:
+        """Give the place back, whatever became of the call; or those of a worker of a cluster."""
+        self.in_flight -= places
         if self._waiting:
             self._pump()
 
@@ -113,7 +118,7 @@ class Limiter:
         if self.allowed < self.most:
             self.allowed = min(float(self.most), self.allowed + 1.0 / int(self.allowed))
         if hints:
-            self._learn(hints)
+            self.learn(hints)
 
     def rate_limited(self, entered_at: float, retry_after: float | None) -> None:
         """A 429 came: halve, once for all calls sent together, and hold the model if told to."""
@@ -152,16 +157,16 @@ class Limiter:
         if self.in_flight >= int(self.allowed + 1e-9):  # a sum of fractions may fall short
             return float("inf")
         wait = self._not_before - now
-        if self._requests is not None:
-            wait = max(wait, self._requests.wait(1.0, now))
-        if self._tokens is not None:
-            wait = max(wait, self._tokens.wait(tokens, now))
+        if self.requests is not None:
+            wait = max(wait, self.requests.wait(1.0, now))
+        if self.tokens is not None:
+            wait = max(wait, self.tokens.wait(tokens, now))
         if wait > 0.0:
             return wait
-        if self._requests is not None:
-            self._requests.take(1.0)
-        if self._tokens is not None:
-            self._tokens.take(tokens)
+        if self.requests is not None:
+            self.requests.take(1.0)
+        if self.tokens is not None:
+            self.tokens.take(tokens)
         if self._spacing:
             self._not_before = now + self._spacing
         self.in_flight += 1
@@ -191,11 +196,11 @@ class Limiter:
         self._timer = None
         self._pump()
 
-    def _learn(self, hints: Mapping[str, float]) -> None:
+    def learn(self, hints: Mapping[str, float]) -> None:
         """Take limits, what is left and the time to full (s) over from a provider's headers."""
         now = self._clock()
-        self._requests = _bucket(self._requests, hints, "requests", now)
-        self._tokens = _bucket(self._tokens, hints, "tokens", now)
+        self.requests = _bucket(self.requests, hints, "requests", now)
+        self.tokens = _bucket(self.tokens, hints, "tokens", now)
 
 
 def _bucket(old: Bucket | None, hints: Mapping[str, float], what: str, now: float) -> Bucket | None:

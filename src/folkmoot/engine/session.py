@@ -19,6 +19,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast, overload
 
@@ -28,7 +29,7 @@ from folkmoot.conversation.answers import Answer, Json, Missing, Text, Unreadabl
 from folkmoot.conversation.choices import Choice, Number
 from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance, messages_for
 from folkmoot.engine.config import Config
-from folkmoot.engine.context import RunContext
+from folkmoot.engine.context import Away, Begins, Part, RunContext
 from folkmoot.engine.desk import Scene
 from folkmoot.engine.effects import Exchange, answer_row, computed, converse, embedded
 from folkmoot.engine.gateway import Gateway
@@ -228,29 +229,26 @@ class Scope:
         if fn is None:
             if not (named and all(map(callable, listed))):
                 raise ProtocolError("each() needs a function, or a dictionary of functions")
-            return await self._fork(listed, keys, lambda scope, part: part(scope), stage="")
+            return await self._fork(listed, keys, lambda scope, part: part(scope), None)
         stage = self._run.stage_started(self.path, len(listed))
-        return await self._fork(listed, keys, fn, stage, [sets(i) for i in listed] if sets else [])
+        return await self._fork(
+            listed, keys, fn, self._run.away, stage, [sets(i) for i in listed] if sets else []
+        )
 
     async def _fork(
         self,
         items: list[I],
         keys: list[str],
         fn: Callable[[Scope, I], Awaitable[R]],
-        stage: str,
+        away: Away | None,
+        stage: str = "",
         sets: Sequence[Hashable] = (),
     ) -> dict[str, R]:
-        run = self._run
-
-        fork = Place(self._place.next())
-
-        def one(index: int, item: I) -> Awaitable[R]:
-            begun = fn(Scope(run, (*self.path, keys[index]), Place(fork.part(index))), item)
-            return _async_of(begun, fn, "each(): fn(scope, item)")
-
+        fork = Fork(self.path, self._place.next(), fn)
+        parts = [Part(*one) for one in zip(range(len(items)), keys, items, strict=True)]
         self._hold("each")
         try:
-            results = await fan_out(run, items, one, stage, sets)
+            results = await fan_out(self._run, fork, parts, away or here, stage, sets)
         finally:
             self._busy = ""
         return dict(zip(keys, results, strict=True))
@@ -520,57 +518,87 @@ def _clean(name: Hashable) -> str:
     return str(name).replace("%", "%25").replace("/", "%2F")
 
 
+@dataclass(frozen=True)
+class Fork(Generic[I, R]):
+    """What `each` runs, and where in the protocol: all that another machine must know of it but
+    the parts."""
+
+    path: tuple[str, ...]
+    place: bytes
+    fn: Callable[[Scope, I], Awaitable[R]]
+
+    def begin(self, run: RunContext, part: Part[I]) -> Awaitable[R]:
+        """Begin one part, in a scope of its own."""
+        place = Place(Place(self.place).part(part.number))
+        begun = self.fn(Scope(run, (*self.path, part.key), place), part.item)
+        return _async_of(begun, self.fn, "each(): fn(scope, item)")
+
+
 async def fan_out(
     run: RunContext,
-    items: Sequence[I],
-    fn: Callable[[int, I], Awaitable[R]],
+    fork: Fork[I, R],
+    parts: Sequence[Part[I]],
+    where: Away,
     stage: str,
     sets: Sequence[Hashable] = (),
 ) -> list[R]:
-    """`fn(index, item)` for all items; results in input order.
+    """What all parts come to, in input order. They run `where` it says.
 
     When one fails no new calls begin, those in flight are awaited and journaled, and the error of
-    the first item (in input order) is raised. `stage` names the fork for the progress, or is empty.
-    `sets` says for each item to which set it belongs: a budget buys whole sets.
+    the first part (in input order) is raised. `stage` names the fork for the progress, or is empty.
+    `sets` says for each part to which set it belongs: a budget buys whole sets.
     """
-    results: list[Any] = [None] * len(items)
-    failures: dict[int, BaseException] = {}
-
-    async def worker(pending: Iterator[int]) -> None:
-        for i in pending:
-            if failures or run.halted is not None:
-                return
-            try:
-                results[i] = await fn(i, items[i])
-            except BaseException as error:
-                failures[i] = error
-                run.halt(error)
-                return
-            run.item_done(stage)
+    results: dict[int, R] = {}
 
     async def side_by_side(indices: Sequence[int]) -> None:
-        pending = iter(indices)
-        workers: list[asyncio.Future[None]] = []
-        try:
-            for begun in range(1, min(len(indices), run.gateway.most_waiting) + 1):
-                workers.append(asyncio.ensure_future(worker(pending)))
-                if begun % BEGUN_AT_ONCE == 0:
-                    await asyncio.sleep(0)
-            for each in workers:
-                await each
-        except asyncio.CancelledError:
-            for each in workers:
-                each.cancel()
-            await asyncio.gather(*workers, return_exceptions=True)
-            raise
+        failures = await where(run, fork, [parts[i] for i in indices], results, stage)
         if failures or run.halted is not None:
             raise run.first_cause(failures)
 
     if sets and run.gateway.budget.active:
         await _set_by_set(run.gateway, sets, side_by_side)
     else:
-        await side_by_side(range(len(items)))
-    return results
+        await side_by_side(range(len(parts)))
+    return [results[part.number] for part in parts]
+
+
+async def here(
+    run: RunContext,
+    fork: Begins[I, R],
+    parts: Sequence[Part[I]],
+    results: dict[int, R],
+    stage: str,
+) -> dict[int, BaseException]:
+    """Run parts side by side in this process; their results by index, and why parts failed."""
+    failures: dict[int, BaseException] = {}
+
+    async def worker(pending: Iterator[Part[I]]) -> None:
+        for part in pending:
+            if failures or run.halted is not None:
+                return
+            try:
+                results[part.number] = await fork.begin(run, part)
+            except BaseException as error:
+                failures[part.number] = error
+                run.halt(error)
+                return
+            run.item_done(stage)
+
+    pending = iter(parts)
+    workers: list[asyncio.Future[None]] = []
+    try:
+        for begun in range(1, min(len(parts), run.gateway.most_waiting) + 1):
+            workers.append(asyncio.ensure_future(worker(pending)))
+            if begun % BEGUN_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        for each in workers:
+            await each
+    except asyncio.CancelledError:
+        for each in workers:
+            each.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+        raise
+    return failures
 
 
 async def _set_by_set(

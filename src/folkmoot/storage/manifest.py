@@ -64,6 +64,11 @@ class ModelUse:
         self.unpriced += cost_usd is None
 
     @property
+    def answered(self) -> bool:
+        """Whether the model ever answered."""
+        return bool(self.calls or self.replayed)
+
+    @property
     def cost(self) -> str:
         """The money in words, with what is unknown."""
         if self.unpriced and not self.cost_usd:

@@ -86,7 +86,7 @@ class Recording:
         """Take in a row as it is now; without a key it comes after all others. Raises
         ProtocolError, sooner or later, when a column mixes text with numbers."""
         columns = tuple(row)
-        cells = [_cell(value, name, self.name) for name, value in row.items()]
+        cells = list(cells_of(row, self.name).values())
         if key is None:
             key = Place().part(self._count)
         number = self._numbers.get(columns)
@@ -192,6 +192,11 @@ def frame(rows: Iterable[Mapping[str, object]], table: str = "table") -> pl.Data
 
 
 _HALF = re.compile(r"[\ud800-\udfff]")  # half of a character: no file can hold it
+
+
+def cells_of(row: Mapping[str, object], table: str) -> dict[str, Cell]:
+    """A row as it is kept. Raises ProtocolError for what cannot stand in a cell."""
+    return {name: _cell(value, name, table) for name, value in row.items()}
 
 
 def _cell(value: object, name: str, table: str) -> Cell:

@@ -58,5 +58,20 @@ class Kept(Generic[T]):
             return cast("T", self._value)
         return cast("T", pickle.loads(self._shelf.take(self._place)))
 
+    def packed(self) -> bytes:
+        """The value as bytes, to go onto the shelf of another process: see `of`."""
+        return (
+            pickle.dumps(self._value, 5) if self._shelf is None else self._shelf.take(self._place)
+        )
+
+    @classmethod
+    def of(cls, data: bytes, shelf: Shelf | None) -> Kept[T]:
+        """What `packed` gave, on a shelf; without one in memory."""
+        made = cls.__new__(cls)
+        made._shelf = shelf
+        made._value = pickle.loads(data) if shelf is None else None
+        made._place = 0 if shelf is None else shelf.put(data)
+        return made
+
     def __reduce__(self) -> tuple[type[Kept[T]], tuple[T]]:
         return Kept, (self.get(),)

@@ -1,0 +1,54 @@
+"""What cannot run on a cluster, said before anything is asked."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from folkmoot.engine.config import StudyConfig
+from folkmoot.errors import InputError
+from folkmoot.models.catalog import ON_THIS_MACHINE, resolve
+
+RAY = "ray"
+INSTALL = 'pip install "folkmoot[ray]"'
+
+
+def refuse(
+    where: str,
+    config: StudyConfig,
+    models: list[str],
+    *,
+    key: str | None,
+    scripted: bool,
+    batched: bool,
+) -> None:
+    """Raise InputError where `--executor` cannot be kept. `batched`: calls of the run were
+    handed in by batches before."""
+    if where != RAY and not where.startswith("ray://"):
+        raise InputError(f"--executor {where}: write ray (this machine) or ray://HOST:10001")
+    if find_spec("ray") is None:
+        raise InputError(f"--executor {where} needs Ray, which is not installed: {INSTALL}")
+    if config.batch or batched:
+        raise InputError(
+            f"--executor {where}: batches are handed in by one process, which has nothing else to "
+            "do meanwhile; leave out --executor, or --batch (`batch:`) for a new run"
+        )
+    if config.seats is not None:
+        raise InputError(
+            f"--executor {where}: people have seats in this study, and their pages are served by "
+            "one process; leave out --executor, or `seats:` (--seat)"
+        )
+    if key:
+        raise InputError(
+            f"--executor {where}: --key is not sent to other machines; put the key into the "
+            "environment of each machine, or into a .env in the folder where its Ray was started"
+        )
+    if scripted:
+        raise InputError(
+            f"--executor {where}: provider=… answers in this process; name a model instead"
+        )
+    own = [m for m in models if resolve(m, config.endpoints).provider == ON_THIS_MACHINE]
+    if own:
+        raise InputError(
+            f"--executor {where}: the model {own[0]} is started by each process for itself; start "
+            "one server a machine, and list them under `endpoints:`"
+        )

@@ -1,0 +1,114 @@
+"""Journal shards: what a worker of a cluster was answered, on its disk until the run's one journal
+has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from folkmoot.engine.journal import Entry, Journal, JournalReader
+from folkmoot.errors import DriftError
+
+SHARDS = ".shards"
+SHARD = "*.sqlite"
+
+
+class Drifted(DriftError):
+    """A worker was told of an entry that was made from another request; the head, who has the
+    journal, says in what they differ."""
+
+    def __init__(self, address: str, request: Mapping[str, object]) -> None:
+        super().__init__(address, request)
+        self.address = address
+        self.request = request
+
+
+class Shard(Journal):
+    """The journal of a worker: it looks up what it was told of, and remembers what the head has not
+    got yet. In order, as the journal itself: the head never has an entry without those before."""
+
+    def __init__(self, path: Path, *, accept_changes: bool) -> None:
+        super().__init__(path)
+        self._accept = accept_changes
+        self._unsent: list[Entry] = []
+        self.known: dict[str, Entry] = {}
+        self.used: list[str] = []  # addresses of what was known and asked for again
+        self.superseding: list[str] = []  # addresses that are asked again under --accept-changes
+
+    def lookup(
+        self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, object]]
+    ) -> Entry | None:
+        """The entry that the head told of; see `Journal.lookup`."""
+        entry = self.known.get(address)
+        if entry is None or entry.fingerprint == fingerprint:
+            if entry is not None:
+                self.used.append(address)
+            return entry
+        if not self._accept:
+            raise Drifted(address, dict(request()))
+        self.superseding.append(address)
+        return None
+
+    def put(self, entry: Entry) -> None:
+        super().put(entry)
+        self._unsent.append(entry)
+
+    @property
+    def unsent(self) -> int:
+        """How many entries the head has not got."""
+        return len(self._unsent)
+
+    async def to_send(self) -> list[Entry]:
+        """What the head has not got, once it is on the disk here."""
+        count = len(self._unsent)
+        if count:
+            await self.committed()
+        sent, self._unsent[:count] = self._unsent[:count], []
+        return sent
+
+
+def entries_after(path: Path, row: int) -> list[Entry]:
+    """The entries of the shard of a worker that is gone, but for so many that were sent."""
+    if not path.exists():
+        return []
+    with Journal(path) as opened:  # the process that wrote it may have been killed
+        return list(opened.after(row))
+
+
+def forget(path: Path) -> None:
+    """Remove a shard."""
+    for file in path.parent.glob(f"{path.name}*"):
+        file.unlink(missing_ok=True)
+
+
+def shards_in(folder: Path) -> list[Path]:
+    """The shards that workers left, in order of name."""
+    return sorted(folder.glob(SHARD))
+
+
+def merge(journal: Journal, entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Put what the journal does not have; gives that back, in order."""
+    put: set[str] = set()
+    for entry in entries:
+        if entry.address not in put and journal.at(entry.address, whole=False) is None:
+            put.add(entry.address)
+            journal.put(entry)
+            yield entry
+
+
+def merge_shards(folder: Path, path: Path) -> None:
+    """What workers of an earlier process of the run left in its folder, into its journal."""
+    left = shards_in(folder / SHARDS)
+    if not left:
+        return
+    with Journal(path) as journal:
+        for _ in merge(journal, (e for shard in left for e in entries_after(shard, 0))):
+            pass
+    for shard in left:
+        forget(shard)
+    (folder / SHARDS).rmdir()
+
+
+def known_in(journal: JournalReader, scopes: Sequence[str]) -> dict[str, Entry]:
+    """What is committed of these scopes, by address and without its requests."""
+    return {entry.address: entry for scope in scopes for entry in journal.within(scope)}

@@ -1,0 +1,35 @@
+"""A run on a cluster gives the same bytes as one in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from folkmoot.engine.study import registered
+from tests.contract.test_every_study import digest, play
+
+SHORT = "negotiation"  # parts with scopes of earlier stages, parts within parts
+
+
+def same_on(workers: int, study: str, tmp_path: Path) -> None:
+    alone = play(study, tmp_path / "a" / "run", model="synthetic")
+    run = play(study, tmp_path / "b" / "run", model="synthetic", executor="ray", workers=workers)
+    assert digest(run) == digest(alone)
+    used = run.manifest["models"]
+    assert used == alone.manifest["models"]
+    assert run.manifest["calls"] == alone.manifest["calls"]
+    assert not (run.path / ".shards").exists()
+
+
+def test_two_workers_give_the_bytes_of_one_process(cluster: None, tmp_path: Path) -> None:
+    same_on(2, SHORT, tmp_path)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("workers", [2, 4])
+@pytest.mark.parametrize("study", sorted(registered()))
+def test_every_study_gives_the_same_bytes(
+    study: str, workers: int, cluster: None, tmp_path: Path
+) -> None:
+    same_on(workers, study, tmp_path)
