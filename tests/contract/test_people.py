@@ -12,6 +12,8 @@ import pytest
 import folkmoot
 from folkmoot.engine.desk import Chair, Question
 from folkmoot.engine.study import registered
+from folkmoot.report.mixed import people_and_models
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group.participants import COMPANY, LENGTHS
 from folkmoot.studies.negotiation.strategies import TOPICS
 from tests.contract.small import people_of, small_study
@@ -29,6 +31,16 @@ groups:
       - {role: spouse, name: Wilhelmina, persona: a retired judge who sings in a choir, PREFERENCES}
       - {role: spouse, name: Ottokar, persona: a beekeeper from the hills above town, PREFERENCES}
 """
+MEASURED = {
+    "cross_pollination": {"initial vote: Park improvements", "second vote: Safer streets"},
+    "focus_group": {
+        "discussion oven before opinion position",
+        "discussion box after intent: Probably would not buy",
+    },
+    "negotiation": set[str](),  # under C1 and C2 members are asked for words alone
+    "town_hall": {"before satisfaction", "round1 turns overall stance: neutral"},
+    "workbook": {"sessions 4", "sessions 6 response", "sessions 7 response: very satisfied"},
+}
 CARD = {"age": 34, "occupation": "glazier", "about": "I keep bees on the roof."}
 
 
@@ -40,7 +52,7 @@ class Sat(NamedTuple):
     name: str
 
 
-def play(study: str, path: Path, *overrides: str) -> dict[str, Sat]:
+def play(study: str, path: Path, *overrides: str) -> tuple[dict[str, Sat], RunFolder]:
     """A small study in which two seats, drawn by lot, are taken by people; by seat."""
     people, seats = people_of(study), dict[str, Sat]()
 
@@ -52,14 +64,14 @@ def play(study: str, path: Path, *overrides: str) -> dict[str, Sat]:
         sat.texts.extend(m.content for m in question.request.messages)
         return people.reply(question.request, question.address).text
 
-    folkmoot.run(
+    run = folkmoot.run(
         path,
         out=path.parent / overrides[-1].rpartition("=")[2],
         model="synthetic",
         overrides=(*PLAYABLE.get(study, ()), "seats.count=2", *overrides),
         host=by_hand(answer),
     )
-    return seats
+    return seats, run.folder
 
 
 def values_of(card: str) -> set[str]:
@@ -78,8 +90,8 @@ def test_who_speaks_for_themselves_is_told_nothing_that_was_drawn(
     """No part of the card and not its name stands in any prompt of theirs, which holds what they
     said of themselves in its place."""
     path = small_study(study, tmp_path)
-    persona = play(study, path, *settings, "seats.as=persona")
-    oneself = play(study, path, *settings, "seats.as=self")
+    persona, run = play(study, path, *settings, "seats.as=persona")
+    oneself, _ = play(study, path, *settings, "seats.as=self")
     assert len(persona) == len(oneself) == 2
     for seat, sat in oneself.items():
         drawn, everything = persona[seat], "\n".join(sat.texts)
@@ -92,6 +104,22 @@ def test_who_speaks_for_themselves_is_told_nothing_that_was_drawn(
             assert sat.name != drawn.name and sat.name in everything
             assert [a for a in (*LENGTHS, *COMPANY) if a in everything] == []
             assert ("private reaction" in everything) == (settings == ())  # their own, once asked
+    if not settings:
+        the_same_questions_are_compared(study, run)
+
+
+def the_same_questions_are_compared(study: str, run: RunFolder) -> None:
+    """The report finds the questions that people and models both answered: options, figures and
+    the fields of forms, by their place in the protocol."""
+    finding = people_and_models(run)
+    if not MEASURED[study]:
+        assert finding is None
+        return
+    assert finding is not None and finding.illustrates
+    found = [dict(zip(finding.grid.columns, row, strict=True)) for row in finding.grid.rows]
+    assert MEASURED[study] <= {str(row["answer"]) for row in found}
+    # One answer for each person, however often they were asked.
+    assert {row["people_n"] for row in found} == {2}
 
 
 def test_what_a_file_says_of_a_member_is_not_said_of_who_speaks_for_themselves(
@@ -102,7 +130,7 @@ def test_what_a_file_says_of_a_member_is_not_said_of_who_speaks_for_themselves(
     wishes = {t: f"somewhere like the harbour of {t}" for t in TOPICS}
     path = tmp_path / "home.yaml"
     path.write_text(NAMED.replace("PREFERENCES", f"preferences: {json.dumps(wishes)}"), "utf-8")
-    oneself = play("negotiation", path, "conditions=[C1]", "seats.as=self")
+    oneself, _ = play("negotiation", path, "conditions=[C1]", "seats.as=self")
     assert {sat.name for sat in oneself.values()} == {"Partner 1", "Partner 2"}
     everything = "\n".join(t for sat in oneself.values() for t in sat.texts)
     hidden = ("Wilhelmina", "Ottokar", "judge", "beekeeper", "harbour")

@@ -436,11 +436,14 @@ def export(
         Path | None,
         typer.Option("--out", help="Folder to write to (default: export-FORMAT in the run)."),
     ] = None,
+    with_ids: Annotated[
+        bool, typer.Option("--with-ids", help="Take the ids of people's links along (people.csv).")
+    ] = False,
 ) -> None:
     """Export the data of a run in another format."""
     from folkmoot.cli.results import export_command
 
-    export_command(run, to, out)
+    export_command(run, to, out, with_ids=with_ids)
 
 
 @app.command()

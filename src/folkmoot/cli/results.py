@@ -241,13 +241,13 @@ def report_command(name: str, pdf: bool) -> None:
     out().print(f"wrote {escape(str(path))}", soft_wrap=True)
 
 
-def export_command(name: str, to: str, target: Path | None) -> None:
+def export_command(name: str, to: str, target: Path | None, *, with_ids: bool = False) -> None:
     """Write a run's data in another format and print the path."""
     from folkmoot.report.export import export
 
     run = find_run(name)
     folder = target if target is not None else run.path / f"export-{to}"
-    export(run, to, folder)
+    export(run, to, folder, with_ids=with_ids)
     out().print(f"wrote {escape(str(folder))}", soft_wrap=True)
 
 

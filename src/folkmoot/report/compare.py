@@ -40,6 +40,7 @@ from folkmoot.report.samples import (
     Sample,
     condition_name,
     matched,
+    people_in,
     same_people,
     samples,
     split,
@@ -89,7 +90,9 @@ def compare(sources: Sequence[RunFolder | Path | str], margin: float = MARGIN) -
         change_rates(read, margin), effects(read), starting_points(read), figures(read)
     )
     runs = [s for s in read if not s.human]
-    beside = [f for s in read if s.human for run in runs[:1] for f in against_people(run, s)]
+    models = [s for s in runs if not s.seated]
+    people = [s for s in read if s.human] + [p for s in runs if (p := people_in(s)) is not None]
+    beside = [f for s in people for run in (models or runs)[:1] for f in against_people(run, s)]
     return found(designs(read), compared or _nothing_shared(read), beside, beside_people(read))
 
 

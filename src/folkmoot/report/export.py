@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
-from folkmoot.errors import InputError, RunExists
-from folkmoot.files import storage_errors
+import polars as pl
+
+from folkmoot.engine.desk import recruitment_ids
+from folkmoot.errors import InputError, Problem, RunExists
+from folkmoot.files import storage_errors, write_bytes
 from folkmoot.report.polis import write_polis
 from folkmoot.storage.files import write_json, write_text
 from folkmoot.storage.run_folder import CODEBOOK, TABLES, RunFolder
+from folkmoot.storage.tables import as_csv
 
 README = "README.txt"
 # Data stay as they were said: an apostrophe before them would be read as said by every program but
@@ -22,17 +27,26 @@ CSVS = ("csv", "polis")
 FORMATS = ("csv", "parquet", "json", "polis")
 
 
-def export(run: RunFolder, to: str, out: Path) -> None:
-    """Write a run's data into the folder `out`. Raises RunExists when it holds something."""
+def export(run: RunFolder, to: str, out: Path, *, with_ids: bool = False) -> None:
+    """Write a run's data into the folder `out`; `with_ids`: `people.csv` as well, which says by
+    which ids people came to their seats. Raises RunExists when `out` holds something."""
     if to not in FORMATS:
         raise InputError(f"--to {to}: formats are {', '.join(FORMATS)}")
     if not run.tables():
         raise InputError(f"{run.path}: no tables yet; finish the run with --resume")
+    ids = recruitment_ids(run.path) if with_ids else {}
+    if with_ids and not ids:
+        raise InputError(
+            Problem(
+                f"{run.path} holds no ids of people",
+                hint="they come with the links (?PROLIFIC_PID=…); leave out --with-ids",
+            )
+        )
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise RunExists(f"{out} already exists and is not empty; choose another folder with --out")
     if to == "polis":
         write_polis(run, out)
-        write_text(out / README, readme(run, to))
+        _finish(run, to, out, ids)
         return
     with storage_errors(out):
         out.mkdir(parents=True, exist_ok=True)
@@ -42,7 +56,16 @@ def export(run: RunFolder, to: str, out: Path) -> None:
             else:
                 shutil.copyfile(run.path / TABLES / f"{name}.{to}", out / f"{name}.{to}")
     write_json(out / CODEBOOK, run.codebook())
+    _finish(run, to, out, ids)
+
+
+def _finish(run: RunFolder, to: str, out: Path, ids: Mapping[str, Mapping[str, str]]) -> None:
     write_text(out / README, readme(run, to))
+    if ids:
+        names = sorted({name for own in ids.values() for name in own})
+        rows = [{"seat": seat, **{n: own.get(n) for n in names}} for seat, own in ids.items()]
+        schema = dict.fromkeys(["seat", *names], pl.String)
+        write_bytes(out / "people.csv", as_csv(pl.DataFrame(rows, schema=schema)), 0o600)
 
 
 def readme(run: RunFolder, to: str) -> str:

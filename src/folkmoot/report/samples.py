@@ -9,7 +9,9 @@ from typing import Any
 
 import polars as pl
 
+from folkmoot.engine.seats import SPOKEN_FOR
 from folkmoot.errors import InputError, Problem
+from folkmoot.models.catalog import HUMAN
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import BY, CLUSTERS, by_column
 
@@ -37,6 +39,7 @@ class Sample:
     config: Mapping[str, Any]
     manifest: Mapping[str, Any]
     sealed: Mapping[str, str] = field(default_factory=dict)  # sealed part → its hash
+    seated: frozenset[str] = frozenset()  # participants whom people played
 
     @property
     def human(self) -> bool:
@@ -74,7 +77,33 @@ def _sample(source: RunFolder | Path | str) -> Sample:
     wanted = [t for t in run.tables() if t not in ("answers", "utterances")]
     tables = {name: run.table(name) for name in wanted}
     sealed = {name: str(part.get("hash")) for name, part in run.plan.get("sealed", {}).items()}
-    return Sample(run.id, run.study or "run", tables, run.config, run.manifest, sealed)
+    answers = asked_of_participants(run)
+    theirs = answers.filter(pl.col("answered_by") == HUMAN).select("speaker_id").unique()
+    seated = frozenset(theirs.collect()["speaker_id"])
+    return Sample(run.id, run.study or "run", tables, run.config, run.manifest, sealed, seated)
+
+
+def asked_of_participants(run: RunFolder) -> pl.LazyFrame:
+    """The answers of participants, with who gave them; none of a run that does not say so."""
+    if run.has_table("answers"):
+        answers = run.lazy("answers")
+        if "answered_by" in answers.collect_schema().names():
+            return answers.filter(pl.col("role") == SPOKEN_FOR)
+    return pl.LazyFrame(schema={"answered_by": pl.String, "speaker_id": pl.String})
+
+
+def people_in(run: Sample) -> Sample | None:
+    """The people who sat in a run, as a sample of their own, without what was drawn for their
+    seats; None where the run has no table of participants, or nobody sat in it."""
+    table = run.tables.get("participants")
+    if table is None or not run.seated or "participant_id" not in table.columns:
+        return None
+    theirs = table.filter(pl.col("participant_id").is_in(run.seated))
+    drawn = pl.selectors.starts_with("demographic_", "persona", "base_persona", "summary_draw")
+    counted = pl.selectors.ends_with("_exchanges")
+    theirs = theirs.select(~(drawn | counted))
+    theirs = theirs.select(c for c in theirs.columns if theirs[c].null_count() < theirs.height)
+    return Sample(f"people in {run.name}", "people", {"participants": theirs}, {}, {})
 
 
 def same_people(first: Sample, second: Sample) -> bool:
