@@ -156,6 +156,21 @@ def test_all_comparisons_of_a_table_are_adjusted_together() -> None:
     some["few"] = Estimate(0.1, 0.0, 0.2, 50, 3, 0.001)
     assert adjusted(some) == pytest.approx({"a": 0.02, "b": 0.04, "few": math.nan}, nan_ok=True)
     assert chance(some["a"], 0.02) == "adjusted p = .020" and chance(some["a"]) == "p = .010"
+    # Where the interval agrees with p alone, the words show both.
+    assert chance(some["a"], 0.2) == "p = .010 by itself, adjusted p = .200"
+
+
+def test_a_difference_that_only_counts_by_itself_is_named_as_such() -> None:
+    made = differences("d", {"a": (4, 40), "b": (9, 40), "c": (12, 40)}, "", over=("person", 120))
+    assert made is not None
+    rows = [dict(zip(made.grid.columns, row, strict=True)) for row in made.grid.rows]
+    alone = [row for row in rows if row["p"] < 0.05 <= row["holm_p"]]
+    assert [(row["first"], row["second"]) for row in alone] == [("c", "a")]
+    assert made.says == (
+        "No two conditions differ by more than chance could explain (3 comparisons). Significant "
+        "by itself, but not after adjustment for 3 comparisons: c against a +20 points (+2 to +37, "
+        "p = .027 by itself, adjusted p = .082)."
+    )
 
 
 @pytest.mark.parametrize(

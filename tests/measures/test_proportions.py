@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -108,6 +109,14 @@ def test_holm_is_what_statsmodels_gives():
         assert holm(drawn[:count].tolist()) == theirs.tolist()
 
 
+@given(st.lists(st.floats(0, 1) | st.just(math.nan), max_size=8))
+def test_holm_is_that_of_statsmodels(ps: list[float]) -> None:
+    known = [p for p in ps if math.isfinite(p)]
+    expected = iter(multipletests(known, method="holm")[1] if known else [])
+    wanted = [next(expected) if math.isfinite(p) else math.nan for p in ps]
+    assert holm(ps) == pytest.approx(wanted, nan_ok=True)
+
+
 def test_all_pairs_later_minus_earlier_and_adjusted():
     pairs = all_pairs({"plain": (5, 100), "empty": (0, 0), "passive": (15, 100), "acp": (40, 100)})
     assert [(p.first, p.second) for p in pairs] == [
@@ -122,13 +131,16 @@ def test_all_pairs_later_minus_earlier_and_adjusted():
 
 
 def test_between_two_shares_is_newcombe():
-    found, direct = between(wilson(56, 70), wilson(48, 80)), newcombe(56, 70, 48, 80)
-    assert (found.low, found.high) == pytest.approx((direct.low, direct.high))
+    found, direct = (
+        between(partial(wilson, 56, 70), partial(wilson, 48, 80)),
+        newcombe(56, 70, 48, 80),
+    )
+    assert (found.low, found.high, found.p) == pytest.approx((direct.low, direct.high, direct.p))
 
 
 def test_between_differences_by_hand():
     first, second = newcombe(30, 100, 10, 100), newcombe(20, 100, 10, 100)
-    found = between(first, second)
+    found = between(partial(newcombe, 30, 100, 10, 100), partial(newcombe, 20, 100, 10, 100))
     assert found.value == pytest.approx(0.1)
     down = math.hypot(first.value - first.low, second.high - second.value)
     assert found.low == pytest.approx(0.1 - down)

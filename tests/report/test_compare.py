@@ -10,6 +10,8 @@ import pytest
 import yaml
 
 from folkmoot.errors import InputError
+from folkmoot.measures.estimates import p_value
+from folkmoot.measures.proportions import holm
 from folkmoot.report.compare import compare
 from folkmoot.storage.recording import frame
 from folkmoot.storage.tables import write_table
@@ -61,10 +63,30 @@ def test_a_different_model_is_named_and_its_effect_measured(base, tmp_path):
     assert "Simple voting: second and first do not differ significantly (0 points" in says
     assert "ACP: in second fewer change than in first (−30 points, −39 to −20" in says
     effects = result["compare_effects"]
-    assert "ACP: the effects differ (+32 points in first, +2 points in second)" in effects.says
+    assert (
+        "ACP: the effects differ (+32 points in first, +2 points in second; adjusted p < .001)"
+        in effects.says
+    )
+    rows = [dict(zip(effects.grid.columns, row, strict=True)) for row in effects.grid.rows]
+    assert all((r["low_rate"] <= 0 <= r["high_rate"]) == (r["p"] >= 0.05) for r in rows)
+    # One family: each effect in each run, and the difference between the runs.
+    assert [r["holm_p"] for r in rows] == pytest.approx(holm([r["p"] for r in rows]))
     assert [r[0] for r in effects.grid.rows] == ["ACP"] * 3
     assert "distributed as in first" in result["compare_votes"].says
     assert "exchanges in ACP, second +2" in result["compare_figures"].says
+
+
+def test_effects_that_differ_by_themselves_alone_are_not_said_to_differ(tmp_path):
+    floor = {"simple_voting": (20, 150)}
+    first = write_run(tmp_path / "first", {**floor, "acp": (45, 150), "passive": (30, 150)})
+    second = write_run(tmp_path / "second", {**floor, "acp": (26, 150), "passive": (30, 150)})
+    effects = found([first, second])["compare_effects"]
+    rows = [dict(zip(effects.grid.columns, row, strict=True)) for row in effects.grid.rows]
+    (gap,) = (r for r in rows if r["run"] == "second − first" and r["condition"] == "ACP")
+    assert gap["high_rate"] < 0 and gap["p"] < 0.05 < gap["holm_p"]
+    said = "ACP: the effects do not differ significantly (+17 points in first, +4 points in second"
+    tested = f"{p_value(gap['p'])} by itself, adjusted {p_value(gap['holm_p'])}"
+    assert f"{said}; {tested})" in effects.says
 
 
 def test_the_same_run_twice_shows_nothing(base):

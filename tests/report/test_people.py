@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from folkmoot.cli.app import app
 from folkmoot.errors import InputError
+from folkmoot.measures.proportions import holm, newcombe
 from folkmoot.report.compare import compare
 from folkmoot.storage.recording import frame
 from folkmoot.storage.tables import write_table
@@ -80,8 +81,24 @@ def test_the_gap_of_the_simulation_is_what_it_is(tmp_path: Path) -> None:
         assert row["off"] == pytest.approx(rate["simulated"] - rate["people"])
         assert rows[name, "final choice"]["off"] == pytest.approx(abs(row["off"]))
         assert row["by_chance"] is None and 0 < rows[name, "final choice"]["by_chance"] < 0.2
-    homes = {(r[0], r[1]) for r in found["people_heterogeneity"].grid.rows}
-    assert homes == {("home", "rural"), ("home", "urban")}
+    grid = found["people_heterogeneity"].grid
+    homes = {r[1]: dict(zip(grid.columns, r, strict=True)) for r in grid.rows}
+    assert homes.keys() == {"rural", "urban"}
+    counts = {
+        home: [
+            [r["position_changed"] for r in rows if r["home"] == home]
+            for rows in (simulated, everybody)
+        ]
+        for home in homes
+    }
+    gaps = {h: newcombe(sum(a), len(a), sum(b), len(b)) for h, (a, b) in sorted(counts.items())}
+    for (home, e), holms in zip(gaps.items(), holm([e.p for e in gaps.values()]), strict=True):
+        row = homes[home]
+        told = (row["off_rate"], row["low_rate"], row["high_rate"], row["p"], row["holm_p"])
+        assert told == pytest.approx((e.value, e.low, e.high, e.p, holms))
+        named = f"home {home}: position changed" in found["people_heterogeneity"].says
+        assert named == (holms < 0.05)
+    assert any("Holm" in note for note in found["people_heterogeneity"].notes)
 
 
 def test_people_who_match_nobody_are_another_sample(tmp_path: Path) -> None:

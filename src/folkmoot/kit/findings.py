@@ -54,7 +54,9 @@ ALPHA = 0.05
 FITNESS = "respondent_checks"  # the key of the finding on whether the model is fit
 HOLM = (
     "holm p: adjusted for all comparisons of this table by Holm's method, which keeps the chance "
-    "of even one false alarm among them at 5 %; p and intervals are not adjusted."
+    "of even one false alarm among them at 5 %; words go by it. p and 95 % intervals are not "
+    "adjusted and agree with each other: an interval that excludes zero beside a holm p above .05 "
+    "is a difference that would count if it were the only one looked at."
 )
 
 
@@ -233,10 +235,14 @@ def verdict(e: Estimate) -> str:
 
 
 def chance(e: Estimate, holm: float | None = None) -> str:
-    """ "p = .043", or "adjusted p = .086" with Holm's; empty where nothing was tested."""
+    """ "p = .043", or with Holm's "adjusted p = .012"; both where they disagree, for then the
+    interval agrees with the first alone. Empty where nothing was tested."""
     if p(e) is None:
         return ""
-    return p_value(e.p) if holm is None else f"adjusted {p_value(holm)}"
+    if holm is None:
+        return p_value(e.p)
+    alone = f"{p_value(e.p)} by itself, " if e.p < ALPHA <= holm else ""
+    return f"{alone}adjusted {p_value(holm)}"
 
 
 def listed(parts: Iterable[str]) -> str:
@@ -291,20 +297,26 @@ def _pairs_aloud(pairs: list[Pair], label: Callable[[str], str]) -> str:
     if all(p(pair.difference) is None for pair in pairs):
         return f"{plural(len(pairs), 'comparison')}, none of which can be tested."
     clear = [pair for pair in pairs if pair.holm_p < ALPHA]
-    if not clear:
-        return (
-            "No two conditions differ by more than chance could explain "
-            f"({plural(len(pairs), 'comparison')})."
+    alone = [pair for pair in pairs if pair.difference.p < ALPHA <= pair.holm_p]
+
+    def aloud(some: list[Pair]) -> str:
+        return listed(
+            f"{label(pair.first)} against {label(pair.second)} "
+            f"{points(pair.difference, chance(pair.difference, pair.holm_p))}"
+            for pair in some
         )
-    said = (
-        f"{label(pair.first)} against {label(pair.second)} "
-        f"{points(pair.difference, chance(pair.difference, pair.holm_p))}"
-        for pair in clear
-    )
-    rest = len(pairs) - len(clear)
-    others = {0: "", 1: " The other difference may be chance."}
-    tail = others.get(rest, f" The other {rest} differences may be chance.")
-    return f"Statistically significant: {listed(said)}{tail}"
+
+    among = plural(len(pairs), "comparison")
+    if clear:
+        rest = len(pairs) - len(clear)
+        others = {0: "", 1: " The other difference may be chance."}
+        tail = others.get(rest, f" The other {rest} differences may be chance.")
+        said = f"Statistically significant: {aloud(clear)}{tail}"
+    else:
+        said = f"No two conditions differ by more than chance could explain ({among})."
+    if not alone:
+        return said
+    return f"{said} Significant by itself, but not after adjustment for {among}: {aloud(alone)}"
 
 
 def beside_people(e: Estimate, band: Band) -> str:

@@ -137,7 +137,9 @@ def mcnemar(there: int, back: int, *, exact: bool | None = None, correction: boo
     return Test(name, float(result.statistic), 0 if use_exact else 1, float(result.pvalue))
 
 
-def paired_shares(both: int, first: int, second: int, neither: int) -> Estimate:
+def paired_shares(
+    both: int, first: int, second: int, neither: int, level: float = 0.95
+) -> Estimate:
     """The difference of two shares over the same people, second minus first.
 
     Counts of people who show it in both conditions, in the first alone, in the second alone, in
@@ -153,7 +155,7 @@ def paired_shares(both: int, first: int, second: int, neither: int) -> Estimate:
     if n < 1:
         raise ValueError("a share of nobody is not defined (n = 0)")
     difference = (second - first) / n
-    z = float(norm.ppf(0.975))
+    z = float(norm.ppf((1 + level) / 2))
 
     def score(x: float) -> float:
         """The score statistic of a difference of x."""
@@ -167,7 +169,7 @@ def paired_shares(both: int, first: int, second: int, neither: int) -> Estimate:
     high = brentq(lambda x: score(x) + z, difference, edge) if difference < edge else 1.0
     moves = first + second
     if 0 < moves < EXACT_BELOW:
-        of_moves = binomtest(second, moves).proportion_ci(method="exact")
+        of_moves = binomtest(second, moves).proportion_ci(level, method="exact")
         low = min(low, (2 * of_moves.low - 1) * moves / n)
         high = max(high, (2 * of_moves.high - 1) * moves / n)
     p = mcnemar(second, first).p

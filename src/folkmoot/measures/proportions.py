@@ -143,17 +143,25 @@ def all_pairs(
     return [replace(pair, holm_p=p) for pair, p in zip(pairs, adjusted, strict=True)]
 
 
-def between(first: Estimate, second: Estimate) -> Estimate:
-    """The difference of two independent estimates from their intervals (MOVER).
+def between(first: Callable[..., Estimate], second: Callable[..., Estimate]) -> Estimate:
+    """The difference of two independent estimates from their intervals (MOVER), with its p-value.
 
-    With limits (l, u): d − √((θ1−l1)² + (u2−θ2)²) to d + √((u1−θ1)² + (θ2−l2)²). For two Wilson
-    shares it is Newcombe's interval; it serves for differences of differences between runs.
-    Zou and Donner (2008), doi:10.1002/sim.3095.
+    `first` and `second` give the estimate for a `level`, .95 where it is left out. With limits
+    (l, u): d − √((θ1−l1)² + (u2−θ2)²) to d + √((u1−θ1)² + (θ2−l2)²). For two Wilson shares it is
+    Newcombe's interval; it serves for differences of differences between runs. p: see
+    `p_of_interval`. Zou and Donner (2008), doi:10.1002/sim.3095.
     """
-    d = first.value - second.value
-    down = math.hypot(first.value - first.low, second.high - second.value)
-    up = math.hypot(first.high - first.value, second.value - second.low)
-    return Estimate(d, d - down, d + up, first.n + second.n, method="MOVER")
+    one, two = first(), second()
+    d = one.value - two.value
+
+    def bounds(alpha: float) -> tuple[float, float]:
+        level = 1 - max(alpha, 1e-15)  # nearer to 1 there are no numbers
+        a, b = first(level=level), second(level=level)
+        down = math.hypot(one.value - a.low, b.high - two.value)
+        up = math.hypot(a.high - one.value, two.value - b.low)
+        return d - down, d + up
+
+    return Estimate(d, *bounds(0.05), one.n + two.n, p=p_of_interval(d, bounds), method="MOVER")
 
 
 def _check(count: int, n: int) -> None:

@@ -6,15 +6,27 @@ differ it says so first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from folkmoot.errors import InputError
-from folkmoot.kit.findings import ALPHA, HOLM, Row, cells, found, intervals, known, listed, rates
+from folkmoot.kit.findings import (
+    ALPHA,
+    HOLM,
+    Row,
+    cells,
+    chance,
+    found,
+    intervals,
+    known,
+    listed,
+    rates,
+)
 from folkmoot.measures.bands import human_band, sentence
 from folkmoot.measures.clustered import (
     clustered_difference,
@@ -72,6 +84,7 @@ MOST_FIGURES = 25
 CHOICES = ("initial_choice", "final_choice")
 
 Counts = tuple[int, int]  # how many changed, of how many
+Difference = Callable[..., Estimate]  # for a `level`
 
 
 def compare(sources: Sequence[RunFolder | Path | str], margin: float = MARGIN) -> list[Finding]:
@@ -190,9 +203,9 @@ def change_rates(runs: Sequence[Sample], margin: float = MARGIN) -> Finding | No
     for condition in dict.fromkeys(c for own in counts.values() for c in own):
         own = {name: of[condition] for name, of in counts.items() if condition in of}
         for name, rate in rates(own).items():
-            rows.append(_change_row(condition, name, rate, None))
+            rows.append(_change_row(condition, name, rate))
     tests = [
-        (condition, s.name, d)
+        (condition, s.name, d())
         for s in others
         for condition, d in _differences(base, s, counts).items()
     ]
@@ -219,8 +232,9 @@ def change_rates(runs: Sequence[Sample], margin: float = MARGIN) -> Finding | No
         ),
         notes=(
             f"“Equivalent”: the whole interval lies within ±{100 * margin:g} points (`--margin`). "
-            "Not significantly different is not the same as equal: look at the width of the "
-            "interval.",
+            "It is judged one by one, not adjusted. Not significantly different is not the same as "
+            "equal: look at the width of the interval.",
+            HOLM,
         ),
         section=SECTION,
         headline=True,
@@ -231,10 +245,10 @@ def change_rates(runs: Sequence[Sample], margin: float = MARGIN) -> Finding | No
 
 def _differences(
     base: Sample, s: Sample, counts: Mapping[str, Mapping[str, Counts]]
-) -> dict[str, Estimate]:
+) -> dict[str, Difference]:
     """Condition → the difference in the share that changed, person by person where possible."""
-    apart = {
-        condition: newcombe(*there, *here)
+    apart: dict[str, Difference] = {
+        condition: partial(newcombe, *there, *here)
         for condition, here, there in _paired(counts[base.name], counts[s.name])
     }
     if not same_people(base, s):
@@ -244,43 +258,42 @@ def _differences(
         people = matched(first[condition], second[condition], "position_changed")
         if people.height:
             one, two = people["first"], people["second"]
-            apart[condition] = paired_shares(
-                *(int(n.sum()) for n in (one & two, one & ~two, ~one & two, ~one & ~two))
-            )
+            moves = (one & two, one & ~two, ~one & two, ~one & ~two)
+            apart[condition] = partial(paired_shares, *(int(n.sum()) for n in moves))
     return apart
 
 
 def _how_compared(base: str, paired: Sequence[str], others: Sequence[str]) -> str:
-    caption = "95 % Wilson intervals; "
+    parts = ["95 % Wilson intervals"]
     apart = [name for name in others if name not in paired]
     if paired:
-        caption += (
+        parts.append(
             f"{_named(paired)} drew the same people as {base}: differences are paired (McNemar's "
-            "test, Tango's interval); "
+            "test, Tango's interval)"
         )
     if apart:
-        caption += f"differences of {_named(apart)} are between different people (Newcombe); "
-    return caption + "p adjusted over all differences (Holm)."
+        parts.append(f"differences of {_named(apart)} are between different people (Newcombe)")
+    return f"{'; '.join(parts)}."
 
 
-def _change_row(condition: str, name: str, e: Estimate, p: float | None) -> Row:
+def _change_row(condition: str, name: str, e: Estimate, p: float | None = None) -> Row:
     return {
         "condition": condition_name(condition),
         "run": name,
         "n": e.n,
         **cells(e, "changed_rate", "_rate"),
+        "p": known(e.p),
         "holm_p": p,
     }
 
 
 def _verdict(name: str, base: str, d: Estimate, p: float, margin: float) -> str:
-    measured = f"{points(d.value)}, {points_span(d.low, d.high)}"
+    measured = ", ".join(filter(None, (points(d.value), points_span(d.low, d.high), chance(d, p))))
     equivalent = d.low > -margin and d.high < margin
     if p < ALPHA:
         more = "more" if d.value > 0 else "fewer"
         aside = "; equivalent within the margin all the same" if equivalent else ""
-        said = f"{measured}, adjusted {p_value(p)}{aside}"
-        return f"in {name} {more} change than in {base} ({said})."
+        return f"in {name} {more} change than in {base} ({measured}{aside})."
     if equivalent:
         return f"{name} and {base} are equivalent ({measured})."
     return f"{name} and {base} do not differ significantly ({measured})."
@@ -323,50 +336,78 @@ def effects(runs: Sequence[Sample]) -> Finding | None:
     floor, *rest = [c for c in counts[0] if all(c in own for own in counts)] or [""]
     if not rest:
         return None
+    base, *others = runs
     named = {s.name: own for s, own in zip(runs, counts, strict=True)}
-    changes = {s.name: _differences(runs[0], s, named) for s in runs[1:]}
-    rows: list[Row] = []
-    lines: dict[str, Estimate] = {}
-    said = []
-    for condition in rest:
-        name = condition_name(condition)
-        first, *others = [newcombe(*own[condition], *own[floor]) for own in counts]
-        for s, e in zip(runs, (first, *others), strict=True):
-            rows.append({"condition": name, "run": s.name, **cells(e, "effect_rate", "_rate")})
-            lines[f"{name}: {s.name}"] = e
-        for s, e in zip(runs[1:], others, strict=True):
-            own_change, floor_change = (changes[s.name][c] for c in (condition, floor))
-            paired = PAIRED in own_change.method and PAIRED in floor_change.method
+    changes = {s.name: _differences(base, s, named) for s in others}
+    tests: dict[tuple[str, str], Estimate] = {}
+    for c in rest:
+        within = {name: partial(newcombe, *own[c], *own[floor]) for name, own in named.items()}
+        tests |= {(c, name): e() for name, e in within.items()}
+        for s in others:
+            change, noise = changes[s.name][c], changes[s.name][floor]
+            paired = all(PAIRED in d().method for d in (change, noise))
             # Over the same people the noise that both runs share drops out.
-            gap = between(own_change, floor_change) if paired else between(e, first)
-            of = f"{s.name} − {runs[0].name}"
-            rows.append({"condition": name, "run": of, **cells(gap, "effect_rate", "_rate")})
-            said.append(f"{name}: {_agreement(s.name, runs[0].name, e, first, gap)}")
+            gap = (change, noise) if paired else (within[s.name], within[base.name])
+            tests[c, f"{s.name} − {base.name}"] = between(*gap)
+    holms = dict(zip(tests, holm([e.p for e in tests.values()]), strict=True))
     orders = {
         tuple(sorted((floor, *rest), key=lambda c: (-own[c][0] / own[c][1], c))) for own in counts
     }
     alike = "put" if len(orders) == 1 else "do not put"
     who = "All runs" if len(orders) == 1 else "The runs"
-    said.append(f"{who} {alike} the conditions in the same order.")
+    said = [
+        f"{condition_name(c)}: {_agreement(s.name, base.name, c, tests, holms)}"
+        for c in rest
+        for s in others
+    ]
     against = f"against {condition_name(floor).lower()}"
     return Finding(
         "compare_effects",
         f"Effects {against}, run by run",
-        " ".join(said),
-        Grid.of(rows, "Differences of rates (Newcombe); between runs by MOVER, not adjusted."),
-        intervals(lines, against, zero=0.0, percent=True),
+        f"{' '.join(said)} {who} {alike} the conditions in the same order.",
+        Grid.of(
+            [
+                {
+                    "condition": condition_name(c),
+                    "run": name,
+                    **cells(e, "effect_rate", "_rate"),
+                    "p": known(e.p),
+                    "holm_p": known(holms[c, name]),
+                }
+                for (c, name), e in tests.items()
+            ],
+            "Differences of rates (Newcombe); between runs by MOVER.",
+        ),
+        intervals(
+            {f"{condition_name(c)}: {name}": e for (c, name), e in tests.items() if name in named},
+            against,
+            zero=0.0,
+            percent=True,
+        ),
+        notes=(HOLM,),
         section=SECTION,
         unit="participant",
         units=sum(n for own in counts for _, n in own.values()),
     )
 
 
-def _agreement(run: str, base: str, own: Estimate, first: Estimate, gap: Estimate) -> str:
-    sizes = f"{points(first.value)} in {base}, {points(own.value)} in {run}"
-    if gap.excludes_zero:
+def _agreement(
+    run: str,
+    base: str,
+    condition: str,
+    tests: Mapping[tuple[str, str], Estimate],
+    holms: Mapping[tuple[str, str], float],
+) -> str:
+    """Whether two runs show an effect alike, by the adjusted p."""
+    first, own = tests[condition, base], tests[condition, run]
+    gap = condition, f"{run} − {base}"
+    told = f"{points(first.value)} in {base}, {points(own.value)} in {run}"
+    sizes = f"{told}; {chance(tests[gap], holms[gap])}"
+    if holms[gap] < ALPHA:
         return f"the effects differ ({sizes})."
-    if own.excludes_zero and first.excludes_zero and own.value * first.value > 0:
-        return f"both show the effect ({sizes})."
+    clear = max(holms[condition, base], holms[condition, run]) < ALPHA
+    if clear and own.value * first.value > 0:
+        return f"both show the effect ({sizes} for the difference between them)."
     return f"the effects do not differ significantly ({sizes})."
 
 

@@ -12,10 +12,24 @@ from dataclasses import replace
 
 import polars as pl
 
-from folkmoot.kit.findings import Row, cells, found, interval, number
+from folkmoot.kit.findings import (
+    ALPHA,
+    HOLM,
+    Row,
+    adjusted,
+    cells,
+    chance,
+    found,
+    interval,
+    known,
+    listed,
+    number,
+    p,
+    points,
+)
 from folkmoot.measures.diversity import total_variation, total_variation_by_chance
 from folkmoot.measures.estimates import Estimate, percent, plural
-from folkmoot.measures.proportions import wilson
+from folkmoot.measures.proportions import newcombe
 from folkmoot.measures.rectified import Rectified, rectified_mean
 from folkmoot.report.samples import EVERYBODY, Sample, condition_name, split
 from folkmoot.storage.findings import Finding, Grid, Intervals
@@ -253,6 +267,7 @@ def heterogeneity(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Fin
         simulated, real = _with_choices(CHOICE, simulated, real)
         outcomes = [c for c in real.columns if c.startswith(f"{CHOICE}: ")]
     rows: list[Row] = []
+    gaps: dict[str, Estimate] = {}
     skip = IDS | set(BY) | {*outcomes}
     for column in (c for c in real.columns if c in simulated.columns and c not in skip):
         levels = real[column].drop_nulls().unique().sort().to_list()
@@ -265,27 +280,44 @@ def heterogeneity(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Fin
             for outcome in outcomes:
                 counts = own[outcome].drop_nulls(), theirs[outcome].drop_nulls()
                 if all(len(c) >= FEWEST for c in counts):
-                    model, human = (wilson(int(c.sum()), len(c)) for c in counts)
+                    (ours, n), (real_ones, of) = ((int(c.sum()), len(c)) for c in counts)
                     rows.append(
                         {
                             "attribute": column,
                             "level": str(level),
                             "outcome": outcome.replace("_", " "),
-                            "simulated_rate": model.value,
-                            "simulated_n": model.n,
-                            **cells(human, "people_rate", "_rate"),
-                            "people_n": human.n,
+                            "simulated_rate": ours / n,
+                            "simulated_n": n,
+                            "people_rate": real_ones / of,
+                            "people_n": of,
                         }
+                    )
+                    gaps[f"{column} {level}: {rows[-1]['outcome']}"] = newcombe(
+                        ours, n, real_ones, of
                     )
     if not rows:
         return None
     changes = outcomes == ["position_changed"]
+    holm = adjusted(gaps)
+    rows = [
+        {**row, **cells(e, "off_rate", "_rate"), "p": p(e), "holm_p": known(holm[label])}
+        for row, (label, e) in zip(rows, gaps.items(), strict=True)
+    ]
+    apart = [
+        f"{label} {points(e, chance(e, holm[label]))}"
+        for label, e in gaps.items()
+        if holm[label] < ALPHA
+    ]
+    told = (
+        f"Off by more than chance: {listed(apart)}" if apart else "None is off by more than chance."
+    )
     return Finding(
         "people_heterogeneity",
         "Who changes, by attribute" if changes else "Who chooses what, by attribute",
         f"{'Rates of change' if changes else 'First choices'} of {name} beside those of people, by "
-        f"{plural(len({(r['attribute'], r['level']) for r in rows}), 'group')}.",
-        Grid.of(rows, "Wilson intervals for people; not adjusted for the number of groups."),
+        f"{plural(len({(r['attribute'], r['level']) for r in rows}), 'group')}. {told}",
+        Grid.of(rows, "Off: simulation minus people, as between different people (Newcombe)."),
+        notes=(HOLM,),
         section=SECTION,
         unit="participant",
         units=real.height,
