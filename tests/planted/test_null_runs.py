@@ -1,12 +1,12 @@
 """Runs in which nothing is planted: how often the headline test of each study type finds something.
 
-80 runs of each type are in the nightly tests (400 in all); a few of each run always, so that a test
-that cannot be made any more is noticed.
+80 runs of each type are in the nightly tests (400 in all); one of each runs always, so that a test
+that cannot be made any more is noticed. In each null the arms differ by chance alone, and by enough
+of it that a test can reject: with arms that are the same draw, none ever would.
 """
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,26 +16,30 @@ import pytest
 from scipy.stats import binom
 
 import folkmoot
+from folkmoot.measures.proportions import wilson
 from folkmoot.storage.findings import Finding
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ALPHA = 0.05
-MANY, FEW = 80, 2
+MANY = 80
 
 NULL = {
+    # Nobody is persuaded, and two in five answers are a mere draw.
     "cross_pollination": """
 pilot_id: nothing
 topic:
   description: One purpose can be funded.
   options: [Park improvements, Youth job training, Safer streets]
-participants_per_condition: 20
+conditions: [simple_voting, simple_passive, clarified_passive]
+participants_per_condition: 40
+max_clarification_exchanges: 1
 min_responses_for_threshold: 500
 revote: true
 option_order: random
 personas: {source: quota}
-respondent: {persuasion: 0}
+respondent: {persuasion: 0, instability: 0.4}
 """,
-    # Two levels with the same switches.
+    # Two levels with the same switches: the same residents, asked again.
     "town_hall": """
 topic:
   title: Should the quarter be redeveloped?
@@ -61,15 +65,20 @@ stimuli:
   - {name: one, product_concept: An oven that reads}
   - {name: two, product_concept: An oven that reads}
 """,
-    # Without feedback the last condition is the one before it; people answer at random half of the
-    # time, or all members would be as content in both.
+    # C1 takes what the first spouse wishes, C2 is the expectation over the wishes of both: the same
+    # on average. (C5 without feedback would be C4 itself.)
     "negotiation": """
-conditions: [C4, C5]
+conditions: [C1, C2]
 group_types: [spouses]
-groups_per_type: 6
-enable_feedback: false
-respondent: {instability: 0.5}
+groups_per_type: 12
 """,
+}
+HEADLINE = {
+    "cross_pollination": "change_differences",
+    "town_hall": "steps",
+    "focus_group": "concepts",
+    "negotiation": "paired_satisfaction",
+    "workbook": "treatment_payoff",
 }
 
 
@@ -95,49 +104,46 @@ def study_file(study: str, folder: Path) -> Path:
     return path
 
 
-def p_values_of(study: str, findings: Sequence[Finding]) -> list[float]:
-    """The adjusted p-values of the headline test of a run; those of no test are left out."""
-    keys = {
-        "cross_pollination": ("change_differences",),
-        "town_hall": ("steps",),
-        "focus_group": ("concepts",),
-        "negotiation": ("paired_satisfaction",),
-        "workbook": ("treatment_payoff",),
-    }[study]
-    own = [f for f in findings if f.key in keys]
-    assert own, f"{study} has no finding {keys}"
-    if study == "workbook":  # which says it in words alone
-        said = (re.search(r"\bp ([=<]) (\d?\.\d+)", f.says) for f in own)
-        return [float(found[2]) - 1e-9 * (found[1] == "<") for found in said if found]
-    columns = [(f.grid, f.grid.columns.index("holm_p")) for f in own]
-    cells = [row[at] for grid, at in columns for row in grid.rows]
+def p_values_of(study: str, findings: Sequence[Finding], column: str) -> list[float]:
+    """A column of p-values of the headline test of a run; those of no test are left out."""
+    (own,) = (f for f in findings if f.key == HEADLINE[study])
+    cells = (row[own.grid.columns.index(column)] for row in own.grid.rows)
     return [cell for cell in cells if isinstance(cell, float)]
 
 
-def null_runs(study: str, folder: Path, runs: int) -> tuple[int, int]:
-    """(runs with a test, runs in which the test rejects)."""
+def null_runs(study: str, folder: Path, runs: int) -> list[tuple[float, float]]:
+    """Of each run the least p of the headline table, adjusted for all of it, and its first p."""
     source = study_file(study, folder)
-    tested = rejected = 0
+    found = []
     for seed in range(runs):
-        out = folder / f"run{seed}"
-        found = folkmoot.run(source, model="synthetic", seed=seed, out=out).findings()
-        ps = p_values_of(study, found)
-        tested, rejected = tested + bool(ps), rejected + any(p < ALPHA for p in ps)
-        shutil.rmtree(out)
-    return tested, rejected
+        run = folkmoot.run(source, model="synthetic", seed=seed, out=folder / f"run{seed}")
+        own = run.findings()
+        found.append((min(p_values_of(study, own, "holm_p")), p_values_of(study, own, "p")[0]))
+        shutil.rmtree(run.path)
+    return found
 
 
-@pytest.mark.parametrize(
-    ("study", "runs"),
-    [
-        *((study, FEW) for study in (*NULL, "workbook")),
-        *(pytest.param(study, MANY, marks=pytest.mark.nightly) for study in (*NULL, "workbook")),
-    ],
-)
-def test_where_nothing_is_planted_nothing_is_found_more_often_than_the_level_says(
-    study: str, runs: int, tmp_path: Path
-) -> None:
-    tested, rejected = null_runs(study, tmp_path, runs)
-    print(f"{study}: {rejected} of {tested} null runs rejected ({runs} made)")
-    assert tested > 0.8 * runs
-    assert rejected <= binom.ppf(0.999, tested, ALPHA)
+@pytest.mark.parametrize("study", HEADLINE)
+def test_where_nothing_is_planted_there_is_something_to_test(study: str, tmp_path: Path) -> None:
+    ((adjusted, first),) = null_runs(study, tmp_path, 1)
+    assert 0 < first < 1
+    assert 0 < adjusted <= 1
+
+
+@pytest.mark.nightly
+def test_400_null_runs_find_something_as_often_as_the_level_says(tmp_path: Path) -> None:
+    rejected = 0
+    for study in HEADLINE:
+        (tmp_path / study).mkdir()
+        found = null_runs(study, tmp_path / study, MANY)
+        own = sum(adjusted < ALPHA for adjusted, _ in found)
+        low = sum(first < 0.5 for _, first in found)
+        e = wilson(own, MANY)
+        print(f"{study}: {own} of {MANY} ({e.value:.3f}, {e.low:.3f} to {e.high:.3f}); {low} < .5")
+        assert own <= binom.ppf(0.999, MANY, ALPHA), study
+        # p is spread evenly: the arms are neither the same draw nor further apart than chance.
+        assert binom.ppf(0.0005, MANY, 0.5) <= low <= binom.ppf(0.9995, MANY, 0.5), study
+        rejected += own
+    runs = MANY * len(HEADLINE)
+    print(f"all: {rejected} of {runs}")
+    assert binom.ppf(0.001, runs, ALPHA) <= rejected <= binom.ppf(0.999, runs, ALPHA)

@@ -17,14 +17,20 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from folkmoot.errors import Problem
 from folkmoot.hints import did_you_mean
 from folkmoot.measures.clustered import clustered_difference, paired_difference
-from folkmoot.measures.estimates import Estimate, known, p_value, percent, points
+from folkmoot.measures.estimates import (
+    ALPHA,
+    FEWEST_UNITS,
+    Estimate,
+    known,
+    p_value,
+    percent,
+    points,
+)
 from folkmoot.measures.proportions import newcombe
 from folkmoot.storage.findings import Cell, Finding, Grid, Intervals
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import by_column, cluster_column
 
-ALPHA = 0.05
-FEWEST_UNITS = 5  # independent units, below which nothing is tested
 SECTION = "Hypotheses stated beforehand"
 # Where a measure stands in several tables, the first of these that holds it is meant.
 TABLES = ("participants", "discussions", "sessions", "groups", "measures", "members", "residents")

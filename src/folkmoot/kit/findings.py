@@ -49,8 +49,8 @@ from folkmoot.storage.findings import Cell, Finding, Grid, Heat, Intervals
 
 Row = dict[str, Cell]
 known = estimates.known
+ALPHA = estimates.ALPHA
 
-ALPHA = 0.05
 FITNESS = "respondent_checks"  # the key of the finding on whether the model is fit
 HOLM = (
     "holm p: adjusted for all comparisons of this table by Holm's method, which keeps the chance "

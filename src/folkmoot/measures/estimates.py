@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Self
 
+ALPHA = 0.05  # level of every test
 FEWEST_UNITS = 5  # independent units; fewer are shown one by one, without interval or test
 
 

@@ -28,7 +28,7 @@ from folkmoot.kit.findings import (
     points,
 )
 from folkmoot.measures.diversity import total_variation, total_variation_by_chance
-from folkmoot.measures.estimates import Estimate, percent, plural
+from folkmoot.measures.estimates import FEWEST_UNITS, Estimate, percent, plural
 from folkmoot.measures.proportions import newcombe
 from folkmoot.measures.rectified import Rectified, rectified_mean
 from folkmoot.report.samples import EVERYBODY, Sample, condition_name, split
@@ -36,7 +36,6 @@ from folkmoot.storage.findings import Finding, Grid, Intervals
 from folkmoot.storage.tables import BY, by_column
 
 SECTION = "People beside the run"
-FEWEST = 5  # people, below which nothing is estimated
 MOST_LEVELS = 8
 CHOICE = "initial_choice"  # what people are asked who vote only once
 IDS = frozenset({"participant_id", "initial_choice", "final_choice", "status", "error_message"})
@@ -95,7 +94,7 @@ def calibration(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Findi
         for which in ("initial_choice", "final_choice"):
             if which in model.columns and which in human.columns:
                 ours, theirs = (t[which].drop_nulls() for t in (model, human))
-                if len(ours) < FEWEST or len(theirs) < FEWEST:
+                if len(ours) < FEWEST_UNITS or len(theirs) < FEWEST_UNITS:
                     continue
                 options = sorted({*ours.to_list(), *theirs.to_list()})
                 a, b = ([int((c == option).sum()) for option in options] for c in (ours, theirs))
@@ -106,7 +105,7 @@ def calibration(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Findi
                 rows.append({**line, "by_chance": chance})
         for measure in _measures(model, human):
             ours, theirs = (t[measure].drop_nulls().cast(pl.Float64) for t in (model, human))
-            if len(ours) < FEWEST or len(theirs) < FEWEST:
+            if len(ours) < FEWEST_UNITS or len(theirs) < FEWEST_UNITS:
                 continue
             share = model.schema[measure] == pl.Boolean
             off = float(ours.mean() or 0.0) - float(theirs.mean() or 0.0)  # type: ignore[arg-type]
@@ -238,7 +237,7 @@ def _matched(model: pl.DataFrame, human: pl.DataFrame, measure: str) -> Rectifie
     if own["who"].is_duplicated().any() or theirs["who"].is_duplicated().any():
         return None
     both = own.join(theirs, on="who")
-    if both.height < FEWEST:
+    if both.height < FEWEST_UNITS:
         return None
     rest = own.join(theirs, on="who", how="anti")
     found = rectified_mean(
@@ -279,7 +278,7 @@ def heterogeneity(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Fin
             )
             for outcome in outcomes:
                 counts = own[outcome].drop_nulls(), theirs[outcome].drop_nulls()
-                if all(len(c) >= FEWEST for c in counts):
+                if all(len(c) >= FEWEST_UNITS for c in counts):
                     (ours, n), (real_ones, of) = ((int(c.sum()), len(c)) for c in counts)
                     rows.append(
                         {

@@ -16,15 +16,15 @@ import numpy as np
 from folkmoot.engine.grid import Cell, RunGrid
 from folkmoot.engine.study import findings_of, study_of_run
 from folkmoot.errors import InputError
-from folkmoot.kit.findings import Row, found, number, signed
+from folkmoot.kit.findings import HOLM, Row, found, known, number, signed
 from folkmoot.measures.clustered import clustered_mean
-from folkmoot.measures.estimates import Estimate, percent, plural, points
+from folkmoot.measures.estimates import FEWEST_UNITS, Estimate, percent, plural, points
+from folkmoot.measures.proportions import holm
 from folkmoot.storage.findings import Finding, Grid, Intervals
 
 SECTION = "Pooled over runs"
 ROBUST, FRAGILE = 0.8, 0.2  # shares of specifications; see `standing`
 ONE = "one specification"  # which says nothing of others
-FEWEST = 5  # repeats, below which an interval over repeats would promise too much
 MOST_LINES = 60  # of a curve
 MOST_NAMED = 6
 
@@ -123,14 +123,14 @@ def _of_repeats(cells: Sequence[Measured]) -> Estimate:
     repeats that all say the same, with the cells' own standard errors put together, which leave out
     what varies between repeats alone."""
     n = len(cells)
-    if n >= FEWEST and len({c.value for c in cells}) > 1:
+    if n >= FEWEST_UNITS and len({c.value for c in cells}) > 1:
         return clustered_mean([c.value for c in cells], [c.cell.repeat for c in cells])
     value = sum(c.value for c in cells) / n
     if not all(c.high > c.low for c in cells):
         return Estimate(value, math.nan, math.nan, n)
     low = math.sqrt(sum((c.value - c.low) ** 2 for c in cells)) / n
     high = math.sqrt(sum((c.high - c.value) ** 2 for c in cells)) / n
-    return Estimate(value, value - low, value + high, FEWEST)
+    return Estimate(value, value - low, value + high, FEWEST_UNITS)
 
 
 def holding(figure: Figure) -> tuple[float, float]:
@@ -175,10 +175,10 @@ def _overview(grid: RunGrid, finished: int, usable: int) -> Finding:
     if usable < finished:
         lost = plural(finished - usable, "cell holds", "cells hold")
         says += f" {lost} nothing usable and enter{'s' * (finished - usable == 1)} no figure."
-    if grid.repeats < FEWEST:
+    if grid.repeats < FEWEST_UNITS:
         says += (
             f" With {grid.repeats} repeat{'s' * (grid.repeats > 1)} the variance between draws is "
-            f"an illustration: intervals over repeats need at least {FEWEST}."
+            f"an illustration: intervals over repeats need at least {FEWEST_UNITS}."
         )
     return Finding(
         "grid_design",
@@ -199,8 +199,10 @@ def _table(figures: Sequence[Figure], repeats: int, usable: int) -> Finding | No
         return None
     rows: list[Row] = []
     said: dict[str, list[str]] = {"robust": [], "mixed": [], "fragile": [], ONE: []}
-    for f in effects:
-        e, (alike, clear), word = overall(f), holding(f), standing(f)
+    pooled_effects = [overall(f) for f in effects]
+    holms = holm([e.p for e in pooled_effects])
+    for f, e, adjusted in zip(effects, pooled_effects, holms, strict=True):
+        (alike, clear), word = holding(f), standing(f)
         said[word].append(f"{f.label} ({_said(f, e.value)})")
         rows.append(
             {
@@ -208,6 +210,8 @@ def _table(figures: Sequence[Figure], repeats: int, usable: int) -> Finding | No
                 "figure": f.label,
                 "pooled": _said(f, e.value),
                 "interval": f"{_said(f, e.low)} to {_said(f, e.high)}" if e.has_interval else None,
+                "p": known(e.p),
+                "holm_p": known(adjusted),
                 "cells": f"{len(f.cells)} of {usable}",
                 "specifications": len(specifications(f)),
                 "same_sign_share": alike,
@@ -231,8 +235,8 @@ def _table(figures: Sequence[Figure], repeats: int, usable: int) -> Finding | No
             "Robust: all specifications have the sign of the pooled estimate, and the intervals of "
             "at least 80 % exclude no effect. Fragile: fewer than 20 % do, or fewer than 80 % have "
             "that sign. Mixed: everything else.",
-            "Specifications share their people, so the share that holds is not a probability. "
-            "Findings were not adjusted for their number.",
+            "Specifications share their people, so the share that holds is not a probability.",
+            *((HOLM,) if any(map(math.isfinite, holms)) else ()),
             *_some_lack(effects, usable),
         ),
         section=SECTION,

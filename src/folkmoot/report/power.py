@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from folkmoot.engine.hypotheses import FEWEST_UNITS, Hypothesis
 from folkmoot.engine.hypotheses import TABLES as HYPOTHESES_IN
+from folkmoot.engine.hypotheses import Hypothesis
 from folkmoot.kit.findings import ALPHA, Row, known
-from folkmoot.measures.estimates import percent, plural, points
+from folkmoot.measures.estimates import FEWEST_UNITS, percent, plural, points
 from folkmoot.measures.power import (
     DesignSize,
     design_effect,

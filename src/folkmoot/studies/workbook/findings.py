@@ -218,7 +218,7 @@ def by_treatment(
     people = measure.per_participant(values)
     estimates = {arm: _mean(people.filter(treatment=arm)) for arm in arms}
     estimates = {arm: e for arm, e in estimates.items() if e.n}
-    rows = [
+    rows: list[kit.Row] = [
         {"treatment": arm, **kit.cells(e, "mean"), "participants": e.n, "sessions": e.clusters}
         for arm, e in estimates.items()
     ]
@@ -227,6 +227,11 @@ def by_treatment(
         base, *others = estimates
         gaps = {arm: _gap(people, base, arm) for arm in others}
         holm = kit.adjusted(gaps)
+        rows[0] |= dict.fromkeys(("minus_first", "minus_low", "minus_high", "p", "holm_p"))
+        for row, (arm, e) in zip(rows[1:], gaps.items(), strict=True):
+            low, high = (e.low, e.high) if e.has_interval else (None, None)
+            row |= {"minus_first": kit.known(e.value), "minus_low": low, "minus_high": high}
+            row |= {"p": kit.p(e), "holm_p": kit.known(holm[arm])}
         said = "; ".join(_contrast(arm, base, e, holm[arm]) for arm, e in gaps.items())
         says = f"For {measure.name}{over}, {said}."
     else:
@@ -239,6 +244,7 @@ def by_treatment(
         says,
         Grid.of(rows, CLUSTERED),
         kit.intervals(estimates, measure.name) if len(estimates) > 1 else None,
+        notes=(kit.HOLM,) if len(estimates) > 1 else (),
         section="Treatments",
         headline=main and len(estimates) > 1,
         unit="session",
