@@ -19,6 +19,11 @@ UNITS = {
     "town_hall": "set",
     "workbook": "session",
 }
+FOUR_PEOPLE = (
+    "participants_per_condition=2",
+    "conditions=[simple_voting, clarified_passive]",
+    "extra_conditions=[]",
+)
 EXAMPLE = [*(f"{name}.yaml" for name in UNITS if name != "workbook"), "public_goods.xlsx"]
 # What only an interval or a test says: "(−0.2 to +0.4", "p = .03", "significant".
 SURE = re.compile(r"\([−+]?[\d.]+ to [−+]?[\d.]+|\bp [<=]|significant|chance could|interval \S*\d")
@@ -36,16 +41,15 @@ def sure_words(finding: Finding) -> list[str]:
 def test_few_units_are_an_illustration_in_every_study(study: str, tmp_path: Path) -> None:
     """Two groups, one set, two sessions, four people: no interval, no test, in no words."""
     path = small_study(study, tmp_path)
-    if study == "cross_pollination":
-        path.write_text(path.read_text("utf-8") + "summary_draws: 2\n", "utf-8")
-    done = folkmoot.run(path, model="synthetic", out=tmp_path / "run")
+    overrides = FOUR_PEOPLE if study == "cross_pollination" else ()
+    done = folkmoot.run(path, model="synthetic", out=tmp_path / "run", overrides=overrides)
     findings = done.findings()
     few = [f for f in findings if f.illustrates]
     # The workbook of the example has sessions enough.
     assert few or study == "workbook"
     assert {f.unit for f in few} <= {
         UNITS[study],
-        "draw of the summaries",
+        "participant",
         "text",
         "group of a type",
     }

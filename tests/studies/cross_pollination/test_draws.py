@@ -78,18 +78,30 @@ def test_what_differs_between_draws_is_in_the_intervals(draws: int, tmp_path: Pa
     assert not moved[1][True] and not moved[3][True] and moved[2][True]
     found, plain = votes.rate(arm), wilson(arm.changed, arm.n)
     difference = votes.difference(arm, floor)
-    assert found.value == plain.value and found.units == difference.units == draws
+    assert found.value == plain.value
     apart = newcombe(arm.changed, arm.n, floor.changed, floor.n)
     assert plain.low > 0 and apart.p < 0.05
-    if draws < 5:  # 0, nearly 1 and 0: three units are shown one by one
-        assert not found.has_interval and not difference.has_interval
+    headline, *_ = done.findings()
+    if draws < 5:  # 0, nearly 1 and 0: sure for these three texts, and for no other
+        assert (found.low, found.high, difference.p) == (plain.low, plain.high, apart.p)
         assert sorted(found.each)[:2] == [0, 0] and max(found.each) > 0.5
-        headline, *_ = done.findings()
-        assert headline.says.startswith(f"An illustration, not evidence: {draws} draws of the")
+        assert headline.unit == "participant given these 3 draws of the summaries"
+        assert any("do not tell how another draw would come out" in n for n in headline.notes)
         return
+    assert headline.unit == "draw of the summaries" and headline.units == draws
+    assert found.units == difference.units == draws
     assert found.low == 0 and found.high > plain.high
     assert difference.p > apart.p
     assert difference.high - difference.low > apart.high - apart.low and difference.low >= -1
+
+
+def test_figures_of_one_draw_say_that_they_are_of_this_one(tmp_path: Path) -> None:
+    done = run(tmp_path, Talkers(), revote=True, participants_per_condition=10)
+    told = [f for f in done.findings() if f.unit == "participant given these summaries"]
+    assert {"position_change", "change_differences", "persuasion"} <= {f.key for f in told}
+    for finding in told:
+        if finding.key in ("position_change", "change_differences", "persuasion"):
+            assert any("not for another draw of them" in note for note in finding.notes)
 
 
 def test_where_draws_do_not_differ_nothing_is_claimed_beyond_the_plain_interval(

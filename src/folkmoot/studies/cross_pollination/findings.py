@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from folkmoot.kit.exposure import exposure
@@ -111,8 +112,8 @@ def findings(run: RunFolder) -> list[Finding]:
 # --- who changed, and from which option to which -------------------------------------------------
 
 ONE_POOL = (
-    "Everybody was shown the same summaries, so the intervals tell how sure the rates are for this "
-    "set of summaries, not for another draw of them (`summary_draws`)."
+    "Everybody was shown the same summaries, so the intervals tell how sure the figures are for "
+    "this set of summaries, not for another draw of them (`summary_draws`)."
 )
 SEVERAL_POOLS = (
     "Readers were divided over {draws} draws of the summaries. Their intervals are the plain ones "
@@ -120,8 +121,9 @@ SEVERAL_POOLS = (
     "the same interviews as well."
 )
 FEW_POOLS = (
-    "Readers were divided over {draws} draws of the summaries. So few do not tell how another draw "
-    "would come out: take five or more (`summary_draws`)."
+    "Readers were divided over {draws} draws of the summaries, and the intervals tell how sure the "
+    "figures are for these draws together. So few do not tell how another draw would come out: "
+    "take five or more (`summary_draws`)."
 )
 NOT_BY_DRAW = (
     "These intervals do not allow for what differs between draws of the summaries: for so many "
@@ -161,7 +163,7 @@ def position_change(votes: Votes) -> Finding:
         intervals(
             {a.name: of[a.condition] for a in votes.twice}, "changed their choice", percent=True
         ),
-        notes=_caveats(votes) if votes.having("summaries") else (),
+        notes=_caveats(votes),
         headline=True,
         alarms=_unseen(votes),
         **votes.basis,
@@ -169,6 +171,9 @@ def position_change(votes: Votes) -> Finding:
 
 
 def _caveats(votes: Votes) -> tuple[str, ...]:
+    """Of which summaries the figures tell."""
+    if not votes.having("summaries"):
+        return ()
     several = FEW_POOLS if votes.draws < FEWEST_UNITS else SEVERAL_POOLS
     pools = several.format(draws=votes.draws) if votes.draws > 1 else ONE_POOL
     if not votes.compared_by_one_thing:
@@ -212,14 +217,9 @@ def differences(votes: Votes) -> Finding | None:
     def difference(first: str, second: str) -> Estimate:
         return votes.difference(arms[first], arms[second])
 
-    return pairwise(
-        "change_differences",
-        counts,
-        axis,
-        label,
-        difference,
-        over=(votes.basis["unit"], votes.basis["units"]),
-    )
+    over = votes.basis["unit"], votes.basis["units"]
+    found = pairwise("change_differences", counts, axis, label, difference, over=over)
+    return found and replace(found, notes=(*found.notes, *_caveats(votes)))
 
 
 def tallies(votes: Votes) -> Finding | None:
@@ -438,7 +438,7 @@ def towards_opposition(votes: Votes) -> Finding | None:
             "Above chance may be persuasion or giving in; the condition `empty_argument` tells the "
             "two apart. The share that opens by agreeing is a rough count of English phrases.",
         ),
-        unit="participant given these summaries",
+        unit=votes.given_these["unit"],
         units=len(facing),
     )
 
@@ -606,6 +606,7 @@ def main_effects(votes: Votes) -> Finding | None:
             "more A does where B is on. What these conditions cannot tell apart is left out, and "
             "interactions that are left out are taken to be none.",
             HOLM,
+            *_caveats(votes),
         ),
         **votes.basis,
     )
@@ -679,6 +680,7 @@ def persuasion(votes: Votes) -> Finding | None:
         notes=(
             "The floor is estimated from its own participants; its uncertainty is included.",
             HOLM,
+            *_caveats(votes),
         ),
         section="Noise",
         headline=True,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from folkmoot.kit.findings import clustered_share
 from folkmoot.measures.clustered import clustered_difference
-from folkmoot.measures.estimates import Estimate
+from folkmoot.measures.estimates import FEWEST_UNITS, Estimate
 from folkmoot.measures.proportions import newcombe, wilson
 from folkmoot.storage.files import read_vectors
 from folkmoot.storage.run_folder import RunFolder, Streamed
@@ -161,36 +161,39 @@ class Votes:
         Wilson's interval, or of one clustered by draw, whichever reach further."""
         plain = wilson(arm.changed, arm.n)
         if not self._drawn(arm):
-            return self._few(plain)
-        by_draw = clustered_share(arm.moves, self.units(arm))
-        return self._few(_wider(plain, by_draw))
+            return self._over_draws(plain)
+        by_draw = clustered_share(arm.moves, self._readers(arm))
+        return self._over_draws(_wider(plain, by_draw))
 
     def difference(self, first: Arm, second: Arm) -> Estimate:
-        """The share that changed in the first less that in the second; with several draws as for
-        `rate`, and the larger p."""
+        """The share that changed in the first less that in the second; with five draws or more as
+        for `rate`, and the larger p."""
         plain = newcombe(first.changed, first.n, second.changed, second.n)
-        if not (self._drawn(first) or self._drawn(second)):
-            return self._few(plain)
+        if self.draws < FEWEST_UNITS or not (self._drawn(first) or self._drawn(second)):
+            return self._over_draws(plain)
         changed = [*first.moves, *second.moves]
         treated = [True] * first.n + [False] * second.n
-        units = [*self.units(first), *self.units(second)]
-        return self._few(_wider(plain, clustered_difference(changed, treated, units)))
+        units = [*self._readers(first), *self._readers(second)]
+        by_draw = clustered_difference(changed, treated, units)
+        return self._over_draws(_wider(plain, by_draw))
 
-    def _few(self, e: Estimate) -> Estimate:
+    def _over_draws(self, e: Estimate) -> Estimate:
         """The estimate as one over the draws of the summaries, where they are what it rests on."""
-        return e if self.draws == 1 else replace(e, clusters=self.draws)
+        return replace(e, clusters=self.draws) if self.draws >= FEWEST_UNITS else e
 
     @property
     def basis(self) -> Basis:
-        """What is independent of each other: with draws of the summaries, the draw."""
-        if self.draws > 1:
+        """What is independent of each other. With five draws of the summaries or more, the draw;
+        with fewer, nothing is claimed of another draw, and participants are, given these texts."""
+        if self.draws >= FEWEST_UNITS:
             return {"unit": "draw of the summaries", "units": self.draws}
         return self.given_these
 
     @property
     def given_these(self) -> Basis:
         """The independent units of what holds for these summaries alone: participants."""
-        given = " given these summaries" * bool(self.having("summaries"))
+        these = f"{self.draws} draws of the summaries" if self.draws > 1 else "summaries"
+        given = f" given these {these}" * bool(self.having("summaries"))
         return {"unit": f"participant{given}", "units": sum(a.n for a in self.twice)}
 
     @property
@@ -202,10 +205,16 @@ class Votes:
         return self.draws > 1 and self.shown(arm).summaries
 
     def units(self, arm: Arm) -> list[str]:
-        """What is independent in an arm: its draws of the summaries, else its participants."""
-        if self._drawn(arm):
-            return [f"draw {r.summary_draw}" for r in arm.moved]
-        return [r.participant_id for r in arm.moved]
+        """What is independent in an arm, see `basis`: its draws of the summaries, or its
+        participants."""
+        enough = self.draws >= FEWEST_UNITS
+        return self._readers(arm) if enough else [r.participant_id for r in arm.moved]
+
+    def _readers(self, arm: Arm) -> list[str]:
+        """The draw that each of an arm was shown, or who they are where they were shown none."""
+        if not self._drawn(arm):
+            return [r.participant_id for r in arm.moved]
+        return [f"draw {r.summary_draw}" for r in arm.moved]
 
     def arm(self, condition: str) -> Arm | None:
         """The arm, if somebody in it voted twice."""
