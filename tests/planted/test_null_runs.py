@@ -30,9 +30,9 @@ pilot_id: nothing
 topic:
   description: One purpose can be funded.
   options: [Park improvements, Youth job training, Safer streets]
-conditions: [simple_voting, simple_passive, clarified_passive]
+conditions: [simple_voting]
+extra_conditions: [names_only, empty_argument]
 participants_per_condition: 40
-max_clarification_exchanges: 1
 min_responses_for_threshold: 500
 revote: true
 option_order: random
@@ -48,7 +48,7 @@ sets: 6
 rounds: 2
 levels: ["1", "same"]
 level_settings: {same: {like: "1", part: main}}
-residents: {general: 3}
+residents: {general: 2}
 max_vote_items: 2
 """,
     # The same concept twice.
@@ -70,7 +70,7 @@ stimuli:
     "negotiation": """
 conditions: [C1, C2]
 group_types: [spouses]
-groups_per_type: 12
+groups_per_type: 10
 """,
 }
 HEADLINE = {

@@ -90,7 +90,7 @@ def diversity(votes: Votes) -> Finding | None:
         says.append(f"Votes came closer together in: {', '.join(closer)}.")
     if wider:
         says.append(f"Votes spread further in: {', '.join(wider)}.")
-    if not closer and not wider:
+    if not closer and not wider and any(r.has_interval for r in ratios.values()):
         says.append("In no condition is the change more than chance could explain.")
     return Finding(
         "diversity",
