@@ -6,6 +6,7 @@ import asyncio
 import csv
 import json
 import os
+import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import combinations
@@ -153,3 +154,14 @@ def test_who_votes_alike_on_statements_is_not_seen_in_their_words(name: str) -> 
         )
         print(f"{name}: {alike[0, 1]:.2f}")
         assert abs(alike[0, 1]) < 0.2
+
+
+async def test_vectors_are_let_go_with_the_run() -> None:
+    model = WordVectors()
+    vector, _ = await model.embed("wordllama", ["a park"], address="a")
+    assert model._loaded is not None
+    held = weakref.ref(model._loaded[0])
+    await model.close()
+    assert held() is None
+    again, _ = await model.embed("wordllama", ["a park"], address="a")
+    assert (again == vector).all()

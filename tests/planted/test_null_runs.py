@@ -30,9 +30,9 @@ pilot_id: nothing
 topic:
   description: One purpose can be funded.
   options: [Park improvements, Youth job training, Safer streets]
-conditions: [simple_voting]
-extra_conditions: [names_only, empty_argument]
+conditions: [simple_voting, simple_passive, clarified_passive]
 participants_per_condition: 40
+max_clarification_exchanges: 1
 min_responses_for_threshold: 500
 revote: true
 option_order: random
