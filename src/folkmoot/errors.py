@@ -6,6 +6,7 @@
     │   ├── RunExists             an existing folder is never overwritten
     │   ├── RunLocked             another process is writing this run
     │   ├── ForeignJournal        the journal is corrupt, changed by hand, or not ours
+    │   │   └── EmptyJournal          there is a file, and nothing in it yet
     │   └── NotJournaled          a replay asked for what the journal does not hold
     ├── DriftError            a replayed request differs from the journaled one       exit 2
     ├── NothingUsable         the run is done, and nothing in it is of use            exit 3
@@ -98,6 +99,10 @@ class RunLocked(StorageError):
 
 class ForeignJournal(StorageError):
     """The journal is corrupt, changed by hand or not ours; it is left as it is."""
+
+
+class EmptyJournal(ForeignJournal):
+    """The file of a journal in which nothing is written yet."""
 
 
 class NotJournaled(StorageError):

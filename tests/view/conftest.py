@@ -45,6 +45,14 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "outputs"
 
 
+@pytest.fixture
+def copy(outputs: Path, tmp_path: Path) -> Path:
+    """A run of one's own to change, in a folder of its own."""
+    folder = tmp_path / "outputs" / "copy"
+    shutil.copytree(outputs / "focus_group", folder)
+    return folder
+
+
 def reader(folder: Path, guard: Guard | None = None) -> PageServer:
     """The reader over a folder."""
     return PageServer(site(Reader(Shelf(folder)).routes(), guard or Guard()))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -13,8 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.servers.pages import PageServer
 from tests.view.conftest import found_in
 
-# Screenshots are kept where the developer asks for them, else with the other temporary files.
-SHOTS = os.environ.get("FOLKMOOT_SCREENSHOTS")
+SHOTS = os.environ.get("FOLKMOOT_SCREENSHOTS")  # a folder for them
 PAGES = {
     "runs": "/",
     "run": "/run/cross_pollination/-/",
@@ -26,6 +27,7 @@ PAGES = {
     "said": "/run/cross_pollination/-/said?at=initial_vote/p_0001/ask0",
     "search": "/run/cross_pollination/-/search?q=park",
     "beside": "/beside?a=cross_pollination&x=p_0001&b=cross_pollination&y=p_0002",
+    "search_all": "/search?q=park",
     "missing": "/run/nothing/-/",
 }
 
@@ -43,26 +45,33 @@ def open_page(browser: Browser) -> Iterator[Page]:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_fits_and_is_accessible_at_every_size_and_in_the_dark(
-    browser: Browser, served: PageServer, tmp_path: Path, name: str
+    open_page: Page, served: PageServer, name: str
 ) -> None:
     found_in(served, "cross_pollination", "park")
-    for width, scheme in ((1280, "light"), (1280, "dark"), (375, "light"), (375, "dark")):
-        page = browser.new_page(
-            viewport={"width": width, "height": 900},
-            color_scheme="dark" if scheme == "dark" else "light",
-        )
-        asked: list[str] = []
-        page.on("request", lambda request, asked=asked: asked.append(request.url))
-        page.goto(served.url + PAGES[name])
-        if name == "run":
-            page.wait_for_selector(".finding, .alarm", timeout=60_000)
+    asked: list[str] = []
+    open_page.on("request", lambda request: asked.append(request.url))
+    open_page.goto(served.url + PAGES[name])
+    if name == "run":
+        open_page.wait_for_selector(".finding, .alarm", timeout=60_000)
+    if name == "search_all":
+        open_page.wait_for_selector("text=5 runs were searched")
+    look(open_page, name)
+    assert [url for url in asked if not url.startswith(served.url)] == []
+
+
+def look(page: Page, name: str) -> None:
+    """At a page on a desk and on a phone, light and dark: nothing sticks out, and a screen reader
+    has nothing to say against it. Screenshots where the developer asks for them."""
+    schemes: tuple[Literal["light"], Literal["dark"]] = ("light", "dark")
+    for width, scheme in product((1280, 375), schemes):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=scheme)
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-        assert [url for url in asked if not url.startswith(served.url)] == []
-        found = Axe().run(page)
-        assert found.violations_count == 0, (width, scheme, found.generate_report())
-        folder = Path(SHOTS) if SHOTS else tmp_path
-        page.screenshot(path=folder / f"view-{name}-{width}-{scheme}.png", full_page=True)
-        page.close()
+        if (width, scheme) in ((1280, "light"), (375, "dark")):
+            found = Axe().run(page)
+            assert found.violations_count == 0, (width, scheme, found.generate_report())
+        if SHOTS:
+            page.screenshot(path=Path(SHOTS) / f"view-{name}-{width}-{scheme}.png", full_page=True)
 
 
 def test_the_call_behind_an_utterance_opens_in_place(open_page: Page, served: PageServer) -> None:

@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import polars as pl
 import pytest
 from playwright.sync_api import Browser, expect
 
-import folkmoot
-from folkmoot import Choice, Scope, Session, Speaker, Study, StudyConfig
 from folkmoot.engine.journal import JournalReader
-from folkmoot.models.request import Request
-from folkmoot.models.scripted import Scripted
-from folkmoot.storage.run_folder import JOURNAL
+from folkmoot.errors import StorageError
+from folkmoot.storage.run_folder import CODEBOOK, JOURNAL, PLAN, RunFolder
+from folkmoot.view.people import ids_of, names_in
+from folkmoot.view.shelf import opened
+from folkmoot.view.talk import room_columns, squeezed
+from folkmoot.view.underway import addressed, rooms_so_far, so_far
+from tests.servers.pages import PageServer
+from tests.view import tea
 from tests.view.conftest import found_in, reader
+from tests.view.growing import Growing
+from tests.view.tea import PEOPLE
 from tests.waiting import wait_until
-
-PEOPLE = [f"p_{n}" for n in range(8)]
-
-
-async def protocol(session: Session[StudyConfig]) -> None:
-    async def one(scope: Scope, who: str) -> None:
-        speaker = Speaker(who, who.upper(), "participant", f"You are {who}.")
-        await scope.ask(speaker, "Which?", answer=Choice(["tea", "milk"]))
-        await scope.ask(Speaker("host", system="You ask."), "Ask why.")
-        await scope.ask(speaker, "Why?")
-
-    await session.at("first_vote").each(PEOPLE, one)
-    session.warn("half of the tea is gone")
-    await session.at("second_vote").each(PEOPLE, one)
 
 
 class Held:
@@ -44,26 +39,26 @@ class Held:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
         assert self.waiting.wait(30)
-        wait_until(lambda: self._journaled() >= 3 * len(PEOPLE))  # commits are made in groups
-
-    def _journaled(self) -> int:
-        with JournalReader(self.folder / JOURNAL) as journal:
-            return len(journal)
+        wait_until(lambda: journaled(folder) >= 3 * len(PEOPLE))  # commits are made in groups
 
     def let_go(self) -> None:
         self._let_go.set()
         self._thread.join(30)
 
     def _run(self) -> None:
-        async def answer(_request: Request, address: str) -> str:
-            if address.startswith("second_vote"):
-                self.waiting.set()
-                await asyncio.to_thread(self._let_go.wait)
-            said = {"0": "tea", "1": "Why tea <b>now</b>?", "2": "It is warm."}
-            return said[address[-1]]
+        async def wait() -> None:
+            self.waiting.set()
+            await asyncio.to_thread(self._let_go.wait)
 
-        study = Study("tea", "Tea", StudyConfig, protocol)
-        folkmoot.run(study, {}, out=self.folder, provider=Scripted(answer))
+        tea.run(self.folder, wait)
+
+
+def journaled(folder: Path) -> int:
+    try:
+        with JournalReader(folder / JOURNAL) as journal:
+            return len(journal)
+    except StorageError:  # it is not there yet
+        return 0
 
 
 @pytest.fixture
@@ -105,7 +100,7 @@ def test_who_was_asked_so_far_can_be_read(held: Held) -> None:
         own = one.split('class="said own"')
         assert len(own) == 3 and "somebody else" in one and "Why tea &lt;b&gt;now" in one
         assert "8 replies" in found_in(server, "tea", "warm")
-        assert "here when the run has come" in server.get("/run/tea/-/rooms").text
+        assert "Nothing has been said in a room yet" in server.get("/run/tea/-/rooms").text
         call = server.get("/run/tea/-/call?at=first_vote/p_3/ask0").text
         assert "You are p_3." in call and "Which?" in call
 
@@ -115,3 +110,153 @@ def test_the_index_grows_with_the_run(held: Held) -> None:
         assert "8 replies" in found_in(server, "tea", "warm")
         held.let_go()
         assert "16 replies" in found_in(server, "tea", "warm")
+
+
+def test_a_run_that_is_killed_is_told_on_its_open_pages(browser: Browser, tmp_path: Path) -> None:
+    folder = tmp_path / "outputs" / "tea"
+    process = subprocess.Popen([sys.executable, "-m", "tests.view.tea", str(folder)])
+    try:
+        wait_until(lambda: journaled(folder) >= 3 * len(PEOPLE), process.poll)
+        with reader(folder.parent) as server:
+            page, runs = browser.new_page(), browser.new_page()
+            runs.goto(server.url)
+            page.goto(f"{server.url}/run/tea/-/")
+            for shown in (runs, page):
+                expect(shown.locator(".state.running").first).to_be_visible()
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            for shown in (runs, page):
+                said = shown.locator(".state.stopped").first
+                expect(said).to_have_text("stopped without a word, can be resumed", timeout=15_000)
+            page.get_by_role("link", name="Participants").click()
+            expect(page.locator("tbody tr")).to_have_count(len(PEOPLE))
+            page.get_by_role("link", name="Report").click()
+            expect(page.locator("main")).to_contain_text("nothing to report yet")
+            page.close()
+            runs.close()
+    finally:
+        process.kill()
+        process.wait()
+
+
+# --- rooms of a run under way ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("study", "room", "alone"),
+    [
+        ("focus_group", ("group_001", "oven"), ("guide", "before", "after")),
+        ("town_hall", ("set01_lv4",), ("before", "after", "vote")),
+    ],
+)
+def test_a_room_under_way_holds_what_was_said_aloud_and_nothing_that_was_not(
+    outputs: Path, tmp_path: Path, study: str, room: tuple[str, ...], alone: tuple[str, ...]
+) -> None:
+    finished = RunFolder(outputs / study)
+    run = Growing(finished.path, tmp_path / "x")
+    run.begin()
+    run.journal(10**6)
+    now = opened(run.folder)
+    how = addressed(now)
+    assert how is not None and how.columns == room_columns(finished)
+    names = names_in(now, room)
+    with JournalReader(run.folder / JOURNAL) as journal:
+        lines = so_far(now, journal, how, room, names)
+        assert room in [r.key for r in rooms_so_far(journal, how, ids_of(now))]
+    heard = [line for line in lines if not line.private and line.part != "guide"]
+    same = [pl.col(c) == part for c, part in zip(how.columns, room, strict=True)]
+    uttered = finished.table("utterances").filter(*same)
+    told = squeezed(" ".join(line.text for line in heard))
+    for row in uttered.filter(pl.col("finish") == "stop", pl.col("text") != "").to_dicts():
+        assert squeezed(row["text"]) in told
+    people = [line for line in heard if line.speaker_id in names]
+    spoken = set(uttered["text"].drop_nulls())
+    assert people and all(line.text in spoken for line in people)
+    assert not {line.part for line in people} & set(alone)
+    assert {line.speaker for line in people} == {names[line.speaker_id] for line in people}
+    assert all("(" in line.speaker for line in people)
+
+
+def test_an_open_room_moves_but_not_under_who_reads_in_it(
+    browser: Browser, outputs: Path, tmp_path: Path
+) -> None:
+    run = Growing(outputs / "focus_group", tmp_path / "outputs" / "x")
+    run.begin()
+    whole = run.journal(0)
+    run.journal(whole // 3)
+    with reader(run.folder.parent) as server:
+        page = browser.new_page()
+        errors: list[str] = []
+        page.on("pageerror", lambda e: errors.append(str(e)))
+        page.goto(f"{server.url}/run/x/-/rooms")
+        page.get_by_role("link", name="group_001").first.click()
+        expect(page.locator("#talk")).to_contain_text("so far")
+        said = page.locator("#talk article")
+        few = said.count()
+        assert few > 0
+        run.journal(whole // 2)
+        expect(said).not_to_have_count(few)
+        page.locator("details.call > summary").first.click()
+        expect(page.locator("details.call[open]")).to_contain_text("Model served")
+        some = said.count()
+        run.journal(whole)
+        expect(page.get_by_role("link", name="Show it")).to_be_visible()
+        expect(said).to_have_count(some)  # the drawer stays open, and nothing moves
+        page.get_by_role("link", name="Show it").click()
+        expect(said).not_to_have_count(some)
+        for _ in run.end():
+            pass
+        expect(page.locator("#talk")).not_to_contain_text("so far")
+        assert errors == []
+        page.close()
+
+
+# --- a run's whole life ------------------------------------------------------------------------
+
+ALWAYS = ("", "people", "people?q=a&sort=id", "rooms", "search?q=the")
+# States in which it is killed as well, and found so.
+KILLED = ("byte", "a table", "journal", PLAN, "replies", "answers", "utterances", CODEBOOK)
+# What is there once stays there, whatever becomes of the tables meanwhile.
+ONCE = {
+    "focus_group": (
+        "person?id=group_001/p_0002", "room?id=group_001&id=oven",
+        "room?id=group_001&id=oven&private=1",
+        "said?at=discussion/group_001/oven/warmup/q01/p_0002/says/ask0",
+        "call?at=discussion/group_001/oven/warmup/q01/p_0002/says/ask0",
+    ),
+    "town_hall": (
+        "person?id=set01_lv4/A02", "room?id=set01_lv4", "said?at=set01_lv4/before/A01/ask0",
+    ),
+    "negotiation": ("person?id=spouses_01/traveler_1", "room?id=spouses_01&id=C4"),
+    "cross_pollination": ("person?id=p_0004", "said?at=initial_vote/p_0004/ask0"),
+    "workbook": ("person?id=1.6", "room?id=public_goods&id=1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("study", ONCE)
+def test_every_page_can_be_read_at_every_moment_of_a_run(
+    outputs: Path, tmp_path: Path, study: str
+) -> None:
+    run = Growing(outputs / study, tmp_path / "outputs" / "x")
+    there: set[str] = set()
+    with reader(run.folder.parent) as server:
+        for state in run.life():
+            _readable(server, there, study, state)
+            if state.endswith(KILLED):
+                run.let_go()
+                _readable(server, there, study, f"killed at: {state}")
+                run.hold()
+    assert there == set(ONCE[study])
+
+
+def _readable(server: PageServer, there: set[str], study: str, state: str) -> None:
+    assert server.get("/").status == server.get("/search?q=a").status == 200, state
+    if state.endswith("nothing"):
+        return
+    for page in (*ALWAYS, *ONCE[study]):
+        got = server.get(f"/run/x/-/{page}")
+        if page in ALWAYS or page in there:
+            assert got.status == 200, (state, page, got.text)
+        if got.status == 200 and page in ONCE[study]:
+            there.add(page)
+        assert "Cannot be read" not in got.text, (state, page)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import re
-import shutil
 import sqlite3
 from pathlib import Path
 
@@ -16,13 +15,6 @@ from folkmoot.storage.run_folder import JOURNAL, cache_of
 from folkmoot.view.overview import made_of
 from folkmoot.view.search import INDEX, _expression, _marked
 from tests.view.conftest import found_in, reader
-
-
-@pytest.fixture
-def copy(outputs: Path, tmp_path: Path) -> Path:
-    folder = tmp_path / "outputs" / "copy"
-    shutil.copytree(outputs / "focus_group", folder)
-    return folder
 
 
 def count(page: str) -> int:

@@ -19,14 +19,6 @@ from folkmoot.view.shelf import Shelf, standing
 from tests.view.conftest import reader
 
 
-@pytest.fixture
-def copy(outputs: Path, tmp_path: Path) -> Path:
-    """A run of one's own to change, in a folder of its own."""
-    folder = tmp_path / "outputs" / "copy"
-    shutil.copytree(outputs / "focus_group", folder)
-    return folder
-
-
 def state(run: Path) -> str:
     return standing(run, run.name).state
 

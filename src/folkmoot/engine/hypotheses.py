@@ -29,12 +29,11 @@ from folkmoot.measures.estimates import (
 from folkmoot.measures.proportions import newcombe
 from folkmoot.storage.findings import Cell, Finding, Grid, Intervals
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.storage.tables import by_column, cluster_column
+from folkmoot.storage.tables import PEOPLE, by_column, cluster_column
 
 SECTION = "Hypotheses stated beforehand"
 # Where a measure stands in several tables, the first of these that holds it is meant.
 TABLES = ("participants", "discussions", "sessions", "groups", "measures", "members", "residents")
-PEOPLE = ("participant_id", "persona_id", "member_id", "resident_id", "id")
 Direction = Literal["greater", "less", "different", "equivalent"]
 
 

@@ -25,10 +25,12 @@ from folkmoot.engine.journal_file import (
     SELECT,
     Batch,
     Entry,
+    as_part,
     commit,
     content_in,
     content_of,
     keep_digest,
+    name_in,
     open_file,
     open_to_read,
     recorded_digest,
@@ -39,7 +41,7 @@ from folkmoot.errors import DriftError, ForeignJournal, NotJournaled, StorageErr
 from folkmoot.models.catalog import HUMAN
 from folkmoot.randomness import digest
 
-__all__ = ["Batch", "Entry", "Journal", "JournalReader", "Replay"]
+__all__ = ["Batch", "Entry", "Journal", "JournalReader", "Replay", "as_part", "name_in"]
 
 MOST_NAMED = 5
 GROUP = 1000  # entries a commit at most

@@ -18,13 +18,13 @@ Used by `journal.py` alone.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from folkmoot import json_text
-from folkmoot.errors import ForeignJournal, StorageError
+from folkmoot.errors import EmptyJournal, ForeignJournal, StorageError
 from folkmoot.randomness import digest
 
 BATCHES = """
@@ -55,6 +55,16 @@ CREATE TABLE entries(
 );
 CREATE TABLE superseded AS SELECT *, 0.0 AS at FROM entries WHERE 0;
 """
+
+
+def as_part(name: Hashable) -> str:
+    """A name as one part of an address."""
+    return str(name).replace("%", "%25").replace("/", "%2F")
+
+
+def name_in(part: str) -> str:
+    """The name that a part of an address stands for."""
+    return part.replace("%2F", "/").replace("%25", "%")
 
 
 class Entry(NamedTuple):
@@ -159,7 +169,7 @@ def open_to_read(path: Path) -> sqlite3.Connection:
     try:
         db = sqlite3.connect(f"{path.resolve().as_uri()}?{way}", uri=True, check_same_thread=False)
         if not _format_of(db, path):
-            raise ForeignJournal(f"{path}: is empty.")
+            raise EmptyJournal(f"{path}: is empty.")
         return db
     except sqlite3.Error as error:
         raise storage_error(path, error) from None

@@ -16,7 +16,7 @@ from folkmoot.conversation.spoken import looks_like_refusal
 from folkmoot.engine.attempts import PREFLIGHT
 from folkmoot.engine.context import RunContext
 from folkmoot.engine.gateway import Gateway
-from folkmoot.engine.journal import Entry, JournalReader
+from folkmoot.engine.journal import Entry, JournalReader, as_part
 from folkmoot.engine.progress import Checked, Preflight
 from folkmoot.errors import FatalModelError
 from folkmoot.json_text import decode
@@ -61,7 +61,7 @@ def refuse_unworkable(checked: Sequence[Checked]) -> None:
 
 async def _asked(gateway: Gateway, request: Request) -> tuple[Reply, Capabilities | None]:
     asked = request.asked
-    mark, role = request.fingerprint().hex()[:8], asked.role.replace("/", "%2F")
+    mark, role = request.fingerprint().hex()[:8], as_part(asked.role)
     reply = await gateway.complete(f"{PREFLIGHT}/{role}/{asked.kind}/{mark}", request, spare=True)
     return reply, gateway.known_of(request)
 

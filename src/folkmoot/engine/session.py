@@ -33,6 +33,7 @@ from folkmoot.engine.context import Away, Begins, Part, RunContext
 from folkmoot.engine.desk import Scene
 from folkmoot.engine.effects import Exchange, answer_row, computed, converse, embedded
 from folkmoot.engine.gateway import Gateway
+from folkmoot.engine.journal import as_part
 from folkmoot.engine.progress import AnswerMissing
 from folkmoot.engine.seats import OWN_CARD, OwnCard, Playable, as_oneself, own_card_at
 from folkmoot.errors import ProtocolError
@@ -97,7 +98,7 @@ class Scope:
     def at(self, *names: str) -> Scope:
         """The scope below this one by these names. What it records stands at this point."""
         place = Place(self._place.next())
-        return Scope(self._run, (*self.path, *(_clean(n) for n in names)), place)
+        return Scope(self._run, (*self.path, *(as_part(n) for n in names)), place)
 
     async def ask(
         self,
@@ -220,7 +221,7 @@ class Scope:
         """
         named = isinstance(items, Mapping)
         listed = list(items.values() if named else items)
-        keys = [_clean(k) for k in (items if named else map(key or _key_of, listed))]
+        keys = [as_part(k) for k in (items if named else map(key or _key_of, listed))]
         if len(set(keys)) != len(keys):
             twice = next(k for i, k in enumerate(keys) if k in keys[:i])
             raise ProtocolError(
@@ -511,11 +512,6 @@ def _key_of(item: Any) -> str:
     if isinstance(found, (str, int)):
         return str(found)
     raise ProtocolError(f"each() needs key= for items of type {type(item).__name__}")
-
-
-def _clean(name: Hashable) -> str:
-    """A name as one component of an address."""
-    return str(name).replace("%", "%25").replace("/", "%2F")
 
 
 @dataclass(frozen=True)

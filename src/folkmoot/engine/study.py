@@ -103,6 +103,8 @@ class Study(Generic[Config]):
     seat_models models that seats of the study name by themselves, so that they can be checked
     places      the participants whom people could play (config, folder of the study file)
     planned     from the sealed parts (name → data) to the rows of tables that they foresee
+    rooms       where addresses name the conversation of several that a call is of, and the columns
+                of `utterances` that do: `discussion/{group}/{stimulus}`; empty: there are none
     embeds      whether the protocol asks for embeddings, so that a study without an embedding model
                 is refused before anything is spent
     limit       the same config with at most so many participants or sessions (`--limit N`)
@@ -141,6 +143,7 @@ class Study(Generic[Config]):
     seat_models: Callable[[Config], list[str]] = lambda _config: []
     places: Callable[[Config, Path], Sequence[Playable]] = lambda _config, _folder: ()
     planned: Callable[[Mapping[str, object]], list[Planned]] = lambda _sealed: []
+    rooms: str = ""
     embeds: bool = False
     limit: Callable[[Config, int], Config] | None = None
     tables: Sequence[type[Row]] = ()

@@ -13,9 +13,9 @@ from folkmoot.engine.seats import SPOKEN_FOR
 from folkmoot.errors import InputError, Problem
 from folkmoot.models.catalog import HUMAN
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.storage.tables import BY, CLUSTERS, by_column
+from folkmoot.storage.tables import BY, CLUSTERS, PEOPLE, by_column
 
-UNITS = ("participant_id", "persona_id", "member_id", "resident_id", "id", "seat")
+UNITS = (*PEOPLE, "seat")
 DESIGN = "design"
 ALIASES = {
     "participant": "participant_id",

@@ -70,6 +70,9 @@ LONGEST_LEVEL = 200
 BY = ("condition", "level", "treatment", "stimulus", "concept")
 CLUSTERS = ("set", "discussion", "group_id", "group", "replication", "session", "session_id")
 
+# Columns that name people, the surest first.
+PEOPLE = ("participant_id", "persona_id", "member_id", "resident_id", "id")
+
 # What the engine itself records; a study describes its own columns beside these.
 ENGINE_COLUMNS: dict[str, str] = {
     "address": "where in the run the call stands: scope path, kind, occurrence",

@@ -6,8 +6,11 @@ query, so that it can hold any character.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial, wraps
+from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -19,6 +22,7 @@ from starlette.requests import Request
 from starlette.responses import (
     FileResponse,
     HTMLResponse,
+    PlainTextResponse,
     RedirectResponse,
     Response,
     StreamingResponse,
@@ -26,7 +30,7 @@ from starlette.responses import (
 from starlette.routing import Route
 
 from folkmoot.engine.journal import JournalReader
-from folkmoot.errors import StorageError
+from folkmoot.errors import InputError, StorageError
 from folkmoot.report.front import question_of
 from folkmoot.storage.amendments import AMENDMENTS
 from folkmoot.storage.run_folder import (
@@ -43,12 +47,22 @@ from folkmoot.storage.run_folder import (
     RunFolder,
 )
 from folkmoot.view.overview import FINDINGS, Overviews
-from folkmoot.view.people import names_in, table_of
+from folkmoot.view.people import ids_of, journal_of, names_in, table_of
 from folkmoot.view.person import person
 from folkmoot.view.search import PER_PAGE, Searches
-from folkmoot.view.shelf import Shelf, standing
-from folkmoot.view.site import environment, moving, page
-from folkmoot.view.talk import base_of, drawer, in_room, room_columns, rooms, said
+from folkmoot.view.shelf import Shelf, UnderWay, held, opened, standing
+from folkmoot.view.site import UNREADABLE, environment, moving, page
+from folkmoot.view.talk import (
+    UTTERANCES,
+    Room,
+    base_of,
+    drawer,
+    in_room,
+    room_columns,
+    rooms,
+    said,
+)
+from folkmoot.view.underway import addressed, rooms_so_far, so_far
 
 AROUND = 6  # utterances before and after the one that a link leads to
 REPORT = "report.html"
@@ -84,15 +98,17 @@ class Reader:
             "person": self.person,
             "rooms": self.rooms,
             "room": self.room,
+            "room/live": self.live_room,
             "said": self.said,
             "call": self.call,
             "search": self.search,
         }
         return [
-            Route("/", self.runs),
+            Route("/", _steady(self.runs)),
             Route("/live", self.live_runs),
-            Route("/beside", self.beside),
-            *(Route(f"/run/{{name:path}}/-/{path}", way) for path, way in of_run.items()),
+            Route("/beside", _steady(self.beside)),
+            Route("/search", _steady(self.search_all)),
+            *(Route(f"/run/{{name:path}}/-/{path}", _steady(way)) for path, way in of_run.items()),
         ]
 
     # --- all runs ------------------------------------------------------------------------------
@@ -142,20 +158,31 @@ class Reader:
     async def findings(self, request: Request) -> Response:
         """The overview that takes its time, for a page that is there already."""
         run, shown = await run_in_threadpool(self._run, request, "")
-        made = await self.overviews.of(run.path)
-        content = (made / FINDINGS).read_text("utf-8")
+        over = asyncio.ensure_future(request.app.state.over.wait())
+        making = asyncio.ensure_future(self.overviews.of(run.path))
+        await asyncio.wait((over, making), return_when=asyncio.FIRST_COMPLETED)
+        over.cancel()
+        if not making.done():
+            making.cancel()
+            return PlainTextResponse("The server ends.", 503)
+        try:
+            made = making.result()
+            content = (made / FINDINGS).read_text("utf-8")
+        except InputError as error:  # the rest of the page is there, and stays
+            content = str(Markup('<p class="alarm">{}</p>').format(error))
         if request.headers.get("hx-request"):
             return HTMLResponse(content)
         return page("whole.html.j2", {**shown, "content": Markup(content)})
 
     async def report(self, request: Request) -> Response:
-        run, shown = await run_in_threadpool(self._run, request, "")
+        run, shown = await run_in_threadpool(self._run, request, "report")
+        if not await run_in_threadpool(run.tables):
+            none = Markup('<p class="lead">There is nothing to report yet.</p>')
+            return page("whole.html.j2", {**shown, "content": none})
         made = self.overviews.soon(run.path)
         if not made.done():
             return page("waiting.html.j2", {**shown, "what": "the report"})
         path = await made / REPORT
-        if not path.is_file():
-            raise HTTPException(404, f"There is nothing to report of {run.id} yet.")
         return HTMLResponse(path.read_bytes(), headers={"Content-Security-Policy": REPORT_POLICY})
 
     def file(self, request: Request) -> Response:
@@ -207,34 +234,33 @@ class Reader:
     def rooms(self, request: Request) -> Response:
         run, shown = self._run(request, "rooms")
         columns = room_columns(run)
-        empty = (
-            "People of this study talk alone with a moderator: see the participants."
-            if run.has_table("utterances")
-            else "What was said in rooms is here when the run has come to its end or a pause."
-        )
         found = rooms(run, columns) if columns else []
+        empty = "People of this study talk alone with a moderator: see the participants."
+        if not found and not run.has_table(UTTERANCES):
+            columns, found = _rooms_so_far(run)
+            empty = "Nothing has been said in a room yet, or this study has none."
         return page("rooms.html.j2", {**shown, "columns": columns, "rooms": found, "empty": empty})
 
     def room(self, request: Request) -> Response:
         run, shown = self._run(request, "rooms")
-        key, private = request.query_params.getlist("id"), "private" in request.query_params
-        columns = room_columns(run)
-        if len(key) != len(columns) or not key:
-            raise HTTPException(404, f"There is no such room in {run.id}.")
-        with _journal(run) as journal:
-            lines = in_room(run, journal, columns, key, names_in(run, key))
-        heard = [line for line in lines if not line.private]
-        if not heard:
-            raise HTTPException(404, f"There is no room {' · '.join(key)} in {run.id}.")
-        seats = Counter(line.speaker for line in heard)
-        speakers = dict.fromkeys((*seats, *(line.speaker for line in lines)))
-        colours = {speaker: n % 8 for n, speaker in enumerate(speakers)}
-        return page(
-            "room.html.j2",
-            {**shown, "key": key, "lines": lines if private else heard, "heard": len(heard),
-             "private": private, "thoughts": len(lines) - len(heard), "seats": list(seats.items()),
-             "colours": colours, "here": urlencode([("id", part) for part in key])},
-        )  # fmt: skip
+        return page("room.html.j2", {**shown, **_room(run, request)})
+
+    async def live_room(self, request: Request) -> Response:
+        """The talk of a room, each time that there is more of it."""
+        run, shown = await run_in_threadpool(self._run, request, "")
+        state, last = (-1, True), ""
+
+        def drawn() -> tuple[str, bool]:
+            nonlocal state, last
+            now = opened(run.path)
+            with _journal(now) as journal:
+                found = journal.last_row(), isinstance(now, UnderWay)
+            if found != state:
+                last = _rendered("_room.html.j2", {**shown, **_room(now, request)})
+                state = found
+            return last, not held(run.path)
+
+        return StreamingResponse(moving(request, "room", drawn), media_type="text/event-stream")
 
     def said(self, request: Request) -> Response:
         """An utterance by its address: a link to it can be pasted anywhere."""
@@ -269,6 +295,19 @@ class Reader:
             {**shown, "find": query, "found": found, "start": start, "step": PER_PAGE},
         )
 
+    def search_all(self, request: Request) -> Response:
+        """Search in all runs, as many of them as a page has time for."""
+        query, start = request.query_params.get("q", ""), _from(request.query_params.get("start"))
+        names = self.shelf.names()
+        waiting = [(name, partial(self.shelf.run, name)) for name in names[start:]]
+        found, done = self.searches.everywhere(waiting if query.strip() else (), query)
+        bases = {name: _base(name) for name, _ in found}
+        return page(
+            "search_all.html.j2",
+            {"find": query, "found": found, "bases": bases, "start": start, "all": len(names),
+             "upto": start + done if query.strip() else len(names)},
+        )  # fmt: skip
+
     def _run(self, request: Request, tab: str) -> tuple[RunFolder, dict[str, object]]:
         """The run that an address names, and what every page of a run shows."""
         name = request.path_params["name"]
@@ -288,9 +327,61 @@ def downloads(run: RunFolder) -> list[str]:
 
 
 def _journal(run: RunFolder) -> JournalReader:
-    if not (run.path / JOURNAL).exists():
+    found = journal_of(run)
+    if found is None:
         raise HTTPException(404, f"{run.id} has no journal: nothing has been asked yet.")
-    return JournalReader(run.path / JOURNAL)
+    return found
+
+
+def _steady(way: Callable[[Request], object]) -> Callable[[Request], object]:
+    """A page that looks once more where it could not read: a run under way may have replaced a
+    file in the middle."""
+    if iscoroutinefunction(way):
+        return way
+
+    @wraps(way)
+    def answered(request: Request) -> object:
+        try:
+            return way(request)
+        except UNREADABLE:
+            return way(request)
+
+    return answered
+
+
+def _rooms_so_far(run: RunFolder) -> tuple[tuple[str, ...], list[Room]]:
+    """The columns that tell the rooms of a run without tables apart, and the rooms."""
+    how, journal = addressed(run), journal_of(run)
+    if journal is None:
+        return (), []
+    with journal:
+        return (how.columns, rooms_so_far(journal, how, ids_of(run))) if how else ((), [])
+
+
+def _room(run: RunFolder, request: Request) -> dict[str, object]:
+    """What the page of a room shows."""
+    key, private = request.query_params.getlist("id"), "private" in request.query_params
+    columns, names = room_columns(run), names_in(run, key)
+    how = None if run.has_table(UTTERANCES) else addressed(run)
+    if len(key) != len(how.columns if how else columns) or not key:
+        raise HTTPException(404, f"There is no such room in {run.id}.")
+    with _journal(run) as journal:
+        lines = (
+            so_far(run, journal, how, key, names)
+            if how
+            else in_room(run, journal, columns, key, names)
+        )
+    heard = [line for line in lines if not line.private]
+    if not lines or not (heard or how):
+        raise HTTPException(404, f"There is no room {' · '.join(key)} in {run.id}.")
+    seats = Counter(line.speaker for line in heard)
+    speakers = dict.fromkeys((*seats, *(line.speaker for line in lines)))
+    colours = {speaker: n % 8 for n, speaker in enumerate(speakers)}
+    return {
+        "key": key, "lines": lines if private else heard, "heard": len(heard), "so_far": bool(how),
+        "private": private, "thoughts": len(lines) - len(heard), "seats": list(seats.items()),
+        "colours": colours, "here": urlencode([("id", part) for part in key]),
+    }  # fmt: skip
 
 
 def _from(text: str | None) -> int:

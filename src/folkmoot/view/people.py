@@ -9,23 +9,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 import polars as pl
 
-from folkmoot.engine.journal import JournalReader
+from folkmoot.engine.attempts import PREFLIGHT
+from folkmoot.engine.journal import JournalReader, name_in
 from folkmoot.engine.study import study_of_run
-from folkmoot.errors import FolkmootError
+from folkmoot.errors import EmptyJournal, StorageError
 from folkmoot.storage.findings import Cell
-from folkmoot.storage.run_folder import JOURNAL, TABLES, RunFolder
+from folkmoot.storage.run_folder import JOURNAL, MANIFEST, PLAN, TABLES, RunFolder
+from folkmoot.storage.tables import PEOPLE
 
-IDS = ("participant_id", "persona_id", "member_id", "agent_id", "resident_id", "id")
+IDS = ("agent_id", *PEOPLE)
 # Columns that tell apart those whose ids are unique in their conversation only, the nearest first.
 WITHIN = ("discussion_id", "group_id", "group", "experiment_id", "session", "session_id", "set")
 OF_ENGINE = ("answers", "exposure", "texts", "codes")
+# Addresses at which texts are coded, models tried out, people asked for a card of their own.
+NOT_SAID = ("coding/", f"{PREFLIGHT}/", "seats/")
 NAMES = ("name", "member_name", "participant_name")
 KEY = "who"
 LONG = 60  # characters; longer cells are shown on a person's own page
@@ -36,13 +40,13 @@ MOST_LEVELS = 12  # of a column that is offered as a filter
 class People:
     """Where the people of a run are recorded: the table, and the columns that name a row.
 
-    Without a table they come from the plan or the journal, and `drawn` holds them.
+    Without a table they come from the plan or the journal, and `drawn` holds them, all as text.
     """
 
     table: str
     within: tuple[str, ...]
     id: str
-    drawn: tuple[dict[str, object], ...] = ()
+    drawn: pl.LazyFrame = field(default_factory=pl.LazyFrame, compare=False)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -57,7 +61,17 @@ def state_of(run: RunFolder) -> tuple[object, ...]:
 
 def people_of(run: RunFolder) -> People:
     """Where the people of a run are recorded."""
-    return _recorded(run.path, state_of(run)) or _planned(run) or _asked(run)
+    recorded = _recorded(run.path, state_of(run)) if run.tables() else None
+    return recorded or _planned(run.path, stamp(run.path / PLAN)) or _asked(run)
+
+
+def stamp(path: Path) -> tuple[int, int]:
+    """What must be the same for a file to be as it was."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size
 
 
 @lru_cache(maxsize=2048)
@@ -75,41 +89,69 @@ def _recorded(path: Path, _state: tuple[object, ...]) -> People | None:
     return best
 
 
-def _planned(run: RunFolder) -> People | None:
+@lru_cache(maxsize=8)
+def _planned(path: Path, _plan: tuple[int, int]) -> People | None:
     """Those whom the sealed plan names, where it does."""
+    run = RunFolder(path)
     sealed = {name: part.get("data") for name, part in run.plan.get("sealed", {}).items()}
     try:
-        planned = study_of_run(run).planned(sealed)
-    except FolkmootError:  # a study of the user's own that is gone, or not trusted here
+        planned = [table for table in study_of_run(run).planned(sealed) if table.rows]
+    except Exception:  # a study of the user's own that is gone, not trusted here, or other now
         return None
-    for table in planned:
+    drawn = [pl.DataFrame(p.rows, infer_schema_length=None).cast(pl.String) for p in planned]
+    for table, found in zip(planned, drawn, strict=True):
         named = next((key for key in table.key if key in IDS), None)
-        if named and table.rows:
-            drawn = {str(row[named]): dict(row) for row in table.rows}
-            return People("", (), named, tuple(drawn.values()))
+        if named is None:
+            continue
+        joined = found
+        for others in drawn:  # people of a set who take part in several conversations
+            shared = [c for c in others.columns if c in joined.columns]
+            if shared and _nearest(others.columns) not in joined.columns:
+                joined = joined.join(others, on=shared, how="left", maintain_order="left")
+        alone = not joined[named].is_duplicated().any()
+        within = () if alone else tuple(filter(None, [_nearest(joined.columns)]))
+        return People("", within, named, joined.lazy())
     return None
+
+
+def _nearest(columns: Sequence[str]) -> str:
+    return next((c for c in WITHIN if c in columns), "")
 
 
 def _asked(run: RunFolder) -> People:
     """Those who were asked so far; without the table that says who, by their place in addresses."""
     if run.has_table("answers"):
         asked = run.lazy("answers").filter(pl.col("role") != "coder")
-        met = asked.select("speaker_id", "role").unique(maintain_order=True).collect()
-        rows = ({"speaker_id": who, "role": role} for who, role in met.iter_rows())
-        return People("", (), "speaker_id", tuple(rows))
-    if not (run.path / JOURNAL).exists():
-        return People("", (), "id")
-    with JournalReader(run.path / JOURNAL) as journal:
-        parts = (address.split("/") for address in journal.addresses())
-        found = dict.fromkeys(unclean(p[-2]) for p in parts if len(p) > 1)
-    return People("", (), "id", tuple({"id": who} for who in found))
+        met = asked.select("speaker_id", "role").unique(maintain_order=True)
+        return People("", (), "speaker_id", met)
+    parts: list[list[str]] = []
+    if (opened := journal_of(run)) is not None:
+        with opened as journal:
+            parts = [a.split("/") for a in journal.addresses() if not a.startswith(NOT_SAID)]
+    found = list(dict.fromkeys(name_in(p[-2]) for p in parts if len(p) > 1))
+    return People("", (), "id", pl.LazyFrame({"id": found}, schema={"id": pl.String}))
+
+
+def journal_of(run: RunFolder) -> JournalReader | None:
+    """The journal of a run; None while nothing has been asked: its file is there before anything
+    is in it. Raises StorageError where it can't be read."""
+    try:
+        return JournalReader(run.path / JOURNAL)
+    except EmptyJournal:
+        if run.has(MANIFEST):
+            raise
+        return None
+    except StorageError:
+        if run.has(JOURNAL):
+            raise
+        return None
 
 
 def frame(run: RunFolder, people: People) -> pl.LazyFrame:
     """A row for each of the people: `who` (their key), then all that is recorded once for each."""
     if people.table:
         return _frame(run.path, people, state_of(run))
-    return _with_key(people, _drawn(people))
+    return _with_key(people, people.drawn)
 
 
 @lru_cache(maxsize=32)
@@ -122,12 +164,6 @@ def _frame(path: Path, people: People, _state: tuple[object, ...]) -> pl.LazyFra
     return _with_key(people, found)
 
 
-def _drawn(people: People) -> pl.LazyFrame:
-    if not people.drawn:
-        return pl.LazyFrame(schema={people.id: pl.String})
-    return pl.LazyFrame([{k: str(v) for k, v in row.items()} for row in people.drawn])
-
-
 def _with_key(people: People, found: pl.LazyFrame) -> pl.LazyFrame:
     parts = [_cleaned(column) for column in people.keys]
     return found.with_columns(pl.concat_str(parts, separator="/").alias(KEY))
@@ -135,22 +171,30 @@ def _with_key(people: People, found: pl.LazyFrame) -> pl.LazyFrame:
 
 def count_of(run: RunFolder) -> int | None:
     """How many people were recorded; None where nobody was."""
-    people = _recorded(run.path, state_of(run))
+    people = _recorded(run.path, state_of(run)) if run.tables() else None
     if people is None:
         return None
     return int(run.lazy(people.table).select(pl.len()).collect().item())
+
+
+def ids_of(run: RunFolder) -> set[str]:
+    """The ids of all people."""
+    people = people_of(run)
+    ids = frame(run, people).select(pl.col(people.id).cast(pl.String)).collect()
+    return set(ids.to_series().drop_nulls())
 
 
 def names_in(run: RunFolder, key: Sequence[str]) -> dict[str, str]:
     """Id → name of the people of a conversation, by the key of its room."""
     people = people_of(run)
     found = frame(run, people)
-    name = next((c for c in NAMES if c in found.collect_schema().names()), None)
-    if name is None or len(people.within) > len(key):
+    if len(people.within) > len(key):
         return {}
+    name = next((c for c in NAMES if c in found.collect_schema().names()), people.id)
     own = (pl.col(c).cast(pl.String) == v for c, v in zip(people.within, key, strict=False))
-    rows = found.filter(*own).select(pl.col(people.id).cast(pl.String), name).collect()
-    return {who: f"{called} ({who})" for who, called in rows.iter_rows() if called}
+    cells = pl.col(people.id).cast(pl.String).alias("id"), pl.col(name).cast(pl.String).alias("as")
+    rows = found.filter(*own).select(*cells).collect().iter_rows()
+    return {i: i if called in (None, i) else f"{called} ({i})" for i, called in rows}
 
 
 def _joined(run: RunFolder, found: pl.LazyFrame, people: People, name: str) -> pl.LazyFrame:
@@ -179,7 +223,7 @@ def _keys(columns: Sequence[str]) -> tuple[str, ...]:
     named = next((c for c in IDS if c in columns), None)
     if named is None:
         return ()
-    nearest = next((c for c in WITHIN if c in columns), "")
+    nearest = _nearest(columns)
     within = ("experiment_id", "session") if nearest == "experiment_id" else (nearest,)
     return (*(c for c in within if c in columns), named)
 
@@ -198,15 +242,6 @@ def _columns(run: RunFolder, name: str) -> list[str]:
 def _cleaned(column: str) -> pl.Expr:
     text = pl.col(column).cast(pl.String).fill_null("")
     return text.str.replace_all("%", "%25", literal=True).str.replace_all("/", "%2F", literal=True)
-
-
-def clean(text: str) -> str:
-    """A name as a part of an address (see `Scope.at`)."""
-    return text.replace("%", "%25").replace("/", "%2F")
-
-
-def unclean(part: str) -> str:
-    return part.replace("%2F", "/").replace("%25", "%")
 
 
 # --- a page of the table -------------------------------------------------------------------------

@@ -11,11 +11,20 @@ from typing import NamedTuple
 import polars as pl
 from starlette.exceptions import HTTPException
 
-from folkmoot.engine.journal import JournalReader
+from folkmoot.engine.journal import name_in
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.storage.findings import Cell, Grid
-from folkmoot.storage.run_folder import JOURNAL, RunFolder
-from folkmoot.view.people import KEY, LONG, NAMES, frame, names_in, people_of, records, unclean
+from folkmoot.storage.run_folder import RunFolder
+from folkmoot.view.people import (
+    KEY,
+    LONG,
+    NAMES,
+    frame,
+    journal_of,
+    names_in,
+    people_of,
+    records,
+)
 from folkmoot.view.talk import Said, addresses_of, said
 
 MOST_ROWS = 60  # of another table about one person
@@ -61,14 +70,19 @@ class Person:
 def person(run: RunFolder, key: str) -> Person:
     """One of the people by the key of the table. Raises HTTPException (404) for nobody."""
     people = people_of(run)
-    rows = frame(run, people).filter(pl.col(KEY) == key).head(1).collect().to_dicts()
-    parts = [unclean(part) for part in key.split("/")]
+    everybody = frame(run, people)
+    rows = everybody.filter(pl.col(KEY) == key).head(1).collect().to_dicts()
+    if not rows and "/" not in key:  # an id without its conversation, where one has it
+        named = everybody.filter(pl.col(people.id).cast(pl.String) == name_in(key))
+        rows = named.head(2).collect().to_dicts()
+        rows, key = (rows, str(rows[0][KEY])) if len(rows) == 1 else ([], key)
+    parts = [name_in(part) for part in key.split("/")]
     row = {k: v for k, v in rows[0].items() if k != KEY} if rows else {}
     name = next((str(row[c]) for c in NAMES if row.get(c)), parts[-1])
     names = names_in(run, parts[:-1]) if len(parts) > 1 else {parts[-1]: name}
     talk: list[Said] = []
-    if (run.path / JOURNAL).exists():
-        with JournalReader(run.path / JOURNAL) as journal:
+    if (opened := journal_of(run)) is not None:
+        with opened as journal:
             addresses = addresses_of(journal, parts[:-1], parts[-1])
             talk = said(run, journal, addresses, who=parts, names=names)
     if not rows and not talk:

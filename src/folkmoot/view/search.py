@@ -10,26 +10,31 @@ from __future__ import annotations
 import re
 import sqlite3
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
 from markupsafe import Markup, escape
+from polars.exceptions import PolarsError
+from starlette.exceptions import HTTPException
 
 from folkmoot.engine.journal import JournalReader
 from folkmoot.errors import StorageError
 from folkmoot.storage.amendments import AMENDMENTS
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from folkmoot.view.overview import made_of
+from folkmoot.view.people import NOT_SAID, journal_of
 from folkmoot.view.talk import Asked, asked, base_of, fields_of, place_of
 
 INDEX = "search.sqlite"
 AT_ONCE = 2000  # replies a transaction
 PATIENCE = 0.25  # seconds that a page waits for the index
 PER_PAGE = 50
+ALL_PATIENCE, FROM_EACH = 0.4, 3  # in all runs: seconds a page, hits shown of each
+DAMAGED = (sqlite3.Error, OSError, StorageError, PolarsError)
 AROUND = 130  # characters on each side of the first word found
-CODERS = "coding/"  # addresses at which texts are coded; nothing is said there
 _SCHEMA = """
 CREATE VIRTUAL TABLE said USING fts5(text, content='', tokenize='unicode61 remove_diacritics 2');
 CREATE TABLE state(stamp TEXT NOT NULL, upto INTEGER NOT NULL);
@@ -64,27 +69,57 @@ class Searches:
         self._under_way: dict[Path, threading.Thread] = {}
         self._failed: dict[Path, str] = {}
 
-    def find(self, run: RunFolder, query: str, start: int = 0) -> Found:
+    def find(
+        self,
+        run: RunFolder,
+        query: str,
+        start: int = 0,
+        most: int = PER_PAGE,
+        *,
+        patience: float = PATIENCE,
+    ) -> Found:
         """The replies that hold all words of a query, the best first. `"…"` is a phrase."""
         wanted = _expression(query)
-        if not (run.path / JOURNAL).exists() or not wanted:
+        opened = journal_of(run) if wanted else None
+        if opened is None:
             return Found([], 0, 1.0)
-        self._brought_up(run)
-        with JournalReader(run.path / JOURNAL) as journal:
+        self._brought_up(run, patience)
+        with opened as journal:
             last = journal.last_row()
             with closing(_opened(run, journal)) as db:
                 upto = int(db.execute("SELECT upto FROM state").fetchone()[0])
                 match = "FROM said WHERE said MATCH ?"
                 total = int(db.execute(f"SELECT count(*) {match}", (wanted,)).fetchone()[0])
                 page = f"SELECT rowid {match} ORDER BY rank, rowid LIMIT ? OFFSET ?"
-                rows = db.execute(page, (wanted, PER_PAGE, start)).fetchall()
+                rows = db.execute(page, (wanted, most, start)).fetchall()
             replies = [r for (n,) in rows for r in journal.replies_after(n - 1, 1) if r[0] == n]
         known = asked(run, [base_of(address) for _, address, _ in replies])
         hits = [_hit(address, text, query, known) for _, address, text in replies]
         indexed = min(1.0, upto / last) if last else 1.0
         return Found(hits, total, indexed, self._failed.get(run.path, ""))
 
-    def _brought_up(self, run: RunFolder) -> None:
+    def everywhere(
+        self, runs: Sequence[tuple[str, Callable[[], RunFolder]]], query: str
+    ) -> tuple[list[tuple[str, Found]], int]:
+        """What is found in these runs (name, how to open it), and in how many of them it was
+        looked for: as many as a page has time for, of which the last may not be indexed yet."""
+        until = time.monotonic() + ALL_PATIENCE
+        found: list[tuple[str, Found]] = []
+        for done, (name, opened) in enumerate(runs):
+            left = until - time.monotonic()
+            if left <= 0:
+                return found, done
+            try:
+                own = self.find(opened(), query, most=FROM_EACH, patience=left)
+            except (*DAMAGED, HTTPException) as error:
+                own = Found([], 0, 1.0, str(error))
+            if own.indexed < 1 and not own.why:
+                return found, done
+            if own.total or own.why:
+                found.append((name, own))
+        return found, len(runs)
+
+    def _brought_up(self, run: RunFolder, patience: float) -> None:
         """Index what is new, or wait a moment for the thread that does."""
         with self._lock:
             thread = self._under_way.get(run.path)
@@ -92,29 +127,32 @@ class Searches:
                 thread = threading.Thread(target=self._index, args=(run,), daemon=True)
                 self._under_way[run.path] = thread
                 thread.start()
-        thread.join(PATIENCE)
+        thread.join(patience)
 
     def _index(self, run: RunFolder) -> None:
         self._failed.pop(run.path, None)
         try:
             _index(run)
-        except (sqlite3.Error, OSError, StorageError) as error:  # a thread has nobody to raise to
+        except DAMAGED as error:  # a thread has nobody to raise to
             self._failed[run.path] = str(error)
 
 
 def _index(run: RunFolder) -> None:
     with JournalReader(run.path / JOURNAL) as journal, closing(_opened(run, journal)) as db:
+        last = journal.last_row()
         upto = int(db.execute("SELECT upto FROM state").fetchone()[0])
         while replies := journal.replies_after(upto, AT_ONCE):
-            rows = [(n, _spoken(text)) for n, a, text in replies if not a.startswith(CODERS)]
+            rows = [(n, _spoken(text)) for n, a, text in replies if not a.startswith(NOT_SAID)]
             with db:
                 db.executemany("INSERT INTO said(rowid, text) VALUES (?, ?)", rows)
                 db.execute("UPDATE state SET upto = ?", (replies[-1][0],))
             upto = replies[-1][0]
+        with db:  # the last rows may be of embeddings, which nobody said
+            db.execute("UPDATE state SET upto = max(upto, ?)", (last,))
 
 
 def _spoken(reply: str) -> str:
-    return "\n".join(value for _, value in fields_of(reply)) or reply
+    return "\n".join(value for _, value in fields_of(reply) if value != "null") or reply
 
 
 def _opened(run: RunFolder, journal: JournalReader) -> sqlite3.Connection:

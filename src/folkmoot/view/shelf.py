@@ -9,7 +9,8 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -23,6 +24,7 @@ from folkmoot.engine.grid import CELLS, is_grid
 from folkmoot.engine.progress import duration, pace
 from folkmoot.errors import FolkmootError, StorageError
 from folkmoot.measures.estimates import dollars
+from folkmoot.storage.amendments import AMENDMENTS
 from folkmoot.storage.manifest import SYNTHETIC_MARK, SYNTHETIC_NOTE
 from folkmoot.storage.run_folder import (
     JOURNAL,
@@ -31,12 +33,14 @@ from folkmoot.storage.run_folder import (
     PLAN,
     SEATS,
     STUDY_FILE,
+    TABLES,
     RunFolder,
 )
-from folkmoot.view.people import count_of
+from folkmoot.view.people import count_of, stamp
 
 COUNTING = 0.15  # seconds that a list of runs spends on counting people
 TAIL = 65_536  # bytes of a log that are read from its end
+MOST_WARNINGS = 8
 RUNNING = "running"
 PEOPLE_MARK = "PEOPLE"
 # Outcomes of manifests, and what is found where there is none.
@@ -106,6 +110,22 @@ class Standing:
         return STATES.get(self.state, self.state)
 
 
+class UnderWay(RunFolder):
+    """A run that is being written, or was killed in the middle: its tables are those of an earlier
+    state, or some are there and some are not, so that pages take it for one without."""
+
+    def tables(self) -> list[str]:
+        return []
+
+    def has_table(self, name: str) -> bool:
+        return False
+
+
+def opened(path: Path) -> RunFolder:
+    """A run's folder, to be read. Raises StorageError where it is none."""
+    return RunFolder(path) if (path / MANIFEST).exists() and not held(path) else UnderWay(path)
+
+
 class Shelf:
     """The runs of a folder, those in its grids included; or the one run that the folder is."""
 
@@ -117,17 +137,20 @@ class Shelf:
 
     def names(self) -> list[str]:
         """The runs by name; those of a grid are `grid/cell`."""
-        return [self._only] if self.one else list(_runs(self.root))
+        return [self._only] if self.one else [n for n in _runs(self.root) if _as_text(n) == n]
 
     def run(self, name: str) -> RunFolder:
         """The run of that name. Raises HTTPException (404) where there is none: a name from an
         address is never a way to another folder."""
         parts = name.split("/")
-        plain = all(part and not part.startswith(".") and "\\" not in part for part in parts)
+        plain = all(part and not part.startswith(".") and not _FAR & set(part) for part in parts)
         mine = name == self._only if self.one else plain and len(parts) <= 2
-        if mine and "\x00" not in name and _is_run(path := self._path(name)):
-            return RunFolder(path)
-        raise HTTPException(404, f"There is no run {name} here. It may have been moved or deleted.")
+        if not (mine and _is_run(path := self._path(name))):
+            said = f"There is no run {name} here. It may have been moved or deleted."
+            raise HTTPException(404, said)
+        if away := _leads_away(path):
+            raise HTTPException(404, away)
+        return opened(path)
 
     def _path(self, name: str) -> Path:
         first, _, cell = name.partition("/")
@@ -139,11 +162,36 @@ class Shelf:
         oldest = datetime.min.replace(tzinfo=UTC)
         until = time.monotonic() + COUNTING
         found = []
-        for name in self.names():
-            path = self._path(name)
-            people = _people(path) if time.monotonic() < until else None
-            found.append(replace(standing(path, name), people=people))
+        for name in [self._only] if self.one else _runs(self.root):
+            path, shown = self._path(name), _as_text(name)
+            tables = held(path), stamp(path / TABLES), stamp(path / MANIFEST)
+            people = _people(path, *tables) if time.monotonic() < until else None
+            now = replace(standing(path, shown), people=people)
+            found.append(now if shown == name else replace(now, state="unreadable"))
         return sorted(found, key=lambda s: (s.running, s.moved or oldest), reverse=True)
+
+
+def _as_text(name: str) -> str:
+    """A folder's name in UTF-8, which no address can hold where it is another."""
+    return name.encode("utf-8", "replace").decode()
+
+
+# In a part of a name: on this system, a way to another folder, or no name at all.
+_FAR = {"\x00", os.sep, os.altsep}
+ENGINES = (PLAN, MANIFEST, STUDY_FILE, JOURNAL, f"{JOURNAL}-wal", LOG_LINES, HOLDER, AMENDMENTS)
+
+
+def _leads_away(path: Path) -> str:
+    """Why a run is not read: a link in it leads out of its folder. Empty for nearly all."""
+    here = path.resolve()
+    tables = [path / TABLES]
+    with suppress(OSError):
+        tables += (path / TABLES).iterdir()
+    for file in (*(path / name for name in ENGINES), *tables):
+        if file.is_symlink() and not file.resolve().is_relative_to(here):
+            name = file.relative_to(path)
+            return f"{path.name} is not read: {name} is a link that leads out of its folder."
+    return ""
 
 
 def _runs(root: Path) -> Iterator[str]:
@@ -164,17 +212,24 @@ def _is_run(path: Path) -> bool:
 
 def standing(path: Path, name: str) -> Standing:
     """How a run stands, from its manifest, its log and who holds it."""
+    read = (MANIFEST, LOG_LINES, f"{JOURNAL}-wal", JOURNAL, PLAN, SEATS)
+    return _standing(path, name, held(path), tuple(stamp(path / file) for file in read))
+
+
+@lru_cache(maxsize=4096)
+def _standing(
+    path: Path, name: str, running: bool, stamps: tuple[tuple[int, int], ...]
+) -> Standing:
     said, why = _manifest(path)
     log = _log(path)
-    running = held(path)
     state = "unreadable" if why else str(said.get("outcome") or "stopped")
     if said.get("unusable"):
         state, why = "unusable", str(said["unusable"])
-    last = log[-1] if log else {}
+    last = next(log.newest(), {})
     if running or not said:  # the manifest is of an earlier process, or there is none
         state = RUNNING if running else state
         first = _first(path / LOG_LINES)
-        begun = next((x for x in reversed(log) if x.get("event") == "RunStarted"), first)
+        begun = next(log.newest("RunStarted"), first)
         calls = _number(last, "calls") + _number(last, "replayed")
         unknown = last.get("cost_usd") is None and calls
         cost = "unknown" if unknown else dollars(_figure(last, "cost_usd"))
@@ -196,7 +251,7 @@ def standing(path: Path, name: str) -> Standing:
         answers = said.get("answers")
         reasons = answers.get("missing", {}) if isinstance(answers, dict) else {}
         missing = sum(reasons.values())
-    ended = next((x for x in reversed(log) if x.get("event") == "RunEnded"), {})
+    ended = next(log.newest("RunEnded"), {})
     if not running and not why and state not in ("done", "stopped"):
         why = str(ended.get("message", ""))
     return Standing(
@@ -210,7 +265,7 @@ def standing(path: Path, name: str) -> Standing:
         retries=_number(said or last, "retries"),
         rate=_figure(last, "rate"),
         started=started,
-        moved=_moved(path),
+        moved=_latest(stamps[:-1]),
         mark=mark,
         note=note,
         why=why,
@@ -219,10 +274,11 @@ def standing(path: Path, name: str) -> Standing:
     )
 
 
-def _people(path: Path) -> int | None:
+@lru_cache(maxsize=4096)
+def _people(path: Path, *_state: object) -> int | None:
     """How many people were recorded; None where nobody was, or the tables can't be read."""
     try:
-        return count_of(RunFolder(path))
+        return count_of(opened(path))
     except (FolkmootError, PolarsError, OSError):
         return None
 
@@ -260,7 +316,7 @@ def held(path: Path) -> bool:
     except (OSError, ValueError, KeyError, TypeError):
         return False
     if host != socket.gethostname():
-        moved = _moved(path)
+        moved = _latest(stamp(path / name) for name in (f"{JOURNAL}-wal", JOURNAL, LOG_LINES))
         return moved is not None and (datetime.now(UTC) - moved).total_seconds() < 3600
     try:
         os.kill(pid, 0)
@@ -271,14 +327,9 @@ def held(path: Path) -> bool:
     return True
 
 
-def _moved(path: Path) -> datetime | None:
-    times = []
-    for name in (f"{JOURNAL}-wal", JOURNAL, LOG_LINES, MANIFEST, PLAN):
-        try:
-            times.append((path / name).stat().st_mtime)
-        except OSError:
-            continue
-    return datetime.fromtimestamp(max(times), UTC) if times else None
+def _latest(stamps: Iterable[tuple[int, int]]) -> datetime | None:
+    changed = max(when for when, _ in stamps)
+    return datetime.fromtimestamp(changed / 1e9, UTC) if changed else None
 
 
 def _first(path: Path) -> dict[str, object]:
@@ -289,17 +340,29 @@ def _first(path: Path) -> dict[str, object]:
         return {}
 
 
-def _log(path: Path) -> list[dict[str, object]]:
-    """The last lines of the log; a line that is still being written is left out."""
+class _Log:
+    """The last lines of a log; one that is still being written is left out. Few of them are needed,
+    so that each is read when it is asked for."""
+
+    def __init__(self, text: bytes, *, whole: bool) -> None:
+        self.lines = text.split(b"\n")[0 if whole else 1 : -1]
+
+    def newest(self, *words: str) -> Iterator[dict[str, object]]:
+        """What was written, the newest first, of lines that hold one of these words."""
+        wanted = [f'"{word}"'.encode() for word in words]
+        for line in reversed(self.lines):
+            if (not wanted or any(w in line for w in wanted)) and (found := _line(line)):
+                yield found
+
+
+def _log(path: Path) -> _Log:
     try:
         with (path / LOG_LINES).open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - TAIL))
-            lines = file.read().split(b"\n")
+            return _Log(file.read(), whole=size <= TAIL)
     except OSError:
-        return []
-    whole = lines[:-1] if size <= TAIL else lines[1:-1]
-    return [found for line in whole if (found := _line(line))]
+        return _Log(b"", whole=True)
 
 
 def _line(text: bytes) -> dict[str, object]:
@@ -310,9 +373,9 @@ def _line(text: bytes) -> dict[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def _stages(log: list[dict[str, object]]) -> tuple[Stage, ...]:
+def _stages(log: _Log) -> tuple[Stage, ...]:
     """The stages as the last line that tells of them has them."""
-    for line in reversed(log):
+    for line in log.newest("stages"):
         found = line.get("stages")
         if isinstance(found, list):
             return tuple(
@@ -321,12 +384,15 @@ def _stages(log: list[dict[str, object]]) -> tuple[Stage, ...]:
     return ()
 
 
-def _warnings(log: list[dict[str, object]]) -> tuple[tuple[str, str], ...]:
+def _warnings(log: _Log) -> tuple[tuple[str, str], ...]:
     """The last warnings and errors that the process now writing, or the last one, gave."""
-    starts = [i for i, x in enumerate(log) if x.get("event") == "RunStarted"]
-    own = log[starts[-1] :] if starts else log
-    told = [x for x in own if x.get("level") in ("warning", "error")]
-    return tuple((str(x.get("time", ""))[11:19], str(x.get("message", ""))) for x in told[-8:])
+    told: list[tuple[str, str]] = []
+    for line in log.newest("RunStarted", "warning", "error"):
+        if line.get("event") == "RunStarted" or len(told) == MOST_WARNINGS:
+            break
+        if line.get("level") in ("warning", "error"):
+            told.append((str(line.get("time", ""))[11:19], str(line.get("message", ""))))
+    return tuple(reversed(told))
 
 
 def _number(found: Mapping[str, object], key: str) -> int:

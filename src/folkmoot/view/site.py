@@ -28,6 +28,7 @@ from polars.exceptions import PolarsError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
@@ -170,9 +171,12 @@ async def moving(
 ) -> AsyncIterator[str]:
     """Server-sent events: a drawing each time that it changes; `over` after the last one, which
     the drawing says that it is."""
-    shown, over = None, request.app.state.over
+    shown, over = "", request.app.state.over
     while not over.is_set() and not await request.is_disconnected():
-        now, last = await run_in_threadpool(drawn)
+        try:
+            now, last = await run_in_threadpool(drawn)
+        except (*UNREADABLE, HTTPException):  # in the middle of a change: the next look will tell
+            now, last = shown, False
         if now != shown:
             lines = "".join(f"data: {line}\n" for line in now.splitlines())
             yield f"event: {event}\n{lines}\n"

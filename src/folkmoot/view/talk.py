@@ -17,10 +17,9 @@ from typing import NamedTuple
 
 import polars as pl
 
-from folkmoot.engine.journal import Entry, JournalReader
+from folkmoot.engine.journal import Entry, JournalReader, as_part, name_in
 from folkmoot.storage.findings import heading
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.view.people import clean, unclean
 
 _TRY = re.compile(r"(/ask\d+|^ask\d+)\.[\w.]+$")  # an address of a further try: `…/ask2.r1`
 OTHER = "somebody else"
@@ -90,22 +89,22 @@ def base_of(address: str) -> str:
 
 def place_of(address: str, leave_out: Iterable[str] = ()) -> str:
     """Where in the protocol an address is, in words."""
-    dropped = {clean(part) for part in leave_out}
-    parts = [unclean(p) for p in address.split("/")[:-1] if p not in dropped]
+    dropped = {as_part(part) for part in leave_out}
+    parts = [name_in(p) for p in address.split("/")[:-1] if p not in dropped]
     # Names of stages are words; whatever holds a figure may be an id.
     return " · ".join(p if re.search(r"\d", p) else heading(p) for p in parts)
 
 
 def addresses_of(journal: JournalReader, within: Sequence[str], who: str) -> list[str]:
     """The addresses of what was asked about or of one of the people, tries left out."""
-    found = journal.holding(clean(who))
+    found = journal.holding(as_part(who))
     return [a for a in found if base_of(a) == a and _in(a, within)]
 
 
 def _in(address: str, within: Sequence[str]) -> bool:
     """Whether an address is of a conversation: its names are parts of it, or one part joins them
     (`family_01-C4`, `game.3`)."""
-    parts, names = address.split("/"), [clean(name) for name in within]
+    parts, names = address.split("/"), [as_part(name) for name in within]
     if not names or {"-".join(names), ".".join(names)} & set(parts):
         return True
     if len(names) == 1:
@@ -210,9 +209,9 @@ def _texts(reply: str) -> Iterator[str]:
     while waiting:
         value = waiting.pop()
         if isinstance(value, dict):
-            waiting += value.values()
+            waiting += reversed(value.values())
         elif isinstance(value, list):
-            waiting += value
+            waiting += reversed(value)
         elif value is not None:
             yield value if isinstance(value, str) else json.dumps(value)
 
@@ -334,7 +333,7 @@ def _replies(
 ) -> tuple[list[Said], list[Said]]:
     """The replies that were asked for in a room, and those from outside of it that its talk may
     hold: stated preferences, what an earlier condition of the same people came to."""
-    near = [a for a in journal.holding(clean(key[0]), whole=False) if base_of(a) == a]
+    near = [a for a in journal.holding(as_part(key[0]), whole=False) if base_of(a) == a]
     own = [a for a in near if _in(a, key)]
     others = [a for a in near if _in(a, key[:1]) and not _in(a, key)]
     return said(run, journal, own), said(run, journal, others)
@@ -346,11 +345,11 @@ def _by_words(replies: Sequence[Said]) -> dict[str, list[Said]]:
     for reply in replies:
         for text in reply.values:
             if text.strip():
-                found.setdefault(_squeezed(text), []).append(reply)
+                found.setdefault(squeezed(text), []).append(reply)
     return found
 
 
-def _squeezed(text: str) -> str:
+def squeezed(text: str) -> str:
     return " ".join(text.split())
 
 
@@ -362,10 +361,10 @@ def _call_of(
 ) -> Said | None:
     """The reply that an utterance is the words of, its speaker's first; taken out of `spoken`. A
     protocol may record what it read in a reply, or set its fields into a text of its own."""
-    text = _squeezed(str(row.get("text") or ""))
+    text = squeezed(str(row.get("text") or ""))
     free = spoken.get(text, [])
     speaker = str(row.get("speaker_id") or "")
-    own = [s for s in free if clean(speaker) in s.address.split("/") or s.speaker == speaker]
+    own = [s for s in free if as_part(speaker) in s.address.split("/") or s.speaker == speaker]
     # A reply may speak for others, where it has room for several; figures are anybody's.
     for_others = [s for s in free if not speaker or (s.fields and len(text) > FIGURE)]
     call = next(iter(own or for_others), None)
@@ -373,7 +372,7 @@ def _call_of(
         free.remove(call)
     elif text:
         new = [s for s in replies if s.address not in heard]
-        read = (s for s in new if s.speaker == speaker and s.text and text in _squeezed(s.text))
+        read = (s for s in new if s.speaker == speaker and s.text and text in squeezed(s.text))
         within = chain(read, (s for s in new if _stands_in(s, text)))
         call = next(within, None)
     if call is not None:
@@ -386,7 +385,7 @@ TELLING = 30  # characters of a field that stand in another text by no chance
 
 
 def _stands_in(reply: Said, text: str) -> bool:
-    longest = max(map(_squeezed, reply.values), key=len, default="")
+    longest = max(map(squeezed, reply.values), key=len, default="")
     return len(longest) >= TELLING and longest in text
 
 

@@ -42,6 +42,7 @@ STUDY = Study(
     places=places,
     findings=findings,
     planned=planned,
+    rooms="discussion/{group}/{stimulus}",
     show=show,
     limit=cut,
     tables=(*TABLES, ExposureRow),

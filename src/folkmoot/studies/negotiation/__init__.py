@@ -43,6 +43,7 @@ STUDY = Study(
     places=places,
     findings=findings,
     planned=planned,
+    rooms="negotiation/{group_id}-{condition}",
     show=show,
     limit=cut,
     tables=(*TABLES, ExposureRow),

@@ -27,13 +27,22 @@ def check(config: NegotiationConfig, folder: Path) -> list[Problem]:
 
 
 def planned(sealed: Mapping[str, Any]) -> list[Planned]:
-    """The sessions that a sealed plan foresees: every group under every condition."""
+    """The sessions that a sealed plan foresees, every group under every condition, and who sits
+    in them."""
     rows = tuple(
         {"group_id": group["id"], "condition": condition, "group_type": group["type"]}
         for group in sealed.get("groups", [])
         for condition in sealed.get("conditions", [])
     )
-    return [Planned("measures", ("group_id", "condition"), rows, "session")]
+    members = tuple(
+        {"group_id": group["id"], "member_id": m["id"], "member_name": m["name"], "role": m["role"]}
+        for group in sealed.get("groups", [])
+        for m in group["members"]
+    )
+    return [
+        Planned("measures", ("group_id", "condition"), rows, "session"),
+        Planned("members", ("group_id", "member_id"), members, "member"),
+    ]
 
 
 def cut(config: NegotiationConfig, limit: int) -> NegotiationConfig:

@@ -38,6 +38,7 @@ STUDY: Study[TownHallConfig] = Study(
     places=places,
     findings=findings,
     planned=planned,
+    rooms="{discussion_id}",
     show=show,
     seat_models=seat_models,
     limit=limit,

@@ -47,9 +47,15 @@ def limit(config: TownHallConfig, most: int) -> TownHallConfig:
 def planned(sealed: Mapping[str, Any]) -> list[Planned]:
     """The discussions and residents that a sealed plan foresees."""
     plan = sealed.get("discussions", {})
-    talks = tuple({"discussion_id": name} for name in plan.get("seats", {}))
+    talks = tuple(
+        {"discussion_id": name, "set": int(name.partition("_")[0].removeprefix("set"))}
+        for name in plan.get("seats", {})
+    )
     people = tuple(
-        {"set": int(name.removeprefix("set")), "id": r["id"], "occupation": r["occupation"]}
+        {
+            "set": int(name.removeprefix("set")),
+            **{column: r[column] for column in ("id", "name", "occupation")},
+        }
         for name, residents in plan.get("residents", {}).items()
         for r in residents
     )

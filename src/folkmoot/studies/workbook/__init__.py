@@ -41,6 +41,7 @@ STUDY = Study(
     preview=preview,
     findings=findings,
     planned=planned,
+    rooms="sessions/{experiment_id}.{session}",
     show=show,
     load=load,
     suffixes=(".xlsx",),

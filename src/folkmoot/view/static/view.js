@@ -1,4 +1,5 @@
 // Keys of the reader: j and k go through what is marked data-item, / searches, ? shows the keys.
+// Pages under way move without taking the focus.
 (() => {
   const typing = (e) => e.target.closest("input, select, textarea, [contenteditable]");
   const items = () => [...document.querySelectorAll("[data-item]")].filter((e) => e.offsetParent);
@@ -25,5 +26,20 @@
     else if (e.key === "/" && find) find.focus(), find.select();
     else return;
     e.preventDefault();
+  });
+  // What moves by itself takes nothing from under the reader: the focus stays on its link, and a
+  // talk in which a drawer is open, or something has the focus, says that there is more instead.
+  let focused = null;
+  addEventListener("htmx:sseBeforeMessage", (e) => {
+    const still = e.target.closest("[data-still]");
+    if (still && (still.contains(document.activeElement) || still.querySelector("details[open]"))) {
+      document.querySelector(".more").hidden = false;
+      e.preventDefault();
+    }
+    focused = document.activeElement.getAttribute("href");
+  });
+  addEventListener("htmx:sseMessage", (e) => {
+    if (focused === null || document.activeElement !== document.body) return;
+    [...e.target.querySelectorAll("a[href]")].find((a) => a.getAttribute("href") === focused)?.focus();
   });
 })();

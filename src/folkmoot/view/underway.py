@@ -1,0 +1,137 @@
+"""Rooms of a run that has no tables yet: who spoke, and what the others were given to read of it.
+
+Addresses tell which room a reply is of (`Study.rooms`) and who was asked there. What was said aloud
+is what stood in the prompt of somebody else of the room; until it does, a reply is private.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from folkmoot.engine.journal import JournalReader, as_part, name_in
+from folkmoot.engine.study import study_of_run
+from folkmoot.errors import FolkmootError
+from folkmoot.storage.findings import heading
+from folkmoot.storage.run_folder import RunFolder
+from folkmoot.view.people import NOT_SAID
+from folkmoot.view.talk import TELLING, Line, Room, base_of, said, squeezed
+
+
+class Addressed(NamedTuple):
+    """How addresses tell rooms: the columns of a room's key, and where they stand."""
+
+    columns: tuple[str, ...]
+    pattern: re.Pattern[str]
+
+    def split(self, address: str) -> tuple[tuple[str, ...], list[str]]:
+        """The room that an address is of, and what follows; two times nothing where it is of
+        none."""
+        found = None if address.startswith(NOT_SAID) else self.pattern.match(address)
+        if found is None or base_of(address) != address:
+            return (), []
+        rest = address[found.end() :].split("/")
+        return tuple(map(name_in, found.groups())), list(map(name_in, rest[:-1]))
+
+
+def addressed(run: RunFolder) -> Addressed | None:
+    """How addresses of a run tell its rooms; None where the study type does not say."""
+    try:
+        form = study_of_run(run).rooms
+    except FolkmootError:  # a study of the user's own that is gone, or not trusted here
+        return None
+    parts = re.split(r"\{(\w+)\}", form)
+    text = "".join("([^/]+)" if n % 2 else re.escape(part) for n, part in enumerate(parts))
+    return Addressed(tuple(parts[1::2]), re.compile(f"{text}/")) if form else None
+
+
+def rooms_so_far(journal: JournalReader, how: Addressed, people: Collection[str]) -> list[Room]:
+    """The rooms in which something was asked; `people`: the ids of all."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for address in journal.addresses():
+        key, rest = how.split(address)
+        if key:
+            found.setdefault(key, []).append(_speaker(rest, people))
+    return [Room(key, len(asked), len(set(asked))) for key, asked in found.items()]
+
+
+def so_far(
+    run: RunFolder,
+    journal: JournalReader,
+    how: Addressed,
+    key: Sequence[str],
+    names: Mapping[str, str],
+) -> list[Line]:
+    """What was said in a room so far and, marked as private, what nobody else was given to read.
+    `names`: id → name of its people."""
+    near = journal.holding(as_part(key[0]), whole=False)
+    after = {a: rest for a in near for own, rest in [how.split(a)] if own == tuple(key)}
+    replies = said(run, journal, list(after))
+    speakers = {a: _speaker(rest, names) for a, rest in after.items()}
+    of_people = [a for a in after if speakers[a] in names] or list(after)
+    sent: dict[str, set[str]] = {}  # a text → who was sent it
+    for address in of_people:
+        for message in journal.messages(address):
+            for text in (message, *filter(_is_short, _lines_of(message))):
+                sent.setdefault(squeezed(text), set()).add(speakers[address])
+    whose: dict[str, set[str]] = {}  # a text → who said it
+    for reply in replies:
+        for text in map(squeezed, reply.values):
+            whose.setdefault(text, set()).add(speakers[reply.address])
+    aloud = _Aloud(sent, whose)
+    lines = []
+    for reply in replies:
+        who, rest = speakers[reply.address], after[reply.address]
+        told = [text for text in reply.values if aloud.heard(squeezed(text), bool(reply.fields))]
+        heard = [t for t in told if not any(t != other and t in other for other in told)]
+        part = rest[0].replace("_", " ") if rest else ""
+        place = " · ".join(name for name in rest[1:] if name != who)
+        lines.append(
+            Line(
+                part, names.get(who, heading(who)), who, "", str(reply.turn),
+                "\n\n".join(heard) or reply.text, () if heard else reply.fields,
+                tuple(filter(None, [place])), (), reply.address, not heard,
+            )
+        )  # fmt: skip
+    return lines
+
+
+def _speaker(rest: Sequence[str], people: Collection[str]) -> str:
+    """Who was asked: one of the people, or the part of the protocol that spoke."""
+    return next((name for name in rest if name in people), rest[-1] if rest else "")
+
+
+class _Aloud:
+    """Which texts stood in prompts of others than those who said them. Long ones are looked for
+    anywhere, short ones where a line holds nothing else: a yes stands in many a text by chance."""
+
+    def __init__(self, sent: Mapping[str, set[str]], whose: Mapping[str, set[str]]) -> None:
+        self._sent = sent
+        self._whose = whose
+        self._places: dict[str, list[tuple[str, int]]] = {t[:TELLING]: [] for t in whose}
+        for text in sent:
+            for at in range(len(text) - TELLING + 1):
+                places = self._places.get(text[at : at + TELLING])
+                if places is not None:
+                    places.append((text, at))
+
+    def heard(self, text: str, in_fields: bool) -> bool:
+        """Whether somebody else was given a text to read; a short one is told by nobody in the
+        fields of a form."""
+        own = self._whose[text]
+        if len(text) < TELLING:
+            return not in_fields and bool(self._sent.get(text, own) - own)
+        places = self._places[text[:TELLING]]
+        return any(held.startswith(text, at) and self._sent[held] - own for held, at in places)
+
+
+def _is_short(text: str) -> bool:
+    return 0 < len(text) < TELLING
+
+
+def _lines_of(message: str) -> Iterator[str]:
+    """The lines of a message, each also without the name before it."""
+    for line in message.splitlines():
+        yield line.strip()
+        yield line.partition(": ")[2].strip()
