@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 import folkmoot
 from folkmoot.engine.study import registered
@@ -81,6 +81,7 @@ def served(outputs: Path) -> Iterator[PageServer]:
 def browser(outputs: Path) -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("no Chromium on this machine")
+    expect.set_options(timeout=60_000)  # on a busy machine
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
         yield opened
