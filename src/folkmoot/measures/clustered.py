@@ -7,7 +7,7 @@ fewer than five there is none. Test and interval are one method, so that they ne
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +19,7 @@ FloatArray = NDArray[np.float64]
 
 _NOTHING = 1e-18  # variances below this, relative to the value squared, are rounding
 _SINGULAR = 1e-10  # of 1 − leverage: below it a cluster determines a coefficient by itself
+ROWS_AT_ONCE = 100_000  # of clusters that are taken apart together
 
 
 def clustered_mean(
@@ -111,28 +112,42 @@ def _bias_reduced(
 ) -> tuple[float, float]:
     """The CR2 variance of a coefficient, and its degrees of freedom."""
     bread = np.linalg.pinv(design.T @ design)
+    width = design.shape[1]
     values, vectors = np.linalg.eigh(bread)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     order = np.argsort(groups, kind="stable")
-    edges = np.flatnonzero(np.diff(groups[order])) + 1
-    scores, norms, crossed = [], [], []
-    for rows in np.split(order, edges):
+    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
+    sizes = np.diff(starts, append=len(order))
+    scores, own, cross = (
+        np.empty(len(starts)),
+        np.empty(len(starts)),
+        np.empty((len(starts), width)),
+    )
+    for clusters in _alike(sizes):  # of one size: their matrices are taken apart together
+        rows = order[starts[clusters][:, None] + np.arange(sizes[clusters[0]])]
         x = design[rows]
         # I − H of the cluster differs from I only in the span of its rows of the design.
         q, s, _ = np.linalg.svd(x @ root, full_matrices=False)
         left = 1.0 - s**2
         stretch = np.where(left > _SINGULAR, 1 / np.sqrt(np.maximum(left, _SINGULAR)), 0.0) - 1.0
         weights = x @ bread[:, column]
-        weights = weights + q @ (stretch * (q.T @ weights))
-        scores.append(weights @ residuals[rows])
-        norms.append(weights @ weights)
-        crossed.append(x.T @ weights)
-    own, cross = np.array(norms), np.array(crossed)
+        inside = stretch * np.einsum("crk,cr->ck", q, weights)
+        weights = weights + np.einsum("crk,ck->cr", q, inside)
+        scores[clusters] = np.einsum("cr,cr->c", weights, residuals[rows])
+        own[clusters] = np.einsum("cr,cr->c", weights, weights)
+        cross[clusters] = np.einsum("crk,cr->ck", x, weights)
     inner = bread @ cross.T @ cross
     trace = own.sum() - np.trace(inner)
     squares = (own**2).sum() + np.trace(inner @ inner)
     squares -= 2 * (own * ((cross @ bread) * cross).sum(axis=1)).sum()
     return float(np.square(scores).sum()), float(trace**2 / squares) if squares > 0 else 1.0
+
+
+def _alike(sizes: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """The numbers of clusters of one size, so many of them that their rows fit into memory."""
+    for size in np.unique(sizes):
+        clusters = np.flatnonzero(sizes == size)
+        yield from np.array_split(clusters, math.ceil(len(clusters) * size / ROWS_AT_ONCE))
 
 
 def cluster_bootstrap(

@@ -164,7 +164,7 @@ class Stability:
 
 
 def bootstrap_stability(
-    vectors: FloatArray,
+    vectors: Vectors,
     labels: Sequence[int],
     algorithm: Algorithm = "kmeans",
     seed: int = 42,
@@ -204,7 +204,7 @@ class Map:
     explained: tuple[float, float]
 
 
-def flat_map(vectors: FloatArray) -> Map:
+def flat_map(vectors: Vectors) -> Map:
     """Principal components 1 and 2 of the rows (n, d).
 
     Signs are fixed so that the largest loading of each axis is positive. Fewer than three rows
@@ -233,7 +233,7 @@ def flat_map(vectors: FloatArray) -> Map:
 
 
 def nearest_members(
-    vectors: FloatArray, labels: Sequence[int], count: int = 3
+    vectors: Vectors, labels: Sequence[int], count: int = 3
 ) -> dict[int, list[int]]:
     """Per cluster the rows of its `count` members nearest its centre, nearest first.
 
@@ -244,7 +244,8 @@ def nearest_members(
     found: dict[int, list[int]] = {}
     for label in sorted(set(labels)):
         rows = np.flatnonzero(own == label)
-        away = ((vectors[rows] - vectors[rows].mean(axis=0)) ** 2).sum(axis=1)
+        own_vectors = np.asarray(vectors[rows], float)
+        away = ((own_vectors - own_vectors.mean(axis=0)) ** 2).sum(axis=1)
         found[int(label)] = [int(r) for r in rows[np.argsort(away.round(12), kind="stable")]][
             :count
         ]

@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from statistics import median
 from typing import Any
 
@@ -129,13 +130,16 @@ def _refused(row: Row) -> bool:
 
 def malformed(answers: Collection[Row]) -> Check:
     """Structured answers (JSON) that had to be repaired, asked for again or given up."""
-    asked = [r for r in answers if r.get("kind") == "json"]
-    bad = sum(1 for r in asked if r.get("reasks") or r.get("parse_step") not in CLEAN_STEPS)
+    bad = [
+        bool(r.get("reasks") or r.get("parse_step") not in CLEAN_STEPS)
+        for r in answers
+        if r.get("kind") == "json"
+    ]
     return share_check(
         "malformed",
         "Malformed structured answers",
-        bad,
-        len(asked),
+        sum(bad),
+        len(bad),
         REASKED,
         "had to be repaired or asked for again",
     )
@@ -147,22 +151,24 @@ def cut(answers: Collection[Row]) -> Check:
     Flagged from the first: half a thought counts as a whole one. Not checked where no reply says
     how it ended.
     """
-    said = [
-        f for r in answers if not (f := str(r.get("finish") or "unknown")).startswith("unknown")
-    ]
-    if answers and not said:
+    ended = Counter(str(r.get("finish") or "unknown") for r in answers)
+    said = sum(n for finish, n in ended.items() if not finish.startswith("unknown"))
+    if ended and not said:
         return not_checked("cut", "Cut replies", 0.0, "The model does not say how replies end.")
-    bad = sum(1 for finish in said if finish.startswith("length"))
-    found = share_check("cut", "Cut replies", bad, len(said), 0.0, "were cut by the token limit")
+    bad = sum(n for finish, n in ended.items() if finish.startswith("length"))
+    found = share_check("cut", "Cut replies", bad, said, 0.0, "were cut by the token limit")
     return replace(found, flagged=bad > 0) if said else found
 
 
 def off_list(answers: Collection[Row]) -> Check:
     """Choices and numbers that were not on the list at the first reply."""
-    asked = [r for r in answers if r.get("kind") in ("choice", "number")]
-    bad = sum(1 for r in asked if r.get("reasks") or r.get("parse_step") == "missing")
+    bad = [
+        bool(r.get("reasks") or r.get("parse_step") == "missing")
+        for r in answers
+        if r.get("kind") in ("choice", "number")
+    ]
     return share_check(
-        "off_list", "Answers off the list", bad, len(asked), REASKED, "were not on the list"
+        "off_list", "Answers off the list", sum(bad), len(bad), REASKED, "were not on the list"
     )
 
 
@@ -183,14 +189,19 @@ def over_length(answers: Collection[Row]) -> Check:
     for r in answers:
         words = int(r.get("words") or 0)
         if r.get("options"):
-            longest = max(len(o.split()) for o in json.loads(r["options"]))
-            long += words > longest + 8
+            long += words > _longest(r["options"]) + 8
         else:
             usual = middle.get((str(r.get("stage")), str(r.get("role"))), 0)
             long += words > max(3 * usual, usual + 60)
     return share_check(
         "over_length", "Over-long replies", long, len(answers), OVER_LENGTH, "were far too long"
     )
+
+
+@lru_cache(maxsize=1024)
+def _longest(options: str) -> int:
+    """Words of the longest of the options that a cell lists."""
+    return max(len(option.split()) for option in json.loads(options))
 
 
 def acquiescence(
@@ -219,13 +230,10 @@ def yes_share(answers: Collection[Row]) -> Check:
 
     Flagged above 90 % or where all said the same: real groups rarely vote so on several items.
     """
-    yes = {"yes", "agree", "support", "approve", "for"}
-    no = {"no", "disagree", "oppose", "reject", "against"}
     asked = []
     for r in answers:
-        options = [o.casefold() for o in json.loads(r["options"])] if r.get("options") else []
-        if set(options) & yes and set(options) & no and r.get("value"):
-            asked.append(str(r["value"]).casefold() in yes)
+        if r.get("value") and r.get("options") and _yes_or_no(r["options"]):
+            asked.append(str(r["value"]).casefold() in YES)
     title = "Yes-saying"
     if len(asked) < _FEW:
         return not_checked("acquiescence", title, ALWAYS_YES, "Too few yes/no answers to say.")
@@ -233,6 +241,17 @@ def yes_share(answers: Collection[Row]) -> Check:
     flagged = share.low > ALWAYS_YES
     says = f"{percent(share.value)} of {plural(len(asked), 'yes/no answer')} were yes."
     return Check("acquiescence", title, share, ALWAYS_YES, flagged, says)
+
+
+YES = frozenset({"yes", "agree", "support", "approve", "for"})
+NO = frozenset({"no", "disagree", "oppose", "reject", "against"})
+
+
+@lru_cache(maxsize=1024)
+def _yes_or_no(options: str) -> bool:
+    """Whether the options that a cell lists are a yes and a no."""
+    listed = {option.casefold() for option in json.loads(options)}
+    return bool(listed & YES and listed & NO)
 
 
 # From where on a figure is flagged: shares, or differences of shares.
@@ -289,7 +308,7 @@ def position_bias(answers: Sequence[Shown]) -> Check:
 def sycophancy(
     placebo: tuple[int, int] | None,
     floor: tuple[int, int] | None,
-    turns: Sequence[str] = (),
+    turns: Collection[str] = (),
     yielded: tuple[int, int] | None = None,
 ) -> Check:
     """Giving way to being contradicted rather than to reasons.
@@ -413,7 +432,7 @@ def opens_by_agreeing(text: str) -> bool:
     return bool(_GIVING_IN.match(text.replace("’", "'").strip()))
 
 
-def agreeing_share(texts: Sequence[str]) -> Estimate | None:
+def agreeing_share(texts: Collection[str]) -> Estimate | None:
     """The share of turns that open by agreeing, or None without turns."""
     if not texts:
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -47,10 +48,16 @@ def shown_in(answers: Iterable[Mapping[str, Any]]) -> list[Shown]:
     found = []
     for row in answers:
         if row.get("options") and row.get("value") is not None:
-            options = tuple(json.loads(row["options"]))
+            options = _options(row["options"])
             if row["value"] in options:
                 found.append(Shown(options, str(row["value"]), row.get("speaker_id")))
     return found
+
+
+@lru_cache(maxsize=1024)
+def _options(listed: str) -> tuple[str, ...]:
+    """The options of a cell; one tuple for all who saw them in this order."""
+    return tuple(json.loads(listed))
 
 
 def position_effects(answers: Sequence[Shown]) -> PositionEffects:

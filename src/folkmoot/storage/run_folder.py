@@ -56,6 +56,22 @@ class Streamed(Collection[dict[str, Any]]):
         return any(row == own for own in self)
 
 
+class Texts(Collection[str]):
+    """The texts of the one column of a table, a missing one empty: read anew by each loop."""
+
+    def __init__(self, column: pl.LazyFrame) -> None:
+        self._rows = Streamed(column)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[str]:
+        return (text or "" for row in self._rows for text in row.values())
+
+    def __contains__(self, text: object) -> bool:
+        return any(text == own for own in self)
+
+
 class RunFolder:
     """`outputs/<id>/` of a run, finished or not. Raises StorageError for any other folder."""
 

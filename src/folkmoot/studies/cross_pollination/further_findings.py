@@ -409,6 +409,7 @@ def _delayed(votes: Votes) -> Finding | None:
 CLUSTERS = "Clusters"
 STRUCTURE = 0.25  # a smaller silhouette shows little structure
 FEWEST_ON_A_MAP = 3
+MOST_ON_A_MAP = 2_000
 
 
 @dataclass(frozen=True)
@@ -419,7 +420,7 @@ class Reasons:
     ids: tuple[str, ...]
     summaries: tuple[str, ...]
     clusters: tuple[str, ...]
-    vectors: NDArray[np.float64]
+    vectors: NDArray[np.float32]
     algorithm: Algorithm
     max_k: int
     seed: int
@@ -454,7 +455,7 @@ def reasons(votes: Votes) -> list[Finding]:
 
 def _by_option(votes: Votes) -> list[Reasons]:
     """The clustered participants by option, options in the order of the study file."""
-    vectors, config = votes.embeddings, votes.config
+    vectors, config = votes.embeddings(), votes.config
     found = []
     for option in votes.options:
         own = [
@@ -471,7 +472,7 @@ def _by_option(votes: Votes) -> list[Reasons]:
                     tuple(r.participant_id for r in own),
                     tuple(r.individual_summary or "" for r in own),
                     tuple(str(r.cluster_id) for r in own),
-                    np.array([vectors[r.participant_id] for r in own], float),
+                    np.array([vectors.pop(r.participant_id) for r in own]),
                     config.get("clustering_algorithm", "kmeans"),
                     int(config.get("max_clusters_per_option", 6)),
                     int(config.get("random_seed", 42)),
@@ -556,18 +557,25 @@ def _cluster_number(groups: list[Reasons]) -> Finding:
 
 
 def _cluster_map(groups: list[Reasons]) -> Finding:
-    flat = flat_map(np.concatenate([g.vectors for g in groups]))
-    members = [pair for g in groups for pair in zip(g.ids, g.clusters, strict=True)]
+    """Where everybody's reasons lie; of very many people, those of a random part of them."""
+    people = [(n, at) for n, g in enumerate(groups) for at in range(len(g.ids))]
+    part = ""
+    if len(people) > MOST_ON_A_MAP:
+        rng = generator(groups[0].seed, ("cluster map",))
+        drawn = rng.choice(len(people), MOST_ON_A_MAP, replace=False)
+        part = f" The map is of {MOST_ON_A_MAP:,} of {plural(len(people), 'summary', 'summaries')}."
+        people = [people[int(i)] for i in np.sort(drawn)]
+    flat = flat_map(np.array([groups[n].vectors[at] for n, at in people]))
     placed = [
-        (who, cluster, float(x), float(y))
-        for (who, cluster), (x, y) in zip(members, flat.coordinates, strict=True)
+        (groups[n].ids[at], groups[n].clusters[at], float(x), float(y))
+        for (n, at), (x, y) in zip(people, flat.coordinates, strict=True)
     ]
     return Finding(
         "cluster_map",
         "Map of the reasons",
         "Each point is one participant's summary; near points use like words. The map shows "
         f"{percent(sum(flat.explained))} of the differences between them, so points that touch "
-        "here may lie apart.",
+        f"here may lie apart.{part}",
         Grid(("participant_id", "cluster", "x", "y"), tuple(placed)),
         Points(
             tuple((x, y, cluster, who) for who, cluster, x, y in placed),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
-from typing import Any, TypedDict
+from functools import cached_property, lru_cache
+from typing import Any, TypedDict, TypeVar, cast
 
 import numpy as np
 import polars as pl
@@ -19,7 +20,7 @@ from folkmoot.measures.clustered import clustered_difference
 from folkmoot.measures.estimates import FEWEST_UNITS, Estimate
 from folkmoot.measures.proportions import newcombe, wilson
 from folkmoot.storage.files import read_vectors
-from folkmoot.storage.run_folder import RunFolder, Streamed
+from folkmoot.storage.run_folder import RunFolder, Streamed, Texts
 from folkmoot.studies.cross_pollination.config import (
     ACP,
     CLARIFIED_PASSIVE,
@@ -30,6 +31,8 @@ from folkmoot.studies.cross_pollination.config import (
     Exposed,
     switches,
 )
+
+T = TypeVar("T")
 
 LABELS: Mapping[str, str] = {
     SIMPLE_VOTING: "Simple voting",
@@ -68,6 +71,9 @@ class Voter:
     delayed_choice: str | None
     options_shown: tuple[str, ...]
     demographics: Mapping[str, str | float | None]
+
+
+VOTER = tuple(f.name for f in fields(Voter))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -232,9 +238,9 @@ class Votes:
         return [r for a in arguing for r in a.moved if r.opposition_view is not None]
 
     @property
-    def rebuttals(self) -> list[str]:
+    def rebuttals(self) -> Collection[str]:
         """What participants replied to whoever contradicted them."""
-        return [text for text in self.said("adversarial_dialogue") if text]
+        return self.said(pl.col("stage") == "adversarial_dialogue", pl.col("text") != "")
 
     @property
     def people(self) -> list[Voter]:
@@ -250,14 +256,12 @@ class Votes:
         """The rows of the `answers` table; empty without one."""
         return Streamed(self.run.lazy("answers")) if self.run.has_table("answers") else ()
 
-    def said(self, *stages: str) -> list[str]:
-        """What participants said in these stages, or in all."""
+    def said(self, *where: pl.Expr) -> Collection[str]:
+        """What participants said, all of it or that of some rows."""
         if not self.run.has_table("utterances"):
-            return []
-        spoken = self.run.lazy("utterances").filter(pl.col("speaker_role") == "participant")
-        if stages:
-            spoken = spoken.filter(pl.col("stage").is_in(stages))
-        return spoken.select("text").collect()["text"].fill_null("").to_list()
+            return ()
+        spoken = self.run.lazy("utterances").filter(pl.col("speaker_role") == "participant", *where)
+        return Texts(spoken.select("text"))
 
     @cached_property
     def clusters(self) -> list[dict[str, Any]]:
@@ -275,9 +279,9 @@ class Votes:
             if (draw, c["cluster_id"]) not in shown
         ]
 
-    @cached_property
-    def embeddings(self) -> Mapping[str, NDArray[np.float32]]:
-        """Participant → embedding of the individual summary; empty where there is none."""
+    def embeddings(self) -> dict[str, NDArray[np.float32]]:
+        """Participant → embedding of the individual summary; empty where there is none. Read anew
+        each time: they take much memory."""
         path = self.run.path / "individual_embeddings.json"
         return read_vectors(path, "embeddings") if path.exists() else {}
 
@@ -317,15 +321,32 @@ def _rows(run: RunFolder, table: str, but: tuple[str, ...] = ()) -> Collection[d
     return Streamed(run.lazy(table).drop(but, strict=False)) if run.has_table(table) else ()
 
 
+DEMOGRAPHIC = "demographic_"
+OWN = ("participant_id", "individual_summary")  # cells that no two rows have alike
+
+
 def _voter(row: Mapping[str, Any]) -> Voter:
-    cells: dict[str, Any] = {f.name: row.get(f.name) for f in fields(Voter)}
+    """The voter of a row. There may be very many: what many share is one object."""
+    cells: dict[str, Any] = {n: row.get(n) if n in OWN else _shared(row.get(n)) for n in VOTER}
     # Tables keep lists as JSON text.
     for name in ("ranking_before", "ranking_after", "options_shown"):
         cell = cells[name]
-        cells[name] = tuple(json.loads(cell) if isinstance(cell, str) else cell or ())
-    prefix = "demographic_"
-    own = {name.removeprefix(prefix): x for name, x in row.items() if name.startswith(prefix)}
-    return Voter(**{**cells, "demographics": own})
+        cells[name] = _list(cell) if isinstance(cell, str) else tuple(cell or ())
+    cells["demographics"] = {
+        sys.intern(n.removeprefix(DEMOGRAPHIC)): _shared(cell)
+        for n, cell in row.items()
+        if n.startswith(DEMOGRAPHIC)
+    }
+    return Voter(**cells)
+
+
+def _shared(cell: T) -> T:
+    return cast("T", sys.intern(cell)) if isinstance(cell, str) else cell
+
+
+@lru_cache(maxsize=1024)
+def _list(cell: str) -> tuple[str, ...]:
+    return tuple(json.loads(cell))
 
 
 def _seen(rows: Iterable[Voter]) -> tuple[str, ...]:
