@@ -1,8 +1,8 @@
-"""Guesses which known name was meant; every message that suggests a name asks here."""
+"""Words for messages: which known name was meant, where one is suggested; names as a list."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rapidfuzz import fuzz, process
 
@@ -19,6 +19,13 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str = "", *, most: 
     """`did you mean …?` with the `most` nearest known names, or `otherwise` where none is near."""
     guesses = _near(name, known, most)
     return f"did you mean {', '.join(guesses)}?" if guesses else otherwise
+
+
+def enumerated(items: Sequence[str]) -> str:
+    """ "a", "a and b", "a, b and c"."""
+    if len(items) < 2:
+        return "".join(items)
+    return f"{', '.join(items[:-1])} and {items[-1]}"
 
 
 def _near(name: str, known: Iterable[str], most: int) -> list[str]:

@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from folkmoot.conversation.answers import Answer, Missing, Unreadable
+from folkmoot.conversation.transcript import Speaker
 from folkmoot.errors import InputError
 from folkmoot.people import Demographics, enrich
 from folkmoot.people.enrichment import SCALES, portrait
@@ -33,7 +34,10 @@ class Script:
         self.replies = list(replies)
         self.prompts: list[str] = []
 
-    async def ask(self, prompt: str, answer: Answer[T]) -> T | Missing:
+    async def ask(
+        self, who: Speaker, prompt: str, *, answer: Answer[T] | None = None
+    ) -> T | Missing:
+        assert who.persona in prompt and answer is not None
         self.prompts.append(prompt)
         parsed = answer.parse(self.replies.pop(0))
         return Missing("unparsed") if isinstance(parsed, Unreadable) else parsed.value

@@ -63,14 +63,14 @@ def test_no_answer_needed_a_second_try(healthy: RunFolder) -> None:
 
 def test_with_no_persuasion_arms_differ_as_rarely_as_they_should(tmp_path: Path) -> None:
     rejected = 0
-    for seed in range(8):
+    for seed in range(3):
         run = pilot(tmp_path / str(seed), 60, seed, respondent={"persuasion": 0})
         rows = run.json("summary.json")["by_condition"]
         counts = [rows[c]["position_changed"] for c in ("simple_voting", "acp")]
         p = proportions_ztest(counts, [60, 60])[1] if any(counts) else 1.0
         rejected += p < 0.05
-    # With a true rate of 5 % more than two of eight happens in 0.6 % of cases.
-    assert rejected <= 2
+    # With a true rate of 5 % more than one of three happens in 0.7 % of cases.
+    assert rejected <= 1
 
 
 Breaking = Callable[[pytest.MonkeyPatch, Path], dict[str, Any]]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -15,8 +13,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColu
 from folkmoot.cli.console import clean, err, out, warn
 from folkmoot.cli.run import KEY_WARNING, TerminalProgress
 from folkmoot.cli.tables import grid_view
-from folkmoot.conversation.answers import Answer, Missing
-from folkmoot.conversation.transcript import Speaker
+from folkmoot.conversation.answers import Missing
 from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.runner import from_python, run_study
@@ -33,7 +30,6 @@ from folkmoot.randomness import digest, generator
 from folkmoot.storage.findings import Grid
 
 PEOPLE = "personas.json"
-RECRUITER = Speaker("recruiter", "Recruiter", "recruiter")
 
 
 class BuildConfig(StudyConfig):
@@ -53,7 +49,7 @@ async def build(session: Session) -> None:
     assert isinstance(config, BuildConfig)
 
     async def one(scope: Scope, line: str) -> Persona | Missing:
-        return await enrich(line, _Asker(scope, line))
+        return await enrich(line, scope)
 
     lines = list(dict.fromkeys(config.lines))
     found = await session.at("enrichment").each(lines, one, key=lambda x: digest(x, size=8).hex())
@@ -64,17 +60,6 @@ async def build(session: Session) -> None:
 
 
 BUILD = Study("personas", "Personas from base lines", BuildConfig, build)
-
-
-class _Asker:
-    """Puts the prompts of the persona engine to the recruiter's model."""
-
-    def __init__(self, scope: Scope, line: str) -> None:
-        self._scope = scope
-        self._recruiter = replace(RECRUITER, persona=line)
-
-    async def ask(self, prompt: str, answer: Answer[Any]) -> Any:
-        return await self._scope.ask(self._recruiter, prompt, answer=answer)
 
 
 def fetch_command(url: str | None, refresh: bool) -> None:

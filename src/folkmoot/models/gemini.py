@@ -11,7 +11,7 @@ import numpy as np
 from folkmoot.errors import TransientError
 from folkmoot.models.batches import GeminiBatches
 from folkmoot.models.chat import ChatWire
-from folkmoot.models.http import Wire, failure, rate_hints, read_json, upstream_error
+from folkmoot.models.http import Wire, failure, rate_hints, read_json, upstream_error, vectors_of
 from folkmoot.models.images import Part, placed
 from folkmoot.models.request import (
     FloatArray,
@@ -98,16 +98,8 @@ def decode_embeddings(
     """Embeddings (expected, d) in the order of the texts. Raises the ModelError that fits."""
     if status >= 300:
         raise failure(status, headers, body)
-    try:
-        rows = [row["values"] for row in read_json(body)["embeddings"]]
-        vectors = np.array(rows, dtype=np.float32)
-    except (KeyError, TypeError, ValueError):
-        raise TransientError("the server sent embeddings that cannot be read") from None
-    if vectors.ndim != 2 or len(vectors) != expected:
-        raise TransientError(f"the server sent {len(vectors)} embeddings for {expected} texts")
-    if not np.isfinite(vectors).all():  # null, among others
-        raise TransientError("the server sent embeddings that hold no number at places")
-    return vectors
+    data = read_json(body)
+    return vectors_of(lambda: [row["values"] for row in data["embeddings"]], expected)
 
 
 class Gemini(ChatWire):

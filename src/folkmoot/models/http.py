@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import TypeVar
+
+import numpy as np
 
 from folkmoot import json_text
 from folkmoot.errors import (
@@ -26,7 +28,7 @@ from folkmoot.errors import (
     TransientError,
 )
 from folkmoot.models.keys import scrub
-from folkmoot.models.request import Json, ProviderSettings
+from folkmoot.models.request import FloatArray, Json, ProviderSettings
 from folkmoot.models.urls import join_url, refuse_unencrypted, secrets_in
 from folkmoot.transport import Answer, Connections, Exchange, Failure, TransferError, proxy_for
 
@@ -178,6 +180,19 @@ def read_json(body: bytes) -> Json:
             f"the server sent something other than a JSON object: {_excerpt(body)}"
         )
     return data
+
+
+def vectors_of(rows: Callable[[], Sequence[object]], expected: int) -> FloatArray:
+    """Embeddings (expected, d) from the rows of a reply. Raises TransientError for other rows."""
+    try:
+        vectors = np.array(rows(), dtype=np.float32)
+    except (KeyError, TypeError, ValueError):
+        raise TransientError("the server sent embeddings that cannot be read") from None
+    if vectors.ndim != 2 or len(vectors) != expected:
+        raise TransientError(f"the server sent {len(vectors)} embeddings for {expected} texts")
+    if not np.isfinite(vectors).all():  # null, among others
+        raise TransientError("the server sent embeddings that hold no number at places")
+    return vectors
 
 
 def failure(status: int, headers: Mapping[str, str], body: bytes) -> ModelError:

@@ -13,7 +13,7 @@ import numpy as np
 from folkmoot.errors import TransientError
 from folkmoot.models.batches import OpenAIBatches
 from folkmoot.models.chat import ChatWire
-from folkmoot.models.http import Wire, failure, rate_hints, read_json, upstream_error
+from folkmoot.models.http import Wire, failure, rate_hints, read_json, upstream_error, vectors_of
 from folkmoot.models.images import Part, placed
 from folkmoot.models.request import (
     FloatArray,
@@ -142,16 +142,11 @@ def decode_embeddings(
     if status >= 300:
         raise failure(status, headers, body)
     data = read_json(body)
-    try:
-        rows = sorted(data["data"], key=lambda row: int(row["index"]))
-        vectors = np.array([row["embedding"] for row in rows], dtype=np.float32)
-    except (KeyError, TypeError, ValueError):
-        raise TransientError("the server sent embeddings that cannot be read") from None
-    if vectors.ndim != 2 or len(vectors) != expected:
-        raise TransientError(f"the server sent {len(vectors)} embeddings for {expected} texts")
-    if not np.isfinite(vectors).all():  # null, among others
-        raise TransientError("the server sent embeddings that hold no number at places")
-    return vectors, Usage(_usage(data.get("usage")).input_tokens, 0)
+
+    def rows() -> list[object]:
+        return [row["embedding"] for row in sorted(data["data"], key=lambda r: int(r["index"]))]
+
+    return vectors_of(rows, expected), Usage(_usage(data.get("usage")).input_tokens, 0)
 
 
 class OpenAIChat(ChatWire):

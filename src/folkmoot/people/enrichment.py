@@ -1,12 +1,12 @@
 """From one raw line to a full persona in two calls: demographics first, then the portrait.
 
-Written against one method (`Asker.ask`), so that a study's scope, a scripted model or a command
-can each be the one who asks.
+Written against one method (`Asker.ask`), which a scope has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal, Protocol, TypeVar, get_args
@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from folkmoot.conversation.answers import Answer, Json, Missing, Text
 from folkmoot.conversation.prompts import PromptLibrary
+from folkmoot.conversation.transcript import Speaker
 from folkmoot.people.persona import Persona
 
 T = TypeVar("T")
@@ -80,10 +81,15 @@ class Demographics(BaseModel):
         return value.strip() if isinstance(value, str) else value
 
 
-class Asker(Protocol):
-    """Whoever can put one prompt to a model: `await asker.ask(prompt, answer)`."""
+RECRUITER = Speaker("recruiter", "Recruiter", "recruiter")
 
-    async def ask(self, prompt: str, answer: Answer[T]) -> T | Missing: ...
+
+class Asker(Protocol):
+    """What enrichment needs of a scope."""
+
+    async def ask(
+        self, who: Speaker, prompt: str, *, answer: Answer[T] | None = None
+    ) -> T | Missing: ...
 
 
 async def enrich(
@@ -95,10 +101,12 @@ async def enrich(
     that completes "You are …". `prompts` is a folder whose `demographics.md` or `enrichment.md`
     replaces the packaged one.
     """
-    demographics = await asker.ask(demographics_prompt(base, prompts), Json(Demographics))
+    who = replace(RECRUITER, persona=base)
+    asked = demographics_prompt(base, prompts)
+    demographics = await asker.ask(who, asked, answer=Json(Demographics))
     if isinstance(demographics, Missing):
         return demographics
-    text = await asker.ask(enrichment_prompt(base, demographics, prompts), Text())
+    text = await asker.ask(who, enrichment_prompt(base, demographics, prompts), answer=Text())
     if isinstance(text, Missing):
         return text
     return Persona(

@@ -15,6 +15,7 @@ from typing import Any
 import polars as pl
 
 from folkmoot.errors import InputError
+from folkmoot.hints import enumerated
 from folkmoot.kit.findings import (
     ALPHA,
     HOLM,
@@ -192,7 +193,7 @@ def _flatten(key: str, value: Any, into: dict[str, str]) -> None:
 
 def _named(names: Sequence[str]) -> str:
     shown = [*names[:6], *([f"{len(names) - 6} more"] if len(names) > 6 else [])]
-    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+    return enumerated(shown)
 
 
 def change_rates(runs: Sequence[Sample], margin: float = MARGIN) -> Finding | None:

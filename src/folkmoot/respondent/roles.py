@@ -10,11 +10,12 @@ import re
 from collections import Counter
 from functools import lru_cache
 
+from folkmoot.hints import enumerated
 from folkmoot.respondent.lexicon import Lexicon
 from folkmoot.respondent.mind import Mind
 from folkmoot.respondent.persona import content_words
 from folkmoot.respondent.reading import SENTENCE, any_of, fold, phrases, sentences
-from folkmoot.respondent.speech import capital, enumerated, frames
+from folkmoot.respondent.speech import capital, frames
 
 ROOM = 10  # phrases of a summary of one option
 LEADING = frozenset({"moderator", "mediator", "facilitator"})

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,21 +44,21 @@ def amend(run: Path, more: Iterable[Amendment]) -> None:
     Raises StorageError when the file is not the one that the manifest names. Lines beyond those
     named there are left from a process that was killed before it could name them; they are dropped.
     """
-    lines = (*recorded(run), *(a.line() for a in more))
-    write_text(run / AMENDMENTS, "".join(f"{line}\n" for line in lines))
-    manifest = read_json(run / MANIFEST)
-    manifest[AMENDED] = {"count": len(lines), "digest": _digest(lines)}
-    write_json(run / MANIFEST, manifest)
+    _write(run, (*recorded(run), *(a.line() for a in more)))
 
 
 def rewrite(run: Path, change: Callable[[str], str]) -> None:
     """Rewrite existing lines, to remove words that must go, whoever wrote them down."""
     lines = tuple(change(line) for line in recorded(run))
     if lines and lines != recorded(run):
-        write_text(run / AMENDMENTS, "".join(f"{line}\n" for line in lines))
-        manifest = read_json(run / MANIFEST)
-        manifest[AMENDED] = {"count": len(lines), "digest": _digest(lines)}
-        write_json(run / MANIFEST, manifest)
+        _write(run, lines)
+
+
+def _write(run: Path, lines: Sequence[str]) -> None:
+    write_text(run / AMENDMENTS, "".join(f"{line}\n" for line in lines))
+    manifest = read_json(run / MANIFEST)
+    manifest[AMENDED] = {"count": len(lines), "digest": _digest(lines)}
+    write_json(run / MANIFEST, manifest)
 
 
 def amendments(run: Path) -> list[Amendment]:

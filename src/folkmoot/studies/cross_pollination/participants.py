@@ -11,18 +11,18 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from folkmoot.conversation.answers import Answer, Missing
+from folkmoot.conversation.answers import Missing
 from folkmoot.conversation.transcript import Speaker, Transcript
 from folkmoot.engine.seats import Playable
 from folkmoot.engine.session import Scope, Session
 from folkmoot.errors import InputError
 from folkmoot.models.request import FloatArray
 from folkmoot.people.assignment import assign_conditions
-from folkmoot.people.enrichment import enrich
+from folkmoot.people.enrichment import RECRUITER, enrich
 from folkmoot.people.persona import Persona
 from folkmoot.people.pool import Pool, pool_target, select
 from folkmoot.people.sources import find_maker, persona_hub, quota, table
@@ -33,11 +33,8 @@ from folkmoot.storage.run_folder import PERSONAS
 from folkmoot.storage.shelf import Kept
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 
-T = TypeVar("T")
-
 NOTHING = Kept("")
 PENDING, COMPLETE, FAILED, SKIPPED = "pending", "complete", "failed", "skipped"
-RECRUITER = Speaker("recruiter", "Recruiter", "recruiter")
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +279,7 @@ async def _enriched(
     overrides = session.study_dir / config.prompts if config.prompts else None
 
     async def one(scope: Scope, line: str) -> Persona | Missing:
-        return await enrich(line, _Asker(scope, line), prompts=overrides)
+        return await enrich(line, scope, prompts=overrides)
 
     def key(line: str) -> str:
         return digest(line, size=8).hex()
@@ -301,14 +298,3 @@ async def _enriched(
             f"personas: {n} are needed, only {len(personas)} could be enriched; see run.log"
         )
     return personas
-
-
-class _Asker:
-    """Lets the persona engine put its prompts to the recruiter's model."""
-
-    def __init__(self, scope: Scope, line: str) -> None:
-        self._scope = scope
-        self._recruiter = replace(RECRUITER, persona=line)
-
-    async def ask(self, prompt: str, answer: Answer[T]) -> T | Missing:
-        return await self._scope.ask(self._recruiter, prompt, answer=answer)

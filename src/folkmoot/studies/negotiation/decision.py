@@ -15,6 +15,7 @@ from functools import cache
 
 from folkmoot.conversation.answers import Missing
 from folkmoot.files import packaged_yaml
+from folkmoot.hints import enumerated
 from folkmoot.randomness import uniform
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.operators import WHOLE_TRIP, Outcome, Portion
@@ -27,7 +28,6 @@ from folkmoot.studies.negotiation.strategies import (
     Member,
     Strategy,
     Topic,
-    listed,
     slot_of,
     strategy_for,
     table,
@@ -115,7 +115,7 @@ def portions_sentence(group: Group, portions: Sequence[Portion]) -> str:
     """Who gets what, and when: "diner for everyone; barbecue for Child 1 (Day 2)"."""
     if len(portions) > 1 and len({(p.when, p.members) for p in portions}) == 1:
         who = _who(group, portions[0].members)
-        return f"{listed([p.option for p in portions])} for {who}, together"
+        return f"{enumerated([p.option for p in portions])} for {who}, together"
     return "; ".join(_portion(group, p) for p in portions)
 
 
@@ -132,7 +132,7 @@ def _portion(group: Group, portion: Portion) -> str:
 
 def _who(group: Group, members: Sequence[str]) -> str:
     everyone = len(members) == len(group.members)
-    return "everyone" if everyone else listed([group.names[m] for m in members])
+    return "everyone" if everyone else enumerated([group.names[m] for m in members])
 
 
 def shares(group: Group, portions: Sequence[Portion]) -> list[dict[str, str]]:
@@ -150,7 +150,7 @@ def shares(group: Group, portions: Sequence[Portion]) -> list[dict[str, str]]:
 def firm_noes(group: Group, overridden: Mapping[str, Sequence[str]]) -> str:
     """What stands although somebody who gets it strongly rejects it; empty for nothing."""
     against = (
-        f"{option} against the firm no of {listed([group.names[m] for m in who])}"
+        f"{option} against the firm no of {enumerated([group.names[m] for m in who])}"
         for option, who in overridden.items()
     )
     said = "; ".join(against)
@@ -162,7 +162,7 @@ def coverage_sentence(group: Group, targets: Mapping[str, str]) -> str:
     by_option: dict[str, list[str]] = {}
     for member, option in targets.items():
         by_option.setdefault(option, []).append(group.names[member])
-    promised = listed([f"{o} for {listed(names)}" for o, names in by_option.items()])
+    promised = enumerated([f"{o} for {enumerated(names)}" for o, names in by_option.items()])
     return f"Later in the trip, when feasible: {promised}"
 
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from folkmoot.conversation.answers import Json, Missing
 from folkmoot.conversation.choices import Choice
 from folkmoot.engine.session import Scope
+from folkmoot.hints import enumerated
 from folkmoot.studies.negotiation.decision import (
     SYSTEM,
     FeedbackRound,
@@ -51,7 +52,6 @@ from folkmoot.studies.negotiation.strategies import (
     Member,
     Strategy,
     Topic,
-    listed,
     natural,
     table,
 )
@@ -532,7 +532,7 @@ def _round_lines(
     assert strategy is not None
     conflict = conflict_part(topic.id, decision.has_conflict)
     if round_.because:
-        reason = _WHY_NOT[round_.because].format(refused=listed(round_.refused))
+        reason = _WHY_NOT[round_.because].format(refused=enumerated(round_.refused))
     else:
         accepts = f"{target} {'accepts it' if round_.resolved else 'is not content yet'}"
         reason = round_.updated_explanation or accepts

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from folkmoot.studies.negotiation.strategies import Member, Strategy, listed, table
+from folkmoot.hints import enumerated
+from folkmoot.studies.negotiation.strategies import Member, Strategy, table
 from folkmoot.studies.negotiation.tally import Tally, nearest_split
 
 WHOLE_TRIP = "whole trip"
@@ -169,7 +170,7 @@ def each_their_own(
 
 def names(tally: Tally, ids: Sequence[str]) -> str:
     """Members by name, as a reader would write them: "Parent 1 and Child 2"."""
-    return listed([v.name for v in tally.voters if v.id in ids])
+    return enumerated([v.name for v in tally.voters if v.id in ids])
 
 
 def wishes(tally: Tally, voters: Sequence[Member] | None = None) -> dict[str, list[str]]:
@@ -326,8 +327,8 @@ def include_both(tally: Tally, case: Case) -> Outcome:
     if second == first:
         # Both sides want the same: the second place goes to the best of the rest.
         second = best(tally, lambda o: (tally.total(o, side_b),), others).option
-    odd = listed([f"Day {d}" for d in range(1, case.days + 1, 2)])
-    even = listed([f"Day {d}" for d in range(2, case.days + 1, 2)]) or "a later phase of Day 1"
+    odd = enumerated([f"Day {d}" for d in range(1, case.days + 1, 2)])
+    even = enumerated([f"Day {d}" for d in range(2, case.days + 1, 2)]) or "a later phase of Day 1"
     sides = ((side_a, first, odd), (side_b, second, even))
     return Outcome(
         first,
@@ -396,7 +397,7 @@ def log_roll(tally: Tally, case: Case) -> Outcome:
         turn, place = divmod(day, len(order))
         own = wins[order[place]]
         portions.append(for_all(tally, own[turn % len(own)], f"Day {day + 1}", order[place]))
-    steps = [f"{names(tally, [m])} wins {listed(w)}." for m, w in wins.items() if w]
+    steps = [f"{names(tally, [m])} wins {enumerated(w)}." for m, w in wins.items() if w]
     steps += [f"{p.when}: {p.option}, for {names(tally, [p.owner])}." for p in portions]
     details = {"wins": wins}
     return Outcome(portions[0].option, tuple(portions), tuple(steps), "rule", details=details)

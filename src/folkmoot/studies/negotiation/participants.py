@@ -33,7 +33,7 @@ from folkmoot.engine.session import Scope, Session
 from folkmoot.engine.yaml_tree import Place, Tree, read_tree
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import packaged_yaml, read_csv
-from folkmoot.hints import did_you_mean
+from folkmoot.hints import did_you_mean, enumerated
 from folkmoot.people.sources import table as persona_table
 from folkmoot.randomness import generator
 from folkmoot.studies.negotiation.config import NegotiationConfig, path_in
@@ -46,7 +46,6 @@ from folkmoot.studies.negotiation.strategies import (
     GroupType,
     Member,
     group_type,
-    listed,
     role_id,
 )
 
@@ -174,7 +173,7 @@ def member_speaker(scope: Scope, group: Group, member: Member, days: int) -> Spe
         "member_system",
         persona=persona,
         me=member.name,
-        companions=listed([m.name for m in group.members if m.id != member.id]),
+        companions=enumerated([m.name for m in group.members if m.id != member.id]),
         group_title=group.type.title,
         days=days,
     )

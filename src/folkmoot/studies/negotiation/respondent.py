@@ -13,11 +13,12 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from folkmoot.files import packaged_yaml
+from folkmoot.hints import enumerated
 from folkmoot.respondent import Mind, Part
 from folkmoot.respondent.draws import unit
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.decision import SYSTEM
-from folkmoot.studies.negotiation.strategies import Member, listed, table, topics
+from folkmoot.studies.negotiation.strategies import Member, table, topics
 from folkmoot.studies.negotiation.tally import (
     NEGATION_CUES,
     Mention,
@@ -297,7 +298,7 @@ def _list(value: object) -> list[str]:
 def _aloud(shares: Sequence[Reply]) -> str:
     parts = []
     for s in shares:
-        who = listed(_list(s["members"])) or "everyone"
+        who = enumerated(_list(s["members"])) or "everyone"
         parts.append(f"{s['option']} for {who}" + (f" ({s['when']})" if s["when"] else ""))
     text = "; ".join(parts)
     return text[:1].upper() + text[1:]
@@ -313,7 +314,7 @@ def synthesis(mind: Mind, follows: float) -> Reply:
     )
     return {
         "has_conflict": at.tally.conflict,
-        "conflict_description": f"{listed(wants)}." if at.tally.conflict and wants else "",
+        "conflict_description": f"{enumerated(wants)}." if at.tally.conflict and wants else "",
         "resolution_strategy": _label(mind),
         "resolution_explanation": f"{said}.",
         "decision": shares,

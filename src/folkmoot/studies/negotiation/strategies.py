@@ -279,13 +279,6 @@ class Group:
         return {m.id: m.name for m in self.members}
 
 
-def listed(items: Sequence[str]) -> str:
-    """Names as a reader would write them: "Parent 1, Parent 2 and Child 2"."""
-    if len(items) < 2:
-        return "".join(items)
-    return f"{', '.join(items[:-1])} and {items[-1]}"
-
-
 def natural(member_id: str) -> tuple[str | int, ...]:
     """Sort key that puts `traveler_2` before `traveler_10`."""
     return tuple(int(p) if p.isdigit() else p for p in re.split(r"(\d+)", member_id))

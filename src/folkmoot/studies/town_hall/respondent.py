@@ -15,6 +15,7 @@ from statistics import median
 from typing import Any, TypedDict
 
 from folkmoot.files import packaged_yaml
+from folkmoot.hints import enumerated
 from folkmoot.respondent import Lexicon, Mind, Part
 from folkmoot.studies.town_hall.answers import STANCES, change_between
 from folkmoot.studies.town_hall.config import TownHallConfig
@@ -515,8 +516,7 @@ def _raised(mind: Mind, hall: Heard) -> dict[str, list[str]]:
 
 
 def _called(hall: Heard, ids: Sequence[str]) -> str:
-    names = list(map(hall.name, ids))
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    return enumerated(list(map(hall.name, ids)))
 
 
 def _counted(hall: Heard, matter: str, who: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from folkmoot.files import packaged_yaml
+from folkmoot.hints import enumerated
 from folkmoot.people.persona import article
 from folkmoot.people.sources.grounded.profile import TRAITS, Profile, Traits, VoiceProfile
 
@@ -49,7 +50,7 @@ def manner(voice: VoiceProfile) -> str:
 def buying(profile: Profile) -> str:
     """How somebody buys, without the category."""
     consumer = profile.consumer
-    where = _listed(consumer.channels)
+    where = enumerated(consumer.channels)
     parts = [
         words()["vals"][profile.vals],
         words()["price_sensitivity"][band(consumer.price_sensitivity)],
@@ -102,7 +103,3 @@ def _second_person(habit: str) -> str:
         verb, verb[:-1] if verb.endswith("s") else verb
     )
     return f"{base} {rest}".strip()
-
-
-def _listed(items: tuple[str, ...]) -> str:
-    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
