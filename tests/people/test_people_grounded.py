@@ -219,6 +219,24 @@ def test_what_is_not_known_fits_what_is() -> None:
     doctors = PersonaGenerator().from_profiles([{"occupation": "physician"}] * 60, generator(4, ()))
     assert {p.education for p in doctors} == {"Doctorate"} and min(p.age for p in doctors) >= 27
     assert np.median([p.income_usd for p in doctors]) > 150_000
+    # Occupations that the table has under no such name.
+    medians = {
+        told: np.median(
+            [
+                p.income_usd
+                for p in PersonaGenerator().from_profiles(
+                    [{"occupation": told, "age": 50}] * 40, generator(4, ())
+                )
+            ]
+        )
+        for told in ("unemployed", "software engineer", "delivery driver")
+    }
+    assert medians["unemployed"] < 0.9 * medians["delivery driver"]
+    assert medians["delivery driver"] < 0.9 * medians["software engineer"]
+    nurses = [{"occupation": "Pediatric nurse"}, {"occupation": "retired nurse"}] * 40
+    told = PersonaGenerator().from_profiles(nurses, generator(4, ()))
+    assert sum(p.sex == "F" for p in told) > 60
+    assert np.median([p.age for p in told if p.occupation == "retired nurse"]) > 60
     poor = [{"income": "Low income", "age": 40, "sex": "M"}] * 40
     assert {p.income for p in PersonaGenerator().from_profiles(poor, generator(4, ()))} == {
         "Low income"

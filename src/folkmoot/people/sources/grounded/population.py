@@ -8,6 +8,7 @@ nothing that does not depend on it.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -115,7 +116,31 @@ class Population:
             return np.asarray(np.abs(np.log(column / max(int(value), 1))) <= _NEAR_INCOME)
         if key == "income":
             return np.asarray([fifth(usd) == value for usd in column])
-        return np.asarray(column == value)
+        return self._occupied(str(value)) if key == "occupation" else np.asarray(column == value)
+
+    def _occupied(self, told: str) -> Mask:
+        """Who has this occupation. One that the table lacks says by its last word what it is ("taxi
+        driver": drivers), and by others who is out of work, retired, at school or at home."""
+        column = self._column("occupation")
+        words = re.findall(r"[\w-]+", told.casefold())
+        same = np.array([o.casefold() == told.casefold() for o in column])
+        if same.any() or not words:
+            return same
+        doing = self._column("activity") == next(
+            (ACTIVITIES[w] for w in words if w in ACTIVITIES), "works"
+        )
+        named = [w for w in words if w not in ACTIVITIES][-1:]
+        trade = np.array([o.removesuffix(" between jobs").split()[-1:] == named for o in column])
+        return np.asarray(doing & trade if (doing & trade).any() else doing)
+
+
+# What people say of themselves who do not work → what the population has of them.
+ACTIVITIES = {
+    **dict.fromkeys(("unemployed", "jobless", "jobseeker"), "looks for work"),
+    **dict.fromkeys(("retired", "retiree", "pensioner"), "retired"),
+    **dict.fromkeys(("student", "pupil"), "studies"),
+    **dict.fromkeys(("housewife", "househusband", "stay-at-home"), "at home"),
+}
 
 
 @lru_cache(maxsize=1)
