@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from folkmoot import Choice, Session, Speaker, Study, StudyConfig
 from folkmoot.cli.app import app
+from folkmoot.engine import estimate
 from folkmoot.engine.estimate import SAID_WORDS, Estimate, rehearsed
 from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.runner import from_python
@@ -65,6 +66,23 @@ def test_a_part_that_was_rehearsed_is_scaled_to_the_whole(tmp_path: Path) -> Non
         path.write_text(FOCUS_GROUP.format(concept="An oven", groups=groups))
         calls.append(rehearsed(load_study_file(path), None).calls)
     assert calls[1] == pytest.approx(60 * calls[0], rel=0.15)
+
+
+def test_the_smallest_part_is_as_large_as_its_conditions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One participant in each of eight conditions is eight, whatever the limit says."""
+    path = tmp_path / "study.yaml"
+    path.write_text(
+        "study: cross_pollination\npilot_id: eight\nparticipants_per_condition: 4\n"
+        "topic: {description: A fund., options: [Parks, Jobs]}\npersonas: {source: quota}\n"
+        "max_clarification_exchanges: 1\nmax_socratic_exchanges: 1\nsummary_draws: 1\n"
+        "exposure: {a: {dialogue: true}, b: {interview: true},"
+        " c: {summaries: true, dialogue: true}, d: {interview: true, dialogue: true}}\n"
+    )
+    whole = rehearsed(load_study_file(path), "synthetic").calls
+    monkeypatch.setattr(estimate, "ENOUGH_CALLS", 1)
+    assert rehearsed(load_study_file(path), "synthetic").calls == pytest.approx(whole, rel=0.2)
 
 
 async def talk(session: Session) -> None:

@@ -192,12 +192,12 @@ def rehearsed(found: StudyFile, model: str | None, embedding: str = LOCAL) -> Es
     size = _size(whole)
     part, share = whole, 1.0
     if size > 2:
-        part = limited(whole, 2)
-        taken = _size(part)
+        part, least = limited(whole, 2), _least(whole, size)
+        taken = max(least, _size(part))
         calls = sum(t.calls for t in _play(part, model, embedding).stages.values())
         most = max(taken, ENOUGH_CALLS * taken // max(1, calls))
         part = limited(whole, most) if most < size else whole
-        share = size / _size(part) if most < size else 1.0
+        share = size / max(least, _size(part)) if most < size else 1.0
     counted = _play(part, model, embedding)
     return Estimate(
         tuple(_stages(counted, share)),
@@ -247,6 +247,14 @@ def _size(found: StudyFile) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if cut(whole, middle) == whole else (middle, high)
     return high
+
+
+def _least(whole: StudyFile, size: int) -> int:
+    """How many the smallest part of a study has, as `--limit` counts them. Where that is one of
+    each condition, any lower limit gives the same part."""
+    smallest = limited(whole, 1).config
+    more = (n for n in range(2, size) if limited(whole, n).config != smallest)
+    return next(more, size) // 2
 
 
 def _stages(counted: Counting, share: float) -> list[StageEstimate]:
