@@ -95,7 +95,7 @@ def test_a_choice_among_options_is_one_agreement_and_nothing_else(
     assert comments == {o: people.filter(last == o).height for o in comments}
     # The times are those of the calls in which the choices were made.
     with JournalReader(pilot.path / "journal.sqlite") as journal:
-        called = {int(1000 * at) for at in journal.asked_at().values()}
+        called = {int(1000 * journal.asked_at(address)) for address in journal.addresses()}
     assert set(votes["timestamp"]) <= called and votes["timestamp"].n_unique() > 1
     # Polis forgets who they were and what they chose at first: a file of its own keeps it.
     known = pl.read_csv(tmp_path / "polis" / "participants.csv")

@@ -19,6 +19,7 @@ from folkmoot.errors import StorageError
 from folkmoot.storage.files import (
     dumps,
     plain,
+    read_items,
     read_json,
     read_vectors,
     write_json,
@@ -170,3 +171,25 @@ def test_broken_json_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("{")
     with pytest.raises(StorageError, match=r"a\.json: not valid JSON"):
         read_json(tmp_path / "a.json")
+
+
+def test_items_are_read_back_however_the_file_is_laid_out(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    items = [{"id": "a", "said": ["}", {"x": []}]}, {"id": "b"}, {}]
+    write_json(path, {"people": items, "none": [], "more": [{"id": "c"}]})
+    assert [list(read_items(path, m)) for m in ("people", "none", "more")] == [
+        items,
+        [],
+        [{"id": "c"}],
+    ]
+    path.write_text('{"people": [{"id": "a"}]}')
+    assert [*read_items(path, "people")] == [{"id": "a"}] and [*read_items(path, "no")] == []
+    path.write_text('{\n  "people": [\n    {\n   "id"\n    }\n  ]\n}\n')
+    with pytest.raises(StorageError, match=r"a\.json: cannot be read"):
+        list(read_items(path, "people"))
+
+
+def test_a_file_that_is_a_list_is_laid_out_as_any(tmp_path: Path) -> None:
+    for items in ([{"a": [1, {"b": 2}]}, 3, "x"], []):
+        write_json(tmp_path / "a.json", iter(items))
+        assert (tmp_path / "a.json").read_text("utf-8") == dumps(items)

@@ -100,10 +100,11 @@ class JournalReader:
         )
         return {name: (first, last) for name, first, last in rows}
 
-    def asked_at(self) -> dict[str, float]:
-        """Address → when it was asked (seconds since 1970)."""
-        asked = "SELECT address, started_at FROM entries WHERE kind = 'ask'"
-        return dict(self._reader.execute(asked).fetchall())
+    def asked_at(self, address: str) -> float:
+        """When an address was asked (seconds since 1970); 0 where it was not."""
+        asked = "SELECT started_at FROM entries WHERE address = ?"
+        row = self._reader.execute(asked, (address,)).fetchone()
+        return float(row[0]) if row else 0.0
 
     @property
     def format(self) -> int:

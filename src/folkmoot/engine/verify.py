@@ -396,13 +396,12 @@ def _texts(run: RunFolder, rebuilt: RunFolder, name: str) -> list[str]:
     """The first line in which a file differs from the rebuilt one."""
     if not run.has(name):
         return ["is not there; the rebuilt run writes it."]
-    old, new = (run.path / name).read_bytes(), (rebuilt.path / name).read_bytes()
-    if old == new:
-        return []
-    pairs = zip_longest(*(f.decode("utf-8", "replace").splitlines() for f in (old, new)))
-    for number, (was, now) in enumerate(pairs, 1):
-        if was != now and not (was and now and _but_for_the_time(was, now)):
-            return [f"line {number} is {_short(was)}, rebuilt {_short(now)}."]
+    with (run.path / name).open("rb") as old, (rebuilt.path / name).open("rb") as new:
+        for number, pair in enumerate(zip_longest(old, new), 1):  # a file may be large
+            if pair[0] != pair[1]:
+                was, now = (p and p.decode("utf-8", "replace").rstrip("\n") for p in pair)
+                if not (was and now and _but_for_the_time(was, now)):
+                    return [f"line {number} is {_short(was)}, rebuilt {_short(now)}."]
     return []
 
 

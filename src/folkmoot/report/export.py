@@ -13,7 +13,7 @@ from folkmoot.errors import InputError, Problem, RunExists
 from folkmoot.files import storage_errors, write_bytes
 from folkmoot.report.polis import write_polis
 from folkmoot.storage.files import write_json, write_text
-from folkmoot.storage.run_folder import CODEBOOK, TABLES, RunFolder
+from folkmoot.storage.run_folder import CODEBOOK, TABLES, RunFolder, Streamed
 from folkmoot.storage.tables import as_csv
 
 README = "README.txt"
@@ -52,7 +52,7 @@ def export(run: RunFolder, to: str, out: Path, *, with_ids: bool = False) -> Non
         out.mkdir(parents=True, exist_ok=True)
         for name in run.tables():
             if to == "json":
-                write_json(out / f"{name}.json", run.table(name).to_dicts())
+                write_json(out / f"{name}.json", iter(Streamed(run.lazy(name))))
             else:
                 shutil.copyfile(run.path / TABLES / f"{name}.{to}", out / f"{name}.{to}")
     write_json(out / CODEBOOK, run.codebook())

@@ -25,7 +25,7 @@ from folkmoot.engine.journal import JournalReader
 from folkmoot.errors import InputError
 from folkmoot.measures.clusters import opinion_groups
 from folkmoot.storage.files import write_text
-from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
 AGREE, PASS, DISAGREE = 1, 0, -1
 ITEM_VOTES = {"yes": AGREE, "no": DISAGREE, "abstain": PASS}
@@ -94,13 +94,15 @@ def _of_options(run: RunFolder) -> Iterator[tuple[str, Conversation]]:
     What was not chosen was not voted on: it stays unseen. So nobody disagrees and there are no
     groups to be found; who chose what at first is in participants.csv.
     """
-    if not run.has_table("participants") or "initial_choice" not in run.table("participants"):
+    columns = run.lazy("participants").collect_schema() if run.has_table("participants") else ()
+    if "initial_choice" not in columns:
         return
-    table = run.table("participants")
     first = pl.col("initial_choice").cast(pl.String)
-    last = pl.col("final_choice").cast(pl.String) if "final_choice" in table.columns else first
-    people = table.with_columns(first, last.fill_null(first).alias("last"))
-    people = people.filter(pl.col("last").is_not_null())
+    last = pl.col("final_choice").cast(pl.String) if "final_choice" in columns else first
+    table = run.lazy("participants").select(
+        "participant_id", first, last.fill_null(first).alias("last")
+    )
+    people = table.filter(pl.col("last").is_not_null()).collect()
     topic = _topic(run)
     chosen = pl.concat([people["initial_choice"], people["last"]]).drop_nulls().unique().sort()
     options = list(dict.fromkeys([*map(str, topic.get("options") or ()), *chosen]))
@@ -160,35 +162,28 @@ def _milliseconds(run: RunFolder) -> int:
     return int(began.timestamp() * 1000)
 
 
-def _answered_at(run: RunFolder) -> pl.DataFrame:
-    """The table of answers with the time at which each was asked for (ms)."""
-    answers = run.table("answers") if run.has_table("answers") else pl.DataFrame()
-    path = run.path / "journal.sqlite"
-    if not answers.height or not path.exists():
-        return pl.DataFrame()
+def _answered_at(run: RunFolder, which: pl.Expr, *columns: str) -> pl.DataFrame:
+    """These columns of some answers with the time at which each was asked for (ms), in order."""
+    path = run.path / JOURNAL
+    if not run.has_table("answers") or not path.exists():
+        return pl.DataFrame(schema=[*columns, "at"])
+    answers = run.lazy("answers").filter(which).select("address", *columns).collect()
     with JournalReader(path) as journal:
-        times = journal.asked_at()
-    at = [int(1000 * times.get(address, 0.0)) for address in answers["address"]]
-    return answers.with_columns(pl.Series("at", at))
+        at = [int(1000 * journal.asked_at(address)) for address in answers["address"]]
+    return answers.select(*columns, pl.Series("at", at, pl.Int64)).sort("at", maintain_order=True)
 
 
 def _chosen_at(run: RunFolder) -> dict[tuple[str, str], int]:
     """(participant, option) → when the participant last chose it."""
-    answers = _answered_at(run)
-    if not answers.height:
-        return {}
-    chosen = answers.filter(pl.col("kind") == "choice").sort("at")
-    return {(r["speaker_id"], r["value"]): r["at"] for r in chosen.iter_rows(named=True)}
+    chosen = _answered_at(run, pl.col("kind") == "choice", "speaker_id", "value")
+    return {(who, value): at for who, value, at in chosen.iter_rows()}
 
 
 def _asked_at(run: RunFolder) -> dict[tuple[str, str], int]:
     """(discussion, resident) → when the resident was last asked there; a reply that voted for
     all is everybody's."""
-    answers = _answered_at(run)
-    if not answers.height:
-        return {}
-    voted = answers.filter(pl.col("address").str.contains("/vote/")).sort("at")
-    times = {(r["stage"], r["speaker_id"]): r["at"] for r in voted.iter_rows(named=True)}
+    voted = _answered_at(run, pl.col("address").str.contains("/vote/"), "stage", "speaker_id")
+    times = {(stage, who): at for stage, who, at in voted.iter_rows()}
     residents = run.table("votes").select("discussion_id", "agent_id").unique()
     return {
         (d, who): times.get((d, who), times.get((d, "session"), _milliseconds(run)))

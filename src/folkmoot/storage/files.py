@@ -27,8 +27,8 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, data: object) -> None:
     """Write JSON, whole or not at all; keys stay in the order given. See `dumps`.
 
-    A value of the outermost object may be an iterator: its items become a list, and no more than
-    one of them is in memory.
+    The data, or a value of the outermost object, may be an iterator: its items become a list, and
+    no more than one of them is in memory.
     """
     write_with(path, lambda file: file.writelines(_pieces(data)))
 
@@ -43,6 +43,28 @@ def read_json(path: Path) -> Any:
         raise StorageError(f"{path}: cannot be read: {error}") from error
     except json.JSONDecodeError as error:
         raise StorageError(f"{path}: not valid JSON: {error}") from error
+
+
+def read_items(path: Path, member: str) -> Iterator[Any]:
+    """The objects in a list of a JSON file, one after another. Of a file as `write_json` writes it,
+    no more than one of them is in memory. Raises StorageError."""
+    opening, lines, within = b"  " + orjson.dumps(member) + b": [\n", list[bytes](), False
+    try:
+        with path.open("rb") as file:
+            for line in file:
+                if not within:
+                    within = line == opening
+                elif line.startswith(b"  ]"):
+                    return
+                else:
+                    lines.append(line)
+                    if line.startswith((b"    }", b"    {}")):
+                        yield orjson.loads(b"".join(lines).rstrip(b",\n"))
+                        lines.clear()
+    except (OSError, ValueError) as error:
+        raise StorageError(f"{path}: cannot be read: {error}") from error
+    if not within:  # laid out in another way
+        yield from read_json(path).get(member, ())
 
 
 def read_vectors(path: Path, member: str) -> dict[str, NDArray[np.float32]]:
@@ -85,6 +107,11 @@ def plain(value: object) -> object:
 
 def _pieces(data: object) -> Iterator[bytes]:
     """The file piece by piece: the members of the outermost object's members one at a time."""
+    if isinstance(data, Iterator):
+        items = (_encoded(v, f"$[{i}]", 2) for i, v in enumerate(data))
+        yield from _between(b"[", items, b"]", 2)
+        yield b"\n"
+        return
     if not isinstance(data, Mapping) or not data:
         yield _encoded(data, "$") + b"\n"
         return
@@ -109,15 +136,18 @@ def _pieces(data: object) -> Iterator[bytes]:
     yield b"\n}\n"
 
 
-def _between(opening: bytes, items: Iterator[bytes], closing: bytes) -> Iterator[bytes]:
+def _between(
+    opening: bytes, items: Iterator[bytes], closing: bytes, indent: int = 4
+) -> Iterator[bytes]:
     first = next(items, None)
     if first is None:
         yield opening + closing
         return
-    yield opening + b"\n    " + first
+    line = b"\n" + b" " * indent
+    yield opening + line + first
     for item in items:
-        yield b",\n    " + item
-    yield b"\n  " + closing
+        yield b"," + line + item
+    yield line[:-2] + closing
 
 
 def _encoded(data: object, place: str, indent: int = 0) -> bytes:

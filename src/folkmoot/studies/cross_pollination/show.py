@@ -9,22 +9,22 @@ from rich.markup import escape
 
 from folkmoot.errors import InputError
 from folkmoot.kit.exposure import in_prompts
+from folkmoot.storage.files import read_items
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.cross_pollination.exposure_design import FINAL, SUMMARIES
 
 
 def show(run: RunFolder, who: str | None) -> str:
     """Rich markup. Raises InputError for an id that the run does not have."""
-    people = run.json("participants.json")["participants"]
+    people = read_items(run.path / "participants.json", "participants")
     if who is None:
         return "\n".join(_line(p) for p in people)
-    found = next((p for p in people if p["participant_id"] == who), None)
-    if found is None:
-        raise InputError(
-            f"{who}: no such participant; ids go from {people[0]['participant_id']} to "
-            f"{people[-1]['participant_id']}"
-        )
-    return "\n".join(_portrait(found, in_prompts(run, who).get(FINAL)))
+    ids: list[str] = []
+    for p in people:
+        if p["participant_id"] == who:
+            return "\n".join(_portrait(p, in_prompts(run, who).get(FINAL)))
+        ids = [*ids[:1], p["participant_id"]]
+    raise InputError(f"{who}: no such participant; ids go from {ids[0]} to {ids[-1]}")
 
 
 def _line(p: Mapping[str, Any]) -> str:
