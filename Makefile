@@ -42,13 +42,13 @@ test: setup
 	@echo "lint";    $(BIN)/ruff check --quiet $(CODE)
 	@echo "types";   $(BIN)/mypy --no-error-summary
 	@echo "layers";  $(BIN)/lint-imports --no-logo >$(VENV)/layers.txt || { cat $(VENV)/layers.txt; exit 1; }
-	@echo "tests";   $(BIN)/pytest -n 2
+	@echo "tests";   $(BIN)/pytest -n 2 --dist loadgroup
 
 bench: setup
 	@$(BIN)/python -m benchmarks
 
 nightly: local cluster
-	@$(BIN)/pytest -n 2 -m nightly
+	@$(BIN)/pytest -n 2 --dist loadgroup -m nightly
 	@$(BIN)/pytest tests/report/test_browser.py
 	@FOLKMOOT_FUZZ=1 $(BIN)/pytest -n 2 tests/conversation tests/engine tests/studies -k 'yaml or any or mutation or property or fuzz'
 

@@ -6,11 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from folkmoot.engine.journal import Entry, Journal, JournalReader
-from folkmoot.errors import DriftError
+from folkmoot.errors import DriftError, RunLocked
 
 SHARDS = ".shards"
 SHARD = "*.sqlite"
+LAST_SECONDS = 20.0  # for workers to be gone whose head is
 
 
 class Drifted(DriftError):
@@ -67,6 +70,16 @@ class Shard(Journal):
         return sent
 
 
+def hold(shard: Path, seconds: float = 0.0) -> FileLock | None:
+    """Hold a shard until this process ends or lets go; None where another process holds it."""
+    lock = FileLock(shard.with_name(f"{shard.name}.lock"))
+    try:
+        lock.acquire(timeout=seconds)
+    except Timeout:
+        return None
+    return lock
+
+
 def entries_after(path: Path, row: int) -> list[Entry]:
     """The entries of the shard of a worker that is gone, but for so many that were sent."""
     if not path.exists():
@@ -97,14 +110,20 @@ def merge(journal: Journal, entries: Iterable[Entry]) -> Iterator[Entry]:
 
 
 def merge_shards(folder: Path, path: Path) -> None:
-    """What workers of an earlier process of the run left in its folder, into its journal."""
+    """What workers of an earlier process of the run left in its folder, into its journal. Raises
+    RunLocked where one of them is still at work."""
     left = shards_in(folder / SHARDS)
     if not left:
         return
+    locks = [hold(shard, LAST_SECONDS) for shard in left]
+    if None in locks:
+        raise RunLocked(f"{folder}: a worker of this run is still at work; wait for it")
     with Journal(path) as journal:
         for _ in merge(journal, (e for shard in left for e in entries_after(shard, 0))):
             pass
-    for shard in left:
+    for shard, lock in zip(left, locks, strict=True):
+        if lock is not None:
+            lock.release()
         forget(shard)
     (folder / SHARDS).rmdir()
 

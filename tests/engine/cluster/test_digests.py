@@ -9,6 +9,7 @@ import pytest
 from folkmoot.engine.study import registered
 from tests.contract.test_every_study import digest, play
 
+pytestmark = pytest.mark.xdist_group("ray")  # one cluster is enough
 SHORT = "negotiation"  # parts with scopes of earlier stages, parts within parts
 
 

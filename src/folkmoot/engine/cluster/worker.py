@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 import ray
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from folkmoot.conversation.prompts import SUFFIX, PromptLibrary
 from folkmoot.engine.attempts import Halted
@@ -34,7 +34,7 @@ from folkmoot.engine.journal import Entry
 from folkmoot.engine.progress import CallDone, Event
 from folkmoot.engine.providers import Providers
 from folkmoot.engine.session import Fork, here
-from folkmoot.engine.shards import SHARDS, Shard, entries_after, forget, shards_in
+from folkmoot.engine.shards import SHARDS, Shard, entries_after, forget, hold, shards_in
 from folkmoot.engine.study import Study, find_study, load_study
 from folkmoot.engine.study_file import prompts_of
 from folkmoot.errors import FolkmootError, InputError, ProtocolError
@@ -191,9 +191,10 @@ class Worker:
         shards = setup.folder / SHARDS if shared else shards_elsewhere(setup.key)
         shards.mkdir(mode=0o700, parents=True, exist_ok=True)
         left = () if shared else self._found_in(shards)
-        name = f"{socket.gethostname()}-{os.getpid()}-{scratch.name}"
-        self._hold(shards / f"{name}.sqlite")
-        self._shard = Shard(shards / f"{name}.sqlite", accept_changes=setup.accept_changes)
+        name = f"{os.getpid()}-{socket.gethostname()}-{scratch.name}"
+        own = shards / f"{name}.sqlite"
+        self._locks += filter(None, (hold(own),))
+        self._shard = Shard(own, accept_changes=setup.accept_changes)
         self._sent = 0
         self._events: list[Event] = []
         self._wanted: dict[str, asyncio.Future[None]] = {}
@@ -316,10 +317,9 @@ class Worker:
         """The run is over, and the head has all that this worker was answered."""
         await self._run.gateway.close()
         self._shard.close()
-        forget(self._shard.path)
         for lock in self._locks:
             lock.release()
-            Path(lock.lock_file).unlink(missing_ok=True)
+        forget(self._shard.path)
         shutil.rmtree(self._run.folder, ignore_errors=True)
 
     async def _ask(self, address: str) -> None:
@@ -331,18 +331,9 @@ class Worker:
 
     def _found_in(self, shards: Path) -> tuple[tuple[Path, list[Entry]], ...]:
         """What workers that are gone left on this machine, of which no other worker has hold."""
-        found = [path for path in shards_in(shards) if self._hold(path)]
-        return tuple((path, entries_after(path, 0)) for path in found)
-
-    def _hold(self, shard: Path) -> bool:
-        """Hold a shard as long as this process lives; whether nobody else does."""
-        lock = FileLock(shard.with_suffix(".lock"))
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            return False
-        self._locks.append(lock)
-        return True
+        found = [(path, hold(path)) for path in shards_in(shards)]
+        self._locks += [lock for _, lock in found if lock is not None]
+        return tuple((path, entries_after(path, 0)) for path, lock in found if lock is not None)
 
     def _closure(self, fork: int, begins: bytes) -> Fork[object, object]:
         """What a fork runs, unpacked once."""

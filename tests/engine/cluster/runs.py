@@ -1,0 +1,81 @@
+"""Runs of the two-stage study against a local server, here and in a process that can be killed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import folkmoot
+from folkmoot.engine.journal import JournalReader
+from folkmoot.engine.shards import SHARDS, shards_in
+from folkmoot.errors import StorageError
+
+ROOT = Path(__file__).parents[3]
+STUDY = Path(__file__).with_name("two_stages.py")
+
+
+def study_file(folder: Path, url: str, **settings: object) -> Path:
+    """A study file that asks the server at this URL."""
+    folder.mkdir(parents=True, exist_ok=True)
+    asked: Mapping[str, object] = {
+        "study": str(STUDY),
+        "model": "openai/m",
+        "endpoints": {"openai/m": url},
+        "max_tokens": 20,
+        **settings,
+    }
+    path = folder / "study.yaml"
+    path.write_text(yaml.safe_dump(dict(asked)), "utf-8")
+    return path
+
+
+def journaled(run: Path) -> int:
+    """How many answers are on the disk, in the journal and in the shards."""
+    files = [run / "journal.sqlite", *shards_in(run / SHARDS)]
+    found: set[str] = set()
+    for file in filter(Path.exists, files):
+        with suppress(StorageError), JournalReader(file) as journal:  # it may be about to be made
+            found.update(journal.addresses())
+    return len(found)
+
+
+def workers_of(run: Path) -> list[int]:
+    """The process ids of the workers of a run that is under way."""
+    return [int(path.stem.split("-")[0]) for path in shards_in(run / SHARDS)]
+
+
+class Head:
+    """A run in a process of its own, on the cluster of this process."""
+
+    def __init__(self, study: Path, out: Path, workers: int) -> None:
+        import ray
+
+        address = ray.get_runtime_context().gcs_address
+        line = [sys.executable, "-m", "folkmoot", "run", str(study), "--out", str(out)]
+        self.process = subprocess.Popen(
+            [*line, "--executor", "ray", "--workers", str(workers), "--trust"],
+            env={**os.environ, "RAY_ADDRESS": address, "PYTHONPATH": str(ROOT)},
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def __enter__(self) -> Head:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def play(study: Path, out: Path, **options: Any) -> folkmoot.Run:
+    """A run in this process."""
+    return folkmoot.run(study, out=out, trust=True, **options)

@@ -1,0 +1,31 @@
+"""A study of two stages, in a file: each person talks, then votes knowing what all others said."""
+
+from pydantic import Field
+
+from folkmoot import Choice, Scope, Session, Speaker, Study, StudyConfig
+
+
+class Config(StudyConfig):
+    people: int = Field(12, description="how many are asked")
+
+
+async def protocol(session: Session[Config]) -> None:
+    people = [Speaker(f"p{i}", system=f"You are person {i}.") for i in range(session.config.people)]
+
+    async def talk(scope: Scope, who: Speaker) -> str:
+        said = [str(await scope.ask(who, f"Question {n} to {who.id}?")) for n in range(3)]
+        scope.record("talks", {"id": who.id, "said": " ".join(said)})
+        return said[-1]
+
+    said = await session.at("talk").each(people, talk)
+    heard = " ".join(said.values())
+
+    async def vote(scope: Scope, who: Speaker) -> None:
+        choice = await scope.ask(who, f"{heard}\nPark or pool?", answer=Choice(("Park", "Pool")))
+        scope.record("votes", {"id": who.id, "choice": str(choice)})
+        scope.write_text(f"votes/{who.id}.txt", f"{choice}\n")
+
+    await session.at("vote").each(people, vote)
+
+
+STUDY = Study(name="two_stages", title="Two stages", config=Config, protocol=protocol)
