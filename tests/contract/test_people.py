@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from itertools import count, cycle, islice
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from pydantic import JsonValue
 
 import folkmoot
-from folkmoot.engine.desk import Chair, Question
+from folkmoot.engine.desk import Chair, Question, seats_in
 from folkmoot.engine.study import registered
+from folkmoot.engine.withdrawal import withdraw
 from folkmoot.report.mixed import people_and_models
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group.participants import COMPANY, LENGTHS
@@ -135,3 +139,68 @@ def test_what_a_file_says_of_a_member_is_not_said_of_who_speaks_for_themselves(
     everything = "\n".join(t for sat in oneself.values() for t in sat.texts)
     hidden = ("Wilhelmina", "Ottokar", "judge", "beekeeper", "harbour")
     assert [word for word in hidden if word in everything] == []
+
+
+def written(value: JsonValue, words: Iterator[str], sizes: Iterator[int]) -> JsonValue:
+    """An answer with words that nobody else would say in place of its sentences."""
+    if isinstance(value, str):
+        return f"{' '.join(islice(words, next(sizes)))}." if " " in value else value
+    if isinstance(value, list):
+        return [written(v, words, sizes) for v in value]
+    if isinstance(value, dict):
+        return {k: written(v, words, sizes) for k, v in value.items()}
+    return value
+
+
+def cells(run: RunFolder) -> dict[tuple[str, str, int], object]:
+    return {
+        (name, column, n): cell
+        for name in run.tables()
+        for column in run.table(name).columns
+        for n, cell in enumerate(run.table(name)[column].to_list())
+    }
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_no_word_of_who_withdraws_is_left_and_every_other_word_stays(
+    study: str, tmp_path: Path
+) -> None:
+    """Long texts, short ones, single words of a form and of the own card: in no file, table or
+    journal; and nothing else in the tables changes."""
+    people = people_of(study)
+    words, sizes = (f"zyq{n}w" for n in count()), cycle((8, 2, 3, 5, 12, 1, 4))
+    own = re.compile(r"zyq\d+w")
+
+    def answer(_: Chair, question: Question) -> str:
+        if question.address.startswith("seats/"):
+            card = {"occupation": next(words), "home": "a b".replace(" ", next(words))}
+            return json.dumps({**CARD, **card, "about": written("a b", words, sizes)})
+        reply = people.reply(question.request, question.address).text
+        if question.scene.form in ("choice", "number"):
+            return reply
+        try:
+            return json.dumps(written(json.loads(reply), words, sizes))
+        except ValueError:
+            return str(written(reply, words, sizes))
+
+    run = folkmoot.run(
+        small_study(study, tmp_path),
+        out=tmp_path / "run",
+        model="synthetic",
+        overrides=(*PLAYABLE.get(study, ()), "seats.count=1", "seats.as=self"),
+        host=by_hand(answer),
+    ).folder
+    before = cells(run)
+    held = [p for p in run.path.rglob("*") if p.is_file() and own.search(p.read_text("latin-1"))]
+    assert run.path / "journal.sqlite" in held
+    (place,) = seats_in(run.path)
+    withdraw(run, place, "researcher")
+    left = {p.name: own.findall(p.read_text("latin-1")) for p in run.path.rglob("*") if p.is_file()}
+    assert {name: found for name, found in left.items() if found} == {}
+    after = cells(RunFolder(run.path))
+    assert [at for at, cell in after.items() if own.search(str(cell))] == []
+    gone = {at for at in before if before[at] != after[at]}
+    blanked = {
+        at for at in gone if at[0] == "answers" and at[1] in ("value", "position", "missing")
+    }
+    assert [at for at in gone - blanked if not own.search(str(before[at]))] == []

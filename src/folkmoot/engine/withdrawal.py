@@ -1,7 +1,7 @@
 """A person withdraws: what they wrote goes from the journal, every table and every file of a run.
 
-It goes where it stood in others' prompts and replies too: every run of `GRAM` words of theirs, and
-shorter texts where they stand alone. In its place is a mark with a hash, salted with what nobody
+It goes where it stood in others' prompts and replies too: every run of `GRAM` words of theirs,
+quotations of fewer, shorter texts where they stand alone, and what was cut off. In its place is a mark with a hash, salted with what nobody
 keeps, so that equal marks show equal words and no mark can be tried against a guess. Options that
 the person chose stay counted in the study's own tables; the answers themselves are gone.
 
@@ -24,12 +24,12 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 
 from folkmoot.engine.desk import WITHDRAWN, recruitment_ids, seats_in, write_private
 from folkmoot.engine.journal import JournalReader
 from folkmoot.engine.journal_file import Entry, commit, keep_digest, open_file
-from folkmoot.engine.seats import Playable, own_card_at
+from folkmoot.engine.seats import OwnCard, Playable, own_card_at
 from folkmoot.errors import InputError, Problem
 from folkmoot.models.catalog import HUMAN
 from folkmoot.models.request import Request
@@ -52,55 +52,81 @@ from folkmoot.storage.tables import write_table
 
 KIND = "withdrawal"
 GRAM = 6  # consecutive words of theirs that count as their words, whoever wrote them down
+FEW = 4  # words of a text shorter than that which do so anywhere
+QUOTED = 3  # words of theirs that do so as a whole quotation, or as all that a cell holds
 VECTOR = 16  # a list of so many numbers stands for a text
 KEPT = (MANIFEST, PLAN, STUDY_FILE, SEATS, PEOPLE)  # hold nothing that a person wrote
 DERIVED = ("report.html", "report.pdf")  # made anew when wanted
-_WORD = re.compile(r"(?<!&)(?<!&#)\b\w+")  # not the name of a character in HTML
+# Not the name of a character in HTML, nor the letter of an escape within JSON.
+_WORD = re.compile(r"(?<!&)(?<!&#)(?<!\\)\b\w+|(?<=\\[nrt])\w+")
+# What a text that stands alone has on its sides: it is a line, an entry of a list, a quotation.
+_BEFORE = re.compile(r"(?:^|[\n:;,.!?…/|(\[{)\]\"“‘«*>–—]|\\[nrt\"])[\s\"'“‘«•*_-]*$")
+_AFTER = re.compile(r"[\s'’*_]*(?:$|[.!?…]|[\n;,/|()\[\]}\"”’»<–—]|\\[nrt\"])")
+_OPENED, _CLOSED = re.compile(r"(?:^|[\"“‘«])[\s…]*$"), re.compile(r"[\s.!?…,]*(?:$|[\"”’»\\])")
+_CUT = re.compile(r"[\s.!?,]*\w*…")
 
 
 @dataclass
 class Words:
     """What one person wrote, and how it is found again. `theirs` are addresses of their answers;
-    `ids` names them in the study's files."""
+    `ids` names them in the study's files. `own` texts and rows are those that only they were shown
+    or that tell of them: there every part of what they wrote counts."""
 
     theirs: frozenset[str]
     ids: frozenset[str]
     material: str  # words of the study itself, which are nobody's
+    card: str = ""  # what they said of themselves, as it stands in their prompts
     grams: set[tuple[str, ...]] = field(default_factory=set)
     alone: set[tuple[str, ...]] = field(default_factory=set)
+    quoted: set[tuple[str, ...]] = field(default_factory=set)
+    started: set[tuple[str, ...]] = field(default_factory=set)  # of a text that was cut
     salt: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False)
 
-    def learn(self, text: str) -> None:
-        """Take in something that the person wrote."""
+    def learn(self, text: str, asked: Collection[str] = ()) -> None:
+        """Take in something that the person wrote. Figures, and single words of what was `asked`,
+        are no words of theirs."""
         for line in text.splitlines():
-            words = tuple(w.casefold() for w in _WORD.findall(line))
-            if 0 < len(words) < GRAM:
-                self.alone.add(words)
-            self.grams.update(words[i : i + GRAM] for i in range(len(words) - GRAM + 1))
+            words = _folded(line)
+            letters = any(c.isalpha() for w in words for c in w)
+            if 0 < len(words) < GRAM and letters and not (len(words) == 1 and words[0] in asked):
+                self.alone |= {words, *_runs(words, FEW)}
+            self.grams |= _runs(words, GRAM)
+            for size in range(QUOTED, GRAM):
+                self.quoted |= _runs(words, size)
+            self.started |= {words[:size] for size in range(1, QUOTED)}
+
+    def leave(self, text: str) -> None:
+        """Leave out the single words that somebody else said alone: "No." is nobody's."""
+        self.alone -= {words for line in text.splitlines() if len(words := _folded(line)) == 1}
 
     def settle(self) -> None:
         """Leave out what the study said itself."""
-        said = tuple(w.casefold() for w in _WORD.findall(self.material))
+        said = _folded(self.material)
         for size in range(1, GRAM + 1):
-            known = {said[i : i + size] for i in range(len(said) - size + 1)}
+            known = _runs(said, size)
             self.grams -= known
             self.alone -= known
+            self.quoted -= known
+            self.started -= known
 
     def mark(self, text: str) -> str:
         return f"[withdrawn {digest(self.salt, text.casefold(), size=6).hex()}]"
 
-    def redacted(self, text: str) -> str:
+    def redacted(self, text: str, *, own: bool = False) -> str:
         """A text with marks in place of the person's words."""
+        if own and self.card:
+            text = text.replace(self.card, self.mark(self.card))
         words = list(_WORD.finditer(text))
         folded = [w[0].casefold() for w in words]
         theirs = [False] * len(words)
         for i in range(len(words) - GRAM + 1):
             if tuple(folded[i : i + GRAM]) in self.grams:
                 theirs[i : i + GRAM] = [True] * GRAM
-        for start, end in self._standing_alone(text, words, folded):
+        for start, end in self._short(text, words, folded, own):
             theirs[start:end] = [True] * (end - start)
         spans: list[tuple[int, int]] = []
         for n, word in enumerate(words):
+            theirs[n] |= n > 0 and theirs[n - 1] and text[word.end() : word.end() + 1] == "…"
             if theirs[n] and n and theirs[n - 1]:
                 spans[-1] = (spans[-1][0], word.end())
             elif theirs[n]:
@@ -109,34 +135,51 @@ class Words:
             text = text[:start] + self.mark(text[start:end]) + text[end:]
         return text
 
-    def _standing_alone(
-        self, text: str, words: Sequence[re.Match[str]], folded: Sequence[str]
+    def _short(
+        self, text: str, words: Sequence[re.Match[str]], folded: Sequence[str], own: bool
     ) -> Iterator[tuple[int, int]]:
-        """Short texts of theirs that are a line of their own, or all that follows a name."""
+        """Short texts of theirs that stand alone, and quotations of longer ones."""
         for i in range(len(words)):
-            before = text[: words[i].start()].rsplit("\n", 1)[-1].strip(" \t\"'“‘«-•*>")
-            if before and not before.endswith(":"):
-                continue
-            for size in range(1, GRAM):
-                if tuple(folded[i : i + size]) not in self.alone:
+            for size in range(1, min(GRAM, len(words) - i + 1)):
+                run = tuple(folded[i : i + size])
+                whole, part, start = (run in s for s in (self.alone, self.quoted, self.started))
+                if not (whole or part or start):
                     continue
-                after = text[words[i + size - 1].end() :].split("\n", 1)[0]
-                if not _WORD.search(after):
+                before, after = text[: words[i].start()], text[words[i + size - 1].end() :]
+                alone = _BEFORE.search(before[-40:]) and _AFTER.match(after)
+                opened, cut = _OPENED.search(before[-40:]), _CUT.match(after)
+                quoted = opened and (cut or _CLOSED.match(after))
+                anywhere = size >= FEW or (own and size > 1)
+                if (
+                    (whole and (alone or anywhere))
+                    or (part and (quoted or own))
+                    or (start and opened and cut)
+                ):
                     yield i, i + size
 
-    def all_in(self, value: JsonValue) -> JsonValue:
+    def all_in(self, value: JsonValue, *, own: bool = False) -> JsonValue:
         """JSON data with all its texts redacted, and without the vectors of the person's texts."""
         if isinstance(value, str):
-            return self.redacted(value)
+            return self.redacted(value, own=own)
         if isinstance(value, list):
-            return [self.all_in(v) for v in value]
+            return [self.all_in(v, own=own) for v in value]
         if isinstance(value, dict):
-            own = any(isinstance(v, str) and v in self.ids for v in value.values())
+            mine = own or any(isinstance(v, str) and v in self.ids for v in value.values())
             return {
-                self.redacted(k): self.all_in(_without_vectors(v) if own or k in self.ids else v)
+                self.redacted(k): self.all_in(
+                    _without_vectors(v) if mine or k in self.ids else v, own=mine or k in self.ids
+                )
                 for k, v in value.items()
             }
         return value
+
+
+def _folded(text: str) -> tuple[str, ...]:
+    return tuple(w.casefold() for w in _WORD.findall(text))
+
+
+def _runs(words: Sequence[str], size: int) -> set[tuple[str, ...]]:
+    return {tuple(words[i : i + size]) for i in range(len(words) - size + 1)}
 
 
 def withdraw(run: RunFolder, place: Playable, by: str) -> None:
@@ -153,13 +196,21 @@ def withdraw(run: RunFolder, place: Playable, by: str) -> None:
     theirs = frozenset([*(r["address"] for r in mine), own_card_at(place)])
     material = "\n".join(run.text(name) for name in (STUDY_FILE, PLAN) if run.has(name))
     words = Words(theirs, frozenset({place.id}), material)
+    free = {r["address"]: r["options"] for r in mine if r["kind"] not in ("choice", "number")}
+    free[own_card_at(place)] = None
     with closing(JournalReader(run.path / JOURNAL)) as journal:
-        free = {r["address"] for r in mine if r["kind"] not in ("choice", "number")}
-        free.add(own_card_at(place))
         for entry in journal.entries("ask"):
-            if _whose(entry.address, free):
-                for text in _written(entry):
-                    words.learn(text)
+            if (address := _whose(entry.address, free)) is None:
+                continue
+            if address == own_card_at(place):
+                words.card = _told(entry)
+                words.learn(words.card)
+            asked = {w for m in entry.request["messages"] for w in _folded(m["content"])}
+            for text in _written(entry, free[address]):
+                words.learn(text, asked)
+        for entry in journal.entries("ask"):
+            if _whose(entry.address, theirs) is None:
+                words.leave(entry.reply)
     words.settle()
     _change_tables(run, words)
     _change_files(run, words)
@@ -200,23 +251,30 @@ def _in(place: Playable, scope: str) -> bool:
     return not place.scopes or not set(place.scopes).isdisjoint(scope.split("/"))
 
 
-def _whose(address: str, addresses: Collection[str]) -> bool:
-    """Whether an entry stands at one of these addresses, or is a further try of one."""
+def _whose(address: str, addresses: Collection[str]) -> str | None:
+    """Of these addresses, that at which an entry stands, or of which it is a further try."""
     while address not in addresses:
         address, dot, _ = address.rpartition(".")
         if not dot:
-            return False
-    return True
+            return None
+    return address
 
 
-def _written(entry: Entry) -> Iterator[str]:
-    """The free texts of an answer: all of it, or those of a JSON object that no list offered."""
+def _told(entry: Entry) -> str:
+    """What a person said of themselves, as it stands in their prompts."""
+    try:
+        return OwnCard.model_validate_json(entry.reply).told
+    except ValidationError:
+        return ""
+
+
+def _written(entry: Entry, options: str | None) -> Iterator[str]:
+    """The free texts of an answer: all of it, or those of a JSON object, that no list offered."""
+    offered = {*_offered(entry.request.get("schema")), *json.loads(options or "[]")}
     try:
         value: JsonValue = json.loads(entry.reply)
     except ValueError:
-        yield entry.reply
-        return
-    offered = set(_offered(entry.request.get("schema")))
+        value = entry.reply
     yield from (text for text in _texts(value) if text not in offered)
 
 
@@ -252,16 +310,30 @@ def _without_vectors(value: JsonValue) -> JsonValue:
 def _change_tables(run: RunFolder, words: Words) -> None:
     for name in run.tables():
         table = run.table(name)
-        texts = [c for c, kind in table.schema.items() if kind == pl.String]
+        texts = [c for c, kind in table.schema.items() if kind in (pl.String, pl.List(pl.String))]
+        plain = [c for c in texts if table.schema[c] == pl.String]
+        own = table.select(pl.any_horizontal(pl.lit(False), pl.col(plain).is_in(words.ids)))
+        mine = own.to_series().fill_null(False).to_list()
         changed = table.with_columns(
-            pl.col(c).map_elements(words.redacted, return_dtype=pl.String) for c in texts
+            pl.Series(
+                c,
+                [
+                    words.all_in(cell, own=o)
+                    for cell, o in zip(table[c].to_list(), mine, strict=True)
+                ],
+                table.schema[c],
+            )
+            for c in texts
         )
         if name == "answers":
-            own = pl.col("address").is_in(list(words.theirs))
+            asked = pl.col("address").is_in(list(words.theirs))
             blank = [c for c in ("value", "position") if c in table.columns]
             changed = changed.with_columns(
-                *(pl.when(own).then(None).otherwise(pl.col(c)).alias(c) for c in blank),
-                pl.when(own).then(pl.lit(WITHDRAWN)).otherwise(pl.col("missing")).alias("missing"),
+                *(pl.when(asked).then(None).otherwise(pl.col(c)).alias(c) for c in blank),
+                pl.when(asked)
+                .then(pl.lit(WITHDRAWN))
+                .otherwise(pl.col("missing"))
+                .alias("missing"),
             )
         if not changed.equals(table):
             write_table(run.path / TABLES, name, changed)
@@ -352,8 +424,9 @@ def _change_journal(path: Path, words: Words) -> int:
 
 
 def _changed_entry(entry: Entry, words: Words) -> Entry:
-    request: Any = words.all_in(dict(entry.request))
-    if entry.kind == "ask" and _whose(entry.address, words.theirs):
+    own = entry.kind == "ask" and _whose(entry.address, words.theirs) is not None
+    request: Any = words.all_in(dict(entry.request), own=own)
+    if own:
         reply = words.mark(entry.reply) if entry.reply else ""
         return _sealed(entry._replace(reply=reply, finish=f"refused:{WITHDRAWN}"), request)
     blob = entry.blob
@@ -364,12 +437,12 @@ def _changed_entry(entry: Entry, words: Words) -> Entry:
 
 def _reply(reply: str, words: Words) -> str:
     """A reply redacted, which stays JSON where it was."""
-    if words.redacted(reply) == reply:
-        return reply
     try:
-        return json.dumps(words.all_in(json.loads(reply)), ensure_ascii=False)
+        was: JsonValue = json.loads(reply)
     except ValueError:
         return words.redacted(reply)
+    now = words.all_in(was)
+    return reply if now == was else json.dumps(now, ensure_ascii=False)
 
 
 def _without_rows(blob: bytes, was: Sequence[str], now: Sequence[str]) -> bytes:
