@@ -1,9 +1,10 @@
 """A person withdraws: what they wrote goes from the journal, every table and every file of a run.
 
 It goes where it stood in others' prompts and replies too: every run of `GRAM` words of theirs,
-quotations of fewer, shorter texts where they stand alone, and what was cut off. In its place is a mark with a hash, salted with what nobody
-keeps, so that equal marks show equal words and no mark can be tried against a guess. Options that
-the person chose stay counted in the study's own tables; the answers themselves are gone.
+quotations of fewer, shorter texts where they stand alone, and what was cut off. In its place is a
+mark with a hash, salted with what nobody keeps, so that equal marks show equal words and no mark
+can be tried against a guess. Options that the person chose stay counted in the study's own tables;
+the answers themselves are gone.
 
 `amendments.jsonl` says what was done. The run can be read and reported as before, but what the
 words led to can no longer be recomputed, which `folkmoot verify` says.
