@@ -21,8 +21,7 @@ import polars as pl
 
 from folkmoot.engine.attempts import Allowance, Halted
 from folkmoot.engine.authors import watching_awaits
-from folkmoot.engine.cluster.refusals import refuse
-from folkmoot.engine.context import Plan, RunContext, time_of_day
+from folkmoot.engine.context import Away, Plan, RunContext, time_of_day
 from folkmoot.engine.desk import Desk
 from folkmoot.engine.event_loop import Stopper, interruptible
 from folkmoot.engine.folder import open_journal, write_settings
@@ -89,6 +88,7 @@ class RunOptions:
     seats: tuple[str, ...] = ()  # participants whom people play, beside those of the study file
     host: Host | None = None  # serves the pages of the seats
     executor: str | None = None  # where parts run: "ray", or the address of a cluster of Ray's
+    away: Away | None = None  # the same, from Python
     workers: int | None = None  # how many of them; None: one for each processor of the cluster
 
     def as_overrides(self) -> tuple[str, ...]:
@@ -192,15 +192,10 @@ def _ended_by(error: BaseException) -> tuple[Outcome, str]:
 def _context(execution: Execution, journal: Journal | Replay, progress: Progress) -> RunContext:
     found, providers, folder = execution.found, execution.providers, execution.folder
     config = found.config
-    if execution.options.executor is not None and isinstance(journal, Journal):
-        options = execution.options
-        refuse(
-            execution.options.executor,
-            config,
-            providers.named(),
-            key=options.key,
-            scripted=options.provider is not None,
-            batched=bool(journal.batches()),
+    if execution.options.executor is not None and journal.batches():
+        raise InputError(
+            "--executor: calls of this run were handed in by batches, and one process picks them "
+            "up; leave out --executor"
         )
     _, _, unpriced = journal.spent()
     if config.budget_usd is not None and unpriced and execution.replay is None:
@@ -279,6 +274,7 @@ async def _away(execution: Execution, context: RunContext) -> AsyncIterator[None
     """Where parts run that need not run in this process, if the caller says so."""
     options = execution.options
     if options.executor is None or execution.replay is not None:
+        context.away = options.away
         yield
         return
     from folkmoot.engine.cluster.head import cluster  # Ray is an extra
@@ -287,6 +283,13 @@ async def _away(execution: Execution, context: RunContext) -> AsyncIterator[None
     started = cluster(context, execution.found, where, workers, accept_changes=changes)
     async with started as context.away:
         yield
+
+
+def sending_rehearsed() -> Away:
+    """Runs parts in this process, sent and received as if it were another."""
+    from folkmoot.engine.cluster.travel import sent_and_run_here  # Ray is an extra
+
+    return sent_and_run_here
 
 
 def design_of(found: StudyFile, providers: Providers, sealed: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from folkmoot.engine.cluster.refusals import refuse
 from folkmoot.engine.event_loop import Stopper, run_to_end
-from folkmoot.engine.execution import Execution, RunOptions, execute
+from folkmoot.engine.execution import Execution, RunOptions, execute, sending_rehearsed
 from folkmoot.engine.folder import discard_unasked, held_folder, open_folder, settle
 from folkmoot.engine.providers import Providers
 from folkmoot.engine.seats import Seats
@@ -25,11 +27,13 @@ from folkmoot.engine.study import Study, check_study, find_study, findings_of, s
 from folkmoot.engine.study_file import StudyFile, load_study_file, validate
 from folkmoot.engine.trust import Consent
 from folkmoot.engine.withdrawal import withdraw_pending, withdrawals
-from folkmoot.errors import InputError, Problem
+from folkmoot.errors import BudgetReached, InputError, Problem
+from folkmoot.models.catalog import LOCAL
 from folkmoot.models.request import Provider
 from folkmoot.storage.findings import Finding
 from folkmoot.storage.run_folder import RunFolder
 
+REHEARSED_CALLS = 2_000  # of a study that has no limit
 UNSERVED = "`folkmoot run` serves them; from Python give host=folkmoot.view.seat.host()"
 
 
@@ -128,11 +132,16 @@ def run_study(found: StudyFile, options: RunOptions, stopper: Stopper | None = N
     """
     providers = providers_of(found, options)
     images = found.study.images(found.config)
+    if options.executor is not None:
+        scripted, models = options.provider is not None, providers.named()
+        refuse(options.executor, found.config, models, key=options.key, scripted=scripted)
     if found.config.seats is not None and options.host is None and options.provider is None:
         raise InputError(
             Problem("people have seats, and nobody serves their pages", key="seats", hint=UNSERVED)
         )
     providers.check(embeds=found.study.embeds, images=images, file=str(found.path))
+    if options.executor is not None:
+        _rehearse_sending(found)
     folder = folder_of(found, options)
     new = not (folder.exists() and any(folder.iterdir()))
     open_folder(folder, resume=options.resume)
@@ -151,6 +160,19 @@ def run_study(found: StudyFile, options: RunOptions, stopper: Stopper | None = N
             discard_unasked(folder)
         raise
     return Run(RunFolder(folder), found.study)
+
+
+def _rehearse_sending(found: StudyFile) -> None:
+    """Play the study small, with all that would go to another machine sent and received. Raises
+    where something cannot go, before anything is asked."""
+    small = limited(found, 2) if found.study.limit is not None else found
+    direct = {"budget_usd": None, "budget_calls": REHEARSED_CALLS}
+    with tempfile.TemporaryDirectory(prefix="folkmoot-rehearsal-") as folder:
+        config = small.config.model_copy(update=direct)
+        config = found.study.rehearsal(config, Path(folder))
+        here = RunOptions(model=LOCAL, out=Path(folder) / "run", away=sending_rehearsed())
+        with suppress(BudgetReached):
+            run_study(replace(small, config=config), here)
 
 
 def providers_of(found: StudyFile, options: RunOptions) -> Providers:

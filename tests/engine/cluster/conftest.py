@@ -1,18 +1,25 @@
-"""A small cluster of Ray's on this machine, started once."""
+"""A small cluster of Ray's on this machine, started once, whose workers have a key."""
 
 from __future__ import annotations
 
-import logging
+import os
 from collections.abc import Iterator
 
 import pytest
 
+from tests.engine.cluster.runs import KEY
+
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[None]:
-    """Ray, started in this process; skipped where it is not installed (`make cluster`)."""
-    ray = pytest.importorskip("ray")
-    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
-    ray.init("local", num_cpus=4, include_dashboard=False, object_store_memory=10**8, **quiet)
-    yield
-    ray.shutdown()
+    """Ray as `--executor ray` starts it; skipped where it is not installed (`make cluster`)."""
+    pytest.importorskip("ray")
+    from folkmoot.engine.cluster.head import connected
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENAI_API_KEY", KEY)
+        patch.delenv("RAY_ADDRESS", raising=False)
+        with connected("ray", 4):
+            patch.undo()
+            yield
+    os.environ.pop("RAY_AUTH_MODE", None)  # Ray's own, for the processes that it starts

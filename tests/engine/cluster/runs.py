@@ -18,6 +18,7 @@ from folkmoot.engine.shards import SHARDS, shards_in
 from folkmoot.errors import StorageError
 
 ROOT = Path(__file__).parents[3]
+KEY = "sk-for-the-cluster-of-the-tests-0123456789"
 STUDY = Path(__file__).with_name("two_stages.py")
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import folkmoot
 from tests.contract.test_every_study import digest
-from tests.engine.cluster.runs import Head, journaled, play, study_file, workers_of
+from tests.engine.cluster.runs import KEY, Head, journaled, play, study_file, workers_of
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 from tests.waiting import wait_until
@@ -25,7 +25,7 @@ AT = 20  # answers before the server lets everybody wait
 
 @pytest.fixture
 def key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "none-is-needed")
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
 
 
 @pytest.fixture

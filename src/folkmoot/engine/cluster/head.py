@@ -352,7 +352,7 @@ async def cluster(
 ) -> AsyncIterator[Cluster]:
     """Workers for a run, as long as the context is open. Raises InputError where there can be none,
     before anything is asked."""
-    with _connected(where, workers):
+    with connected(where, workers):
         size = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
         setup = _setup(run, found, accept_changes=accept_changes)
         opened = Cluster(run, setup, size)
@@ -370,7 +370,7 @@ async def cluster(
 
 
 @contextmanager
-def _connected(where: str, workers: int | None) -> Iterator[None]:
+def connected(where: str, workers: int | None) -> Iterator[None]:
     """A connection to Ray: the one that is there, or that of the address, or a cluster of our own
     on this machine. How Ray asks for its token is left as it is."""
     if ray.is_initialized():

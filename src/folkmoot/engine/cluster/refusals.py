@@ -13,24 +13,18 @@ INSTALL = 'pip install "folkmoot[ray]"'
 
 
 def refuse(
-    where: str,
-    config: StudyConfig,
-    models: list[str],
-    *,
-    key: str | None,
-    scripted: bool,
-    batched: bool,
+    where: str, config: StudyConfig, models: list[str], *, key: str | None, scripted: bool
 ) -> None:
-    """Raise InputError where `--executor` cannot be kept. `batched`: calls of the run were
-    handed in by batches before."""
+    """Raise InputError where `--executor` cannot be kept. `scripted`: the caller's own provider
+    would answer."""
     if where != RAY and not where.startswith("ray://"):
         raise InputError(f"--executor {where}: write ray (this machine) or ray://HOST:10001")
     if find_spec("ray") is None:
         raise InputError(f"--executor {where} needs Ray, which is not installed: {INSTALL}")
-    if config.batch or batched:
+    if config.batch:
         raise InputError(
-            f"--executor {where}: batches are handed in by one process, which has nothing else to "
-            "do meanwhile; leave out --executor, or --batch (`batch:`) for a new run"
+            f"--executor {where}: batches are handed in by one process, which waits for them; "
+            "leave out --executor, or --batch (`batch:`)"
         )
     if config.seats is not None:
         raise InputError(

@@ -9,15 +9,20 @@ from __future__ import annotations
 import io
 import pickle
 import traceback
-from collections.abc import Callable
-from typing import cast
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import TypeVar, cast
 
 from ray import cloudpickle
 
 from folkmoot.engine.authors import last_place
-from folkmoot.engine.context import RunContext
+from folkmoot.engine.context import Begins, Part, RunContext
+from folkmoot.engine.session import Fork, here
 from folkmoot.errors import ProtocolError
 from folkmoot.storage.shelf import Kept, Shelf
+
+I = TypeVar("I")  # noqa: E741
+R = TypeVar("R")
 
 THE_RUN = "run"
 
@@ -60,24 +65,73 @@ def packed_by_name(value: object, what: str, fn: Callable[..., object] | None = 
     try:
         return packed(value)
     except Exception as error:  # whatever a class of the study's raises when it is pickled
-        code = getattr(fn, "__code__", None)
-        place = (code.co_filename, code.co_firstlineno) if code else None
         raise ProtocolError(
             f"{what} cannot go to another machine{_culprit(fn)} ({error}); give it plain values, "
             "or run without --executor",
-            place,
+            _place_of(fn),
         ) from error
 
 
 def _culprit(fn: Callable[..., object] | None) -> str:
     """The variable that a function closes over and that cannot be pickled, if it is one."""
-    names = getattr(getattr(fn, "__code__", None), "co_freevars", ())
-    for name, cell in zip(names, getattr(fn, "__closure__", None) or (), strict=False):
+    for name, value in _closed_over(fn):
         try:
-            packed(cell.cell_contents)
+            packed(value)
         except Exception:  # see `packed_by_name`
             return f": {getattr(fn, '__name__', 'it')} uses {name}"
     return ""
+
+
+async def sent_and_run_here(
+    run: RunContext,
+    fork: Begins[I, R],
+    parts: Sequence[Part[I]],
+    results: dict[int, R],
+    stage: str,
+) -> dict[int, BaseException]:
+    """An `Away` for a rehearsal: everything goes as it would to another machine, and stays here.
+
+    Raises ProtocolError where something cannot go, or what `each` runs changes what it refers to:
+    on another machine it would change a copy.
+    """
+    each = cast("Fork[I, R]", fork)
+    what = f"each() at {'/'.join(each.path) or 'session'}"
+    sent = cast("Fork[I, R]", unpacked(packed_by_name(each, what, each.fn), run))
+    items = packed_by_name(list(parts), f"an item of {what}")
+    before = _plain_in(sent.fn)
+    failures = await here(run, sent, cast("list[Part[I]]", unpacked(items, run)), results, stage)
+    packed_by_name(results, f"what {what} gives", each.fn)
+    changed = [name for name, value in _plain_in(sent.fn).items() if value != before[name]]
+    if changed and not failures:
+        raise ProtocolError(
+            f"{what} changes {', '.join(changed)}, and on another machine it would change a copy; "
+            "return what is to be kept, or run without --executor",
+            _place_of(each.fn),
+        )
+    return failures
+
+
+def _plain_in(fn: Callable[..., object]) -> dict[str, object]:
+    """What a function closes over: the value of what is plain, how much is in what can grow."""
+    found: dict[str, object] = {}
+    for name, value in _closed_over(fn):
+        if isinstance(value, (list, dict, set)):
+            found[name] = len(value)
+        elif value is None or isinstance(value, (bool, int, float, str)):
+            found[name] = value
+    return found
+
+
+def _closed_over(fn: Callable[..., object] | None) -> Iterator[tuple[str, object]]:
+    names = getattr(getattr(fn, "__code__", None), "co_freevars", ())
+    for name, cell in zip(names, getattr(fn, "__closure__", None) or (), strict=False):
+        with suppress(ValueError):  # not bound yet
+            yield name, cell.cell_contents
+
+
+def _place_of(fn: Callable[..., object] | None) -> tuple[str, int] | None:
+    code = getattr(fn, "__code__", None)
+    return None if code is None else (code.co_filename, code.co_firstlineno)
 
 
 def sendable(error: BaseException) -> BaseException:

@@ -1,0 +1,99 @@
+"""What cannot run on a cluster is refused by name, before a cluster is started or anybody asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from folkmoot.cli.app import app
+from folkmoot.engine.cluster import refusals
+from folkmoot.errors import InputError, ProtocolError
+from folkmoot.models.scripted import Scripted
+from tests.engine.cluster.runs import KEY, STUDY, play, study_file
+from tests.servers.faults import FaultPlan
+from tests.servers.thread import ServerThread
+
+pytestmark = pytest.mark.xdist_group("ray")
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+
+def refused(tmp_path: Path, settings: dict[str, Any], **options: Any) -> str:
+    """Why a run is refused; nobody was asked, and no folder is left."""
+    with ServerThread(FaultPlan()) as server:
+        study = study_file(tmp_path, server.openai, **settings)
+        with pytest.raises((InputError, ProtocolError)) as error:
+            play(study, tmp_path / "run", **{"executor": "ray", **options})
+        assert not server.model.log and not (tmp_path / "run").exists()
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "says"),
+    [
+        ({}, {"executor": "dask"}, "write ray"),
+        ({"batch": True}, {}, "batches"),
+        ({"batch": "auto"}, {}, "batches"),
+        ({}, {"key": "sk-1234"}, "--key is not sent"),
+        ({}, {"provider": Scripted(lambda request: "yes")}, "answers in this process"),
+        ({}, {"model": "local"}, "one server a machine"),
+    ],
+)
+def test_what_a_cluster_cannot_do_is_named(
+    settings: dict[str, Any], options: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("ray")
+    assert says in refused(tmp_path, settings, **options)
+
+
+def test_people_in_seats_are_refused_on_the_command_line(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    line = ["run", "examples/town_hall.yaml", "--model", "synthetic", "--executor", "ray"]
+    done = CliRunner().invoke(app, [*line, "--seat", "set01_lv4/A01", "--out", str(tmp_path / "r")])
+    assert done.exit_code == 2 and not (tmp_path / "r").exists()
+    assert "people have seats" in done.output
+
+
+def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refusals, "find_spec", lambda name: None)
+    assert 'pip install "folkmoot[ray]"' in refused(tmp_path, {})
+
+
+VOTE = "    async def vote(scope: Scope, who: Speaker) -> None:\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "within", "says"),
+    [
+        ("    lock = threading.Lock()\n", "        lock.locked()\n", "vote uses lock"),
+        ("    seen = []\n", "        seen.append(who.id)\n", "changes seen"),
+        ("    n = 0\n", "        nonlocal n\n        n += 1\n", "changes n"),
+        ("", "        return threading.Lock()\n", "what each() at vote gives cannot go"),
+    ],
+)
+def test_what_cannot_go_to_another_machine_is_named_with_its_line(
+    before: str, within: str, says: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("ray")
+    text = f"import threading\n{STUDY.read_text('utf-8')}".replace(VOTE, before + VOTE + within)
+    own = tmp_path / "own.py"
+    own.write_text(text)
+    why = refused(tmp_path, {"study": str(own)})
+    assert says in why, why
+
+
+def test_a_study_that_workers_do_not_have_is_refused_by_its_file(
+    cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = pytest.importorskip("folkmoot.engine.cluster.head")
+    monkeypatch.setattr(head, "sha256", lambda path: "of another file")
+    assert f"{STUDY} is not the same" in refused(tmp_path, {}, workers=1)
+    monkeypatch.setattr(head, "code_of", lambda *_: tmp_path / "elsewhere.py")
+    monkeypatch.setattr(head, "sha256", lambda path: "")
+    assert "elsewhere.py, and this machine has no such file" in refused(tmp_path, {}, workers=1)
