@@ -62,6 +62,9 @@ def position_change(folder: Path) -> Rows:
         rows.append(
             {
                 "condition": label(arm),
+                "completed": int((own.status == "complete").sum()),
+                "failed": int((own.status == "failed").sum()),
+                "skipped": int((own.status == "skipped").sum()),
                 "changed": changed,
                 "changed_rate": changed / len(done),
                 "low_rate": low,
@@ -100,6 +103,8 @@ def persuasion(folder: Path) -> Rows:
         rows.append(
             {
                 "condition": arm,
+                "changed_rate": row["changed_rate"],
+                "floor_rate": floor["changed_rate"],
                 "above_floor_rate": value,
                 "low_rate": low,
                 "high_rate": high,
@@ -141,17 +146,28 @@ def purchase_intent(folder: Path) -> Rows:
 
 def positions(folder: Path) -> Rows:
     said = table(folder, "statements")
-    wide = said.pivot_table(
-        index=["group", "persona_id", "name"], columns="when", values="position"
-    )
+    who = ["group", "persona_id", "name"]
+    wide = said.pivot_table(index=who, columns="when", values="position").reset_index()
+    shifts = table(folder, "opinions").groupby(["group", "persona_id"]).changed.sum()
+    wide = wide.merge(shifts.rename("shifts").reset_index(), on=["group", "persona_id"])
+    if wide.group.nunique() == 1:
+        told = wide.rename(columns={"name": "person"})
+        return told[["person", "before", "after", "shifts"]].to_dict("records")
+    groups = wide.groupby("group")
     return [
-        {"person": name, "before": row.get("before"), "after": row.get("after")}
-        for (_, _, name), row in wide.iterrows()
+        {
+            "group": group,
+            "mean before": own.before.mean(),
+            "mean after": own.after.mean(),
+            "shifts": own.shifts.sum(),
+        }
+        for group, own in groups
     ]
 
 
 def satisfaction(folder: Path) -> Rows:
-    columns = ["satisfaction", "lowest_satisfaction", "inequality", "covered_share"]
+    minority = ["minority_coverage_share", "minority_promised_share"]
+    columns = ["satisfaction", "lowest_satisfaction", "inequality", "covered_share", *minority]
     means = table(folder, "measures").groupby("condition")[columns].mean()
     return [{"condition": arm, **row.to_dict()} for arm, row in means.iterrows()]
 
@@ -163,13 +179,15 @@ def paired_satisfaction(folder: Path) -> Rows:
     rows: Rows = []
     for first, second in combinations(wide.columns, 2):
         differences = (wide[second] - wide[first]).dropna()
-        rows.append({"of": second, "minus": first, **_paired(differences)})
+        tested = {**_paired(differences), "n": len(differences)}
+        rows.append({"of": second, "minus": first, **tested})
     return _with_holm(rows)
 
 
 def _paired(differences: pd.Series) -> dict[str, object]:
     """A paired t test; nothing but the mean below five units."""
-    row: dict[str, object] = {"estimate": differences.mean(), "low": None, "high": None, "p": None}
+    row: dict[str, object] = {"estimate": differences.mean()}
+    row |= dict.fromkeys(("low", "high", "p", "holm_p"))
     if len(differences) < FEWEST or differences.std() < 1e-12:
         return row
     test = stats.ttest_1samp(differences, 0)
@@ -192,25 +210,29 @@ def _main_levels(folder: Path) -> dict[str, pd.DataFrame]:
 
 
 def inclusion(folder: Path) -> Rows:
-    who = ("vulnerable", "general", "gap")
-    return [
-        {
-            "level": level,
-            **{w: own[f"{w}_weighted_inclusivity_score"].mean() for w in who},
-            "sets": len(own),
+    rows = []
+    for level, own in _main_levels(folder).items():
+        score = {
+            w: own[f"{w}_weighted_inclusivity_score"] for w in ("vulnerable", "general", "gap")
         }
-        for level, own in _main_levels(folder).items()
-    ]
+        over = _paired(score["gap"])
+        means = {w: values.mean() for w, values in score.items()}
+        bounds = {"low": over["low"], "high": over["high"]}
+        rows.append({"level": level, **means, **bounds, "sets": len(own)})
+    return rows
 
 
 def steps(folder: Path) -> Rows:
-    gaps = {
-        level: own["gap_weighted_inclusivity_score"] for level, own in _main_levels(folder).items()
+    scores = {
+        level: own[[f"{w}_weighted_inclusivity_score" for w in ("gap", "vulnerable")]]
+        for level, own in _main_levels(folder).items()
     }
     rows: Rows = []
-    for first, second in combinations(gaps, 2):
-        paired = _paired((gaps[second] - gaps[first]).dropna())
+    for first, second in combinations(scores, 2):
+        moved = scores[second] - scores[first]
+        paired = _paired(moved["gap_weighted_inclusivity_score"].dropna())
         paired["gap"] = paired.pop("estimate")
+        paired["vulnerable"] = moved["vulnerable_weighted_inclusivity_score"].mean()
         rows.append({"step": f"{first} → {second}", **paired})
     return _with_holm(rows)
 
@@ -235,6 +257,7 @@ def play(folder: Path) -> Rows:
             "sessions": len(own),
             "participants": int(own.participants.sum()),
             "messages": int(own.messages.sum()),
+            "cut short": int((own.ended != "completed").sum()),
         }
         for arm, own in held.groupby("treatment", sort=False)
     ]
@@ -256,17 +279,38 @@ def rounds_payoff(folder: Path) -> Rows:
 
 
 def _by_treatment(*names: str) -> Callable[[Path], Rows]:
+    """Means of sessions, and their difference to the first treatment: with as many sessions of one
+    size in each arm, clustering is a t test of session means."""
+
     def rows(folder: Path) -> Rows:
         found = _numbers(folder, list(names))
-        return [
-            {
-                "treatment": arm,
-                "mean": own.groupby("participant_id").number.mean().mean(),
-                "participants": own.participant_id.nunique(),
-                "sessions": own.session.nunique(),
-            }
-            for arm, own in found.groupby("treatment", sort=False)
-        ]
+        people = found.groupby(["treatment", "session", "participant_id"], sort=False).number.mean()
+        sessions = people.groupby(level=["treatment", "session"], sort=False)
+        assert sessions.size().nunique() == 1
+        arms = dict(list(sessions.mean().groupby(level="treatment", sort=False)))
+        told: Rows = []
+        for arm, own in arms.items():
+            e = _paired(own)
+            told.append(
+                {
+                    "treatment": arm,
+                    "mean": e["estimate"],
+                    "low": e["low"],
+                    "high": e["high"],
+                    "participants": len(people[arm]),
+                    "sessions": len(own),
+                    **dict.fromkeys(("minus_first", "minus_low", "minus_high", "p", "holm_p")),
+                }
+            )
+        first, *others = arms.values()
+        for row, own in zip(told[1:], others, strict=True):
+            row["minus_first"] = own.mean() - first.mean()
+            if len(own) + len(first) >= FEWEST:
+                assert len(own) == len(first)
+                test = stats.ttest_ind(own, first)
+                low, high = test.confidence_interval()
+                row |= {"minus_low": low, "minus_high": high, "p": test.pvalue}
+        return _with_holm(told)
 
     return rows
 

@@ -655,7 +655,7 @@ def persuasion(votes: Votes) -> Finding | None:
         "persuasion",
         title,
         f"Merely asked again, {share(of[floor.name])} choose differently: that is noise. Above it: "
-        + listed(f"{name} {points(e)}" for name, e in above.items())
+        + listed(f"{name} {points(e, chance(e, holm[name]))}" for name, e in above.items())
         + (
             f" {placebos.capitalize()} hold no argument: what they move is attention or giving in, "
             "not reasons."
