@@ -31,7 +31,7 @@ NAMES = {"town_hall": {"changes"}}
 # Units enough for intervals and tests, which the examples of three studies are too small for.
 WIDER = {
     "town_hall": ("levels=[1, 4]", "residents.general=2", "rounds=2", "sets=5"),
-    "focus_group": ("replications=5", "num_personas=4", "phases=[reaction]"),
+    "focus_group": ("replications=5",),
     "negotiation": ("group_types=[spouses]", "groups_per_type=5"),
 }
 Told = list[dict[str, Cell]]

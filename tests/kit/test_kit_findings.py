@@ -19,11 +19,13 @@ from folkmoot.kit.findings import (
     found,
     intervals,
     mean,
+    number,
     p,
     points,
     rates,
     share,
     shares,
+    signed,
     significant,
     verdict,
     who_to_whom,
@@ -158,6 +160,11 @@ def test_all_comparisons_of_a_table_are_adjusted_together() -> None:
     assert chance(some["a"], 0.02) == "adjusted p = .020" and chance(some["a"]) == "p = .010"
     # Where the interval agrees with p alone, the words show both.
     assert chance(some["a"], 0.2) == "p = .010 by itself, adjusted p = .200"
+
+
+@pytest.mark.parametrize("tiny", [-0.0, -1e-17, 0.004, -0.004])
+def test_nothing_has_no_sign(tiny: float) -> None:
+    assert signed(tiny) == number(tiny) == "0.00"
 
 
 def test_a_difference_that_only_counts_by_itself_is_named_as_such() -> None:

@@ -216,14 +216,14 @@ def number(value: float | None) -> str:
     """A mean with two decimals; "unknown"."""
     if value is None or not math.isfinite(value):
         return "unknown"
-    return f"{value:.2f}".replace("-", "−")
+    return f"{value:.2f}".replace("-", "−") if abs(value) >= 0.005 else "0.00"
 
 
 def signed(value: float | None) -> str:
     """A difference with its sign and two decimals; "unknown"."""
     if value is None or not math.isfinite(value):
         return "unknown"
-    return f"{value:+.2f}".replace("-", "−")
+    return f"{value:+.2f}".replace("-", "−") if abs(value) >= 0.005 else "0.00"
 
 
 def verdict(e: Estimate) -> str:

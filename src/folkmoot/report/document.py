@@ -77,7 +77,7 @@ def document(run: RunFolder, known: Sequence[Finding] = ()) -> Document:
     trusted = trust(run, study)
     return Document(
         title=name,
-        subtitle=f"{study.title} · {run.id}",
+        subtitle=f"{study.title} · {run.id}" if study.title != name else run.id,
         partial=run.partial,
         mark=run.mark,
         caution=run.caution,

@@ -42,6 +42,7 @@ QUESTIONS = (
     ("case",),
 )
 SENTENCES = 3
+MOST_ARMS = 6  # named one by one in a question
 OF_ALL = ("", "all")  # how studies name what is asked of everybody, whatever their arm
 MOST_LISTED = 2  # decisions named one by one; more in a row are "first to last"
 MOST_MISSING = 0.05  # of answers; above, the missing ones may decide
@@ -94,7 +95,7 @@ def front(
 ) -> Front:
     """The first page of a run's report."""
     return Front(
-        question_of(run.config) or title,
+        question_of(run.config) or _asked(title, list(_sizes(run, study)[1])),
         tuple(lanes(run, study)),
         tuple(_said(answers(findings)[:SENTENCES])),
         tuple(lights(run, findings, deviations)),
@@ -127,6 +128,14 @@ def question_of(config: Mapping[str, object]) -> str:
         if isinstance(found, str) and found.strip():
             return " ".join(found.split())
     return ""
+
+
+def _asked(title: str, arms: Sequence[str]) -> str:
+    """The question of a study whose file does not say it: its title, or what its arms tell."""
+    if "?" in title or not 1 < len(arms) <= MOST_ARMS:
+        return title
+    *others, last = map(condition_name, arms)
+    return f"What differs between {', '.join(others)} and {last}?"
 
 
 def lanes(run: RunFolder, study: Study) -> Iterator[Lane]:

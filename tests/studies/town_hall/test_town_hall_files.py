@@ -168,7 +168,7 @@ def test_one_set_has_no_intervals_and_says_so(tmp_path: Path) -> None:
     )
     assert row["estimate"] == 0 and row["low"] is None and row["high"] is None
     says = next(f for f in held.findings() if f.key == "inclusion").says
-    assert says.count("a gap of +0.00 (no interval)") == 2
+    assert says.count("a gap of 0.00 (no interval)") == 2
 
 
 def test_a_tie_fails_and_is_said_to(tmp_path: Path) -> None:
