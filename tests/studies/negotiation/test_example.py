@@ -54,7 +54,7 @@ def test_the_respondent_reacts_to_the_decision_it_is_asked_about(tmp_path: Path)
     told = {True: 0, False: 0}
     lines = run.table("utterances").filter(pl.col("intent").str.starts_with("user_respond"))
     for group, topic, name, text in lines.select("group_id", "topic", "speaker", "text").rows():
-        pleased = any(w in text for w in ("works for me", "hoped for.", "I am happy"))
+        pleased = any(w in text for w in ("works for me", "Good, I had hoped", "I am happy"))
         assert pleased is ((group, topic, name) in glad), (text, topic)
         told[pleased] += 1
     assert min(told.values()) > 10

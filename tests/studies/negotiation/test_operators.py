@@ -217,6 +217,11 @@ def test_include_both_leaves_out_what_everybody_rejects() -> None:
         {"p1": {"x": 4, "y": -2}, "c1": {"x": 1, "y": -2}}, {"p1": "parent", "c1": "child"}
     )
     assert [p.option for p in run("include_both", only).portions] == ["x"]
+    # Nor has anybody a day of what they reject themselves and nobody else wants.
+    refusing = tally(
+        {"p1": {"x": -2, "y": -2}, "c1": {"x": 4, "y": 0}}, {"p1": "parent", "c1": "child"}
+    )
+    assert [p.option for p in run("include_both", refusing).portions] == ["x"]
 
 
 @pytest.mark.parametrize("operator", sorted(OPERATORS))

@@ -314,10 +314,10 @@ def hard_constraint(tally: Tally, case: Case) -> Outcome:
 def include_both(tally: Tally, case: Case) -> Outcome:
     """Each side's favourite has its days. Sides are the group's two roles; with one role, those
     who want the top option and those who do not. Two sides with one favourite take their next
-    best in turn, so that two options are included wherever two were named that not everybody
-    strongly rejects."""
+    best in turn, so that two options are included wherever two were named that somebody wants, or
+    nobody strongly rejects."""
     side_a, side_b = _sides(tally)
-    bearable = [o for o in tally.options if len(tally.rejections(o)) < len(tally.voters)]
+    bearable = [o for o in tally.options if tally.supporters(o) or not tally.rejections(o)]
     bearable = bearable or list(tally.options)
     pick = best(tally, lambda o: (tally.total(o, side_a),), bearable)
     first, others = pick.option, [o for o in bearable if o != pick.option]

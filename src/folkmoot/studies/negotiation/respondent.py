@@ -344,10 +344,12 @@ def feedback(mind: Mind, follows: float) -> Reply:
     at = Meeting(mind)
     name, shares = at.asked, at.standing
     own = at.tally.primary(name) if name else None
-    missing = own is not None and own not in at.gets(name, shares)
+    got = at.gets(name, shares)
+    missing = own is not None and own not in got
+    against = own is None and any(name in at.tally.rejections(o) for o in got)
     parted = any(str(s["when"]).startswith("Group") for s in shares)
     room = bool(missing and shares and not parted and _follows(mind, follows))
-    resolved = not missing or room or mind.draws.chance(0.25)
+    resolved = not (missing or against) or room or mind.draws.chance(0.25)
     added: Reply = {"option": own, "members": [name], "when": LATER}
     revised = [*shares, added] if room else shares
     said = f"{name} gets {own} on another day." if room else "Nothing changes, the plan stands."
