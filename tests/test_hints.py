@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import folkmoot
-from folkmoot.hints import did_you_mean, nearest
+from folkmoot.hints import did_you_mean, enumerated, nearest, shortened, some_of
 
 KEYS = ["interview_turns", "threshold_percent", "max_api_retries", "seed", "model"]
 
@@ -57,3 +57,12 @@ def test_nobody_else_words_a_guess() -> None:
     ]
     # An old workbook's names are matched when it is converted.
     assert [f for f in own if not f.startswith("studies/workbook/")] == []
+
+
+def test_names_in_words_and_texts_cut_short() -> None:
+    assert [enumerated(list(names)) for names in ("", "a", "ab", "abc")] == [
+        *("", "a", "a and b", "a, b and c")
+    ]
+    assert (some_of(list("abc")), some_of(list("abcd"), 2)) == ("a, b, c", "a, b and 2 more")
+    assert shortened("x" * 80) == "x" * 80
+    assert shortened("x" * 81) == "x" * 79 + "…"

@@ -1,4 +1,4 @@
-"""Words for messages: which known name was meant, where one is suggested; names as a list."""
+"""Words for messages: guesses at the name that was meant, lists, texts cut short."""
 
 from __future__ import annotations
 
@@ -26,6 +26,17 @@ def enumerated(items: Sequence[str]) -> str:
     if len(items) < 2:
         return "".join(items)
     return f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def some_of(names: Sequence[str], most: int = 3) -> str:
+    """ "a, b, c and 4 more"."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def shortened(text: str, most: int = 80) -> str:
+    """A text of at most so many characters; where it is cut, the last is an ellipsis."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _near(name: str, known: Iterable[str], most: int) -> list[str]:

@@ -20,6 +20,7 @@ from folkmoot.engine.runner import from_python, run_study
 from folkmoot.engine.session import Scope, Session
 from folkmoot.engine.study import Study
 from folkmoot.errors import InputError
+from folkmoot.hints import shortened
 from folkmoot.people.enrichment import enrich
 from folkmoot.people.persona import Persona
 from folkmoot.people.pool import Pool, migrate
@@ -150,7 +151,7 @@ def _print_people(console: Console, people: list[Persona], limit: int) -> None:
             str(p.demographics.get("age", "")),
             str(p.demographics.get("sex", "")),
             p.source,
-            p.text if len(p.text) <= 90 else p.text[:89] + "…",
+            shortened(p.text, 90),
         )
         for p in people[:limit]
     ]

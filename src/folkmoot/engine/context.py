@@ -10,7 +10,6 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -34,6 +33,7 @@ from folkmoot.errors import (
     Problem,
     ProtocolError,
 )
+from folkmoot.hints import shortened
 from folkmoot.models.catalog import HUMAN, is_local
 from folkmoot.models.request import FloatArray, Reply, Request
 from folkmoot.randomness import digest
@@ -49,6 +49,7 @@ from folkmoot.storage.run_folder import (
     PLAN,
     STUDY_FILE,
     TABLES,
+    time_of_day,
 )
 from folkmoot.storage.shelf import Shelf
 
@@ -145,13 +146,7 @@ def first_difference(old: dict[str, Any], new: dict[str, Any]) -> str:
 def _short(value: object) -> str:
     if value is ...:
         return "not there"
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 80 else text[:77] + "…"
-
-
-def time_of_day() -> str:
-    """ISO 8601, UTC."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    return shortened(json.dumps(value, ensure_ascii=False))
 
 
 class Part(NamedTuple, Generic[I]):

@@ -13,7 +13,6 @@ from asyncio import CancelledError
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ import polars as pl
 
 from folkmoot.engine.attempts import Allowance, Halted
 from folkmoot.engine.authors import watching_awaits
-from folkmoot.engine.context import Away, Plan, RunContext, time_of_day
+from folkmoot.engine.context import Away, Plan, RunContext
 from folkmoot.engine.desk import Desk
 from folkmoot.engine.event_loop import Stopper, interruptible
 from folkmoot.engine.folder import open_journal, write_settings
@@ -59,6 +58,7 @@ from folkmoot.storage.run_folder import (
     STUDY_FILE,
     TABLES,
     RunFolder,
+    time_of_day,
 )
 from folkmoot.storage.tables import codebook, write_table
 
@@ -208,7 +208,7 @@ def _context(execution: Execution, journal: Journal | Replay, progress: Progress
     gateway = Gateway(journal, providers.open, config, progress, execution.allowance, desk)
     plan = Plan(
         folder / PLAN,
-        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        started_at=time_of_day(),
         accept_changes=execution.options.accept_changes,
     )
     now = time_of_day if execution.replay is None else lambda: SOME_TIME
@@ -398,7 +398,7 @@ def _facts(
         seed=context.seed,
         synthetic=context.synthetic_roles(),
         started_at=context.plan.started_at,
-        finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        finished_at=time_of_day(),
         wall_seconds=seconds,
         earlier=RunFolder(context.folder).manifest,
         models=context.gateway.uses,

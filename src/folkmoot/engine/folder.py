@@ -8,7 +8,6 @@ import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
 import yaml
@@ -28,6 +27,7 @@ from folkmoot.storage.run_folder import (
     PLAN,
     STUDY_FILE,
     RunFolder,
+    time_of_day,
 )
 
 LOCK = ".lock"
@@ -139,7 +139,7 @@ def held_folder(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise StorageError(f"{folder}: cannot be locked: {error.strerror or error}") from error
     try:
-        who = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
+        who = {"pid": os.getpid(), "host": socket.gethostname(), "since": time_of_day()}
         write_text(folder / HOLDER, json.dumps(who) + "\n")
         yield
     finally:
@@ -153,7 +153,3 @@ def _holder(folder: Path) -> str:
         return f"process {who['pid']} on {who['host']} (since {who['since']})"
     except (OSError, ValueError, KeyError):
         return "another process"
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 from folkmoot.engine.yaml_tree import MOST_DIGITS, Path_, Tree, dotted, find_path
 from folkmoot.errors import Problem
 from folkmoot.hidden_characters import hidden_in
-from folkmoot.hints import did_you_mean
+from folkmoot.hints import did_you_mean, shortened
 
 SECRET_KEYS = ("key", "api_key", "apikey", "openai_api_key", "anthropic_api_key", "token")
 SECRET_MEND = "keys belong in the environment (OPENAI_API_KEY, …) or in .env, never in a study file"
@@ -261,7 +261,7 @@ def _shown(value: Any) -> str:
     text = f'"{value}"' if isinstance(value, str) else f"{value}"
     if isinstance(value, str) and len(value) > MOST_DIGITS and value.isdecimal():
         return f"a number of {len(value):,} digits"
-    return text if len(text) <= 60 else text[:57] + "…"
+    return shortened(text, 60)
 
 
 def standing_at(problem: Problem, file: str, line: int) -> Problem:

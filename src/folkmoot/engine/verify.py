@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -34,6 +34,7 @@ from folkmoot.engine.study import Study, study_of_run
 from folkmoot.engine.study_file import StudyFile, validate
 from folkmoot.engine.withdrawal import withdrawals
 from folkmoot.errors import FolkmootError, NotJournaled, StorageError
+from folkmoot.hints import shortened, some_of
 from folkmoot.measures.estimates import plural
 from folkmoot.models.catalog import LOCAL, is_local
 from folkmoot.models.request import Request
@@ -54,7 +55,6 @@ from folkmoot.storage.run_folder import (
 )
 from folkmoot.storage.tables import as_csv
 
-MOST_NAMED = 3  # of what differs, so many are named
 # What no second run has in common with the first.
 OF_THE_DAY = frozenset(
     {
@@ -194,7 +194,7 @@ def _gone(run: RunFolder) -> list[str]:
     """What nobody can recompute any more, because people withdrew."""
     return [
         f"{a.data['seat']} withdrew: {plural(a.data['answers'], 'answer')} of theirs "
-        f"({_some(a.data['addresses'])}) and all that followed from them cannot be recomputed."
+        f"({some_of(a.data['addresses'])}) and all that followed from them cannot be recomputed."
         for a in withdrawals(run.path)
     ]
 
@@ -210,12 +210,12 @@ def _forged_entries(journal: JournalReader) -> list[str]:
     """Entries whose seal, text or fingerprint does not fit."""
     found = []
     if changed := journal.changed():
-        found.append(f"{JOURNAL}: changed since they were written: {_some(changed)}.")
+        found.append(f"{JOURNAL}: changed since they were written: {some_of(changed)}.")
     if texts := journal.changed_texts():
         found.append(f"{JOURNAL}: {plural(texts, 'long text')} changed since written.")
     asked = [e.address for e in journal.entries() if not _fits(e)]
     if asked and journal.format > 1:
-        found.append(f"{JOURNAL}: another request than was sent stands at {_some(asked)}.")
+        found.append(f"{JOURNAL}: another request than was sent stands at {some_of(asked)}.")
     return found
 
 
@@ -257,7 +257,7 @@ def _replay(run: RunFolder, study: Study | None, scratch: Path) -> list[str]:
         more = [a for a in journal.addresses() if a not in replay.asked]
     if not more or plan["changes"]:  # --accept-changes may leave behind what nobody asks for
         return []
-    return [f"{JOURNAL} holds what the run does not ask for: {_some(more)}."]
+    return [f"{JOURNAL} holds what the run does not ask for: {some_of(more)}."]
 
 
 def _as_it_was_run(run: RunFolder, study: Study | None) -> tuple[StudyFile, Providers]:
@@ -283,7 +283,7 @@ def _as_it_was_run(run: RunFolder, study: Study | None) -> tuple[StudyFile, Prov
     was = sealed.get("prompts", {})
     if other := sorted(n for n in {*was, *prompts} if was.get(n) != prompts.get(n)):
         raise _NotRebuiltError(
-            f"The prompts {_some(other)} are not those of the run, so it cannot be rebuilt "
+            f"The prompts {some_of(other)} are not those of the run, so it cannot be rebuilt "
             f"here{_other_code(run)}."
         )
     return found, providers
@@ -388,7 +388,7 @@ def _cells(old: pl.Series, new: pl.Series) -> list[str]:
     if not rows:
         return []
     first = f"{_short(old[rows[0]])}, rebuilt {_short(new[rows[0]])}"
-    listed = _some([str(i + 1) for i in rows])
+    listed = some_of([str(i + 1) for i in rows])
     return [f"column {old.name} differs in {plural(len(rows), 'row')} ({listed}): {first}."]
 
 
@@ -413,11 +413,6 @@ def _but_for_the_time(was: str, now: str) -> bool:
     return re.fullmatch(pattern, was) is not None
 
 
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more
-
-
 def _short(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 80 else text[:79] + "…"
+    return shortened(text)

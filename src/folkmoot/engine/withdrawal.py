@@ -19,7 +19,6 @@ import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +47,7 @@ from folkmoot.storage.run_folder import (
     TABLES,
     RunFolder,
     cache_of,
+    time_of_day,
 )
 from folkmoot.storage.tables import write_table
 
@@ -230,7 +230,7 @@ def withdraw(run: RunFolder, place: Playable, by: str) -> None:
         "journal_digest": now,
         "hashes": {n: sha256(run.path / n) for n in run.manifest.get("hashes", {}) if run.has(n)},
     }
-    amend(run.path, [Amendment(KIND, by, datetime.now(UTC).isoformat(timespec="seconds"), data)])
+    amend(run.path, [Amendment(KIND, by, time_of_day(), data)])
     shutil.rmtree(cache_of(run.path), ignore_errors=True)  # what pages made of the words
 
 

@@ -7,17 +7,16 @@ seed, files and models are compared for all of them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from folkmoot.engine.journal import JournalReader
 from folkmoot.engine.study import Planned, Study
 from folkmoot.engine.verify import changed_since
 from folkmoot.errors import StorageError
+from folkmoot.hints import shortened, some_of
 from folkmoot.measures.estimates import plural
 from folkmoot.storage.run_folder import JOURNAL, RunFolder, Streamed
-
-MOST_NAMED = 3  # at most this many differences are named
 
 
 def deviations(run: RunFolder, study: Study) -> list[str]:
@@ -52,7 +51,7 @@ def since(run: RunFolder, study: Study) -> list[str]:
     if not changed:
         return []
     return [
-        f"Shipped prompts that changed since this run: {_some(changed)}. A new run would ask "
+        f"Shipped prompts that changed since this run: {some_of(changed)}. A new run would ask "
         "something else."
     ]
 
@@ -105,10 +104,10 @@ def _against_table(run: RunFolder, planned: Planned) -> list[str]:
     absent = [key for key in foreseen if key not in held]
     found = []
     if absent:
-        found.append(f"No record of {plural(len(absent), f'planned {unit}')}: {_some(absent)}.")
+        found.append(f"No record of {plural(len(absent), f'planned {unit}')}: {some_of(absent)}.")
     foreign = [key for key in held if key not in foreseen]
     if foreign:
-        found.append(f"Not in the plan: {plural(len(foreign), unit)} ({_some(foreign)}).")
+        found.append(f"Not in the plan: {plural(len(foreign), unit)} ({some_of(foreign)}).")
     found += _otherwise(foreseen, held, unit)
     column, done = planned.done
     if column in columns:
@@ -117,7 +116,7 @@ def _against_table(run: RunFolder, planned: Planned) -> list[str]:
             ended = len(foreseen) - len(absent) - len(short)
             found.append(
                 f"{len(foreseen)} were planned and {ended} finished; {plural(len(short), unit)} "
-                f"did not: {_some(short)}."
+                f"did not: {some_of(short)}."
             )
     return found
 
@@ -134,7 +133,7 @@ def _otherwise(
                 found.setdefault(column, []).append(f"{key} ({value} planned, {real} recorded)")
     return [
         f"{plural(len(names), unit)} with a different {column.replace('_', ' ')} than planned: "
-        f"{_some(names)}."
+        f"{some_of(names)}."
         for column, names in found.items()
     ]
 
@@ -152,15 +151,8 @@ def _key(row: Mapping[str, Any], columns: Sequence[str]) -> str:
     return " ".join(str(row[column]) for column in columns)
 
 
-def _some(names: Iterable[str]) -> str:
-    listed = list(names)
-    more = f" and {len(listed) - MOST_NAMED} more" if len(listed) > MOST_NAMED else ""
-    return ", ".join(listed[:MOST_NAMED]) + more
-
-
 def _short(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= 60 else text[:59] + "…"
+    return shortened(str(value), 60)
 
 
 def _without_none(value: Any) -> Any:

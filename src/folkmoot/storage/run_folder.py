@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterator
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,11 @@ class Texts(Collection[str]):
 
     def __contains__(self, text: object) -> bool:
         return any(text == own for own in self)
+
+
+def time_of_day() -> str:
+    """The time of day as the files of a run have it: ISO 8601, UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 class RunFolder:

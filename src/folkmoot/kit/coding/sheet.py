@@ -7,7 +7,6 @@ import itertools
 import json
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from folkmoot.kit.coding.codebook import NO_CODE, Codebook
 from folkmoot.kit.coding.reading import BY_HAND, CORRECTION, Codings, codings, words_of
 from folkmoot.randomness import digest
 from folkmoot.storage.amendments import Amendment, amend, amendments
-from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.run_folder import RunFolder, time_of_day
 
 CORRECTIONS, BLIND, BOOKS = "codes", "sample", "codebooks"  # names of sheets
 SHARED = ("codebook", "number", "of", "text", "about")
@@ -134,7 +133,7 @@ def read_sheet(run: RunFolder, path: Path, by: str) -> list[Amendment]:
     What was read before is not added again. Raises InputError with the cell of every mistake.
     """
     read = codings(run)
-    now = datetime.now(UTC).isoformat(timespec="seconds")
+    now = time_of_day()
     problems: list[Problem] = []
     made: list[Amendment] = []
     for name, take in ((CORRECTIONS, _correction), (BLIND, _by_hand)):

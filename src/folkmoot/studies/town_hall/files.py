@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import TypedDict
 
 from folkmoot.engine.session import Scope, Session
+from folkmoot.hints import shortened
 from folkmoot.kit.coding import Text
 from folkmoot.studies.town_hall.config import TownHallConfig, levels_of
 from folkmoot.studies.town_hall.discussion import Call, Discussion, Meeting, Round
@@ -252,8 +253,7 @@ def _total(values: Iterable[float | None]) -> float | None:
 
 
 def _preview(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= PREVIEW else flat[: PREVIEW - 1] + "…"
+    return shortened(" ".join(text.split()), PREVIEW)
 
 
 def _first(calls: Iterable[Call]) -> float | None:

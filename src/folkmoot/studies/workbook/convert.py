@@ -18,6 +18,7 @@ from typing import cast
 from rapidfuzz import fuzz, process
 
 from folkmoot.errors import InputError
+from folkmoot.hints import shortened
 from folkmoot.studies.workbook.answers import (
     NotALiteral,
     looks_like_dict,
@@ -62,7 +63,6 @@ from folkmoot.studies.workbook.sheets import (
     number_text,
     read_book,
     rows_in_words,
-    short,
 )
 
 Values = dict[str, Scalar | None]
@@ -354,7 +354,7 @@ class _Conversion:
             if new != text or kind != values["var_type"]:
                 types = f", var_type {kind}" if kind != values["var_type"] else ""
                 weaker = "" if checked else "; numbers outside of the range are not asked for again"
-                self.guess(row, f"the options became {short(new, 60)}{types}{weaker}")
+                self.guess(row, f"the options became {shortened(new, 60)}{types}{weaker}")
             values["response_options"], values["var_type"] = new, kind
         if (
             not text

@@ -20,7 +20,7 @@ from simpleeval import DEFAULT_OPERATORS, InvalidExpression, SimpleEval
 
 from folkmoot.conversation.answers import Missing
 from folkmoot.conversation.sandbox import EXPRESSIONS, FAILURES, WORK, Sandbox, Work
-from folkmoot.hints import did_you_mean, nearest
+from folkmoot.hints import did_you_mean, nearest, shortened
 from folkmoot.studies.workbook.answers import BROKEN
 from folkmoot.studies.workbook.config import Computed, Scalar
 
@@ -328,8 +328,7 @@ def _check_fixed(node: ast.expr) -> None:
         scene = Scene((), frozenset(), frozenset(), {}, lambda _name, _who: None)
         value = _calculated(node, scene, None)
         if isinstance(value, Missing):
-            part = ast.unparse(node)
-            shown = part if len(part) <= 40 else part[:39] + "…"
+            shown = shortened(ast.unparse(node), 40)
             raise BadExpression(f"{shown} has no value: {value.detail}", "use smaller numbers")
         return
     for child in ast.iter_child_nodes(node):

@@ -29,6 +29,7 @@ from openpyxl import load_workbook
 from openpyxl.utils import get_column_letter, range_boundaries
 
 from folkmoot.errors import InputError, Problem
+from folkmoot.hints import shortened
 
 MAX_FILE_BYTES = 50_000_000
 MAX_UNPACKED_BYTES = 300_000_000
@@ -556,11 +557,6 @@ def number_text(value: float) -> str:
     return f"{value:.12g}"
 
 
-def short(text: str, most: int = 40) -> str:
-    """The beginning of a text, for messages."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
 # --- what a person sees ------------------------------------------------------------------------
 
 
@@ -637,8 +633,8 @@ def _merge(sheet: Sheet, look: Look, problems: Problems) -> list[str]:
             rows[row][left] = cell
         if within:
             notes.append(
-                f"{sheet.name}!{ref} is one merged cell: its value {short(cell.text)!r} counts "
-                f"for {rows_in_words([top, *within])}"
+                f"{sheet.name}!{ref} is one merged cell: its value {shortened(cell.text, 40)!r} "
+                f"counts for {rows_in_words([top, *within])}"
             )
     if (more := len(notes) - MAX_MERGES_TOLD) > 0:
         notes[MAX_MERGES_TOLD:] = [f"{sheet.name}: {more} more merged cells are read like that"]
@@ -656,8 +652,9 @@ def _garbled(sheet: Sheet) -> Iterator[str]:
         where, text, right = found[0]
         more = f" (and {len(found) - 1} more cells of this sheet)" if len(found) > 1 else ""
         yield (
-            f"{where} looks like a text that was opened in the wrong encoding: {short(text)!r} "
-            f"was perhaps {short(right)!r}{more}; it is read as it stands"
+            f"{where} looks like a text that was opened in the wrong encoding: "
+            f"{shortened(text, 40)!r} was perhaps {shortened(right, 40)!r}{more}; it is read as it "
+            "stands"
         )
 
 
