@@ -11,9 +11,12 @@ from typing import Literal
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
+from starlette.responses import HTMLResponse
+from starlette.routing import Route
 
+from folkmoot.view.site import Guard, site
 from tests.servers.pages import PageServer
-from tests.view.conftest import found_in
+from tests.view.conftest import found_in, reader
 
 SHOTS = os.environ.get("FOLKMOOT_SCREENSHOTS")  # a folder for them
 PAGES = {
@@ -146,3 +149,18 @@ def test_without_scripts_everything_can_be_read(browser: Browser, served: PageSe
     page.locator("details.call a").first.click()
     expect(page.locator("main h2").last).to_have_text("The call")
     page.close()
+
+
+def test_a_link_with_its_token_opens_from_another_sites_page(
+    browser: Browser, outputs: Path
+) -> None:
+    with reader(outputs, Guard(token="secret")) as server:
+        link = f"{server.url}/run/town_hall/-/rooms?token=secret"
+        there = Route("/", lambda _: HTMLResponse(f'<a href="{link}">your runs</a>'))
+        with PageServer(site([there], Guard())) as mail:
+            page = browser.new_page()
+            page.goto(mail.url.replace("127.0.0.1", "localhost"))  # another site than 127.0.0.1
+            page.get_by_role("link", name="your runs").click()
+            expect(page.locator("h1")).to_have_text("Rooms")
+            assert "secret" not in page.url
+            page.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from pathlib import Path
 from urllib.parse import quote, urljoin, urlsplit
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import folkmoot
 from folkmoot.models.scripted import Scripted
@@ -175,6 +178,44 @@ def test_only_files_that_the_run_wrote_can_be_saved(outputs: Path, name: str) ->
         assert saved.headers["Content-Disposition"].startswith("attachment")
 
 
+@pytest.mark.parametrize(
+    "name", ["study.yaml", "plan.json", "journal.sqlite", "log.jsonl", "tables/answers.parquet"]
+)
+def test_a_run_whose_files_lead_out_of_its_folder_is_not_read(
+    outputs: Path, copy: Path, tmp_path: Path, name: str
+) -> None:
+    (copy / name).unlink()
+    (copy / name).symlink_to(outputs / "town_hall" / name)
+    with reader(copy.parent) as server:
+        for page in ("", "people", "rooms", "findings", "search?q=block", "file?name=run.log"):
+            got = server.get(f"/run/copy/-/{page}")
+            assert got.status == 404 and f"{name} is a link" in got.text, page
+            assert "redeveloped" not in got.text
+        assert server.get("/").status == server.get("/search?q=block").status == 200
+
+
+def test_a_run_may_lie_elsewhere_itself(outputs: Path, tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "pilot").symlink_to(outputs / "town_hall")
+    with reader(tmp_path / "here") as server:
+        assert server.get("/run/pilot/-/people").status == 200
+
+
+@pytest.mark.parametrize(
+    "name", [b"\xff\xfe", b"a\\b", b"a b", b"-", b"%2e", b"a\nb", b"?#", b"\xc3\xbc"]
+)
+def test_a_run_is_listed_under_any_name(copy: Path, name: bytes) -> None:
+    copy.rename(copy.parent / os.fsdecode(name))
+    with reader(copy.parent) as server:
+        runs = server.get("/")
+        assert runs.status == 200 and runs.text.count("data-item") == 1
+        links = [link for link in Page(runs.text).links if link.startswith("/run/")]
+        if name in (b"\xff\xfe", b"a\nb"):  # which no address can hold
+            assert "cannot be read" in runs.text
+        else:
+            assert server.get(links[0]).status == 200
+
+
 @pytest.mark.parametrize("name", ["seats.json", "people.json"])
 def test_links_and_names_of_people_are_never_served(
     outputs: Path, tmp_path: Path, name: str
@@ -213,3 +254,31 @@ def test_reading_changes_nothing_in_the_run_folder(outputs: Path, tmp_path: Path
 
 def _bytes(folder: Path) -> dict[str, bytes]:
     return {str(p): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+ASKED = (
+    "/run/{run}/-/people?q={a}&sort={b}&start={a}", "/run/{run}/-/person?id={a}",
+    "/run/{run}/-/room?id={a}&id={b}", "/run/{run}/-/said?at={a}", "/run/{run}/-/call?at={a}",
+    "/run/{run}/-/search?q={a}&start={b}", "/run/{run}/-/file?name={a}", "/search?q={a}&start={b}",
+    "/beside?a={run}&x={a}&b={b}&y={a}", "/run/{a}/-/", "/run/{a}/{b}/-/people", "/{a}",
+)  # fmt: skip
+# What was typed with a purpose, and what nobody would think of.
+TYPED = st.one_of(
+    st.sampled_from(
+        ["age>1", "persona_id", "-intents.score", "statements.opinion=x", "utterances.text!=",
+         "group_001/p_0001", "..", "../../etc/passwd", "%2e%2e", "a" * 5000, "\x00", "(", "[", "'",
+         "who", "-who", "99999999999999999999", "intents.score>nan", "n>1e999", "\ud800"]
+    ),
+    st.text(max_size=12),
+)  # fmt: skip
+
+
+@given(TYPED, TYPED)
+@settings(max_examples=40)
+def test_whatever_is_typed_into_an_address_is_answered(
+    served: PageServer, one: str, other: str
+) -> None:
+    a, b = (quote(text, safe="", errors="surrogatepass") for text in (one, other))
+    for path in ASKED:
+        got = served.get(path.format(run="focus_group", a=a, b=b))
+        assert got.status in (200, 303, 404), (path, one, other, got.text)

@@ -51,9 +51,20 @@ def test_without_its_token_a_page_says_nothing(outputs: Path) -> None:
         entered = server.get("/run/town_hall/-/?token=a+long+secret&x=1")
         assert entered.status == 303 and entered.headers["Location"] == "/run/town_hall/-/?x=1"
         cookie = entered.headers["Set-Cookie"]
-        assert "HttpOnly" in cookie and "SameSite=strict" in cookie
+        assert "HttpOnly" in cookie and "SameSite=lax" in cookie
         inside = server.get("/", Cookie=cookie.split(";")[0])
         assert inside.status == 200 and "town_hall" in inside.text
+
+
+def test_two_servers_of_one_machine_keep_their_tokens_apart(outputs: Path) -> None:
+    with reader(outputs, Guard(token="a")) as one, reader(outputs, Guard(token="b")) as two:
+        cookies = [
+            s.get(f"/?token={t}").headers["Set-Cookie"].split(";")[0]
+            for s, t in ((one, "a"), (two, "b"))
+        ]
+        for server in (one, two):  # a browser sends both to both: it does not tell ports apart
+            assert server.get("/", Cookie="; ".join(cookies)).status == 200
+            assert server.get("/", Cookie=cookies[server is one]).status == 401
 
 
 def test_a_token_leads_nowhere_else(outputs: Path) -> None:

@@ -47,13 +47,12 @@ from folkmoot.storage.run_folder import (
     RunFolder,
 )
 from folkmoot.view.overview import FINDINGS, Overviews
-from folkmoot.view.people import ids_of, journal_of, names_in, table_of
+from folkmoot.view.people import UTTERANCES, ids_of, journal_of, names_in, table_of
 from folkmoot.view.person import person
 from folkmoot.view.search import PER_PAGE, Searches
 from folkmoot.view.shelf import Shelf, UnderWay, held, opened, standing
 from folkmoot.view.site import UNREADABLE, environment, moving, page
 from folkmoot.view.talk import (
-    UTTERANCES,
     Room,
     base_of,
     drawer,
@@ -189,9 +188,9 @@ class Reader:
         """A file of the run, to be saved: one of those that the run wrote, and no other."""
         run, _ = self._run(request, "")
         name = request.query_params.get("name", "")
-        path = (run.path / name).resolve()
-        inside = path.is_relative_to(run.path.resolve())
-        if name not in downloads(run) or not inside or not path.is_file():
+        known = name in downloads(run)
+        path = (run.path / name).resolve() if known else run.path
+        if not (path.is_file() and path.is_relative_to(run.path.resolve())):
             raise HTTPException(404, f"There is no file {name} in {run.id}.")
         return FileResponse(path, filename=path.name, media_type="application/octet-stream")
 
@@ -211,6 +210,7 @@ class Reader:
             {**shown, "query": query, "sort": sort, "by": sort.removeprefix("-"),
              "down": sort.startswith("-"), "columns": columns, "rows": rows, "more": more,
              "total": found.total, "all": found.all, "levels": found.levels, "step": STEP,
+             "others": found.others,
              "start": _from(asked.get("start")), "wide": "&wide=1" if wide else ""},
         )  # fmt: skip
 
@@ -397,7 +397,7 @@ def _tried(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def _base(name: str) -> str:
-    return f"/run/{quote(name)}/-"
+    return f"/run/{quote(name, errors='replace')}/-"
 
 
 def _size(path: Path) -> str:

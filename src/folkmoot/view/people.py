@@ -8,7 +8,7 @@ under way has a plan and a journal: there the people are those that were drawn, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -31,6 +31,8 @@ OF_ENGINE = ("answers", "exposure", "texts", "codes")
 # Addresses at which texts are coded, models tried out, people asked for a card of their own.
 NOT_SAID = ("coding/", f"{PREFLIGHT}/", "seats/")
 NAMES = ("name", "member_name", "participant_name")
+SPEAKERS = ("speaker_id", "speaker", "target")  # columns that say whom a row is about
+UTTERANCES = "utterances"
 KEY = "who"
 LONG = 60  # characters; longer cells are shown on a person's own page
 MOST_LEVELS = 12  # of a column that is offered as a filter
@@ -165,8 +167,11 @@ def _frame(path: Path, people: People, _state: tuple[object, ...]) -> pl.LazyFra
 
 
 def _with_key(people: People, found: pl.LazyFrame) -> pl.LazyFrame:
-    parts = [_cleaned(column) for column in people.keys]
-    return found.with_columns(pl.concat_str(parts, separator="/").alias(KEY))
+    return found.with_columns(_key_of(people.keys))
+
+
+def _key_of(columns: Sequence[str]) -> pl.Expr:
+    return pl.concat_str([_cleaned(column) for column in columns], separator="/").alias(KEY)
 
 
 def count_of(run: RunFolder) -> int | None:
@@ -247,25 +252,46 @@ def _cleaned(column: str) -> pl.Expr:
 # --- a page of the table -------------------------------------------------------------------------
 
 
-_CONDITION = re.compile(r"""(\w+)(>=|<=|!=|=|>|<)("[^"]*"|\S+)|"[^"]*"|\S+""")
+_CONDITION = re.compile(r"""([\w.]+)(>=|<=|!=|=|>|<)("[^"]*"|\S+)|"[^"]*"|\S+""")
+Rows = Callable[[str], pl.LazyFrame | None]  # a table with several rows for each: KEY, its columns
 
 
-def matching(found: pl.LazyFrame, query: str) -> pl.LazyFrame:
+def matching(found: pl.LazyFrame, query: str, rows: Rows = lambda _: None) -> pl.LazyFrame:
     """The rows that a query means: `age>40 condition=acp "street safety"`. A word without a column
-    must stand somewhere in the row; case does not count."""
+    must stand somewhere in the row; case does not count. `votes.vote=no` means those who have such
+    a row in the table `votes`."""
     schema = found.collect_schema()
     words = []
     for condition in _CONDITION.finditer(query):
         column, sign, value = condition[1], condition[2], (condition[3] or "").strip('"')
         if column in schema:
             found = found.filter(_compared(column, schema[column], sign, value))
-        else:
+            continue
+        of, own = _of_table(column or "", rows)
+        if of is None:
             words.append(condition[0].strip('"'))
+        else:
+            met = of.filter(_compared(own, of.collect_schema()[own], sign, value))
+            found = found.join(met.select(KEY).unique(), on=KEY, how="semi", maintain_order="left")
     cells = [pl.col(c).cast(pl.String) for c in schema.names()]
     for word in words:
         somewhere = (cell.str.contains(f"(?i){pl.escape_regex(word)}") for cell in cells)
         found = found.filter(pl.any_horizontal(*somewhere))
     return found
+
+
+def _of_table(column: str, rows: Rows) -> tuple[pl.LazyFrame | None, str]:
+    """The table and the column of it that `table.column` means; no table where it means none."""
+    name, _, own = column.rpartition(".")
+    of = rows(name) if name else None
+    return (None, "") if of is None or own not in of.collect_schema() else (of, own)
+
+
+def _told(of: pl.LazyFrame, column: str, name: str) -> pl.LazyFrame:
+    """What several rows tell of each: the mean of numbers, the first of anything else."""
+    cell, kind = pl.col(column), of.collect_schema()[column]
+    told = cell.mean() if kind.is_numeric() else cell.first()
+    return of.group_by(KEY, maintain_order=True).agg(told.alias(name))
 
 
 def _compared(column: str, kind: pl.DataType, sign: str, value: str) -> pl.Expr:
@@ -294,6 +320,7 @@ class Page:
     total: int
     all: int
     levels: list[tuple[str, list[tuple[Cell, int]]]]
+    others: list[tuple[str, list[str]]]  # tables of several rows for each, and their columns
 
 
 class Shape(NamedTuple):
@@ -309,15 +336,27 @@ def table_of(run: RunFolder, query: str, sort: str, start: int, most: int) -> Pa
     people = people_of(run)
     found = frame(run, people)
     shape = _shape_of(run.path, people, state_of(run)) if people.table else _shape(found, people)
-    matched = matching(found, query)
+    others = several(run, people)
+
+    def rows(name: str) -> pl.LazyFrame | None:
+        return run.lazy(name).with_columns(_key_of(others[name])) if name in others else None
+
+    matched, columns = matching(found, query, rows), list(shape.columns)
     by = sort.removeprefix("-")
-    if by in shape.columns:
+    of, own = _of_table(by, rows)
+    if of is not None:
+        matched = matched.join(_told(of, own, by), on=KEY, how="left", maintain_order="left")
+        columns.insert(1, by)
+    if by in columns:
         down = sort.startswith("-")
         matched = matched.sort(by, descending=down, nulls_last=True, maintain_order=True)
     total = int(matched.select(pl.len()).collect().item())
-    shown = matched.slice(start, most).select(KEY, *shape.columns).collect()
-    rows = [(row.pop(KEY), row) for row in shown.to_dicts()]
-    return Page(shape.columns, rows, total, shape.all, shape.levels)
+    shown = matched.slice(start, most).select(KEY, *columns).collect()
+    listed = [(row.pop(KEY), row) for row in shown.to_dicts()]
+    named = [
+        (name, [c for c in _columns(run, name) if c not in keys]) for name, keys in others.items()
+    ]
+    return Page(columns, listed, total, shape.all, shape.levels, named)
 
 
 @lru_cache(maxsize=32)
@@ -356,20 +395,25 @@ def _is_list(column: pl.Series) -> bool:
     return bool(column.str.starts_with("[").any())
 
 
+def several(run: RunFolder, people: People) -> dict[str, tuple[str, ...]]:
+    """Tables with any number of rows for each of the people, and the columns that name them."""
+    found = {}
+    for name in run.tables() if people.table else ():
+        columns = _columns(run, name)
+        own = next((c for c in (people.id, *SPEAKERS) if c in columns), None)
+        if name != people.table and own and set(people.within) <= set(columns):
+            found[name] = (*people.within, own)
+    return found
+
+
 def records(
     run: RunFolder, people: People, parts: Sequence[str]
 ) -> Iterator[tuple[str, pl.DataFrame]]:
     """The rows of all other tables that are about one of the people: (table, rows)."""
-    ids = (people.id, "speaker_id", "speaker", "target")
-    for name in run.tables():
-        if name in (*OF_ENGINE, people.table, "utterances"):
+    for name, keys in several(run, people).items():
+        if name in (*OF_ENGINE, UTTERANCES):
             continue
-        columns = _columns(run, name)
-        own = next((c for c in ids if c in columns), None)
-        if own is None or not set(people.within) <= set(columns):
-            continue
-        pairs = zip((*people.within, own), parts, strict=True)
-        mine = [pl.col(c).cast(pl.String) == value for c, value in pairs]
-        found = run.lazy(name).filter(*mine).drop(*people.within, own).collect()
+        mine = [pl.col(c).cast(pl.String) == part for c, part in zip(keys, parts, strict=True)]
+        found = run.lazy(name).filter(*mine).drop(*keys).collect()
         if found.height:
             yield name, found

@@ -22,6 +22,7 @@ from starlette.exceptions import HTTPException
 
 from folkmoot.engine.journal import JournalReader
 from folkmoot.errors import StorageError
+from folkmoot.hidden_characters import without_hidden
 from folkmoot.storage.amendments import AMENDMENTS
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from folkmoot.view.overview import made_of
@@ -133,7 +134,7 @@ class Searches:
         self._failed.pop(run.path, None)
         try:
             _index(run)
-        except DAMAGED as error:  # a thread has nobody to raise to
+        except Exception as error:  # a thread has nobody to raise to
             self._failed[run.path] = str(error)
 
 
@@ -152,7 +153,8 @@ def _index(run: RunFolder) -> None:
 
 
 def _spoken(reply: str) -> str:
-    return "\n".join(value for _, value in fields_of(reply) if value != "null") or reply
+    fields = "\n".join(value for _, value in fields_of(reply) if value != "null")
+    return without_hidden(fields) or reply  # JSON may hold half a character, no text can
 
 
 def _opened(run: RunFolder, journal: JournalReader) -> sqlite3.Connection:

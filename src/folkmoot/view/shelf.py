@@ -164,16 +164,18 @@ class Shelf:
         found = []
         for name in [self._only] if self.one else _runs(self.root):
             path, shown = self._path(name), _as_text(name)
+            if shown != name:
+                found.append(replace(standing(path, shown), state="unreadable"))
+                continue
             tables = held(path), stamp(path / TABLES), stamp(path / MANIFEST)
             people = _people(path, *tables) if time.monotonic() < until else None
-            now = replace(standing(path, shown), people=people)
-            found.append(now if shown == name else replace(now, state="unreadable"))
+            found.append(replace(standing(path, name), people=people))
         return sorted(found, key=lambda s: (s.running, s.moved or oldest), reverse=True)
 
 
 def _as_text(name: str) -> str:
-    """A folder's name in UTF-8, which no address can hold where it is another."""
-    return name.encode("utf-8", "replace").decode()
+    """A folder's name as text of one line; no address can hold one that is another."""
+    return name.replace("\n", " ").encode("utf-8", "replace").decode()
 
 
 # In a part of a name: on this system, a way to another folder, or no name at all.

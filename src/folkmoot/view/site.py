@@ -39,6 +39,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from folkmoot.errors import InputError, Problem, StorageError
 from folkmoot.hidden_characters import without_hidden
 from folkmoot.measures.estimates import dollars
+from folkmoot.randomness import digest
 from folkmoot.storage.findings import cell_text, heading
 
 HERE = Path(__file__).parent
@@ -83,6 +84,12 @@ class Guard:
         except ValueError:
             return name in self.hosts
         return True
+
+    @property
+    def cookie(self) -> str:
+        """The cookie that holds the token. Browsers do not tell ports apart, so that each server
+        needs a name of its own."""
+        return f"{COOKIE}-{digest(self.token).hex()[:12]}"
 
     def admits(self, given: str) -> bool:
         return not self.token or secrets.compare_digest(given.encode(), self.token.encode())
@@ -141,9 +148,10 @@ class Guarded:
             rest = urlencode([(k, v) for k, v in query if k != TOKEN])
             there = quote(scope["path"]) + (f"?{rest}" if rest else "")
             answer = RedirectResponse("/" + there.lstrip("/"), 303)
-            answer.set_cookie(COOKIE, given, httponly=True, samesite="strict")
+            # Lax, not strict: the link may be opened from a message on another site's page.
+            answer.set_cookie(self.guard.cookie, given, httponly=True, samesite="lax")
             return answer
-        cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        cookie = SimpleCookie(headers.get("cookie", "")).get(self.guard.cookie)
         if cookie is not None and self.guard.admits(cookie.value):
             return None
         said = "This page needs its token: open the whole link that `folkmoot view` printed."
@@ -202,8 +210,8 @@ def environment() -> Environment:
     filters: dict[str, Callable[..., object]] = {
         "heading": heading,
         "cell": cell_text,
-        "q": lambda text: quote(str(text), safe=""),
-        "path": lambda text: quote(str(text)),
+        "q": lambda text: quote(str(text), safe="", errors="replace"),
+        "path": lambda text: quote(str(text), errors="replace"),
         "ago": ago,
         "count": lambda n: f"{n:,}",
         "money": lambda usd: "unknown" if usd is None else dollars(usd),

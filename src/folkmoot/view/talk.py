@@ -20,6 +20,7 @@ import polars as pl
 from folkmoot.engine.journal import Entry, JournalReader, as_part, name_in
 from folkmoot.storage.findings import heading
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.view.people import UTTERANCES
 
 _TRY = re.compile(r"(/ask\d+|^ask\d+)\.[\w.]+$")  # an address of a further try: `…/ask2.r1`
 OTHER = "somebody else"
@@ -31,7 +32,6 @@ ROOMS = (
 PARTS = ("topic", "task_id", "round", "phase", "stage")  # what a room's talk is divided by
 SPEAKERS = ("speaker_id", "speaker")
 SPOKEN = ("name", "speaker_name", "speaker")
-UTTERANCES = "utterances"
 REACTIONS = "reactions"
 
 
