@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -140,6 +141,24 @@ def test_two_people_stand_side_by_side(open_page: Page, served: PageServer) -> N
     open_page.fill("#other", "p_0002")
     open_page.get_by_role("button", name="Show both").click()
     assert open_page.locator(".beside > section h1").all_text_contents() == ["p_0001", "p_0002"]
+
+
+def test_the_same_participant_of_two_runs_stands_side_by_side(
+    open_page: Page, outputs: Path, tmp_path: Path
+) -> None:
+    for name in ("first", "second"):
+        shutil.copytree(outputs / "cross_pollination", tmp_path / "outputs" / name)
+    with reader(tmp_path / "outputs") as server:
+        open_page.goto(f"{server.url}/run/first/-/person?id=p_0001")
+        open_page.get_by_label("Beside").select_option("second")
+        open_page.get_by_role("button", name="Show both").click()
+        sides = open_page.locator(".beside > section")
+        assert sides.locator("h1").all_text_contents() == ["p_0001", "p_0001"]
+        assert sides.locator("> p > a").all_text_contents() == [
+            "first", "p_0001", "second", "p_0001",
+        ]  # fmt: skip
+        sides.nth(1).locator("a.link").first.click()
+        expect(open_page.locator(".here", has_text="second")).to_be_visible()
 
 
 def test_without_scripts_everything_can_be_read(browser: Browser, served: PageServer) -> None:

@@ -5,15 +5,21 @@ from __future__ import annotations
 import html
 import json
 import re
+import shutil
 import sqlite3
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
+import folkmoot
+from folkmoot import Session, Speaker, Study, StudyConfig
 from folkmoot.engine.journal import JournalReader
+from folkmoot.models.scripted import Scripted
 from folkmoot.storage.run_folder import JOURNAL, cache_of
 from folkmoot.view.overview import made_of
 from folkmoot.view.search import INDEX, _expression, _marked
+from tests.servers.pages import PageServer
 from tests.view.conftest import found_in, reader
 
 
@@ -79,6 +85,54 @@ def test_what_was_withdrawn_is_not_found_and_not_in_the_index(copy: Path) -> Non
         (copy / "amendments.jsonl").write_text("{}\n")
         assert before > 0 and count(found_in(server, "copy", "oven")) == 0
     assert b"oven" not in (cache_of(copy) / INDEX).read_bytes()
+
+
+def everywhere(server: PageServer, query: str) -> str:
+    """What is found in all runs, once all of them were searched."""
+    pages, start = "", "0"
+    while start:
+        page = server.get(f"/search?q={quote(query)}&start={start}").text
+        further = re.search(r'href="/search\?q=[^"]*start=(\d+)">Go on', page)
+        start = further[1] if further else ""
+        pages += page
+    return pages
+
+
+def test_all_runs_are_searched_at_once(outputs: Path, served: PageServer) -> None:
+    found = everywhere(served, "the")
+    for run in outputs.iterdir():
+        own = count(found_in(served, run.name, "the"))
+        assert f">{run.name}</a> <small>{own:,} repl" in found and own
+    links = re.findall(r'href="([^"]*/said\?[^"]*)"', everywhere(served, "oven"))
+    assert links and {link.split("/")[2] for link in links} == {"focus_group"}
+    assert "oven" in served.get(html.unescape(links[0])).text.lower()
+    assert "5 runs were searched" in everywhere(served, "wombat")
+    assert "repl" not in everywhere(served, "wombat")
+
+
+def test_a_run_that_cannot_be_searched_does_not_stop_the_others(outputs: Path, copy: Path) -> None:
+    shutil.copytree(outputs / "town_hall", copy.parent / "z")
+    (copy / JOURNAL).write_bytes(b"no journal" * 1000)
+    with reader(copy.parent) as server:
+        found = everywhere(server, "the")
+        assert "Not all of it could be searched" in found and ">z</a>" in found
+
+
+async def protocol(session: Session[StudyConfig]) -> None:
+    await session.ask(Speaker("a"), "What?")
+    await session.compute(len, [1, 2])
+
+
+def test_what_comes_after_the_last_words_and_half_characters_do_not_stop_it(
+    tmp_path: Path,
+) -> None:
+    model = Scripted(lambda _request, _address: '{"said": "half \\ud83d a wombat", "none": null}')
+    study = Study("half", "Half", StudyConfig, protocol)
+    folkmoot.run(study, {}, provider=model, out=tmp_path / "outputs" / "half")
+    with reader(tmp_path / "outputs") as server:
+        assert count(found_in(server, "half", "wombat")) == 1
+        assert count(found_in(server, "half", "null")) == 0
+        assert server.get("/run/half/-/said?at=ask0").status == 200
 
 
 def test_the_cache_is_outside_the_run_and_for_its_owner_alone(copy: Path) -> None:

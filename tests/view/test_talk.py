@@ -170,3 +170,25 @@ def test_pages_of_the_table_hold_everybody_once(outputs: Path) -> None:
     assert [key for page in pages for key, _ in page.rows] == [key for key, _ in whole.rows]
     ages = [row["demographic_age"] for _, row in whole.rows]
     assert ages == sorted(ages, reverse=True) and whole.total == len(ages) == whole.all
+
+
+def test_who_has_such_a_row_in_another_table_is_found(outputs: Path) -> None:
+    run = RunFolder(outputs / "town_hall")
+    votes = run.table("votes").filter(pl.col("vote") == "no")
+    wanted = {f"{d}/{a}" for d, a in votes.select("discussion_id", "agent_id").iter_rows()}
+    found = table_of(run, "votes.vote=no", "", 0, 1000)
+    assert {key for key, _ in found.rows} == wanted and 0 < len(wanted) < found.all
+    assert found.total == len(wanted)
+    assert table_of(run, "votes.vote=no discussion_id=set01_lv1", "", 0, 9).total < len(wanted)
+    assert table_of(run, "votes.nothing=no", "", 0, 9).total == 0  # no column: words
+
+
+def test_people_are_sorted_by_the_mean_of_their_rows(outputs: Path) -> None:
+    run = RunFolder(outputs / "focus_group")
+    means = run.table("intents").group_by("group", "persona_id").agg(pl.col("score").mean())
+    wanted = {f"{group}/{who}": mean for group, who, mean in means.iter_rows()}
+    found = table_of(run, "", "-intents.score", 0, 1000)
+    assert {key: row["intents.score"] for key, row in found.rows} == pytest.approx(wanted)
+    scores = [row["intents.score"] for _, row in found.rows]
+    assert scores == sorted(scores, reverse=True) and len(set(scores)) > 1
+    assert found.columns[1] == "intents.score" and "score" in dict(found.others)["intents"]

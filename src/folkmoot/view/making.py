@@ -15,7 +15,7 @@ from folkmoot.report.front import lanes, question_of
 from folkmoot.report.html import prose, write_page
 from folkmoot.storage.files import write_text
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.view.overview import FINDINGS
+from folkmoot.view.overview import FINDINGS, title_of
 from folkmoot.view.shelf import held
 from folkmoot.view.site import environment
 
@@ -28,12 +28,13 @@ def make(run: RunFolder, folder: Path) -> None:
         content = document(run)
         write_page(content, folder)
     at = content.front if content else None
+    question = at.question if at else question_of(run.config)
     env = environment()
     env.filters["prose"] = prose
     env.filters["drawing"] = drawing
     page = env.get_template("findings.html.j2").render(
         doc=content,
-        question=at.question if at else question_of(run.config),
+        question=question if title_of(run.config) != question else "",
         lanes=(design := at.lanes if at else tuple(lanes(run, study_of_run(run)))),
         seen=any(lane.steps for lane in design),
     )

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
 from folkmoot.errors import InputError
+from folkmoot.report.front import question_of
 from folkmoot.storage.amendments import AMENDMENTS
 from folkmoot.storage.files import write_text
 from folkmoot.storage.run_folder import MANIFEST, PLAN, TABLES, cache_of
@@ -26,6 +28,11 @@ def made_of(run: Path) -> Path:
     folder = cache_of(run)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
+
+
+def title_of(config: Mapping[str, object]) -> str:
+    """What the page of a run is called: the study's name for itself, else its question."""
+    return str(config.get("pilot_name") or config.get("title") or question_of(config))
 
 
 class Overviews:

@@ -31,7 +31,6 @@ from starlette.routing import Route
 
 from folkmoot.engine.journal import JournalReader
 from folkmoot.errors import InputError, StorageError
-from folkmoot.report.front import question_of
 from folkmoot.storage.amendments import AMENDMENTS
 from folkmoot.storage.run_folder import (
     CODEBOOK,
@@ -46,7 +45,7 @@ from folkmoot.storage.run_folder import (
     TABLES,
     RunFolder,
 )
-from folkmoot.view.overview import FINDINGS, Overviews
+from folkmoot.view.overview import FINDINGS, Overviews, title_of
 from folkmoot.view.people import UTTERANCES, ids_of, journal_of, names_in, table_of
 from folkmoot.view.person import person
 from folkmoot.view.search import PER_PAGE, Searches
@@ -135,8 +134,7 @@ class Reader:
             "run.html.j2",
             {
                 **shown,
-                "title": config.get("pilot_name") or config.get("title") or question_of(config)
-                or run.id,
+                "title": title_of(config) or run.id,
                 "study": study.read_text("utf-8", "replace") if study.is_file() else "",
                 "started": str(sealed.get("started_at", ""))[:16].replace("T", " "),
                 "sealed": [(name, part["hash"]) for name, part in parts.items()],

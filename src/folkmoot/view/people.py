@@ -274,10 +274,8 @@ def matching(found: pl.LazyFrame, query: str, rows: Rows = lambda _: None) -> pl
             met = of.filter(_compared(own, of.collect_schema()[own], sign, value))
             found = found.join(met.select(KEY).unique(), on=KEY, how="semi", maintain_order="left")
     cells = [pl.col(c).cast(pl.String) for c in schema.names()]
-    for word in words:
-        somewhere = (cell.str.contains(f"(?i){pl.escape_regex(word)}") for cell in cells)
-        found = found.filter(pl.any_horizontal(*somewhere))
-    return found
+    whole = pl.concat_str(cells, separator="\n", ignore_nulls=True).str.to_lowercase()
+    return found.filter(*(whole.str.contains(word.lower(), literal=True) for word in words))
 
 
 def _of_table(column: str, rows: Rows) -> tuple[pl.LazyFrame | None, str]:
@@ -350,13 +348,13 @@ def table_of(run: RunFolder, query: str, sort: str, start: int, most: int) -> Pa
     if by in columns:
         down = sort.startswith("-")
         matched = matched.sort(by, descending=down, nulls_last=True, maintain_order=True)
-    total = int(matched.select(pl.len()).collect().item())
-    shown = matched.slice(start, most).select(KEY, *columns).collect()
+    count = matched.select(pl.len())
+    total, shown = pl.collect_all([count, matched.slice(start, most).select(KEY, *columns)])
     listed = [(row.pop(KEY), row) for row in shown.to_dicts()]
     named = [
         (name, [c for c in _columns(run, name) if c not in keys]) for name, keys in others.items()
     ]
-    return Page(columns, listed, total, shape.all, shape.levels, named)
+    return Page(columns, listed, int(total.item()), shape.all, shape.levels, named)
 
 
 @lru_cache(maxsize=32)
@@ -369,8 +367,10 @@ def _shape(found: pl.LazyFrame, people: People) -> Shape:
     columns = _short_columns(whole, people)
     levels = []
     for name in columns:
-        counts = whole[name].drop_nulls().value_counts(sort=True)
-        if 1 < counts.height <= MOST_LEVELS and not whole[name].dtype.is_float():
+        told = whole[name].drop_nulls()
+        counts = told.value_counts(sort=True)
+        few = 1 < counts.height <= min(MOST_LEVELS, told.len() // 2)
+        if few and not told.dtype.is_float():
             levels.append((name, list(counts.iter_rows())))
     return Shape(columns, whole.height, levels)
 

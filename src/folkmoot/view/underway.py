@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import count
 from typing import NamedTuple
 
 from folkmoot.engine.journal import JournalReader, as_part, name_in
@@ -80,7 +81,8 @@ def so_far(
         for text in map(squeezed, reply.values):
             whose.setdefault(text, set()).add(speakers[reply.address])
     aloud = _Aloud(sent, whose)
-    lines = []
+    lines: list[Line] = []
+    turns = count(1)
     for reply in replies:
         who, rest = speakers[reply.address], after[reply.address]
         told = [text for text in reply.values if aloud.heard(squeezed(text), bool(reply.fields))]
@@ -89,7 +91,8 @@ def so_far(
         place = " · ".join(name for name in rest[1:] if name != who)
         lines.append(
             Line(
-                part, names.get(who, heading(who)), who, "", str(reply.turn),
+                part, names.get(who, heading(who)), who, "",
+                str(next(turns)) if heard else "",
                 "\n\n".join(heard) or reply.text, () if heard else reply.fields,
                 tuple(filter(None, [place])), (), reply.address, not heard,
             )
