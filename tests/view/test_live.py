@@ -203,6 +203,7 @@ def test_an_open_room_moves_but_not_under_who_reads_in_it(
         expect(page.get_by_role("link", name="Show it")).to_be_visible()
         expect(said).to_have_count(some)  # the drawer stays open, and nothing moves
         page.get_by_role("link", name="Show it").click()
+        expect(page.get_by_role("link", name="Show it")).to_be_hidden()
         expect(said).not_to_have_count(some)
         for _ in run.end():
             pass

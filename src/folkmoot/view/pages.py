@@ -250,13 +250,14 @@ class Reader:
 
         def drawn() -> tuple[str, bool]:
             nonlocal state, last
+            over = not held(run.path)  # looked up first: what is drawn is then no older
             now = opened(run.path)
             with _journal(now) as journal:
                 found = journal.last_row(), isinstance(now, UnderWay)
             if found != state:
                 last = _rendered("_room.html.j2", {**shown, **_room(now, request)})
                 state = found
-            return last, not held(run.path)
+            return last, over
 
         return StreamingResponse(moving(request, "room", drawn), media_type="text/event-stream")
 
