@@ -35,6 +35,7 @@ def main() -> None:
         browser = shutil.which("chromium") or shutil.which("chrome")
         if browser is not None:
             photograph(Path(folder), browser)
+            sit(Path(folder), browser)
 
 
 def photograph(folder: Path, browser: str) -> None:
@@ -56,6 +57,36 @@ def photograph(folder: Path, browser: str) -> None:
             page.screenshot(path=HERE / "view_person.png")
             chromium.close()
         server.terminate()
+
+
+def sit(folder: Path, browser: str) -> None:
+    """The page of a person who is asked in a focus group, after others have spoken."""
+    example = str(HERE.parents[1] / "examples" / "focus_group.yaml")
+    command = [sys.executable, "-m", "folkmoot", "run", example, "--out", str(folder / "talk")]
+    command += ["--model", "synthetic", "--set", "replications=1", "--seat", "p_0002"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as run:
+        assert run.stderr is not None
+        link = next(line for line in run.stderr if line.startswith("Seat ")).split(": ", 1)[1]
+        with sync_playwright() as playwright:
+            chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+            page = chromium.new_page(viewport={"width": 1000, "height": 1000})
+            page.goto(link.strip())
+            page.locator("button.primary").click()
+            turn = page.locator("form.answer")
+            turn.wait_for(timeout=60_000)
+            while page.locator("ol.talk li").count() < 3:
+                before = page.locator("#seat").get_attribute("data-shows")
+                for box in turn.locator("textarea").all():
+                    box.fill("I would want to see it work in somebody's kitchen first.")
+                for box in turn.locator("input[type=number]").all():
+                    box.fill("0")
+                turn.locator(".choices button, button.primary").first.click()
+                page.locator(f'#seat:not([data-shows="{before}"]) form.answer').wait_for()
+            turn.locator("textarea").first.fill("Who cleans it when something boils over?")
+            page.locator(".send").evaluate("e => e.scrollIntoView({block: 'end'})")
+            page.screenshot(path=HERE / "seat.png")
+            chromium.close()
+        run.kill()
 
 
 def standing_alone(svg: str) -> str:
