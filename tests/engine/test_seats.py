@@ -13,7 +13,15 @@ import pytest
 
 import folkmoot
 from folkmoot.conversation.transcript import Speaker
-from folkmoot.engine.desk import DECLINED, Chair, Desk, Question, recruitment_ids, write_private
+from folkmoot.engine.desk import (
+    CLOSED,
+    DECLINED,
+    Chair,
+    Desk,
+    Question,
+    recruitment_ids,
+    write_private,
+)
 from folkmoot.engine.estimate import rehearsed
 from folkmoot.engine.execution import Host, RunOptions
 from folkmoot.engine.journal import JournalReader
@@ -22,6 +30,8 @@ from folkmoot.engine.seats import Playable, Seats, as_oneself, taken
 from folkmoot.engine.verify import verify_run
 from folkmoot.errors import InputError, RunPaused
 from folkmoot.models.request import Request
+from folkmoot.report.document import document
+from folkmoot.report.export import readme
 from folkmoot.storage.run_folder import RunFolder
 
 STUDY = """
@@ -34,6 +44,15 @@ participants_per_condition: 3
 conditions: [simple_voting, clarified_passive]
 min_responses_for_threshold: 50
 personas: {source: quota}
+"""
+
+TALK = """
+study: focus_group
+category: coffee
+product_concept: A reusable cup that keeps coffee hot for six hours.
+num_personas: 2
+replications: 2
+questions_per_phase: 1
 """
 
 Answers = Callable[[Chair, Question], str | None]
@@ -347,3 +366,41 @@ async def test_many_who_arrive_at_once_are_written_down_together(
     await desk.kept()
     assert len(writes) <= 6  # nothing is written where nothing has changed
     assert stat.S_IMODE((tmp_path / "people.json").stat().st_mode) == 0o600
+
+
+def test_a_run_that_people_alone_answered_is_marked_human_and_a_mixed_one_mixed(
+    tmp_path: Path,
+) -> None:
+    """In the manifest, the exports, the report, and the study's own pages; a seat counts where
+    somebody gave an answer, also where several have one id; an empty one marks nothing."""
+    votes = tmp_path / "votes.yaml"
+    votes.write_text(STUDY.replace(", clarified_passive", ""), "utf-8")
+    everybody = ("p_0001", "p_0002", "p_0003")
+    human = folkmoot.run(votes, out=tmp_path / "human", seats=everybody, host=by_hand(first_option))
+    assert human.manifest["mark"] == human.folder.mark == "HUMAN"
+    assert human.manifest["note"] == "Answers are by people in 3 seats."
+    assert document(human.folder).mark == "HUMAN"
+    assert readme(human.folder, "csv").startswith("HUMAN. Answers are by people in 3 seats.")
+
+    talk = tmp_path / "talk.yaml"
+    talk.write_text(TALK, "utf-8")
+    namesakes = ("group_001/p_0002", "group_002/p_0002")
+
+    def answer(_: Chair, question: Question) -> str:
+        if question.scene.form == "json":
+            return json.dumps({"position": 0.5, "opinion": "I would try it."})
+        return first_option(_, question)
+
+    mixed = folkmoot.run(talk, out=tmp_path / "mixed", seats=namesakes, host=by_hand(answer))
+    assert mixed.manifest["mark"] == "MIXED"
+    assert mixed.manifest["note"].startswith("Answers are by people in 2 seats; the embedded")
+    assert "MIXED" in (mixed.path / "topline.md").read_text("utf-8")
+
+    @asynccontextmanager
+    async def nobody(desk: Desk) -> AsyncIterator[None]:
+        for chair in desk:
+            desk.end(chair, CLOSED)
+        yield
+
+    empty = folkmoot.run(votes, out=tmp_path / "empty", seats=("p_0001",), host=nobody)
+    assert empty.manifest["mark"] == "SYNTHETIC"

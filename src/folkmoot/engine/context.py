@@ -215,6 +215,7 @@ class RunContext:
     longer: ModelUse = field(default_factory=ModelUse)  # calls that asked again for cut replies
     computing: asyncio.Lock = field(default_factory=asyncio.Lock)
     cards: dict[Playable, asyncio.Future[str]] = field(default_factory=dict)  # people's own
+    sat: set[Playable] = field(default_factory=set)  # seats in which a person gave an answer
     _claimed: set[int] = field(default_factory=set)  # hashes of paths: there may be millions
     played: dict[tuple[str | None, str], str] = field(default_factory=dict)  # models, by seat
 
@@ -278,7 +279,7 @@ class RunContext:
     def synthetic_mark(self) -> str:
         """The mark on files that people or the embedded respondent had a part in; else empty."""
         roles = self.synthetic_roles()
-        if HUMAN in self.played.values():
+        if self.sat:
             others = any(model != HUMAN for model in self.played.values())
             return f"{MIXED_MARK}: people and models answered" if others else HUMAN_MARK
         if not roles:

@@ -397,6 +397,7 @@ def _facts(
         unusable=unusable,
         seed=context.seed,
         synthetic=context.synthetic_roles(),
+        people=len(context.sat),
         started_at=context.plan.started_at,
         finished_at=time_of_day(),
         wall_seconds=seconds,

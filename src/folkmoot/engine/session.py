@@ -170,6 +170,8 @@ class Scope:
         self.finish = got.reply.finish
         if isinstance(got.value, Missing):
             run.progress(AnswerMissing(address))
+        elif seat is not None:
+            run.sat.add(seat)
         row = answer_row(self.path, address, who, wanted, got)
         answered = {"model_asked": model, "answered_by": run.answered_by(model)}
         run.record(self._place, "answers", {**row, **answered})

@@ -98,7 +98,8 @@ class ModelUse:
 class RunFacts:
     """What the runner knows at the end of a run. Times are ISO 8601, durations in seconds.
 
-    `synthetic`: the roles that the embedded respondent answered; `unusable`: why nothing in a run
+    `synthetic`: the roles that the embedded respondent answered; `people`: the seats in which
+    somebody gave an answer; `unusable`: why nothing in a run
     that is done is of use.
     """
 
@@ -110,6 +111,7 @@ class RunFacts:
     started_at: str
     finished_at: str
     wall_seconds: float
+    people: int = 0
     models: Mapping[str, ModelUse] = field(default_factory=dict)
     roles: Mapping[str, Sequence[str]] = field(default_factory=dict)  # of each model
     embedding_model: str = ""
@@ -176,8 +178,8 @@ def manifest(facts: RunFacts, tables: Mapping[str, pl.LazyFrame]) -> dict[str, A
 def _synthetic(facts: RunFacts, answers: pl.DataFrame | None) -> dict[str, Any]:
     """The mark of a run in which people or the embedded respondent answered; the effects that were
     planted in it."""
-    if HUMAN in facts.models:
-        return _with_people(facts, answers)
+    if facts.people:
+        return _with_people(facts)
     if not facts.synthetic:
         return {}
     note = SYNTHETIC_NOTE
@@ -195,13 +197,9 @@ def _synthetic(facts: RunFacts, answers: pl.DataFrame | None) -> dict[str, Any]:
     }
 
 
-def _with_people(facts: RunFacts, answers: pl.DataFrame | None) -> dict[str, Any]:
+def _with_people(facts: RunFacts) -> dict[str, Any]:
     """The mark of a run in which people answered, alone or beside models."""
-    seats = 0
-    if answers is not None and answers.height:
-        people = answers.filter(pl.col("answered_by") == HUMAN)
-        seats = people.n_unique("speaker_id") if people.height else 0
-    told = [f"people in {plural(seats, 'seat')}"]
+    told = [f"people in {plural(facts.people, 'seat')}"]
     if facts.synthetic:
         told.append(f"the embedded respondent as {', '.join(facts.synthetic)}")
     if real := _real(facts):
