@@ -11,18 +11,20 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import polars as pl
 import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Error as PlaywrightError
 
 import folkmoot
 from folkmoot.engine.desk import Desk
 from folkmoot.engine.journal import JournalReader
 from folkmoot.engine.runner import Run
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.view import seat
 from tests.view.conftest import CHROMIUM, FLAGS
 
@@ -443,3 +445,132 @@ async def test_a_link_that_was_guessed_is_no_seat(votes: Path) -> None:
         assert elsewhere.status == 421
         await sits(page, link)
         await table.over()
+
+
+class Killable:
+    """A run with people in a process of its own (see `killable.py`)."""
+
+    def __init__(self, study: Path) -> None:
+        self.study, self.out = study, study.parent / "run"
+        self.late = study.parent / "late"
+        self.links: dict[str, str] = {}
+        self.start()
+
+    def start(self, *more: str) -> None:
+        command = [sys.executable, "-m", "tests.view.killable", str(self.study), str(self.out)]
+        self.process = subprocess.Popen(
+            [*command, str(self.late), *more],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[2],
+        )
+        assert self.process.stdout is not None
+        before, self.links = self.links, {}
+        for line in self.process.stdout:
+            name, _, link = line.strip().removeprefix("Seat ").partition(": ")
+            self.links[name] = link
+            if line.startswith("All seats"):
+                break
+        assert before in ({}, self.links)  # the same links after a crash
+
+    def kill_and_resume(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        self.start("--resume")
+
+
+THREE = {
+    "focus_group": (TALK, [f"group_001/p_000{n}" for n in (1, 2, 3)]),
+    "town_hall": (HALL, [f"set01_lv2-1/A0{n}" for n in (1, 2, 3)]),
+}
+
+
+@pytest.mark.nightly  # three people each through a whole discussion
+@pytest.mark.parametrize("kind", THREE)
+async def test_three_people_sit_through_a_crash_a_reload_a_time_limit_and_a_withdrawal(
+    kind: str, tmp_path: Path
+) -> None:
+    """One reloads with a draft, one is out of time, one withdraws, and the server is killed with
+    `kill -9` in the middle: nothing that was sent is asked again, and the rest goes on."""
+    text, names = THREE[kind]
+    study = tmp_path / "study.yaml"
+    study.write_text(f"{text}seats: {{ids: {json.dumps(names)}, minutes: 30}}\n", "utf-8")
+    table, up = Killable(study), asyncio.Lock()
+    seen: dict[str, list[str]] = {name: [] for name in names}
+    done = {"kill": False, "late": False}
+
+    async def sent(page: Page, name: str, words: str) -> None:
+        """Answer, and wait until the answer is acknowledged."""
+        async with up, page.expect_navigation(timeout=PATIENCE):
+            await fill(page, words)
+        seen[name].append(words)
+
+    async def first(page: Page, name: str) -> None:
+        box = page.locator("form.answer textarea").first
+        if await box.count() and not done["kill"]:
+            await box.fill(OPINION)
+            await page.reload()
+            assert await box.input_value() == OPINION
+        await sent(page, name, OPINION)
+        if len(seen[name]) == 3 and not done["kill"]:
+            async with up:
+                done["kill"] = True
+                await asyncio.to_thread(table.kill_and_resume)
+
+    async def second(page: Page, name: str) -> None:
+        if done["kill"] and not done["late"]:
+            done["late"] = True
+            table.late.write_text(name)
+            return
+        await sent(page, name, "I would rather hear the others before I say more about that.")
+
+    async def third(page: Page, name: str) -> None:
+        if done["kill"] and len(seen[name]) >= 3:
+            async with up:
+                await page.goto(f"{table.links[name]}/leave")
+                await page.locator("button.danger").click()
+            return
+        await sent(page, name, "My late grandmother kept porcelain in a locked cupboard.")
+
+    async def person(browser: Browser, name: str, act: Callable[..., Awaitable[None]]) -> None:
+        page = await (await browser.new_context()).new_page()
+        await page.goto(table.links[name])
+        while True:
+            try:
+                now = await page.locator("#seat").get_attribute("data-shows", timeout=5_000)
+            except PlaywrightError:  # loaded while nobody was there: people press reload
+                async with up:
+                    await page.goto(table.links[name])
+                continue
+            if now == "end":
+                return
+            if now == "welcome":
+                await page.locator("button.primary").click()
+            elif now:
+                await act(page, name)
+            waits = page.locator(f'#seat:not([data-shows="{now}"])')
+            with suppress(PlaywrightError):
+                await waits.wait_for(timeout=10_000)
+
+    async with chromium() as browser:
+        await asyncio.gather(
+            *(
+                person(browser, name, act)
+                for name, act in zip(names, (first, second, third), strict=True)
+            )
+        )
+        await asyncio.to_thread(table.process.wait, 120)
+    run = RunFolder(table.out)
+    assert table.process.returncode == 0 and done == {"kill": True, "late": True}
+    answers = run.table("answers").filter(answered_by="human")
+    by = {n: answers.filter(speaker_id=n.split("/")[1]) for n in names}
+    one, two, three = (by[n] for n in names)
+    assert one["missing"].null_count() == one.height > 3
+    assert two["missing"].drop_nulls().to_list() == ["timed out"]
+    assert set(three["missing"]) == {"withdrawn"}
+    with JournalReader(run.path / "journal.sqlite") as journal:
+        asked = [e.address for e in journal.entries("ask") if e.model_asked == "human"]
+        assert len(asked) == len(set(asked))
+        everything = json.dumps([[e.reply, dict(e.request)] for e in journal.entries("ask")])
+    assert "porcelain" not in everything and OPINION in everything
+    assert len(seen[names[0]]) == one.height  # every answer was sent once, and kept

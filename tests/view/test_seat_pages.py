@@ -211,6 +211,33 @@ async def test_the_overview_moves_by_itself(tmp_path: Path) -> None:
         assert two.ended == CLOSED
 
 
+async def test_a_draft_outlives_a_run_that_starts_again_and_no_answer(tmp_path: Path) -> None:
+    """While the run replays what it knows people wait; then the same question comes with what was
+    typed. Another question, and the end, clear it."""
+    async with chromium() as browser, served(tmp_path, Seats(), Playable("p_1")) as (desk, links):
+        (chair,) = desk
+        desk.agree(chair)
+        page = await browser.new_page()
+        question = asking(desk, chair, "Well?", "text")
+        await page.goto(links["p_1"])
+        box = page.locator("form.answer textarea")
+        await box.fill("Half a thou")
+        desk.take_back(question, stored=False)
+        await page.get_by_role("heading", name="Please wait").wait_for()
+        again = desk.put(question.address, question.request)
+        await expect(box).to_have_value("Half a thou")
+        desk.take_back(again, stored=True)
+        await page.get_by_role("heading", name="Please wait").wait_for()
+        asking(desk, chair, "And then?", "text")
+        await expect(box).to_have_value("")
+        kept = "Object.values(localStorage).join()"
+        await page.wait_for_function(f"!{kept}.includes('Half a thou')")
+        await box.fill("Half a word")
+        desk.end(chair, "done")
+        await page.get_by_role("heading", name="Thank you").wait_for()
+        await page.wait_for_function(f"{kept} === ''")
+
+
 @pytest.mark.nightly  # forty-four looks with axe
 async def test_every_page_of_a_seat_fits_and_is_for_everybody(tmp_path: Path) -> None:
     """axe finds nothing and nothing is wider than the screen: phone and desk, light and dark."""

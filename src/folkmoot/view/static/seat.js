@@ -37,6 +37,8 @@ function restore() {
 }
 
 function forget() {
+  // A run that starts again lets its people wait before it asks the same once more.
+  if (!form && seat.dataset.shows !== "end") return;
   for (const key of Object.keys(localStorage)) {
     if (key.startsWith(drafts) && key !== drafts + (form ? form.dataset.draft : "")) localStorage.removeItem(key);
   }

@@ -1,0 +1,45 @@
+"""A run with people in a process of its own, which a test may kill: `STUDY OUT LATE [--resume]`.
+
+Prints the links. Whenever the file LATE appears, it uses up the time of the seat that it names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import folkmoot
+from folkmoot.engine.desk import Desk
+from folkmoot.view import seat
+
+
+def main(study: str, out: str, late: str, *resume: str) -> None:
+    serving = seat.host(say=lambda line: print(line, flush=True))
+
+    async def use_up_time(desk: Desk) -> None:
+        while True:
+            await asyncio.sleep(0.05)
+            with suppress(OSError):
+                name = Path(late).read_text()
+                for chair in desk:
+                    question = desk.shown(chair)
+                    if chair.place.name == name and question is not None:
+                        question.left = 0.0
+                        desk.tick()
+                        Path(late).unlink()
+
+    @asynccontextmanager
+    async def host(desk: Desk) -> AsyncIterator[None]:
+        async with serving(desk):
+            task = asyncio.ensure_future(use_up_time(desk))
+            yield
+            task.cancel()
+
+    folkmoot.run(study, out=out, host=host, model="synthetic", resume=bool(resume))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
