@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.engine.cluster.runs import KEY
+import folkmoot
+from tests.engine.cluster.runs import KEY, play, study_file
+from tests.servers.faults import FaultPlan
+from tests.servers.thread import ServerThread
 
 
 @pytest.fixture(scope="session")
@@ -23,3 +27,16 @@ def cluster() -> Iterator[None]:
             patch.undo()
             yield
     os.environ.pop("RAY_AUTH_MODE", None)  # Ray's own, for the processes that it starts
+
+
+@pytest.fixture
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+
+@pytest.fixture
+def alone(tmp_path: Path, key: None) -> folkmoot.Run:
+    """The run in one process."""
+    with ServerThread(FaultPlan()) as server:
+        study = study_file(tmp_path / "alone", server.openai, concurrency=8)
+        return play(study, tmp_path / "alone" / "run")

@@ -16,6 +16,7 @@ import folkmoot
 from folkmoot.engine.journal import JournalReader
 from folkmoot.engine.shards import SHARDS, shards_in
 from folkmoot.errors import StorageError
+from tests.contract.test_every_study import digest
 
 ROOT = Path(__file__).parents[3]
 KEY = "sk-for-the-cluster-of-the-tests-0123456789"
@@ -80,3 +81,8 @@ class Head:
 def play(study: Path, out: Path, **options: Any) -> folkmoot.Run:
     """A run in this process."""
     return folkmoot.run(study, out=out, trust=True, **options)
+
+
+def the_same(run: folkmoot.Run, alone: folkmoot.Run) -> None:
+    assert digest(run) == digest(alone) and run.manifest["calls"] == alone.manifest["calls"]
+    assert not (run.path / ".shards").exists()

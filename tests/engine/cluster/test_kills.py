@@ -13,27 +13,13 @@ from pathlib import Path
 import pytest
 
 import folkmoot
-from tests.contract.test_every_study import digest
-from tests.engine.cluster.runs import KEY, Head, journaled, play, study_file, workers_of
+from tests.engine.cluster.runs import Head, journaled, play, study_file, the_same, workers_of
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group("ray")  # one cluster is enough
 AT = 20  # answers before the server lets everybody wait
-
-
-@pytest.fixture
-def key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-
-
-@pytest.fixture
-def alone(tmp_path: Path, key: None) -> folkmoot.Run:
-    """The run in one process."""
-    with ServerThread(FaultPlan()) as server:
-        study = study_file(tmp_path / "alone", server.openai, concurrency=8)
-        return play(study, tmp_path / "alone" / "run")
 
 
 def stopped_in_the_middle(server: ServerThread, run: Path) -> Counter[str]:
@@ -54,11 +40,6 @@ def held_server() -> Iterator[ServerThread]:
 
 def go_on(server: ServerThread) -> None:
     server.model.plan = FaultPlan()
-
-
-def the_same(run: folkmoot.Run, alone: folkmoot.Run) -> None:
-    assert digest(run) == digest(alone) and run.manifest["calls"] == alone.manifest["calls"]
-    assert not (run.path / ".shards").exists()
 
 
 def nothing_paid_twice(server: ServerThread, paid: Counter[str], alone: folkmoot.Run) -> None:

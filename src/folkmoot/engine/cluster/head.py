@@ -365,8 +365,8 @@ async def cluster(
             raise
         finally:
             opened.abandon()
-    with suppress(OSError):
-        (run.folder / SHARDS).rmdir()
+            with suppress(OSError):  # a shard is left, or none ever lay here
+                (run.folder / SHARDS).rmdir()
 
 
 @contextmanager

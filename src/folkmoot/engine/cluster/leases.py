@@ -221,6 +221,21 @@ class LeasedAllowance(Allowance):
         self.leased: dict[str, LeasedLimiter] = {}
         self._told = hungry, urgent
 
+    def take(self, lease: Lease) -> None:
+        """Go on with a lease."""
+        assert isinstance(self.budget, LeasedBudget)
+        self.budget.take(lease.usd, lease.calls)
+        for model, grant in lease.models.items():
+            self.leased[model].take(grant)
+
+    def report(self, *, quiet: bool) -> tuple[dict[str, Use], Money]:
+        """What happened since the last report, by model; what waits; gives back what is free.
+        `quiet`: nothing that was answered is on its way to the head."""
+        assert isinstance(self.budget, LeasedBudget)
+        uses = {model: limiter.report() for model, limiter in self.leased.items()}
+        quiet = quiet and not any(use.in_flight for use in uses.values())
+        return uses, self.budget.report(quiet=quiet)
+
     def limiter(self, model: str, spacing: float, *, local: bool) -> Limiter:
         if local or model in self.limiters:
             return super().limiter(model, spacing, local=local)
@@ -285,6 +300,7 @@ class Lender:
         usd, calls = min(tenant.usd, cost or 0.0), min(1, tenant.calls)
         tenant.usd -= usd
         tenant.calls -= calls
+        self._in_vain = 0
         self._budget.lend(-usd, -calls)
         self._budget.count(cost or 0.0)
 
@@ -373,20 +389,20 @@ class Lender:
             (budget.calls is not None and calls < 1)
             or (budget.usd is not None and usd < money.first_usd)
         ):
-            usd, calls = self._last(worker, money, usd, calls)
-        else:
+            usd, calls = self._last(worker, money)
+        elif money.wanted_calls:
             self._in_vain = 0
         tenants[me].usd += usd
         tenants[me].calls += int(calls)
         budget.lend(usd, int(calls))
         return usd, int(calls)
 
-    def _last(self, worker: int, money: Money, usd: float, calls: float) -> tuple[float, float]:
-        """What a call gets that does not fit: all others are over, so it goes alone if its likely
-        cost fits, or the budget is used up."""
+    def _last(self, worker: int, money: Money) -> tuple[float, float]:
+        """What a call gets that does not fit: nothing, so that others may. Where all others are
+        over, it goes alone if its likely cost fits, or the budget is used up."""
         others = (t for number, t in self._tenants.items() if number != worker)
         if not money.quiet or any(t.usd or t.calls or not t.money.quiet for t in others):
-            return usd, calls
+            return 0.0, 0.0
         free_usd, free_calls = self._budget.free()
         if (free_calls >= 1 or self._budget.calls is None) and money.likely_usd <= free_usd:
             return money.first_usd, 1.0 if self._budget.calls is not None else 0.0

@@ -24,7 +24,7 @@ from folkmoot.conversation.prompts import SUFFIX, PromptLibrary
 from folkmoot.engine.attempts import Halted
 from folkmoot.engine.authors import caller
 from folkmoot.engine.budget import Budget
-from folkmoot.engine.cluster.leases import Lease, LeasedAllowance, LeasedBudget, Money, Use
+from folkmoot.engine.cluster.leases import Lease, LeasedAllowance, Money, Use
 from folkmoot.engine.cluster.travel import packed, packed_by_name, sendable, unpacked
 from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.context import Part, Plan, RunContext
@@ -203,7 +203,6 @@ class Worker:
         whole = Budget(*setup.limits)
         self._allowance = LeasedAllowance(whole, self._hungry.set, self._wake)
         self._allowance.users.append(_Bell(self._wake))
-        self._budget = cast("LeasedBudget", self._allowance.budget)
         gateway = Gateway(self._shard, providers.open, config, self._tell, self._allowance)
         plan = _Plan(scratch / PLAN, started_at=setup.started_at)
         prompts = prompts_of(study, config, path.parent)
@@ -262,11 +261,10 @@ class Worker:
     async def report(self, lease: Lease) -> Report:
         """Go on with a lease; after a while, or as soon as something is to be told, report."""
         uses_of = self._run.gateway.uses
-        self._budget.take(lease.usd, lease.calls)
         for model, grant in lease.models.items():
             if grant.answered:  # elsewhere: prompts that it takes are no riddle (`Attempts`)
                 uses_of.setdefault(model, ModelUse()).replayed |= 1
-            self._allowance.leased[model].take(grant)
+        self._allowance.take(lease)
         for address, entry in lease.found.items():
             if entry is not None:
                 self._shard.known[address] = entry
@@ -281,7 +279,7 @@ class Worker:
         self._sent += len(entries)
         events, self._events = self._events, []
         superseding, self._shard.superseding = self._shard.superseding, []
-        uses = {model: limiter.report() for model, limiter in self._allowance.leased.items()}
+        uses, money = self._allowance.report(quiet=not self._shard.unsent)
         for model, use in uses.items():
             told = uses_of.setdefault(model, ModelUse())
             use.retries, use.lost = told.retries, told.lost
@@ -293,7 +291,7 @@ class Worker:
             list(self._wanted),
             events,
             uses,
-            self._budget.report(quiet=not (self._shard.unsent or self._run.gateway.in_flight)),
+            money,
             None if stopped is None else packed(sendable(stopped)),
         )
 

@@ -1,0 +1,197 @@
+"""Leases: the limits of a run hold for all workers together, and nobody waits in vain."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from folkmoot.engine.attempts import Allowance
+from folkmoot.engine.budget import Budget, Price
+from folkmoot.engine.cluster.leases import Lease, LeasedAllowance, Lender, divided
+from folkmoot.errors import BudgetReached, FolkmootError, RunPaused
+from tests.turns import turns
+
+MODEL = "openai/m"
+
+
+@dataclass
+class Fleet:
+    """Workers of one lender, in one process, whose reports go round in turn."""
+
+    concurrency: int = 4
+    usd: float | None = None
+    calls: int | None = None
+    size: int = 2
+    at_once: int = 0
+    most: int = 0
+    done: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.budget = Budget(self.usd, self.calls)
+        self.head = Allowance(self.budget, self.concurrency)
+        self.lender = Lender(self.head, 0.0, lambda _: True, self.stop)
+        self.workers: list[LeasedAllowance] = []
+        self.paid: dict[int, list[float]] = {}
+        for number in range(self.size):
+            self.lender.add(number)
+            self.workers.append(LeasedAllowance(self.budget, lambda: None, lambda: None))
+            self.paid[number] = []
+
+    def stop(self, error: FolkmootError) -> None:
+        self.head.stop(error)
+        for worker in self.workers:
+            worker.stop(error)
+
+    async def call(self, number: int, cost: float, length: int) -> None:
+        """One call of a worker, of at most its cost."""
+        worker = self.workers[number]
+        limiter = worker.limiter(MODEL, 0.0, local=False)
+        reserved = await worker.budget.reserve(Price(cost, cost)) if worker.budget.active else None
+        await limiter.enter(10.0)
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        await turns(length)
+        self.at_once -= 1
+        self.done.append(number)
+        limiter.leave()
+        limiter.succeeded()
+        if reserved is not None:
+            worker.budget.settle(reserved, cost)
+        self.paid[number].append(cost)
+
+    async def report(self, number: int) -> Lease:
+        """What a worker may use next; what it paid is in the journal by then."""
+        paid, self.paid[number] = self.paid[number], []
+        uses, money = self.workers[number].report(quiet=True)
+        for cost in paid:
+            self.lender.settle(number, cost)
+        return self.lender.lease(number, uses, money)
+
+    async def go_round(self) -> None:
+        while True:
+            for number, worker in enumerate(self.workers):
+                lease = await self.report(number)
+                await turns(1)
+                worker.take(lease)
+                await turns(3)
+
+    async def run(self, calls: Sequence[tuple[int, float, int]]) -> list[BaseException | None]:
+        """All calls (worker, cost, length) at once; what became of each."""
+        round_trip = asyncio.ensure_future(self.go_round())
+        made = (self.call(*call) for call in calls)
+        try:
+            return await asyncio.gather(*made, return_exceptions=True)
+        finally:
+            round_trip.cancel()
+
+
+def test_a_total_is_divided_by_what_is_wanted() -> None:
+    assert divided(10, [2, 20]) == [2, 8]
+    assert divided(10, [20, 20]) == [5, 5]
+    assert divided(10, [2, 2]) == [5, 5]  # what nobody wants goes to all alike
+    assert divided(-1, [3]) == [0]
+
+
+CALLS = st.lists(st.tuples(st.integers(0, 2), st.sampled_from([0.25, 0.5]), st.integers(0, 5)))
+
+
+@settings(max_examples=30)
+@given(CALLS, st.integers(1, 6))
+async def test_no_more_calls_are_in_flight_than_in_one_process(
+    calls: list[tuple[int, float, int]], concurrency: int
+) -> None:
+    fleet = Fleet(concurrency, size=3)
+    assert not any(await fleet.run(calls))
+    assert len(fleet.done) == len(calls) and fleet.most <= concurrency
+    assert fleet.head.limiter(MODEL, 0.0, local=False).in_flight <= concurrency
+
+
+@settings(max_examples=30)
+@given(CALLS, st.integers(0, 12))
+async def test_a_budget_of_calls_is_used_up_to_the_last_one(
+    calls: list[tuple[int, float, int]], most: int
+) -> None:
+    fleet = Fleet(calls=most, size=3)
+    ended = await fleet.run(calls)
+    assert len(fleet.done) == min(most, len(calls))
+    assert all(isinstance(error, BudgetReached) for error in ended if error)
+
+
+@settings(max_examples=30)
+@given(CALLS, st.sampled_from([0.0, 0.6, 1.0, 2.75]))
+async def test_a_budget_in_money_is_kept_and_used_as_far_as_calls_fit(
+    calls: list[tuple[int, float, int]], usd: float
+) -> None:
+    fleet = Fleet(usd=usd, size=3)
+    ended = await fleet.run(calls)
+    left = [call[1] for call, error in zip(calls, ended, strict=True) if error]
+    spent = sum(call[1] for call, error in zip(calls, ended, strict=True) if not error)
+    assert spent <= usd + 1e-9
+    assert not left or spent + max(left) > usd  # who was turned away did not fit
+
+
+async def test_an_open_end_goes_alone_where_its_likely_cost_fits() -> None:
+    fleet = Fleet(usd=1.0, size=2)
+    budget = fleet.workers[0].budget
+    round_trip = asyncio.ensure_future(fleet.go_round())
+    assert await budget.reserve(Price(dearest=3.0, likely=0.5)) == 3.0
+    other = asyncio.ensure_future(fleet.workers[1].budget.reserve(Price(0.1, 0.1)))
+    await turns(200)
+    assert not other.done()  # as long as nobody knows what the first will cost
+    budget.settle(3.0, 0.4)
+    fleet.paid[0].append(0.4)
+    assert await other == 0.1
+    round_trip.cancel()
+
+
+async def test_what_a_lost_worker_had_is_lent_to_others() -> None:
+    fleet = Fleet(concurrency=2, calls=5, size=2)
+    fleet.workers[0].limiter(MODEL, 0.0, local=False)
+    fleet.workers[0].take(await fleet.report(0))
+    fleet.workers[0].take(await fleet.report(0))
+    hung = [asyncio.ensure_future(fleet.call(0, 0.0, 10**6)) for _ in range(4)]
+    await turns(5)
+    fleet.workers[0].take(await fleet.report(0))
+    fleet.lender.lose(0)
+    fleet.workers = [LeasedAllowance(fleet.budget, lambda: None, lambda: None), fleet.workers[1]]
+    fleet.lender.add(0)
+    assert not any(await fleet.run([(1, 0.0, 1)] * 5))
+    for one in hung:
+        one.cancel()
+
+
+async def test_a_pause_that_one_worker_learns_holds_for_all() -> None:
+    fleet = Fleet(size=2)
+    for number in range(2):
+        fleet.workers[number].limiter(MODEL, 0.0, local=False)
+        fleet.workers[number].take(await fleet.report(number))
+    told = fleet.workers[0].leased[MODEL]
+    told.in_flight += 1
+    told.rate_limited(told.now(), 30.0)
+    told.leave()
+    fleet.workers[0].take(await fleet.report(0))
+    assert fleet.lender.holds()[MODEL] == pytest.approx(30.0, abs=5.0)
+    fleet.workers[1].take(await fleet.report(1))
+    assert not fleet.workers[1].leased[MODEL].try_enter(1.0)
+    assert fleet.workers[1].leased[MODEL].held == pytest.approx(30.0, abs=5.0)
+    assert fleet.head.limiter(MODEL, 0.0, local=False).allowed < fleet.concurrency
+
+
+async def test_a_rate_that_one_worker_learns_is_that_of_all() -> None:
+    fleet = Fleet(concurrency=100, size=3)
+    for worker in fleet.workers:
+        worker.limiter(MODEL, 0.0, local=False)
+    hints = {"requests_limit": 9.0, "requests_remaining": 6.0, "requests_reset": 600.0}
+    fleet.workers[0].leased[MODEL].succeeded(hints)
+    waiting = [asyncio.ensure_future(fleet.call(n % 3, 0.0, 0)) for n in range(30)]
+    round_trip = asyncio.ensure_future(fleet.go_round())
+    await turns(500)
+    assert len(fleet.done) == 6
+    fleet.stop(RunPaused("enough"))
+    await asyncio.gather(*waiting, return_exceptions=True)
+    round_trip.cancel()

@@ -1,0 +1,49 @@
+"""A run on a cluster that pauses, or is stopped, goes on anywhere."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+import folkmoot
+from folkmoot.errors import EXIT_INTERRUPTED, BudgetReached
+from tests.engine.cluster.runs import Head, journaled, play, study_file, the_same
+from tests.servers.faults import FaultPlan
+from tests.servers.thread import ServerThread
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.xdist_group("ray")
+BUSY = FaultPlan(rate_limit=0.1, server_error=0.05, retry_after=0.05)
+
+
+def test_a_budget_of_calls_buys_exactly_so_many_from_a_busy_server(
+    cluster: None, alone: folkmoot.Run, tmp_path: Path
+) -> None:
+    with ServerThread(BUSY) as server:
+        quick = {"api_retry_base_seconds": 0.01, "max_api_retries": 20, "concurrency": 8}
+        study, out = study_file(tmp_path, server.openai, **quick), tmp_path / "run"
+        most = ("budget_calls=30",)
+        with pytest.raises(BudgetReached):
+            play(study, out, executor="ray", workers=2, overrides=most)
+        paused = folkmoot.load(out)
+        assert paused.manifest["outcome"] == "paused" and paused.manifest["calls"] == 30
+        assert len(server.model.log) == 30 and journaled(out) == 30
+        assert paused.manifest["retries"] > 0
+        the_same(play(study, out, resume=True), alone)
+
+
+@pytest.mark.nightly
+def test_ctrl_c_lets_answers_arrive_and_the_run_is_resumed(
+    cluster: None, alone: folkmoot.Run, tmp_path: Path
+) -> None:
+    with ServerThread(FaultPlan(), latency=0.1) as server:
+        study, out = study_file(tmp_path, server.openai, concurrency=8), tmp_path / "run"
+        with Head(study, out, workers=2) as head:
+            wait_until(lambda: len(server.model.log) > 10)
+            head.process.send_signal(signal.SIGINT)
+            said, _ = head.process.communicate()
+        assert head.process.returncode == EXIT_INTERRUPTED, said
+        assert "--resume" in said and journaled(out) == len(server.model.log)
+        the_same(play(study, out, resume=True, executor="ray", workers=1), alone)
