@@ -29,7 +29,7 @@ PARQUET: _Parquet = {
     "compression": "zstd",
     "compression_level": 3,
     "statistics": True,
-    "row_group_size": 20_000,
+    "row_group_size": 5_000,  # of long texts, a group takes some 20 MB while it is written
 }
 
 
