@@ -1,7 +1,8 @@
 """`python -m benchmarks`: measure, print the table, and put it into benchmarks/README.md.
 
-python -m benchmarks            everything (about a quarter of an hour)
-python -m benchmarks --quick    without 32 in flight (five minutes) and 20,000 participants
+python -m benchmarks            everything (about half an hour)
+python -m benchmarks --quick    without the longer ones (five minutes)
+python -m benchmarks --long     100,000 participants and a million personas as well (two hours)
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from benchmarks import scale
 from benchmarks.measure import alone
 
 README = Path(__file__).with_name("README.md")
@@ -23,7 +25,7 @@ Row = tuple[str, str, str, str]
 HEADER: Row = ("what", "measured", "target", "met")
 
 
-def rows(quick: bool) -> Iterator[Row]:
+def rows(quick: bool, long: bool) -> Iterator[Row]:
     """One row a measurement, as soon as it is made."""
     engine = alone("benchmarks.engine_cost.run")
     yield _row(
@@ -87,14 +89,20 @@ def rows(quick: bool) -> Iterator[Row]:
         )
         if not quick:
             many = alone("benchmarks.pilot.synthetic", folder=f"{folder}/many", per_condition=5000)
-            each = many["peak_mb"] * 1024 / 20_000
             yield _row(
-                "20,000 participants with the embedded respondent",
-                f"{many['calls']:,.0f} calls in {many['wall_s'] / 60:.1f} min, peak "
-                f"{many['peak_mb']:,.0f} MB: {each:.0f} KB a participant",
-                "finishes",
-                True,
+                "20,000 participants with the embedded respondent: peak memory",
+                f"{many['peak_mb']:,.0f} MB ({many['calls']:,.0f} calls in "
+                f"{many['wall_s'] / 60:.1f} min)",
+                "< 500 MB",
+                many["peak_mb"] < 500,
             )
+            for what, used in scale.reading(f"{folder}/many", folder):
+                yield _row(
+                    f"`folkmoot {what}` of that run",
+                    f"{used.cpu_s:.0f} s of CPU, {used.peak_mb:,.0f} MB",
+                    "< 1 GB",
+                    used.peak_mb < 1000,
+                )
             reader = alone("benchmarks.reader.run", folder=f"{folder}/many")
             yield _row(
                 "`folkmoot view` over that run: slowest kind of page, memory of the server",
@@ -103,6 +111,30 @@ def rows(quick: bool) -> Iterator[Row]:
                 "< 0.3 s, < 0.5 s, < 300 MB",
                 reader["first_s"] < 0.3 and reader["page_s"] < 0.5 and reader["server_mb"] < 300,
             )
+
+        if not quick:
+            wave = alone("benchmarks.batches.run")
+            yield _row(
+                "50,001 calls by a batch interface: waves, peak memory",
+                f"{wave['batches']:.0f} batches, {wave['peak_mb']:,.0f} MB, {wave['cpu_s']:.0f} s "
+                "of CPU",
+                "2 batches, < 1.5 GB",
+                wave["batches"] == 2 and wave["peak_mb"] < 1500,
+            )
+        if long:
+            for study, people, most in (
+                (scale.pilot, 100_000, 1000),
+                (scale.one_question, 1_000_000, 2000),
+            ):
+                with tempfile.TemporaryDirectory() as own:
+                    used, disk = study(people, own)
+                yield _row(
+                    f"{people:,} participants, {study.__name__.replace('_', ' ')}: peak memory",
+                    f"{used.peak_mb:,.0f} MB ({used.cpu_s / 60:.0f} min of CPU, {disk:.1f} KB on "
+                    "disk each)",
+                    f"< {most:,} MB",
+                    used.peak_mb < most,
+                )
 
 
 def _makespan(what: str, found: dict[str, float], target: float = 1.20) -> Row:
@@ -141,11 +173,12 @@ def main() -> None:
     """Measure, print, and rewrite the table of the README."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument("--quick", action="store_true", help="leave the long ones out")
+    parser.add_argument("--long", action="store_true", help="add the longest")
     args = parser.parse_args()
     when = datetime.now(UTC).strftime("%Y-%m-%d")
     lines = [f"Measured {when} on {machine()}.", "", _line(HEADER), "|---|---|---|---|"]
     print("\n".join(lines), flush=True)
-    for row in rows(args.quick):
+    for row in rows(args.quick, args.long):
         lines.append(_line(row))
         print(lines[-1], flush=True)
     if not args.quick:

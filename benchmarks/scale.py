@@ -1,20 +1,25 @@
-"""`python -m benchmarks.scale 1000 5000 20000`: the pilot at sizes, and what a million would take.
+"""`python -m benchmarks.scale 1000 10000 100000`: runs at sizes, and what a million would take.
 
-Each size is a `folkmoot run` with the embedded respondent in a process of its own: seconds of CPU,
-peak memory, bytes on disk. From the largest the needs of 1,000,000 participants are calculated.
+Each size is a `folkmoot run` of the pilot with the embedded respondent in a process of its own:
+seconds of CPU, peak memory, bytes on disk. `--question 1000000` is the one-question study instead
+(`one_question.py`), `--read RUN` what reads a run: report, comparison with itself, export, verify.
+From the pilot's largest size the needs of 1,000,000 participants are calculated.
 """
 
 from __future__ import annotations
 
-import resource
+import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.pilot import PILOT
 
 FOLKMOOT = str(Path(sys.executable).with_name("folkmoot"))
+QUESTION = Path(__file__).with_name("one_question.py")
 CONDITIONS = 4
 CALLS = 7.7  # of a participant of the pilot, on average over the conditions
 PEOPLE = 1_000_000
@@ -23,18 +28,48 @@ TOKENS_IN, TOKENS_OUT = 690, 46  # of a call; real models write more than the re
 DOLLARS_IN, DOLLARS_OUT = 0.15, 0.60  # a million tokens of a small model; yours: `folkmoot check`
 
 
-def measured(people: int) -> tuple[float, float, float]:
-    """Seconds of CPU, peak memory (MB), and KB on disk for each participant."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    with tempfile.TemporaryDirectory() as folder:
-        size = f"participants_per_condition={people // CONDITIONS}"
-        command = [FOLKMOOT, "run", PILOT, "--model", "synthetic", "--set", size]
-        subprocess.run([*command, "--out", f"{folder}/run"], check=True, capture_output=True)
-        disk = sum(p.stat().st_size for p in Path(folder).rglob("*") if p.is_file())
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
-    # The largest child so far: sizes are measured in rising order.
-    return cpu, used.ru_maxrss / 1024, disk / people / 1024
+class Used(NamedTuple):
+    """What a command took, children that it waited for included: seconds of CPU; peak memory (MB)
+    of the largest process."""
+
+    cpu_s: float
+    peak_mb: float
+
+
+def used_by(*command: object) -> Used:
+    """Run `folkmoot …` to its end. Raises RuntimeError with what it said where it failed."""
+    with tempfile.TemporaryFile() as said:
+        words, env = [FOLKMOOT, *map(str, command)], {**os.environ, "FOLKMOOT_TRUST": "1"}
+        process = subprocess.Popen(words, env=env, stdout=said, stderr=said)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            said.seek(0)
+            raise RuntimeError(said.read().decode()[-3000:])
+    return Used(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+
+
+def pilot(people: int, folder: str) -> tuple[Used, float]:
+    """The pilot of so many people: what it took, and KB on disk for each."""
+    size = f"participants_per_condition={people // CONDITIONS}"
+    used = used_by("run", PILOT, "--model", "synthetic", "--set", size, "--out", f"{folder}/run")
+    return used, _disk(folder) / people / 1024
+
+
+def one_question(people: int, folder: str) -> tuple[Used, float]:
+    """One question to so many people: what it took, and KB on disk for each."""
+    study = Path(folder, "study.yaml")
+    study.write_text(f"study: {QUESTION}\nmodel: synthetic\nparticipants: {people}\n")
+    used = used_by("run", study, "--out", f"{folder}/run")
+    return used, _disk(folder) / people / 1024
+
+
+def reading(run: str, folder: str) -> Iterator[tuple[str, Used]]:
+    """What reads a finished run, and what it took."""
+    yield "report", used_by("report", run)
+    yield "compare with itself", used_by("compare", run, run)
+    yield "export to JSON", used_by("export", run, "--to", "json", "--out", f"{folder}/export")
+    yield "verify", used_by("verify", run)
 
 
 def calculated(disk_kb: float, hours: float = 24) -> str:
@@ -50,14 +85,28 @@ def calculated(disk_kb: float, hours: float = 24) -> str:
     )
 
 
+def _disk(folder: str) -> int:
+    return sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
+
+
 def main() -> None:
+    if sys.argv[1:2] == ["--read"]:
+        print("| what | CPU, s | peak, MB |\n|---|---|---|")
+        with tempfile.TemporaryDirectory() as folder:
+            for what, used in reading(sys.argv[2], folder):
+                print(f"| {what} | {used.cpu_s:.0f} | {used.peak_mb:.0f} |", flush=True)
+        return
+    study = one_question if sys.argv[1:2] == ["--question"] else pilot
     print("| participants | CPU, s | ms each | peak, MB | KB on disk each |\n|---|---|---|---|---|")
     disk = 0.0
-    for people in sorted(map(int, sys.argv[1:])):
-        cpu, peak, disk = measured(people)
-        line = f"| {people:,} | {cpu:.0f} | {1000 * cpu / people:.1f} | {peak:.0f} | {disk:.0f} |"
+    for people in sorted(map(int, sys.argv[1 + (study is one_question) :])):
+        with tempfile.TemporaryDirectory() as folder:
+            used, disk = study(people, folder)
+        each = 1000 * used.cpu_s / people
+        line = f"| {people:,} | {used.cpu_s:.0f} | {each:.1f} | {used.peak_mb:.0f} | {disk:.0f} |"
         print(line, flush=True)
-    print(f"\n{PEOPLE:,} participants: {calculated(disk)}")
+    if study is pilot:
+        print(f"\n{PEOPLE:,} participants: {calculated(disk)}")
 
 
 if __name__ == "__main__":

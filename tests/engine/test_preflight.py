@@ -41,10 +41,16 @@ def good(messages: list[dict[str, str]], body: dict[str, Any]) -> dict[str, Any]
 
 
 def command(
-    server: ServerThread, folder: Path, *words: str, long: int = 0, **more: Any
+    server: ServerThread,
+    folder: Path,
+    *words: str,
+    long: int = 0,
+    embeds: bool = False,
+    **more: Any,
 ) -> subprocess.CompletedProcess[str]:
-    """`long`: tokens in front of each vote's question."""
+    """`long`: tokens in front of each vote's question. `embeds`: the study says that it does."""
     asked = OWN.replace('f"Parks or jobs', f'"x " * {2 * long} + f"Parks or jobs')
+    asked = asked.replace("protocol=ask)", f"protocol=ask, embeds={embeds})")
     (folder / "own.py").write_text(asked, "utf-8")
     values = {
         "study": "own.py",
@@ -122,6 +128,25 @@ def test_where_the_study_cannot_work_it_stops_with_2_and_nothing_else_is_paid(
         assert done.returncode == 2, done.stderr
         assert told in " ".join(done.stderr.split())
         assert server.model.counts["answered"] <= 3
+
+
+def test_the_model_that_embeds_is_tried_before_anything_else_is_paid(tmp_path: Path) -> None:
+    embedder = "openai/text-embedding-3-small"
+    with ServerThread(FaultPlan()) as server, ServerThread(FaultPlan(key="another")) as other:
+        server.model.says = good
+        there = {"openai": server.openai, embedder: other.openai}
+        named = {"endpoints": there, "embedding_model": embedder}
+        done = command(server, tmp_path, "--preflight", embeds=True, **named)
+        assert done.returncode == 2 and "HTTP 401" in done.stderr, done.stderr
+        assert server.model.counts["answered"] == 0
+        other.model.plan = FaultPlan()
+        done = command(server, tmp_path, "--preflight", "--resume", embeds=True, **named)
+        assert done.returncode == 0, done.stderr
+        assert (server.model.counts["answered"], other.model.counts["embedded_texts"]) == (12, 1)
+    assert [row["model"] for row in plan(tmp_path) if row["answer"] == "embedding"] == [embedder]
+    line = [sys.executable, "-m", "folkmoot", "verify", "run"]
+    verified = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, env=environment())
+    assert verified.returncode == 0, verified.stdout + verified.stderr
 
 
 def test_usage_that_is_not_given_stops_a_run_with_a_budget(tmp_path: Path) -> None:

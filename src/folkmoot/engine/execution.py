@@ -259,7 +259,7 @@ async def _protocol(execution: Execution, context: RunContext) -> None:
         async with _away(execution, context):
             with watching_awaits(context.forgotten.append) if own else contextlib.nullcontext():
                 if execution.options.preflight:
-                    await preflight(context, execution.options.preflight)
+                    await preflight(context, execution.options.preflight, embeds=found.study.embeds)
                 try:
                     await found.study.protocol(Session(context))
                 except SystemExit as error:

@@ -1,4 +1,5 @@
-"""Before money is spent: one real call for each model, role and kind of answer of a study.
+"""Before money is spent: one real call for each model, role and kind of answer of a study, and
+one of the model that embeds.
 
 The requests are the first of their kind in a rehearsal (`engine/estimate.py`). They go through
 journal and budget like any call, at addresses that no study can have, so that a resume pays nothing
@@ -16,22 +17,28 @@ from folkmoot.conversation.spoken import looks_like_refusal
 from folkmoot.engine.attempts import PREFLIGHT
 from folkmoot.engine.context import RunContext
 from folkmoot.engine.gateway import Gateway
-from folkmoot.engine.journal import Entry, JournalReader, as_part
+from folkmoot.engine.journal import Entry, JournalReader, Replay, as_part
 from folkmoot.engine.progress import Checked, Preflight
-from folkmoot.errors import FatalModelError
+from folkmoot.errors import FatalModelError, Problem
 from folkmoot.json_text import decode
+from folkmoot.models.catalog import resolve
 from folkmoot.models.request import CUT, Pointers, Reply, Request
 from folkmoot.models.structured import JSON_MODE, SCHEMA, Capabilities
 
 UNKNOWN = "unknown"
+EMBEDDED = f"{PREFLIGHT}/embedding"  # the address of the text that is embedded
 
 
-async def preflight(context: RunContext, requests: Sequence[Request]) -> None:
-    """Ask each request once, in order: the first wrong key ends it. The result goes into the plan
-    and to the progress. Raises what stops a run, FatalModelError (exit code 2) among it."""
+async def preflight(
+    context: RunContext, requests: Sequence[Request], *, embeds: bool = False
+) -> None:
+    """Ask each request once, in order: the first wrong key ends it. A study that `embeds` has one
+    text embedded before. The result goes into the plan and to the progress. Raises what stops a
+    run, FatalModelError (exit code 2) among it."""
     gateway = context.gateway
+    embedded = await _embedded(context) if embeds else ()
     asked = [(request, *await _asked(gateway, request)) for request in requests]
-    checked = tuple(_checked(*one) for one in asked)
+    checked = (*embedded, *(_checked(*one) for one in asked))
     if not all(reply.replayed for _, reply, _ in asked):  # a replay tells less than was seen then
         context.plan.add("preflight", [asdict(one) for one in checked])
         context.plan.write()
@@ -41,7 +48,8 @@ async def preflight(context: RunContext, requests: Sequence[Request]) -> None:
 
 def asked_in(journal: JournalReader) -> tuple[Request, ...]:
     """The requests of the preflight that a journal holds, as they were asked."""
-    return tuple(map(_request_of, journal.under(f"{PREFLIGHT}/")))
+    asked = (entry for entry in journal.under(f"{PREFLIGHT}/") if entry.kind == "ask")
+    return tuple(map(_request_of, asked))
 
 
 def _request_of(entry: Entry) -> Request:
@@ -64,6 +72,18 @@ async def _asked(gateway: Gateway, request: Request) -> tuple[Reply, Capabilitie
     mark, role = request.fingerprint().hex()[:8], as_part(asked.role)
     reply = await gateway.complete(f"{PREFLIGHT}/{role}/{asked.kind}/{mark}", request, spare=True)
     return reply, gateway.known_of(request)
+
+
+async def _embedded(context: RunContext) -> list[Checked]:
+    """One text embedded, where a hosted model embeds. Raises what stops a run."""
+    model = context.providers.embedding
+    if isinstance(model, Problem) or resolve(model, context.config.endpoints).local:
+        return []
+    if isinstance(context.journal, Replay) and context.journal.at(EMBEDDED) is None:
+        return []  # the preflight of an earlier version
+    await context.embed(EMBEDDED, ["A text to embed."])
+    none = ("not needed",) * 3
+    return [Checked(model, "-", "embedding", *none, UNKNOWN, "stop", "yes", None)]
 
 
 def _checked(request: Request, reply: Reply, known: Capabilities | None) -> Checked:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from folkmoot.studies.town_hall.show import show
 
 from .hall_script import Key, hold, plain, scripted, small_hall
 
+# Where a prompt leaves what the hall has heard and comes to what is asked now.
+OWN_PART = re.compile(r"^(?:Round \d|The discussion is over|The meeting is over)", re.MULTILINE)
 ANSWER = "A04, the lift will be built in the first year."
 
 
@@ -110,3 +113,21 @@ def test_embedded_codes_support_no_finding(tmp_path: Path) -> None:
     keys = {f.key for f in findings(held.folder)}
     assert "coding" in keys and not keys & {"heard", "heard_quotes"}
     assert coding.codings(held.folder)["concern"].coder is not None
+
+
+def test_what_a_resident_is_asked_starts_with_what_they_were_sent_before(
+    held: tuple[Run, Scripted],
+) -> None:
+    """So a vendor's cache holds the transcript: prompts of a resident begin byte for byte alike."""
+    sent: dict[tuple[str, str], list[str]] = {}
+    for address, request in held[1].seen:
+        level, *_, who = address.rpartition("/")[0].split("/")
+        if who.startswith("A") and level.startswith("set") and "/before/" not in address:
+            system, asked = (m.content for m in request.messages)
+            transcript = OWN_PART.split(asked, maxsplit=1)[0]
+            sent.setdefault((level, who), []).append(system + transcript)
+    assert len(sent) == 4 * 5
+    for prompts in sent.values():
+        whole = max(prompts, key=len)
+        assert all(whole.startswith(p) for p in prompts)
+        assert "speaks in round 1." in whole and "speaks in round 3." in whole
