@@ -132,7 +132,7 @@ def test_a_reworded_prompt_says_how_to_keep_the_old_wording(here: Path) -> None:
     said = command("run", "worded.yaml", "--trust", "--resume")
     told = " ".join(said.stderr.split())
     assert said.exit_code == 2
-    assert "install the version of Folkmoot that began the run" in told
+    assert "install the version of Folkmoot that started the run" in told
     assert "put its prompt vote.md into a folder and name that under `prompts:`" in told
     (here / "kept").mkdir()
     (here / "kept" / "vote.md").write_text("Vote.")

@@ -165,13 +165,13 @@ def test_where_profiles_and_keys_go_is_said_by_check(desk: Desk) -> None:
 @pytest.mark.parametrize(
     "url", ["https://h.example/v1?key=q7Zr4", "https://ann:q7Zr4@h.example/v1"]
 )
-@pytest.mark.parametrize("typed", [False, True])
-def test_a_key_in_a_url_is_refused_and_shown_nowhere(desk: Desk, url: str, typed: bool) -> None:
-    text = f"{PILOT}model: hf-inference\nendpoints: {{hf-inference: '{FAR if typed else url}'}}\n"
-    desk.write("far.yaml", text)
-    more = ("--set", f"endpoints.hf-inference={url}") if typed else ()
-    for command in ("check", "run"):
-        status, said = desk.folkmoot(command, "far.yaml", *more)
+def test_a_key_in_a_url_is_refused_and_shown_nowhere(desk: Desk, url: str) -> None:
+    study = f"{PILOT}model: hf-inference\nendpoints: {{hf-inference: '%s'}}\n"
+    desk.write("written.yaml", study % url)
+    desk.write("typed.yaml", study % FAR)
+    typed = ("run", "typed.yaml", "--set", f"endpoints.hf-inference={url}")
+    for words in (("check", "written.yaml"), typed):
+        status, said = desk.folkmoot(*words)
         assert status == 2, said
         assert "holds a key" in said and "environment" in said and "q7Zr4" not in said
     assert not (desk.folder / "outputs").exists()

@@ -218,7 +218,7 @@ def test_a_journal_of_format_1_is_read_and_not_gone_on_with(kept: Path) -> None:
     with JournalReader(kept) as journal:
         assert len(journal) == 3
     before = kept.read_bytes()
-    with pytest.raises(ForeignJournal, match=r"format 1.*install the Folkmoot that began it"):
+    with pytest.raises(ForeignJournal, match=r"format 1.*install the Folkmoot that started it"):
         Journal(kept)
     assert kept.read_bytes() == before
 

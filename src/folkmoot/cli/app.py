@@ -125,7 +125,9 @@ def run(
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option("--workers", min=1, help="Start so many workers (default: one a processor)."),
+        typer.Option(
+            "--workers", min=1, help="Start this many workers (default: one per processor)."
+        ),
     ] = None,
     preflight: Annotated[
         bool | None,
@@ -237,7 +239,9 @@ def try_(
 @guarded
 def withdraw(
     run: RunArg,
-    seat: Annotated[str, typer.Argument(metavar="SEAT", help="Whose words go, e.g. p_0003.")],
+    seat: Annotated[
+        str, typer.Argument(metavar="SEAT", help="Participant who withdraws, e.g. p_0003.")
+    ],
 ) -> None:
     """Delete what a person wrote from a finished run."""
     from folkmoot.cli.results import withdraw_command
@@ -292,7 +296,7 @@ def new(
     ] = None,
     polis: Annotated[
         Path | None,
-        typer.Option("--from-polis", help="Make the study of this exported Polis conversation."),
+        typer.Option("--from-polis", help="Make the study from this exported Polis conversation."),
     ] = None,
     statement: Annotated[
         str | None,
@@ -437,7 +441,7 @@ def export(
         typer.Option("--out", help="Folder to write to (default: export-FORMAT in the run)."),
     ] = None,
     with_ids: Annotated[
-        bool, typer.Option("--with-ids", help="Take the ids of people's links along (people.csv).")
+        bool, typer.Option("--with-ids", help="Include the ids from people's links (people.csv).")
     ] = False,
 ) -> None:
     """Export the data of a run in another format."""
@@ -460,7 +464,7 @@ def compare(
         typer.Option("--people", help="CSV of people's answers: participant, arm, first, last, …"),
     ] = None,
     margin: Annotated[
-        float, typer.Option("--margin", help="Call shares within this difference equivalent.")
+        float, typer.Option("--margin", help="Treat shares within this difference as equivalent.")
     ] = 0.05,
 ) -> None:
     """Compare runs with each other, or with people's answers."""
@@ -489,11 +493,11 @@ def power(
         typer.Option(
             "--sizes",
             metavar="[KEY=]N,N",
-            help="Simulate these sizes; default: half, all and twice of the file's.",
+            help="Simulate these sizes; default: half, one and two times the file's.",
         ),
     ] = None,
     runs: Annotated[
-        int | None, typer.Option("--runs", min=1, help="Simulate so many runs of each size (40).")
+        int | None, typer.Option("--runs", min=1, help="Simulate this many runs of each size (40).")
     ] = None,
 ) -> None:
     """Compute the smallest effect that this design can detect, and the power of its hypotheses."""
@@ -517,13 +521,13 @@ def view(
         typer.Argument(help="Folder of runs, or one run (default: outputs).", show_default=False),
     ] = None,
     host: Annotated[
-        str, typer.Option("--host", help="Listen at this address; beyond this machine by a token.")
+        str, typer.Option("--host", help="Listen at this address; other machines need a token.")
     ] = "127.0.0.1",
     port: Annotated[
         int, typer.Option("--port", min=0, max=65535, help="Listen at this port; 0: a free one.")
     ] = 4270,
     token: Annotated[
-        bool, typer.Option("--token", help="Demand a token on this machine too.")
+        bool, typer.Option("--token", help="Require a token on this machine too.")
     ] = False,
 ) -> None:
     """Show runs in the browser: watch, read, search."""

@@ -219,7 +219,7 @@ def withdraw_command(name: str, seat: str) -> None:
         withdraw(run, found[0], "researcher")
     out().print(
         f"The words of {escape(found[0].name)} are gone. Reports and exports were deleted with "
-        "them: write these anew.",
+        "them: write them again.",
         soft_wrap=True,
     )
 

@@ -193,8 +193,8 @@ def _cached(total: Estimate, found: StudyFile) -> str:
         return ""
     share = repeated / total.input_tokens
     return (
-        f"up to {dollars(saved)} less: {share:.0%} of the input tokens begin an earlier prompt "
-        "again, and count less where the vendor still has them"
+        f"up to {dollars(saved)} less: {share:.0%} of the input tokens repeat the beginning of an "
+        "earlier prompt and cost less while the vendor still has it"
     )
 
 

@@ -214,7 +214,7 @@ class Budget:
 
     def _nearly_used(self) -> str:
         if self.usd is not None and self.spent_usd >= WARN_AT * self.usd:
-            return f"{self.spent_usd:.2f} of {self.usd:.2f} USD (budget_usd) are spent."
+            return f"{self.spent_usd:.2f} of {self.usd:.2f} USD (budget_usd) have been spent."
         if self.calls is not None and self.spent_calls >= WARN_AT * self.calls:
-            return f"{self.spent_calls} of {self.calls} calls (budget_calls) are made."
+            return f"{self.spent_calls} of {self.calls} calls (budget_calls) have been made."
         return ""

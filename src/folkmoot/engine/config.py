@@ -42,7 +42,7 @@ class StudyConfig(BaseModel):
     model: str | None = Field(
         None,
         min_length=1,
-        description="model that answers, `provider/model`; none named: `synthetic`",
+        description="model that answers, `provider/model`; default: `synthetic`",
     )
     models: dict[str, str] = Field(
         default_factory=dict, description="other models for single roles: role → model"
@@ -80,7 +80,7 @@ class StudyConfig(BaseModel):
         "again and counts as missing (`too_large`)",
     )
     quota_wait_seconds: Seconds = Field(
-        60.0, description="wait once for so long when a quota is used up, then pause the run"
+        60.0, description="wait once this long when a quota is used up, then pause the run"
     )
     budget_usd: float | None = Field(
         None, ge=0, allow_inf_nan=False, description="pause after spending this many US dollars"
@@ -94,7 +94,7 @@ class StudyConfig(BaseModel):
     batch_at_least: Positive = Field(
         100, description="with `batch: auto`, the fewest calls that are worth a batch"
     )
-    batch_poll_seconds: Seconds = Field(60.0, description="how often to ask how a batch stands")
+    batch_poll_seconds: Seconds = Field(60.0, description="how often to check on a batch")
     prompts: str | None = Field(
         None, min_length=1, description="folder of prompts of your own that replace shipped ones"
     )

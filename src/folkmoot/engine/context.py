@@ -120,13 +120,13 @@ class Plan:
 def _mend(what: str) -> str:
     if not what.startswith("prompts."):
         return (
-            "Restore the study file as it was, go on with the version of Folkmoot that began the "
+            "Restore the study file as it was, go on with the version of Folkmoot that started the "
             "run (manifest.json names it)"
         )
     prompt = what.removeprefix("prompts.").split(" was ")[0]
     return (
         "The wording is no longer that of the run. To keep the old one, install the version of "
-        "Folkmoot that began the run (manifest.json names it), or put its prompt "
+        "Folkmoot that started the run (manifest.json names it), or put its prompt "
         f"{prompt}.md into a folder and name that under `prompts:`. Otherwise restore the prompt"
     )
 

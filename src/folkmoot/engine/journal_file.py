@@ -145,8 +145,8 @@ def open_file(path: Path) -> sqlite3.Connection:
         if found == 1:
             raise ForeignJournal(
                 f"{path}: journal format 1, written before 22 November 2026: `show` and `report` "
-                "read it. To go on with the run, install the Folkmoot that began it (manifest.json "
-                "names its version)."
+                "read it. To go on with the run, install the Folkmoot that started it "
+                "(manifest.json names its version)."
             )
         _pragmas(db)
         if found == 2:

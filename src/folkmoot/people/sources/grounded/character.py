@@ -13,8 +13,6 @@ from folkmoot.hints import enumerated
 from folkmoot.people.persona import article
 from folkmoot.people.sources.grounded.profile import TRAITS, Profile, Traits, VoiceProfile
 
-BANDS = ("very low", "low", "middle", "high", "very high")
-
 
 def band(score: int) -> int:
     """0 to 4: the fifth of the scale in which a score of 0–100 lies."""
