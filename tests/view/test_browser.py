@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -9,15 +10,18 @@ from itertools import product
 from pathlib import Path
 from typing import Literal
 
+import polars as pl
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
+from folkmoot.storage.run_folder import MANIFEST
 from folkmoot.view.site import Guard, site
 from tests.servers.pages import PageServer
 from tests.view.conftest import found_in, reader
+from tests.view.growing import Growing
 
 SHOTS = os.environ.get("FOLKMOOT_SCREENSHOTS")  # a folder for them
 PAGES = {
@@ -183,3 +187,57 @@ def test_a_link_with_its_token_opens_from_another_sites_page(
             expect(page.locator("h1")).to_have_text("Rooms")
             assert "secret" not in page.url
             page.close()
+
+
+STATES = {"paused": "paused, can be resumed", "partial": "stopped without a word", "live": "under"}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_run_that_has_not_come_to_its_end_reads_as_well(
+    open_page: Page, outputs: Path, tmp_path: Path, state: str
+) -> None:
+    run = Growing(outputs / "focus_group", tmp_path / "outputs" / state)
+    run.begin()
+    run.journal(run.journal(0) // 2)
+    if state == "paused":
+        manifest = json.loads((outputs / "focus_group" / MANIFEST).read_text("utf-8"))
+        (run.folder / MANIFEST).write_text(json.dumps({**manifest, "outcome": "paused"}))
+    if state != "live":
+        run.let_go()
+    with reader(run.folder.parent) as server:
+        open_page.goto(server.url)
+        expect(open_page.locator(".state")).to_contain_text(STATES[state])
+        open_page.get_by_role("link", name=state).click()
+        expect(open_page.locator("#h-design")).to_be_visible()
+        if state == "live":
+            look(open_page, "run-live")
+        open_page.get_by_role("link", name="Participants").click()
+        expect(open_page.locator("tbody tr")).to_have_count(8)
+        open_page.get_by_role("link", name="Leslie Powell").click()
+        expect(open_page.locator(".said").first).to_be_visible()
+        open_page.get_by_role("link", name="Rooms").click()
+        open_page.get_by_role("link", name="group_001").first.click()
+        expect(open_page.locator("#talk article").first).to_be_visible()
+        if state == "live":
+            look(open_page, "room-live")
+
+
+def test_thousands_of_people_are_turned_over_and_filtered(
+    open_page: Page, outputs: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "outputs" / "huge"
+    shutil.copytree(outputs / "cross_pollination", run)
+    path = run / "tables" / "participants.parquet"
+    people = pl.read_parquet(path)
+    many = pl.concat([people] * 556).with_row_index("n", offset=1)
+    named = pl.format("p_{}", pl.col("n").cast(pl.String).str.zfill(5)).alias("participant_id")
+    many.with_columns(named).drop("n").write_parquet(path)
+    with reader(run.parent) as server:
+        open_page.goto(f"{server.url}/run/huge/-/people")
+        expect(open_page.locator("[role=status]")).to_have_text("20,016 people")
+        open_page.get_by_role("link", name="Next").click()
+        expect(open_page.locator("tbody th").first).to_have_text("p_00101")
+        open_page.fill("#q", "p_19999")
+        open_page.press("#q", "Enter")
+        expect(open_page.locator("tbody tr")).to_have_count(1)
+        look(open_page, "huge")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -94,6 +96,34 @@ def test_code_of_the_users_own_that_is_not_trusted_is_not_run(
     with reader(paused.parent) as server:
         for page in ("", "people", "rooms", "person?id=p_0001"):
             assert server.get(f"/run/paused/-/{page}").status == 200
-        told = server.get("/run/paused/-/findings")
-        assert told.status == 200 and "could not be made" in told.text
+        told = server.get("/run/paused/-/findings", **{"hx-request": "true"})
+        assert told.status == 200 and told.text.startswith('<p class="alarm">')
+        assert "could not be made" in told.text  # where the page shows findings
     assert not touched.exists()
+
+
+def test_while_findings_are_made_the_rest_of_the_page_is_there(
+    outputs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    async def long(*_: object) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    monkeypatch.setattr("folkmoot.view.overview._make", long)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(outputs.parent / "fresh"))
+    with reader(outputs) as server:
+        waiting = threading.Thread(target=server.get, args=("/run/town_hall/-/findings",))
+        waiting.start()
+        assert begun.wait(60)
+        page = server.get("/run/town_hall/-/").text
+        assert "Reading the findings" in page and "Downloads" in page and "finished" in page
+        assert "Making the report" in server.get("/run/town_hall/-/report").text
+        for other in ("/run/town_hall/-/people", "/run/focus_group/-/", "/"):
+            assert server.get(other).status == 200
+    waiting.join(60)
+    assert ended.wait(60)  # nothing goes on when the server has ended

@@ -27,9 +27,8 @@ from folkmoot.kit.exposure import differences
 from folkmoot.measures.estimates import plural
 from folkmoot.storage.findings import Grid
 from folkmoot.storage.rows import declared
-from folkmoot.storage.run_folder import JOURNAL, RunFolder
+from folkmoot.storage.run_folder import JOURNAL, OUTPUTS, RunFolder
 
-OUTPUTS = Path("outputs")
 MOST_IDS = 12
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.markup import escape
 
 from folkmoot.cli.console import err, out
-from folkmoot.cli.results import OUTPUTS
+from folkmoot.storage.run_folder import OUTPUTS
 from folkmoot.view.server import serve_reader
 
 

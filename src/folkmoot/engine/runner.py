@@ -31,7 +31,7 @@ from folkmoot.errors import BudgetReached, InputError, Problem
 from folkmoot.models.catalog import LOCAL
 from folkmoot.models.request import Provider
 from folkmoot.storage.findings import Finding
-from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.run_folder import OUTPUTS, RunFolder
 
 REHEARSED_CALLS = 2_000  # of a study that has no limit
 UNSERVED = "`folkmoot run` serves them; from Python give host=folkmoot.view.seat.host()"
@@ -185,7 +185,7 @@ def providers_of(found: StudyFile, options: RunOptions) -> Providers:
 
 def folder_of(found: StudyFile, options: RunOptions) -> Path:
     """Where a run of this file lies."""
-    return options.out if options.out is not None else Path("outputs") / found.run_id
+    return options.out if options.out is not None else OUTPUTS / found.run_id
 
 
 def run(

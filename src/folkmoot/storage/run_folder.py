@@ -17,6 +17,7 @@ from folkmoot.files import user_cache_dir
 from folkmoot.storage.files import read_json
 from folkmoot.storage.manifest import NO_FINDINGS, SYNTHETIC_MARK, SYNTHETIC_NOTE
 
+OUTPUTS = Path("outputs")  # where runs lie unless told otherwise
 STUDY_FILE = "study.yaml"
 PLAN = "plan.json"
 MANIFEST = "manifest.json"
