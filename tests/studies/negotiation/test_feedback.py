@@ -223,6 +223,14 @@ def test_an_operator_that_overrides_a_firm_no_says_so(negotiation: Runner) -> No
     assert "Kept: museums against the firm no of Partner 2." in system
 
 
+def test_who_accepts_what_they_firmly_reject_accepts_it_all_the_same(negotiation: Runner) -> None:
+    accepted = revising("attraction", {"resolved": True})
+    run = negotiation(accepted, groups=some("pair"), conditions=["C5"])
+    said = session_json(run, "pair", "C5", "dialogue")["attraction"]
+    answer = [x["text"] for x in said if x["intent"] == "sys_feedback_attraction"][-1]
+    assert "Partner 2 accepts it all the same. Kept: museums against the firm no of" in answer
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [

@@ -535,6 +535,8 @@ def _round_lines(
         reason = _WHY_NOT[round_.because].format(refused=enumerated(round_.refused))
     else:
         accepts = f"{target} {'accepts it' if round_.resolved else 'is not content yet'}"
+        if round_.resolved and any(round_.target in who for who in decision.overridden.values()):
+            accepts += " all the same"
         reason = round_.updated_explanation or accepts
     against = firm_noes(case.group, decision.overridden)
     reason = " ".join(filter(None, (sentence(reason), sentence(against))))
