@@ -86,7 +86,10 @@ def values_of(card: str) -> set[str]:
 
 @pytest.mark.parametrize(
     ("study", "settings"),
-    [*((study, ()) for study in STUDIES), ("focus_group", ("first_opinion=seeded",))],
+    [
+        *((study, ()) for study in STUDIES),
+        pytest.param("focus_group", ("first_opinion=seeded",), marks=pytest.mark.nightly),
+    ],
 )
 def test_who_speaks_for_themselves_is_told_nothing_that_was_drawn(
     study: str, settings: tuple[str, ...], tmp_path: Path

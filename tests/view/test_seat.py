@@ -202,7 +202,8 @@ async def test_from_vote_to_vote_in_the_adversarial_arm(votes: Path) -> None:
     """One person from the link to the code: what they see is theirs to see, and no more."""
     votes.write_text(
         VOTES
-        + "seats: {condition: acp, count: 1, completion_code: C-17, consent: We study votes.}\n"
+        + "seats: {condition: acp, count: 1, completion_code: C-17, consent: We study votes., "
+        "debriefing: The others were models.}\n"
     )
     table = Table(votes, votes.parent / "run")
     (name,) = (n for n in table.links if n != "All seats, for you alone")
@@ -210,7 +211,10 @@ async def test_from_vote_to_vote_in_the_adversarial_arm(votes: Path) -> None:
     async with chromium() as browser:
         page = await browser.new_page()
         await sits(page, table.links[name] + "?PROLIFIC_PID=5f3a&else=no", texts=texts)
-        assert "C-17" in texts[-1] and "We study votes." in texts[0]
+        assert "We study votes." in texts[0]
+        for last in ("C-17", "The others were models."):
+            assert [n for n, text in enumerate(texts) if last in text] == [len(texts) - 1]
+        assert texts[-1].rstrip().endswith("You can close this page.")
         run = await table.over()
     mine = run.table("answers").filter(pl.col("speaker_id") == name)
     assert set(mine["answered_by"]) == {"human"}
@@ -417,6 +421,7 @@ async def test_pages_are_for_everybody_and_load_nothing_from_elsewhere(votes: Pa
         await table.over()
 
 
+@pytest.mark.nightly  # a whole study; `test_seat_pages` tries every place
 async def test_hostile_words_are_words(votes: Path) -> None:
     """What a study or another participant says is shown as text, in every place."""
     bad = "<script>alert(1)</script><img src=x onerror=alert(2)>{{ 7 * 7 }}"
@@ -431,20 +436,6 @@ async def test_hostile_words_are_words(votes: Path) -> None:
     assert alerts == [] and bad in "\n".join(texts)
     chosen = run.table("answers").filter(pl.col("speaker_id") == "p_0001")["value"].drop_nulls()
     assert bad in set(chosen) | {"Keep it open"} and set(chosen) <= {bad, "Keep it open"}
-
-
-async def test_a_link_that_was_guessed_is_no_seat(votes: Path) -> None:
-    table = Table(votes, votes.parent / "run", "p_0001")
-    link = table.links["p_0001"]
-    async with chromium() as browser:
-        page = await browser.new_page()
-        for wrong in (link[:-1], link + "x", link.replace("/seat/", "/seats/")):
-            reply = await page.goto(wrong)
-            assert reply is not None and reply.status == 404
-        elsewhere = await page.request.get(link, headers={"Host": "evil.example"})
-        assert elsewhere.status == 421
-        await sits(page, link)
-        await table.over()
 
 
 class Killable:

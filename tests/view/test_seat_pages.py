@@ -211,6 +211,17 @@ async def test_the_overview_moves_by_itself(tmp_path: Path) -> None:
         assert two.ended == CLOSED
 
 
+async def test_a_link_that_was_guessed_is_no_seat(tmp_path: Path) -> None:
+    async with chromium() as browser, served(tmp_path, Seats(), Playable("p_1")) as (_, links):
+        page = await browser.new_page()
+        link = links["p_1"]
+        for wrong in (link[:-1], link + "x", link.replace("/seat/", "/seats/")):
+            reply = await page.goto(wrong)
+            assert reply is not None and reply.status == 404
+        elsewhere = await page.request.get(link, headers={"Host": "evil.example"})
+        assert elsewhere.status == 421
+
+
 async def test_a_draft_outlives_a_run_that_starts_again_and_no_answer(tmp_path: Path) -> None:
     """While the run replays what it knows people wait; then the same question comes with what was
     typed. Another question, and the end, clear it."""
