@@ -12,6 +12,7 @@ from pypdf import PdfReader
 
 from folkmoot.engine.study import study_of_run
 from folkmoot.errors import InputError
+from folkmoot.report.document import document
 from folkmoot.report.html import write_report
 from folkmoot.report.trust import trust
 from folkmoot.storage.run_folder import RunFolder
@@ -32,6 +33,21 @@ def test_whether_the_model_is_fit_is_asked_once(finished: RunFolder) -> None:
     page = write_report(finished).read_text("utf-8")
     assert page.count("<h3>Is the model fit to answer?</h3>") == 1
     assert page.count('id="respondent_checks"') == 1
+
+
+def test_the_effect_of_the_place_in_a_list_is_one_figure(finished: RunFolder) -> None:
+    doc = document(finished)
+    findings = [f.finding for f in (*doc.headlines, *(f for s in doc.sections for f in s.figures))]
+    rows = [
+        (f, dict(zip(f.grid.columns, row, strict=True))) for f in findings for row in f.grid.rows
+    ]
+    (checked,) = (row["value"] for f, row in rows if row.get("check") == "Position bias")
+    # A finding of its own shows all places, and the check names the one of the greatest effect.
+    told = [row["effect_rate"] for f, row in rows if f.key == "position_effects"]
+    assert bool(told) is (finished.study == "cross_pollination")
+    assert not told or max(told, key=abs) == checked
+    others = [f.key for f in findings if "listed first" in f.says.lower()]
+    assert others in ([], ["position_effects"])
 
 
 def test_every_drawing_has_a_description_and_a_table(finished: RunFolder) -> None:

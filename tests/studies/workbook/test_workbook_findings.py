@@ -10,6 +10,7 @@ import pytest
 
 import folkmoot
 from folkmoot.errors import InputError
+from folkmoot.measures.diagnostics import of_answers
 from folkmoot.models.scripted import Scripted
 from folkmoot.storage.findings import Bars, Finding, Intervals, Lines
 from folkmoot.studies.workbook import STUDY
@@ -108,10 +109,10 @@ def test_answers_are_counted_in_shares(run: Any) -> None:
 
 
 def test_the_first_option_is_caught_when_it_is_always_chosen(run: Any) -> None:
-    found = by_key(run)["position"]  # the scripted player always takes the first
-    row = dict(zip(found.grid.columns, found.grid.rows[0], strict=True))
-    assert row["first_chosen_rate"] == pytest.approx(1)
-    assert row["expected_rate"] == pytest.approx(1 / 3)
+    (check,) = (c for c in of_answers(run.table("answers").to_dicts()) if c.key == "position_bias")
+    # The scripted player always takes the first of three: surely, and never another.
+    assert check.flagged and check.value is not None
+    assert check.value.value == pytest.approx(1)
 
 
 def test_invalid_answers_are_headlines(tmp_path: Path) -> None:

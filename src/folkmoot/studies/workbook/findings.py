@@ -79,7 +79,6 @@ def findings(run: RunFolder) -> list[Finding]:
         option_shares(responses, arms, _listed(design)),
         by_constants(run, measures, values),
         quality(responses),
-        positions(responses),
         exposure(run),
     )
 
@@ -427,34 +426,3 @@ def quality(responses: pl.DataFrame) -> Finding:
         section="Noise",
         headline=bool(bad or gone),
     )
-
-
-def positions(responses: pl.DataFrame) -> list[Finding]:
-    """Whether the option listed first is chosen more often than position alone would explain."""
-    chosen = responses.filter(pl.col("position").is_not_null()).filter(
-        pl.col("options").n_unique().over("var_name") > 1
-    )
-    if chosen.is_empty():
-        return []
-    first = (chosen["position"] == 1).to_numpy().astype(float)
-    listed = chosen["options"].str.json_decode(pl.List(pl.String)).list.len()
-    expected = float((1 / listed.to_numpy()).mean())
-    e = clustered_mean(first, _clusters(chosen))
-    row = {
-        "answers": chosen.height,
-        **kit.cells(e, "first_chosen_rate", "_rate"),
-        "expected_rate": kit.known(expected),
-    }
-    return [
-        Finding(
-            "position",
-            "Is the first option preferred?",
-            f"The option listed first was chosen in {percent(e.value)} of "
-            f"{plural(chosen.height, 'answer')} from shuffled lists; {percent(expected)} is "
-            "expected if position does not matter.",
-            Grid.of([row]),
-            section="Noise",
-            unit="session",
-            units=e.units,
-        )
-    ]
