@@ -10,7 +10,6 @@ import pytest
 
 import folkmoot
 from folkmoot.errors import InputError
-from folkmoot.measures.diagnostics import of_answers
 from folkmoot.models.scripted import Scripted
 from folkmoot.storage.findings import Bars, Finding, Intervals, Lines
 from folkmoot.studies.workbook import STUDY
@@ -109,10 +108,10 @@ def test_answers_are_counted_in_shares(run: Any) -> None:
 
 
 def test_the_first_option_is_caught_when_it_is_always_chosen(run: Any) -> None:
-    (check,) = (c for c in of_answers(run.table("answers").to_dicts()) if c.key == "position_bias")
-    # The scripted player always takes the first of three: surely, and never another.
-    assert check.flagged and check.value is not None
-    assert check.value.value == pytest.approx(1)
+    grid = by_key(run)["respondent_checks"].grid
+    rows = {row[0]: dict(zip(grid.columns, row, strict=True)) for row in grid.rows}
+    checked = rows["Position bias"]  # the scripted player always takes the first of three
+    assert checked["flag"] == "flagged" and checked["value"] == pytest.approx(1)
 
 
 def test_invalid_answers_are_headlines(tmp_path: Path) -> None:

@@ -24,9 +24,11 @@ from folkmoot.measures.clustered import (
     clustered_mean,
     paired_difference,
 )
+from folkmoot.measures.diagnostics import of_answers, position_bias
 from folkmoot.measures.estimates import Estimate, percent, plural
+from folkmoot.measures.position import shown_in
 from folkmoot.storage.findings import Bars, Finding, Grid, Lines
-from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.run_folder import RunFolder, Streamed
 from folkmoot.studies.workbook.answers import Listed, NotALiteral, read_options
 from folkmoot.studies.workbook.config import Workbook, WorkbookConfig
 
@@ -79,6 +81,7 @@ def findings(run: RunFolder) -> list[Finding]:
         option_shares(responses, arms, _listed(design)),
         by_constants(run, measures, values),
         quality(responses),
+        fitness(run, responses),
         exposure(run),
     )
 
@@ -426,3 +429,15 @@ def quality(responses: pl.DataFrame) -> Finding:
         section="Noise",
         headline=bool(bad or gone),
     )
+
+
+def fitness(run: RunFolder, responses: pl.DataFrame) -> Finding:
+    """The checks of every study, with the order of options as the workbook recorded it."""
+    own = responses.filter(pl.col("position").is_not_null())
+    shown = shown_in(
+        own.select("options", "value", speaker_id="participant_id").iter_rows(named=True)
+    )
+    answers = Streamed(run.lazy("answers")) if run.has_table("answers") else ()
+    checks = {c.key: c for c in of_answers(answers)}
+    bias = position_bias(shown)
+    return kit.fitness([*(checks | {bias.key: bias}).values()])
