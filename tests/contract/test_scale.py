@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import folkmoot
+from benchmarks.scale import pilot
 from folkmoot.engine import aside, context, effects
 from folkmoot.engine.aside import done_aside
 from folkmoot.engine.study import registered
@@ -70,3 +71,10 @@ def test_what_goes_wrong_in_another_process_is_told(
     monkeypatch.setattr(aside.sys, "executable", str(killed))
     with pytest.raises(FolkmootError, match=r"status -9; .* memory"):
         done_aside(cluster_option, (np.zeros((3, 3)),), tmp_path)
+
+
+@pytest.mark.nightly
+def test_memory_grows_by_little_for_each_participant(tmp_path: Path) -> None:
+    """A report of the findings included, in which participants take most."""
+    few, many = (pilot(n, str(tmp_path / str(n)))[0].peak_mb for n in (5_000, 10_000))
+    assert 1024 * (many - few) / 5_000 < 20  # KB

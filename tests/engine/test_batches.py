@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 from pydantic import BaseModel
 
+from benchmarks.measure import alone
 from folkmoot import Json, Session, Speaker, Study, StudyConfig, run
 from folkmoot.cli.study_files import check_command
 from folkmoot.engine import gateway as gateway_module
@@ -455,3 +456,10 @@ def test_every_study_type_says_the_same_by_batches(name: str, tmp_path: Path) ->
             digests.add(done.manifest["journal_digest"])
         assert server.model.batches.calls
     assert len(digests) == 1
+
+
+@pytest.mark.nightly
+def test_more_calls_than_a_wave_holds_go_as_two_in_bounded_memory() -> None:
+    took = alone("benchmarks.batches.run", calls=50_001)
+    assert took["batches"] == 2
+    assert took["peak_mb"] < 1500
