@@ -8,7 +8,8 @@ people whose attributes hang together as in a population, use `grounded`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -25,6 +26,7 @@ Ratios = Mapping[str, Mapping[str, float]]
 Draw = Callable[[], float]  # a uniform draw from [0, 1)
 
 _KNOWN = {"sex": ("F", "M"), **SCALES}
+DRAWS_AT_ONCE = 100_000
 _AGE = re.compile(r"(\d{1,3})(?:\s*[-–]\s*(\d{1,3}))?")
 
 
@@ -53,11 +55,20 @@ def make(n: int, rng: np.random.Generator, ratios: Ratios | None = None) -> list
         who = (row["sex"], row["age"], row["education"])
         row.setdefault("occupation", likely_job(*who, rng.random()))
     names = draw_names([(r["sex"], r["age"]) for r in rows], rng)
-    # All at once: one by one the draws take as long as the writing.
-    draw = iter(rng.random(n * _PORTRAIT_DRAWS).tolist()).__next__
-    return [
-        _persona(i, name, row, draw) for i, (name, row) in enumerate(zip(names, rows, strict=True))
+    draws = _draws(n * _PORTRAIT_DRAWS, rng)
+    people = [
+        _persona(i, name, row, draws.__next__)
+        for i, (name, row) in enumerate(zip(names, rows, strict=True))
     ]
+    deque(draws, maxlen=0)  # whatever the portraits took, the generator goes on from one place
+    return people
+
+
+def _draws(count: int, rng: np.random.Generator) -> Iterator[float]:
+    """So many draws from [0, 1): one by one they take as long as the writing, all at once as much
+    memory as the people."""
+    for start in range(0, count, DRAWS_AT_ONCE):
+        yield from rng.random(min(DRAWS_AT_ONCE, count - start)).tolist()
 
 
 def check_ratios(ratios: Ratios) -> list[Problem]:
