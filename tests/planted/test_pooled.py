@@ -58,7 +58,8 @@ def test_pooled_intervals_of_real_runs_hold_the_planted_truth(tmp_path: Path) ->
             e = overall(replace(figure, cells=figure.cells[first : first + POOLED]))
             held.append(e.low <= truth <= e.high)
     print(f"planted {planted}, off by {off}, held {sum(held)} of {len(held)}")
-    assert max(map(abs, off.values())) <= 0.02
+    # Bias is held to .6 points at 300 a condition; at 40 the summaries hold fewer arguments.
+    assert max(map(abs, off.values())) <= 0.03
     # The three effects share their people: 30 independent grids, not 90.
     pools = REPEATS // POOLED
     least, most = (binom.ppf(q, pools, 0.95) / pools for q in (0.005, 0.995))
