@@ -178,7 +178,8 @@ async def test_a_picture_is_shown_and_nothing_else_is_loaded(tmp_path: Path) -> 
         await page.wait_for_function(f"{width} > 0")
         # A page that was made to hold another picture does not get it.
         await page.evaluate(
-            "url => new Promise(on => { const i = new Image(); i.onerror = on; i.src = url })",
+            "url => new Promise(on => "
+            "{ const i = new Image(); i.onload = i.onerror = on; i.src = url })",
             other,
         )
         assert [path for path in asked if path != "/favicon.ico"] == ["/plan,1.png"]
