@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, expect
 
 from folkmoot.engine.journal import JournalReader
 from folkmoot.errors import StorageError
-from folkmoot.storage.run_folder import CODEBOOK, JOURNAL, PLAN, RunFolder
+from folkmoot.storage.run_folder import CODEBOOK, JOURNAL, MANIFEST, PLAN, TABLES, RunFolder
 from folkmoot.view.people import ids_of, names_in
 from folkmoot.view.shelf import opened
 from folkmoot.view.talk import room_columns, squeezed
@@ -196,6 +196,7 @@ def test_an_open_room_moves_but_not_under_who_reads_in_it(
         assert few > 0
         run.journal(whole // 2)
         expect(said).not_to_have_count(few)
+        expect(page.locator(".htmx-added")).to_have_count(0)  # what is new answers to clicks
         page.locator("details.call > summary").first.click()
         expect(page.locator("details.call[open]")).to_contain_text("Model served")
         some = said.count()
@@ -266,3 +267,20 @@ def _readable(server: PageServer, there: set[str], study: str, state: str) -> No
         if got.status == 200 and page in ONCE[study]:
             there.add(page)
         assert "Cannot be read" not in got.text, (state, page)
+
+
+def test_a_paused_run_that_goes_on_is_not_read_from_its_old_tables(
+    outputs: Path, tmp_path: Path
+) -> None:
+    run = Growing(outputs / "cross_pollination", tmp_path / "outputs" / "x")
+    for _ in run.life():
+        pass
+    table = run.folder / TABLES / "participants.parquet"
+    pl.read_parquet(table).head(5).write_parquet(table)
+    with reader(run.folder.parent) as server:
+        assert "5 people" in server.get("/run/x/-/people").text
+        run.hold()
+        assert "36 people" in server.get("/run/x/-/people").text
+        run.let_go()
+        (run.folder / MANIFEST).unlink()  # killed while it wrote its tables for the first time
+        assert "36 people" in server.get("/run/x/-/people").text
