@@ -317,10 +317,12 @@ async def test_a_stop_lets_calls_in_flight_come_home(tmp_path: Path) -> None:
         await two_are_out.wait()
         opened.stop(RunPaused("enough"))
         draining = asyncio.ensure_future(opened.drain())
+        others = asyncio.ensure_future(opened.drain())  # as shares of a cluster's worker do
         await turns(10)
         assert not draining.done()
         go.set()
         await draining
+        await others
         results = await asyncio.gather(*calls, return_exceptions=True)
     assert [type(r) for r in results] == [Reply, Reply, RunPaused, RunPaused, RunPaused]
     with Journal(tmp_path / "journal.sqlite") as journal:

@@ -171,7 +171,8 @@ class Gateway:
     async def drain(self) -> None:
         """Wait until no call is in flight, and every reply is with the journal."""
         if self.in_flight:
-            self._idle = asyncio.Event()
+            if self._idle is None or self._idle.is_set():  # others may wait already
+                self._idle = asyncio.Event()
             await self._idle.wait()
         if self._outbox is not None:
             await self._outbox.drain()
