@@ -10,8 +10,13 @@ from typer.testing import CliRunner
 
 from folkmoot.cli.app import app
 from folkmoot.engine.cluster import refusals
+from folkmoot.engine.execution import RunOptions, sending_rehearsed
+from folkmoot.engine.runner import run_study
+from folkmoot.engine.study import registered
+from folkmoot.engine.study_file import load_study_file
 from folkmoot.errors import InputError, ProtocolError
 from folkmoot.models.scripted import Scripted
+from tests.contract.small import small_study
 from tests.engine.cluster.runs import KEY, STUDY, play, study_file
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
@@ -97,3 +102,10 @@ def test_a_study_that_workers_do_not_have_is_refused_by_its_file(
     monkeypatch.setattr(head, "code_of", lambda *_: tmp_path / "elsewhere.py")
     monkeypatch.setattr(head, "sha256", lambda path: "")
     assert "elsewhere.py, and this machine has no such file" in refused(tmp_path, {}, workers=1)
+
+
+@pytest.mark.parametrize("study", sorted(registered()))
+def test_every_study_can_go_to_another_machine(study: str, tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    found = load_study_file(small_study(study, tmp_path))
+    run_study(found, RunOptions(model="synthetic", out=tmp_path / "run", away=sending_rehearsed()))

@@ -11,6 +11,7 @@ import pickle
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import TypeVar, cast
 
 from ray import cloudpickle
@@ -25,6 +26,7 @@ I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")
 
 THE_RUN = "run"
+WITHIN = ContextVar("within a part", default=False)  # what runs was sent as a part, or by one
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # untyped
@@ -90,16 +92,23 @@ async def sent_and_run_here(
     stage: str,
 ) -> dict[int, BaseException]:
     """An `Away` for a rehearsal: everything goes as it would to another machine, and stays here.
+    What a part forks in turn goes nowhere, as on a worker.
 
     Raises ProtocolError where something cannot go, or what `each` runs changes what it refers to:
     on another machine it would change a copy.
     """
+    if WITHIN.get():
+        return await here(run, fork, parts, results, stage)
     each = cast("Fork[I, R]", fork)
     what = f"each() at {'/'.join(each.path) or 'session'}"
     sent = cast("Fork[I, R]", unpacked(packed_by_name(each, what, each.fn), run))
     items = packed_by_name(list(parts), f"an item of {what}")
     before = _plain_in(sent.fn)
-    failures = await here(run, sent, cast("list[Part[I]]", unpacked(items, run)), results, stage)
+    arrived, within = cast("list[Part[I]]", unpacked(items, run)), WITHIN.set(True)
+    try:
+        failures = await here(run, sent, arrived, results, stage)
+    finally:
+        WITHIN.reset(within)
     packed_by_name(results, f"what {what} gives", each.fn)
     changed = [name for name, value in _plain_in(sent.fn).items() if value != before[name]]
     if changed and not failures:
