@@ -223,6 +223,7 @@ async def test_a_link_that_was_guessed_is_no_seat(tmp_path: Path) -> None:
         assert elsewhere.status == 421
 
 
+@pytest.mark.nightly  # follows five reloads that the page makes by itself
 async def test_a_draft_outlives_a_run_that_starts_again_and_no_answer(tmp_path: Path) -> None:
     """While the run replays what it knows people wait; then the same question comes with what was
     typed. Another question, and the end, clear it."""
