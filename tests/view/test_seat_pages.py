@@ -174,8 +174,7 @@ async def test_a_picture_is_shown_and_nothing_else_is_loaded(tmp_path: Path) -> 
         page = await browser.new_page()
         await page.goto(links["p_1"])
         assert await page.locator("img").count() == 1
-        width = "document.querySelector('img').naturalWidth"
-        await page.wait_for_function(f"{width} > 0")
+        assert await page.evaluate("document.querySelector('img').naturalWidth") > 0
         # A page that was made to hold another picture does not get it.
         await page.evaluate(
             "url => new Promise(on => "
@@ -244,11 +243,13 @@ async def test_a_draft_outlives_a_run_that_starts_again_and_no_answer(tmp_path: 
         asking(desk, chair, "And then?", "text")
         await expect(box).to_have_value("")
         kept = "Object.values(localStorage).join()"
-        await page.wait_for_function(f"!{kept}.includes('Half a thou')")
+        await page.wait_for_load_state()  # the page's script clears before that
+        assert "Half a thou" not in await page.evaluate(kept)
         await box.fill("Half a word")
         desk.end(chair, "done")
         await page.get_by_role("heading", name="Thank you").wait_for()
-        await page.wait_for_function(f"{kept} === ''")
+        await page.wait_for_load_state()
+        assert await page.evaluate(kept) == ""
 
 
 @pytest.mark.nightly  # forty-four looks with axe
