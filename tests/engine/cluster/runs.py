@@ -75,7 +75,7 @@ class Head:
 
     def __exit__(self, *_: object) -> None:
         self.process.kill()
-        self.process.communicate()
+        self.process.wait()
 
 
 def play(study: Path, out: Path, **options: Any) -> folkmoot.Run:
