@@ -200,6 +200,7 @@ def test_an_open_room_moves_but_not_under_who_reads_in_it(
         page.goto(f"{server.url}/run/x/-/rooms")
         page.get_by_role("link", name="group_001").first.click()
         expect(page.locator("#talk")).to_contain_text("so far")
+        page.wait_for_load_state()
         said = page.locator("#talk article")
         room = page.url.removeprefix(server.url)
         few = said.count()
