@@ -161,14 +161,8 @@ class Budget:
         return self.spent_usd + self._reserved + self._lent_usd + usd <= self.usd + _ROUNDING
 
     def _pump(self) -> None:
-        """Admit those who wait, in order, as far as they fit; stop when nobody ever will."""
-        if self._stopped is not None:
-            self.stop(self._stopped)
-            return
-        while self._waiting and (
-            self._waiting[0].admitted.done() or self._fits(self._waiting[0].price.dearest)
-        ):
-            self._admit(self._waiting.popleft())
+        """Admit those who wait as far as they fit; stop when nobody ever will."""
+        self._admit_in_order()
         while self._waiting and not self._under_way:
             next_one = next((w for w in self._waiting if self._fits(w.price.likely)), None)
             if next_one is None:
@@ -178,6 +172,14 @@ class Budget:
                 return
             self._waiting.remove(next_one)
             self._admit(next_one)
+
+    def _admit_in_order(self) -> None:
+        if self._stopped is not None:
+            self.stop(self._stopped)
+        while self._waiting and (
+            self._waiting[0].admitted.done() or self._fits(self._waiting[0].price.dearest)
+        ):
+            self._admit(self._waiting.popleft())
 
     def _judge(self, turns: int) -> None:
         """Stop, unless a call that fits arrives within this many turns of the loop."""

@@ -143,6 +143,11 @@ def p(e: Estimate) -> float | None:
     return known(e.p) if e.units >= FEWEST_UNITS else None
 
 
+def p_cells(e: Estimate, holm: float) -> Row:
+    """The cells `p` and `holm_p` of one of the comparisons of a table (see `adjusted`)."""
+    return {"p": p(e), "holm_p": known(holm)}
+
+
 def interval(label: str, e: Estimate) -> tuple[str, float, float, float]:
     """A line of a chart of intervals; a point where there is no interval."""
     if e.has_interval:
@@ -275,8 +280,7 @@ def differences(
             "first": label(pair.first),
             "second": label(pair.second),
             **cells(pair.difference, "difference_rate", "_rate"),
-            "p": p(pair.difference),
-            "holm_p": known(pair.holm_p),
+            **p_cells(pair.difference, pair.holm_p),
         }
         for pair in pairs
     ]

@@ -13,6 +13,7 @@ import polars as pl
 
 from folkmoot.engine.hypotheses import SECTION as STATED
 from folkmoot.engine.study import Study
+from folkmoot.hints import enumerated
 from folkmoot.kit.exposure import ExposureRow, differences
 from folkmoot.kit.findings import FITNESS
 from folkmoot.measures.estimates import percent, plural
@@ -134,8 +135,7 @@ def _asked(title: str, arms: Sequence[str]) -> str:
     """The question of a study whose file does not say it: its title, or what its arms tell."""
     if "?" in title or not 1 < len(arms) <= MOST_ARMS:
         return title
-    *others, last = map(condition_name, arms)
-    return f"What differs between {', '.join(others)} and {last}?"
+    return f"What differs between {enumerated([condition_name(arm) for arm in arms])}?"
 
 
 def lanes(run: RunFolder, study: Study) -> Iterator[Lane]:

@@ -19,9 +19,19 @@ from pydantic import JsonValue
 
 from folkmoot.engine.desk import seats_in
 from folkmoot.engine.journal import JournalReader
-from folkmoot.kit.findings import HOLM, Row, adjusted, cells, change, intervals, p, points
+from folkmoot.kit.findings import (
+    ALPHA,
+    HOLM,
+    Row,
+    adjusted,
+    cells,
+    change,
+    intervals,
+    p_cells,
+    points,
+)
 from folkmoot.measures.clustered import clustered_difference
-from folkmoot.measures.estimates import FEWEST_UNITS, Estimate, known, plural
+from folkmoot.measures.estimates import FEWEST_UNITS, Estimate, plural
 from folkmoot.measures.proportions import newcombe
 from folkmoot.models.catalog import HUMAN
 from folkmoot.report.people import MOST_LEVELS, SECTION
@@ -68,7 +78,7 @@ def people_and_models(run: RunFolder) -> Finding | None:
         return None
     holm = adjusted(differences)
     for row, (label, e) in zip(rows, differences.items(), strict=True):
-        row |= {**cells(e, "models_minus_people"), "p": p(e), "holm_p": known(holm[label])}
+        row |= {**cells(e, "models_minus_people"), **p_cells(e, holm[label])}
     seats = {seat for answers in found.values() for seat in answers.people}
     together = any(seat.session for seat in seats)
     shown = dict(list(differences.items())[:MOST_LINES])
@@ -213,7 +223,7 @@ def _aloud(
     tested = [label for label in differences if math.isfinite(holm[label])]
     if not tested:
         return f"{begins}; nothing can be tested."
-    clear = [label for label in tested if holm[label] < 0.05]
+    clear = [label for label in tested if holm[label] < ALPHA]
     if not clear:
         return f"{begins}: no difference is more than chance could explain."
     first = max(clear, key=lambda label: abs(differences[label].value))

@@ -21,10 +21,9 @@ from folkmoot.kit.findings import (
     chance,
     found,
     interval,
-    known,
     listed,
     number,
-    p,
+    p_cells,
     points,
 )
 from folkmoot.measures.diversity import total_variation, total_variation_by_chance
@@ -299,7 +298,7 @@ def heterogeneity(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Fin
     changes = outcomes == ["position_changed"]
     holm = adjusted(gaps)
     rows = [
-        {**row, **cells(e, "off_rate", "_rate"), "p": p(e), "holm_p": known(holm[label])}
+        {**row, **cells(e, "off_rate", "_rate"), **p_cells(e, holm[label])}
         for row, (label, e) in zip(rows, gaps.items(), strict=True)
     ]
     apart = [

@@ -17,6 +17,7 @@ from folkmoot.report.front import question_of
 from folkmoot.storage.amendments import AMENDMENTS
 from folkmoot.storage.files import write_text
 from folkmoot.storage.run_folder import MANIFEST, PLAN, TABLES, cache_of
+from folkmoot.view.people import stamp
 from folkmoot.view.shelf import held
 
 FINDINGS = "findings.html"
@@ -88,9 +89,5 @@ def _state(run: Path) -> str:
     """What must be the same for a cached overview to be of the run as it is."""
     parts = [version("folkmoot"), "being written" if held(run) else ""]
     for name in (PLAN, MANIFEST, AMENDMENTS, TABLES):
-        try:
-            found = (run / name).stat()
-            parts.append(f"{name} {found.st_mtime_ns} {found.st_size}")
-        except OSError:
-            parts.append(f"{name} -")
+        parts.append(f"{name} {stamp(run / name)}")
     return "\n".join(parts)

@@ -200,13 +200,7 @@ class LeasedBudget(Budget):
         return money
 
     def _pump(self) -> None:
-        if self._stopped is not None:
-            self.stop(self._stopped)
-            return
-        while self._waiting and (
-            self._waiting[0].admitted.done() or self._fits(self._waiting[0].price.dearest)
-        ):
-            self._admit(self._waiting.popleft())
+        self._admit_in_order()
         if self._waiting:
             self._hungry()
 

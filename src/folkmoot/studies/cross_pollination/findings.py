@@ -23,7 +23,7 @@ from folkmoot.kit.findings import (
     intervals,
     known,
     listed,
-    p,
+    p_cells,
     points,
     share,
     shares,
@@ -593,8 +593,7 @@ def main_effects(votes: Votes) -> Finding | None:
                 {
                     "effect": name,
                     **cells(e, "change_rate", "_rate"),
-                    "p": p(e),
-                    "holm_p": known(holm[name]),
+                    **p_cells(e, holm[name]),
                 }
                 for name, e in effects.items()
             ],
@@ -669,8 +668,7 @@ def persuasion(votes: Votes) -> Finding | None:
                     "changed_rate": of[name].value,
                     "floor_rate": of[floor.name].value,
                     **cells(e, "above_floor_rate", "_rate"),
-                    "p": p(e),
-                    "holm_p": known(holm[name]),
+                    **p_cells(e, holm[name]),
                 }
                 for name, e in above.items()
             ],
@@ -717,8 +715,7 @@ def option_order(votes: Votes) -> Finding | None:
                 {
                     "listed_as": place,
                     **cells(e, "effect_rate", "_rate"),
-                    "p": p(e),
-                    "holm_p": known(holm[str(place)]),
+                    **p_cells(e, holm[str(place)]),
                 }
                 for place, e in found.by_place.items()
             ],

@@ -26,7 +26,7 @@ from folkmoot.kit.findings import (
     known,
     mean,
     number,
-    p,
+    p_cells,
     points,
     share,
     shares,
@@ -526,11 +526,7 @@ def compared(stated: pl.DataFrame, stimuli: list[str]) -> Finding:
         certain = "but chance variation between groups could explain the differences"
     rows = [
         {"concept": s, "mean position": means[s], **cells(gaps.get(s), "difference")}
-        | (
-            {"p": p(gaps[s]), "holm_p": known(holm[s])}
-            if s in gaps
-            else {"p": None, "holm_p": None}
-        )
+        | (p_cells(gaps[s], holm[s]) if s in gaps else {"p": None, "holm_p": None})
         for s in stimuli
     ]
     lines = {f"{s} − {stimuli[0]}": e for s, e in gaps.items()}

@@ -27,7 +27,7 @@ from folkmoot.kit.findings import (
     known,
     listed,
     number,
-    p,
+    p_cells,
     points,
     share,
     shares,
@@ -146,8 +146,7 @@ def steps(differences: list[Json], sets: int) -> Finding:
             "step": step,
             "vulnerable": _values(d, SCORE)["vulnerable"],
             **cells(gap, "gap"),
-            "p": p(gap),
-            "holm_p": known(holm[step]),
+            **p_cells(gap, holm[step]),
             "changes": ", ".join(d["switches_changed"]),
         }
         for (step, gap), d in zip(gaps.items(), differences, strict=True)
@@ -345,8 +344,8 @@ def heard(run: RunFolder) -> list[Finding]:
             if "vulnerable" in shares:
                 says.setdefault(level, []).append((code, shares["vulnerable"].value, gap))
     holm = adjusted(gaps)
-    tests: list[Row] = [{"p": p(gap), "holm_p": known(holm[of])} for of, gap in gaps.items()]
-    tested = [row | test for row, test in zip(table, tests, strict=True)]
+    tests = [p_cells(gap, holm[of]) for of, gap in gaps.items()]
+    whole = [row | test for row, test in zip(table, tests, strict=True)]
     return [
         Finding(
             "heard",
@@ -360,7 +359,7 @@ def heard(run: RunFolder) -> list[Finding]:
                 )
                 for level, about_level in says.items()
             ),
-            Grid.of(tested, "Share of voiced concerns; gap: vulnerable minus general"),
+            Grid.of(whole, "Share of voiced concerns; gap: vulnerable minus general"),
             intervals(gaps, "gap in the share of concerns", zero=0.0, percent=True),
             notes=(
                 read.note,

@@ -232,8 +232,8 @@ def by_treatment(
         rows[0] |= dict.fromkeys(("minus_first", "minus_low", "minus_high", "p", "holm_p"))
         for row, (arm, e) in zip(rows[1:], gaps.items(), strict=True):
             low, high = (e.low, e.high) if e.has_interval else (None, None)
-            row |= {"minus_first": kit.known(e.value), "minus_low": low, "minus_high": high}
-            row |= {"p": kit.p(e), "holm_p": kit.known(holm[arm])}
+            gap = {"minus_first": kit.known(e.value), "minus_low": low, "minus_high": high}
+            row |= {**gap, **kit.p_cells(e, holm[arm])}
         said = "; ".join(_contrast(arm, base, e, holm[arm]) for arm, e in gaps.items())
         says = f"For {measure.name}{over}, {said}."
     else:
@@ -301,8 +301,7 @@ def _between_constants(
     apart = kit.change(gaps[told], kit.chance(gaps[told], holm[told]))
     rows: list[kit.Row] = [{"experiment": first, **kit.cells(means[first], "mean")}]
     for label, gap in gaps.items():
-        tested = {"p": kit.p(gap), "holm_p": kit.known(holm[label])}
-        difference = {"minus_first": kit.known(gap.value), **tested}
+        difference = {"minus_first": kit.known(gap.value), **kit.p_cells(gap, holm[label])}
         rows.append({"experiment": label, **kit.cells(means[label], "mean"), **difference})
     rows[0] |= dict.fromkeys(("minus_first", "p", "holm_p"))
     return Finding(
