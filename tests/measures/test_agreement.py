@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 
 from folkmoot.measures.agreement import (
-    cohen_kappa,
-    fleiss_kappa,
     krippendorff_alpha,
     krippendorff_interval,
     number_codes,
@@ -29,19 +27,6 @@ FOUR_CODERS = [
     [N, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, N],
     [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, N],
 ]
-# Fleiss' kappa, the example of its article in Wikipedia: 10 units, 14 coders, 5 categories.
-FLEISS = [
-    [0, 0, 0, 0, 14],
-    [0, 2, 6, 4, 2],
-    [0, 0, 3, 5, 6],
-    [0, 3, 9, 2, 0],
-    [2, 2, 8, 1, 1],
-    [7, 7, 0, 0, 0],
-    [3, 2, 6, 3, 0],
-    [2, 5, 3, 2, 2],
-    [6, 5, 2, 1, 0],
-    [0, 2, 2, 3, 7],
-]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +35,6 @@ FLEISS = [
         ("nominal", 0.691358, 0.743421),
         ("ordinal", 0.806721, 0.815388),
         ("interval", 0.810845, 0.849107),
-        ("ratio", 0.808944, 0.797403),
     ],
 )
 def test_krippendorff_known_answers(level, three, four):
@@ -71,21 +55,6 @@ def test_nominal_alpha_does_not_care_for_names():
     swapped = number_codes([["no", "yes", None, "yes"], ["no", "no", "yes", "yes"]])
     assert krippendorff_alpha(coded) == pytest.approx(krippendorff_alpha(swapped))
     assert np.isnan(coded[0, 2])
-
-
-def test_fleiss_known_answer():
-    assert fleiss_kappa(FLEISS) == pytest.approx(0.209931, abs=1e-6)
-    assert math.isnan(fleiss_kappa([[3, 0], [3, 0]]))
-    with pytest.raises(ValueError, match="same number"):
-        fleiss_kappa([[3, 0], [1, 1]])
-
-
-def test_cohen_known_answer():
-    first = ["y"] * 25 + ["n"] * 25
-    second = ["y"] * 20 + ["n"] * 5 + ["y"] * 10 + ["n"] * 15
-    assert cohen_kappa(first, second) == pytest.approx(0.4)
-    assert cohen_kappa(["a", "b"], ["a", "b"]) == pytest.approx(1.0)
-    assert math.isnan(cohen_kappa(["a", "a"], ["a", "a"]))
 
 
 def test_the_interval_of_alpha_is_that_of_whole_texts() -> None:

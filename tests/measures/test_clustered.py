@@ -1,4 +1,4 @@
-"""Clustered means: hand-computed sandwich, exact permutations, bootstrap."""
+"""Clustered means: hand-computed sandwich, exact permutations."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from scipy import stats
 from statsmodels.regression.linear_model import OLS
 
 from folkmoot.measures.clustered import (
-    cluster_bootstrap,
     clustered_coefficient,
     clustered_difference,
     clustered_mean,
-    intraclass_correlation,
     paired_difference,
 )
 
@@ -150,21 +148,3 @@ def test_an_interval_excludes_zero_exactly_where_p_says_so(drawn):
     for e in (clustered_mean(values, groups), clustered_difference(values, treated, groups)):
         if e.has_interval and abs(e.p - 0.05) > 1e-9:
             assert e.excludes_zero == (e.p < 0.05)
-
-
-def test_bootstrap_draws_clusters():
-    rng = np.random.default_rng(3)
-    clusters = np.repeat(np.arange(200), 5)
-    effects = rng.normal(0, 1, 200)[clusters]
-    found = cluster_bootstrap(effects, clusters.tolist(), np.random.default_rng(4))
-    exact = clustered_mean(effects, clusters.tolist())
-    assert (found.low, found.high) == pytest.approx((exact.low, exact.high), abs=0.03)
-    again = cluster_bootstrap(effects, clusters.tolist(), np.random.default_rng(4))
-    assert again == found
-
-
-def test_intraclass_correlation():
-    assert intraclass_correlation([1, 1, 2, 2, 3, 3], list("aabbcc")) == pytest.approx(1.0)
-    # Anova by hand: MSB = 0, MSW = 1 * 6/3: (0 - 2) / (0 + 2) = -1 for pairs.
-    assert intraclass_correlation([1, 3, 1, 3, 1, 3], list("aabbcc")) == pytest.approx(-1.0)
-    assert math.isnan(intraclass_correlation([1, 2], list("ab")))

@@ -32,7 +32,6 @@ def test_vision_table():
 
 def test_mcnemar_known_answers():
     assert mcnemar(121, 59).statistic == pytest.approx(21.355556, rel=1e-6)
-    assert mcnemar(121, 59, correction=True).statistic == pytest.approx(20.672222, rel=1e-6)
     # Exact: 2 * (1 + 6) / 64 for 1 of 6.
     assert mcnemar(1, 5).p == pytest.approx(2 * 7 / 64)
     assert mcnemar(0, 0).p == 1.0

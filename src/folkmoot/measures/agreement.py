@@ -1,4 +1,4 @@
-"""Whether coders agree: Krippendorff's alpha, Fleiss' and Cohen's kappa.
+"""Whether coders agree: Krippendorff's alpha.
 
 Used wherever a model codes text, against a second model, a second draw or a person.
 """
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from folkmoot.measures.estimates import Estimate
 
 FloatArray = NDArray[np.float64]
-Level = Literal["nominal", "ordinal", "interval", "ratio"]
+Level = Literal["nominal", "ordinal", "interval"]
 
 
 def krippendorff_alpha(ratings: ArrayLike, level: Level = "nominal") -> float:
@@ -26,9 +26,9 @@ def krippendorff_alpha(ratings: ArrayLike, level: Level = "nominal") -> float:
     fewer than two codes carry no information. NaN where there is nothing to compare or where all
     codes are the same (agreement by chance alone cannot be told from agreement).
 
-    Distances δ²: nominal 1; ordinal (Σ_{g=c..k} n_g − (n_c + n_k)/2)²; interval (c − k)²;
-    ratio ((c − k)/(c + k))². As good as .80 is customary for conclusions, .667 for tentative
-    ones. Krippendorff (2011), "Computing Krippendorff's alpha-reliability", repository.upenn.edu.
+    Distances δ²: nominal 1; ordinal (Σ_{g=c..k} n_g − (n_c + n_k)/2)²; interval (c − k)². As good
+    as .80 is customary for conclusions, .667 for tentative ones.
+    Krippendorff (2011), "Computing Krippendorff's alpha-reliability", repository.upenn.edu.
     """
     values, by_unit = _by_unit(ratings)
     return float(_alphas(by_unit.sum(axis=0), values, level))
@@ -41,7 +41,6 @@ def krippendorff_interval(
     ratings: ArrayLike,
     level: Level = "nominal",
     clusters: Sequence[Hashable] = (),
-    seed: int = 0,
 ) -> Estimate:
     """`krippendorff_alpha` with the percentile interval (95 %) of a bootstrap.
 
@@ -62,7 +61,7 @@ def krippendorff_interval(
         for name, unit, use in zip(named, by_unit, paired, strict=True):
             if use:
                 parts[place[name]] += unit
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(0)
         times = rng.multinomial(len(names), np.full(len(names), 1 / len(names)), DRAWS)
         sums = np.tensordot(times, parts, axes=1)
         # A draw of units that all have one code has no alpha.
@@ -109,9 +108,6 @@ def _squared_distances(values: FloatArray, per_value: FloatArray, level: Level) 
         return np.asarray(c != k, float)
     if level == "interval":
         return (c - k) ** 2
-    if level == "ratio":
-        total = c + k
-        return np.where(total == 0, 0.0, (c - k) / np.where(total == 0, 1.0, total)) ** 2
     if level == "ordinal":
         # People at or below a value, less half of those at it: ranks, up to a constant.
         rank = np.cumsum(per_value, axis=-1) - per_value / 2
@@ -128,33 +124,3 @@ def number_codes(ratings: Sequence[Sequence[Hashable | None]]) -> FloatArray:
             for coder in ratings
         ]
     )
-
-
-def fleiss_kappa(counts: ArrayLike) -> float:
-    """Fleiss' kappa from counts (units, categories); each unit coded by the same number of coders.
-
-    (P̄ − P̄_e) / (1 − P̄_e). NaN where all codes are the same.
-    Fleiss (1971), doi:10.1037/h0031619; computed by statsmodels.
-    """
-    from statsmodels.stats.inter_rater import fleiss_kappa as kappa
-
-    table = np.asarray(counts, float)
-    if len(set(table.sum(axis=1).tolist())) != 1:
-        raise ValueError("Fleiss' kappa needs the same number of coders for every unit")
-    if (table.sum(axis=0) > 0).sum() < 2:
-        return math.nan
-    return float(kappa(table))
-
-
-def cohen_kappa(first: Sequence[Hashable], second: Sequence[Hashable]) -> float:
-    """Cohen's kappa of two coders over the same units (n,): (p_o − p_e) / (1 − p_e).
-
-    NaN where both used one and the same code throughout.
-    Cohen (1960), doi:10.1177/001316446002000104; computed by scikit-learn.
-    """
-    from sklearn.metrics import cohen_kappa_score
-
-    if len({*first, *second}) < 2:
-        return math.nan
-    codes = number_codes([first, second]).astype(int)
-    return float(cohen_kappa_score(codes[0], codes[1]))

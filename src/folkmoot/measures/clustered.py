@@ -150,51 +150,6 @@ def _alike(sizes: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
         yield from np.array_split(clusters, math.ceil(len(clusters) * size / ROWS_AT_ONCE))
 
 
-def cluster_bootstrap(
-    values: ArrayLike,
-    clusters: Sequence[Hashable],
-    rng: np.random.Generator,
-    draws: int = 2_000,
-    level: float = 0.95,
-) -> Estimate:
-    """The mean with a percentile interval from drawing whole clusters with replacement.
-
-    An alternative to `clustered_mean` for skewed cluster means; with fewer than about ten
-    clusters it is too narrow, and the t interval is to be preferred.
-    """
-    y, groups = _finite(values, clusters)
-    sums, sizes = np.bincount(groups, weights=y), np.bincount(groups)
-    n, g = len(y), len(sums)
-    if g < 2:
-        return Estimate(float(y.mean()) if n else math.nan, math.nan, math.nan, n, g)
-    drawn = rng.integers(0, g, (draws, g))
-    means = sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return Estimate(
-        float(y.mean()), float(low), float(high), n, g, method="bootstrap over clusters"
-    )
-
-
-def intraclass_correlation(values: ArrayLike, clusters: Sequence[Hashable]) -> float:
-    """ICC(1) from one-way analysis of variance: the share of variance that lies between clusters.
-
-    (MSB − MSW) / (MSB + (m₀ − 1) MSW), m₀ = (n − Σ n_g²/n) / (G − 1). May be slightly negative.
-    NaN for fewer than two clusters or no cluster of two.
-    Donner and Koval (1980), doi:10.2307/2530491.
-    """
-    y, groups = _finite(values, clusters)
-    sizes = np.bincount(groups) if len(y) else np.zeros(0)
-    n, g = len(y), len(sizes)
-    if g < 2 or n <= g:
-        return math.nan
-    means = np.bincount(groups, weights=y) / sizes
-    between = float((sizes * (means - y.mean()) ** 2).sum() / (g - 1))
-    within = float(((y - means[groups]) ** 2).sum() / (n - g))
-    m0 = float((n - (sizes**2).sum() / n) / (g - 1))
-    total = between + (m0 - 1) * within
-    return (between - within) / total if total else math.nan
-
-
 def _finite(
     values: ArrayLike, clusters: Sequence[Hashable]
 ) -> tuple[FloatArray, NDArray[np.int64]]:

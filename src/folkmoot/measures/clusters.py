@@ -163,16 +163,18 @@ class Stability:
         return "doubtful" if self.mean >= 0.5 else "unstable"
 
 
+REDRAWS = 20
+
+
 def bootstrap_stability(
     vectors: Vectors,
     labels: Sequence[int],
     algorithm: Algorithm = "kmeans",
     seed: int = 42,
-    draws: int = 20,
 ) -> Stability:
     """How alike clusterings of resampled members (n, d) are to `labels` (n,), k held fixed.
 
-    Each draw resamples n members with replacement, clusters the distinct ones again and compares
+    Each of 20 draws takes n members with replacement, clusters the distinct ones again and compares
     their labels by the adjusted Rand index (1: the same partition; 0: chance). One cluster is
     trivially stable (mean 1, no draws). Of more than 2,000 members a draw takes 2,000.
     Hubert and Arabie (1985), doi:10.1007/BF01908075; Hennig (2007), doi:10.1016/j.csda.2006.11.025.
@@ -185,7 +187,7 @@ def bootstrap_stability(
     own = np.asarray(labels)
     rng = generator(seed, ("cluster stability",))
     scores: list[float] = []
-    for _ in range(draws):
+    for _ in range(REDRAWS):
         picked = np.unique(rng.integers(0, len(own), min(len(own), SAMPLE_ABOVE)))
         if len(picked) <= k or len(np.unique(vectors[picked], axis=0)) < k:
             continue

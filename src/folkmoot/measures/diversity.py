@@ -25,14 +25,14 @@ def shares(counts: ArrayLike) -> FloatArray:
     return normalised
 
 
-def entropy(counts: ArrayLike, base: float = 2.0) -> float:
-    """Shannon entropy −Σ p log p, in bits for base 2; 0 when all agree, log k when evenly split.
+def entropy(counts: ArrayLike) -> float:
+    """Shannon entropy −Σ p log p, in bits; 0 when all agree, log k when evenly split.
 
     Shannon (1948), doi:10.1002/j.1538-7305.1948.tb01338.x; computed by scipy.
     """
     from scipy.stats import entropy as shannon
 
-    return float(shannon(shares(counts), base=base))
+    return float(shannon(shares(counts), base=2))
 
 
 def normalised_entropy(counts: ArrayLike) -> float:
@@ -41,22 +41,17 @@ def normalised_entropy(counts: ArrayLike) -> float:
     return entropy(counts) / float(np.log2(k)) if k > 1 else 0.0
 
 
-def effective_number(counts: ArrayLike, order: float = 1.0) -> float:
-    """The effective number of options (Hill number): how many equally liked ones say as much.
-
-    order 1: exp(entropy); order 2: 1 / Σ p² (Laakso and Taagepera's effective number of
-    parties); order 0: the options with any vote. Between 1 and k.
-    Hill (1973), doi:10.2307/1934352; Laakso and Taagepera (1979), doi:10.1177/001041407901200101.
+def effective_number(counts: ArrayLike) -> float:
+    """The effective number of options (Hill number of order 1): how many equally liked ones say as
+    much. exp(−Σ p ln p), between 1 and k. Hill (1973), doi:10.2307/1934352.
     """
     p = shares(counts)
     p = p[p > 0]
-    if order == 1.0:
-        return float(np.exp(-(p * np.log(p)).sum()))
-    return float((p**order).sum() ** (1 / (1 - order)))
+    return float(np.exp(-(p * np.log(p)).sum()))
 
 
-def jensen_shannon(first: ArrayLike, second: ArrayLike, base: float = 2.0) -> float:
-    """Jensen–Shannon divergence H((p+q)/2) − (H(p) + H(q))/2, in [0, 1] for base 2.
+def jensen_shannon(first: ArrayLike, second: ArrayLike) -> float:
+    """Jensen–Shannon divergence H((p+q)/2) − (H(p) + H(q))/2, in bits: [0, 1].
 
     The square of what scipy calls the Jensen–Shannon distance.
     Lin (1991), doi:10.1109/18.61115; computed by scipy.
@@ -64,7 +59,7 @@ def jensen_shannon(first: ArrayLike, second: ArrayLike, base: float = 2.0) -> fl
     from scipy.spatial.distance import jensenshannon
 
     p, q = _both(first, second)
-    return float(jensenshannon(p, q, base=base) ** 2)
+    return float(jensenshannon(p, q, base=2) ** 2)
 
 
 def total_variation(first: ArrayLike, second: ArrayLike) -> float:
@@ -73,14 +68,14 @@ def total_variation(first: ArrayLike, second: ArrayLike) -> float:
     return float(0.5 * np.abs(p - q).sum())
 
 
-def total_variation_by_chance(first: ArrayLike, second: ArrayLike, level: float = 0.95) -> float:
+def total_variation_by_chance(first: ArrayLike, second: ArrayLike) -> float:
     """The total variation that samples of these sizes (counts (k,), (k,)) stay below with a chance
-    of `level` where both choose alike: 2,000 draws from their shares put together."""
+    of 95 % where both choose alike: 2,000 draws from their shares put together."""
     a, b = np.asarray(first, int), np.asarray(second, int)
     pooled = shares(a + b)
     rng = generator(0, ("total variation",))
     one, two = (rng.multinomial(n, pooled, 2_000) / n for n in (a.sum(), b.sum()))
-    return float(np.quantile(0.5 * np.abs(one - two).sum(axis=1), level))
+    return float(np.quantile(0.5 * np.abs(one - two).sum(axis=1), 0.95))
 
 
 def _both(first: ArrayLike, second: ArrayLike) -> tuple[FloatArray, FloatArray]:
@@ -90,30 +85,13 @@ def _both(first: ArrayLike, second: ArrayLike) -> tuple[FloatArray, FloatArray]:
     return p, q
 
 
-def esteban_ray(counts: ArrayLike, positions: ArrayLike | None = None, alpha: float = 1.0) -> float:
-    """Esteban and Ray's polarisation, K = 1: Σ_i Σ_j p_i^(1+α) p_j |y_i − y_j|.
-
-    `counts` (k,) of people at `positions`: (k,) on a line, or (k, k) distances between options.
-    Without positions all options lie at distance 1 (nominal choices). `alpha` in (0, 1.6] weighs
-    identification within camps. Largest for two equal camps at the extremes (.25 for α = 1, unit
-    distance); 0 when all agree.
+def esteban_ray(counts: ArrayLike) -> float:
+    """Esteban and Ray's polarisation of nominal choices, K = 1, α = 1 and all options at distance
+    1: Σ_i p_i² (1 − p_i) of `counts` (k,). Largest for two equal camps (.25); 0 when all agree.
     Esteban and Ray (1994), doi:10.2307/2951734.
     """
-    if not 0 < alpha <= 1.6:
-        raise ValueError(f"alpha must be in (0, 1.6], got {alpha}")
     p = shares(counts)
-    distances = _distances(len(p), positions)
-    return float(((p ** (1 + alpha))[:, None] * p[None, :] * distances).sum())
-
-
-def _distances(k: int, positions: ArrayLike | None) -> np.ndarray:
-    if positions is None:
-        return 1.0 - np.eye(k)
-    y = np.asarray(positions, float)
-    distances = np.abs(y[:, None] - y[None, :]) if y.ndim == 1 else y
-    if distances.shape != (k, k):
-        raise ValueError(f"{k} counts but positions of shape {y.shape}")
-    return distances
+    return float((p**2 * (1 - p)).sum())
 
 
 def van_der_eijk(counts: ArrayLike) -> float:

@@ -22,14 +22,11 @@ _HALF = math.sqrt(2) / 2
 class Consistency:
     """Agreement of all pairs of participants (i < j), in order of participant.
 
-    `first`, `second` (m,) indices of participants; `reasons`, `preferences` (m,) Spearman
-    correlations of the pair's considerations and rankings. Pairs with an undefined correlation
-    (someone gave the same answer throughout) are left out and counted in `undefined`.
+    `reasons`, `preferences` (m,) Spearman correlations of the pair's considerations and rankings.
+    Pairs with an undefined correlation (someone gave the same answer throughout) are left out and
+    counted in `undefined`.
     """
 
-    participants: int
-    first: NDArray[np.int64]
-    second: NDArray[np.int64]
     reasons: FloatArray
     preferences: FloatArray
     undefined: int
@@ -61,9 +58,7 @@ def consistency(considerations: ArrayLike, preferences: ArrayLike) -> Consistenc
     reasons = _spearman_rows(c)[first, second]
     prefs = _spearman_rows(p)[first, second]
     known = np.isfinite(reasons) & np.isfinite(prefs)
-    return Consistency(
-        len(c), first[known], second[known], reasons[known], prefs[known], int((~known).sum())
-    )
+    return Consistency(reasons[known], prefs[known], int((~known).sum()))
 
 
 def group_dri(pairs: Consistency, *, adjusted: bool = True) -> float:
@@ -83,22 +78,6 @@ def group_dri(pairs: Consistency, *, adjusted: bool = True) -> float:
     """
     weights = pairs.weights if adjusted else 1.0
     return _index((1 - pairs.distances) * weights)
-
-
-def individual_dri(pairs: Consistency, *, adjusted: bool = True) -> FloatArray:
-    """The index of each participant (n,): `group_dri` over the pairs that they are part of.
-
-    NaN for a participant without a defined pair. Individuals share pairs, so they are not
-    independent of each other: test changes over groups where there are several.
-    """
-    weights = pairs.weights if adjusted else 1.0
-    scores = (1 - pairs.distances) * weights
-    return np.array(
-        [
-            _index(scores[(pairs.first == i) | (pairs.second == i)])
-            for i in range(pairs.participants)
-        ]
-    )
 
 
 def _index(scores: FloatArray) -> float:

@@ -120,21 +120,21 @@ def _homogeneity_by_pseudo_inverse(table: NDArray[np.float64]) -> Test:
     return Test("Stuart–Maxwell", statistic, df, float(chi2.sf(statistic, df)))
 
 
-def mcnemar(there: int, back: int, *, exact: bool | None = None, correction: bool = False) -> Test:
+def mcnemar(there: int, back: int) -> Test:
     """McNemar's test for one option: is `there` (no → yes) as frequent as `back` (yes → no)?
 
-    χ² = (there − back)² / (there + back), df 1; `exact` (the default below 25 moves) uses the
-    binomial instead, and the statistic is then the smaller count.
+    χ² = (there − back)² / (there + back), df 1; below 25 moves the exact binomial
+    instead, and the statistic is then the smaller count.
     McNemar (1947), doi:10.1007/BF02295996; computed by statsmodels.
     """
     from statsmodels.stats.contingency_tables import mcnemar as test
 
     if there + back == 0:
         return Test("McNemar", 0.0, 0, 1.0)
-    use_exact = there + back < EXACT_BELOW if exact is None else exact
-    result = test([[0, there], [back, 0]], exact=use_exact, correction=correction)
-    name = "McNemar (exact)" if use_exact else "McNemar"
-    return Test(name, float(result.statistic), 0 if use_exact else 1, float(result.pvalue))
+    exact = there + back < EXACT_BELOW
+    result = test([[0, there], [back, 0]], exact=exact, correction=False)
+    name = "McNemar (exact)" if exact else "McNemar"
+    return Test(name, float(result.statistic), 0 if exact else 1, float(result.pvalue))
 
 
 def paired_shares(

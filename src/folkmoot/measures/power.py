@@ -11,6 +11,10 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
+from folkmoot.measures.estimates import ALPHA
+
+POWER = 0.8  # the chance of seeing what is there that all sizes are computed for
+
 
 @dataclass(frozen=True, slots=True)
 class DesignSize:
@@ -42,19 +46,16 @@ def cohen_h(share1: float, share2: float) -> float:
     return 2 * math.asin(math.sqrt(share1)) - 2 * math.asin(math.sqrt(share2))
 
 
-def power_two_shares(
-    share1: float, share2: float, n1: float, n2: float | None = None, alpha: float = 0.05
-) -> float:
-    """The chance that a two-sided test at `alpha` sees the difference; n per group."""
+def power_two_shares(share1: float, share2: float, n: float) -> float:
+    """The chance that a two-sided test at 5 % sees the difference; n per group."""
     from statsmodels.stats.power import NormalIndPower
 
     h = abs(cohen_h(share1, share2))
-    ratio = (n1 if n2 is None else n2) / n1
-    return float(NormalIndPower().power(h, n1, alpha, ratio=ratio)) if h else alpha
+    return float(NormalIndPower().power(h, n, ALPHA)) if h else ALPHA
 
 
-def n_two_shares(share1: float, share2: float, power: float = 0.8, alpha: float = 0.05) -> float:
-    """The number per group (a fraction: round up) at which the difference is seen with `power`.
+def n_two_shares(share1: float, share2: float) -> float:
+    """The number per group (a fraction: round up) at which the difference is seen with `POWER`.
 
     Infinite for equal shares.
     """
@@ -63,31 +64,26 @@ def n_two_shares(share1: float, share2: float, power: float = 0.8, alpha: float 
     h = abs(cohen_h(share1, share2))
     if not h:
         return math.inf
-    return float(NormalIndPower().solve_power(h, power=power, alpha=alpha))
+    return float(NormalIndPower().solve_power(h, power=POWER, alpha=ALPHA))
 
 
-def smallest_h(
-    n1: float, n2: float | None = None, power: float = 0.8, alpha: float = 0.05
-) -> float:
-    """The smallest Cohen's h that groups of n1 and n2 see with `power`."""
+def smallest_h(n: float, alpha: float = ALPHA) -> float:
+    """The smallest Cohen's h that two groups of n each see with `POWER`."""
     from statsmodels.stats.power import NormalIndPower
 
-    ratio = (n1 if n2 is None else n2) / n1
-    return float(NormalIndPower().solve_power(nobs1=n1, power=power, alpha=alpha, ratio=ratio))
+    return float(NormalIndPower().solve_power(nobs1=n, power=POWER, alpha=alpha))
 
 
-def detectable_share(
-    base: float, n1: float, n2: float | None = None, power: float = 0.8, alpha: float = 0.05
-) -> float:
+def detectable_share(base: float, n: float, alpha: float = ALPHA) -> float:
     """The smallest share above `base` that is told apart from it; NaN if even 1 is not.
 
     sin²(asin √base + h/2) with h of `smallest_h`.
     """
-    angle = math.asin(math.sqrt(base)) + smallest_h(n1, n2, power, alpha) / 2
+    angle = math.asin(math.sqrt(base)) + smallest_h(n, alpha) / 2
     return math.sin(angle) ** 2 if angle <= math.pi / 2 else math.nan
 
 
-def smallest_d_paired(pairs: float, power: float = 0.8, alpha: float = 0.05) -> float:
+def smallest_d_paired(pairs: float, alpha: float = ALPHA) -> float:
     """The smallest mean difference, in standard deviations of the differences, that is seen.
 
     For t tests over `pairs` independent units (sets, sessions); NaN for fewer than two.
@@ -96,18 +92,16 @@ def smallest_d_paired(pairs: float, power: float = 0.8, alpha: float = 0.05) -> 
 
     if pairs < 2:
         return math.nan
-    return float(TTestPower().solve_power(nobs=pairs, power=power, alpha=alpha))
+    return float(TTestPower().solve_power(nobs=pairs, power=POWER, alpha=alpha))
 
 
-def smallest_d(n: float, power: float = 0.8, alpha: float = 0.05) -> float:
+def smallest_d(n: float, alpha: float = ALPHA) -> float:
     """Cohen's d that two independent groups of n each see with `power`; NaN for fewer than two."""
     from statsmodels.stats.power import TTestIndPower
 
-    return (
-        float(TTestIndPower().solve_power(nobs1=n, power=power, alpha=alpha))
-        if n >= 2
-        else math.nan
-    )
+    if n < 2:
+        return math.nan
+    return float(TTestIndPower().solve_power(nobs1=n, power=POWER, alpha=alpha))
 
 
 def design_effect(cluster_size: float, icc: float) -> float:

@@ -34,9 +34,7 @@ class Rectified:
         return self.people.n
 
 
-def rectified_mean(
-    people: ArrayLike, predicted: ArrayLike, simulated: ArrayLike, level: float = 0.95
-) -> Rectified:
+def rectified_mean(people: ArrayLike, predicted: ArrayLike, simulated: ArrayLike) -> Rectified:
     """The mean of a population of which few answered and many were simulated.
 
     `people` (n,) answers of people, `predicted` (n,) what the simulation said in the place of the
@@ -68,7 +66,7 @@ def rectified_mean(
     variance = float((y - weight * f).var(ddof=1)) / n
     if weight:
         variance += weight**2 * float(many.var(ddof=1)) / others
-    t = float(stats.t.ppf((1 + level) / 2, n - 1))
+    t = float(stats.t.ppf(0.975, n - 1))
     alone = float(y.var(ddof=1)) / n
 
     def estimate(value: float, squared: float, method: str) -> Estimate:

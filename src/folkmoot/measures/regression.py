@@ -65,7 +65,6 @@ def logistic(
     outcome: Sequence[bool | None],
     columns: Mapping[str, Column],
     reference: Mapping[str, str] | None = None,
-    level: float = 0.95,
 ) -> Logit:
     """Odds ratios of `outcome` (n,) on `columns` (name → n values, texts or numbers).
 
@@ -94,7 +93,7 @@ def logistic(
     estimator = "maximum likelihood"
     if fitted is None:
         fitted, estimator, labels = firth(y, built.matrix), "Firth (separation)", "model-based"
-    terms = _terms(built, *fitted, level)
+    terms = _terms(built, *fitted)
     return Logit(terms, n, events, incomplete, estimator, labels, built.reference, built.left_out)
 
 
@@ -167,12 +166,10 @@ def _maximum_likelihood(y: FloatArray, x: FloatArray) -> tuple[FloatArray, Float
     return beta, covariance
 
 
-def _terms(
-    built: Design, beta: FloatArray, covariance: FloatArray, level: float
-) -> tuple[Term, ...]:
+def _terms(built: Design, beta: FloatArray, covariance: FloatArray) -> tuple[Term, ...]:
     from scipy.stats import norm
 
-    reach = float(norm.ppf((1 + level) / 2))
+    reach = float(norm.ppf(0.975))
     errors = np.sqrt(np.clip(np.diag(covariance), 0, None))
     terms = []
     for (variable, name), b, se in list(zip(built.columns, beta, errors, strict=True))[1:]:

@@ -14,6 +14,7 @@ from folkmoot.engine.hypotheses import Hypothesis
 from folkmoot.kit.findings import ALPHA, Row, known
 from folkmoot.measures.estimates import FEWEST_UNITS, percent, plural, points
 from folkmoot.measures.power import (
+    POWER,
     DesignSize,
     design_effect,
     detectable_share,
@@ -28,19 +29,18 @@ from folkmoot.measures.power import (
 from folkmoot.storage.findings import Finding, Grid, Lines
 
 SECTION = "Power"
-POWER = 0.8
+BASE = 0.10  # people change their choice for no reason, too
 BASES = (0.05, 0.10, 0.20, 0.30, 0.50)
 DIFFERENCES = (0.05, 0.10, 0.15, 0.20, 0.30)
 ICCS = (0.0, 0.02, 0.05, 0.10, 0.20)
 
 
 def power_report(
-    size: DesignSize | None, title: str = "", *, iccs: Sequence[float] = ICCS, base: float = 0.10
+    size: DesignSize | None, title: str = "", *, iccs: Sequence[float] = ICCS
 ) -> list[Finding]:
     """Findings for a design of this size: what it can detect, and what it would need.
 
-    `iccs` are the intraclass correlations assumed in turn; `base` is the
-    rate from which the sentences start (people change their choice for no reason, too).
+    `iccs` are the intraclass correlations assumed in turn.
     """
     title = title.split(":", maxsplit=1)[0] or "This design"
     if size is None:
@@ -48,8 +48,8 @@ def power_report(
     if size.kind == "paired":
         return _paired(size, title, iccs)
     if size.kind == "clustered":
-        return [_clustered(size, title, base, iccs)]
-    return [_shares(size, title, base), _chances(size, title), _needed(size, title)]
+        return [_clustered(size, title, iccs)]
+    return [_shares(size, title), _chances(size, title), _needed(size, title)]
 
 
 def hypothesis_power(
@@ -57,11 +57,10 @@ def hypothesis_power(
     size: DesignSize | None,
     tables: Mapping[str, Mapping[str, str]],
     iccs: Sequence[float] = (),
-    base: float = 0.10,
 ) -> Finding:
     """The power of each hypothesis of a study file, by the rule that decides it after the run.
 
-    `tables`: table → column → kind. A share starts from `base` in the second arm; a mean is
+    `tables`: table → column → kind. A share starts from `BASE` in the second arm; a mean is
     computed in standard deviations, because nobody knows its spread before the run.
     """
     alpha = ALPHA / len(hypotheses)
@@ -76,7 +75,7 @@ def hypothesis_power(
         elif size.units < FEWEST_UNITS:
             says = f"not tested: {plural(size.units, size.unit_name)} are an illustration"
         elif kind == "bool" and size.kind != "paired":
-            row["power_rate"], says = _power_of_share(h, size, alpha, iccs, base)
+            row["power_rate"], says = _power_of_share(h, size, alpha, iccs)
         else:
             says = _least_mean(size, alpha)
         said.append(f"{h.says}: {says}.")
@@ -104,12 +103,11 @@ def _kind(measure: str, tables: Mapping[str, Mapping[str, str]]) -> str | None:
 
 
 def _power_of_share(
-    h: Hypothesis, size: DesignSize, alpha: float, iccs: Sequence[float], base: float
+    h: Hypothesis, size: DesignSize, alpha: float, iccs: Sequence[float]
 ) -> tuple[float | None, str]:
     """Power where `expected` is stated, else the least true difference with a power of 80 %."""
     sign = -1 if h.direction == "less" else 1
-    if base + sign < 0:  # a fall needs a rate from which to fall
-        base = 1 - base
+    base = BASE if sign > 0 else 1 - BASE  # a fall needs a rate from which to fall
     n = float(size.units)
     if size.kind == "clustered":
         n = effective_n(size.units * size.size, size.size, _assumed(iccs))
@@ -149,13 +147,13 @@ def _least_mean(size: DesignSize, alpha: float) -> str:
     )
 
 
-def _shares(size: DesignSize, title: str, base: float) -> Finding:
+def _shares(size: DesignSize, title: str) -> Finding:
     """Smallest differences between two arms, by base rate."""
     n, strict = size.units, ALPHA / max(1, size.comparisons)
     if n < 2:
         return _too_small(title, size)
     rows = []
-    for rate in (*BASES, *(() if base in BASES else (base,))):
+    for rate in BASES:
         plain, safe = detectable_share(rate, n), detectable_share(rate, n, alpha=strict)
         rows.append(
             {
@@ -166,10 +164,10 @@ def _shares(size: DesignSize, title: str, base: float) -> Finding:
                 "holm_difference_rate": known(safe - rate),
             }
         )
-    seen, safe = detectable_share(base, n), detectable_share(base, n, alpha=strict)
+    seen, safe = detectable_share(BASE, n), detectable_share(BASE, n, alpha=strict)
     says = (
         f"{title}: {plural(size.arms, 'condition')} of {plural(n, 'participant')}. If "
-        f"{percent(base)} change in one condition, a difference is detected with a power of "
+        f"{percent(BASE)} change in one condition, a difference is detected with a power of "
         f"{percent(POWER)} when {_rate(seen)} or more change in another"
     )
     if size.comparisons > 1:
@@ -312,7 +310,7 @@ def _worth(size: DesignSize, title: str, iccs: Sequence[float]) -> Finding:
     )
 
 
-def _clustered(size: DesignSize, title: str, base: float, iccs: Sequence[float]) -> Finding:
+def _clustered(size: DesignSize, title: str, iccs: Sequence[float]) -> Finding:
     """Arms of sessions: shares compared at the effective number of participants."""
     people = size.units * size.size
     if size.units < 2:
@@ -320,13 +318,13 @@ def _clustered(size: DesignSize, title: str, base: float, iccs: Sequence[float])
     rows = []
     for icc in iccs:
         worth = effective_n(people, size.size, icc)
-        seen = detectable_share(base, worth)
+        seen = detectable_share(BASE, worth)
         rows.append(
             {
                 "icc": icc,
                 "design_effect": design_effect(size.size, icc),
                 "worth_participants": worth,
-                "base_rate": base,
+                "base_rate": BASE,
                 "seen_from_rate": known(seen),
             }
         )
@@ -338,7 +336,7 @@ def _clustered(size: DesignSize, title: str, base: float, iccs: Sequence[float])
         f"{title}: {plural(size.arms, 'condition')} of {plural(size.units, size.unit_name)} "
         f"with {size.size} participants. At an ICC of {icc:g} (how alike people in one "
         f"conversation are) {people} participants are worth {worth:.0f}, and a change "
-        f"from {percent(base)} to {_rate(detectable_share(base, worth))} is detected with a power "
+        f"from {percent(BASE)} to {_rate(detectable_share(BASE, worth))} is detected with a power "
         f"of {percent(POWER)}.",
         Grid.of(rows, "Two-sided, α = .05; design effect 1 + (m − 1) ICC."),
         section=SECTION,
