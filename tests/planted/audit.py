@@ -13,9 +13,9 @@ from typing import Any
 from sklearn.metrics import adjusted_rand_score
 
 from folkmoot.engine.journal import Journal
-from folkmoot.respondent.mirror import Exposure, true_rates
 from folkmoot.respondent.persona import meet
 from folkmoot.storage.run_folder import RunFolder
+from tests.planted.mirror import Exposure, true_rates
 
 # What a faithful pipeline exposes people to between their two votes: a page with about 45 of the
 # respondent's 80 argument words for each option, and a dialogue of three turns about one of them.

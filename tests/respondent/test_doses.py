@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from folkmoot.models.request import Message, Pointers, Request
 from folkmoot.respondent import general
-from folkmoot.respondent.mirror import Exposure, true_rates
 from folkmoot.respondent.persona import meet
 from folkmoot.respondent.reading import arguments, read
+from tests.planted.mirror import Exposure, true_rates
 from tests.respondent.town import (
     CARE,
     ENTERPRISE,
