@@ -16,12 +16,12 @@ from folkmoot.people import Persona
 from folkmoot.people.sources.grounded import TRAITS, PersonaGenerator, Profile, character, joint
 from folkmoot.people.sources.grounded.attributes import published
 from folkmoot.people.sources.grounded.generator import check_quotas
-from folkmoot.people.sources.grounded.population import band_of, fifth, figures
+from folkmoot.people.sources.grounded.population import band_of, fifth
 from folkmoot.people.sources.names import name_book
 from folkmoot.randomness import generator
 
 N = 3000
-DATA = figures()
+DATA = joint.data()
 
 
 @pytest.fixture(scope="module")
@@ -144,8 +144,8 @@ def test_same_seed_same_people_and_one_more_shifts_nobody() -> None:
     assert [p.traits for p in fixed] == [p.traits for p in other]
 
 
-def test_names_are_unique_and_of_the_country_sex_and_cohort() -> None:
-    book = name_book("us")
+def test_names_are_unique_and_of_the_sex_and_cohort() -> None:
+    book = name_book()
     for seed in range(60):
         group = PersonaGenerator().generate(12, generator(seed, ("names",)))
         assert len({p.first_name for p in group}) == len(group)

@@ -1,4 +1,4 @@
-"""Names by country, sex and year of birth, without repeats in a group."""
+"""Names by sex and year of birth, without repeats in a group."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from folkmoot.errors import InputError
 from folkmoot.files import packaged_yaml
 
 # The year whose population the packaged figures describe; ages are counted back from it.
@@ -19,10 +18,8 @@ REFERENCE_YEAR = 2022
 
 @dataclass(frozen=True, slots=True)
 class NameBook:
-    """The names of one country. `given[sex]` is [(first birth year, names), …], oldest first."""
+    """Names of the United States. `given[sex]` is [(first birth year, names), …], oldest first."""
 
-    country: str
-    source: str
     given: dict[str, tuple[tuple[int, tuple[str, ...]], ...]]
     family: tuple[str, ...]
 
@@ -34,23 +31,20 @@ class NameBook:
         return fitting[-1] if fitting else cohorts[0][1]
 
 
-@lru_cache(maxsize=8)
-def name_book(country: str = "us") -> NameBook:
-    """The packaged names of a country. Raises InputError for one that is not packaged."""
-    if country != "us":
-        raise InputError(f"no names for country {country!r}; available: us")
-    data: dict[str, Any] = packaged_yaml(__file__, f"names_{country}.yaml")
+@lru_cache(maxsize=1)
+def name_book() -> NameBook:
+    """The packaged names."""
+    data: dict[str, Any] = packaged_yaml(__file__, "names_us.yaml")
     given = {
         sex: tuple((int(c["from"]), tuple(c["names"])) for c in cohorts)
         for sex, cohorts in data["given"].items()
     }
-    return NameBook(country, data["source"], given, tuple(data["family"]))
+    return NameBook(given, tuple(data["family"]))
 
 
 def draw_names(
     people: Sequence[tuple[str, int]],
     rng: np.random.Generator,
-    country: str = "us",
     taken: Collection[str] = (),
 ) -> list[str]:
     """A full name for each (sex, age), in order; no two the same, no given name of `taken`.
@@ -59,7 +53,7 @@ def draw_names(
     usual size everybody can be addressed by given name. Where nearly all full names of a cohort are
     taken (thousands of people of one sex and age), a middle initial tells people apart.
     """
-    book = name_book(country)
+    book = name_book()
     used_given: set[str] = set(taken)
     used_full: set[str] = set()
     left: dict[tuple[str, ...], list[str]] = {}  # of each cohort's names

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folkmoot.people.sources.grounded.character import words
-from folkmoot.people.sources.grounded.population import Circumstances, Figures, Fixed, figures
+from folkmoot.people.sources.grounded.joint import data as figures
+from folkmoot.people.sources.grounded.population import Circumstances, Figures, Fixed
 from folkmoot.people.sources.grounded.profile import (
     TRAITS,
     ConsumerProfile,
@@ -39,15 +40,13 @@ _TALK_NOISE = 0.5
 # --- traits: OCEAN scores with published correlations and differences of age and sex -----------
 
 
-def draw_traits(
-    rng: np.random.Generator, age: int, sex: str, fixed: Fixed, country: str = "us"
-) -> Traits:
+def draw_traits(rng: np.random.Generator, age: int, sex: str, fixed: Fixed) -> Traits:
     """Five scores for somebody of this age and sex: mean by both, residuals correlated.
 
     Scores that `fixed` names are kept; the others are drawn as if it did not.
     """
-    terms = figures(country)["ocean"]
-    residual = residual_factor(country) @ rng.standard_normal(len(TRAITS))
+    terms = figures()["ocean"]
+    residual = residual_factor() @ rng.standard_normal(len(TRAITS))
     scores: dict[str, int] = {}
     for trait, r in zip(TRAITS, residual, strict=True):
         z = mean_z(trait, age, sex, terms) + float(r)
@@ -63,20 +62,20 @@ def mean_z(trait: str, age: int, sex: str, terms: Fixed) -> float:
     return float((half if sex == "F" else -half) + slope)
 
 
-@lru_cache(maxsize=4)
-def residual_factor(country: str = "us") -> NDArray[np.float64]:
+@lru_cache(maxsize=1)
+def residual_factor() -> NDArray[np.float64]:
     """The factor that turns independent normals into what age and sex leave of the traits.
 
     The published correlations are those of whole populations, so the covariance that age and sex
     make is taken off: the total then has unit variances and the published correlations.
     """
-    remaining = published(country) - _by_age_and_sex(country)
+    remaining = published() - _by_age_and_sex()
     return np.asarray(np.linalg.cholesky(remaining), dtype=np.float64)
 
 
-def _by_age_and_sex(country: str) -> NDArray[np.float64]:
+def _by_age_and_sex() -> NDArray[np.float64]:
     """Covariance of the five means over the ages and sexes of the population."""
-    data = figures(country)
+    data = figures()
     terms = data["ocean"]
     cells: list[list[float]] = []
     weights: list[float] = []
@@ -90,9 +89,9 @@ def _by_age_and_sex(country: str) -> NDArray[np.float64]:
     return np.cov(np.array(cells).T, aweights=np.array(weights), ddof=0)
 
 
-def published(country: str = "us") -> NDArray[np.float64]:
+def published() -> NDArray[np.float64]:
     """The published correlation matrix, in the order of `TRAITS`."""
-    pairs = figures(country)["ocean"]["correlations"]
+    pairs = figures()["ocean"]["correlations"]
     matrix = np.eye(len(TRAITS))
     for pair, r in pairs.items():
         i, j = (TRAITS.index(t) for t in pair.split("-"))

@@ -20,8 +20,9 @@ from folkmoot.people.sources.grounded.attributes import (
     draw_voice,
     scores_of,
 )
+from folkmoot.people.sources.grounded.joint import data as figures
 from folkmoot.people.sources.grounded.panel import Panel
-from folkmoot.people.sources.grounded.population import Fixed, draw_circumstances, figures
+from folkmoot.people.sources.grounded.population import Fixed, draw_circumstances
 from folkmoot.people.sources.grounded.profile import (
     LISTED,
     TRAITS,
@@ -39,13 +40,12 @@ _TRIES = 4000
 
 @dataclass(frozen=True, slots=True)
 class PersonaGenerator:
-    """Draws people of one country for one concept.
+    """Draws people for one concept.
 
     `appeal` (−1 … 1) moves everybody's first opinion; 0 says nothing is known of the concept.
     `panel`: people of the user's own to draw from, by weight, in place of the packaged ones.
     """
 
-    country: str = "us"
     appeal: float = 0.0
     panel: Panel | None = None
 
@@ -90,9 +90,8 @@ class PersonaGenerator:
 
     def facing_another_concept(self, profile: Profile, rng: np.random.Generator) -> Profile:
         """The same person with a first opinion on another concept, drawn anew."""
-        data = figures(self.country)
         scores = {t: profile.traits.z(t) for t in TRAITS}
-        opinion = draw_opinion(rng, scores, profile.consumer, data, {}, self.appeal)
+        opinion = draw_opinion(rng, scores, profile.consumer, figures(), {}, self.appeal)
         return profile.model_copy(update={"opinion": opinion})
 
     def personas(
@@ -102,9 +101,9 @@ class PersonaGenerator:
         return [p.to_persona(character.description(p)) for p in self.generate(n, rng, quotas)]
 
     def _one(self, rng: np.random.Generator, fixed: Fixed) -> Profile:
-        data = figures(self.country)
+        data = figures()
         who = draw_circumstances(rng, data, fixed)
-        traits = draw_traits(rng, who.age, who.sex, fixed, self.country)
+        traits = draw_traits(rng, who.age, who.sex, fixed)
         scores = scores_of(who, traits)
         vals = draw_vals(rng, scores, data)
         consumer = draw_consumer(rng, scores, who.age, data, fixed)
@@ -171,7 +170,7 @@ class PersonaGenerator:
         given = given or [""] * len(people)
         ids = ids or [""] * len(people)
         taken = {first_name(name) for name in given if name}
-        names = draw_names([(p.sex, p.age) for p in people], rng, self.country, taken)
+        names = draw_names([(p.sex, p.age) for p in people], rng, taken)
         return [
             person.model_copy(
                 update={"name": given[i] or names[i], "id": ids[i] or f"p_{i + 1:04d}"}
@@ -212,12 +211,12 @@ def age_band(text: str) -> tuple[int, int] | None:
     return (low, high) if low <= high else None
 
 
-def check_quotas(quotas: Quotas, key: str = "quotas") -> list[Problem]:
+def check_quotas(quotas: Quotas) -> list[Problem]:
     """Everything wrong with quotas: unknown attributes or values, negative or empty shares."""
     problems: list[Problem] = []
     known = {"sex": ("F", "M"), **LISTED}
     for name, shares in quotas.items():
-        at = f"{key}.{name}"
+        at = f"quotas.{name}"
         if name not in QUOTA_KEYS:
             hint = f"quotas can be set for {', '.join(QUOTA_KEYS)}"
             problems.append(Problem("no quota can be set for this", key=at, hint=hint))

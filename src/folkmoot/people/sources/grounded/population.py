@@ -18,20 +18,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from folkmoot.errors import InputError
 from folkmoot.people.enrichment import SCALES
 from folkmoot.people.sources.grounded import joint
 
 Figures = Mapping[str, Any]
 Fixed = Mapping[str, Any]
 Mask = NDArray[np.bool_]
-
-
-def figures(country: str = "us") -> dict[str, Any]:
-    """Every figure of a country. Raises InputError for one that is not packaged."""
-    if country != "us":
-        raise InputError(f"no population data for country {country!r}; available: us")
-    return joint.data()
 
 
 @dataclass(frozen=True, slots=True)
