@@ -1,6 +1,6 @@
 """What a cross-pollination run found: from its tables to findings in plain words.
 
-Here stand the effects and how far to trust them; `further_findings` has the rest.
+Here stand the effects and how far to trust them; `decision_quality` and `reasons` have the rest.
 """
 
 from __future__ import annotations
@@ -72,14 +72,14 @@ from folkmoot.studies.cross_pollination.config import (
     SIMPLE_VOTING,
     Exposed,
 )
-from folkmoot.studies.cross_pollination.further_findings import (
+from folkmoot.studies.cross_pollination.decision_quality import (
     diversity,
     human_bands,
     quality,
-    reasons,
     shift,
 )
-from folkmoot.studies.cross_pollination.votes import Arm, Voter, Votes, label, read
+from folkmoot.studies.cross_pollination.reasons import reasons
+from folkmoot.studies.cross_pollination.results import Arm, Voter, Votes, label, read
 
 
 def findings(run: RunFolder) -> list[Finding]:

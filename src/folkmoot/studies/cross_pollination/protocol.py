@@ -7,16 +7,16 @@ from functools import partial
 from folkmoot.engine.session import Session
 from folkmoot.studies.cross_pollination.clusters import summaries
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
-from folkmoot.studies.cross_pollination.exposure import (
-    adversarial_dialogue,
-    cross_pollination,
-    second_vote,
-    show_summaries,
-)
 from folkmoot.studies.cross_pollination.files import (
     final_statistics,
     save_results,
     write_checkpoint,
+)
+from folkmoot.studies.cross_pollination.final_votes import (
+    adversarial_dialogue,
+    cross_pollination,
+    second_vote,
+    show_summaries,
 )
 from folkmoot.studies.cross_pollination.interviews import clarification
 from folkmoot.studies.cross_pollination.opposition import opposition
