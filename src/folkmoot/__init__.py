@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from folkmoot.engine.execution import RunOptions
     from folkmoot.engine.runner import Run, arun, run
     from folkmoot.engine.session import Exchange, Scope, Session
-    from folkmoot.engine.study import StageEstimate, Study
+    from folkmoot.engine.study import Study
     from folkmoot.engine.verify import load
     from folkmoot.models.simple_call import call_llm
     from folkmoot.people.persona import Persona
@@ -53,7 +53,6 @@ __all__ = [
     "Scope",
     "Session",
     "Speaker",
-    "StageEstimate",
     "Study",
     "StudyConfig",
     "Text",
@@ -76,7 +75,7 @@ _HOME = {
     "engine.execution": ("RunOptions",),
     "engine.runner": ("Run", "arun", "run"),
     "engine.session": ("Exchange", "Scope", "Session"),
-    "engine.study": ("StageEstimate", "Study"),
+    "engine.study": ("Study",),
     "engine.verify": ("load",),
     "models.simple_call": ("call_llm",),
     "people.sources": ("find_maker",),

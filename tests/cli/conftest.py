@@ -8,7 +8,7 @@ import pytest
 
 STUDY = '''
 from __future__ import annotations
-from folkmoot import Choice, Finding, Grid, Missing, Speaker, StageEstimate, Study, StudyConfig
+from folkmoot import Choice, Finding, Grid, Missing, Speaker, Study, StudyConfig
 
 class Config(StudyConfig):
     """Keys of the study."""
@@ -47,7 +47,6 @@ def findings(run):
 
 STUDY = Study(
     "small", "A small study", Config, protocol, findings=findings,
-    estimate=lambda config: [StageEstimate("vote", config.people, 600, 60)],
     notes=lambda config: ["a note to read"],
     template=lambda: {"small.yaml": "study: ./my_study.py\\n", "small.txt": b"words"},
 )

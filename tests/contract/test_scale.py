@@ -10,8 +10,8 @@ import pytest
 
 import folkmoot
 from benchmarks.scale import pilot
-from folkmoot.engine import aside, context, effects
-from folkmoot.engine.aside import done_aside
+from folkmoot.engine import context, effects, own_process
+from folkmoot.engine.own_process import done_aside
 from folkmoot.engine.study import registered
 from folkmoot.errors import FolkmootError
 from folkmoot.measures.clusters import cluster_option
@@ -68,7 +68,7 @@ def test_what_goes_wrong_in_another_process_is_told(
     killed = tmp_path / "killed"
     killed.write_text("#!/bin/sh\nkill -9 $$\n")
     killed.chmod(0o700)
-    monkeypatch.setattr(aside.sys, "executable", str(killed))
+    monkeypatch.setattr(own_process.sys, "executable", str(killed))
     with pytest.raises(FolkmootError, match=r"status -9; .* memory"):
         done_aside(cluster_option, (np.zeros((3, 3)),), tmp_path)
 

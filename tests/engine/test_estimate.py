@@ -10,10 +10,9 @@ from typer.testing import CliRunner
 from folkmoot import Choice, Session, Speaker, Study, StudyConfig
 from folkmoot.cli.app import app
 from folkmoot.engine import estimate
-from folkmoot.engine.estimate import SAID_WORDS, Estimate, rehearsed
+from folkmoot.engine.estimate import SAID_WORDS, Estimate, StageEstimate, rehearsed
 from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.runner import from_python
-from folkmoot.engine.study import StageEstimate
 from folkmoot.engine.study_file import load_study_file
 from folkmoot.models.request import estimated_tokens
 

@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from folkmoot.cli.app import app
+from folkmoot.engine.consent import Consent
 from folkmoot.engine.event_loop import Stopper
 from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.folder import held_folder
 from folkmoot.engine.grid import Cell, RunGrid, axes_of, cells_of, read_grid, run_grid
 from folkmoot.engine.progress import CallDone, Event, Notice, silent
 from folkmoot.engine.runner import load, run_study
-from folkmoot.engine.trust import Consent
 from folkmoot.errors import (
     DriftError,
     InputError,

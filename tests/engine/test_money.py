@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 from folkmoot import Choice, Session, Speaker, Study, StudyConfig, run
 from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.journal import Journal
-from folkmoot.engine.journal_file import COLUMNS
 from folkmoot.engine.runner import Run, from_python, run_study
 from folkmoot.errors import BudgetReached, FatalModelError, InputError
 from folkmoot.report.trust import methods, trust
@@ -141,29 +139,3 @@ def test_tries_that_may_have_been_billed_are_told(tmp_path: Path) -> None:
         lost = server.model.counts["drop"]
     assert lost > 0 and done.manifest["lost_tries"] == lost
     assert "may have billed" in str(trust(done.folder, STUDY))
-
-
-def test_a_journal_of_format_2_is_read_and_its_zeros_are_unknown(tmp_path: Path) -> None:
-    path = tmp_path / "journal.sqlite"
-    with Journal(path):
-        pass
-    with sqlite3.connect(path) as db:
-        db.execute("DROP TABLE entries")
-        tokens = "input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL"
-        names = [c for c in COLUMNS if c not in ("input_tokens", "output_tokens")]
-        db.execute(f"CREATE TABLE entries({', '.join(names)}, {tokens})")
-        for address, asked in (("counted", 7), ("uncounted", 0)):
-            row = dict.fromkeys(COLUMNS, "") | {"address": address, "kind": "ask", "blob": None}
-            row |= {"request": "{}", "cost_usd": 0.5 if asked else 0.0, "input_tokens": asked}
-            row |= {"fingerprint": b"f", "attempts": 1, "latency_s": 0.0, "started_at": 0.0}
-            row |= {"output_tokens": asked, "cached_tokens": 0, "model_asked": "m"}
-            db.execute(
-                f"INSERT INTO entries({', '.join(row)}) VALUES ({', '.join('?' * len(row))})",
-                list(row.values()),
-            )
-        db.execute("UPDATE meta SET value = '2' WHERE key = 'format'")
-    with Journal(path) as journal:
-        found = {e.address: e for e in journal.entries()}
-        assert journal.spent() == (2, 0.5, ["m"])
-    assert (found["counted"].input_tokens, found["counted"].cost_usd) == (7, 0.5)
-    assert (found["uncounted"].input_tokens, found["uncounted"].cost_usd) == (None, None)

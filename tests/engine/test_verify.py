@@ -19,7 +19,8 @@ import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.context import RunContext
-from folkmoot.engine.journal import Journal, JournalReader
+from folkmoot.engine.journal import JournalReader
+from folkmoot.engine.journal_file import SELECT, content_in, keep_digest, seal_of
 from folkmoot.engine.study import registered, study_of_run
 from folkmoot.engine.verify import verify_run
 from folkmoot.models.scripted import Scripted
@@ -78,10 +79,13 @@ def change_journal(folder: Path, statement: str, *, cover_up: bool = False) -> N
     with closing(sqlite3.connect(folder / "journal.sqlite")) as db, db:
         assert db.execute(statement).rowcount
     if cover_up:  # seals, digests and all, as somebody who knows the format might
-        older(folder / "journal.sqlite", 2)
-        with Journal(folder / "journal.sqlite") as journal:
-            pass
-        digest = journal.content_digest()
+        with closing(sqlite3.connect(folder / "journal.sqlite")) as db, db:
+            rows = db.execute(SELECT).fetchall()
+            sealed = [(seal_of(row), row[0]) for row in rows]
+            db.executemany("UPDATE entries SET seal = ? WHERE address = ?", sealed)
+            keep_digest(db, content_in(db))
+        with JournalReader(folder / "journal.sqlite") as journal:
+            digest = journal.content_digest()
         change_json(folder / "manifest.json", lambda m: m.update(journal_digest=digest))
 
 
@@ -294,23 +298,22 @@ def of_earlier_code(run: Path) -> None:
     change_json(run / "manifest.json", forget)
 
 
-def test_a_run_of_earlier_code_is_read_and_verified_as_far_as_it_goes(run: Path) -> None:
+def test_a_run_of_earlier_code_is_read_but_not_rebuilt(run: Path) -> None:
     of_earlier_code(run)
     code, said = verify(run)
-    assert code == 0, said
+    assert code == 4 and "manifest.json is of an earlier version" in said
     assert reported(run) == ""
     for words in (["show", str(run)], ["report", str(run)]):
         done = CliRunner().invoke(app, words)
         assert done.exit_code == 0, done.output
-    forge(run / "tables" / "answers.parquet")
-    assert "answers.parquet does not say what answers.csv says" in reported(run)
-    assert verify(run)[0] == 4
+    forge(run / "tables" / "answers.csv")
+    assert "answers.csv was changed" in reported(run)
 
 
 def test_what_other_code_makes_otherwise_is_no_forgery(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    of_earlier_code(run)
+    change_json(run / "manifest.json", lambda m: m["software"].update(source="other"))
     record = RunContext.record
 
     def otherwise(self: RunContext, rows: Any, table: str, row: Any) -> None:

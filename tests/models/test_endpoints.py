@@ -12,9 +12,9 @@ import pytest
 from aiohttp import web
 
 from folkmoot import Session, Speaker, Study, StudyConfig, run
+from folkmoot.engine.consent import sending
 from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.runner import from_python, providers_of
-from folkmoot.engine.trust import sending
 from folkmoot.errors import FatalModelError, FolkmootError, InputError, TransientError
 from folkmoot.models.endpoints import opened, servers_of
 from folkmoot.models.request import Message, Reply, Request

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 import folkmoot
 from folkmoot.cli.app import app
+from folkmoot.engine.consent import Consent
 from folkmoot.engine.hypotheses import Hypothesis, hypotheses_finding, verdict_of
-from folkmoot.engine.trust import Consent
 from folkmoot.errors import InputError
 from folkmoot.measures.power import DesignSize
 from folkmoot.measures.proportions import newcombe

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from folkmoot.cli.console import clean, err, out, resume_line, safe, warn
 from folkmoot.cli.tables import grid_view
+from folkmoot.engine.consent import Consent, sending
 from folkmoot.engine.estimate import ASSUMED_LATENCY, SYNTHETIC_LATENCY, Estimate, rehearsed
 from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.progress import duration
@@ -20,7 +21,6 @@ from folkmoot.engine.providers import blind, unpriced
 from folkmoot.engine.runner import providers_of
 from folkmoot.engine.study import Study, find_study, installed_studies
 from folkmoot.engine.study_file import StudyFile, load_study_file
-from folkmoot.engine.trust import Consent, sending
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import write_bytes
 from folkmoot.kit.polis import read_polis
@@ -116,7 +116,7 @@ def _print_estimate(
     console = out()
     config = found.config
     local = all(spec.local for spec in specs)
-    total = _estimate(found, model, embedding)
+    total = rehearsal(found, model, embedding[0].name if embedding else LOCAL)
     stages = total.stages
     seconds = total.seconds(
         concurrency=1 if local else config.concurrency,
@@ -162,15 +162,6 @@ def _models(found: StudyFile, override: str | None) -> list[str]:
     return list(dict.fromkeys(seats))
 
 
-def _estimate(found: StudyFile, model: str | None, embedding: Sequence[ModelSpec]) -> Estimate:
-    """The study type's own estimate, or that of a rehearsal."""
-    said = found.study.estimate(found.config)
-    if said:
-        chain = sum(s.longest_chain for s in said)
-        return Estimate(tuple(said), chain, waves=chain)
-    return rehearsal(found, model, embedding[0].name if embedding else LOCAL)
-
-
 def rehearsal(found: StudyFile, model: str | None, embedding: str = LOCAL) -> Estimate:
     """What a rehearsal counts; nothing, with a warning, where it fails."""
     try:
@@ -210,12 +201,10 @@ def _by_batches(total: Estimate, specs: Sequence[ModelSpec], found: StudyFile) -
 def _cost(
     total: Estimate, specs: Sequence[ModelSpec], found: StudyFile, *, batch: bool = False
 ) -> str:
-    """What the run costs, by the models that answer; where only totals are known and several models
-    answer, the range from all-cheapest to all-dearest."""
-    each = total.models or {s.name: (total.input_tokens, total.output_tokens) for s in specs}
+    """What the run costs, by the models that answer."""
     costs: dict[str, float | None] = {}
-    embeds = {name for name in each if resolve(name, found.config.endpoints) not in specs}
-    for name, tokens in each.items():
+    embeds = {name for name in total.models if resolve(name, found.config.endpoints) not in specs}
+    for name, tokens in total.models.items():
         spec = resolve(name, found.config.endpoints)
         costs[spec.name] = cost_of(spec, *tokens, batch=batch and name not in embeds)
     known = {name: cost for name, cost in costs.items() if cost is not None}
@@ -223,14 +212,9 @@ def _cost(
     tail = f"; the price of {', '.join(unknown)} is unknown" if unknown else ""
     if not known:
         return "unknown (no price is known)"
-    if total.models:
-        parts = ", ".join(f"{name} {dollars(cost)}" for name, cost in known.items() if cost)
-        several = f" ({parts})" if parts.count("$") > 1 else ""
-        return f"about {dollars(sum(known.values()))}{several}{tail}"
-    low, high = min(known, key=known.__getitem__), max(known, key=known.__getitem__)
-    if low == high:
-        return f"about {dollars(known[low])}{tail}"
-    return f"from {dollars(known[low])} (all {low}) to {dollars(known[high])} (all {high}){tail}"
+    parts = ", ".join(f"{name} {dollars(cost)}" for name, cost in known.items() if cost)
+    several = f" ({parts})" if parts.count("$") > 1 else ""
+    return f"about {dollars(sum(known.values()))}{several}{tail}"
 
 
 def _pace(found: StudyFile, local: bool) -> str:

@@ -1,5 +1,4 @@
-"""What all scopes of one run share: seed, journal, gateway, folder, rows, and the sealed plan
-(`plan.json`).
+"""What all scopes of one run share: seed, journal, gateway, folder, rows, plan.
 
 Made by the runner, used by `session.py`; a study never sees it.
 """
@@ -7,11 +6,10 @@ Made by the runner, used by `session.py`; a study never sees it.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import polars as pl
 
@@ -23,21 +21,14 @@ from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.desk import Desk
 from folkmoot.engine.gateway import Gateway
 from folkmoot.engine.journal import Journal, Replay
+from folkmoot.engine.plan import Plan
 from folkmoot.engine.progress import ItemDone, Notice, Progress, StageStarted
 from folkmoot.engine.providers import Providers
 from folkmoot.engine.seats import Playable
-from folkmoot.errors import (
-    DriftError,
-    ForeignJournal,
-    InputError,
-    Problem,
-    ProtocolError,
-)
-from folkmoot.hints import shortened
+from folkmoot.errors import InputError, Problem, ProtocolError
 from folkmoot.models.catalog import HUMAN, is_local
 from folkmoot.models.request import FloatArray, Reply, Request
-from folkmoot.randomness import digest
-from folkmoot.storage.files import dumps, write_json, write_text
+from folkmoot.storage.files import write_json, write_text
 from folkmoot.storage.manifest import HUMAN_MARK, MIXED_MARK, ModelUse
 from folkmoot.storage.recording import Place, Recording
 from folkmoot.storage.run_folder import (
@@ -62,91 +53,6 @@ _ENGINES = (PLAN, MANIFEST, STUDY_FILE, CODEBOOK, JOURNAL, LOG, LOG_LINES, ".loc
 
 
 LARGE = 4_000  # items of a fork; of more, the run is a large one
-
-
-class Plan:
-    """The plan of one run folder. `write` puts it on the disk; the engine calls it before every
-    effect, so that all seals are there before the calls that they govern.
-    """
-
-    def __init__(self, path: Path, *, started_at: str, accept_changes: bool = False) -> None:
-        self._path = path
-        self._accept = accept_changes
-        self._unwritten = False
-        if path.exists():
-            try:
-                self._data = json.loads(path.read_text("utf-8"))
-                self.started_at = str(self._data["started_at"])
-            except (ValueError, KeyError, TypeError) as error:
-                raise ForeignJournal(f"{path}: not a plan of a run; left as it is.") from error
-        else:
-            self.started_at = started_at
-            self._data = {"started_at": started_at, "sealed": {}, "changes": []}
-
-    def sealed(self, name: str) -> Mapping[str, object]:
-        """A part of the design as it was sealed before; empty where it was not."""
-        return dict(self._data["sealed"].get(name, {}).get("data", {}))
-
-    def seal(self, name: str, data: object) -> None:
-        """Fix one part of the design. Raises DriftError if it was sealed otherwise before."""
-        data = json.loads(dumps(data))
-        entry = {"hash": digest(json.dumps(data, sort_keys=True)).hex(), "data": data}
-        old = self._data["sealed"].get(name)
-        if old is not None and old["hash"] == entry["hash"]:
-            return
-        if old is not None:
-            if not self._accept:
-                what = first_difference(old, entry)
-                raise DriftError(
-                    f"the {name} differs from plan.json: {what}. {_mend(what)}, start a new run, "
-                    "or accept with --accept-changes."
-                )
-            self._data["changes"].append({"name": name, "was": old})
-        self._data["sealed"][name] = entry
-        self._unwritten = True
-
-    def add(self, name: str, data: object) -> None:
-        """Note something beside the design; it governs nothing, and may be noted anew."""
-        self._data[name] = data
-        self._unwritten = True
-
-    def write(self) -> None:
-        """Write what was sealed since the last write to disk. Raises StorageError."""
-        if self._unwritten:
-            write_text(self._path, dumps(self._data))
-            self._unwritten = False
-
-
-def _mend(what: str) -> str:
-    if not what.startswith("prompts."):
-        return (
-            "Restore the study file as it was, go on with the version of Folkmoot that started the "
-            "run (manifest.json names it)"
-        )
-    prompt = what.removeprefix("prompts.").split(" was ")[0]
-    return (
-        "The wording is no longer that of the run. To keep the old one, install the version of "
-        "Folkmoot that started the run (manifest.json names it), or put its prompt "
-        f"{prompt}.md into a folder and name that under `prompts:`. Otherwise restore the prompt"
-    )
-
-
-def first_difference(old: dict[str, Any], new: dict[str, Any]) -> str:
-    """Where two sealed parts first differ, and how."""
-    a, b = old["data"], new["data"]
-    path = ""
-    while isinstance(a, dict) and isinstance(b, dict):
-        key = next((k for k in [*a, *b] if a.get(k) != b.get(k) or (k in a) != (k in b)), None)
-        if key is None:
-            break
-        path, a, b = f"{path}.{key}" if path else key, a.get(key, ...), b.get(key, ...)
-    return f"{path or 'value'} was {_short(a)}, is now {_short(b)}"
-
-
-def _short(value: object) -> str:
-    if value is ...:
-        return "not there"
-    return shortened(json.dumps(value, ensure_ascii=False))
 
 
 class Part(NamedTuple, Generic[I]):

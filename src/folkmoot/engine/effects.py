@@ -28,9 +28,9 @@ from folkmoot.conversation.answers import (
 )
 from folkmoot.conversation.spoken import looks_like_refusal
 from folkmoot.conversation.transcript import Speaker
-from folkmoot.engine.aside import OWN, done_aside
 from folkmoot.engine.context import RunContext
 from folkmoot.engine.journal import Entry
+from folkmoot.engine.own_process import OWN, done_aside
 from folkmoot.errors import ProtocolError
 from folkmoot.files import storage_errors
 from folkmoot.models.request import CUT, FloatArray, Message, Reply, Request

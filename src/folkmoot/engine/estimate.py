@@ -17,11 +17,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.outbox import WAVE
 from folkmoot.engine.runner import limited, run_study
-from folkmoot.engine.study import StageEstimate
 from folkmoot.engine.study_file import StudyFile
 from folkmoot.models.catalog import HUMAN, LOCAL, open_provider, resolve
 from folkmoot.models.request import (
@@ -40,6 +40,15 @@ from folkmoot.storage.manifest import ModelUse
 
 ASSUMED_LATENCY = 2.0  # seconds for one reply of a hosted model
 SYNTHETIC_LATENCY = 0.001  # of processor time; it answers in this process
+
+
+class StageEstimate(NamedTuple):
+    """The calls and the tokens of one stage."""
+
+    stage: str
+    calls: int
+    input_tokens: int
+    output_tokens: int
 
 
 @dataclass(frozen=True, slots=True)

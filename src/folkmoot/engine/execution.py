@@ -20,12 +20,14 @@ import polars as pl
 
 from folkmoot.engine.attempts import Allowance, Halted
 from folkmoot.engine.authors import watching_awaits
-from folkmoot.engine.context import Away, Plan, RunContext
+from folkmoot.engine.consent import Consent
+from folkmoot.engine.context import Away, RunContext
 from folkmoot.engine.desk import Desk
 from folkmoot.engine.event_loop import Stopper, interruptible
 from folkmoot.engine.folder import open_journal, write_settings
 from folkmoot.engine.gateway import Gateway, uncountable
 from folkmoot.engine.journal import Journal, JournalReader, Replay
+from folkmoot.engine.plan import Plan
 from folkmoot.engine.preflight import preflight
 from folkmoot.engine.progress import (
     Outcome,
@@ -40,7 +42,6 @@ from folkmoot.engine.providers import Providers
 from folkmoot.engine.session import Session
 from folkmoot.engine.study import Study, seats_of
 from folkmoot.engine.study_file import StudyFile
-from folkmoot.engine.trust import Consent
 from folkmoot.errors import InputError, Problem, ProtocolError, RunInterrupted, RunPaused
 from folkmoot.models.catalog import is_local
 from folkmoot.models.keys import scrub
@@ -294,7 +295,6 @@ def sending_rehearsed() -> Away:
 
 def design_of(found: StudyFile, providers: Providers, sealed: Mapping[str, Any]) -> dict[str, Any]:
     """The design as it is sealed. `sealed`: as it was when the run began, empty before that."""
-    providers.keep_embedding(sealed.get("embedding_model"))
     embedding = providers.embedding
     settings = found.config.model_dump(mode="json", exclude=set(OPERATIONAL))
     if earlier := sealed.get("settings"):

@@ -17,11 +17,11 @@ from pathlib import Path
 
 from folkmoot.engine.attempts import Allowance, Halted
 from folkmoot.engine.budget import Budget
-from folkmoot.engine.context import Plan
 from folkmoot.engine.event_loop import Stopper, run_to_end
 from folkmoot.engine.execution import Execution, RunOptions, design_of, execute, unknown_cost
 from folkmoot.engine.folder import held_folder, open_folder, settle
 from folkmoot.engine.journal import JournalReader
+from folkmoot.engine.plan import Plan
 from folkmoot.engine.progress import (
     AnswerMissing,
     CallDone,

@@ -8,9 +8,8 @@ Schema:
     batches(name, model, id, …)    what was handed in to a vendor's batch interface; no replies
     batched(key, batch)            which request (`Outbox`'s key) stands in which batch
 
-Format 2 had no seals and no digest, and a server had to say how many tokens it used: such a file
-is brought up to date when its run goes on. Format 1 hashed requests in another way: it is read, but
-its run cannot go on.
+Formats 1 and 2 had no seals and no digest, and format 1 hashed requests in another way: they are
+read, but their runs cannot go on.
 
 Used by `journal.py` alone.
 """
@@ -40,11 +39,9 @@ READABLE = (1, 2, 3)
 INLINE_TEXT = 200  # shorter texts are cheaper inline than behind a hash
 STORED = 20_000  # hashes of which it is remembered that their text is stored
 
-_META = """
+_SCHEMA = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE texts(hash BLOB PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
-"""
-_ENTRIES = """
 CREATE TABLE entries(
     address TEXT PRIMARY KEY, kind TEXT NOT NULL, fingerprint BLOB NOT NULL,
     request TEXT NOT NULL, reply TEXT NOT NULL, blob BLOB, finish TEXT NOT NULL,
@@ -142,20 +139,23 @@ def open_file(path: Path) -> sqlite3.Connection:
     try:
         db = sqlite3.connect(path, check_same_thread=False, isolation_level="DEFERRED", timeout=30)
         found = _format_of(db, path)
-        if found == 1:
+        if found not in (0, FORMAT):
             raise ForeignJournal(
-                f"{path}: journal format 1, written before 22 November 2026: `show` and `report` "
-                "read it. To go on with the run, install the Folkmoot that started it "
-                "(manifest.json names its version)."
+                f"{path}: journal format {found}: `show` and `report` read it. To go on with the "
+                "run, install the Folkmoot that started it (manifest.json names its version)."
             )
         _pragmas(db)
-        if found == 2:
-            _bring_up_to_date(db)
         if not found:
             with db:
                 db.execute("BEGIN IMMEDIATE")
-                _create(db, _META + _ENTRIES)
-                _say(db, 0)
+                for statement in filter(str.strip, _SCHEMA.split(";")):
+                    db.execute(statement)
+                facts = {
+                    "format": str(FORMAT),
+                    "software": version("folkmoot"),
+                    "digest": f"{0:032x}",
+                }
+                db.executemany("INSERT INTO meta VALUES (?, ?)", facts.items())
                 db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         return db
     except sqlite3.Error as error:
@@ -201,43 +201,9 @@ def _format_of(db: sqlite3.Connection, path: Path) -> int:
     return int(found)
 
 
-def _bring_up_to_date(db: sqlite3.Connection) -> None:
-    """A file of format 2 as one of format 3, in one transaction."""
-    # Format 2 wrote 0 where a server had not said how many tokens, and then priced it.
-    unsaid = "kind != 'compute' AND input_tokens = 0"
-    asked = NAMES.replace(
-        "input_tokens, output_tokens, cached_tokens, cost_usd",
-        "nullif(input_tokens, 0), "
-        f"CASE WHEN {unsaid} THEN NULL ELSE output_tokens END, "
-        f"CASE WHEN {unsaid} THEN NULL ELSE cached_tokens END, "
-        f"CASE WHEN {unsaid} AND finish NOT LIKE 'refused:%' THEN NULL ELSE cost_usd END",
-    )
-    db.create_function("seal", len(COLUMNS), lambda *row: seal_of(row), deterministic=True)
-    with db:
-        db.execute("BEGIN IMMEDIATE")
-        for table in ("entries", "superseded"):
-            db.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
-        _create(db, _ENTRIES)
-        db.execute(f"INSERT INTO entries SELECT {asked}, seal({asked}) FROM old_entries")
-        db.execute(f"INSERT INTO superseded SELECT {asked}, seal({asked}), at FROM old_superseded")
-        for table in ("entries", "superseded"):
-            db.execute(f"DROP TABLE old_{table}")
-        _say(db, content_in(db))
-
-
 def content_in(db: sqlite3.Connection) -> int:
     """The sum of the contents of all entries: whatever their order, it is the same."""
     return sum(map(content_of, map(Entry._make, db.execute(SELECT)))) % 2**128
-
-
-def _create(db: sqlite3.Connection, schema: str) -> None:
-    for statement in filter(str.strip, schema.split(";")):
-        db.execute(statement)
-
-
-def _say(db: sqlite3.Connection, content: int) -> None:
-    facts = {"format": str(FORMAT), "software": version("folkmoot"), "digest": f"{content:032x}"}
-    db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", facts.items())
 
 
 def keep_digest(db: sqlite3.Connection, content: int) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from folkmoot.engine.cluster.refusals import refuse
+from folkmoot.engine.consent import Consent
 from folkmoot.engine.event_loop import Stopper, run_to_end
 from folkmoot.engine.execution import Execution, RunOptions, execute, sending_rehearsed
 from folkmoot.engine.folder import discard_unasked, held_folder, open_folder, settle
@@ -25,7 +26,6 @@ from folkmoot.engine.providers import Providers
 from folkmoot.engine.seats import Seats
 from folkmoot.engine.study import Study, check_study, find_study, findings_of, seats_of
 from folkmoot.engine.study_file import StudyFile, load_study_file, validate
-from folkmoot.engine.trust import Consent
 from folkmoot.engine.withdrawal import withdraw_pending, withdrawals
 from folkmoot.errors import BudgetReached, InputError, Problem
 from folkmoot.models.catalog import LOCAL

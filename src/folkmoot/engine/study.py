@@ -20,11 +20,11 @@ from typing import Any, Generic
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.authors import OWN_FILE, mistake_of, place_of_syntax
 from folkmoot.engine.config import Config, StudyConfig
+from folkmoot.engine.consent import TRUST_ALL, Consent
 from folkmoot.engine.hypotheses import Hypothesis, hypotheses_finding
 from folkmoot.engine.journal import JournalReader
 from folkmoot.engine.seats import Playable, taken
 from folkmoot.engine.session import Session
-from folkmoot.engine.trust import TRUST_ALL, Consent
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
 from folkmoot.measures.power import DesignSize
@@ -34,21 +34,6 @@ from folkmoot.respondent.part import Part
 from folkmoot.storage.findings import Finding, Grid
 from folkmoot.storage.rows import Row
 from folkmoot.storage.run_folder import RunFolder
-
-
-@dataclass(frozen=True, slots=True)
-class StageEstimate:
-    """What one stage is expected to cost before it is run.
-
-    `longest_chain`: most calls of the stage that must wait for each other; calls ÷ concurrency
-    or the chain, whichever is longer, gives the time.
-    """
-
-    stage: str
-    calls: int
-    input_tokens: int = 0
-    output_tokens: int = 0
-    longest_chain: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +73,9 @@ class Study(Generic[Config]):
     check       deeper checks than the config's own (config, folder of the study file); the
                 `key` of each problem is dotted, the loader adds file and line
     notes       what the user should know before a run that is no mistake
-    estimate    calls and tokens per stage, for `folkmoot check`; left out, the study is rehearsed
-                (`engine/estimate.py`), which is nearer to the truth
-    rehearsal   the config for a rehearsal, from the config and a folder that is thrown away: what
-                the study keeps outside of its run folder must stay untouched, nothing is fetched
+    rehearsal   the config for a rehearsal (`engine/estimate.py`), from the config and a folder that
+                is thrown away: what the study keeps outside of its run folder must stay untouched,
+                nothing is fetched
     images      where its prompts show images (cells, lines), so that a model that takes none is
                 refused before anything is spent
     preview     what `folkmoot check --preview` prints: prompts as they would be sent
@@ -131,7 +115,6 @@ class Study(Generic[Config]):
     run_id: Callable[[Config], str] = lambda _config: ""
     check: Callable[[Config, Path], list[Problem]] = lambda _config, _folder: []
     notes: Callable[[Config], list[str]] = lambda _config: []
-    estimate: Callable[[Config], list[StageEstimate]] = lambda _config: []
     rehearsal: Callable[[Config, Path], Config] = lambda config, _folder: config
     images: Callable[[Config], Sequence[str]] = lambda _config: ()
     preview: Callable[[Config, PromptLibrary], list[Preview]] | None = None

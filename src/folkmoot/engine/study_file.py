@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.config import StudyConfig
+from folkmoot.engine.consent import Consent
 from folkmoot.engine.hypotheses import mistakes
 from folkmoot.engine.mistakes import (
     hidden_characters,
@@ -35,7 +36,6 @@ from folkmoot.engine.study import (
     registered,
     seats_of,
 )
-from folkmoot.engine.trust import Consent
 from folkmoot.engine.yaml_tree import (
     Path_,
     Place,

@@ -22,12 +22,11 @@ from typing import Any
 
 import polars as pl
 
-from folkmoot.engine.config import StudyConfig
-from folkmoot.engine.context import first_difference
 from folkmoot.engine.event_loop import run_to_end
 from folkmoot.engine.execution import SOME_TIME, Execution, RunOptions, execute
 from folkmoot.engine.folder import write_settings
 from folkmoot.engine.journal import Entry, JournalReader, Replay
+from folkmoot.engine.plan import first_difference
 from folkmoot.engine.preflight import asked_in
 from folkmoot.engine.providers import Providers
 from folkmoot.engine.study import Study, study_of_run
@@ -36,7 +35,6 @@ from folkmoot.engine.withdrawal import withdrawals
 from folkmoot.errors import FolkmootError, NotJournaled, StorageError
 from folkmoot.hints import shortened, some_of
 from folkmoot.measures.estimates import plural
-from folkmoot.models.catalog import LOCAL, is_local
 from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.randomness import digest
@@ -53,7 +51,6 @@ from folkmoot.storage.run_folder import (
     TABLES,
     RunFolder,
 )
-from folkmoot.storage.tables import as_csv
 
 # What no second run has in common with the first.
 OF_THE_DAY = frozenset(
@@ -175,10 +172,6 @@ def _changed_files(run: RunFolder) -> list[str]:
             found.append(f"{name} is gone.")
         elif sha256(path) != was:
             found.append(f"{name} was changed after the run: its hash is not the recorded one.")
-    for name in run.tables():  # earlier manifests hold the hashes of CSV files alone
-        csv = f"{TABLES}/{name}.csv"
-        if csv in hashes and f"{TABLES}/{name}.parquet" not in hashes and _differ(run, name):
-            found.append(f"{TABLES}/{name}.parquet does not say what {name}.csv says.")
     return found
 
 
@@ -197,13 +190,6 @@ def _gone(run: RunFolder) -> list[str]:
         f"({some_of(a.data['addresses'])}) and all that followed from them cannot be recomputed."
         for a in withdrawals(run.path)
     ]
-
-
-def _differ(run: RunFolder, name: str) -> bool:
-    try:
-        return as_csv(run.table(name)) != (run.path / TABLES / f"{name}.csv").read_bytes()
-    except (OSError, StorageError):
-        return True
 
 
 def _forged_entries(journal: JournalReader) -> list[str]:
@@ -266,18 +252,17 @@ def _as_it_was_run(run: RunFolder, study: Study | None) -> tuple[StudyFile, Prov
     if not sealed:
         raise _NotRebuiltError(f"{PLAN} holds no design, so the run cannot be rebuilt.")
     manifest = run.manifest
-    source = run.path / manifest.get("study_file", f"{manifest.get('run_id') or run.id}.yaml")
+    if "override" not in manifest:
+        raise _NotRebuiltError(f"{MANIFEST} is of an earlier version{_other_code(run)}.")
+    source = run.path / manifest["study_file"]
     try:
         kind = study or study_of_run(run)
         config = validate(kind, {**run.config, **sealed["settings"]})
         found = StudyFile(source, kind, config, {})
         prompts = found.prompts().hashes()
-        override = manifest["override"] if "override" in manifest else _override(sealed, config)
         # Nobody is asked; but who was says which model embeds, and what is marked SYNTHETIC.
-        scripted = manifest.get("scripted", not run.synthetic and is_local(sealed["model"]))
-        nobody = Scripted(lambda _request, _address: "") if scripted else None
-        providers = Providers(config, override, None, nobody, kind.seat_models(config))
-        providers.keep_embedding(sealed.get("embedding_model"))
+        nobody = Scripted(lambda _request, _address: "") if manifest["scripted"] else None
+        providers = Providers(config, manifest["override"], None, nobody, kind.seat_models(config))
     except FolkmootError as error:
         raise _NotRebuiltError(f"The run cannot be rebuilt{_other_code(run)}: {error}") from error
     was = sealed.get("prompts", {})
@@ -287,13 +272,6 @@ def _as_it_was_run(run: RunFolder, study: Study | None) -> tuple[StudyFile, Prov
             f"here{_other_code(run)}."
         )
     return found, providers
-
-
-def _override(sealed: Mapping[str, Any], config: StudyConfig) -> str | None:
-    """The model of --model, of a run whose manifest does not say it."""
-    model = str(sealed["model"])
-    own = config.model or LOCAL
-    return model if model != own or (config.models and not sealed["models"]) else None
 
 
 def _other_code(run: RunFolder) -> str:

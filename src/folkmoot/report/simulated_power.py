@@ -14,11 +14,11 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from folkmoot.engine.consent import Consent
 from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.hypotheses import Hypothesis, hypotheses_finding
 from folkmoot.engine.runner import load, run_study
 from folkmoot.engine.study_file import StudyFile
-from folkmoot.engine.trust import Consent
 from folkmoot.errors import InputError, Problem
 from folkmoot.kit.findings import Row, cells
 from folkmoot.measures.estimates import percent, plural, span

@@ -27,10 +27,11 @@ from folkmoot.engine.budget import Budget
 from folkmoot.engine.cluster.leases import Lease, LeasedAllowance, Money, Use
 from folkmoot.engine.cluster.travel import packed, packed_by_name, sendable, unpacked
 from folkmoot.engine.config import StudyConfig
-from folkmoot.engine.context import Part, Plan, RunContext
+from folkmoot.engine.context import Part, RunContext
 from folkmoot.engine.folder import HOLDER
 from folkmoot.engine.gateway import Gateway
 from folkmoot.engine.journal import Entry
+from folkmoot.engine.plan import Plan
 from folkmoot.engine.progress import CallDone, Event
 from folkmoot.engine.providers import Providers
 from folkmoot.engine.session import Fork, here

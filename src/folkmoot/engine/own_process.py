@@ -1,4 +1,4 @@
-"""A computation in a process of its own: `python -m folkmoot.engine.aside`, of `effects.py` alone.
+"""A computation in a process of its own: `python -m folkmoot.engine.own_process`, by `effects.py`.
 
 What clusters thousands of vectors loads libraries and makes copies; a large run should not hold
 them in memory to its end.
@@ -29,7 +29,7 @@ def done_aside(fn: Callable[..., object], args: Sequence[object], folder: Path) 
         pickle.dump((fn, args), asked, protocol=5)
         asked.seek(0)
         done = subprocess.run(
-            (sys.executable, "-m", "folkmoot.engine.aside"),
+            (sys.executable, "-m", "folkmoot.engine.own_process"),
             stdin=asked,
             capture_output=True,
             start_new_session=True,  # Ctrl-C is for the run to answer
