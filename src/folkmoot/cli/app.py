@@ -58,6 +58,18 @@ BatchOpt = Annotated[
 SeedOpt = Annotated[
     int | None, typer.Option("--seed", min=0, help="Set the seed of all random draws.")
 ]
+KeyOpt = Annotated[
+    str | None,
+    typer.Option("--key", help="Use this API key (the environment is safer).", metavar="KEY"),
+]
+BudgetOpt = Annotated[
+    float | None, typer.Option("--budget", min=0, help="Pause after spending this many US dollars.")
+]
+PortOpt = Annotated[
+    int | None, typer.Option("--port", min=1, max=65535, help="Serve the pages at this port.")
+]
+PoolOpt = Annotated[Path, typer.Option("--pool", help="File of the pool.")]
+POOL = Path("data/personas.json")
 
 
 def _version(wanted: bool) -> None:
@@ -109,10 +121,7 @@ def run(
         int | None,
         typer.Option("--concurrency", min=1, help="Limit the number of simultaneous calls."),
     ] = None,
-    budget: Annotated[
-        float | None,
-        typer.Option("--budget", min=0, help="Pause after spending this many US dollars."),
-    ] = None,
+    budget: BudgetOpt = None,
     seed: SeedOpt = None,
     batch: BatchOpt = False,
     executor: Annotated[
@@ -137,10 +146,7 @@ def run(
             show_default=False,
         ),
     ] = None,
-    key: Annotated[
-        str | None,
-        typer.Option("--key", help="Use this API key (the environment is safer).", metavar="KEY"),
-    ] = None,
+    key: KeyOpt = None,
     accept_changes: Annotated[
         bool,
         typer.Option(
@@ -169,9 +175,7 @@ def run(
     host: Annotated[
         str, typer.Option("--host", help="Serve the pages of seats at this address.")
     ] = "127.0.0.1",
-    port: Annotated[
-        int | None, typer.Option("--port", min=1, max=65535, help="Serve them at this port.")
-    ] = None,
+    port: PortOpt = None,
     public_url: Annotated[
         str,
         typer.Option("--public-url", help="Print links to seats under this URL (of a proxy)."),
@@ -222,9 +226,7 @@ def try_(
     ] = None,
     set_: SetOpt = None,
     limit: LimitOpt = None,
-    port: Annotated[
-        int | None, typer.Option("--port", min=1, max=65535, help="Serve the page at this port.")
-    ] = None,
+    port: PortOpt = None,
     trust: TrustOpt = False,
 ) -> None:
     """Answer a study's questions yourself, in a run that is thrown away."""
@@ -351,9 +353,7 @@ def models(
     try_: Annotated[
         bool, typer.Option("--try", help="Make one small call to each model whose key is set.")
     ] = False,
-    key: Annotated[
-        str | None, typer.Option("--key", help="Use this API key.", metavar="KEY")
-    ] = None,
+    key: KeyOpt = None,
     base_url: Annotated[
         str | None, typer.Option("--base-url", help="Base URL of your own server.")
     ] = None,
@@ -400,14 +400,8 @@ def code_texts(
     by: Annotated[
         str | None, typer.Option("--by", help="With --read: name the person.", metavar="NAME")
     ] = None,
-    budget: Annotated[
-        float | None,
-        typer.Option("--budget", min=0, help="Pause after spending this many US dollars."),
-    ] = None,
-    key: Annotated[
-        str | None,
-        typer.Option("--key", help="Use this API key (the environment is safer).", metavar="KEY"),
-    ] = None,
+    budget: BudgetOpt = None,
+    key: KeyOpt = None,
     trust: TrustOpt = False,
 ) -> None:
     """Show how free text was coded; code them, or have a person check the codes."""
@@ -558,14 +552,10 @@ def personas_build(
     file: Annotated[
         Path | None, typer.Option("--file", help="Table of people, or a local persona-hub file.")
     ] = None,
-    pool: Annotated[Path, typer.Option("--pool", help="Pool to add to.")] = Path(
-        "data/personas.json"
-    ),
+    pool: PoolOpt = POOL,
     model: ModelOpt = None,
     seed: SeedOpt = None,
-    key: Annotated[
-        str | None, typer.Option("--key", help="Use this API key.", metavar="KEY")
-    ] = None,
+    key: KeyOpt = None,
 ) -> None:
     """Create personas and add them to the pool."""
     from folkmoot.cli.personas import build_command
@@ -579,9 +569,7 @@ def personas_migrate(
     runs: Annotated[
         list[Path] | None, typer.Argument(help="Run folders; omit them for all under outputs/.")
     ] = None,
-    pool: Annotated[Path, typer.Option("--pool", help="Pool to add to.")] = Path(
-        "data/personas.json"
-    ),
+    pool: PoolOpt = POOL,
 ) -> None:
     """Add the personas of earlier runs to the pool."""
     from folkmoot.cli.personas import migrate_command
@@ -592,9 +580,7 @@ def personas_migrate(
 @personas.command("list")
 @guarded
 def personas_list(
-    pool: Annotated[Path, typer.Option("--pool", help="Pool to list.")] = Path(
-        "data/personas.json"
-    ),
+    pool: PoolOpt = POOL,
     limit: Annotated[int, typer.Option("--limit", min=1, help="How many to list.")] = 20,
 ) -> None:
     """List the personas of the pool."""
