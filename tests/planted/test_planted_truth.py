@@ -15,8 +15,8 @@ from statsmodels.stats.proportion import proportion_confint, proportions_ztest
 import folkmoot
 from folkmoot.engine.session import Scope
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.cross_pollination import exposure, files, interviews, opposition
-from folkmoot.studies.cross_pollination.participants import Participant
+from folkmoot.studies.cross_pollination import files, interviews, opposition
+from folkmoot.studies.cross_pollination.participants import Participant, State
 from tests.planted.audit import EXPOSED, Audit
 
 PROMPTS = Path(interviews.__file__).parent / "prompts"
@@ -115,13 +115,13 @@ def moderator_not_told(_patch: pytest.MonkeyPatch, folder: Path) -> dict[str, An
 
 def wrong_cluster_shown(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, Any]:
     """Each option stands over the descriptions of another one."""
-    right = exposure.State.clusters_of
+    right = State.clusters_of
 
     def wrong(state: Any, option: str) -> Any:
         options = sorted({c.option for c in state.clusters})
         return right(state, options[options.index(option) - 1])
 
-    patch.setattr(exposure.State, "clusters_of", wrong)
+    patch.setattr(State, "clusters_of", wrong)
     return {}
 
 
