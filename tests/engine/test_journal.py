@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.engine.journal import Entry, Journal, JournalReader
+from folkmoot.engine.journal import MOST_WAITING, Entry, Journal, JournalReader
 from folkmoot.errors import DriftError, ForeignJournal, StorageError
 
 LONG = "A long prompt that is stored once however often it is sent. " * 20
@@ -36,6 +36,15 @@ def test_what_is_put_is_found_after_reopening(tmp_path: Path) -> None:
         assert journal.spent() == (500, 0.0, [""])  # no cost is known, and that is said
         assert [e.address for e in journal.entries()][0] == "stage/p_0000/ask0"
         assert next(iter(journal.entries())).request["messages"][0]["content"] == LONG
+
+
+def test_replies_that_come_faster_than_the_disk_takes_them_do_not_pile_up(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j.sqlite") as journal:
+        for i in range(4 * MOST_WAITING):
+            journal.put(entry(f"a/{i}"))
+            assert journal._queue.qsize() < MOST_WAITING
+    with JournalReader(tmp_path / "j.sqlite") as reader:
+        assert reader.spent()[0] == 4 * MOST_WAITING
 
 
 def test_long_texts_are_stored_once(tmp_path: Path) -> None:

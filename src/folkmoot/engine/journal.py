@@ -46,6 +46,7 @@ __all__ = ["Batch", "Entry", "Journal", "JournalReader", "Replay", "as_part", "n
 MOST_NAMED = 5
 GROUP = 1000  # entries a commit at most
 GROUP_SECONDS = 0.02  # how long a group waits for company
+MOST_WAITING = 2 * GROUP  # entries that are not on the disk yet
 
 
 class JournalReader:
@@ -383,10 +384,18 @@ class Journal(JournalReader):
         )
 
     def put(self, entry: Entry) -> None:
-        """Queue an entry for the next commit. Raises StorageError if an earlier one failed."""
+        """Queue an entry for the next commit. Raises StorageError if an earlier one failed.
+
+        Replies may come faster than the disk takes them (a model in the process): then all waits,
+        or memory would grow with the run, and a crash would lose what stood in the queue.
+        """
         if self._error is not None:
             raise self._error
         self._queue.put(entry)
+        if self._queue.qsize() >= MOST_WAITING:
+            written = threading.Event()
+            self._queue.put(_Told(written.set))
+            written.wait()
 
     async def committed(self) -> None:
         """Return when all that was put so far is on the disk. Raises StorageError if it is not."""
