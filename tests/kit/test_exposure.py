@@ -18,6 +18,7 @@ from folkmoot.conversation.choices import Choice
 from folkmoot.engine.verify import verify_run
 from folkmoot.kit.exposure import (
     ELSEWHERE,
+    MISNAMED,
     OWN,
     Decision,
     Exposure,
@@ -168,6 +169,44 @@ def test_what_is_said_here_too_shows_nothing_about_elsewhere() -> None:
     # An instruction that a speaker repeats stands in everybody's prompt.
     texts.append(Text("", "vote", BOB))
     assert found(texts, BOB, scopes=("nowhere",)) == {}
+
+
+def misnamed(*messages: str, texts: list[Text] | None = None) -> set[str]:
+    said = texts or [
+        Text("statements", "ann's", ANN, "here", "ann", name="Ann"),
+        Text("statements", "bob's", BOB, "here", "bob", name="Bob Hill"),
+    ]
+    decision = at("ann", "here", statements=True)
+    return {
+        t
+        for row in rows_of(decision, said, *messages)
+        if row.kind == MISNAMED
+        for t in row.text_ids
+    }
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["{name}: {text}", "- **{name}**: “{text}”", "r2 ({name}): {text}", "{name}:\n> {text}",
+     "A hint: x. {name} said：{text}", "{name} (Member 3) asks you: “{text}”"],
+)  # fmt: skip
+def test_words_under_another_speakers_name_are_told(line: str) -> None:
+    def said(*pairs: tuple[str, str]) -> str:
+        return "\n".join(line.format(name=name, text=text) for name, text in pairs)
+
+    assert misnamed(said(("Ann", ANN), ("Bob Hill", BOB))) == set()
+    assert misnamed(said(("ANN", ANN), ("Bob  Hill", BOB))) == set()
+    assert misnamed(said(("Bob Hill", ANN), ("Ann", BOB))) == {"ann's", "bob's"}
+    assert misnamed(said(("Ann", ANN), ("Ann", BOB))) == {"bob's"}
+    # Nobody's name, a stranger's, or none at all: that shows nothing.
+    assert misnamed(said(("A", ANN), ("Bo", BOB)), f"{ANN} {BOB}", f"Ann, {BOB}") == set()
+
+
+def test_who_says_what_another_said_is_not_misnamed() -> None:
+    echo = Text("statements", "echo", f"Well. {BOB} So I was told.", "here", "ann", name="Ann")
+    said = [Text("statements", "bob's", BOB, "here", "bob", name="Bob"), echo]
+    assert misnamed(f"Bob: {BOB}", f"Ann: {BOB}", texts=said) == set()
+    assert misnamed(f"Bob: {BOB}", f"Ann: {BOB}", texts=said[:1]) == set()  # of no Ann is known
 
 
 # --- a small study that claims more than it shows ------------------------------------------------

@@ -13,6 +13,7 @@ import pytest
 
 import folkmoot
 from folkmoot.conversation.transcript import EMPTY
+from folkmoot.kit.exposure import MISNAMED
 from folkmoot.measures.clustered import paired_difference
 from folkmoot.models.request import Message, Pointers, ProviderSettings, Request, StudyPart
 from folkmoot.people.sources.grounded import Profile
@@ -234,7 +235,8 @@ def test_two_speakers_whose_names_are_swapped_are_caught(
 ) -> None:
     """Miswired: what each says is put down to the next at the table. People then take up remarks
     that the one whom they name did not make."""
-    assert misattributed(play(tmp_path / "a", {**ONE, "questions_per_phase": 6}, groups=4)) < 0.02
+    right = play(tmp_path / "a", {**ONE, "questions_per_phase": 6}, groups=4)
+    assert misattributed(right) < 0.02 and MISNAMED not in exposed(right)
     add = Talk._add
 
     def swapped(talk: Talk, message: DiscussionMessage) -> DiscussionMessage:
@@ -248,6 +250,7 @@ def test_two_speakers_whose_names_are_swapped_are_caught(
     monkeypatch.setattr(Talk, "_add", swapped)
     run = play(tmp_path / "b", {**ONE, "questions_per_phase": 6}, groups=4)
     assert misattributed(run) > 0.2
+    assert f"intent after: {MISNAMED} should not stand in the prompt" in exposed(run)
 
 
 def misattributed(run: RunFolder) -> float:

@@ -39,6 +39,7 @@ from folkmoot.engine.journal_file import (
 )
 from folkmoot.errors import DriftError, ForeignJournal, NotJournaled, StorageError
 from folkmoot.models.catalog import HUMAN
+from folkmoot.models.request import Message
 from folkmoot.randomness import digest
 
 __all__ = ["Batch", "Entry", "Journal", "JournalReader", "Replay", "as_part", "name_in"]
@@ -132,13 +133,13 @@ class JournalReader:
         """All addresses, in order."""
         return [r[0] for r in self._reader.execute("SELECT address FROM entries ORDER BY address")]
 
-    def messages(self, address: str) -> list[str]:
-        """The texts that were sent at an address, in order; empty where nothing was asked."""
+    def messages(self, address: str) -> list[Message]:
+        """What was sent at an address, in order; empty where nothing was asked."""
         row = self._reader.execute(
             "SELECT request FROM entries WHERE address = ?", (address,)
         ).fetchone()
         request = self._expand(json.loads(row[0])) if row else {}
-        return [m["content"] for m in request.get("messages", ())]
+        return [Message(m["role"], m["content"]) for m in request.get("messages", ())]
 
     def holding(self, name: str, *, whole: bool = True) -> list[str]:
         """Addresses with this name (as it stands in addresses) among their parts, in order; unless

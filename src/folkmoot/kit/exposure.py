@@ -7,7 +7,8 @@ the code and the docs claim.
 
     STUDY = Study(…, tables=(…, ExposureRow), afterwards=Exposure(texts, decisions))
 
-A text is found by its sentences, whatever their line breaks, case and punctuation.
+A text is found by its sentences, whatever their line breaks, case and punctuation. Whose words the
+prompt says they are is read from the label before them (“Ann: …”).
 """
 
 from __future__ import annotations
@@ -31,17 +32,19 @@ from folkmoot.storage.run_folder import RunFolder
 
 OWN = "own words"
 ELSEWHERE = "words from elsewhere"  # of a conversation or person whose texts are not for it
+MISNAMED = "words under another's name"
 STOOD = 0.5  # of the words of a text; with fewer it did not stand in the prompt
 SHORT = 4  # sentences of fewer words stand by chance, so a text is not looked for by them
 TELLING = 8  # sentences of fewer words are said by different people
 REMEMBERED = 2048  # messages whose sentences are remembered: many prompts share theirs
+LABEL = 100  # characters before a text in which its speaker's name may stand
 
 
 class Text(NamedTuple):
     """A text that can have been shown.
 
     `scope`: the conversation, group or person that it belongs to; empty for what is everybody's.
-    `by`: who said it; to them it is of the kind `OWN`.
+    `by`: who said it; to them it is of the kind `OWN`. `name`: what prompts call who said it.
     """
 
     kind: str
@@ -49,6 +52,7 @@ class Text(NamedTuple):
     words: str
     scope: str = ""
     by: str = ""
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,8 @@ class ExposureRow(Row, table="exposure"):
     decision: str = column("what was decided")
     address: str
     kind: str = column(
-        "kind of text; “words from elsewhere”: those of a conversation that was not theirs"
+        "kind of text; “words from elsewhere”: those of a conversation that was not theirs; “words "
+        "under another's name”: those that the prompt puts in another speaker's mouth"
     )
     expected: bool | None = column(
         "whether the design shows this kind here; empty: it says neither"
@@ -107,7 +112,12 @@ class Exposure:
         wording = (Text("", name, words) for name, words in prompts.items())
         index = Index((*self.texts(run), *wording))
         for decision in self.decisions(run):
-            yield from rows(decision, index.found(decision, journal.messages(decision.address)))
+            # What the one who is asked said before may stand as its own messages.
+            sent = (
+                f"You: {m.content}" if m.role == "assistant" else m.content
+                for m in journal.messages(decision.address)
+            )
+            yield from rows(decision, index.found(decision, sent))
 
 
 class Found(NamedTuple):
@@ -125,6 +135,14 @@ class Found(NamedTuple):
         return self.standing / self.words
 
 
+class _Standing(NamedTuple):
+    """What stands in a message: sentences with the place of their first word, and the words that
+    introduce first sentences of texts whose speakers have names."""
+
+    places: tuple[tuple[int, int], ...]
+    labels: tuple[tuple[int, frozenset[str]], ...]
+
+
 class Index:
     """Texts by the sentences in them: one pass over a prompt finds them all.
 
@@ -138,11 +156,16 @@ class Index:
         self._scopes: dict[str, list[int]] = {}
         hashes, starts, lengths = array("Q"), array("Q"), array("L")
         counts = array("L")  # sentences of each text
+        openings = dict[
+            int, int
+        ]()  # text whose speaker has a name → the hash of its first sentence
         for text in texts:
             sentences = sentences_of(text.words)
             if not sentences:
                 continue
             self._scopes.setdefault(text.scope, []).append(len(self._texts))
+            if text.name and (opening := _opening(text.words)):
+                openings[len(self._texts)] = _hash(opening)
             self._texts.append(text._replace(words=""))
             self._brief.append(max(map(len, sentences)) < SHORT)
             counts.append(len(sentences))
@@ -151,7 +174,9 @@ class Index:
                 starts.append(_hash(sentence[:SHORT]))
                 lengths.append(len(sentence))
         self._place(*map(np.array, (hashes, starts, lengths, counts)))
-        self._remembered: dict[str, tuple[tuple[int, int], ...]] = {}
+        self._openings = {t: int(np.searchsorted(self._hashes, h)) for t, h in openings.items()}
+        self._opens = frozenset(self._openings.values())
+        self._remembered: dict[str, _Standing] = {}
 
     def _place(self, hashes: Numbers, starts: Numbers, lengths: Numbers, counts: Numbers) -> None:
         """Number the sentences in order of their hashes, and look them up both ways."""
@@ -189,8 +214,10 @@ class Index:
         known = set[int]().union(*own.values())
         here: set[int] = set()
         elsewhere: set[int] = set()
+        labels: list[tuple[int, frozenset[str]]] = []
         for message in messages:
-            places = self._standing(message)
+            places, labelled = self._standing(message)
+            labels += labelled
             numbers = {n for _, n in places}
             here |= numbers & known
             # Words that somebody here said, or a few words, show nothing about elsewhere.
@@ -214,7 +241,24 @@ class Index:
                 for t, count in sorted(foreign.items())
                 if count >= STOOD * self._of_text[t]
             ),
+            *(
+                self._of(t, self._of_text[t], decision)._replace(kind=MISNAMED)
+                for t in self._misnamed(own, labels)
+            ),
         ]
+
+    def _misnamed(
+        self, texts: Mapping[int, Sequence[int]], labels: Iterable[tuple[int, frozenset[str]]]
+    ) -> list[int]:
+        """Of these texts (with their sentences) those that another speaker's name introduces, and
+        not the name of anybody here who says the same."""
+        names = {t: frozenset(_words_of(n)) for t in texts if (n := self._texts[t].name)}
+        wrong = set[int]()
+        for sentence, label in labels:
+            called = [t for t, name in names.items() if name <= label]
+            if called and not any(sentence in texts[t] for t in called):
+                wrong |= {t for t in names if self._openings.get(t) == sentence}
+        return sorted(wrong)
 
     def _sentences_in(self, text: int) -> list[int]:
         found: list[int] = self._sentences[slice(*self._bounds[text : text + 2])].tolist()
@@ -225,14 +269,28 @@ class Index:
         kind = OWN if text.by == decision.participant_id else text.kind
         return Found(kind, text.id, words, count, self._brief[number])
 
-    def _standing(self, message: str) -> tuple[tuple[int, int], ...]:
+    def _standing(self, message: str) -> _Standing:
         # Not a cached method, which would hold the index, with all texts, after the run.
         places = self._remembered.get(message)
         if places is None:
             if len(self._remembered) >= REMEMBERED:
                 self._remembered.clear()
-            places = self._remembered[message] = self._scan(message)
+            found = self._scan(message)
+            places = self._remembered[message] = _Standing(found, self._labels(message, found))
         return places
+
+    def _labels(
+        self, message: str, places: Iterable[tuple[int, int]]
+    ) -> tuple[tuple[int, frozenset[str]], ...]:
+        """The words that introduce texts: (first sentence, words before it up to its colon)."""
+        opening = [(p, n) for p, n in places if n in self._opens]
+        if not opening:
+            return ()
+        folded = message.casefold()
+        starts = [m.start() for m in _WORD.finditer(folded)]
+        before = ((n, folded[max(0, starts[p] - LABEL) : starts[p]]) for p, n in opening)
+        found = ((n, _LABEL.search(words)) for n, words in before)
+        return tuple((n, frozenset(_WORD.findall(m[1]))) for n, m in found if m)
 
     def _scan(self, message: str) -> tuple[tuple[int, int], ...]:
         """Where sentences stand in a message: (place of the first word, sentence)."""
@@ -300,6 +358,13 @@ def _hash(words: Sequence[str]) -> int:
 
 _SENTENCE = re.compile(r"(?<=[.!?;:…])[\"'”’)\]*_`]*\s+|(?<=[。！？；：])|\n+")
 _WORD = re.compile(r"\w+")
+_LABEL = re.compile(r"([^\n:：]*)[:：]\W*$")
+
+
+def _opening(text: str) -> tuple[str, ...]:
+    """The first sentence of a text; () where it is too short to be told from others'."""
+    first = next(filter(None, (tuple(_words_of(s)) for s in _SENTENCE.split(text))), ())
+    return first if len(first) >= SHORT else ()
 
 
 def sentences_of(text: str) -> set[tuple[str, ...]]:
@@ -329,7 +394,7 @@ def rows(decision: Decision, found: Iterable[Found]) -> Iterator[ExposureRow]:
             decision=decision.name,
             address=decision.address,
             kind=kind,
-            expected=False if kind == ELSEWHERE else decision.shows.get(kind),
+            expected=False if kind in (ELSEWHERE, MISNAMED) else decision.shows.get(kind),
             texts=len(stood),
             text_ids=[t.id for t in stood],
             share=_share(decision.shows.get(kind) is True, texts, stood),

@@ -73,7 +73,7 @@ def so_far(
     of_people = [a for a in after if speakers[a] in names] or list(after)
     sent: dict[str, set[str]] = {}  # a text → who was sent it
     for address in of_people:
-        for message in journal.messages(address):
+        for _, message in journal.messages(address):
             for text in (message, *filter(_is_short, _lines_of(message))):
                 sent.setdefault(squeezed(text), set()).add(speakers[address])
     whose: dict[str, set[str]] = {}  # a text → who said it

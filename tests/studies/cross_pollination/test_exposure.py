@@ -6,8 +6,14 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from folkmoot.kit.exposure import differences
+import polars as pl
+import pytest
+
+from folkmoot.conversation.transcript import Transcript
+from folkmoot.engine.session import Scope
+from folkmoot.kit.exposure import MISNAMED, differences
 from folkmoot.models.request import Request
+from folkmoot.studies.cross_pollination import exposure as reading
 from tests.studies.cross_pollination.test_protocol import Cast, number, people, run, text
 
 SWITCHES = ("summaries", "interview", "dialogue")
@@ -76,6 +82,28 @@ def test_each_named_condition_sees_one_thing_more_than_the_one_before(tmp_path: 
                 said = [t["content"] for t in p[key] or ()]
                 assert all(words in prompt for words in said)
                 assert bool(said) is (kind in kinds)
+
+
+def test_two_speakers_swapped_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def turned(said: Transcript) -> Transcript:
+        other = {"moderator": "participant", "participant": "moderator"}
+        ids = {u.role: u.speaker_id for u in said}
+        who = ((u, other[u.role]) for u in said)
+        return Transcript(tuple(u._replace(role=r, speaker_id=ids[r]) for u, r in who))
+
+    interview, prompt = reading._interview, Scope.prompt
+    monkeypatch.setattr(reading, "_interview", lambda *of: turned(interview(*of)))
+
+    def swapped(self: Scope, name: str, **given: Any) -> str:
+        if name == "final_vote_after_dialogue":
+            given["dialogue"] = turned(given["dialogue"])
+        return prompt(self, name, **given)
+
+    monkeypatch.setattr(Scope, "prompt", swapped)
+    done = run(tmp_path, Talkers())
+    wrong = done.table("exposure").filter(pl.col("texts") > 0, kind=MISNAMED)
+    assert wrong["condition"].unique(maintain_order=True).to_list() == ["clarified_passive", "acp"]
+    assert any("acp, final vote: " + MISNAMED in d for d in differences(done.folder))
 
 
 def test_the_sources_prompts_hold_the_summaries_or_the_dialogue_alone(tmp_path: Path) -> None:

@@ -14,9 +14,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 import folkmoot
+from folkmoot.kit.exposure import MISNAMED, differences
 from folkmoot.studies.negotiation import STUDY
 from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision
 from folkmoot.studies.negotiation.mediation import confirm, propose
@@ -104,6 +106,13 @@ def departs(tmp_path: Path) -> float:
     return 1 - float(estimate(run, "C3")["estimate"])
 
 
+def misnamed(run: Any) -> set[str]:
+    """The decisions in whose prompts words stand under another's name."""
+    found = run.table("exposure").filter(pl.col("texts") > 0, kind=MISNAMED)
+    assert any(MISNAMED in said for said in differences(run.folder)) is bool(len(found))
+    return set(found["decision"])
+
+
 def test_two_speakers_swapped_are_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     listing = Negotiation.listing
 
@@ -115,7 +124,26 @@ def test_two_speakers_swapped_are_caught(tmp_path: Path, monkeypatch: pytest.Mon
         ]
 
     monkeypatch.setattr(Negotiation, "listing", swapped)
-    assert departs(tmp_path) > 3 * TOLERANCE
+    run = held(tmp_path / "miswired", 1.0, ["C3"])
+    assert 1 - float(estimate(run, "C3")["estimate"]) > 3 * TOLERANCE
+    assert misnamed(run) == {"proposal"}
+
+
+def test_lines_of_a_talk_under_others_names_are_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def swapped(scope: Any, case: Negotiation, decision: SlotDecision) -> SlotDecision:
+        speakers = [x.speaker for x in decision.lines]
+        turned = zip(decision.lines, speakers[1:] + speakers[:1], strict=True)
+        lines = tuple(replace(x, speaker=other) for x, other in turned)
+        return replace(
+            await confirm(scope, case, replace(decision, lines=lines)), lines=decision.lines
+        )
+
+    right = held(tmp_path / "right", 0.5, ["C3", "C5"], confirm=True)
+    assert misnamed(right) == set() and differences(right.folder) == []
+    monkeypatch.setattr(PROTOCOL, "confirm", swapped)
+    assert misnamed(held(tmp_path / "wrong", 0.5, ["C3"], confirm=True)) == {"confirmation"}
 
 
 def test_a_statement_that_does_not_reach_the_mediator_is_caught(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import polars as pl
 import pytest
 
 from folkmoot.models.request import Request
+from folkmoot.studies.negotiation import STUDY
 from folkmoot.studies.negotiation.operators import Portion
 from folkmoot.studies.negotiation.participants import StatedMember, build_group
 from folkmoot.studies.negotiation.replies import (
@@ -18,7 +20,13 @@ from folkmoot.studies.negotiation.replies import (
     summed_up,
 )
 from folkmoot.studies.negotiation.strategies import Group, group_type
-from tests.studies.negotiation.conftest import Runner, mediator, session_json, some
+from tests.studies.negotiation.conftest import (
+    Runner,
+    mediator,
+    options_in,
+    session_json,
+    some,
+)
 
 FOOD = ("barbecue", "diner", "sushi")
 ALL = ("traveler_1", "traveler_2", "traveler_3")
@@ -263,3 +271,86 @@ def test_a_word_that_cannot_be_read_is_missing(negotiation: Runner) -> None:
     words = run.table("confirmations")
     assert words["confirmed"].is_null().all() and set(words["missing"]) == {"unparsed"}
     assert run.table("measures")["confirmed_share"].is_null().all()
+
+
+# Ways to turn the diner down aloud that the list of cues does not know.
+ALOUD = [
+    "Absolutely not, I won't go there.",
+    "Over my dead body.",
+    "I can’t stand diners.",
+    "I canʼt stand a diner, and you know it!",
+    "I＇d rather stay home.",
+    "Never. Never ever.",
+    "You go, I shall starve.",
+    "Forget it.",
+    "Hell would freeze before I sat in a diner.",
+    "Lieber bleibe ich zu Hause.",
+    "Ça, jamais de la vie !",
+    "The diner makes me ill.",
+]
+
+
+@pytest.mark.parametrize("condition", ["C3", "C4", "C5"])
+def test_a_refusal_that_is_only_spoken_is_asked_for_and_on_record(
+    negotiation: Runner, condition: str
+) -> None:
+    """Who speaks it is asked whether it is one, whatever the words; then the record says so."""
+    left, asked = iter(ALOUD), dict[str, str]()
+    topics = ("cuisine", "attraction", "travel_purpose", "event")
+
+    def answering(request: Request, address: str) -> str:
+        topic = next((t for t in topics if f"/{t}/" in address), None)
+        if topic is None:
+            return mediator(request, address)
+        if "/confirm/" in address:
+            prompt = request.messages[-1].content
+            refusals = [x for x in prompt.splitlines() if x.startswith("refused: ")]
+            refuses = "/traveler_2/" in address and refusals
+            return refusals[0] if refuses else "yes"
+        if request.schema and "dialogue" in request.schema["properties"]:
+            words = asked.setdefault(f"{topic} {address}", next(left, ALOUD[0]))
+            lines = [{"speaker": "Colleague 2", "text": words}]
+            options = options_in(request.messages[-1].content)
+            decision = [{"option": options[0], "members": [], "when": ""}]
+            changes = {"dialogue": lines, "decision": decision, "has_conflict": condition == "C5"}
+            return mediator(request, address, **changes)
+        return mediator(request, address)
+
+    run = negotiation(answering, groups=some("team"), conditions=[condition])
+    rows = run.table("decisions").filter(pl.col("topic").is_in(topics))
+    assert len(rows) == 4 and all(": traveler_2" in over for over in rows["overridden"])
+    words = run.table("confirmations").filter(pl.col("topic").is_in(topics)).drop_nulls("refused")
+    assert words["member_id"].to_list() == ["traveler_2"] * 4 and words["confirmed"].all()
+    trail = session_json(run, "team", condition, "decisions")["cuisine"]
+    (refused,) = trail["refused"]["traveler_2"]
+    assert "traveler_2" in trail["overridden"][refused]
+    over = run.table("decisions").filter(pl.col("overridden") != "").height
+    (finding,) = [f for f in run.findings() if f.key == "mediator"]
+    assert finding.says.endswith(f"firmly reject: {condition} {over} of 8.")
+    assert STUDY.show and "against a firm no: " in STUDY.show(run.folder, None)
+
+
+def test_who_gets_several_options_refuses_one_or_all(negotiation: Runner) -> None:
+    both = [{"option": "diner", "members": [], "when": "Day 1"}]
+    both += [{"option": "sushi", "members": ["Partner 2"], "when": "Day 2"}]
+
+    def refusing(word: str) -> Any:
+        def answering(request: Request, address: str) -> str:
+            if "/confirm/" in address and "traveler_2" in address:
+                return word
+            return mediator(request, address, decision=both)
+
+        run = negotiation(answering, groups=some("pair"), conditions=["C3"])
+        row = run.table("decisions").filter(topic="cuisine").to_dicts()[0]
+        (said,) = (
+            run.table("confirmations")
+            .filter(topic="cuisine", member_id="traveler_2")
+            .rows(named=True)
+        )
+        return row["overridden"], said["refused"], said["confirmed"]
+
+    over = "diner: traveler_2"  # in the stated preference as well
+    assert refusing("refused: sushi") == (f"{over}; sushi: traveler_2", "sushi", True)
+    assert refusing("Refused: all of it.") == (f"{over}; sushi: traveler_2", "diner; sushi", True)
+    assert refusing("no") == (over, None, False)
+    assert refusing("refused: barbecue") == (over, None, None)  # which nobody gives

@@ -18,7 +18,7 @@ import pytest
 
 import folkmoot
 from folkmoot.engine.runner import Run
-from folkmoot.kit.exposure import differences
+from folkmoot.kit.exposure import MISNAMED, differences
 from folkmoot.measures.clustered import clustered_mean
 from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.discussion import Meeting, Round
@@ -153,6 +153,7 @@ def grounded(run: Run) -> float:
 
 def test_nobody_answers_what_was_not_said(run: Run) -> None:
     assert grounded(run) == 1
+    assert differences(run.folder) == []
 
 
 def test_two_speakers_swapped_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +165,14 @@ def test_two_speakers_swapped_are_seen(tmp_path: Path, monkeypatch: pytest.Monke
         return [{**of, "text": words["text"]} for of, words in zip(said, turned, strict=True)]
 
     monkeypatch.setattr(Meeting, "statements", swapped)
-    assert grounded(hold(tmp_path, ["quiet"], sets=1)) < 0.9
+    wrong = hold(tmp_path, ["quiet"], sets=1)
+    assert grounded(wrong) < 0.9
+    told = [d for d in differences(wrong.folder) if MISNAMED in d]
+    assert [d.split(": ")[0] for d in told] == [
+        "quiet, later statement",
+        "quiet, vote",
+        "quiet, satisfaction after",
+    ]
 
 
 def test_a_last_round_that_nobody_hears_is_seen(

@@ -17,6 +17,7 @@ import pytest
 
 import folkmoot
 from folkmoot.engine.journal import Journal
+from folkmoot.kit.exposure import MISNAMED, differences
 from folkmoot.measures.clustered import clustered_difference
 from folkmoot.measures.estimates import Estimate
 from folkmoot.models.request import Message, Pointers, ProviderSettings, Request
@@ -316,6 +317,27 @@ def test_swapped_treatments_turn_the_effect_round(
     told = sessions._told
     run = wired(tmp_path, monkeypatch, sessions, "_told", swapped)
     assert effect(run).high < 0
+
+
+def test_words_told_under_others_names_are_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = book(4)
+    made["interview_prompts"] = [
+        list(TASK_COLUMNS),
+        task("c", "context", 0, "You talk about bicycles in the old town.", "context"),
+        task("t", "discussion", 1, "Should bicycles be banned from the old town?", "talk"),
+        task("u", "discussion", 2, "And what about lorries in the old town?", "lorries"),
+    ]
+    assert differences(play(made, tmp_path / "right")) == []
+    tell = sessions.SessionState.tell
+
+    def swapped(self: Any, ids: Any, said: Any) -> None:
+        names = {s.id: other.name for s, other in zip(self.seats, self.seats[1:], strict=False)}
+        tell(self, ids, said._replace(name=names.get(said.speaker_id, said.name)))
+
+    monkeypatch.setattr(sessions.SessionState, "tell", swapped)
+    assert MISNAMED in str(differences(play(made, tmp_path / "wrong")))
 
 
 def test_answers_that_nobody_hears_move_nobody(

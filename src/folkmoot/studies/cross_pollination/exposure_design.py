@@ -25,11 +25,15 @@ DECISIONS = {  # by stage
 
 
 def texts(run: RunFolder) -> Iterator[Text]:
-    """Each participant's two conversations, and the page of summaries."""
-    said = run.rows("utterances", "participant_id", "stage", "text")
+    """Each participant's two conversations by who spoke, and the page of summaries."""
+    said = run.rows("utterances", "participant_id", "stage", "speaker_role", "text")
     for (who, stage), rows in groupby(said, key=lambda row: row[:2]):  # a conversation on end
-        words = "\n".join(text or "" for _, _, text in rows)
-        yield Text(KINDS[stage], f"{who}/{stage}", words, scope=who)
+        spoken: dict[str, list[str]] = defaultdict(list)
+        for _, _, role, text in rows:
+            spoken[role].append(text or "")
+        for role, words in spoken.items():
+            name = "You" if role == "participant" else role
+            yield Text(KINDS[stage], f"{who}/{stage}/{role}", "\n".join(words), who, name=name)
     pages: dict[int, list[str]] = defaultdict(list)
     for row in run.table("summaries").iter_rows(named=True):
         pages[row["draw"]].append(row["description"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from folkmoot.kit.exposure import OWN, Decision, Exposure, Text
+from folkmoot.people.sources.grounded.profile import first_name
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group.config import DiscussionConfig
 
@@ -21,10 +22,13 @@ def texts(run: RunFolder) -> Iterator[Text]:
         yield Text("", f"{concept.id}/concept", on.product_concept or "", scope=concept.id)
         yield Text(MATERIAL, concept.id, on.stimulus_material or "", scope=concept.id)
         yield Text(PRICE, concept.id, on.price or "", scope=concept.id)
+    recruits = run.table("personas").select("group", "persona_id", "name")
+    names = {(group, who): first_name(name) for group, who, name in recruits.iter_rows()}
     for row in run.table("utterances").iter_rows(named=True):
         turn, who = f"{row['group']}/{row['stimulus']}/{row['turn']}", row["speaker_id"]
         kind = STATEMENTS if row["role"] == "participant" else "moderator's words"
-        yield Text(kind, turn, row["text"], scope=turn, by=who)
+        name = names.get((row["group"], who), row["name"])
+        yield Text(kind, turn, row["text"], scope=turn, by=who, name=name)
     for row in run.table("interviews").iter_rows(named=True):
         turn = f"{row['group']}/{row['stimulus']}/{ALONE}/{row['persona_id']}/{row['turn']}"
         by = row["persona_id"] if row["role"] == "participant" else ""

@@ -436,7 +436,8 @@ class SlotDecision:
     used). `outcome` is the operator's; `portions` what finally holds, after feedback. `stated` is
     the mediator's own statement of who gets what, `said` all its words as it wrote them.
     `overridden`: option → members who get it against their strong rejection. `confirmed`: member →
-    whether the decision as recorded is the one that the conversation came to.
+    whether the decision as recorded is the one that the conversation came to; `refused`: member →
+    options of it that the member then refuses outright.
     """
 
     topic: str
@@ -450,6 +451,7 @@ class SlotDecision:
     dropped: tuple[str, ...] = ()
     overridden: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     confirmed: Mapping[str, bool | Missing] = field(default_factory=dict)
+    refused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     strategy: Strategy | None = None
     proposed: str | None = None
     options: tuple[str, ...] = ()

@@ -20,11 +20,13 @@ def texts(run: RunFolder) -> Iterator[Text]:
     for row in _stated(run).iter_rows(named=True):
         group, topic, who = row["group_id"], row["topic"], row["member_id"]
         scope = f"{group}/{topic}"
-        yield Text(PREFERENCES, f"{scope}/{who}", row["text"], scope=scope, by=who)
+        name = row["member_name"]
+        yield Text(PREFERENCES, f"{scope}/{who}", row["text"], scope=scope, by=who, name=name)
     for row in run.table("utterances").iter_rows(named=True):
         if row["phase"] != "preference":
             scope = f"{row['group_id']}-{row['condition']}/{row['topic']}"
-            yield Text(DIALOGUE, f"{scope}/{row['turn']}", row["text"], scope=scope)
+            turn = f"{scope}/{row['turn']}"
+            yield Text(DIALOGUE, turn, row["text"], scope=scope, name=row["speaker"])
     for row in run.table("members").iter_rows(named=True):
         scope = row["group_id"]
         yield Text("", f"{scope}/{row['member_id']}", row["persona"] or "", scope=scope)

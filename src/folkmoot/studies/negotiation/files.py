@@ -152,6 +152,7 @@ def trail(case: Negotiation, d: SlotDecision) -> dict[str, object]:
         "confirmed": {
             m: None if isinstance(word, Missing) else word for m, word in d.confirmed.items()
         },
+        "refused": {m: list(options) for m, options in d.refused.items()},
         "resolution_text": d.resolution_text,
         "dropped_lines": d.dropped_lines,
         **({"_parse_error": True} if d.parse_error else {}),

@@ -247,7 +247,9 @@ def spoken(ballot: Ballot) -> str:
 
 
 async def confirm(scope: Scope, case: Negotiation, decision: SlotDecision) -> SlotDecision:
-    """Ask every member in one word whether the decision as recorded is what the talk came to."""
+    """Ask every member in one word whether the decision as recorded is what the talk came to, or
+    which part of it the member refuses outright. A refusal changes no decision; it is on record as
+    overridden."""
     topic = case.topic(decision.topic)
     dialogue = [
         {
@@ -257,19 +259,40 @@ async def confirm(scope: Scope, case: Negotiation, decision: SlotDecision) -> Sl
         for x in decision.lines
     ]
 
-    async def ask(at: Scope, member: Member) -> bool | Missing:
+    given = {m.id: _refusals(decision.portions, m.id) for m in case.members}
+
+    async def ask(at: Scope, member: Member) -> str | Missing:
         prompt = at.prompt(
             "confirm",
             label=topic.label,
             dialogue=dialogue,
             decision=shares(case.group, decision.portions),
             dropped=list(decision.dropped),
+            refusals=list(given[member.id]),
         )
         who = member_speaker(at, case.group, member, case.config.days)
-        word = await at.ask(who, prompt, answer=Choice(("yes", "no"), labelled=False))
-        return word if isinstance(word, Missing) else word == "yes"
+        words = Choice(("yes", "no", *given[member.id]), labelled=False)
+        return await at.ask(who, prompt, answer=words)
 
-    return replace(decision, confirmed=await scope.each(case.members, ask))
+    words = await scope.each(case.members, ask)
+    refused = {m: given[m][w] for m, w in words.items() if isinstance(w, str) and w in given[m]}
+    overridden = {o: list(who) for o, who in decision.overridden.items()}
+    for member, options in refused.items():
+        for option in options:
+            overridden.setdefault(option, []).append(member)
+    return replace(
+        decision,
+        confirmed={m: w if isinstance(w, Missing) else w != "no" for m, w in words.items()},
+        refused=refused,
+        overridden={o: tuple(dict.fromkeys(who)) for o, who in overridden.items()},
+    )
+
+
+def _refusals(portions: Sequence[Portion], member: str) -> dict[str, tuple[str, ...]]:
+    """The words in which a member refuses something of what it gets → the options."""
+    got = tuple(dict.fromkeys(p.option for p in portions if member in p.members))
+    refusals = {f"refused: {option}": (option,) for option in got}
+    return refusals | ({"refused: all of it": got} if len(got) > 1 else {})
 
 
 # Words of ours that say when and for whom; nobody's wish is met by them.
@@ -418,7 +441,7 @@ def _replaced(
         because=because,
         hard_no=tuple(reply.hard_no),
     )
-    decision = replace(standing, feedback=(round_,), confirmed={})
+    decision = replace(standing, feedback=(round_,), confirmed={}, refused={})
     if not because and (text or stated.portions):
         decision = _revised(case, decision, stated, text)
     return state(case, topic, decision)

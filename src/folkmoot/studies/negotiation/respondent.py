@@ -112,7 +112,7 @@ def wish(mind: Mind) -> str | None:
 
 def confirmation(mind: Mind) -> str | None:
     """Whether the options that somebody gets on record are among those that the System spoke of."""
-    if set(mind.options) != {"yes", "no"}:
+    if not {"yes", "no"} <= set(mind.options):
         return None
     spoken, people, others = set[str](), {"everyone"}, list[str]()
     for line in mind.reading.prompt.splitlines():

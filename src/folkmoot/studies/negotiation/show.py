@@ -50,11 +50,12 @@ def _overview(decisions: pl.DataFrame) -> str:
     last = decisions["condition"].unique(maintain_order=True)[-1]
     out = [f"[bold]What was decided under {last}[/bold] ({CONDITIONS[last].title})"]
     decided = decisions.filter(condition=last)
-    columns = ("group_id", "topic", "resolution_text", "subgrouping_required")
+    columns = ("topic", "resolution_text", "subgrouping_required", "overridden")
     for group in decisions["group_id"].unique(maintain_order=True):
         out += ["", f"[bold cyan]{escape(group)}[/bold cyan]"]
-        for _, topic, text, parts in decided.filter(group_id=group).select(columns).iter_rows():
+        for topic, text, parts, over in decided.filter(group_id=group).select(columns).iter_rows():
             split = " [yellow](split)[/yellow]" if parts else ""
+            split += f" [red](against a firm no: {escape(over)})[/red]" if over else ""
             head, *more = wrap(text, WIDTH - 23) or [""]
             lines = [f"  {topic:<20} {escape(head)}"]
             lines += [" " * 23 + escape(rest) for rest in more]

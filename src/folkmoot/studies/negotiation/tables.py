@@ -121,6 +121,7 @@ class PortionRow(OfDecision, table="portions"):
 class ConfirmationRow(OfDecision, table="confirmations"):
     member_id: str = column("traveller within the group")
     confirmed: bool | None = column("whether the decision on record is what the talk came to")
+    refused: str | None = column("options that the decision gives the member, who refuses them")
     missing: str | None
 
 
@@ -158,7 +159,10 @@ class DecisionRow(OfDecision, table="decisions"):
     )
     resolution_text: str = column("the decision in words, after feedback")
     dropped: str = column("options that nobody gets: stated by the mediator, else by the operator")
-    overridden: str = column("options given to members who strongly reject them: option: members")
+    overridden: str = column(
+        "options given to members who strongly reject them, in words, on a ballot or when asked to "
+        "confirm: option: members"
+    )
     mediator_words: str | None = column("what the mediator wrote, before any word was stripped")
     theory_words: str | None = column("words of the lexicon in what the mediator wrote (C3)")
     statement_agrees: bool | None = column(
@@ -311,6 +315,7 @@ def decision_rows(
             **at,
             member_id=id,
             confirmed=None if isinstance(word, Missing) else word,
+            refused="; ".join(d.refused.get(id, ())) or None,
             missing=word.reason if isinstance(word, Missing) else None,
         )
     for f in d.feedback:

@@ -22,7 +22,7 @@ def texts(run: RunFolder) -> Iterator[Text]:
     for row in run.table("utterances").iter_rows(named=True):
         round_, who = f"{row['discussion_id']}/round{row['round']}", row["speaker_id"]
         kind = STATEMENTS if row["speaker_role"] == "resident" else MODERATOR
-        yield Text(kind, f"{round_}/{who}", row["text"], scope=round_, by=who)
+        yield Text(kind, f"{round_}/{who}", row["text"], scope=round_, by=who, name=who)
     for row in run.table("items").iter_rows(named=True):
         hall = row["discussion_id"]
         yield Text(PROPOSALS, f"{hall}/{row['item_id']}", row["text"], scope=hall)

@@ -22,11 +22,14 @@ def texts(run: RunFolder) -> Iterator[Text]:
         for label, treatment in experiment.treatments.items():
             scope = f"{experiment.id}/treatment/{label}"
             yield Text(TREATMENT, label, treatment.description, scope=scope)
+    seats = run.table("assignment").select("experiment_id", "participant_id", "name")
+    names = {(experiment, who): name for experiment, who, name in seats.iter_rows()}
     for row in run.table("utterances").iter_rows(named=True):
-        turn, words = _turn(row), row["text"] or ""
+        turn, words, who = _turn(row), row["text"] or "", row["speaker_id"]
         kind = OTHERS if row["speaker_role"] == "participant" else "questions"
         if len(words.split()) > SHORT:
-            yield Text(kind, turn, words, scope=turn, by=row["speaker_id"])
+            name = names.get((row["experiment_id"], who), row["speaker_name"])
+            yield Text(kind, turn, words, scope=turn, by=who, name=name)
 
 
 def decisions(run: RunFolder) -> Iterator[Decision]:
