@@ -206,7 +206,12 @@ def test_who_says_what_another_said_is_not_misnamed() -> None:
     echo = Text("statements", "echo", f"Well. {BOB} So I was told.", "here", "ann", name="Ann")
     said = [Text("statements", "bob's", BOB, "here", "bob", name="Bob"), echo]
     assert misnamed(f"Bob: {BOB}", f"Ann: {BOB}", texts=said) == set()
-    assert misnamed(f"Bob: {BOB}", f"Ann: {BOB}", texts=said[:1]) == set()  # of no Ann is known
+    # Nor is somebody whom another quotes, nor who repeats the own words.
+    quoting = Text("statements", "q", f"Bob told us: {ANN} Not me.", "here", "cy", name="Cy")
+    ann = Text("statements", "ann's", ANN, "here", "ann", name="Ann")
+    aloud = f"Ann: {ANN}", f"Cy: Bob told us: {ANN} Not me."
+    assert misnamed(*aloud, texts=[*said, ann, quoting]) == set()
+    assert misnamed(f"Ann: {ANN} To Bob I say: {ANN}", texts=[*said, ann]) == set()
 
 
 # --- a small study that claims more than it shows ------------------------------------------------

@@ -251,14 +251,15 @@ class Index:
         self, texts: Mapping[int, Sequence[int]], labels: Iterable[tuple[int, frozenset[str]]]
     ) -> list[int]:
         """Of these texts (with their sentences) those that another speaker's name introduces, and
-        not the name of anybody here who says the same."""
+        nowhere the name of anybody here who says the same: who repeats words, quotes them."""
         names = {t: frozenset(_words_of(n)) for t in texts if (n := self._texts[t].name)}
-        wrong = set[int]()
+        wrong, right = set[int](), set[int]()
         for sentence, label in labels:
             called = [t for t, name in names.items() if name <= label]
-            if called and not any(sentence in texts[t] for t in called):
-                wrong |= {t for t in names if self._openings.get(t) == sentence}
-        return sorted(wrong)
+            if called:
+                own = any(sentence in texts[t] for t in called)
+                (right if own else wrong).add(sentence)
+        return [t for t in names if self._openings.get(t) in wrong - right]
 
     def _sentences_in(self, text: int) -> list[int]:
         found: list[int] = self._sentences[slice(*self._bounds[text : text + 2])].tolist()

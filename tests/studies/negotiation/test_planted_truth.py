@@ -140,10 +140,11 @@ def test_lines_of_a_talk_under_others_names_are_seen(
             await confirm(scope, case, replace(decision, lines=lines)), lines=decision.lines
         )
 
-    right = held(tmp_path / "right", 0.5, ["C3", "C5"], confirm=True)
+    some: dict[str, Any] = {"confirm": True, "group_types": ["strangers"]}
+    right = held(tmp_path / "right", 0.5, ["C3", "C5"], **some)
     assert misnamed(right) == set() and differences(right.folder) == []
     monkeypatch.setattr(PROTOCOL, "confirm", swapped)
-    assert misnamed(held(tmp_path / "wrong", 0.5, ["C3"], confirm=True)) == {"confirmation"}
+    assert misnamed(held(tmp_path / "wrong", 0.5, ["C3"], **some)) == {"confirmation"}
 
 
 def test_a_statement_that_does_not_reach_the_mediator_is_caught(
