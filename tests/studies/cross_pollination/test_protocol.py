@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 
 import folkmoot
 from folkmoot import Run
+from folkmoot.engine.execution import RunOptions
+from folkmoot.engine.runner import load, run_study
 from folkmoot.errors import BudgetReached, InputError, RefusedError
 from folkmoot.measures.diagnostics import of_answers
 from folkmoot.models.request import Request
@@ -528,3 +531,34 @@ def test_options_in_an_order_of_ones_own(tmp_path: Path) -> None:
     votes = done.table("answers").filter(done.table("answers")["stage"] == "initial_vote")
     for row in votes.iter_rows(named=True):
         assert json.loads(row["options"])[row["position"] - 1] == row["value"]
+
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.nightly
+def test_what_every_machine_is_sent_does_not_grow_with_the_number_of_people(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray")
+    from folkmoot.engine.cluster import travel
+
+    sizes: list[dict[str, int]] = []
+    sent = travel.packed_by_name
+
+    def weighed(value: object, what: str, *fn: Any) -> bytes:
+        data = sent(value, what, *fn)
+        if what.startswith("each() at "):
+            sizes[-1][what] = len(data)
+        return data
+
+    monkeypatch.setattr(travel, "packed_by_name", weighed)
+    for limit in (8, 24):
+        sizes.append({})
+        options = RunOptions("synthetic", tmp_path / str(limit), limit=limit)
+        options = replace(options, away=travel.sent_and_run_here)
+        run_study(load(ROOT / "examples/cross_pollination.yaml", options), options)
+    few, many = sizes
+    assert {"each() at summaries", "each() at opposition"} <= few.keys() == many.keys()
+    grown = {stage: many[stage] - few[stage] for stage in few}
+    assert max(grown.values()) < 4_096, grown  # the mean embedding of one more option is 2 KB

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from folkmoot.conversation.answers import Missing
 from folkmoot.engine.session import Scope
 from folkmoot.measures.clusters import cluster_option
 from folkmoot.models.request import FloatArray
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 from folkmoot.studies.cross_pollination.interviews import ANALYST
-from folkmoot.studies.cross_pollination.participants import Cluster, Participant, State
+from folkmoot.studies.cross_pollination.participants import Cluster, Reasons, State
 
 
 async def summaries(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
@@ -20,24 +22,36 @@ async def summaries(scope: Scope, config: CrossPollinationConfig, state: State) 
     view is shown to nobody.
     """
 
-    async def one(scope: Scope, option: str) -> tuple[list[Participant], list[Cluster]]:
-        spoken = await _clustered(scope, config, option, state)
-        return spoken, await _described(scope, option, spoken, config.summary_draws)
+    interviewed = state.chosen(config.those_with("interview"))
+    chose = {
+        option: (option, [p.reasons for p in interviewed if p.initial_choice == option])
+        for option in config.topic.options
+    }
 
-    found = (await scope.each(config.topic.options, one)).values()
-    state = state.updated(p for spoken, _ in found for p in spoken)
-    return replace(state, clusters=tuple(c for _, clusters in found for c in clusters))
+    async def one(
+        scope: Scope, chosen: tuple[str, list[Reasons]]
+    ) -> tuple[FloatArray, list[str], list[Cluster]]:
+        option, spoken = chosen
+        vectors, keys = await _clustered(scope, config, option, spoken)
+        return vectors, keys, await _described(scope, option, spoken, keys, config.summary_draws)
+
+    found = (await scope.each(chose, one)).values()
+    placed = [
+        state.people[spoken.id].with_(embedding=vector, cluster_id=key)
+        for (_, own), (vectors, keys, _) in zip(chose.values(), found, strict=True)
+        for spoken, vector, key in zip(own, vectors, keys, strict=True)
+    ]
+    clusters = tuple(cluster for _, _, described in found for cluster in described)
+    return replace(state.updated(placed), clusters=clusters)
 
 
 async def _clustered(
-    scope: Scope, config: CrossPollinationConfig, option: str, state: State
-) -> list[Participant]:
-    """Those who gave reasons for an option, with the embedding of their summary and a cluster."""
-    interviewed = state.chosen(config.those_with("interview"))
-    chose = [p for p in interviewed if p.initial_choice == option]
-    if not chose:
-        return []
-    vectors = await scope.at("embeddings").embed([p.individual_summary or "" for p in chose])
+    scope: Scope, config: CrossPollinationConfig, option: str, spoken: list[Reasons]
+) -> tuple[FloatArray, list[str]]:
+    """The embedding of each summary of the reasons for an option, and the cluster it is in."""
+    if not spoken:
+        return np.zeros((0, 0), dtype=np.float32), []
+    vectors = await scope.at("embeddings").embed([one.summary or "" for one in spoken])
     labels = await scope.at("clusters").compute(
         cluster_option,
         vectors,
@@ -45,26 +59,23 @@ async def _clustered(
         config.max_clusters_per_option,
         scope.seed,
     )
-    return [
-        p.with_(embedding=vector, cluster_id=f"{option}_cluster_{label}")
-        for p, vector, label in zip(chose, vectors, labels, strict=True)
-    ]
+    return vectors, [f"{option}_cluster_{label}" for label in labels]
 
 
 async def _described(
-    scope: Scope, option: str, spoken: list[Participant], draws: int
+    scope: Scope, option: str, spoken: list[Reasons], keys: list[str], draws: int
 ) -> list[Cluster]:
     """The clusters of those people, each with its descriptions and the embedding of the first."""
 
-    async def one(scope: Scope, members: list[Participant]) -> tuple[str, ...]:
-        own = [p.individual_summary for p in members]
+    async def one(scope: Scope, members: list[Reasons]) -> tuple[str, ...]:
+        own = [member.summary for member in members]
         prompt = scope.prompt("cluster_description", option=option, summaries=own)
         said = [await scope.ask(ANALYST, prompt) for _ in range(draws)]
         return tuple("" if isinstance(text, Missing) else text for text in said)
 
-    members: dict[str, list[Participant]] = {}  # labels count from 0 by first appearance
-    for p in spoken:
-        members.setdefault(str(p.cluster_id), []).append(p)
+    members: dict[str, list[Reasons]] = {}  # labels count from 0 by first appearance
+    for who, key in zip(spoken, keys, strict=True):
+        members.setdefault(key, []).append(who)
     said = await scope.at("descriptions").each(members, one)
     texts = dict(zip(members, said.values(), strict=True))
     for key, drawn in texts.items():

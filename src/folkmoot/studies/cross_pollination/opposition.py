@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,21 +18,22 @@ from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope
 from folkmoot.models.request import FloatArray
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
-from folkmoot.studies.cross_pollination.participants import Participant, State
+from folkmoot.studies.cross_pollination.participants import Participant, Reasons, State
 
 JUDGE = Speaker("judge", "Judge", "judge")
 
 
 @dataclass(frozen=True)
 class Views:
-    """What the methods choose from: everybody's votes, positions and clusters."""
+    """What the methods choose from: everybody's votes, positions and clusters. All of it goes to
+    every machine that has a part, so of everybody there is what this run's method needs."""
 
     config: CrossPollinationConfig
     votes: Mapping[str, int]
-    spoken: tuple[Participant, ...]  # the m participants with a summary and an embedding
+    spoken: tuple[Reasons, ...]  # of the m participants with an embedding, for the judge
     at: Mapping[str, int]  # the place of each among them, by id
-    choices: NDArray[np.object_]  # (m,), their first choices
-    embeddings: FloatArray  # (m, d)
+    choices: NDArray[np.object_]  # (m,), their first choices, for the method `embedding`
+    embeddings: FloatArray  # (m, d), as well
     argued: tuple[str, ...]  # the options that have described clusters
     means: NDArray[
         np.float64
@@ -72,14 +74,16 @@ def _views(config: CrossPollinationConfig, state: State) -> Views:
             stacked = np.array([c.embedding for c in own])
             mean = np.average(stacked, axis=0, weights=[len(c.member_ids) for c in own])
             means[option] = mean / (float(np.linalg.norm(mean)) or 1.0)
+    method = METHODS[config.opposition_method]
+    judged = spoken if method is llm_judge else []
+    compared = spoken if method is embedding else []
     return Views(
         config,
         state.votes(),
-        tuple(spoken),
-        {p.id: place for place, p in enumerate(spoken)},
-        np.array([p.initial_choice for p in spoken], dtype=object),
-        # A copy of all vectors, for the one method that compares everybody with everybody.
-        np.array([p.embedding for p in spoken if config.opposition_method == "embedding"]),
+        tuple(p.reasons for p in judged),
+        {p.id: place for place, p in enumerate(judged)},
+        np.array([p.initial_choice for p in compared], dtype=object),
+        np.array([p.embedding for p in compared]),
         tuple(means),
         np.array([*means.values()]),
     )
@@ -102,7 +106,7 @@ async def embedding(_scope: Scope, p: Participant, views: Views) -> str | None:
     if p.embedding is None or not others.any():
         return None
     near = np.where(others, views.embeddings @ p.embedding, np.inf)
-    return views.spoken[int(np.argmin(near))].initial_choice
+    return cast("str", views.choices[int(np.argmin(near))])
 
 
 async def cluster_embedding(_scope: Scope, p: Participant, views: Views) -> str | None:
@@ -128,7 +132,7 @@ async def llm_judge(scope: Scope, p: Participant, views: Views) -> str | None:
         options=views.config.topic.options,
         initial_choice=p.initial_choice,
         reasoning=p.individual_summary,
-        others=[{"choice": o.initial_choice, "reasoning": o.individual_summary} for o in sample],
+        others=[{"choice": o.choice, "reasoning": o.summary} for o in sample],
     )
     named = await scope.ask(JUDGE, prompt, answer=Choice(views.config.topic.options))
     return None if isinstance(named, Missing) else named

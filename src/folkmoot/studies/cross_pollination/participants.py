@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -103,6 +103,11 @@ class Participant:
         """Still in the study."""
         return self.status in (PENDING, COMPLETE)
 
+    @property
+    def reasons(self) -> Reasons:
+        """The little of them that parts on other machines are sent of everybody."""
+        return Reasons(self.id, self.initial_choice, self.individual_summary)
+
     def speaker(self, system: str) -> Speaker:
         """The participant as the models see it."""
         return Speaker(self.id, "Participant", "participant", system, persona=self.persona.text)
@@ -117,6 +122,14 @@ class Participant:
 
     def skipped(self, reason: str) -> Participant:
         return self.with_(status=SKIPPED, error_message=reason)
+
+
+class Reasons(NamedTuple):
+    """What others may learn of a participant: whose, for which option, and the reasons in brief."""
+
+    id: str
+    choice: str | None
+    summary: str | None
 
 
 @dataclass(frozen=True)
