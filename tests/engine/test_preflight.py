@@ -6,11 +6,15 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import Result
+from typer.testing import CliRunner
 
+from folkmoot.cli.app import app
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 
@@ -40,14 +44,9 @@ def good(messages: list[dict[str, str]], body: dict[str, Any]) -> dict[str, Any]
     return {"text": "70" if "sure" in last else '{"reason": "so"}'}
 
 
-def command(
-    server: ServerThread,
-    folder: Path,
-    *words: str,
-    long: int = 0,
-    embeds: bool = False,
-    **more: Any,
-) -> subprocess.CompletedProcess[str]:
+def study(
+    server: ServerThread, folder: Path, *, long: int = 0, embeds: bool = False, **more: Any
+) -> None:
     """`long`: tokens in front of each vote's question. `embeds`: the study says that it does."""
     asked = OWN.replace('f"Parks or jobs', f'"x " * {2 * long} + f"Parks or jobs')
     asked = asked.replace("protocol=ask)", f"protocol=ask, embeds={embeds})")
@@ -61,6 +60,12 @@ def command(
         **more,
     }
     (folder / "study.yaml").write_text(json.dumps(values), "utf-8")
+
+
+def command(
+    server: ServerThread, folder: Path, *words: str, **how: Any
+) -> subprocess.CompletedProcess[str]:
+    study(server, folder, **how)
     line = [sys.executable, "-m", "folkmoot", "run", "study.yaml", "--out", "run", *words]
     return subprocess.run(line, cwd=folder, capture_output=True, text=True, env=environment())
 
@@ -181,3 +186,114 @@ def test_it_is_asked_directly_where_the_study_goes_by_batches(tmp_path: Path) ->
         done = command(server, tmp_path, "--preflight", "--batch", batch_poll_seconds=0.001)
         assert done.returncode == 0, done.stderr
         assert server.model.batches.calls == 9
+
+
+class Gridded:
+    """Two models, of which gpt-4o-mini answers as it is told to; run in this process."""
+
+    def __init__(self, server: ServerThread, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.server = server
+        self._folder = folder
+        self.mini: dict[str, Any] = {}
+        for name, value in environment().items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.chdir(folder)
+        server.model.says = self.says
+
+    def says(self, messages: list[dict[str, str]], body: dict[str, Any]) -> dict[str, Any]:
+        if body["model"] == "gpt-4o-mini":
+            if self.mini:
+                return self.mini
+            if (body.get("response_format") or {}).get("type") == "json_schema":
+                return {"status": 400, "message": "response_format json_schema: not supported"}
+        return good(messages, body)
+
+    def run(self, *words: str, long: int = 0) -> Result:
+        study(self.server, self._folder, long=long)
+        return CliRunner().invoke(app, ["run", "study.yaml", "--out", "grid", *words])
+
+    @property
+    def answered(self) -> int:
+        return self.server.model.counts["answered"]
+
+    def told(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads((self._folder / "grid/grid.json").read_text())[
+            "preflight"
+        ]
+        return found
+
+
+@pytest.fixture
+def gridded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gridded]:
+    with ServerThread(FaultPlan()) as server:
+        yield Gridded(server, tmp_path, monkeypatch)
+
+
+MODELS = ("--grid", "model=openai/gpt-4o,openai/gpt-4o-mini")
+
+
+def test_a_grid_tries_each_model_once_before_any_cell_begins(gridded: Gridded) -> None:
+    done = gridded.run(*MODELS, "--repeats", "2", "--preflight", "--set", "budget_calls=41")
+    assert done.exit_code == 75, done.output  # the calls of the preflight count
+    assert gridded.answered == 41
+    again = gridded.run("--resume", "--preflight", "--set", "budget_calls=100")
+    assert again.exit_code == 0, again.output
+    assert gridded.answered == 6 + 4 * 9  # nothing was asked again
+    for output in (done.output, again.output):
+        assert "Preflight" in output and "moderator" in output
+    schemas = {(row["model"], row["answer"]): row["schema"] for row in gridded.told()}
+    assert len(gridded.told()) == len(schemas) == 6
+    assert schemas["openai/gpt-4o", "json"] == "taken"
+    assert schemas["openai/gpt-4o-mini", "json"] == "JSON mode"
+    wider = gridded.run("--resume", "--preflight", MODELS[0], f"{MODELS[1]},openai/gpt-4.1")
+    assert wider.exit_code == 0, wider.output
+    assert gridded.answered == 6 + 4 * 9 + 3 + 2 * 9
+    assert {
+        (r["model"], r["answer"]): r["schema"] for r in gridded.told()
+    }.items() >= schemas.items()
+
+
+def test_a_grid_stops_with_2_where_one_cell_cannot_work(gridded: Gridded) -> None:
+    gridded.mini = {"text": "", "finish": "content_filter"}
+    done = gridded.run(*MODELS, "--preflight")
+    told = " ".join(done.output.split())
+    assert done.exit_code == 2, done.output
+    assert "refused (filtered) (in the cell model openai/gpt-4o-mini)" in told
+    assert gridded.answered == 6 and not Path("grid/cells").exists()
+    assert [bool(row["problem"]) for row in gridded.told()] == [False] * 3 + [True] * 3
+    gridded.mini = {"text": "Parks"}
+    assert gridded.run("--resume", "--preflight").exit_code == 2  # nor a second time
+    assert gridded.answered == 6
+    assert gridded.run("--resume", "--no-preflight").exit_code == 0
+
+
+def test_a_way_of_asking_that_one_cell_has_is_tried(gridded: Gridded) -> None:
+    long = {"text": "", "finish": "length"}
+    says, model = gridded.says, gridded.server.model
+    model.says = lambda m, body: long if body["max_tokens"] == 5 else says(m, body)
+    done = gridded.run("--grid", "max_tokens=50,5", "--preflight")
+    assert done.exit_code == 2, done.output
+    assert "(in the cell max_tokens 5)" in " ".join(done.output.split())
+    assert gridded.answered == 6
+
+
+@pytest.mark.parametrize(("words", "calls"), [((), 3), (("--no-preflight",), 0)])
+def test_it_is_the_default_of_a_grid_that_costs_more_than_5_dollars(
+    words: tuple[str, ...], calls: int, gridded: Gridded
+) -> None:
+    done = gridded.run("--repeats", "4", "--model", "openai/gpt-4", *words, long=20_000)
+    assert done.exit_code == 0, done.output
+    assert gridded.answered == 4 * 9 + calls == len(gridded.told()) + 4 * 9
+
+
+def test_the_plan_is_on_the_disk_before_the_first_call(gridded: Gridded) -> None:
+    """Without it a run that is killed in the middle of its preflight could not be resumed."""
+    planned: list[bool] = []
+
+    async def between(request: Any, handler: Any) -> Any:
+        planned.append(Path("grid/plan.json").exists())
+        return await handler(request)
+
+    gridded.server.model.between = between
+    assert gridded.run("--preflight").exit_code == 0
+    assert len(planned) == 3 + 9 and all(planned)

@@ -211,7 +211,7 @@ def run(
     if executor and (grid or repeats is not None):
         raise InputError("--executor: a grid of runs is run here; name one run, or leave it out")
     if grid or repeats is not None:
-        grid_command(path, options, axes, repeats, trust)
+        grid_command(path, options, axes, repeats, trust, preflight)
     else:
         run_command(path, options, trust, Serving(host, port, public_url), preflight)
 

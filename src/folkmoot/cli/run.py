@@ -209,11 +209,13 @@ def run_command(
     options = replace(options, progress=progress, consent=consent(path, trust))
     found = load(path, options)
     if options.resume and is_grid(folder_of(found, options)):
-        grid_command(path, options, (), None, trust)
+        grid_command(path, options, (), None, trust, preflight)
         return
     for note in found.study.notes(found.config):
         err().print(f"[cyan]Note:[/] {escape(clean(note))}", soft_wrap=True)
-    options = replace(options, preflight=_samples(found, options, preflight))
+    wanted = False if preflight is None and options.resume else preflight
+    (asked,) = _samples([(found, options)], wanted)
+    options = replace(options, preflight=asked)
     if found.config.seats is not None:
         from folkmoot.view.seat import host
 
@@ -254,39 +256,60 @@ def try_command(
     out().print(f"Your answers   folkmoot show {where}", soft_wrap=True)
 
 
-def _samples(found: StudyFile, options: RunOptions, wanted: bool | None) -> tuple[Request, ...]:
-    """The requests of a preflight; none where nothing is paid or it would not be worth it."""
-    if wanted is False or (wanted is None and options.resume):
-        return ()
-    specs = [resolve(name, found.config.endpoints) for name in providers_of(found, options).named()]
-    if not wanted and not any(rate_for(spec) not in (None, FREE) for spec in specs):
-        return ()
-    total = rehearsal(found, options.model)
-    paid = {name: resolve(name, found.config.endpoints) for name in total.models}
-    cost = sum(cost_of(paid[name], *tokens) or 0.0 for name, tokens in total.models.items())
-    if wanted is None and cost <= PREFLIGHT_ABOVE:
-        return ()
+def _samples(
+    runs: Sequence[tuple[StudyFile, RunOptions]], wanted: bool | None, repeats: int = 1
+) -> list[tuple[Request, ...]]:
+    """The requests of a preflight of these runs, each of which is repeated so often; none where
+    nothing is paid or it would not be worth it."""
+    if wanted is False or not (wanted or any(_paid(*run) for run in runs)):
+        return [()] * len(runs)
+    cost, found = 0.0, []
+    for file, options in runs:
+        total = rehearsal(file, options.model)
+        paid = {name: resolve(name, file.config.endpoints) for name in total.models}
+        cost += sum(cost_of(paid[name], *tokens) or 0.0 for name, tokens in total.models.items())
+        asked = (one for one in total.samples if not is_local(one.model) and one.model != HUMAN)
+        found.append(tuple(asked))
+    if wanted is None and cost * repeats <= PREFLIGHT_ABOVE:
+        return [()] * len(runs)
     if wanted is None:
         err().print(
-            f"The run may cost about {dollars(cost)}: a preflight comes first "
+            f"The run may cost about {dollars(cost * repeats)}: a preflight comes first "
             "(--no-preflight skips it)",
             soft_wrap=True,
         )
-    return tuple(one for one in total.samples if not is_local(one.model) and one.model != HUMAN)
+    return found
+
+
+def _paid(found: StudyFile, options: RunOptions) -> bool:
+    names = providers_of(found, options).named()
+    return any(rate_for(resolve(n, found.config.endpoints)) not in (None, FREE) for n in names)
 
 
 def grid_command(
-    path: Path, options: RunOptions, given: Sequence[str], repeats: int | None, trust: bool
+    path: Path,
+    options: RunOptions,
+    given: Sequence[str],
+    repeats: int | None,
+    trust: bool,
+    preflight: bool | None = None,
 ) -> None:
-    """Run a study once for each cell of a grid and print what they found together."""
+    """Run a study once for each cell of a grid and print what they found together. `preflight`
+    None: where the estimate is high and a cell of the first repeat is new."""
     from folkmoot.report.pooled import pooled
 
     if options.key:
         warn(KEY_WARNING)
     progress = TerminalProgress(err())
     options = replace(options, progress=progress, consent=consent(path, trust))
+
+    def samples(
+        runs: Sequence[tuple[StudyFile, RunOptions]], repeats: int, new: bool
+    ) -> list[tuple[Request, ...]]:
+        return _samples(runs, preflight if new or preflight is not None else False, repeats)
+
     with progress:
-        grid = run_grid(path, options, axes_of(given), repeats, Stopper(end_now))
+        grid = run_grid(path, options, axes_of(given), repeats, Stopper(end_now), samples)
     runs = [run for _, run in grid.finished().values()]
     if any(run.synthetic for run in runs):
         out().print(synthetic_panel())

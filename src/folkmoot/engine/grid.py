@@ -3,6 +3,8 @@
 A grid is a folder with `grid.json` and a run folder for each cell under `cells/`. Cells run side by
 side under one limiter and one budget and resume as one. The cells of one repeat share its seed, so
 they draw the same people into the same conditions wherever the settings leave the design alone.
+
+A preflight of a grid has a journal of its own beside `grid.json`, which holds what it showed.
 """
 
 from __future__ import annotations
@@ -11,8 +13,8 @@ import asyncio
 import gc
 import itertools
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from folkmoot.engine.attempts import Allowance, Halted
@@ -20,16 +22,26 @@ from folkmoot.engine.budget import Budget
 from folkmoot.engine.event_loop import Stopper, run_to_end
 from folkmoot.engine.execution import Execution, RunOptions, design_of, execute, unknown_cost
 from folkmoot.engine.folder import held_folder, open_folder, settle
-from folkmoot.engine.journal import JournalReader
+from folkmoot.engine.gateway import Gateway
+from folkmoot.engine.journal import Journal, JournalReader, as_part
 from folkmoot.engine.plan import Plan
+from folkmoot.engine.preflight import (
+    EMBEDDED,
+    Tried,
+    asked_once,
+    hosted_embedding,
+    refuse_unworkable,
+)
 from folkmoot.engine.progress import (
     AnswerMissing,
     CallDone,
     CallRetried,
+    Checked,
     Event,
     ItemDone,
     Notice,
     Outcome,
+    Preflight,
     Progress,
     RunEnded,
     RunStarted,
@@ -47,16 +59,21 @@ from folkmoot.errors import (
     StorageError,
 )
 from folkmoot.models.catalog import ON_THIS_MACHINE
+from folkmoot.models.request import Request
 from folkmoot.storage.files import read_json, write_json
 from folkmoot.storage.run_folder import JOURNAL, PLAN, RunFolder
 
 GRID = "grid.json"
 CELLS = "cells"
+PREFLIGHT = "preflight"  # the key of `grid.json` that says what it showed
 AT_ONCE = 8  # cells under way: more would take memory and win no time
 MOST_CELLS = 1000
 LONGEST_NAME = 200  # bytes; file systems take 255
 
 Axes = Mapping[str, Sequence[str]]
+# What runs would ask first, one by one, if a preflight of them all is wanted; none where it is not.
+# Told how many repeats there are, and whether any of these runs has yet to begin.
+Samples = Callable[[Sequence[tuple[StudyFile, RunOptions]], int, bool], list[tuple[Request, ...]]]
 
 
 @dataclass(frozen=True)
@@ -166,12 +183,14 @@ def run_grid(
     given: Axes,
     repeats: int | None,
     stopper: Stopper | None = None,
+    samples: Samples = lambda runs, repeats, new: [],
 ) -> RunGrid:
     """Run (or resume) every cell of a grid that is not finished.
 
-    `given` and `repeats` may be left empty on a resume. Raises InputError before anything is
-    spent if any cell has a mistake; what stops one cell for all (budget, quota, a wrong key)
-    stops the grid, which resumes; the error of a single cell is raised when the others are done.
+    `given` and `repeats` may be left empty on a resume. `samples` gives what a preflight asks.
+    Raises InputError before anything is spent if any cell has a mistake; what stops one cell for
+    all (budget, quota, a wrong key, a preflight) stops the grid, which resumes; the error of a
+    single cell is raised when the others are done.
     """
     first = load(source, replace(options, budget=None))
     if first.config.seats is not None:
@@ -187,10 +206,11 @@ def run_grid(
         providers[name] = providers_of(replace(file, config=config), how)
         images = file.study.images(file.config)
         providers[name].check(embeds=file.study.embeds, images=images, file=str(file.path))
+    work = _Work(grid, found, providers, options, (budget, first.config.budget_calls))
+    work.rehearse(samples)
     open_folder(folder, resume=options.resume)
     if options.resume and not is_grid(folder):
         raise StorageError(f"{folder}: not a grid; leave out --grid and --repeats to resume it")
-    work = _Work(grid, found, providers, options, (budget, first.config.budget_calls))
     with held_folder(folder):
         work.check_designs()
         _write(grid, source, first.config.random_seed)
@@ -244,8 +264,10 @@ def _load(source: Path, options: RunOptions, cell: Cell) -> tuple[StudyFile, Run
 
 
 def _write(grid: RunGrid, source: Path, seed: int) -> None:
+    path = grid.path / GRID
+    kept = read_json(path).get(PREFLIGHT, []) if path.exists() else []
     write_json(
-        grid.path / GRID,
+        path,
         {
             "study_file": source.name,
             "axes": {key: list(values) for key, values in grid.axes.items()},
@@ -255,6 +277,7 @@ def _write(grid: RunGrid, source: Path, seed: int) -> None:
                 {"name": c.name, "settings": dict(c.settings), "repeat": c.repeat, "seed": c.seed}
                 for c in grid.cells
             ],
+            PREFLIGHT: kept,
         },
     )
 
@@ -268,6 +291,14 @@ class _Work:
     providers: Mapping[str, Providers]
     options: RunOptions
     limits: tuple[float | None, int | None]
+    samples: Sequence[tuple[Cell, tuple[Request, ...]]] = ()  # for the preflight, by cell
+
+    def rehearse(self, samples: Samples) -> None:
+        """Learn what the cells of the first repeat would ask first."""
+        cells = [cell for cell in self.grid.cells if cell.repeat == 1]
+        new = any(self.grid.run(cell) is None for cell in cells)
+        runs = [self.found[cell.name] for cell in cells]
+        self.samples = list(zip(cells, samples(runs, self.grid.repeats, new), strict=False))
 
     def check_designs(self) -> None:
         """Raises DriftError where a cell that has begun would go on, or stand beside new ones, as
@@ -318,16 +349,58 @@ class _Work:
         tell(StageStarted(CELLS, len(self.grid.cells)))
         outcome: Outcome = "failed"
         try:
+            if any(requests for _, requests in self.samples):
+                await self._preflight(allowance)
             await asyncio.gather(*(worker() for _ in range(self._at_once())))
             if stopper.calls:
                 raise RunInterrupted
             for error in sorted(failures.values(), key=lambda e: not isinstance(e, RunPaused)):
-                outcome = "paused" if isinstance(error, RunPaused) else "failed"
                 raise error
             outcome = "done"
+        except RunPaused:
+            outcome = "paused"
+            raise
+        except Halted:
+            raise RunInterrupted from None
         finally:
             stopper.halt = None
             tell(RunEnded(outcome))
+
+    async def _preflight(self, allowance: Allowance) -> None:
+        """One real call for each model, role, kind of answer and way of asking in the cells of the
+        first repeat, and for each model that embeds. Raises FatalModelError where a cell cannot
+        work, and what stops a run."""
+        path, tell = self.grid.path / GRID, self.options.progress
+        noted = read_json(path)
+        before = [Checked(**row) for row in noted[PREFLIGHT]]
+        checked: list[Checked] = []
+        with Journal(self.grid.path / JOURNAL) as journal:
+            for cell, requests, embedding in self._each_once():
+                config, providers = self.found[cell.name][0].config, self.providers[cell.name]
+                gateway = Gateway(journal, providers.open, config, tell, allowance)
+                try:
+                    at = f"{EMBEDDED}/{as_part(embedding)}"
+                    tried = await asked_once(gateway, requests, embedding, at)
+                    checked += [_told(one, cell, before) for one in tried]
+                finally:
+                    await gateway.drain()
+                    await gateway.close()
+        write_json(path, {**noted, PREFLIGHT: [asdict(one) for one in (*before, *checked)]})
+        tell(Preflight(tuple(checked)))
+        refuse_unworkable(checked)
+
+    def _each_once(self) -> Iterator[tuple[Cell, list[Request], str]]:
+        """What is asked for each cell, and which hosted model embeds there, less what is asked for
+        a cell before it."""
+        seen: set[object] = {""}
+        for cell, requests in self.samples:
+            file, _ = self.found[cell.name]
+            first = [r for r in requests if _way(r) not in seen]
+            embeds = hosted_embedding(self.providers[cell.name], file.config)
+            embeds = embeds if file.study.embeds and embeds not in seen else ""
+            seen |= {embeds, *map(_way, first)}
+            if first or embeds:
+                yield cell, first, embeds
 
     async def _cell(self, cell: Cell, stopper: Stopper, allowance: Allowance) -> None:
         run = self.grid.run(cell)
@@ -351,8 +424,8 @@ class _Work:
         """One budget for all cells, of which earlier processes have spent what journals say."""
         usd, calls = 0.0, 0
         unpriced: set[str] = set()
-        for cell in self.grid.cells:
-            path = cell_folder(self.grid.path, cell) / JOURNAL
+        folders = (cell_folder(self.grid.path, cell) for cell in self.grid.cells)
+        for path in (folder / JOURNAL for folder in (self.grid.path, *folders)):
             if path.exists():
                 with JournalReader(path) as journal:
                     made, spent, unknown = journal.spent()
@@ -387,6 +460,26 @@ class _Work:
             self.options.resume,
             all(p.synthetic for p in self.providers.values()),
         )
+
+
+def _way(request: Request) -> tuple[object, ...]:
+    """What a preflight tries once, whatever the words."""
+    asked = request.asked
+    return request.model, asked.role, asked.kind, request.temperature, request.max_tokens
+
+
+def _told(tried: Tried, cell: Cell, before: list[Checked]) -> Checked:
+    """What a call showed, with its cell; what was noted of it before, where a journal told of it,
+    which is taken out of there."""
+    one = tried.checked
+    names = (one.model, one.role, one.answer)
+    for noted in before if tried.replayed else ():
+        if (noted.model, noted.role, noted.answer) == names:
+            before.remove(noted)
+            return noted
+    if not (one.problem and cell.settings):
+        return one
+    return replace(one, problem=f"{one.problem} (in the cell {cell.specification})")
 
 
 def _named(cell: Cell, tell: Progress) -> Progress:

@@ -3,23 +3,26 @@ one of the model that embeds.
 
 The requests are the first of their kind in a rehearsal (`engine/estimate.py`). They go through
 journal and budget like any call, at addresses that no study can have, so that a resume pays nothing
-for them again. Used by `execution.py`.
+for them again. Used by `execution.py` for a run and by `grid.py` for many.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from typing import NamedTuple
 
 from folkmoot.conversation.answers import Parsed, Unreadable
 from folkmoot.conversation.choices import Choice, Number
 from folkmoot.conversation.spoken import looks_like_refusal
 from folkmoot.engine.attempts import PREFLIGHT
+from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.context import RunContext
 from folkmoot.engine.gateway import Gateway
 from folkmoot.engine.journal import Entry, JournalReader, Replay, as_part
 from folkmoot.engine.progress import Checked, Preflight
-from folkmoot.errors import FatalModelError, Problem
+from folkmoot.engine.providers import Providers
+from folkmoot.errors import FatalModelError
 from folkmoot.json_text import decode
 from folkmoot.models.catalog import resolve
 from folkmoot.models.request import CUT, Pointers, Reply, Request
@@ -29,21 +32,59 @@ UNKNOWN = "unknown"
 EMBEDDED = f"{PREFLIGHT}/embedding"  # the address of the text that is embedded
 
 
+class Tried(NamedTuple):
+    """What one call showed, and whether a journal told of it, which tells less."""
+
+    checked: Checked
+    replayed: bool
+
+
 async def preflight(
     context: RunContext, requests: Sequence[Request], *, embeds: bool = False
 ) -> None:
     """Ask each request once, in order: the first wrong key ends it. A study that `embeds` has one
     text embedded before. The result goes into the plan and to the progress. Raises what stops a
     run, FatalModelError (exit code 2) among it."""
-    gateway = context.gateway
-    embedded = await _embedded(context) if embeds else ()
-    asked = [(request, *await _asked(gateway, request)) for request in requests]
-    checked = (*embedded, *(_checked(*one) for one in asked))
-    if not all(reply.replayed for _, reply, _ in asked):  # a replay tells less than was seen then
+    context.plan.write()  # a journal without a plan could not be resumed
+    embedding = hosted_embedding(context.providers, context.config) if embeds else ""
+    if isinstance(context.journal, Replay) and context.journal.at(EMBEDDED) is None:
+        embedding = ""  # the preflight of an earlier version
+    context.embedded = context.embedded or bool(embedding)
+    tried = await asked_once(context.gateway, requests, embedding, EMBEDDED)
+    checked = tuple(one.checked for one in tried)
+    if not all(one.replayed for one in tried):
         context.plan.add("preflight", [asdict(one) for one in checked])
         context.plan.write()
     context.progress(Preflight(checked))
     refuse_unworkable(checked)
+
+
+def hosted_embedding(providers: Providers, config: StudyConfig) -> str:
+    """The hosted model that embeds; empty where none does."""
+    model = providers.embedding
+    hosted = isinstance(model, str) and not resolve(model, config.endpoints).local
+    return str(model) if hosted else ""
+
+
+async def asked_once(
+    gateway: Gateway, requests: Sequence[Request], embedding: str, embedded_at: str
+) -> list[Tried]:
+    """What each request showed, after one text at `embedded_at` for a model that embeds. Raises
+    what stops a run."""
+    tried: list[Tried] = []
+    if embedding:
+        await gateway.embed(embedded_at, embedding, ["A text to embed."])
+        none = ("not needed",) * 3
+        shown = Checked(embedding, "-", "embedding", *none, UNKNOWN, "stop", "yes", None)
+        tried.append(Tried(shown, replayed=True))  # a replay tells no less
+    for request in requests:
+        asked = request.asked
+        mark, role = request.fingerprint().hex()[:8], as_part(asked.role)
+        at = f"{PREFLIGHT}/{role}/{asked.kind}/{mark}"
+        reply = await gateway.complete(at, request, spare=True)
+        checked = _checked(request, reply, gateway.known_of(request))
+        tried.append(Tried(checked, reply.replayed))
+    return tried
 
 
 def asked_in(journal: JournalReader) -> tuple[Request, ...]:
@@ -65,25 +106,6 @@ def refuse_unworkable(checked: Sequence[Checked]) -> None:
             f"the preflight failed: {'; '.join(wrong)}. Nothing but these calls was paid for; mend "
             "the study, take another model, or skip the preflight with --no-preflight"
         )
-
-
-async def _asked(gateway: Gateway, request: Request) -> tuple[Reply, Capabilities | None]:
-    asked = request.asked
-    mark, role = request.fingerprint().hex()[:8], as_part(asked.role)
-    reply = await gateway.complete(f"{PREFLIGHT}/{role}/{asked.kind}/{mark}", request, spare=True)
-    return reply, gateway.known_of(request)
-
-
-async def _embedded(context: RunContext) -> list[Checked]:
-    """One text embedded, where a hosted model embeds. Raises what stops a run."""
-    model = context.providers.embedding
-    if isinstance(model, Problem) or resolve(model, context.config.endpoints).local:
-        return []
-    if isinstance(context.journal, Replay) and context.journal.at(EMBEDDED) is None:
-        return []  # the preflight of an earlier version
-    await context.embed(EMBEDDED, ["A text to embed."])
-    none = ("not needed",) * 3
-    return [Checked(model, "-", "embedding", *none, UNKNOWN, "stop", "yes", None)]
 
 
 def _checked(request: Request, reply: Reply, known: Capabilities | None) -> Checked:
