@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
 FEWEST = 5
+REFERENCE = "plain"  # the first treatment of the example's sheet
 Rows = list[dict[str, object]]
 LADDER = (
     "Definitely would not buy",
@@ -287,7 +288,8 @@ def _by_treatment(*names: str) -> Callable[[Path], Rows]:
         people = found.groupby(["treatment", "session", "participant_id"], sort=False).number.mean()
         sessions = people.groupby(level=["treatment", "session"], sort=False)
         assert sessions.size().nunique() == 1
-        arms = dict(list(sessions.mean().groupby(level="treatment", sort=False)))
+        means = list(sessions.mean().groupby(level="treatment", sort=False))
+        arms = dict(sorted(means, key=lambda arm: arm[0] != REFERENCE))
         told: Rows = []
         for arm, own in arms.items():
             e = _paired(own)
@@ -313,6 +315,23 @@ def _by_treatment(*names: str) -> Callable[[Path], Rows]:
         return _with_holm(told)
 
     return rows
+
+
+def pooled_changes(cells: Mapping[int, Sequence[Path]]) -> Mapping[str, float]:
+    """Difference in the share that changed → p, over a grid: `cells` are the exported folders of
+    each repeat, whose mean is one observation of a t test."""
+    by_repeat = [
+        pd.DataFrame(
+            {row["condition"]: row["changed_rate"] for row in position_change(folder)}
+            for folder in folders
+        ).mean()
+        for folders in cells.values()
+    ]
+    rates = pd.DataFrame(by_repeat)
+    return {
+        f"{second} − {first}": float(stats.ttest_1samp(rates[second] - rates[first], 0).pvalue)
+        for first, second in combinations(rates.columns, 2)
+    }
 
 
 RECOMPUTED: Mapping[str, Mapping[str, Callable[[Path], Rows]]] = {

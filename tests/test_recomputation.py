@@ -5,15 +5,20 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import openpyxl
 import pytest
+from statsmodels.stats.multitest import multipletests
 
 import folkmoot
+from folkmoot.engine.execution import RunOptions
+from folkmoot.engine.grid import run_grid
 from folkmoot.engine.study import findings_of, registered, study_of_run
 from folkmoot.report.export import export
+from folkmoot.report.pooled import pooled
 from folkmoot.storage.findings import Cell
 from folkmoot.storage.run_folder import RunFolder
 from tests.planted.test_null_runs import study_file
-from tests.recompute import RECOMPUTED, Rows, same
+from tests.recompute import RECOMPUTED, Rows, pooled_changes, same
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 # Signs of an unfit model, a list of checks: each has its known answers in tests/measures.
@@ -117,6 +122,60 @@ def test_so_can_intervals_and_tests_where_there_are_units_enough(
 ) -> None:
     source = study_file(study, tmp_path) if study == "workbook" else example(study)
     compared(study, source, tmp_path, WIDER.get(study, ()))
+
+
+def test_so_can_the_tests_of_three_treatments(tmp_path: Path) -> None:
+    """Two comparisons with the first treatment, corrected together."""
+    path = tmp_path / "three.xlsx"
+    book = openpyxl.load_workbook(example("workbook"))
+    for sheet, key, value in (
+        ("experimental_setting", "num_agents_per_session", 2),
+        ("experimental_setting", "num_sessions", 9),
+        ("constants", "members", "[2]"),
+    ):
+        row = next(r for r in book[sheet].iter_rows() if r[0].value == key)
+        row[1].value = value
+    book["treatments"].append(["careful", "Be careful: who gives first often loses."])
+    profiles = book["agent_profiles"]
+    for row in [[cell.value for cell in row] for row in profiles.iter_rows(min_row=3, max_row=4)]:
+        profiles.append([f"{row[0]} again", *row[1:]])
+    book.save(path)
+    compared("workbook", path, tmp_path, ())
+
+
+GRID = """
+study: cross_pollination
+pilot_id: grid
+topic:
+  description: One purpose can be funded.
+  options: [Park improvements, Youth job training, Safer streets]
+conditions: [simple_voting, simple_passive, clarified_passive]
+participants_per_condition: 15
+max_clarification_exchanges: 1
+min_responses_for_threshold: 500
+revote: true
+personas: {source: quota}
+"""
+
+
+@pytest.mark.nightly
+def test_p_of_a_grid_is_that_of_a_t_test_over_its_repeats(tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text(GRID)
+    how = RunOptions(out=tmp_path / "grid", model="synthetic")
+    grid = run_grid(tmp_path / "study.yaml", how, {"respondent.persuasion": ["0.5", "1.5"]}, 5)
+    exported: dict[int, list[Path]] = {}
+    for cell, run in grid.finished().values():
+        folder = tmp_path / "csv" / cell.name
+        export(run, "csv", folder)
+        exported.setdefault(cell.repeat, []).append(folder)
+    (told,) = (f.grid for f in pooled(grid) if f.key == "grid_standing")
+    rows = [dict(zip(told.columns, row, strict=True)) for row in told.rows]
+    of = "Differences between conditions"
+    changes = {row["figure"]: row["p"] for row in rows if row["finding"] == of}
+    assert changes == pytest.approx(pooled_changes(exported))
+    tested = [row for row in rows if row["p"] is not None]
+    holms = multipletests([row["p"] for row in tested], method="holm")[1]
+    assert [row["holm_p"] for row in tested] == pytest.approx(holms)
 
 
 def test_the_recomputation_knows_nothing_of_what_it_checks() -> None:

@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import ttest_1samp
+from statsmodels.stats.multitest import multipletests
 from typer.testing import CliRunner
 
 from folkmoot.cli.app import app
@@ -416,6 +418,36 @@ def test_a_figure_that_some_cells_lack_and_cells_without_use_are_named(tmp_path:
     )
     with pytest.raises(InputError, match="nothing is usable in any of its cells"):
         pooled(grid, {cell.name: None for cell in cells})
+
+
+def test_p_is_that_of_a_t_test_over_repeats_and_adjusted_for_the_whole_table() -> None:
+    """Two settings in six repeats, three differences: the mean of a repeat is one observation."""
+    rng = np.random.default_rng(5)
+    cells = tuple(cells_of({"spec": ["a", "b"]}, 6, 1))
+    values = {cell.name: rng.normal((0.2, 0.05, 0.0), 0.1) for cell in cells}
+    known = {
+        name: [
+            replace(
+                one,
+                chart=Intervals(
+                    tuple((k, v, v, v) for k, v in zip("xyz", own, strict=True)), zero=0.0
+                ),
+            )
+            for one in lines("x")
+        ]
+        for name, own in values.items()
+    }
+    _, table, *_ = pooled(RunGrid(Path(), {"spec": ["a", "b"]}, 6, cells), known)
+    rows = [dict(zip(table.grid.columns, row, strict=True)) for row in table.grid.rows]
+    means = np.array(
+        [np.mean([values[c.name] for c in cells if c.repeat == r], axis=0) for r in range(1, 7)]
+    )
+    by_scipy = ttest_1samp(means, 0).pvalue
+    assert [row["p"] for row in rows] == pytest.approx(by_scipy)
+    assert [row["holm_p"] for row in rows] == pytest.approx(
+        multipletests(by_scipy, method="holm")[1]
+    )
+    assert rows[0]["holm_p"] > rows[0]["p"]
 
 
 def test_each_cell_is_read_once_for_all_reports(

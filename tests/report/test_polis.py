@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +57,7 @@ def test_the_fields_are_those_of_polis(tmp_path: Path) -> None:
         *("1400000000000", "Tue May 13 16:53:20 UTC 2014", "0", "1", "0", "1", "1"),
         "Bread, first",
     ]
-    assert comments[2][3] == "-1"
+    assert comments[2][3] == "3"  # nobody's of the three: readers know no author below 0
     # Every vote is kept with its time; the matrix holds the last of each.
     votes = read(tmp_path / "votes.csv")
     assert votes[0] == VOTES
@@ -76,7 +77,7 @@ def test_the_fields_are_those_of_polis(tmp_path: Path) -> None:
     summary = read(tmp_path / "summary.csv")
     assert [row[0] for row in summary] == SUMMARY
     assert dict(summary)["conversation-description"] == said.description
-    assert (dict(summary)["voters"], dict(summary)["commenters"]) == ("2", "1")
+    assert (dict(summary)["voters"], dict(summary)["commenters"]) == ("2", "2")
 
 
 def test_a_choice_among_options_is_one_agreement_and_nothing_else(
@@ -169,12 +170,16 @@ def test_real_conversations_come_out_as_they_went_in(tmp_path: Path) -> None:
     real = sorted(p.parent for p in Path(os.environ["FOLKMOOT_POLIS"]).glob("*/summary.csv"))
     assert real
     for folder in real:
-        comments = read(folder / "comments.csv")
+        comments = {row[2]: row for row in read(folder / "comments.csv")[1:]}
         header, *rows = read(folder / "participants-votes.csv")
-        assert comments[0] == COMMENTS
+        summary = dict(read(folder / "summary.csv"))
+        assert read(folder / "comments.csv")[0] == COMMENTS
         assert header[:6] == PARTICIPANTS
-        texts = {row[2]: row[7] for row in comments[1:]}
-        said = Conversation("", "", [Comment(texts.get(name, "")) for name in header[6:]])
+        assert list(summary) == SUMMARY
+        said = Conversation(summary["topic"], summary["conversation-description"])
+        said.comments = [
+            Comment(row[7], row[3], int(row[0])) for row in map(comments.__getitem__, header[6:])
+        ]
         said.people = {row[0]: "" for row in rows}
         said.votes = [
             Cast(row[0], number, int(vote), 0)
@@ -182,14 +187,23 @@ def test_real_conversations_come_out_as_they_went_in(tmp_path: Path) -> None:
             for number, vote in enumerate(row[6:])
             if vote
         ]
-        write_conversation(said, tmp_path / folder.name)
-        _, *ours = read(tmp_path / folder.name / "participants-votes.csv")
-        assert [row[3:] for row in ours] == [row[3:] for row in rows]
-        counted = {row[2]: row[4:6] for row in read(tmp_path / folder.name / "comments.csv")[1:]}
-        known = {str(header[6:].index(row[2])): row[4:6] for row in comments[1:]}
-        # Theirs count changed votes and people left out of the matrix as well, so never fewer.
-        for number, theirs in known.items():
-            assert all(int(o) <= int(t) for o, t in zip(counted[number], theirs, strict=True))
+        out = tmp_path / folder.name
+        write_conversation(said, out)
+        number = {row[0]: str(n) for n, row in enumerate(rows)}
+        _, *ours = read(out / "participants-votes.csv")
+        assert [row[0] for row in ours] == list(number.values())
+        assert [row[2:] for row in ours] == [row[2:] for row in rows]
+        for own, name in zip(read(out / "comments.csv")[1:], header[6:], strict=True):
+            theirs = comments[name]
+            assert [own[0], own[3], own[7]] == [theirs[0], number[theirs[3]], theirs[7]]
+            for text in (own[1], theirs[1]):
+                assert re.fullmatch(r"\w{3} \w{3} \d\d \d\d:\d\d:\d\d [A-Z]{3} \d{4}", text)
+            # Theirs count changed votes and people left out of the matrix as well, so never fewer.
+            assert all(int(o) <= int(t) for o, t in zip(own[4:6], theirs[4:6], strict=True))
+        told = dict(read(out / "summary.csv"))
+        # The rest tells of a website (address, visits), and of groups as Polis kept them over time.
+        for name in ("topic", "voters", "commenters", "comments", "conversation-description"):
+            assert told[name] == summary[name], name
         grouped = [
             (row[1], own[1]) for row, own in zip(rows, ours, strict=True) if row[1] and own[1]
         ]

@@ -2,7 +2,8 @@
 
 Five files: comments.csv, votes.csv, participants-votes.csv (1 agree, -1 disagree, 0 pass, empty
 unseen), summary.csv (no header), and participants.csv of ours, because Polis numbers people and
-knows one vote of each on a comment. Nobody is given a vote that they did not cast.
+knows one vote of each on a comment. Nobody is given a vote that they did not cast. A comment that
+no participant made has the next free number as its author: readers refuse negative ones.
 
 Groups are found as Polis finds them: see `measures.clusters.opinion_groups`.
 """
@@ -30,11 +31,11 @@ from folkmoot.storage.run_folder import JOURNAL, RunFolder
 AGREE, PASS, DISAGREE = 1, 0, -1
 ITEM_VOTES = {"yes": AGREE, "no": DISAGREE, "abstain": PASS}
 MODERATED = 1  # Polis's mark of an accepted comment
-NOBODY = -1  # author of a comment that none of the participants made
 
 
 class Comment(NamedTuple):
-    """A statement to vote on. `author` is a participant's id, or empty; `at` ms since 1970."""
+    """A statement to vote on. `author` is a participant's id, or empty where none of them made it;
+    `at` ms since 1970."""
 
     text: str
     author: str = ""
@@ -221,7 +222,7 @@ def _comments(
         (*header, "moderated", "comment-body"),
         *(
             (
-                *(c.at, _date(c.at), number, numbers.get(c.author, NOBODY)),
+                *(c.at, _date(c.at), number, numbers.get(c.author, len(numbers))),
                 *(int((matrix[:, number] == vote).sum()) for vote in (AGREE, DISAGREE)),
                 *(MODERATED, c.text),
             )
@@ -260,7 +261,7 @@ def _participants_votes(
 
 def _summary(conversation: Conversation, groups: Sequence[int | None]) -> Table:
     voters = {c.who for c in conversation.votes}
-    commenters = {c.author for c in conversation.comments} & conversation.people.keys()
+    commenters = {c.author for c in conversation.comments}
     return [
         ("topic", conversation.topic),
         ("url", ""),
