@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -17,15 +17,17 @@ from playwright.sync_api import Browser, expect
 from folkmoot.engine.journal import JournalReader
 from folkmoot.errors import StorageError
 from folkmoot.storage.run_folder import CODEBOOK, JOURNAL, MANIFEST, PLAN, TABLES, RunFolder
-from folkmoot.view.people import ids_of, names_in
+from folkmoot.view.people import KEY, frame, ids_of, names_in, people_of
+from folkmoot.view.person import person
 from folkmoot.view.shelf import opened
-from folkmoot.view.talk import room_columns, squeezed
+from folkmoot.view.talk import Line, asked, room_columns, squeezed
 from folkmoot.view.underway import addressed, rooms_so_far, so_far
 from tests.servers.pages import PageServer
 from tests.view import tea
 from tests.view.conftest import found_in, reader
 from tests.view.growing import Growing
 from tests.view.tea import PEOPLE
+from tests.view.test_talk import PEOPLE as PEOPLE_OF
 from tests.waiting import wait_until
 
 
@@ -139,7 +141,56 @@ def test_a_run_that_is_killed_is_told_on_its_open_pages(browser: Browser, tmp_pa
         process.wait()
 
 
+def without_tables(finished: RunFolder, folder: Path) -> RunFolder:
+    """The same run as it lay on the disk before its tables were written."""
+    run = Growing(finished.path, folder)
+    run.begin()
+    run.journal(10**6)
+    return opened(run.folder)
+
+
+@pytest.mark.parametrize("study", PEOPLE_OF)
+def test_whose_words_they_are_is_told_without_tables(
+    outputs: Path, tmp_path: Path, study: str
+) -> None:
+    finished = RunFolder(outputs / study)
+    now = without_tables(finished, tmp_path / "x")
+    keys = frame(finished, people_of(finished)).select(KEY).collect()[KEY].to_list()
+    for key in keys[:: max(1, len(keys) // 4)]:
+        known = {s.address for s in person(finished, key).talk if s.own}
+        assert {s.address for s in person(now, key).talk if s.own} == known, key
+
+
 # --- rooms of a run under way ------------------------------------------------------------------
+
+Taken = set[tuple[str, str, str, str]]  # (stage, who, how, whom)
+
+
+def told_of(lines: Sequence[Line], names: Mapping[str, str]) -> Taken:
+    ids = {name: i for i, name in names.items()}
+    return {
+        (line.part, line.speaker_id, kind, ids[whom])
+        for line in lines
+        for kind, many in line.reactions
+        for whom in many
+    }
+
+
+def taken_up(finished: RunFolder, same: Sequence[pl.Expr], names: Mapping[str, str]) -> Taken:
+    """Who took up whom, and how, as the tables have it in the end."""
+    if finished.has_table("reactions"):
+        rows = finished.table("reactions").filter(*same).to_dicts()
+        return {
+            (f"round{r['round']}", r["speaker"], kind, r["target"])
+            for r in rows
+            for kind in filter(None, r["interaction_types"].split("|"))
+        }
+    rows = finished.table("utterances").filter(*same).to_dicts()
+    return {
+        (r["phase"], r["speaker_id"], r["stance"] or "takes up", r["replied_to"])
+        for r in rows
+        if r["replied_to"] in names and r["speaker_id"] in names
+    }
 
 
 @pytest.mark.parametrize(
@@ -153,25 +204,34 @@ def test_a_room_under_way_holds_what_was_said_aloud_and_nothing_that_was_not(
     outputs: Path, tmp_path: Path, study: str, room: tuple[str, ...], alone: tuple[str, ...]
 ) -> None:
     finished = RunFolder(outputs / study)
-    run = Growing(finished.path, tmp_path / "x")
-    run.begin()
-    run.journal(10**6)
-    now = opened(run.folder)
+    now = without_tables(finished, tmp_path / "x")
     how = addressed(now)
     assert how is not None and how.columns == room_columns(finished)
     names = names_in(now, room)
-    with JournalReader(run.folder / JOURNAL) as journal:
+    with JournalReader(now.path / JOURNAL) as journal:
         lines = so_far(now, journal, how, room, names)
         assert room in [r.key for r in rooms_so_far(journal, how, ids_of(now))]
-    heard = [line for line in lines if not line.private and line.part != "guide"]
+    heard = [line for line in lines if not line.private]
     same = [pl.col(c) == part for c, part in zip(how.columns, room, strict=True)]
     uttered = finished.table("utterances").filter(*same)
+    who_said = dict(uttered.select("text", "speaker_id").iter_rows())
+    for line in heard:
+        assert who_said.get(line.text, line.speaker_id) == line.speaker_id
+    assert {who_said.get(line.text) for line in heard} >= {*names, "moderator"}
+    answers = {a: row.speaker for a, row in asked(finished, [s.address for s in lines]).items()}
+    for line in lines:  # whoever is asked about a person is not that person
+        assert (line.speaker_id in names) == (answers[line.address] in names)
+        assert line.speaker_id not in names or line.speaker_id == answers[line.address]
+    assert told_of(lines, names) == taken_up(finished, same, names) != set()
     told = squeezed(" ".join(line.text for line in heard))
     for row in uttered.filter(pl.col("finish") == "stop", pl.col("text") != "").to_dicts():
         assert squeezed(row["text"]) in told
     people = [line for line in heard if line.speaker_id in names]
     spoken = set(uttered["text"].drop_nulls())
-    assert people and all(line.text in spoken for line in people)
+    aloud = [line for line in heard if line.speaker_id in (*names, "moderator")]
+    assert people and all(line.text in spoken for line in aloud), [
+        line.text for line in aloud if line.text not in spoken
+    ]
     assert not {line.part for line in people} & set(alone)
     assert {line.speaker for line in people} == {names[line.speaker_id] for line in people}
     assert all("(" in line.speaker for line in people)

@@ -1,8 +1,8 @@
 """What was said, as one reads it: by whom, where in the protocol, with the call behind it.
 
 A run's journal holds every reply at its address; the table `answers` says who was asked there. In a
-run under way that table is not there yet: then who shares a person's own instructions is that
-person, and everybody else is somebody else.
+run under way that table is not there yet: then who has a person's own instructions is that person,
+and everybody else is somebody else.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Said:
     """One reply at an address. `fields` are those of a JSON reply, `text` any other, `values` all
     texts in it: a reply may speak for several.
 
-    `place`: where in the protocol, in words; `own`: it is of the person whose page this is.
+    `place`: where in the protocol, in words; `own`: it is of the person whose page this is;
+    `instructions`: the system message that was sent, empty where a table says who was asked.
     """
 
     address: str
@@ -56,6 +57,8 @@ class Said:
     own: bool
     at: float
     values: tuple[str, ...]
+    reply: str
+    instructions: str
 
 
 class Asked(NamedTuple):
@@ -142,15 +145,16 @@ def said(
     bases = set(addresses)
     tries: dict[str, list[Entry]] = {}
     for address in addresses:
-        found = _tries(journal, address, whole=False)
+        found = _tries(journal, address, whole=address not in known)
         if found and not (address in known and known[address].role == CODER):
             tries[address] = found
     order = sorted(tries, key=lambda a: (tries[a][0].started_at, a))
-    own_instructions = next((_instructions(tries[a][0]) for a in order), "") if who else ""
+    first = next((_instructions(tries[a][0]) for a in order), "") if who else ""
     result, turns = [], dict.fromkeys((place_of(a, who) for a in bases), 0)
     for address in order:
         entry, row = tries[address][-1], known.get(address)
-        own = row.speaker == who[-1] if row and who else _instructions(entry) == own_instructions
+        told = "" if row else _instructions(entry)
+        own = row.speaker == who[-1] if row and who else same_speaker(first, told)
         speaker = row.speaker if row else who[-1] if own and who else OTHER
         place = place_of(address, who)
         turns[place] += 1
@@ -170,6 +174,8 @@ def said(
                 bool(who) and own,
                 entry.started_at,
                 tuple(_texts(entry.reply)) if fields else (entry.reply,),
+                entry.reply,
+                told,
             )
         )
     return result
@@ -185,6 +191,13 @@ def _tries(journal: JournalReader, address: str, *, whole: bool) -> list[Entry]:
 def _instructions(entry: Entry) -> str:
     messages = entry.request.get("messages") or []
     return next((str(m["content"]) for m in messages if m["role"] == "system"), "")
+
+
+def same_speaker(first: str, told: str) -> bool:
+    """Whether instructions are of the speaker who was given these first: a protocol adds to them
+    (an opinion, the rules of a dialogue) and leaves most of their paragraphs."""
+    parts = first.split("\n\n")
+    return first == told or sum(part in told for part in parts) > len(parts) / 2
 
 
 def _unfinished(entry: Entry) -> str:
@@ -421,7 +434,7 @@ def _line(
     if row.get("stance"):
         notes.append(f"{row['stance']}s")
     if row.get("changed_mind") and isinstance(row.get("valence"), float):
-        notes.append(f"moved to {row['valence']:+.2f}")
+        notes.append(f"moved to {row['valence']:+.2f}".replace("-", "−"))
     if row.get("silent"):
         notes.append("silent")
     notes += [str(row[c]).replace("_", " ") for c in ("intent", "missing") if row.get(c)]

@@ -20,6 +20,7 @@ from folkmoot.studies.focus_group.exposure_design import EXPOSURE
 from folkmoot.studies.focus_group.findings import findings
 from folkmoot.studies.focus_group.participants import places
 from folkmoot.studies.focus_group.protocol import protocol
+from folkmoot.studies.focus_group.reading import takes_up
 from folkmoot.studies.focus_group.respondent import PART
 from folkmoot.studies.focus_group.show import show
 from folkmoot.studies.focus_group.tables import TABLES, unusable
@@ -43,6 +44,7 @@ STUDY = Study(
     findings=findings,
     planned=planned,
     rooms="discussion/{group}/{stimulus}",
+    takes_up=takes_up,
     show=show,
     limit=cut,
     tables=(*TABLES, ExposureRow),

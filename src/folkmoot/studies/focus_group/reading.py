@@ -13,10 +13,11 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from folkmoot.conversation.answers import Json, Missing
+from folkmoot.conversation.answers import Json, Missing, Unreadable
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope, Session
 from folkmoot.kit import coding
+from folkmoot.people.sources.grounded.profile import first_name
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase
 from folkmoot.studies.focus_group.discussion import DiscussionMessage, DiscussionTranscript
 from folkmoot.studies.focus_group.participants import Participant, leaning
@@ -90,6 +91,18 @@ async def read_position(
         return Position(last if read.valence is None else round(read.valence, 2), False, *rest)
     moved = read.changed and abs(read.valence - last) >= SMALLEST_SHIFT
     return Position(round(read.valence, 2) if moved else last, moved, *rest)
+
+
+def takes_up(place: Sequence[str], reply: str, names: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Whom an answer takes up, and how: (stance, id), as the coder read it. Empty for any other
+    reply."""
+    read = Json(OpinionReading).parse(reply) if place[-1] == "position" else None
+    if read is None or isinstance(read, Unreadable) or not read.value.takes_up:
+        return []
+    named = read.value.takes_up.casefold()
+    how = read.value.stance or "takes up"
+    others = ((id, first_name(name)) for id, name in names.items() if id not in place)
+    return [(how, id) for id, name in others if name.casefold() == named]
 
 
 def surprising(stance: str | None, tone: float | None, last: float | None, changed: bool) -> bool:

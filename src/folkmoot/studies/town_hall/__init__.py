@@ -6,6 +6,7 @@ from pathlib import Path
 
 from folkmoot.engine.study import Study
 from folkmoot.kit.exposure import ExposureRow
+from folkmoot.studies.town_hall.answers import takes_up
 from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.estimate import (
     limit,
@@ -39,6 +40,7 @@ STUDY: Study[TownHallConfig] = Study(
     findings=findings,
     planned=planned,
     rooms="{discussion_id}",
+    takes_up=takes_up,
     show=show,
     seat_models=seat_models,
     limit=limit,

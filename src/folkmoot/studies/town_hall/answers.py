@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 
-from folkmoot.conversation.answers import Json, Reading, object_schema
+from folkmoot.conversation.answers import Json, Reading, Unreadable, object_schema
 from folkmoot.studies.town_hall.repairs import Asked, Repairer, listed, spelled, text, whole
 
 Stance = Literal["strong_support", "support", "neutral", "oppose", "strong_oppose"]
@@ -379,6 +379,19 @@ def thinking(asked: Asked) -> Json[Thinking]:
 def speaking(asked: Asked) -> Json[Speaking]:
     """The answer type of SPEAK; without references in the first round."""
     return Json(Speaking, about=asked, without=("references",) * (asked.round == 1))
+
+
+def takes_up(place: Sequence[str], reply: str, names: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Whom a turn answers, and how: (interaction type, id), as SPEAK is read. Empty for any other
+    reply."""
+    stage, me = place[0], place[-1]
+    if not stage.startswith("round") or me not in names:
+        return []
+    asked = Asked(tuple(names), me, int(stage.removeprefix("round")), names=names)
+    read = speaking(asked).parse(reply)
+    if isinstance(read, Unreadable):
+        return []
+    return [(r.interaction_type, r.target_agent) for r in read.value.references]
 
 
 def turn(asked: Asked) -> Json[Turn]:
