@@ -29,6 +29,7 @@ from folkmoot.people.sources.grounded import PersonaGenerator
 from folkmoot.people.sources.grounded.panel import read_panel
 from folkmoot.randomness import digest, generator
 from folkmoot.storage.findings import Grid
+from folkmoot.storage.run_folder import OUTPUTS
 
 PEOPLE = "personas.json"
 
@@ -113,7 +114,7 @@ def build_command(
 
 def migrate_command(folders: list[Path], pool_path: Path) -> None:
     """Add the personas of earlier runs to the pool."""
-    runs = folders or sorted(p.parent for p in Path("outputs").glob("*/participants.json"))
+    runs = folders or sorted(p.parent for p in OUTPUTS.glob("*/participants.json"))
     if not runs:
         raise InputError("no run under outputs/ has a participants.json; name a run folder")
     result = migrate(runs, Pool(pool_path))
@@ -189,7 +190,7 @@ def _enriched(
     )
     if reading.broken:
         warn(f"{path}: {reading}")
-    out_folder = Path("outputs") / run_name(lines)
+    out_folder = OUTPUTS / run_name(lines)
     with TerminalProgress(err()) as progress:
         options = RunOptions(
             model=model,

@@ -30,6 +30,7 @@ from folkmoot.models.catalog import LOCAL, ON_THIS_MACHINE, ModelSpec, resolve
 from folkmoot.models.keys import find_key
 from folkmoot.models.prices import cost_of, takes_batches
 from folkmoot.storage.findings import Grid
+from folkmoot.storage.run_folder import OUTPUTS
 
 
 def consent(path: Path, given: bool = False) -> Consent:
@@ -141,7 +142,7 @@ def _print_estimate(
             console.print(f"Time      about {duration(seconds)}{_pace(found, local)}")
     else:
         console.print("Calls     unknown (a rehearsal with the embedded respondent made none)")
-    console.print(f"Folder    outputs/{escape(clean(found.run_id))}")
+    console.print(f"Folder    {OUTPUTS / escape(clean(found.run_id))}")
     lacking = [s for s in (*specs, *embedding) if s.key_needed and not find_key(s)]
     for variables in dict.fromkeys(s.key_env for s in lacking):
         console.print(
