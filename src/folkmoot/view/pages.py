@@ -263,7 +263,7 @@ class Reader:
 
     def said(self, request: Request) -> Response:
         """An utterance by its address: a link to it can be pasted anywhere."""
-        run, shown = self._run(request, "")
+        run, shown = self._run(request, "said")
         address = request.query_params.get("at", "")
         with _journal(run) as journal:
             call = drawer(run, journal, address)
