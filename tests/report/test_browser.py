@@ -10,7 +10,7 @@ from typing import Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from folkmoot.report.html import write_report
 from folkmoot.storage.run_folder import RunFolder
@@ -82,7 +82,7 @@ def test_tables_open_by_keyboard(browser: Browser, pilot: RunFolder) -> None:
     closed = page.locator("details:not([open]) > summary").first
     closed.focus()
     page.keyboard.press("Enter")
-    assert page.evaluate("document.activeElement.parentElement.open")
+    expect(page.locator("details[open] > summary:focus")).to_have_count(1)
     page.close()
 
 
@@ -92,9 +92,9 @@ def test_on_paper_every_table_is_open_and_the_mark_stands_on_each_page(
     page = browser.new_page()
     page.goto(write_report(pilot).as_uri())
     closed = page.locator("article details:not([open]) td").first
-    assert not closed.is_visible()
+    expect(closed).to_be_hidden()
     page.emulate_media(media="print")
-    assert closed.is_visible()
+    expect(closed).to_be_visible()
     mark = page.evaluate(
         "(s => [s.content, s.position])(getComputedStyle(document.body, '::before'))"
     )

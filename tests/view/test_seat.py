@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import signal
 import subprocess
@@ -24,11 +25,14 @@ import folkmoot
 from folkmoot.engine.desk import Desk
 from folkmoot.engine.journal import JournalReader
 from folkmoot.engine.runner import Run
+from folkmoot.models.catalog import HUMAN
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.view import seat
 from tests.view.conftest import CHROMIUM, FLAGS
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+SHOTS = os.environ.get("FOLKMOOT_SCREENSHOTS")  # a folder for them
 PATIENCE = 60_000  # milliseconds, on a machine that does much else
 OPINION = "Children could walk to school on their own if the lanes were calm and quiet again."
 
@@ -116,7 +120,7 @@ class Table:
 
         assert self._loop is not None
         self._loop.call_soon_threadsafe(tick)
-        assert passed.wait(10)
+        assert passed.wait(60)
 
     async def over(self) -> Run:
         run = await asyncio.wrap_future(self.done)
@@ -126,6 +130,7 @@ class Table:
 
 @asynccontextmanager
 async def chromium() -> AsyncIterator[Browser]:
+    expect.set_options(timeout=PATIENCE)
     async with async_playwright() as playwright:
         opened = await playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
         yield opened
@@ -164,11 +169,12 @@ async def sits(
     texts: list[str] | None = None,
 ) -> None:
     """A person who answers whatever comes, to the end. `texts` takes in all that the page held."""
-    await page.goto(link)
+    await page.goto(link, timeout=PATIENCE)
     while True:
         now = await shows(page)
-        if texts is not None:
-            texts.append(await page.locator("#seat").text_content() or "")
+        held = await page.locator("#seat").text_content() or ""
+        if texts is not None and held not in texts[-1:]:  # the page may have moved on meanwhile
+            texts.append(held)
         if now == "end":
             return
         if now == "welcome":
@@ -185,16 +191,15 @@ def votes(tmp_path: Path) -> Path:
     return path
 
 
-def others_words(run: Run, me: str) -> list[str]:
-    """Sentences that others said, which this participant was never sent."""
-    with JournalReader(run.path / "journal.sqlite") as journal:
+def others_words(run: Path) -> list[str]:
+    """Sentences that models said, which the one person in a run was never sent."""
+    with JournalReader(run / "journal.sqlite") as journal:
         asked = list(journal.entries("ask"))
-    answers = run.table("answers")
-    mine = set(answers.filter(pl.col("speaker_id") == me)["address"])
     seen = "\n".join(
-        m["content"] for e in asked if e.address in mine for m in e.request["messages"]
+        m["content"] for e in asked if e.model_asked == HUMAN for m in e.request["messages"]
     )
-    said = [s for e in asked if e.address not in mine for s in re.split(r"(?<=[.!?])\s", e.reply)]
+    others = (e.reply for e in asked if e.model_asked != HUMAN)
+    said = [s for reply in others for s in re.split(r"(?<=[.!?])\s", reply)]
     return [s for s in said if len(s.split()) > 5 and s not in seen]
 
 
@@ -224,7 +229,7 @@ async def test_from_vote_to_vote_in_the_adversarial_arm(votes: Path) -> None:
     assert person["final_choice"][0]
     assert json.loads((run.path / "people.json").read_text()) == {name: {"PROLIFIC_PID": "5f3a"}}
     page_text = "\n".join(texts)
-    hidden = others_words(run, name)
+    hidden = others_words(run.path)
     assert len(hidden) > 20 and [s for s in hidden if s in page_text] == []
     shown = run.table("exposure").filter(
         (pl.col("participant_id") == name) & pl.col("expected").fill_null(False)
@@ -280,6 +285,7 @@ async def test_three_people_in_a_focus_group(tmp_path: Path) -> None:
             return
         await page.get_by_text("Leave and withdraw").click()
         await page.locator("button.danger").click()
+        await page.locator('#seat[data-shows="end"]').wait_for(timeout=PATIENCE)
 
     leaves.answered = False  # type: ignore[attr-defined]
     async with chromium() as browser:
@@ -307,7 +313,7 @@ async def test_a_person_in_a_town_hall_sees_no_private_thoughts(tmp_path: Path) 
         await sits(await browser.new_page(), table.links["set01_lv2-1/A01"], texts=texts)
         run = await table.over()
     page_text = "\n".join(texts)
-    hidden = others_words(run, "A01")
+    hidden = others_words(run.path)
     assert hidden and [s for s in hidden if s in page_text] == []
     mine = run.table("answers").filter(pl.col("speaker_id") == "A01")
     assert mine["missing"].null_count() == mine.height > 3
@@ -387,7 +393,7 @@ async def test_a_researcher_closes_a_seat_and_the_others_go_on(votes: Path) -> N
     async with chromium() as browser:
         page = await browser.new_page()
         await page.goto(overview)
-        assert await page.get_by_text("not here yet").count() == 2
+        await expect(page.get_by_text("not here yet")).to_have_count(2)
         row = page.locator("tr", has_text="p_0002")
         await row.get_by_role("button", name="Close").click()
         await expect(row.get_by_text("seat closed")).to_be_visible()
@@ -436,6 +442,59 @@ async def test_hostile_words_are_words(votes: Path) -> None:
     assert alerts == [] and bad in "\n".join(texts)
     chosen = run.table("answers").filter(pl.col("speaker_id") == "p_0001")["value"].drop_nulls()
     assert bad in set(chosen) | {"Keep it open"} and set(chosen) <= {bad, "Keep it open"}
+
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SOME = 4  # questions
+
+
+class Enough(Exception):
+    """Whoever tries a study has seen what they wanted to see."""
+
+
+@pytest.mark.nightly  # a browser and a process for each
+@pytest.mark.parametrize(
+    ("study", "more"),
+    [
+        ("cross_pollination.yaml", []), ("focus_group.yaml", []), ("public_goods.xlsx", []),
+        # In the example's other conditions the mediator speaks for its members, which `try` says.
+        ("negotiation.yaml", ["--set", "conditions=[C1, C2]"]),
+        ("town_hall.yaml", ["--set", "sets=1"]),
+    ],
+)  # fmt: skip
+async def test_a_newcomer_tries_each_example(study: str, more: list[str], tmp_path: Path) -> None:
+    """`folkmoot try` as it is typed: the first questions come, can be answered, and the page holds
+    nothing that others said for themselves."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "folkmoot", "try", str(EXAMPLES / study), *more],
+        stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert process.stderr is not None
+    link = next(line.split(": ", 1)[1].strip() for line in process.stderr if "Seat " in line)
+    threading.Thread(target=process.stderr.read, daemon=True).start()
+    texts: list[str] = []
+    answered = 0
+
+    async def some(page: Page) -> None:
+        nonlocal answered
+        if SHOTS:
+            shot = Path(SHOTS) / f"try_{Path(study).stem}_{answered}.png"
+            await page.screenshot(path=shot, full_page=True)
+        if answered == SOME:
+            texts.pop()  # the journal does not hold yet what is asked here
+            raise Enough
+        await fill(page)
+        answered += 1
+
+    async with chromium() as browser:
+        with suppress(Enough):
+            await sits(await browser.new_page(), link, some, texts)
+    process.terminate()
+    process.wait()
+    (run,) = tmp_path.glob("folkmoot-try-*/run")
+    hidden, page_text = others_words(run), "\n".join(texts)
+    assert answered >= 1 and hidden and [s for s in hidden if s in page_text] == []
 
 
 class Killable:
@@ -511,7 +570,9 @@ async def test_three_people_sit_through_a_crash_a_reload_a_time_limit_and_a_with
     async def second(page: Page, name: str) -> None:
         if done["kill"] and not done["late"]:
             done["late"] = True
-            table.late.write_text(name)
+            async with up:  # whoever reads it is there
+                table.late.write_text(name)
+                await asyncio.to_thread(wait_until, lambda: not table.late.exists())
             return
         await sent(page, name, "I would rather hear the others before I say more about that.")
 
@@ -525,7 +586,8 @@ async def test_three_people_sit_through_a_crash_a_reload_a_time_limit_and_a_with
 
     async def person(browser: Browser, name: str, act: Callable[..., Awaitable[None]]) -> None:
         page = await (await browser.new_context()).new_page()
-        await page.goto(table.links[name])
+        async with up:
+            await page.goto(table.links[name])
         while True:
             try:
                 now = await page.locator("#seat").get_attribute("data-shows", timeout=5_000)
@@ -536,8 +598,10 @@ async def test_three_people_sit_through_a_crash_a_reload_a_time_limit_and_a_with
             if now == "end":
                 return
             if now == "welcome":
-                await page.locator("button.primary").click()
+                async with up, page.expect_navigation(timeout=PATIENCE):
+                    await page.locator("button.primary").click()
             elif now:
+                await page.wait_for_load_state()
                 await act(page, name)
             waits = page.locator(f'#seat:not([data-shows="{now}"])')
             with suppress(PlaywrightError):

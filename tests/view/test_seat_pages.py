@@ -89,7 +89,7 @@ async def served(
         name, _, link = line.removeprefix("Seat ").partition(": ")
         links[name] = link
 
-    desk = Desk(places, settings, folder, ("openai/gpt-4o",))
+    desk = Desk(places, settings, folder, ("openai/gpt-4o",), clock=lambda: 0.0)
     async with seat.host(say=say, linger=0)(desk):
         yield desk, links
 

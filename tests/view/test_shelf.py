@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
 import socket
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.exceptions import HTTPException
 
 from folkmoot.engine.folder import HOLDER
-from folkmoot.storage.run_folder import JOURNAL, LOG_LINES, MANIFEST
+from folkmoot.storage.run_folder import JOURNAL, LOG_LINES, MANIFEST, PLAN
 from folkmoot.view.shelf import Shelf, standing
 from tests.view.conftest import reader
 
@@ -215,6 +218,32 @@ def test_runs_of_a_grid_are_named_by_it(outputs: Path, tmp_path: Path) -> None:
         assert "models/a" in server.get("/").text
         for page in ("", "people", "rooms"):
             assert server.get(f"/run/models/a/-/{page}").status == 200
+
+
+def test_a_list_of_many_runs_reads_little_of_each_and_nothing_twice(
+    outputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = 500
+    for n in range(many):
+        run = tmp_path / "outputs" / f"run_{n:03}"
+        run.mkdir(parents=True)
+        for name in (MANIFEST, PLAN, LOG_LINES, JOURNAL):
+            os.link(outputs / "town_hall" / name, run / name)
+    monkeypatch.setattr("folkmoot.view.shelf.COUNTING", 0.0)  # nobody is counted
+    read: Counter[str] = Counter()
+    plain = io.open
+
+    def seen(file: str | Path, *args: Any, **more: Any) -> Any:
+        read[Path(file).name] += 1
+        return plain(file, *args, **more)
+
+    monkeypatch.setattr(io, "open", seen)
+    shelf = Shelf(tmp_path / "outputs")
+    assert len(shelf.standings()) == many
+    assert read[MANIFEST] == read[LOG_LINES] == many and not read[PLAN] and not read[JOURNAL]
+    read.clear()
+    assert len(shelf.standings()) == many
+    assert set(read) <= {HOLDER}
 
 
 def test_runs_of_earlier_versions_can_be_read(copy: Path) -> None:
