@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from functools import cache
 from types import NoneType
 from typing import Any, ClassVar, dataclass_transform, get_args, get_type_hints
 
@@ -42,7 +43,8 @@ class Row:
         return vars(self)
 
     @classmethod
-    def columns(cls) -> dict[str, str]:
+    @cache  # types are looked up by name, which takes long for a row of each round
+    def columns(cls) -> Mapping[str, str]:
         """Column → "bool", "int", "float" or "text"."""
         hints = get_type_hints(cls)
         return {f.name: _kind(hints[f.name]) for f in fields(cls)}  # type: ignore[arg-type]
@@ -54,7 +56,7 @@ class Row:
         return {name: meaning for name, meaning in said.items() if meaning}
 
 
-def declared(tables: Iterable[type[Row]]) -> dict[str, dict[str, str]]:
+def declared(tables: Iterable[type[Row]]) -> dict[str, Mapping[str, str]]:
     """Table → column → kind."""
     return {row.table: row.columns() for row in tables}
 
