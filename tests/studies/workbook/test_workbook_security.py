@@ -12,7 +12,6 @@ import pytest
 from folkmoot.errors import InputError
 from folkmoot.studies.workbook import sheets
 from folkmoot.studies.workbook.answers import NotALiteral, read_literal
-from folkmoot.studies.workbook.estimate import check, load
 from folkmoot.studies.workbook.files import csv_text, harmless
 from folkmoot.studies.workbook.placeholders import (
     MAX_OUTPUT,
@@ -22,6 +21,7 @@ from folkmoot.studies.workbook.placeholders import (
     parse_expression,
     render,
 )
+from folkmoot.studies.workbook.planning import check, load
 from tests.bounded import bounded
 from tests.studies.workbook.workbook_builder import good, mistakes, put, read, save
 

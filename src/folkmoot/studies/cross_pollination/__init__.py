@@ -10,17 +10,17 @@ from folkmoot.engine.study import Planned, Study
 from folkmoot.kit import coding
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
-from folkmoot.studies.cross_pollination.estimate import (
+from folkmoot.studies.cross_pollination.exposure_design import EXPOSURE
+from folkmoot.studies.cross_pollination.findings import findings
+from folkmoot.studies.cross_pollination.from_polis import from_polis
+from folkmoot.studies.cross_pollination.participants import places
+from folkmoot.studies.cross_pollination.planning import (
     cut,
     rehearsal,
     size,
     template,
     unusable,
 )
-from folkmoot.studies.cross_pollination.exposure_design import EXPOSURE
-from folkmoot.studies.cross_pollination.findings import findings
-from folkmoot.studies.cross_pollination.from_polis import from_polis
-from folkmoot.studies.cross_pollination.participants import places
 from folkmoot.studies.cross_pollination.protocol import protocol
 from folkmoot.studies.cross_pollination.respondent import PART
 from folkmoot.studies.cross_pollination.show import show

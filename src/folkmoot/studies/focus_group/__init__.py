@@ -8,7 +8,10 @@ from pathlib import Path
 from folkmoot.engine.study import Study
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.focus_group.config import DiscussionConfig
-from folkmoot.studies.focus_group.estimate import (
+from folkmoot.studies.focus_group.exposure_design import EXPOSURE
+from folkmoot.studies.focus_group.findings import findings
+from folkmoot.studies.focus_group.participants import places
+from folkmoot.studies.focus_group.planning import (
     check,
     cut,
     notes,
@@ -16,9 +19,6 @@ from folkmoot.studies.focus_group.estimate import (
     size,
     template,
 )
-from folkmoot.studies.focus_group.exposure_design import EXPOSURE
-from folkmoot.studies.focus_group.findings import findings
-from folkmoot.studies.focus_group.participants import places
 from folkmoot.studies.focus_group.protocol import protocol
 from folkmoot.studies.focus_group.reading import takes_up
 from folkmoot.studies.focus_group.respondent import PART

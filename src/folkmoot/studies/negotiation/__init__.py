@@ -8,16 +8,16 @@ from pathlib import Path
 from folkmoot.engine.study import Study
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.negotiation.config import NegotiationConfig
-from folkmoot.studies.negotiation.estimate import (
+from folkmoot.studies.negotiation.exposure_design import EXPOSURE
+from folkmoot.studies.negotiation.findings import findings
+from folkmoot.studies.negotiation.participants import places
+from folkmoot.studies.negotiation.planning import (
     check,
     cut,
     planned,
     size,
     template,
 )
-from folkmoot.studies.negotiation.exposure_design import EXPOSURE
-from folkmoot.studies.negotiation.findings import findings
-from folkmoot.studies.negotiation.participants import places
 from folkmoot.studies.negotiation.protocol import protocol
 from folkmoot.studies.negotiation.respondent import PART
 from folkmoot.studies.negotiation.show import show

@@ -8,7 +8,9 @@ from folkmoot.engine.study import Study
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.town_hall.answers import takes_up
 from folkmoot.studies.town_hall.config import TownHallConfig
-from folkmoot.studies.town_hall.estimate import (
+from folkmoot.studies.town_hall.exposure_design import EXPOSURE
+from folkmoot.studies.town_hall.findings import findings
+from folkmoot.studies.town_hall.planning import (
     limit,
     notes,
     planned,
@@ -19,8 +21,6 @@ from folkmoot.studies.town_hall.estimate import (
     template,
     unusable,
 )
-from folkmoot.studies.town_hall.exposure_design import EXPOSURE
-from folkmoot.studies.town_hall.findings import findings
 from folkmoot.studies.town_hall.protocol import places, protocol
 from folkmoot.studies.town_hall.respondent import PART
 from folkmoot.studies.town_hall.show import show

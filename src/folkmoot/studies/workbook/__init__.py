@@ -9,7 +9,10 @@ from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.workbook.checks import cells_with_images
 from folkmoot.studies.workbook.config import WorkbookConfig
 from folkmoot.studies.workbook.convert import convert
-from folkmoot.studies.workbook.estimate import (
+from folkmoot.studies.workbook.exposure_design import EXPOSURE
+from folkmoot.studies.workbook.findings import findings
+from folkmoot.studies.workbook.layouts import template
+from folkmoot.studies.workbook.planning import (
     check,
     limit,
     load,
@@ -18,9 +21,6 @@ from folkmoot.studies.workbook.estimate import (
     preview,
     size,
 )
-from folkmoot.studies.workbook.exposure_design import EXPOSURE
-from folkmoot.studies.workbook.findings import findings
-from folkmoot.studies.workbook.layouts import template
 from folkmoot.studies.workbook.protocol import places, protocol
 from folkmoot.studies.workbook.respondent import PART
 from folkmoot.studies.workbook.show import show
