@@ -34,6 +34,14 @@ def test_check_refuses_seats_where_others_speak(
     assert says in done.stderr and path.name in done.stderr
 
 
+def test_the_mend_that_it_names_opens_the_seat(tmp_path: Path) -> None:
+    path = small_study("negotiation", tmp_path)
+    path.write_text(f"{path.read_text()}\nseats: 2\n")
+    command = [*FOLKMOOT, "check", str(path), "--set", "conditions=[C1, C2]"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def served(command: list[str], folder: Path) -> tuple[subprocess.Popen[str], str]:
     """A process that serves seats, and the link of the first one."""
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=folder)

@@ -487,11 +487,13 @@ async def test_a_newcomer_tries_each_example(study: str, more: list[str], tmp_pa
         await fill(page)
         answered += 1
 
-    async with chromium() as browser:
-        with suppress(Enough):
-            await sits(await browser.new_page(), link, some, texts)
-    process.terminate()
-    process.wait()
+    try:
+        async with chromium() as browser:
+            with suppress(Enough):
+                await sits(await browser.new_page(), link, some, texts)
+    finally:
+        process.terminate()
+        process.wait()
     (run,) = tmp_path.glob("folkmoot-try-*/run")
     hidden, page_text = others_words(run), "\n".join(texts)
     assert answered >= 1 and hidden and [s for s in hidden if s in page_text] == []

@@ -130,7 +130,8 @@ class Counting:
         self._count(
             address, request.model, Usage(estimated_tokens(*asked, *schema), estimated_tokens(text))
         )
-        self.repeated[request.model] += self._again(request)
+        if request.model != HUMAN:
+            self.repeated[request.model] += self._again(request)
         return reply._replace(text=text, usage=NOTHING)
 
     async def embed(

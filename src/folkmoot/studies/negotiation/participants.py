@@ -62,8 +62,8 @@ def groups_of(config: NegotiationConfig, folder: Path) -> list[Group]:
 def places(config: NegotiationConfig, folder: Path) -> list[Playable]:
     """The members whom people could play, each under all conditions of their group."""
     written = [c for c in config.conditions if c not in ("C1", "C2")]
-    why = f"under {written[0]} the mediator writes what members say; set conditions to [C1, C2]"
-    closed = why if written else ""
+    why = "under {} the mediator writes what members say; set conditions to [C1, C2]"
+    closed = why.format(written[0]) if written else ""
     return [
         Playable(m.id, (g.id, *(f"{g.id}-{c}" for c in config.conditions)), m.role, closed=closed)
         for g in groups_of(config, folder)
