@@ -60,7 +60,7 @@ class Participant:
     cluster_id: str | None = None
     status: str = PENDING
     error_message: str | None = None
-    # What `quality.py` asks.
+    # What `decision_quality.py` asks.
     confidence_before: float | None = None
     confidence_after: float | None = None
     ranking_before: list[str] | None = None
