@@ -12,7 +12,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, permutations
 from pathlib import Path
 
 import pandas as pd
@@ -329,8 +329,8 @@ def pooled_changes(cells: Mapping[int, Sequence[Path]]) -> Mapping[str, float]:
     ]
     rates = pd.DataFrame(by_repeat)
     return {
-        f"{second} − {first}": float(stats.ttest_1samp(rates[second] - rates[first], 0).pvalue)
-        for first, second in combinations(rates.columns, 2)
+        f"{one} − {other}": float(stats.ttest_1samp(rates[one] - rates[other], 0).pvalue)
+        for one, other in permutations(rates.columns, 2)
     }
 
 

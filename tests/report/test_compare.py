@@ -61,19 +61,19 @@ def test_a_different_model_is_named_and_its_effect_measured(base, tmp_path):
     assert "differ in model." in result["designs"].says
     says = result["compare_change"].says
     assert "Simple voting: second and first do not differ significantly (0 points" in says
-    assert "ACP: in second fewer change than in first (−30 points, −39 to −20" in says
+    assert "Adversarial (ACP): in second fewer change than in first (−30 points, −39 to −20" in says
     effects = result["compare_effects"]
     assert (
-        "ACP: the effects differ (+32 points in first, +2 points in second; adjusted p < .001)"
+        "(ACP): the effects differ (+32 points in first, +2 points in second; adjusted p < .001)"
         in effects.says
     )
     rows = [dict(zip(effects.grid.columns, row, strict=True)) for row in effects.grid.rows]
     assert all((r["low_rate"] <= 0 <= r["high_rate"]) == (r["p"] >= 0.05) for r in rows)
     # One family: each effect in each run, and the difference between the runs.
     assert [r["holm_p"] for r in rows] == pytest.approx(holm([r["p"] for r in rows]))
-    assert [r[0] for r in effects.grid.rows] == ["ACP"] * 3
+    assert [r[0] for r in effects.grid.rows] == ["Adversarial (ACP)"] * 3
     assert "distributed as in first" in result["compare_votes"].says
-    assert "exchanges in ACP, second +2" in result["compare_figures"].says
+    assert "exchanges in Adversarial (ACP), second +2" in result["compare_figures"].says
 
 
 def test_effects_that_differ_by_themselves_alone_are_not_said_to_differ(tmp_path):
@@ -82,9 +82,11 @@ def test_effects_that_differ_by_themselves_alone_are_not_said_to_differ(tmp_path
     second = write_run(tmp_path / "second", {**floor, "acp": (26, 150), "passive": (30, 150)})
     effects = found([first, second])["compare_effects"]
     rows = [dict(zip(effects.grid.columns, row, strict=True)) for row in effects.grid.rows]
-    (gap,) = (r for r in rows if r["run"] == "second − first" and r["condition"] == "ACP")
+    (gap,) = (
+        r for r in rows if r["run"] == "second − first" and r["condition"] == "Adversarial (ACP)"
+    )
     assert gap["high_rate"] < 0 and gap["p"] < 0.05 < gap["holm_p"]
-    said = "ACP: the effects do not differ significantly (+17 points in first, +4 points in second"
+    said = "the effects do not differ significantly (+17 points in first, +4 points in second"
     tested = f"{p_value(gap['p'])} by itself, adjusted {p_value(gap['holm_p'])}"
     assert f"{said}; {tested})" in effects.says
 
@@ -129,7 +131,10 @@ def test_people_without_conditions_stand_beside_every_condition(base, tmp_path):
     people.write_text("\n".join(rows))
     result = found([base, people])
     assert "survey: answers by people." in result["designs"].says
-    assert "ACP: in survey more change than in first (+15 points" in result["compare_change"].says
+    assert (
+        "Adversarial (ACP): in survey more change than in first (+15 points"
+        in result["compare_change"].says
+    )
     assert "Simple voting: in survey more change" in result["compare_change"].says
     assert "compare_people" not in result
     reverse = found([people, base])
@@ -219,18 +224,23 @@ def test_runs_of_the_same_people_are_compared_person_by_person(tmp_path):
     # The same 60 changed in both, 15 more in the second: McNemar's exact p is 2 · 2⁻¹⁵ by hand.
     says = paired["compare_change"].says
     assert "same drew the same people as first" in paired["designs"].says
-    assert "ACP: in same more change than in first (+10 points" in says
+    assert "Adversarial (ACP): in same more change than in first (+10 points" in says
     rows = {(r[0], r[1]): r for r in paired["compare_change"].grid.rows}
-    p = rows["ACP", "same − first"][paired["compare_change"].grid.columns.index("holm_p")]
+    p = rows["Adversarial (ACP)", "same − first"][
+        paired["compare_change"].grid.columns.index("holm_p")
+    ]
     assert p == pytest.approx(2 * 2 * 0.5**15)
     assert "different people" in apart["compare_change"].grid.caption
-    assert "ACP: other and first do not differ significantly" in apart["compare_change"].says
+    assert (
+        "Adversarial (ACP): other and first do not differ significantly"
+        in apart["compare_change"].says
+    )
     votes = paired["compare_votes"].grid
     at = votes.columns.index("same_person_same_choice_share")
     assert [r[at] for r in votes.rows] == [1.0, 285 / 300]
     # Nobody differs in simple voting, so the effects differ as much as the changes do, and surely.
-    assert "ACP: the effects differ" in paired["compare_effects"].says
-    assert "ACP: both show the effect" in apart["compare_effects"].says
+    assert "Adversarial (ACP): the effects differ" in paired["compare_effects"].says
+    assert "Adversarial (ACP): both show the effect" in apart["compare_effects"].says
 
 
 def test_a_margin_of_ones_own_says_what_counts_as_equivalent(tmp_path):

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -51,7 +52,7 @@ def test_the_design_is_what_the_requests_held(pilot: RunFolder) -> None:
     assert seen["Simple voting"] == {"first vote, final vote": set()}
     assert seen["Simple passive"]["final vote"] == {"summaries"}
     assert seen["Clarified passive"]["final vote"] == {"summaries", "interview"}
-    assert seen["ACP"]["final vote"] == {"summaries", "interview", "dialogue"}
+    assert seen["Adversarial (ACP)"]["final vote"] == {"summaries", "interview", "dialogue"}
     assert {lane.size.removesuffix(" each") for lane in found.lanes} == {"25 participants"}
     assert found.question.startswith(pilot.config["topic"]["description"].split()[0])
 
@@ -157,13 +158,16 @@ def test_prompts_that_differ_from_the_design_are_red(pilot: RunFolder, tmp_path:
     assert "Prompts did not hold what the design shows" in first.reason
     run = RunFolder(run.path)
     shown = {lane.arm: lane.steps[-1].sees for lane in lanes(run, study_of_run(run))}
-    assert "summaries" not in shown["ACP"]
+    assert "summaries" not in shown["Adversarial (ACP)"]
 
 
 def test_a_question_is_found_where_study_files_say_it() -> None:
     assert question_of({"topic": {"description": "Which\n one?"}}) == "Which one?"
     assert question_of({"question": "How many?", "topic": {"title": "x"}}) == "How many?"
     assert question_of({"topic": "x", "case": " "}) == ""
+    asked = "An oven. What do people think of it, and would they buy it?"
+    assert question_of({"product_concept": "An oven"}) == asked
+    assert question_of({"product_concept": "Would you buy an oven?"}) == "Would you buy an oven?"
 
 
 def test_that_units_are_few_is_said_once_on_the_first_page(pilot: RunFolder) -> None:
@@ -172,9 +176,31 @@ def test_that_units_are_few_is_said_once_on_the_first_page(pilot: RunFolder) -> 
     def of(key: str, says: str, units: int) -> Finding:
         return Finding(key, key, says, Grid((), ()), line, headline=True, unit="set", units=units)
 
-    found = [of("one", "First.", 2), of("two", "Second.", 2), of("three", "Third.", 3)]
+    found = [of("one", "It is 1 (no interval).", 2), of("two", "B.", 2), of("three", "C.", 3)]
     assert front(pilot, study_of_run(pilot), "", found, []).answer == (
-        "An illustration, not evidence: 2 sets. First.",
-        "Second.",
-        "An illustration, not evidence: 3 sets. Third.",
+        "An illustration, not evidence: 2 sets. It is 1.",
+        "B.",
+        "An illustration, not evidence: 3 sets. C.",
     )
+
+
+def test_the_first_page_says_how_brackets_and_circles_are_read(pilot: RunFolder) -> None:
+    line = Intervals((("a", 1.0, 0.5, 1.5),))
+    shares = Finding(
+        "one", "A", "7 % (5 to 11 %), adjusted p = .04.", Grid((), ()), line, headline=True,
+        unit="set", units=9,
+    )  # fmt: skip
+    few = Finding(
+        "two", "B", "It is 1 (no interval).", Grid((), ()), replace(line, each=(("a", 0.9),)),
+        headline=True, unit="set", units=2,
+    )  # fmt: skip
+    stated = replace(shares, section=STATED, says="+8 points (+3 to +13).")
+
+    def legend(*findings: Finding) -> str:
+        return front(pilot, study_of_run(pilot), "", findings, []).legend
+
+    by_holm = "Adjusted p: by Holm's method, for all comparisons of a table."
+    assert legend(shares) == f"Brackets and lines: 95 % intervals. {by_holm}"
+    assert legend(few) == "Filled: the mean; open: each set."
+    assert legend(stated) == "Brackets and lines: intervals."
+    assert legend() == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +57,7 @@ def test_a_few_people_correct_the_simulation(tmp_path: Path) -> None:
         found = {f.key: f for f in compare([run, file])}
         for row in found["people_rectified"].grid.rows:
             at = dict(zip(found["people_rectified"].grid.columns, row, strict=True))
-            truth = 0.35 if at["arm"] == "ACP" else 0.25
+            truth = 0.35 if at["arm"] == "Adversarial (ACP)" else 0.25
             inside.append(at["low"] <= truth <= at["high"])
             narrower.append(at["worth"] > at["people"])
             assert at["people"] == 50
@@ -72,7 +73,7 @@ def test_the_gap_of_the_simulation_is_what_it_is(tmp_path: Path) -> None:
     found = {f.key: f for f in compare([run, file])}
     grid = found["people_calibration"].grid
     rows = {(r[0], r[1]): dict(zip(grid.columns, r, strict=True)) for r in grid.rows}
-    for arm, name in (("acp", "ACP"), ("simple_voting", "Simple voting")):
+    for arm, name in (("acp", "Adversarial (ACP)"), ("simple_voting", "Simple voting")):
         rate = {
             who: np.mean([r["position_changed"] for r in table if r["condition"] == arm])
             for who, table in (("simulated", simulated), ("people", everybody))
@@ -166,10 +167,40 @@ def test_what_no_run_knows_is_said(tmp_path: Path) -> None:
         ("participant\tarm\n1\tacp\n", "separated by tabs"),
         ("arm,first,last\n", "no answers below"),
         ("arm,condition,first,last\nacp,acp,a,b\n", "arm and condition mean the same"),
+        ("", "cannot be read as a table: empty CSV (save it"),
+        ("arm,first,last\nacp,a,b,c\n", "more fields than defined in 'Schema' (save it"),
+        ("arm,first,first\nacp,a,b\n", "two columns are called first"),
+        ("colour,shape\nred,round\n", "no column holds answers"),
+        ("participant,arm,first,last\n7,acp,a,b\n7,acp,a,b\n", "7 has several rows"),
+        ("arm,first,last\nnowhere,a,b\n", "none of its arms (nowhere) is one of a run's"),
+        (
+            "arm,first,exchanges\nacp,a,3\nacp,b,many\n",
+            "exchanges is a number in the run, and 'many'",
+        ),
+        ("arm,exchanges\nacp,inf\n", "exchanges has values that are no finite numbers"),
     ],
 )
 def test_files_of_people_that_cannot_be_meant(tmp_path: Path, text: str, why: str) -> None:
-    run, file = written(tmp_path, *world(8))
+    people, simulated = world(8)
+    run, file = written(tmp_path, people, [{**row, "exchanges": 2} for row in simulated])
     file.write_text(text)
-    with pytest.raises(InputError, match=why):
+    with pytest.raises(InputError, match=re.escape(why)):
         compare([run, file])
+
+
+def test_one_person_is_compared_and_not_tested(tmp_path: Path) -> None:
+    run, file = written(tmp_path, *world(9))
+    file.write_text("participant,arm,first,last\np_0001,acp,Parks,Jobs\n")
+    found = {f.key: f for f in compare([run, file])}
+    assert "of too few people for a test" in found["compare_change"].says
+    grid = found["compare_change"].grid
+    (row,) = (dict(zip(grid.columns, r, strict=True)) for r in grid.rows if r[1] == "people − run")
+    assert row["low_rate"] is row["high_rate"] is row["p"] is row["holm_p"] is None
+
+
+def test_what_r_and_pandas_write_for_unknown_is_unknown(tmp_path: Path) -> None:
+    run, file = written(tmp_path, *world(10))
+    file.write_text("arm,status,first,last\n" + "NA,x,Parks,NA\n" * 4 + "NA,x,Parks,Jobs\n" * 6)
+    grid = {f.key: f for f in compare([run, file])}["compare_change"].grid
+    counted = {r[2]: r[3] for r in grid.rows if r[1] == "people"}
+    assert counted == {6: 1.0}

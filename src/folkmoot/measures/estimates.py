@@ -16,9 +16,10 @@ class Estimate:
 
     `low` and `high` are NaN where no interval can be had (fewer than five clusters, say). `n`
     counts what was averaged, `clusters` the independent groups that it came in (0: each is
-    independent). `p` is the two-sided p-value against no effect by the same method as the interval,
-    NaN where none was computed. `method` names the interval. `each` holds the independent units'
-    own values where there are fewer than five of them.
+    independent); of a difference of shares, the people of a side that has fewer than five. `p` is
+    the two-sided p-value against no effect by the same method as the interval, NaN where none was
+    computed. `method` names the interval. `each` holds the independent units' own
+    values where there are fewer than five of them.
     """
 
     value: float

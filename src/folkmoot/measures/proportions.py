@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from folkmoot.measures.estimates import Estimate
+from folkmoot.measures.estimates import FEWEST_UNITS, Estimate
 
 _NEAREST, _FURTHEST = 1e-6, 37.0  # z, between which p is looked for: beyond the last it is 0
 
@@ -61,9 +61,16 @@ def newcombe(count1: int, n1: int, count2: int, n2: int, level: float = 0.95) ->
         max(-1.0, low),
         min(1.0, high),
         n1 + n2,
+        _few(n1, n2),
         p=p_of_interval(value, bounds),
         method="Newcombe",
     )
+
+
+def _few(*sides: int) -> int:
+    """The independent units of a difference as `Estimate.clusters`: those of a side with fewer than
+    five, which no size of the other makes up for; else 0, for all of them."""
+    return min(sides) if min(sides) < FEWEST_UNITS else 0
 
 
 def p_of_interval(value: float, bounds: Callable[[float], tuple[float, float]]) -> float:
@@ -161,7 +168,9 @@ def between(first: Callable[..., Estimate], second: Callable[..., Estimate]) -> 
         up = math.hypot(a.high - one.value, two.value - b.low)
         return d - down, d + up
 
-    return Estimate(d, *bounds(0.05), one.n + two.n, p=p_of_interval(d, bounds), method="MOVER")
+    few = _few(one.units, two.units)
+    p = p_of_interval(d, bounds)
+    return Estimate(d, *bounds(0.05), one.n + two.n, few, p=p, method="MOVER")
 
 
 def _check(count: int, n: int) -> None:

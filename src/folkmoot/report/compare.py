@@ -14,12 +14,13 @@ from typing import Any
 
 import polars as pl
 
-from folkmoot.errors import InputError
+from folkmoot.errors import InputError, Problem
 from folkmoot.hints import enumerated
 from folkmoot.kit.findings import (
     ALPHA,
     HOLM,
     Row,
+    adjusted,
     cells,
     chance,
     found,
@@ -28,6 +29,7 @@ from folkmoot.kit.findings import (
     listed,
     rates,
 )
+from folkmoot.kit.findings import p as tested
 from folkmoot.measures.bands import human_band, sentence
 from folkmoot.measures.clustered import (
     clustered_difference,
@@ -50,6 +52,7 @@ from folkmoot.randomness import digest
 from folkmoot.report.people import against_people
 from folkmoot.report.samples import (
     EVERYBODY,
+    TEXTS,
     Sample,
     condition_name,
     matched,
@@ -98,6 +101,9 @@ def compare(sources: Sequence[RunFolder | Path | str], margin: float = MARGIN) -
     read = samples(sources)
     if len(read) < 2:
         raise InputError("a comparison needs two or more runs")
+    for s in read:
+        if s.human:
+            _require_shared(s, [run for run in read if not run.human])
     if not 0 < margin < 1:
         raise InputError(f"--margin {margin}: must be a share between 0 and 1, such as 0.05")
     compared = found(
@@ -149,6 +155,27 @@ def designs(runs: Sequence[Sample]) -> Finding:
         ),
         section=SECTION,
     )
+
+
+def _require_shared(people: Sample, runs: Sequence[Sample]) -> None:
+    """Raise InputError where none of the arms of a file of people is one of a run, or where it has
+    text for a number of a run's."""
+    own = people.tables["participants"]
+    made = [s.tables["participants"] for s in runs if "participants" in s.tables]
+    arms, known = {*split(own)}, {c for table in made for c in split(table)}
+    if made and not ({EVERYBODY} & (arms | known) or arms & known):
+        message = f"{people.name}: none of its arms ({_named(sorted(arms))}) is one of a run's"
+        hint = f"these are {_named(sorted(known))}; leave the column out to compare with all"
+        raise InputError(Problem(message, hint=hint))
+    for column in (c for c in own.columns if own.schema[c] == pl.String and c not in TEXTS):
+        numeric = any(c == column and t[c].dtype.is_numeric() for t in made for c in t.columns)
+        if numeric and not column.startswith("demographic_"):
+            wrong = own[column].drop_nulls()
+            numbers = wrong.cast(pl.Float64, strict=False)
+            first = wrong.filter(numbers.is_null())
+            if len(first):
+                message = f"{people.name}: {column} is a number in the run, and {first[0]!r} is not"
+                raise InputError(message)
 
 
 def _foreign(people: Sample, runs: Sequence[Sample]) -> list[str]:
@@ -212,9 +239,9 @@ def change_rates(runs: Sequence[Sample], margin: float = MARGIN) -> Finding | No
     ]
     if not tests:
         return None
-    adjusted = holm([d.p for _, _, d in tests])
+    holms = adjusted({f"{condition}: {name}": d for condition, name, d in tests})
     verdicts = []
-    for (condition, name, d), p in zip(tests, adjusted, strict=True):
+    for (condition, name, d), p in zip(tests, holms.values(), strict=True):
         rows.append(_change_row(condition, f"{name} − {base.name}", d, p))
         verdicts.append(f"{condition_name(condition)}: {_verdict(name, base.name, d, p, margin)}")
     paired = [
@@ -283,12 +310,14 @@ def _change_row(condition: str, name: str, e: Estimate, p: float | None = None) 
         "run": name,
         "n": e.n,
         **cells(e, "changed_rate", "_rate"),
-        "p": known(e.p),
-        "holm_p": p,
+        "p": tested(e),
+        "holm_p": None if p is None else known(p),
     }
 
 
 def _verdict(name: str, base: str, d: Estimate, p: float, margin: float) -> str:
+    if not d.has_interval:
+        return f"{name} minus {base} is {points(d.value)}, of too few people for a test."
     measured = ", ".join(filter(None, (points(d.value), points_span(d.low, d.high), chance(d, p))))
     equivalent = d.low > -margin and d.high < margin
     if p < ALPHA:
@@ -350,7 +379,8 @@ def effects(runs: Sequence[Sample]) -> Finding | None:
             # Over the same people the noise that both runs share drops out.
             gap = (change, noise) if paired else (within[s.name], within[base.name])
             tests[c, f"{s.name} − {base.name}"] = between(*gap)
-    holms = dict(zip(tests, holm([e.p for e in tests.values()]), strict=True))
+    by_label = adjusted({f"{c}: {name}": e for (c, name), e in tests.items()})
+    holms = dict(zip(tests, by_label.values(), strict=True))
     orders = {
         tuple(sorted((floor, *rest), key=lambda c: (-own[c][0] / own[c][1], c))) for own in counts
     }
@@ -372,7 +402,7 @@ def effects(runs: Sequence[Sample]) -> Finding | None:
                     "condition": condition_name(c),
                     "run": name,
                     **cells(e, "effect_rate", "_rate"),
-                    "p": known(e.p),
+                    "p": tested(e),
                     "holm_p": known(holms[c, name]),
                 }
                 for (c, name), e in tests.items()
@@ -403,6 +433,8 @@ def _agreement(
     first, own = tests[condition, base], tests[condition, run]
     gap = condition, f"{run} − {base}"
     told = f"{points(first.value)} in {base}, {points(own.value)} in {run}"
+    if not tests[gap].has_interval:
+        return f"too few people to compare the effects ({told})."
     sizes = f"{told}; {chance(tests[gap], holms[gap])}"
     if holms[gap] < ALPHA:
         return f"the effects differ ({sizes})."
@@ -518,12 +550,12 @@ def figures(runs: Sequence[Sample]) -> Finding | None:
             tests.append((f"{column} in {condition_name(condition)}, {s.name} {d.value:+.3g}", d))
     if not rows:
         return None
-    adjusted = holm([d.p for _, d in tests])
+    holms = adjusted({f"{n}": d for n, (_, d) in enumerate(tests)}).values()
     rows = [
-        {**row, "p": known(d.p), "holm_p": known(p)}
-        for row, (_, d), p in zip(rows, tests, adjusted, strict=True)
+        {**row, "p": tested(d), "holm_p": known(p)}
+        for row, (_, d), p in zip(rows, tests, holms, strict=True)
     ]
-    clear = [said for (said, _), p in zip(tests, adjusted, strict=True) if p < ALPHA]
+    clear = [said for (said, _), p in zip(tests, holms, strict=True) if p < ALPHA]
     return Finding(
         "compare_figures",
         "Measures, run by run",

@@ -31,17 +31,21 @@ MEANS = {
     "green": "Nothing was flagged",
 }
 # Where study files say what they are about, the plainest first.
+PRODUCTS = (
+    ("product", "description"),
+    ("product", "name"),
+    ("product_concept",),
+    ("concept",),
+)
 QUESTIONS = (
     ("question",),
     ("topic", "description"),
     ("topic", "title"),
     ("topic", "question"),
-    ("product", "description"),
-    ("product", "name"),
-    ("product_concept",),
-    ("concept",),
+    *PRODUCTS,
     ("case",),
 )
+ASKED_OF_PRODUCTS = "What do people think of it, and would they buy it?"
 SENTENCES = 3
 MOST_ARMS = 6  # named one by one in a question
 OF_ALL = ("", "all")  # how studies name what is asked of everybody, whatever their arm
@@ -74,11 +78,13 @@ class Light(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """What stands before everything else. `answer` holds up to three sentences."""
+    """What stands before everything else. `answer` holds up to three sentences; `legend` says how
+    their brackets and the drawing are read."""
 
     question: str
     lanes: tuple[Lane, ...]
     answer: tuple[str, ...]
+    legend: str
     lights: tuple[Light, ...]
 
     @property
@@ -95,10 +101,13 @@ def front(
     run: RunFolder, study: Study, title: str, findings: Sequence[Finding], deviations: Sequence[str]
 ) -> Front:
     """The first page of a run's report."""
+    main = answers(findings)[:SENTENCES]
+    said = tuple(_said(main))
     return Front(
         question_of(run.config) or _asked(title, list(_sizes(run, study)[1])),
         tuple(lanes(run, study)),
-        tuple(_said(answers(findings)[:SENTENCES])),
+        said,
+        _legend(main, said),
         tuple(lights(run, findings, deviations)),
     )
 
@@ -111,13 +120,31 @@ def answers(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _said(main: Sequence[Finding]) -> Iterator[str]:
-    """What findings say; that they are an illustration of so many units is said once."""
+    """What findings say; that they are an illustration of so many units is said once, and so that
+    these have no intervals."""
     before = ""
     for finding in main:
         opening = re.match(rf"{ILLUSTRATION}: [^.]*\. ", finding.says)
         words = opening[0] if opening else ""
-        yield finding.says.removeprefix(before) if words == before else finding.says
+        says = finding.says.replace(" (no interval)", "") if words else finding.says
+        yield says.removeprefix(before) if words == before else says
         before = words
+
+
+def _legend(main: Sequence[Finding], said: Sequence[str]) -> str:
+    """What brackets, lines and open circles of these findings are."""
+    drawn = next((f for f in main if f.chart is not None), None)
+    chart = drawn.chart if drawn is not None else None
+    parts = []
+    if any(re.search(r"\([^)]*\d to ", words) for words in said):
+        # Those of several hypotheses have levels of their own, which their table names.
+        level = "" if any(f.section == STATED for f in main) else "95 % "
+        parts.append(f"Brackets and lines: {level}intervals.")
+    if any("adjusted p" in words for words in said):
+        parts.append("Adjusted p: by Holm's method, for all comparisons of a table.")
+    if drawn is not None and isinstance(chart, Intervals) and chart.each:
+        parts.append(f"Filled: the mean; open: each {drawn.unit}.")
+    return " ".join(parts)
 
 
 def question_of(config: Mapping[str, object]) -> str:
@@ -127,7 +154,10 @@ def question_of(config: Mapping[str, object]) -> str:
         for key in path:
             found = found.get(key) if isinstance(found, Mapping) else None
         if isinstance(found, str) and found.strip():
-            return " ".join(found.split())
+            words = " ".join(found.split())
+            if path not in PRODUCTS or "?" in words:
+                return words
+            return f"{words if words[-1] in '.!' else words + '.'} {ASKED_OF_PRODUCTS}"
     return ""
 
 

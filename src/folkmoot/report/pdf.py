@@ -89,7 +89,8 @@ class _Writer:
                 }
                 for lane in front.lanes
             ],
-            "answer": list(front.answer),
+            "answer": [_plain(words) for words in front.answer],
+            "legend": _plain(front.legend),
             "panels": [self._panel(doc.answer)] if doc.answer else [],
             "colour": front.colour,
             "verdict": front.verdict,
@@ -100,12 +101,12 @@ class _Writer:
         finding = figure.finding
         return {
             "title": finding.title,
-            "says": finding.says,
+            "says": _plain(finding.says),
             "panels": [self._panel(svg) for svg in figure.panels],
             "share": min(0.88, max(map(_width, figure.panels), default=0.0) / PAGE),
             "grid": _grid(finding.grid),
-            "notes": list(filter(None, (finding.independent, *finding.notes))),
-            "alarms": list(finding.alarms),
+            "notes": [_plain(n) for n in (finding.independent, *finding.notes) if n],
+            "alarms": [_plain(alarm) for alarm in finding.alarms],
         }
 
     def _panel(self, svg: str) -> str:
@@ -113,6 +114,11 @@ class _Writer:
         name = f"figure{self._drawn}.svg"
         (self._folder / name).write_text(svg.replace("currentColor", "#1b1b1b"), "utf-8")
         return name
+
+
+def _plain(text: str) -> str:
+    """A sentence without the marks of code, and with no line broken before a unit."""
+    return re.sub(r"(?<=\d) (?=%)", "\N{NO-BREAK SPACE}", text).replace("`", "")
 
 
 def _width(svg: str) -> float:

@@ -18,7 +18,7 @@ from folkmoot.engine.study import findings_of, study_of_run
 from folkmoot.errors import InputError
 from folkmoot.kit.findings import HOLM, Row, found, known, number, signed
 from folkmoot.measures.clustered import clustered_mean
-from folkmoot.measures.estimates import FEWEST_UNITS, Estimate, percent, plural, points
+from folkmoot.measures.estimates import FEWEST_UNITS, Estimate, percent, plural, points, points_span
 from folkmoot.measures.proportions import holm
 from folkmoot.storage.findings import Finding, Grid, Intervals
 
@@ -166,6 +166,12 @@ def _said(figure: Figure, value: float) -> str:
     return percent(value) if figure.zero is None else points(value)
 
 
+def _span(figure: Figure, e: Estimate) -> str:
+    if figure.percent:
+        return points_span(e.low, e.high)
+    return f"{_said(figure, e.low)} to {_said(figure, e.high)}"
+
+
 def _overview(grid: RunGrid, finished: int, usable: int) -> Finding:
     rows: list[Row] = [{"axis": key, "values": ", ".join(v)} for key, v in grid.axes.items()]
     first, last = grid.cells[0].seed, grid.cells[-1].seed
@@ -209,7 +215,7 @@ def _table(figures: Sequence[Figure], repeats: int, usable: int) -> Finding | No
                 "finding": f.title,
                 "figure": f.label,
                 "pooled": _said(f, e.value),
-                "interval": f"{_said(f, e.low)} to {_said(f, e.high)}" if e.has_interval else None,
+                "interval": _span(f, e) if e.has_interval else None,
                 "p": known(e.p),
                 "holm_p": known(adjusted),
                 "cells": f"{len(f.cells)} of {usable}",

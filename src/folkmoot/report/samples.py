@@ -24,6 +24,7 @@ ALIASES = {
     "last": "final_choice",
 }
 TEXTS = (*ALIASES, *ALIASES.values())
+CHANGES = ("initial_choice", "final_choice", "position_changed")
 EVERYBODY = "everybody"
 # Names that stand for plainer conditions in the study types here, plainest first.
 PLAINER = ("control", "baseline", "simple_voting", "simple_passive", "clarified_passive")
@@ -142,10 +143,10 @@ def people_file(path: Path) -> Sample:
     try:
         data = _read(path)
     except (OSError, pl.exceptions.PolarsError) as error:
-        hint = "save it as CSV in UTF-8, with commas"
-        raise InputError(
-            Problem(f"{path}: cannot be read as a table: {error}", hint=hint)
-        ) from error
+        # The first line says what is wrong, the others how to call the library.
+        why = str(error).splitlines()[0]
+        hint = "save it as CSV in UTF-8, with commas, as many in each row as in the first"
+        raise InputError(Problem(f"{path}: cannot be read as a table: {why}", hint=hint)) from error
     if len(data.columns) == 1 and (mark := next((m for m in ";\t" if m in data.columns[0]), "")):
         name = "semicolons" if mark == ";" else "tabs"
         hint = "save it with commas between the columns"
@@ -155,11 +156,18 @@ def people_file(path: Path) -> Sample:
     for short, name in ALIASES.items():
         if {short, name} <= {*data.columns}:
             raise InputError(f"{path}: {short} and {name} mean the same column; leave one out")
+    for name in data.columns:
+        if "_duplicated_" in name:
+            raise InputError(f"{path}: two columns are called {name.partition('_duplicated_')[0]}")
     data = data.rename({a: b for a, b in ALIASES.items() if a in data.columns})
     words = [c for c in TEXTS if c in data.columns]
     data = data.with_columns(pl.col(words).cast(pl.String).str.strip_chars().replace("", None))
     if "position_changed" in data.columns and data["position_changed"].is_null().all():
         data = data.drop("position_changed")  # a column that nobody filled in
+    if "condition" in data.columns and data["condition"].is_null().all():
+        data = data.drop("condition")
+    data = data.drop("status", strict=False)  # of a run it says who came to its end
+    _require_answers(data, path)
     names = data.columns
     if "position_changed" not in names and {"initial_choice", "final_choice"} <= set(names):
         data = data.with_columns(
@@ -170,12 +178,36 @@ def people_file(path: Path) -> Sample:
     return Sample(path.stem, "people", {"participants": data}, {}, {})
 
 
+def _require_answers(data: pl.DataFrame, path: Path) -> None:
+    """Raise InputError for a file without answers, for somebody who answers twice in an arm, and
+    for what is no finite number."""
+    answers = (
+        c
+        for c, kind in data.schema.items()
+        if c in CHANGES or (c not in TEXTS and (kind.is_numeric() or kind == pl.Boolean))
+    )
+    if not any(answers):
+        hint = "first and last, position_changed, or a number under the name that it has in a run"
+        raise InputError(Problem(f"{path}: no column holds answers", hint=hint))
+    who = [c for c in ("participant_id", "condition") if c in data.columns]
+    if "participant_id" in who:
+        named = data.drop_nulls("participant_id")
+        if twice := named.filter(named.select(who).is_duplicated())["participant_id"].to_list():
+            hint = "write one row for each person"
+            raise InputError(Problem(f"{path}: {twice[0]} has several rows", hint=hint))
+    for column in (c for c, kind in data.schema.items() if kind.is_float()):
+        if not data[column].drop_nulls().is_finite().all():
+            raise InputError(f"{path}: {column} has values that are no finite numbers")
+
+
 def _read(path: Path) -> pl.DataFrame:
     if path.suffix == ".parquet":
         return pl.read_parquet(path)
     # Ids and choices may look like numbers: 007 stays 007.
     texts = {name: pl.String() for name in TEXTS}
-    return pl.read_csv(path, infer_schema_length=None, schema_overrides=texts)
+    # R writes NA for what is not known.
+    missing = ["", "NA", "NaN"]
+    return pl.read_csv(path, infer_schema_length=None, schema_overrides=texts, null_values=missing)
 
 
 def _truth(column: pl.Series, path: Path) -> pl.Series:
@@ -198,9 +230,8 @@ def _truth(column: pl.Series, path: Path) -> pl.Series:
 
 def condition_name(condition: str) -> str:
     """A condition's name for readers."""
-    if condition == EVERYBODY:
-        return "Everybody"
-    return condition.upper() if condition == "acp" else condition.replace("_", " ").capitalize()
+    named = {EVERYBODY: "Everybody", "acp": "Adversarial (ACP)"}
+    return named.get(condition) or condition.replace("_", " ").capitalize()
 
 
 def split(table: pl.DataFrame) -> dict[str, pl.DataFrame]:

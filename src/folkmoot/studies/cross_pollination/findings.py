@@ -243,7 +243,7 @@ def tallies(votes: Votes) -> Finding | None:
     return Finding(
         "votes",
         "Votes before and after",
-        f"Most voted at first: “{votes.options[top]}”, {first[top]} of {sum(first)} "
+        f"Most voted at first: “{votes.options[top]}”, {first[top]:,} of {sum(first):,} "
         f"({percent(first[top] / sum(first))}).",
         Grid.of(rows, "First → final votes; a single number where there was no final vote."),
         headline=True,

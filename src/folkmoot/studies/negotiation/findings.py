@@ -76,7 +76,10 @@ def _satisfaction(data: Comparison, language: Sequence[str]) -> Finding:
     if scored:
         best, most = max(scored.items(), key=lambda item: item[1].value)
         over = plural(data["groups"], "group")
-        says = f"Members are most content under {_title(best)}: {kit.mean(most)} over {over}."
+        says = (
+            f"On a scale from −2 to 4 members are on average most content under {_title(best)}: "
+            f"{kit.mean(most)} over {over}."
+        )
     return Finding(
         "satisfaction",
         "How content members are with what was decided",
@@ -128,7 +131,7 @@ def _contrast(data: Comparison, measure: str) -> Finding | None:
     return Finding(
         f"paired_{measure}",
         f"Within groups: {_COMPARED[measure]}",
-        kit.listed(aloud),
+        f"{_COMPARED[measure].capitalize()}: {kit.listed(aloud)}",
         Grid.of(cells, caption=data["intervals"]),
         kit.intervals(lines, "paired difference", zero=0.0),
         notes=(f"{MEASURES[measure].capitalize()}.", _PAIRED, kit.HOLM),
