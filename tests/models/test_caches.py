@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 
 from folkmoot import EMPTY, Session, Speaker, Study, StudyConfig, Utterance, run
+from folkmoot.conversation.prompts import Prompt, PromptLibrary
+from folkmoot.conversation.transcript import told
 from folkmoot.engine.estimate import rehearsed
 from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.journal import JournalReader
@@ -24,6 +27,7 @@ from folkmoot.storage.run_folder import JOURNAL
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 LONG = "You are a cook who has seen a lot. " * 200
 PEOPLE, TURNS = 3, 4
 
@@ -42,7 +46,21 @@ async def dialogues(session: Session) -> None:
 STUDY = Study(name="dialogues", title="Dialogues", config=StudyConfig, protocol=dialogues)
 
 
-def bodies(model: str, out: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[bytes], Run]:
+async def talk(session: Session) -> None:
+    """Three hear each other; the prompts to them are no part of the conversation."""
+    heard = EMPTY
+    for turn in range(12):
+        who = Speaker(f"p{turn % 3}", system=f"{turn % 3}: {LONG}")
+        said = await session.at(f"turn{turn}").ask(who, f"{turn}: {LONG}. Go on.", heard=heard)
+        heard = heard + Utterance(who.id, f"{said} {LONG}")
+
+
+TALK = Study(name="talk", title="Talk", config=StudyConfig, protocol=talk)
+
+
+def bodies(
+    model: str, out: Path, monkeypatch: pytest.MonkeyPatch, study: Study = STUDY, **more: object
+) -> tuple[list[bytes], Run]:
     """The bodies that a run of the study sends, in order, and the run."""
     monkeypatch.setenv("OPENAI_API_KEY", "key")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "key")
@@ -56,8 +74,7 @@ def bodies(model: str, out: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list
         server.model.between = between
         vendor = model.partition("/")[0]
         url = server.openai if vendor == "openai" else server.url
-        values = {"model": model, "endpoints": {vendor: url}}
-        done = run(STUDY, values, out=out)
+        done = run(study, {"model": model, "endpoints": {vendor: url}, **more}, out=out)
     return sent, done
 
 
@@ -160,9 +177,8 @@ def test_the_estimate_counts_what_begins_an_earlier_prompt() -> None:
 
 
 def test_a_participants_dialogue_in_a_study_begins_as_the_turn_before(tmp_path: Path) -> None:
-    example = Path(__file__).parents[2] / "examples/cross_pollination.yaml"
     options = RunOptions(model="synthetic", limit=4, out=tmp_path / "run")
-    run_study(load(example, options), options)
+    run_study(load(EXAMPLES / "cross_pollination.yaml", options), options)
     dialogues: dict[str, list[list[tuple[str, str]]]] = {}
     with JournalReader(tmp_path / "run" / JOURNAL) as journal:
         for entry in journal.under("adversarial_dialogue/"):
@@ -174,3 +190,110 @@ def test_a_participants_dialogue_in_a_study_begins_as_the_turn_before(tmp_path: 
     for turns in dialogues.values():
         for before, after in pairwise(sorted(turns, key=len)):
             assert after[: len(before)] == before
+
+
+class Anthropics:
+    """Anthropic's cache, as its documentation describes it: what stands up to a mark is kept, and
+    read by requests with a mark there or at one of the twenty blocks behind."""
+
+    def __init__(self) -> None:
+        self._kept: set[str] = set()
+        self.all = self.read = self.written = 0  # characters
+
+    def take(self, body: dict[str, Any]) -> None:
+        system = body.get("system", [])
+        said = [{"text": system}] if isinstance(system, str) else list(system)
+        for turn in body["messages"]:
+            content = turn["content"]
+            said += [{"text": content}] if isinstance(content, str) else content
+        begun, ends = "", []
+        for block in said:
+            begun += f"\n{block['text']}"
+            ends.append(begun)
+        marked = [n for n, block in enumerate(said) if "cache_control" in block]
+        assert len(marked) <= 4 and all(block["text"].strip() for block in said)
+        marked = [n for n in marked if len(ends[n]) > 4 * 512]
+        behind = [e for n in marked for e in ends[max(0, n - 20) : n + 1] if e in self._kept]
+        read = max(map(len, behind), default=0)
+        written = max((len(ends[n]) for n in marked), default=0)
+        self._kept.update(ends[n] for n in marked)
+        self.all += len(begun)
+        self.read += read
+        self.written += max(0, written - read)
+
+    @property
+    def price(self) -> float:
+        """Of the input, as a share of what it costs without a cache."""
+        return 1 + (0.25 * self.written - 0.9 * self.read) / self.all
+
+
+def test_a_town_halls_transcript_is_read_from_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "key")
+    cache = Anthropics()
+    with ServerThread(FaultPlan(), answers="respondent") as server:
+
+        async def between(request: Any, handler: Callable[[Any], Any]) -> Any:
+            cache.take(json.loads(await request.read()))
+            return await handler(request)
+
+        server.model.between = between
+        small = ("levels=[4]", "residents={general: 4}", f"endpoints.anthropic={server.url}")
+        options = RunOptions("anthropic/claude-sonnet-4-5", tmp_path / "run", overrides=small)
+        run_study(load(EXAMPLES / "town_hall.yaml", replace(options, limit=1)), options)
+    assert cache.read > cache.all / 3
+    assert cache.price < 0.7
+
+
+def test_a_conversation_without_its_prompts_is_read_from_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent, _ = bodies("anthropic/claude-haiku-4-5", tmp_path / "run", monkeypatch, TALK)
+    cache = Anthropics()
+    for body in sent:
+        cache.take(json.loads(body))
+    assert cache.price < 0.8  # half of what is sent last are prompts that come once
+
+
+def test_batches_are_not_written_into_a_cache_that_forgets_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    how = {"batch": True, "batch_poll_seconds": 0.001}
+    sent, done = bodies("anthropic/claude-haiku-4-5", tmp_path / "run", monkeypatch, **how)
+    assert done.manifest["handed_in_by_batches"] == PEOPLE * TURNS
+    assert not any(b"cache_control" in body for body in sent)
+
+
+WITH_MARKS = """{{ cache -}}
+{% for said in heard %}
+They said:
+
+{{ said }}
+
+{{ cache -}}
+{% endfor %}
+And you, {{ who }}?
+"""
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_marks_leave_nothing_in_the_text_and_say_where_they_stood(
+    own: bool, tmp_path: Path
+) -> None:
+    for folder in ("shipped", "own"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "talk.md").write_text(WITH_MARKS)
+    (tmp_path / "shipped" / "plain.md").write_text(WITH_MARKS.replace("{{ cache -}}\n", ""))
+    library = PromptLibrary(tmp_path / "shipped", tmp_path / "own" if own else None)
+    assert library.check() == []
+    for heard in ([], ["Yes."], ["Yes.", "No."]):
+        prompt = library.render("talk", heard=heard, who="Ann")
+        assert prompt == library.render("plain", heard=heard, who="Ann")
+        assert isinstance(prompt, Prompt)
+        ends = [prompt[:end] for end in prompt.begins]
+        assert ends[0] == "" and len(ends) == 1 + len(heard)
+        assert all(end.endswith(f"{said}\n\n") for end, said in zip(ends[1:], heard, strict=True))
+        assert told(Speaker("a", system="You."), EMPTY, prompt)[1] == tuple(
+            len("You.") + end for end in prompt.begins
+        )

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 
 from jinja2 import Template, TemplateError, TemplateSyntaxError, meta
@@ -21,6 +22,8 @@ from folkmoot.errors import InputError, Problem, ProtocolError
 from folkmoot.hints import did_you_mean
 
 SUFFIX = ".md"
+# What `{{ cache }}` leaves in a text while it is rendered: a character that no text may hold.
+MARK = "\ufdd0"
 MAX_CHARACTERS = 2_000_000
 FILTERS = (
     *("abs", "capitalize", "count", "default", "d", "dictsort", "first", "float", "indent"),
@@ -28,6 +31,12 @@ FILTERS = (
     *("rejectattr", "replace", "reverse", "round", "select", "selectattr", "sort", "string"),
     *("sum", "title", "trim", "truncate", "unique", "upper", "wordcount"),
 )
+
+
+class Prompt(str):
+    """A prompt whose beginnings of so many characters (`begins`) stand in other prompts too."""
+
+    begins: tuple[int, ...] = ()
 
 
 class PromptLibrary:
@@ -62,9 +71,9 @@ class PromptLibrary:
             template = self._templates[name] = self._compiled(name)
         try:
             if self.files[name] == self.shipped[name]:
-                return template.render(variables).strip()
+                return _marked(template.render(variables))
             # Only a user's own prompt can be endless.
-            return "".join(_capped(template.generate({**variables, WORK: Work()}))).strip()
+            return _marked("".join(_capped(template.generate({**variables, WORK: Work()}))))
         except FAILURES as error:
             raise self._failed(name, str(error) or type(error).__name__) from error
 
@@ -124,7 +133,7 @@ class PromptLibrary:
 
     def _names(self, path: Path) -> frozenset[str]:
         env = self._shipped_env if path in self.shipped.values() else self._own_env
-        return frozenset(meta.find_undeclared_variables(env.parse(_read(path))))
+        return frozenset(meta.find_undeclared_variables(env.parse(_read(path)))) - set(env.globals)
 
     def _compiled(self, name: str) -> Template:
         if name not in self.files:
@@ -164,8 +173,20 @@ def environment(*, guarded: bool = False) -> Sandbox:
     )
     env.filters |= {"json": _as_json, "tojson": _as_json, "listed": listed}
     env.only((*FILTERS, "json", "tojson", "listed"))
-    env.globals = {"range": env.globals["range"]}
+    env.globals = {"range": env.globals["range"], "cache": MARK}
     return env
+
+
+def _marked(text: str) -> str:
+    """The text without white space at its ends, and without marks: it knows where they stood."""
+    if MARK not in text:
+        return text.strip()
+    pieces = text.split(MARK)
+    plain = "".join(pieces)
+    prompt, skipped = Prompt(plain.strip()), len(plain) - len(plain.lstrip())
+    ends = (min(max(0, n - skipped), len(prompt)) for n in accumulate(map(len, pieces[:-1])))
+    prompt.begins = tuple(dict.fromkeys(ends))
+    return prompt
 
 
 def _capped(pieces: Iterator[str]) -> Iterator[str]:

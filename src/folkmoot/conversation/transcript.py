@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from folkmoot.conversation.prompts import Prompt
 from folkmoot.models.request import Message, Role
 
 
@@ -120,17 +121,40 @@ def messages_for(who: Speaker, heard: Transcript, prompt: str) -> tuple[Message,
     providers refuse two in a row. An utterance without a speaker id is a prompt that was given
     earlier: it is heard, but from nobody.
     """
+    return told(who, heard, prompt)[0]
+
+
+def told(
+    who: Speaker, heard: Transcript, prompt: str
+) -> tuple[tuple[Message, ...], tuple[int, ...]]:
+    """`messages_for`, and where others of this speaker's may go on otherwise: see `Request.begins`.
+
+    That is after each thing heard; at the end, where earlier prompts are among these; and where a
+    prompt says so.
+    """
     said = [u for u in heard.utterances if u.missing is None]
     several = len({u.speaker_id for u in said} - {"", who.id}) > 1
-    messages: list[Message] = [Message("system", who.system)] if who.system else []
-    for u in (*said, Utterance("", prompt)):
+    messages: list[Message] = [Message("system", str(who.system))] if who.system else []
+    length, ends = len(who.system), list(_begins(who.system))
+    for u in (*said, Utterance("", str(prompt))):
         role: Role = "assistant" if u.speaker_id == who.id != "" else "user"
         named = several and role == "user" and u.speaker_id
         content = f"{u.name or u.speaker_id}: {u.text}" if named else u.text
         if not content:
             continue
+        if said:
+            ends.append(length)
         if messages and messages[-1].role == role:
             messages[-1] = Message(role, f"{messages[-1].content}\n\n{content}")
+            length += 2
         else:
             messages.append(Message(role, content))
-    return tuple(messages)
+        length += len(content)
+    ends += (length - len(prompt) + end for end in _begins(prompt))
+    if any(not u.speaker_id for u in said):
+        ends.append(length)
+    return tuple(messages), tuple(dict.fromkeys(ends))
+
+
+def _begins(text: str) -> tuple[int, ...]:
+    return text.begins if isinstance(text, Prompt) else ()

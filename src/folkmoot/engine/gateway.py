@@ -205,7 +205,7 @@ class Gateway:
         sent = request
         if wire != request.model:  # not `replace`: it costs as much as a look-up
             how = (request.temperature, request.max_tokens, request.schema, request.images)
-            sent = Request(wire, request.messages, *how, request.asked)
+            sent = Request(wire, request.messages, *how, request.asked, request.begins)
         call = Call(
             address,
             _most_tokens_in(request),

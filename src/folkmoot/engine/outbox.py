@@ -129,7 +129,7 @@ class Outbox:
         chat = line.provider
         assert isinstance(chat, ChatWire)
         for _ in range(CONCESSIONS):
-            used, body = chat.asked(request)
+            used, body = chat.asked(request, batched=True)
             key = self._key(address, fingerprint)
             self._steps[address] = self._steps.get(address, 0) + 1
             call = Waiting(key, line, chat, Item(key, body), chat.path(request))

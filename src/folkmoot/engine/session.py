@@ -27,7 +27,14 @@ import numpy as np
 
 from folkmoot.conversation.answers import Answer, Json, Missing, Text, Unreadable
 from folkmoot.conversation.choices import Choice, Number
-from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance, messages_for
+from folkmoot.conversation.transcript import (
+    EMPTY,
+    Speaker,
+    Transcript,
+    Utterance,
+    messages_for,
+    told,
+)
 from folkmoot.engine.config import Config
 from folkmoot.engine.context import Away, Begins, Part, RunContext
 from folkmoot.engine.desk import Scene
@@ -149,7 +156,7 @@ class Scope:
             model = run.model_for(who.model, who.role) if seat is None else HUMAN
             if seat is not None and run.as_oneself:
                 who = as_oneself(who, await _own_card(run, seat))
-            messages = messages_for(who, heard, prompt)
+            messages, begins = told(who, heard, prompt)
             request = Request(
                 model,
                 messages,
@@ -158,6 +165,7 @@ class Scope:
                 wanted.schema,
                 shown_in({*who.images, *(w for u in heard for w in u.images)}, messages),
                 Pointers(who.role, who.persona, _form(wanted), _offered(wanted)),
+                begins,
             )
             if seat is not None and run.desk is not None:
                 said = tuple(u for u in heard if u.missing is None and u.text)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from folkmoot.errors import FatalModelError, TransientError
 from folkmoot.models.batches import AnthropicBatches
@@ -36,7 +37,9 @@ from folkmoot.models.urls import with_version
 
 BASE_URL = "https://api.anthropic.com/v1"
 VERSION = "2023-06-01"
-CACHED_BYTES = 4096  # of a system message that is long enough to be kept by itself
+CACHED_BYTES = 2048  # of a system message; no model keeps fewer tokens than 512
+LOOKED_BACK = 19  # blocks between two marks, so that none is out of reach
+KEPT = {"cache_control": {"type": "ephemeral"}}
 DEFAULT_MAX_TOKENS = 4096  # the format demands a limit
 MODES = (SCHEMA, PROMPT)
 
@@ -62,28 +65,41 @@ def encode(request: Request, capabilities: Capabilities | None = None) -> Json:
             told = messages_of(request, replace(capabilities, mode=PROMPT))
             body["messages"] = _split(told, request.images)[1]
     if capabilities.cache:
-        _mark_for_cache(body)
+        _keep(body, request.begins if capabilities.system else (), len(system))
     return body
 
 
-def _mark_for_cache(body: Json) -> None:
-    """Ask Anthropic to cache what a further turn will send again.
+def _keep(body: Json, begins: Sequence[int], system: int) -> None:
+    """Ask Anthropic to keep what a further request will begin with. `begins`: where such beginnings
+    end, in characters of the whole text, of which so many are the `system` message's.
 
-    Only after the model has spoken: writing to the cache costs a quarter more, which a single
-    question never earns back. A beginning of fewer than about 1,024 tokens is never cached and
-    costs nothing extra. Source: https://docs.claude.com/en/docs/build-with-claude/prompt-caching
+    Of nothing else, because to write to the cache costs a quarter more. Each beginning is a block
+    of its own, in every request alike. A mark finds what was kept up to the end of one of the
+    twenty blocks behind it, so there are two, that far apart; the system message has the other two
+    that a request may have. A beginning that is too short is not kept and costs nothing extra.
+    Source: https://platform.claude.com/docs/en/build-with-claude/prompt-caching
     """
-    turns = body["messages"]
-    if not any(turn["role"] == "assistant" for turn in turns):
-        return
-    last = turns[-1]
-    blocks = last["content"]
-    if isinstance(blocks, str):
-        blocks = [{"type": "text", "text": blocks}]
-    kept = {"cache_control": {"type": "ephemeral"}}
-    body["messages"] = [*turns[:-1], {**last, "content": [*blocks[:-1], {**blocks[-1], **kept}]}]
-    if byte_count(body.get("system", "")) >= CACHED_BYTES:
-        body["system"] = [{"type": "text", "text": body["system"], **kept}]
+    if not begins or not all(isinstance(turn["content"], str) for turn in body["messages"]):
+        return  # images stand between the words
+    marked, start, turns = set(begins[::-LOOKED_BACK][:2]), system, []
+    for turn in body["messages"]:
+        blocks = _blocks(turn["content"], start, begins, marked)
+        whole = len(blocks) == 1 and "cache_control" not in blocks[0]
+        turns.append(turn if whole else {**turn, "content": blocks})
+        start += len(turn["content"])
+    body["messages"] = turns
+    if system and byte_count(body["system"]) >= CACHED_BYTES:
+        within = [end for end in begins if end < system]
+        body["system"] = _blocks(body["system"], 0, within, {*within[-1:], system})
+
+
+def _blocks(text: str, start: int, begins: Sequence[int], marked: Container[int]) -> list[Json]:
+    """A text that begins at `start`, in a block for each beginning and one for the rest."""
+    ends = [end - start for end in begins if start < end < start + len(text)]
+    return [
+        {"type": "text", "text": text[a:b], **(KEPT if start + b in marked else {})}
+        for a, b in pairwise([0, *ends, len(text)])
+    ]
 
 
 def decode(status: int, headers: Mapping[str, str], body: bytes) -> Reply:

@@ -53,6 +53,7 @@ class Batches(Protocol):
 
     most_calls: int
     most_bytes: int  # of the bodies of one batch
+    cache_costs: bool  # whether it costs extra to have the beginning of a prompt kept
 
     async def submit(self, name: str, path: str, items: Sequence[Item]) -> str:
         """Hand a batch in, its requests as they would be posted to `path`; the vendor's id."""
@@ -73,6 +74,7 @@ class OpenAIBatches:
 
     most_calls = 50_000
     most_bytes = 190_000_000  # 200 MB, with the words around each body
+    cache_costs = False
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -134,6 +136,7 @@ class AnthropicBatches:
 
     most_calls = 100_000
     most_bytes = 240_000_000  # 256 MB, with the words around each body
+    cache_costs = True
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -169,6 +172,7 @@ class GeminiBatches:
 
     most_calls = 50_000
     most_bytes = 18_000_000  # requests that stand in the request itself: 20 MB in all
+    cache_costs = False
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 
 from folkmoot.models.batches import Batches
 from folkmoot.models.http import Wire
@@ -43,10 +44,12 @@ class ChatWire(ABC):
     def decode(self, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
         """The reply in an answer. Raises the ModelError that fits."""
 
-    def asked(self, request: Request) -> tuple[Capabilities, Json]:
-        """What the model is known to take by now, and the body of the request that fits."""
+    def asked(self, request: Request, *, batched: bool = False) -> tuple[Capabilities, Json]:
+        """What the model is known to take by now, and the body of the request that fits; `batched`
+        for one that may wait for hours, in which a cache that is paid for would be forgotten."""
         known = self._learnt.of(request)
-        return known, self.encode(request, known)
+        paid = batched and self.batches.cache_costs
+        return known, self.encode(request, replace(known, cache=False) if paid else known)
 
     def settled(self, request: Request, used: Capabilities, answer: Answer) -> Reply | None:
         """The reply to a request that was encoded for `used`; None where the answer says that the

@@ -67,7 +67,9 @@ class Request:
     `model` is `provider/model`. `schema` is a JSON schema (title included) when a structured answer
     is wanted; the provider sends it as well as the endpoint can take it, and the reply is validated
     by us in any case. `images`: the words of the messages that are sent as images
-    (`models.images`). `asked` is not part of what is sent.
+    (`models.images`). Not part of what is said: `asked`, and `begins`, where the messages' text, as
+    if it were one, may go on otherwise in a further request of this speaker (characters, in
+    ascending order): what stands before may come again, which a vendor's cache may be told.
     """
 
     model: str
@@ -77,6 +79,7 @@ class Request:
     schema: Json | None = None
     images: tuple[str, ...] = ()
     asked: Pointers = NOBODY
+    begins: tuple[int, ...] = ()
 
     def to_json(self) -> Json:
         return {
