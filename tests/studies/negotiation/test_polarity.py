@@ -205,3 +205,8 @@ def test_adopted_are_the_options_named_and_not_refused() -> None:
 def test_content_words_leave_out_small_words_and_cues() -> None:
     found = content_words("I really want the diners, not a museum")
     assert found == {"diner", "museum"}
+
+
+@pytest.mark.parametrize("mark", [*"'‘’‛′‵ʹʻʼʽˈ´`＇՚ꞌˊˋʾʿ׳", "", " "])
+def test_whatever_stands_for_the_apostrophe_a_no_is_a_no(mark: str) -> None:
+    assert text_scores(f"I don{mark}t want sushi", FOOD)["sushi"] == -2

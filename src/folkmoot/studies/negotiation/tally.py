@@ -97,7 +97,7 @@ def _parts(words: Sequence[str]) -> list[tuple[str, ...]]:
 def _plain(text: str) -> str:
     """Case, width, accents and typographic quotes folded; hyphens open, save after a cue."""
     text = unicodedata.normalize("NFKC", _APOSTROPHES.sub("'", text)).casefold()
-    text = re.sub(r"\bdont\b", "don't", text)
+    text = re.sub(r"\bdon[^a-z0-9]?t\b", "don't", text)  # whatever stands for the apostrophe
     decomposed = unicodedata.normalize("NFKD", text)
     text = "".join(c for c in decomposed if not unicodedata.combining(c))
     # "no-frills diner" turns nothing down.
