@@ -122,6 +122,7 @@ async def test_hostile_words_are_words_in_every_place(tmp_path: Path) -> None:
         (chair,) = desk
         await page.goto(links["p_1"] + f"?PROLIFIC_PID={'a' * 300}<b>")
         await no_markup(page, alerts)
+        await expect(page.locator("main")).to_contain_text("vendors process it: openai/gpt-4o.")
         desk.agree(chair)
         said = tuple(Utterance(who, BAD, BAD) for who in ("A", "B", "p_1"))
         kinds = (("text", (), None), ("choice", (BAD, "x"), None), ("json", (), bad_form))
@@ -167,13 +168,21 @@ async def test_a_picture_is_shown_and_nothing_else_is_loaded(tmp_path: Path) -> 
     port = server.sockets[0].getsockname()[1]
     shown, other = f"http://127.0.0.1:{port}/plan,1.png", f"http://127.0.0.1:{port}/other.png"
     said = (Utterance("A", f"Look at ![this]({other})", "Mara"),)
-    async with chromium() as browser, served(tmp_path, Seats(), Playable("p_1")) as (desk, links):
+    timed = Seats(minutes=3)
+    async with chromium() as browser, served(tmp_path, timed, Playable("p_1")) as (desk, links):
         (chair,) = desk
         desk.agree(chair)
-        asking(desk, chair, f"Here is the plan: {shown} Well?", "text", said=said, images=(shown,))
+        put = asking(
+            desk, chair, f"Here is the plan: {shown} Well?", "text", said=said, images=(shown,)
+        )
         page = await browser.new_page()
         await page.goto(links["p_1"])
         assert await page.locator("img").count() == 1
+        await expect(page.locator("#clock")).to_contain_text("Time left")
+        await expect(page.locator("#nudge")).to_be_hidden()
+        put.left = 20.0
+        await page.goto(links["p_1"])
+        await expect(page.locator("#nudge")).to_be_visible()
         assert await page.evaluate("document.querySelector('img').naturalWidth") > 0
         # A page that was made to hold another picture does not get it.
         await page.evaluate(
@@ -181,7 +190,7 @@ async def test_a_picture_is_shown_and_nothing_else_is_loaded(tmp_path: Path) -> 
             "{ const i = new Image(); i.onload = i.onerror = on; i.src = url })",
             other,
         )
-        assert [path for path in asked if path != "/favicon.ico"] == ["/plan,1.png"]
+        assert {path for path in asked if path != "/favicon.ico"} == {"/plan,1.png"}
         assert other in (await page.locator("ol.talk").text_content() or "")
         assert await page.locator("figure a").get_attribute("href") == shown
     server.close()
