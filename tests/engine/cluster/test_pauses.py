@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+from shutil import copytree
+from sqlite3 import connect
 
 import pytest
 
 import folkmoot
-from folkmoot.errors import EXIT_INTERRUPTED, BudgetReached
+from folkmoot.errors import EXIT_INTERRUPTED, BudgetReached, DriftError
 from tests.engine.cluster.runs import Head, journaled, play, study_file, the_same
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
@@ -35,15 +37,39 @@ def test_a_budget_of_calls_buys_exactly_so_many_from_a_busy_server(
 
 
 @pytest.mark.nightly
-def test_ctrl_c_lets_answers_arrive_and_the_run_is_resumed(
-    cluster: None, alone: folkmoot.Run, tmp_path: Path
+@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_lets_answers_arrive_and_the_run_is_resumed(
+    told: signal.Signals, cluster: None, alone: folkmoot.Run, tmp_path: Path
 ) -> None:
     with ServerThread(FaultPlan(), latency=0.1) as server:
         study, out = study_file(tmp_path, server.openai, concurrency=8), tmp_path / "run"
         with Head(study, out, workers=2) as head:
             wait_until(lambda: len(server.model.log) > 10)
-            head.process.send_signal(signal.SIGINT)
+            head.process.send_signal(told)
             said, _ = head.process.communicate()
         assert head.process.returncode == EXIT_INTERRUPTED, said
         assert "--resume" in said and journaled(out) == len(server.model.log)
         the_same(play(study, out, resume=True, executor="ray", workers=1), alone)
+
+
+@pytest.mark.nightly
+def test_changes_are_accepted_as_in_one_process(
+    cluster: None, alone: folkmoot.Run, tmp_path: Path
+) -> None:
+    how = {"resume": True, "accept_changes": True, "overrides": ("temperature=0.5",)}
+    out = tmp_path / "alone" / "run"
+    copytree(out, tmp_path / "run")
+    with ServerThread(FaultPlan()) as server:
+        study = study_file(tmp_path / "alone", server.openai, concurrency=8)
+        with pytest.raises(DriftError, match="temperature"):
+            play(study, tmp_path / "run", **{**how, "accept_changes": False}, executor="ray")
+        assert not server.model.log
+        done = play(study, tmp_path / "run", **how, executor="ray", workers=2)
+        the_same(done, play(study, out, **how))
+    assert superseded(done) == superseded(alone) > 0
+
+
+def superseded(run: folkmoot.Run) -> int:
+    with connect(run.path / "journal.sqlite") as journal:
+        count: int = journal.execute("SELECT COUNT(*) FROM superseded").fetchone()[0]
+    return count
