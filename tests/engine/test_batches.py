@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from aiohttp import web
 from pydantic import BaseModel
 
 from benchmarks.measure import alone
@@ -26,6 +27,7 @@ from folkmoot.engine.progress import Event, describe
 from folkmoot.engine.runner import Run, from_python, load, run_study
 from folkmoot.engine.verify import verify_run
 from folkmoot.errors import BudgetReached, FatalModelError, QuotaExhausted, RunPaused
+from folkmoot.storage.run_folder import RunFolder
 from tests.servers.batches import BatchPlan, Job
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
@@ -92,7 +94,8 @@ def dump(values: dict[str, Any], out: Path) -> subprocess.Popen[str]:
         "import json, sys\n"
         "from pathlib import Path\n"
         "from tests.engine.test_batches import STUDY, run\n"
-        "run(STUDY, json.loads(sys.argv[1]), out=Path(sys.argv[2]))\n"
+        "out = Path(sys.argv[2])\n"
+        "run(STUDY, json.loads(sys.argv[1]), out=out, resume=out.exists())\n"
     )
     words = [sys.executable, "-c", code, json.dumps(values), str(out)]
     return subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE, text=True)
@@ -463,3 +466,38 @@ def test_more_calls_than_a_wave_holds_go_as_two_in_bounded_memory() -> None:
     took = alone("benchmarks.batches.run", calls=50_001)
     assert took["batches"] == 2
     assert took["peak_mb"] < 1500
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("handled", [False, True])
+@pytest.mark.parametrize("vendor", MODELS)
+def test_a_run_killed_at_each_of_its_requests_pays_for_nothing_twice(
+    vendor: str, handled: bool, tmp_path: Path
+) -> None:
+    """Each process is killed one request later than the one before, before the server has taken
+    that request or before it has said so."""
+    with ServerThread(FaultPlan()) as server:
+        direct = run(STUDY, settings(server, vendor, batch=False), out=tmp_path / "direct")
+        answered, values = server.model.counts["answered"], settings(server, vendor)
+        running: list[subprocess.Popen[str]] = []
+        seen = 0
+
+        async def between(request: Any, handler: Any) -> Any:
+            nonlocal seen
+            seen += 1
+            if seen < len(running):
+                return await handler(request)
+            answer = await handler(request) if handled else web.Response(status=500)
+            running[-1].kill()
+            return answer
+
+        server.model.between = between
+        while not running or running[-1].returncode:
+            seen = 0
+            running.append(dump(values, tmp_path / "run"))
+            said = running[-1].communicate()[1]
+            assert running[-1].returncode in (0, -signal.SIGKILL), said
+        assert len(running) > 4
+        assert server.model.counts["answered"] - answered == 2 * PEOPLE
+    done = Run(RunFolder(tmp_path / "run"), STUDY)
+    assert done.manifest["journal_digest"] == direct.manifest["journal_digest"]
