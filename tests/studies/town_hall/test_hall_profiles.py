@@ -8,7 +8,7 @@ import pytest
 
 from folkmoot.errors import InputError
 from folkmoot.studies.town_hall.participants import load_profiles, read_profiles
-from folkmoot.studies.town_hall.planning import template
+from folkmoot.studies.town_hall.preparation import template
 
 from .hall_script import PROFILE
 

@@ -17,7 +17,7 @@ from folkmoot.studies.town_hall.config import (
 )
 from folkmoot.studies.town_hall.discussion import make_meeting
 from folkmoot.studies.town_hall.participants import ids, make_set
-from folkmoot.studies.town_hall.planning import notes, seat_models
+from folkmoot.studies.town_hall.preparation import notes, seat_models
 
 GENERAL, VULNERABLE = ids(16, 4)
 

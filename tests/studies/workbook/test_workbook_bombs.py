@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from folkmoot.errors import InputError
-from folkmoot.studies.workbook.planning import load
+from folkmoot.studies.workbook.preparation import load
 from tests.bounded import bounded
 from tests.studies.workbook.workbook_builder import good, mistakes, save
 
@@ -136,7 +136,7 @@ def test_a_bomb_is_refused_within_bounded_memory(tmp_path: Path) -> None:
     setup = """
 from pathlib import Path
 from folkmoot.errors import InputError
-from folkmoot.studies.workbook.planning import load
+from folkmoot.studies.workbook.preparation import load
 """
     body = """
 said = {}

@@ -13,7 +13,7 @@ from folkmoot.errors import InputError
 from folkmoot.models.scripted import Scripted
 from folkmoot.storage.findings import Bars, Finding, Intervals, Lines
 from folkmoot.studies.workbook import STUDY
-from folkmoot.studies.workbook.planning import notes
+from folkmoot.studies.workbook.preparation import notes
 from tests.studies.workbook.workbook_builder import good, player, put, read, save, setting, task
 
 TASKS = "interview_prompts"

@@ -17,7 +17,7 @@ from folkmoot.engine.journal import Journal
 from folkmoot.engine.runner import load as load_run
 from folkmoot.errors import FatalModelError, InputError
 from folkmoot.models.scripted import Scripted
-from folkmoot.studies.workbook.planning import notes
+from folkmoot.studies.workbook.preparation import notes
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 from tests.studies.workbook.workbook_builder import (

@@ -14,7 +14,7 @@ import pytest
 import folkmoot
 from folkmoot.errors import InputError
 from folkmoot.randomness import generator
-from folkmoot.studies.workbook.planning import check, load, notes
+from folkmoot.studies.workbook.preparation import check, load, notes
 from tests.studies.workbook.test_workbook_parts import by_hand
 from tests.studies.workbook.test_workbook_reading import older, shorter
 from tests.studies.workbook.workbook_builder import good, player, quick_save

@@ -12,7 +12,7 @@ from openpyxl import load_workbook
 
 from folkmoot.errors import InputError
 from folkmoot.studies.workbook.layouts import template
-from folkmoot.studies.workbook.planning import load, notes
+from folkmoot.studies.workbook.preparation import load, notes
 from tests.studies.workbook.workbook_builder import (
     TASK_COLUMNS,
     good,

@@ -21,7 +21,7 @@ from folkmoot.studies.workbook.placeholders import (
     parse_expression,
     render,
 )
-from folkmoot.studies.workbook.planning import check, load
+from folkmoot.studies.workbook.preparation import check, load
 from tests.bounded import bounded
 from tests.studies.workbook.workbook_builder import good, mistakes, put, read, save
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.errors import InputError
-from folkmoot.studies.workbook.planning import load, notes
+from folkmoot.studies.workbook.preparation import load, notes
 from tests.studies.workbook.test_workbook_parts import by_hand
 from tests.studies.workbook.test_workbook_reading import older
 from tests.studies.workbook.workbook_builder import (

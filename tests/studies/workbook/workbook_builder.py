@@ -17,7 +17,7 @@ from openpyxl.utils.cell import column_index_from_string, coordinate_from_string
 from folkmoot.errors import InputError
 from folkmoot.models.scripted import Scripted
 from folkmoot.studies.workbook.config import WorkbookConfig
-from folkmoot.studies.workbook.planning import load
+from folkmoot.studies.workbook.preparation import load
 
 SETTINGS = {
     "experiment_id": "market",

@@ -14,7 +14,7 @@ from folkmoot.studies.cross_pollination.exposure_design import EXPOSURE
 from folkmoot.studies.cross_pollination.findings import findings
 from folkmoot.studies.cross_pollination.from_polis import from_polis
 from folkmoot.studies.cross_pollination.participants import places
-from folkmoot.studies.cross_pollination.planning import (
+from folkmoot.studies.cross_pollination.preparation import (
     cut,
     rehearsal,
     size,

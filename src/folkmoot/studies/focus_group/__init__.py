@@ -11,7 +11,7 @@ from folkmoot.studies.focus_group.config import DiscussionConfig
 from folkmoot.studies.focus_group.exposure_design import EXPOSURE
 from folkmoot.studies.focus_group.findings import findings
 from folkmoot.studies.focus_group.participants import places
-from folkmoot.studies.focus_group.planning import (
+from folkmoot.studies.focus_group.preparation import (
     check,
     cut,
     notes,

@@ -11,7 +11,7 @@ from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.exposure_design import EXPOSURE
 from folkmoot.studies.negotiation.findings import findings
 from folkmoot.studies.negotiation.participants import places
-from folkmoot.studies.negotiation.planning import (
+from folkmoot.studies.negotiation.preparation import (
     check,
     cut,
     planned,

@@ -10,7 +10,7 @@ from folkmoot.studies.town_hall.answers import takes_up
 from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.exposure_design import EXPOSURE
 from folkmoot.studies.town_hall.findings import findings
-from folkmoot.studies.town_hall.planning import (
+from folkmoot.studies.town_hall.preparation import (
     limit,
     notes,
     planned,

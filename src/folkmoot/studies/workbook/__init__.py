@@ -12,7 +12,7 @@ from folkmoot.studies.workbook.convert import convert
 from folkmoot.studies.workbook.exposure_design import EXPOSURE
 from folkmoot.studies.workbook.findings import findings
 from folkmoot.studies.workbook.layouts import template
-from folkmoot.studies.workbook.planning import (
+from folkmoot.studies.workbook.preparation import (
     check,
     limit,
     load,
