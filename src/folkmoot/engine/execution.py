@@ -295,6 +295,7 @@ def sending_rehearsed() -> Away:
 
 def design_of(found: StudyFile, providers: Providers, sealed: Mapping[str, Any]) -> dict[str, Any]:
     """The design as it is sealed. `sealed`: as it was when the run began, empty before that."""
+    providers.keep_embedding(sealed.get("embedding_model"))
     embedding = providers.embedding
     settings = found.config.model_dump(mode="json", exclude=set(OPERATIONAL))
     if earlier := sealed.get("settings"):

@@ -123,6 +123,11 @@ class Providers:
         if problems:
             raise InputError(problems)
 
+    def keep_embedding(self, sealed: str | None) -> None:
+        """A run that began before the word vectors were the default keeps its word hash."""
+        if sealed == LOCAL and self.embedding == WORD_VECTORS:
+            self.embedding = LOCAL
+
     def embedding_model(self, file: str) -> str:
         """The embedding model of a study that embeds. Raises InputError where there is none, or
         the one that embeds here is not installed."""

@@ -263,6 +263,7 @@ def _as_it_was_run(run: RunFolder, study: Study | None) -> tuple[StudyFile, Prov
         # Nobody is asked; but who was says which model embeds, and what is marked SYNTHETIC.
         nobody = Scripted(lambda _request, _address: "") if manifest["scripted"] else None
         providers = Providers(config, manifest["override"], None, nobody, kind.seat_models(config))
+        providers.keep_embedding(sealed.get("embedding_model"))
     except FolkmootError as error:
         raise _NotRebuiltError(f"The run cannot be rebuilt{_other_code(run)}: {error}") from error
     was = sealed.get("prompts", {})
