@@ -36,6 +36,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from pydantic import JsonValue
 
@@ -48,6 +49,7 @@ from folkmoot.measures.proportions import Pair, all_pairs, holm, wilson
 from folkmoot.storage.findings import Cell, Finding, Grid, Heat, Intervals
 
 Row = dict[str, Cell]
+K = TypeVar("K", bound=Hashable)
 known = estimates.known
 ALPHA = estimates.ALPHA
 
@@ -120,7 +122,7 @@ def significant(e: Estimate) -> bool | None:
     return e.excludes_zero if e.has_interval else None
 
 
-def adjusted(some: Mapping[str, Estimate]) -> dict[str, float]:
+def adjusted(some: Mapping[K, Estimate]) -> dict[K, float]:
     """Holm's p of each of the comparisons of one table, by label; NaN where none was tested."""
     ps = [e.p if e.units >= FEWEST_UNITS else math.nan for e in some.values()]
     return dict(zip(some, holm(ps), strict=True))
@@ -143,7 +145,7 @@ def p(e: Estimate) -> float | None:
     return known(e.p) if e.units >= FEWEST_UNITS else None
 
 
-def p_cells(e: Estimate, holm: float) -> Row:
+def p_cells(e: Estimate, holm: float = math.nan) -> Row:
     """The cells `p` and `holm_p` of one of the comparisons of a table (see `adjusted`)."""
     return {"p": p(e), "holm_p": known(holm)}
 

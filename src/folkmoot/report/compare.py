@@ -6,6 +6,7 @@ differ it says so first.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -25,11 +26,10 @@ from folkmoot.kit.findings import (
     chance,
     found,
     intervals,
-    known,
     listed,
+    p_cells,
     rates,
 )
-from folkmoot.kit.findings import p as tested
 from folkmoot.measures.bands import human_band, sentence
 from folkmoot.measures.clustered import (
     clustered_difference,
@@ -239,7 +239,7 @@ def change_rates(runs: Sequence[Sample], margin: float = MARGIN) -> Finding | No
     ]
     if not tests:
         return None
-    holms = adjusted({f"{condition}: {name}": d for condition, name, d in tests})
+    holms = adjusted(dict(enumerate(d for _, _, d in tests)))
     verdicts = []
     for (condition, name, d), p in zip(tests, holms.values(), strict=True):
         rows.append(_change_row(condition, f"{name} − {base.name}", d, p))
@@ -304,14 +304,13 @@ def _how_compared(base: str, paired: Sequence[str], others: Sequence[str]) -> st
     return f"{'; '.join(parts)}."
 
 
-def _change_row(condition: str, name: str, e: Estimate, p: float | None = None) -> Row:
+def _change_row(condition: str, name: str, e: Estimate, p: float = math.nan) -> Row:
     return {
         "condition": condition_name(condition),
         "run": name,
         "n": e.n,
         **cells(e, "changed_rate", "_rate"),
-        "p": tested(e),
-        "holm_p": None if p is None else known(p),
+        **p_cells(e, p),
     }
 
 
@@ -379,8 +378,7 @@ def effects(runs: Sequence[Sample]) -> Finding | None:
             # Over the same people the noise that both runs share drops out.
             gap = (change, noise) if paired else (within[s.name], within[base.name])
             tests[c, f"{s.name} − {base.name}"] = between(*gap)
-    by_label = adjusted({f"{c}: {name}": e for (c, name), e in tests.items()})
-    holms = dict(zip(tests, by_label.values(), strict=True))
+    holms = adjusted(tests)
     orders = {
         tuple(sorted((floor, *rest), key=lambda c: (-own[c][0] / own[c][1], c))) for own in counts
     }
@@ -402,8 +400,7 @@ def effects(runs: Sequence[Sample]) -> Finding | None:
                     "condition": condition_name(c),
                     "run": name,
                     **cells(e, "effect_rate", "_rate"),
-                    "p": tested(e),
-                    "holm_p": known(holms[c, name]),
+                    **p_cells(e, holms[c, name]),
                 }
                 for (c, name), e in tests.items()
             ],
@@ -550,11 +547,8 @@ def figures(runs: Sequence[Sample]) -> Finding | None:
             tests.append((f"{column} in {condition_name(condition)}, {s.name} {d.value:+.3g}", d))
     if not rows:
         return None
-    holms = adjusted({f"{n}": d for n, (_, d) in enumerate(tests)}).values()
-    rows = [
-        {**row, "p": tested(d), "holm_p": known(p)}
-        for row, (_, d), p in zip(rows, tests, holms, strict=True)
-    ]
+    holms = adjusted(dict(enumerate(d for _, d in tests))).values()
+    rows = [{**row, **p_cells(d, p)} for row, (_, d), p in zip(rows, tests, holms, strict=True)]
     clear = [said for (said, _), p in zip(tests, holms, strict=True) if p < ALPHA]
     return Finding(
         "compare_figures",

@@ -703,19 +703,19 @@ def option_order(votes: Votes) -> Finding | None:
             section="Noise",
         )
     first = found.first
-    holm = adjusted({str(place): e for place, e in found.by_place.items()})
+    holm = adjusted(found.by_place)
     return Finding(
         "position_effects",
         title,
         f"Being listed first changes an option's chance of the first vote by "
-        f"{points(first, chance(first, holm['1']))}, "
-        f"{'so the order matters' if holm['1'] < ALPHA else 'which may be chance'}.",
+        f"{points(first, chance(first, holm[1]))}, "
+        f"{'so the order matters' if holm[1] < ALPHA else 'which may be chance'}.",
         Grid.of(
             [
                 {
                     "listed_as": place,
                     **cells(e, "effect_rate", "_rate"),
-                    **p_cells(e, holm[str(place)]),
+                    **p_cells(e, holm[place]),
                 }
                 for place, e in found.by_place.items()
             ],
