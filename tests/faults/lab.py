@@ -136,7 +136,8 @@ def journaled(run: Path) -> Counter[str]:
     """How often each request (by the digest of its body on the wire) is in the journal."""
     try:
         with JournalReader(run / "journal.sqlite") as journal:
-            return Counter(_wire_digest(entry.request) for entry in journal.entries("ask"))
+            asked = Counter(_wire_digest(entry.request) for entry in journal.entries("ask"))
+            return asked + Counter(_embed_digest(e.request) for e in journal.entries("embed"))
     except StorageError:  # there is none yet
         return Counter()
 
@@ -148,6 +149,11 @@ def _wire_digest(request: Any) -> str:
         wire, messages, request["temperature"], request["max_tokens"], request.get("schema")
     )
     return digest_of(encode(sent))
+
+
+def _embed_digest(request: Any) -> str:
+    wire = request["model"].partition("/")[2]
+    return digest_of({"model": wire, "input": request["texts"], "encoding_format": "float"})
 
 
 def texts_of(folder: Path) -> bytes:
