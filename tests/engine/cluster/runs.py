@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -38,19 +38,19 @@ def study_file(folder: Path, url: str, **settings: object) -> Path:
     return path
 
 
-def journaled(run: Path) -> int:
-    """How many answers are on the disk, in the journal and in the shards."""
-    files = [run / "journal.sqlite", *shards_in(run / SHARDS)]
+def journaled(run: Path, shards: Iterable[Path] | None = None) -> int:
+    """How many answers are on the disk, in the journal and in the shards, or in these."""
     found: set[str] = set()
-    for file in filter(Path.exists, files):
+    shards = shards_in(run / SHARDS) if shards is None else shards
+    for file in filter(Path.exists, [run / "journal.sqlite", *shards]):
         with suppress(StorageError), JournalReader(file) as journal:  # it may be about to be made
             found.update(journal.addresses())
     return len(found)
 
 
-def workers_of(run: Path) -> list[int]:
-    """The process ids of the workers of a run that is under way."""
-    return [int(path.stem.split("-")[0]) for path in shards_in(run / SHARDS)]
+def worker_of(shard: Path) -> int:
+    """The process id of the worker that writes a shard."""
+    return int(shard.stem.split("-")[0])
 
 
 class Head:

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import folkmoot
-from tests.engine.cluster.runs import Head, journaled, play, study_file, the_same, workers_of
+from folkmoot.engine.shards import SHARDS, entries_after, forget
+from tests.engine.cluster.runs import (
+    Head,
+    journaled,
+    play,
+    study_file,
+    the_same,
+    worker_of,
+)
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
-from tests.waiting import wait_until
+from tests.waiting import LONG, wait_until
 
 pytestmark = pytest.mark.xdist_group("ray")  # one cluster is enough
+PEOPLE = 12
 AT = 20  # answers before the server lets everybody wait
 
 
@@ -47,19 +59,81 @@ def nothing_paid_twice(server: ServerThread, paid: Counter[str], alone: folkmoot
     assert len(asked) == alone.manifest["calls"] and all(asked[one] == 1 for one in paid)
 
 
-def test_a_worker_that_is_killed_is_replaced(
-    cluster: None, alone: folkmoot.Run, tmp_path: Path
+class Deaf:
+    """A head that can stop listening: `cut` has it hear no report from the next on. `arrived`:
+    how many entries of each shard it has or is about to put."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, shared: bool) -> None:
+        from folkmoot.engine.cluster import head
+
+        hear, setup = head.Cluster._hear, head._setup
+        self.arrived: dict[Path, int] = {}
+        self.stuck, self.listens = threading.Event(), threading.Event()
+        self.listens.set()
+
+        def heard(cluster: Any, worker: Any, report: Any) -> Any:
+            self.arrived[worker.ready.shard] = worker.received + len(report.entries)
+            if not self.listens.is_set():
+                self.stuck_in = worker.ready.shard
+                self.stuck.set()
+                self.listens.wait()
+            return hear(cluster, worker, report)
+
+        def elsewhere(*args: Any, **options: Any) -> Any:
+            made = setup(*args, **options)
+            return made if shared else made._replace(holder="of another folder")
+
+        monkeypatch.setattr(head.Cluster, "_hear", heard)
+        monkeypatch.setattr(head, "_setup", elsewhere)
+
+    def cut(self) -> Path:
+        """Hear nobody; the shard of which nothing more can arrive."""
+        self.listens.clear()
+        self.stuck.wait(LONG)
+        return self.stuck_in
+
+
+@pytest.mark.parametrize("shared", [True, pytest.param(False, marks=pytest.mark.nightly)])
+def test_of_workers_that_are_killed_only_what_a_lost_disk_had_not_sent_is_asked_again(
+    shared: bool,
+    cluster: None,
+    alone: folkmoot.Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with ThreadPoolExecutor(1) as pool, held_server() as server:
-        study, out = study_file(tmp_path, server.openai, concurrency=8), tmp_path / "run"
+    deaf, held = Deaf(monkeypatch, shared=shared), [b"Question 1"]
+
+    async def wait_at(request: Any, handler: Any) -> Any:
+        body = await request.read()
+        while any(question in body for question in held):
+            await asyncio.sleep(0.005)
+        return await handler(request)
+
+    with ThreadPoolExecutor(1) as pool, ServerThread(FaultPlan()) as server:
+        server.model.between = wait_at
+        study, out = study_file(tmp_path, server.openai, concurrency=24), tmp_path / "run"
         run = pool.submit(play, study, out, executor="ray", workers=2)
-        paid = stopped_in_the_middle(server, out)
-        os.kill(workers_of(out)[0], signal.SIGKILL)
-        go_on(server)
+        try:
+            wait_until(lambda: journaled(out, shards=()) == PEOPLE, lambda: server.model.log)
+            lost = deaf.cut()
+            held[:] = [b"Question 2 to p7"]  # all other parts end
+            shards = list(deaf.arrived)
+            assert {path.parent == out / SHARDS for path in shards} == {shared}
+            wait_until(lambda: journaled(out, shards=shards) == 3 * PEOPLE - 1)
+            for shard in shards:
+                os.kill(worker_of(shard), signal.SIGKILL)
+            paid = Counter(server.model.log)
+            unsent = len(entries_after(lost, deaf.arrived[lost]))
+            forget(lost)
+        finally:
+            held.clear()
+            deaf.listens.set()
         done = run.result()
-        nothing_paid_twice(server, paid, alone)
+        asked = Counter(server.model.log)
+    assert unsent and sum(asked[one] == 2 for one in paid) == unsent
+    assert max(asked[one] for one in paid) == 2 and len(asked) == alone.manifest["calls"]
     the_same(done, alone)
-    assert "a worker was lost" in (out / "run.log").read_text()
+    assert (out / "run.log").read_text().count("a worker was lost") == 2
 
 
 @pytest.mark.parametrize(
