@@ -83,7 +83,7 @@ def test_a_dialogue_sends_the_same_bytes_first_each_time(
 ) -> None:
     sent, _ = bodies("openai/gpt-4o", tmp_path / "run", monkeypatch)
     keys = {json.loads(body)["prompt_cache_key"] for body in sent}
-    assert len(keys) == PEOPLE  # one for each conversation
+    assert len(keys) == PEOPLE  # one for each conversation: see docs/decisions/0055
     for number in range(PEOPLE):
         own = sorted((b for b in sent if f'"{number}: You are'.encode() in b), key=len)
         assert len(own) == TURNS
@@ -149,6 +149,24 @@ def test_tokens_of_the_cache_are_priced_as_such() -> None:
     assert claude.cost(Usage(40_000, 0, 0, 40_000)) == pytest.approx(5 * plain)  # type: ignore[operator]
     half = claude.batched()
     assert half.cost(Usage(10_000, 0, 10_000)) == pytest.approx(0.05 * plain)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("model", "dearer"), [("gpt-5.6", 1.25), ("gpt-4o", 1.0)])
+def test_what_goes_into_openais_cache_is_priced_as_such(model: str, dearer: float) -> None:
+    counts = {"prompt_tokens": 4_000, "completion_tokens": 10}
+    said = {"choices": [{"message": {"content": "Yes"}, "finish_reason": "stop"}]}
+    details = {"prompt_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 4_000}}
+    plain, written = (
+        openai_chat.decode(200, {}, json.dumps({**said, "usage": {**counts, **more}}).encode())
+        for more in ({}, details)
+    )
+    rate = rate_for(resolve(f"openai/{model}"))
+    assert rate is not None
+    for priced in (rate, rate.batched()):
+        out = 10 * priced.share * priced.output_usd
+        before, after = priced.cost(plain.usage), priced.cost(written.usage)
+        assert before is not None and after is not None
+        assert after - out == pytest.approx(dearer * (before - out))
 
 
 def test_the_report_names_the_share_that_came_from_the_cache(

@@ -210,12 +210,12 @@ def _usage(data: object, text: str = "") -> Usage:
     if not isinstance(data, dict):
         return Usage()
     details = data.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    details = details if isinstance(details, dict) else {}
     # No prompt is of no tokens, no text either: a server that writes 0 there has not counted.
     asked = counted(data.get("prompt_tokens")) or None
     said = None if asked is None else counted(data.get("completion_tokens"))
     said = said or (None if text else said)
-    cached = counted(cached)
+    cached = counted(details.get("cached_tokens"))
     if asked is not None and cached is not None and cached > asked:
         cached = None  # a discount on what was never sent
-    return Usage(asked, said, cached)
+    return Usage(asked, said, cached, counted(details.get("cache_write_tokens")))

@@ -27,7 +27,7 @@ class Rate:
     input_usd: float
     output_usd: float
     cached_usd: float
-    written_usd: float  # of tokens that go into the vendor's cache; Anthropic's cost more
+    written_usd: float  # of tokens that go into the vendor's cache, where these cost more
     share: float = 1.0  # of the library's price
 
     def batched(self) -> Rate:
@@ -39,7 +39,7 @@ class Rate:
         half = replace(self, share=0.5)
         if self.provider == "anthropic":
             return half
-        return replace(half, cached_usd=self.input_usd, written_usd=self.input_usd)
+        return replace(half, cached_usd=self.input_usd)
 
     def cost(self, usage: Usage) -> float | None:
         """USD for these tokens; None where the server did not count them. What is free is free
@@ -51,7 +51,7 @@ class Rate:
             return None
         if max(asked, said) > LINEAR_UP_TO:
             plain = self.share < 1.0 and self.cached_usd == self.input_usd
-            counted = Usage(asked, said) if plain else usage
+            counted = usage._replace(cached_tokens=None) if plain else usage
             exact = _exact(self.provider, self.model, counted)
             if exact is not None:
                 return exact * self.share
