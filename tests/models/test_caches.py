@@ -245,8 +245,15 @@ class Anthropics:
         return 1 + (0.25 * self.written - 0.9 * self.read) / self.all
 
 
-def test_a_town_halls_transcript_is_read_from_the_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("study", "small"),
+    [
+        ("town_hall", ("levels=[4]", "residents={general: 4}")),
+        ("negotiation", ("conditions=[C4, C5]", "group_types=[spouses]")),
+    ],
+)
+def test_a_transcript_that_goes_on_is_read_from_the_cache(
+    study: str, small: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "key")
     cache = Anthropics()
@@ -257,9 +264,9 @@ def test_a_town_halls_transcript_is_read_from_the_cache(
             return await handler(request)
 
         server.model.between = between
-        small = ("levels=[4]", "residents={general: 4}", f"endpoints.anthropic={server.url}")
-        options = RunOptions("anthropic/claude-sonnet-4-5", tmp_path / "run", overrides=small)
-        run_study(load(EXAMPLES / "town_hall.yaml", replace(options, limit=1)), options)
+        own = (*small, f"endpoints.anthropic={server.url}")
+        options = RunOptions("anthropic/claude-sonnet-4-5", tmp_path / "run", overrides=own)
+        run_study(load(EXAMPLES / f"{study}.yaml", replace(options, limit=1)), options)
     assert cache.read > cache.all / 3
     assert cache.price < 0.7
 

@@ -260,12 +260,15 @@ async def confirm(scope: Scope, case: Negotiation, decision: SlotDecision) -> Sl
     ]
 
     given = {m.id: _refusals(decision.portions, m.id) for m in case.members}
+    # C5's talks begin with C4's, so that each member is asked the same beginning twice.
+    goes_on = case.condition.locked and {"C4", "C5"} <= set(case.config.conditions)
 
     async def ask(at: Scope, member: Member) -> str | Missing:
         prompt = at.prompt(
             "confirm",
             label=topic.label,
             dialogue=dialogue,
+            goes_on=goes_on,
             decision=shares(case.group, decision.portions),
             dropped=list(decision.dropped),
             refusals=list(given[member.id]),
