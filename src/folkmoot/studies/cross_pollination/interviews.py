@@ -1,16 +1,22 @@
-"""Phase 3: a neutral moderator interviews the clarified participants about their reasons.
+"""Phases 3 and 4: interviews about the reasons for a vote, and the clusters that the reasons form.
 
-Each interview is summarised at its end (the first part of the source's phase 4).
+A neutral moderator interviews the clarified participants; each interview is summarised at its end.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
 
 from folkmoot.conversation.answers import Missing
 from folkmoot.conversation.dialogue import question_and_answer
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope
+from folkmoot.measures.clusters import cluster_option
+from folkmoot.models.request import FloatArray
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
-from folkmoot.studies.cross_pollination.participants import Participant, State
+from folkmoot.studies.cross_pollination.participants import Cluster, Participant, Reasons, State
 
 SATISFIED = "SATISFIED"
 ANALYST = Speaker("summarizer", "Summarizer", "summarizer")
@@ -61,3 +67,83 @@ async def summarised(scope: Scope, p: Participant) -> Participant:
     if isinstance(summary, Missing):
         return p.failed("individual summary", summary)
     return p.with_(individual_summary=summary)
+
+
+# --- clusters of like reasons within each option, each described by a model ----------------------
+
+
+async def summaries(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
+    """Embeddings of the individual summaries → clusters by option → descriptions.
+
+    A cluster without a description (the model refused, say) keeps its members, with a warning; its
+    view is shown to nobody.
+    """
+
+    interviewed = state.chosen(config.those_with("interview"))
+    chose = {
+        option: (option, [p.reasons for p in interviewed if p.initial_choice == option])
+        for option in config.topic.options
+    }
+
+    async def one(
+        scope: Scope, chosen: tuple[str, list[Reasons]]
+    ) -> tuple[FloatArray, list[str], list[Cluster]]:
+        option, spoken = chosen
+        vectors, keys = await _clustered(scope, config, option, spoken)
+        return vectors, keys, await _described(scope, option, spoken, keys, config.summary_draws)
+
+    found = (await scope.each(chose, one)).values()
+    placed = [
+        state.people[spoken.id].with_(embedding=vector, cluster_id=key)
+        for (_, own), (vectors, keys, _) in zip(chose.values(), found, strict=True)
+        for spoken, vector, key in zip(own, vectors, keys, strict=True)
+    ]
+    clusters = tuple(cluster for _, _, described in found for cluster in described)
+    return replace(state.updated(placed), clusters=clusters)
+
+
+async def _clustered(
+    scope: Scope, config: CrossPollinationConfig, option: str, spoken: list[Reasons]
+) -> tuple[FloatArray, list[str]]:
+    """The embedding of each summary of the reasons for an option, and the cluster it is in."""
+    if not spoken:
+        return np.zeros((0, 0), dtype=np.float32), []
+    vectors = await scope.at("embeddings").embed([one.summary or "" for one in spoken])
+    labels = await scope.at("clusters").compute(
+        cluster_option,
+        vectors,
+        config.clustering_algorithm,
+        config.max_clusters_per_option,
+        scope.seed,
+    )
+    return vectors, [f"{option}_cluster_{label}" for label in labels]
+
+
+async def _described(
+    scope: Scope, option: str, spoken: list[Reasons], keys: list[str], draws: int
+) -> list[Cluster]:
+    """The clusters of those people, each with its descriptions and the embedding of the first."""
+
+    async def one(scope: Scope, members: list[Reasons]) -> tuple[str, ...]:
+        own = [member.summary for member in members]
+        prompt = scope.prompt("cluster_description", option=option, summaries=own)
+        said = [await scope.ask(ANALYST, prompt) for _ in range(draws)]
+        return tuple("" if isinstance(text, Missing) else text for text in said)
+
+    members: dict[str, list[Reasons]] = {}  # labels count from 0 by first appearance
+    for who, key in zip(spoken, keys, strict=True):
+        members.setdefault(key, []).append(who)
+    said = await scope.at("descriptions").each(members, one)
+    texts = dict(zip(members, said.values(), strict=True))
+    for key, drawn in texts.items():
+        for draw, text in enumerate(drawn, 1):
+            if not text:
+                of = f" in draw {draw} of the summaries" if draws > 1 else ""
+                scope.warn(f"the model gave no description of {key}{of}; nobody is shown its view")
+    shown = [key for key in members if texts[key][0]]
+    vectors = await scope.at("description_embeddings").embed([texts[key][0] for key in shown])
+    embedding: dict[str, FloatArray] = dict(zip(shown, vectors, strict=True))
+    return [
+        Cluster(key, option, texts[key], embedding.get(key), tuple(p.id for p in own))
+        for key, own in members.items()
+    ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 from folkmoot.engine.session import Session
-from folkmoot.studies.cross_pollination.clusters import summaries
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 from folkmoot.studies.cross_pollination.files import (
     final_statistics,
@@ -18,7 +17,7 @@ from folkmoot.studies.cross_pollination.final_votes import (
     second_vote,
     show_summaries,
 )
-from folkmoot.studies.cross_pollination.interviews import clarification
+from folkmoot.studies.cross_pollination.interviews import clarification, summaries
 from folkmoot.studies.cross_pollination.opposition import opposition
 from folkmoot.studies.cross_pollination.participants import State, recruit
 from folkmoot.studies.cross_pollination.voting import (
