@@ -13,7 +13,7 @@ from folkmoot.engine.study import find_study, registered
 from folkmoot.kit.exposure import ELSEWHERE, ExposureRow, differences
 from folkmoot.models.request import Reply, Request
 from folkmoot.models.scripted import Scripted
-from folkmoot.studies.cross_pollination import final_votes
+from folkmoot.studies.cross_pollination import voting
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 from folkmoot.studies.cross_pollination.participants import Participant
 from folkmoot.studies.focus_group import participants as focus_group
@@ -134,13 +134,13 @@ def test_a_prompt_that_leaves_something_out_is_caught(study: str, tmp_path: Path
 # What somebody could get wrong in the code, and what is then said.
 def of_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everybody votes with the interview of the participant before."""
-    right, seen = final_votes._interview, [EMPTY]
+    right, seen = voting._interview, [EMPTY]
 
     def wrong(config: CrossPollinationConfig, p: Participant) -> Transcript:
         seen.append(right(config, p))
         return seen[-2]
 
-    monkeypatch.setattr(final_votes, "_interview", wrong)
+    monkeypatch.setattr(voting, "_interview", wrong)
 
 
 def the_latest(monkeypatch: pytest.MonkeyPatch) -> None:

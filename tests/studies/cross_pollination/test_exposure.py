@@ -13,7 +13,7 @@ from folkmoot.conversation.transcript import Transcript
 from folkmoot.engine.session import Scope
 from folkmoot.kit.exposure import MISNAMED, differences
 from folkmoot.models.request import Request
-from folkmoot.studies.cross_pollination import final_votes
+from folkmoot.studies.cross_pollination import voting
 from tests.studies.cross_pollination.test_protocol import Cast, number, people, run, text
 
 SWITCHES = ("summaries", "interview", "dialogue")
@@ -91,8 +91,8 @@ def test_two_speakers_swapped_are_seen(tmp_path: Path, monkeypatch: pytest.Monke
         who = ((u, other[u.role]) for u in said)
         return Transcript(tuple(u._replace(role=r, speaker_id=ids[r]) for u, r in who))
 
-    interview, prompt = final_votes._interview, Scope.prompt
-    monkeypatch.setattr(final_votes, "_interview", lambda *of: turned(interview(*of)))
+    interview, prompt = voting._interview, Scope.prompt
+    monkeypatch.setattr(voting, "_interview", lambda *of: turned(interview(*of)))
 
     def swapped(self: Scope, name: str, **given: Any) -> str:
         if name == "final_vote_after_dialogue":

@@ -11,19 +11,17 @@ from folkmoot.studies.cross_pollination.files import (
     save_results,
     write_checkpoint,
 )
-from folkmoot.studies.cross_pollination.final_votes import (
-    adversarial_dialogue,
-    cross_pollination,
-    second_vote,
-    show_summaries,
-)
 from folkmoot.studies.cross_pollination.interviews import clarification, summaries
 from folkmoot.studies.cross_pollination.opposition import opposition
 from folkmoot.studies.cross_pollination.participants import State, recruit
 from folkmoot.studies.cross_pollination.voting import (
+    adversarial_dialogue,
     code_restatements,
+    cross_pollination,
     delayed_vote,
     initial_vote,
+    second_vote,
+    show_summaries,
     threshold_check,
     with_other_views,
 )
