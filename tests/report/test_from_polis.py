@@ -19,7 +19,7 @@ from folkmoot.errors import InputError
 from folkmoot.kit.polis import AGREE, DISAGREE, read_polis
 from folkmoot.report.compare import compare
 from folkmoot.report.polis import Cast, Comment, Conversation, write_conversation
-from folkmoot.studies.cross_pollination.from_polis import from_polis
+from folkmoot.studies.cross_pollination.preparation import from_polis
 
 STATEMENTS = [
     "The square should be closed to cars.",

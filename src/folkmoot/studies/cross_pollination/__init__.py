@@ -12,10 +12,10 @@ from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 from folkmoot.studies.cross_pollination.exposure_design import EXPOSURE
 from folkmoot.studies.cross_pollination.findings import findings
-from folkmoot.studies.cross_pollination.from_polis import from_polis
 from folkmoot.studies.cross_pollination.participants import places
 from folkmoot.studies.cross_pollination.preparation import (
     cut,
+    from_polis,
     rehearsal,
     size,
     template,

@@ -1,18 +1,31 @@
-"""Before and after a run: a rehearsal, a smaller version, a template, and whether it was of use."""
+"""Before and after a run: a rehearsal, a smaller version, whether it was of use; and what a new pilot
+is made from: a template, or a Polis conversation.
+
+Of Polis, each voter becomes a persona described by how they voted on the other comments; what they
+voted on this one is kept apart, for `folkmoot compare RUN --people people.csv`.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import re
 import shutil
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import polars as pl
+import yaml
 
+from folkmoot.errors import InputError, Problem
+from folkmoot.hints import did_you_mean
+from folkmoot.kit.polis import AGREE, DISAGREE, PASS, PolisConversation, Voter
 from folkmoot.measures.power import DesignSize
 from folkmoot.people.sources import quota
 from folkmoot.randomness import generator
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.cross_pollination.config import CrossPollinationConfig, Exposed
+from folkmoot.studies.cross_pollination.config import CONDITIONS, CrossPollinationConfig, Exposed
 
 
 def unusable(run: RunFolder) -> str:
@@ -72,3 +85,105 @@ def size(config: CrossPollinationConfig, _folder: Path) -> DesignSize:
     per = config.participants_per_condition
     key = ("participants_per_condition", per)
     return DesignSize("independent", len(config.arms), per, setting=key)
+
+
+# --- a pilot made of a Polis conversation ---------------------------------------------------------
+
+
+NAMES = {AGREE: "Agree", DISAGREE: "Disagree", PASS: "Pass"}
+LEAST_VOTES = 5  # other comments agreed or disagreed with: fewer describe nobody
+MOST_QUOTED = 6  # comments of each vote in a description
+PERSONAS, PEOPLE, STUDY_FILE = "personas.csv", "people.csv", "cross_pollination.yaml"
+
+
+def from_polis(conversation: PolisConversation, statement: str | None) -> dict[str, str | bytes]:
+    """The files of the pilot; on the comment on which the smaller side is largest, if none is
+    named. Raises InputError where the comment does not exist or too few voters are described."""
+    number = conversation.most_divided if statement is None else statement
+    if number not in conversation.comments:
+        hint = did_you_mean(number, list(conversation.comments), "see comment-id in comments.csv")
+        raise InputError(Problem(f"--statement: there is no accepted comment {number}", hint=hint))
+    known = [v for v in conversation.voters if _opinions(v, number) >= LEAST_VOTES]
+    per = len(known) // len(CONDITIONS)
+    if not per:
+        raise InputError(
+            f"--from-polis: {len(known)} people agreed or disagreed with {LEAST_VOTES} other "
+            f"comments; a pilot needs {len(CONDITIONS)}"
+        )
+    shown = _most_voted(conversation, number)
+    return {
+        STUDY_FILE: _study(conversation, number, per),
+        PERSONAS: _csv(
+            ("id", "persona", "polis_group"),
+            ((_id(v), _described(v, shown, conversation), v.group) for v in known),
+        ),
+        PEOPLE: _csv(
+            ("participant", "first", "polis_group"),
+            ((_id(v), NAMES[v.votes[number]], v.group) for v in known if number in v.votes),
+        ),
+    }
+
+
+def _opinions(voter: Voter, number: str) -> int:
+    """How many other comments a voter agreed or disagreed with."""
+    return sum(vote != PASS for comment, vote in voter.votes.items() if comment != number)
+
+
+def _id(voter: Voter) -> str:
+    return f"polis_{voter.id}"
+
+
+def _most_voted(conversation: PolisConversation, number: str) -> list[str]:
+    """The other comments, those on which most voted first."""
+    counts = {c: sum(c in v.votes for v in conversation.voters) for c in conversation.comments}
+    return sorted((c for c in counts if c != number), key=lambda c: -counts[c])
+
+
+def _described(voter: Voter, shown: Sequence[str], conversation: PolisConversation) -> str:
+    """ "a person who … agreed that “…”"; completes "You are …"."""
+    parts = []
+    for vote, verb in ((AGREE, "agreed with"), (DISAGREE, "disagreed with")):
+        own = [conversation.comments[c] for c in shown if voter.votes.get(c) == vote]
+        if own:
+            quoted = " ".join(f"“{text}”" for text in own[:MOST_QUOTED])
+            parts.append(f"You {verb}: {quoted}")
+    about = f" about {conversation.topic}" if conversation.topic else ""
+    return " ".join([f"a person who took part in a public conversation{about}.", *parts])
+
+
+def _study(conversation: PolisConversation, number: str, per: int) -> str:
+    about = re.sub(r"\s+", " ", conversation.description)
+    text = conversation.comments[number]
+    description = f"{about}\n" if about else ""
+    description += f"Somebody in a public conversation wrote: “{text}”\n"
+    description += "Do you agree, disagree, or pass?"
+    name = conversation.topic or "A Polis conversation"
+    settings = {
+        "study": "cross_pollination",
+        "pilot_id": f"polis_{re.sub(r'[^0-9a-z]+', '_', name.lower()).strip('_')[:60]}_{number}",
+        "pilot_name": f"{name}: comment {number}",
+        "topic": {
+            "description": description,
+            "options": [NAMES[v] for v in (AGREE, DISAGREE, PASS)],
+        },
+        "participants_per_condition": per,
+        "revote": True,
+        "personas": {"source": "table", "file": PERSONAS},
+        "model": "synthetic",
+        "random_seed": 42,
+    }
+    counts = ", ".join(f"{conversation.count(number, v)} {n.lower()}" for v, n in NAMES.items())
+    head = (
+        f"# Comment {number} of a Polis conversation, voted on by personas made of its voters.\n"
+        f"# {PERSONAS} describes each by their other votes; {PEOPLE} holds what they voted on it "
+        f"({counts}):\n"
+        f"#   folkmoot run {STUDY_FILE}\n"
+        f"#   folkmoot compare RUN --people {PEOPLE}\n"
+    )
+    return head + yaml.safe_dump(settings, sort_keys=False, allow_unicode=True, width=100)
+
+
+def _csv(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([header, *rows])
+    return text.getvalue()
