@@ -15,7 +15,7 @@ from folkmoot.errors import InputError
 from folkmoot.kit.exposure import differences
 from folkmoot.measures.proportions import newcombe, wilson
 from folkmoot.models.request import Request
-from folkmoot.studies.cross_pollination.results import read
+from folkmoot.studies.cross_pollination.findings.votes import read
 from tests.studies.cross_pollination.test_exposure import Talkers
 from tests.studies.cross_pollination.test_protocol import JOBS, people, run, text
 

@@ -1,5 +1,5 @@
-"""Before and after a run: a rehearsal, a smaller version, whether it was of use; and what a new pilot
-is made from: a template, or a Polis conversation.
+"""Before and after a run: a rehearsal, a smaller version, whether it was of use; and what a new
+pilot is made from: a template, or a Polis conversation.
 
 Of Polis, each voter becomes a persona described by how they voted on the other comments; what they
 voted on this one is kept apart, for `folkmoot compare RUN --people people.csv`.

@@ -22,7 +22,7 @@ from folkmoot.measures.clusters import (
 from folkmoot.measures.estimates import percent, plural
 from folkmoot.randomness import generator
 from folkmoot.storage.findings import Finding, Grid, Lines, Points
-from folkmoot.studies.cross_pollination.results import Votes
+from folkmoot.studies.cross_pollination.findings.votes import Votes
 
 CLUSTERS = "Clusters"
 STRUCTURE = 0.25  # a smaller silhouette shows little structure

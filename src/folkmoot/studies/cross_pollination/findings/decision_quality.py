@@ -33,7 +33,7 @@ from folkmoot.measures.diversity import (
 from folkmoot.measures.estimates import Estimate
 from folkmoot.randomness import generator
 from folkmoot.storage.findings import Bars, Finding, Grid
-from folkmoot.studies.cross_pollination.results import Arm, Voter, Votes
+from folkmoot.studies.cross_pollination.findings.votes import Arm, Voter, Votes
 
 # --- how spread the votes are, and how that compares with people ---------------------------------
 
