@@ -14,8 +14,8 @@ import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.errors import InputError
 from folkmoot.studies.workbook.config import Workbook
-from folkmoot.studies.workbook.convert import convert
 from folkmoot.studies.workbook.preparation import load, notes
+from folkmoot.studies.workbook.spreadsheet.convert import convert
 from tests.studies.workbook.test_workbook_mutations import mutate
 from tests.studies.workbook.test_workbook_reading import older, shorter
 from tests.studies.workbook.test_workbook_unsaid import random_assignment

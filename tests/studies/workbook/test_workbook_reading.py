@@ -11,8 +11,8 @@ import pytest
 from openpyxl import load_workbook
 
 from folkmoot.errors import InputError
-from folkmoot.studies.workbook.layouts import template
 from folkmoot.studies.workbook.preparation import load, notes
+from folkmoot.studies.workbook.spreadsheet.layouts import template
 from tests.studies.workbook.workbook_builder import (
     TASK_COLUMNS,
     good,

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from folkmoot.errors import InputError
-from folkmoot.studies.workbook import sheets
 from folkmoot.studies.workbook.answers import NotALiteral, read_literal
 from folkmoot.studies.workbook.files import csv_text, harmless
 from folkmoot.studies.workbook.placeholders import (
@@ -22,6 +21,7 @@ from folkmoot.studies.workbook.placeholders import (
     render,
 )
 from folkmoot.studies.workbook.preparation import check, load
+from folkmoot.studies.workbook.spreadsheet import sheets
 from tests.bounded import bounded
 from tests.studies.workbook.workbook_builder import good, mistakes, put, read, save
 

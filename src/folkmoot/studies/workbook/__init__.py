@@ -8,10 +8,8 @@ from folkmoot.engine.study import Study
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.workbook.checks import cells_with_images
 from folkmoot.studies.workbook.config import WorkbookConfig
-from folkmoot.studies.workbook.convert import convert
 from folkmoot.studies.workbook.exposure_design import EXPOSURE
 from folkmoot.studies.workbook.findings import findings
-from folkmoot.studies.workbook.layouts import template
 from folkmoot.studies.workbook.preparation import (
     check,
     limit,
@@ -24,6 +22,8 @@ from folkmoot.studies.workbook.preparation import (
 from folkmoot.studies.workbook.protocol import places, protocol
 from folkmoot.studies.workbook.respondent import PART
 from folkmoot.studies.workbook.show import show
+from folkmoot.studies.workbook.spreadsheet.convert import convert
+from folkmoot.studies.workbook.spreadsheet.layouts import template
 from folkmoot.studies.workbook.tables import TABLES, unusable
 
 STUDY = Study(

@@ -28,8 +28,7 @@ from folkmoot.conversation.answers import (
 )
 from folkmoot.conversation.choices import NOT_COUNTED, Choice, Number, alike, listed
 from folkmoot.hidden_characters import hidden_in
-from folkmoot.studies.workbook.config import Scalar, VarType
-from folkmoot.studies.workbook.sheets import MAX_TEXT, number_text
+from folkmoot.studies.workbook.config import MAX_TEXT, Scalar, VarType, number_text
 
 MAX_DEPTH = 20
 MAX_ITEMS = 10_000

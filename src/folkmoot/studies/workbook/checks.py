@@ -15,6 +15,7 @@ from folkmoot.models.images import NOT_TAKEN, Image, images_in
 from folkmoot.studies.workbook.answers import Listed, Options, Range
 from folkmoot.studies.workbook.config import (
     SPECIAL_ROLES,
+    Problems,
     Role,
     Task,
     Workbook,
@@ -45,7 +46,6 @@ from folkmoot.studies.workbook.placeholders import (
     sources,
 )
 from folkmoot.studies.workbook.sessions import NOT_AVAILABLE, known_beforehand
-from folkmoot.studies.workbook.sheets import Problems
 
 MOST_PERMUTATIONS_CHECKED = 1_000
 _SEND_AS = "save it as PNG, JPEG, GIF or WebP"

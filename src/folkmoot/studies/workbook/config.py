@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator
 
 from folkmoot.engine.config import NonNegative, Positive, StudyConfig
-from folkmoot.errors import InputError
+from folkmoot.errors import InputError, Problem
 from folkmoot.models.catalog import HOSTED, resolve
 
 TaskType = Literal["context", "discussion", "public_question", "private_question"]
@@ -26,6 +27,7 @@ STRATEGIES: Mapping[str, tuple[str, ...]] = {
     "role_assignment_strategy": get_args(Strategy),
 }
 Scalar = str | int | float | bool
+MAX_TEXT = 100_000  # characters in one cell; Excel itself stops at 32,767
 
 FACILITATOR = "Facilitator"
 SUMMARIZER = "Summarizer"
@@ -35,6 +37,28 @@ SPECIAL_ROLES = (FACILITATOR, SUMMARIZER)
 def special_role(label: str) -> str | None:
     """The special role that a label names (case does not matter), or None for a user's own."""
     return next((s for s in SPECIAL_ROLES if s.casefold() == label.strip().casefold()), None)
+
+
+def number_text(value: float) -> str:
+    """A number as a person writes it: 4.0 is `4`, .1 + .2 is `0.3`."""
+    if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):
+        return str(int(value))
+    return f"{value:.12g}"
+
+
+@dataclass
+class Problems:
+    """Collects mistakes while a workbook is read; `structural` means that a part is not there.
+
+    `notes`: not mistakes, but what was read otherwise than it may look.
+    """
+
+    found: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    structural: bool = False
+
+    def add(self, message: str, where: str = "", hint: str = "") -> None:
+        self.found.append(Problem(message, where=where, hint=hint))
 
 
 class _Part(BaseModel):

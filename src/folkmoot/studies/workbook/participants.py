@@ -23,6 +23,7 @@ from folkmoot.randomness import generator
 from folkmoot.studies.workbook.answers import NotALiteral, Options, read_options
 from folkmoot.studies.workbook.config import (
     Described,
+    Problems,
     Profiles,
     Role,
     Scalar,
@@ -32,7 +33,6 @@ from folkmoot.studies.workbook.config import (
     Workbook,
 )
 from folkmoot.studies.workbook.placeholders import UNDEFINED, TemplateProblem, render
-from folkmoot.studies.workbook.sheets import Problems
 
 D = TypeVar("D", bound=Described)
 Filler = Callable[[str, str], str]  # (text, its cell) → the text filled in

@@ -22,7 +22,6 @@ from folkmoot.randomness import generator
 from folkmoot.studies.workbook.answers import Words
 from folkmoot.studies.workbook.checks import cells_with_images, design_problems
 from folkmoot.studies.workbook.config import Workbook, WorkbookConfig, settings_of
-from folkmoot.studies.workbook.layouts import COMPUTED, LAYOUTS, SHEETS
 from folkmoot.studies.workbook.participants import (
     Experiment,
     Seat,
@@ -36,7 +35,6 @@ from folkmoot.studies.workbook.participants import (
 )
 from folkmoot.studies.workbook.placeholders import in_order
 from folkmoot.studies.workbook.protocol import ordered_tasks, sessions_of
-from folkmoot.studies.workbook.reading import look_alikes, read_workbook
 from folkmoot.studies.workbook.sessions import (
     SessionState,
     by_facilitator,
@@ -45,7 +43,9 @@ from folkmoot.studies.workbook.sessions import (
     special,
     wording,
 )
-from folkmoot.studies.workbook.sheets import rows_in_words
+from folkmoot.studies.workbook.spreadsheet.layouts import COMPUTED, LAYOUTS, SHEETS
+from folkmoot.studies.workbook.spreadsheet.reading import look_alikes, read_workbook
+from folkmoot.studies.workbook.spreadsheet.sheets import rows_in_words
 
 _RANK = {
     layout.sheet(ours): rank for layout in LAYOUTS for rank, ours in enumerate((*SHEETS, COMPUTED))

@@ -22,6 +22,7 @@ from folkmoot.studies.workbook.config import (
     Computed,
     Role,
     Scalar,
+    number_text,
 )
 from folkmoot.studies.workbook.participants import (
     Experiment,
@@ -41,7 +42,6 @@ from folkmoot.studies.workbook.placeholders import (
     normalise_options,
     render,
 )
-from folkmoot.studies.workbook.sheets import number_text
 
 NOT_AVAILABLE = NotThere("not available")
 SOMEBODY_ELSES = NotThere("…")  # in a question as those hear it to whom it is not put

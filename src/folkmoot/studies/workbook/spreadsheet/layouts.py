@@ -35,9 +35,10 @@ from folkmoot.studies.workbook.config import (
     STRATEGIES,
     TASK_TYPES,
     VAR_TYPES,
+    Problems,
     Scalar,
 )
-from folkmoot.studies.workbook.sheets import Cell, Problems, Sheet, rows_in_words
+from folkmoot.studies.workbook.spreadsheet.sheets import Cell, Sheet, rows_in_words
 
 COMPUTED = "computed"
 NOTES_SHEET = "notes"  # words for people; not read

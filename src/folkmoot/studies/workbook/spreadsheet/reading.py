@@ -35,6 +35,7 @@ from folkmoot.studies.workbook.config import (
     ComputedScope,
     Constant,
     Described,
+    Problems,
     Profiles,
     Role,
     Scalar,
@@ -45,7 +46,7 @@ from folkmoot.studies.workbook.config import (
     VarType,
     Workbook,
 )
-from folkmoot.studies.workbook.layouts import (
+from folkmoot.studies.workbook.spreadsheet.layouts import (
     COLUMNS,
     COMPUTED,
     MAX_ABOVE,
@@ -69,7 +70,7 @@ from folkmoot.studies.workbook.layouts import (
     sheet_problems,
     unique,
 )
-from folkmoot.studies.workbook.sheets import Cell, Problems, Sheet, read_book, rows_in_words
+from folkmoot.studies.workbook.spreadsheet.sheets import Cell, Sheet, read_book, rows_in_words
 
 REPEATED = ("repeat_public_question", "repeat_private_question")
 FREE_TEXT = ("freetext", "text", "string")  # how other layouts say that the type is left open

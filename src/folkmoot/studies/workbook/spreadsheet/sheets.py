@@ -30,6 +30,7 @@ from openpyxl.utils import get_column_letter, range_boundaries
 
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import shortened
+from folkmoot.studies.workbook.config import MAX_TEXT, Problems, Scalar, number_text
 
 MAX_FILE_BYTES = 50_000_000
 MAX_UNPACKED_BYTES = 300_000_000
@@ -320,31 +321,13 @@ MAX_CELLS = 2_000_000  # that hold something
 MAX_CHARACTERS = 100_000_000  # of all texts together
 MAX_MERGES_TOLD = 50
 MAX_RANGES = 20
-MAX_TEXT = 100_000  # characters in one cell; Excel itself stops at 32,767
-
-Value = str | int | float | bool
-
-
-@dataclass
-class Problems:
-    """Collects mistakes while a workbook is read; `structural` means that a part is not there.
-
-    `notes`: not mistakes, but what was read otherwise than it may look.
-    """
-
-    found: list[Problem] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    structural: bool = False
-
-    def add(self, message: str, where: str = "", hint: str = "") -> None:
-        self.found.append(Problem(message, where=where, hint=hint))
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
     """One cell that holds something. `text` is what a person sees in it."""
 
-    value: Value
+    value: Scalar
     text: str
     date: bool = False
 
@@ -523,7 +506,7 @@ def _put(sheet: Sheet, cell: Any, problems: Problems) -> None:
     row[cell.column] = Cell(value, _text(value, cell.number_format), date)
 
 
-def _plain(value: Any) -> Value:
+def _plain(value: Any) -> Scalar:
     """A cell's value as text, number or truth value; dates and times as ISO text."""
     if isinstance(value, (bool, int, float, str)):
         return value
@@ -535,7 +518,7 @@ def _plain(value: Any) -> Value:
     return str(value)
 
 
-def _text(value: Value, number_format: str | None) -> str:
+def _text(value: Scalar, number_format: str | None) -> str:
     if isinstance(value, str):
         return value.strip()
     if isinstance(value, bool):
@@ -548,13 +531,6 @@ def _text(value: Value, number_format: str | None) -> str:
     if re.fullmatch("00+", shown) and value >= 0 and float(value).is_integer():
         return f"{int(value):0{min(len(shown), 30)}d}"
     return number_text(value)
-
-
-def number_text(value: float) -> str:
-    """A number as a person writes it: 4.0 is `4`, .1 + .2 is `0.3`."""
-    if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):
-        return str(int(value))
-    return f"{value:.12g}"
 
 
 # --- what a person sees ------------------------------------------------------------------------

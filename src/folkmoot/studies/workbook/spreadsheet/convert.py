@@ -31,10 +31,13 @@ from folkmoot.studies.workbook.config import (
     STRATEGIES,
     TASK_TYPES,
     VAR_TYPES,
+    Problems,
     Scalar,
+    number_text,
     special_role,
 )
-from folkmoot.studies.workbook.layouts import (
+from folkmoot.studies.workbook.placeholders import OPTIONS
+from folkmoot.studies.workbook.spreadsheet.layouts import (
     AGENT_ROLES,
     COLUMNS,
     FLAGS,
@@ -49,21 +52,13 @@ from folkmoot.studies.workbook.layouts import (
     recognise,
     workbook_bytes,
 )
-from folkmoot.studies.workbook.placeholders import OPTIONS
-from folkmoot.studies.workbook.reading import (
+from folkmoot.studies.workbook.spreadsheet.reading import (
     FREE_TEXT,
     MAX_ID,
     UNSAFE,
     names_row,
 )
-from folkmoot.studies.workbook.sheets import (
-    Cell,
-    Problems,
-    Sheet,
-    number_text,
-    read_book,
-    rows_in_words,
-)
+from folkmoot.studies.workbook.spreadsheet.sheets import Cell, Sheet, read_book, rows_in_words
 
 Values = dict[str, Scalar | None]
 
