@@ -22,7 +22,7 @@ from folkmoot.studies.town_hall.answers import (
     speaking,
     thinking,
 )
-from folkmoot.studies.town_hall.repairs import Asked, resolve, spelled, whole
+from folkmoot.studies.town_hall.answers.repairs import Asked, resolve, spelled, whole
 
 IDS = tuple(f"A{i:02d}" for i in range(1, 21))
 

@@ -28,6 +28,7 @@ from folkmoot.studies.town_hall.answers import (
     Satisfaction,
     Turn,
 )
+from folkmoot.studies.town_hall.answers.repairs import Asked, resolve
 from folkmoot.studies.town_hall.config import Level, TownHallConfig, deal
 from folkmoot.studies.town_hall.participants import (
     Resident,
@@ -35,7 +36,6 @@ from folkmoot.studies.town_hall.participants import (
     shuffled,
     with_stories,
 )
-from folkmoot.studies.town_hall.repairs import Asked, resolve
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)

@@ -24,7 +24,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 
 from folkmoot.conversation.answers import Json, Reading, Unreadable, object_schema
-from folkmoot.studies.town_hall.repairs import Asked, Repairer, listed, spelled, text, whole
+from folkmoot.studies.town_hall.answers.repairs import Asked, Repairer, listed, spelled, text, whole
 
 Stance = Literal["strong_support", "support", "neutral", "oppose", "strong_oppose"]
 Feeling = Literal["worried", "relieved", "angry", "hopeful", "indifferent", "empathetic"]
