@@ -19,7 +19,7 @@ from folkmoot.engine.withdrawal import withdraw
 from folkmoot.report.mixed import people_and_models
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group.participants import COMPANY, LENGTHS
-from folkmoot.studies.negotiation.strategies import TOPICS
+from folkmoot.studies.negotiation.rules.strategies import TOPICS
 from tests.contract.small import people_of, small_study
 from tests.engine.test_seats import by_hand
 

@@ -16,7 +16,7 @@ import folkmoot
 from folkmoot.models.request import Reply, Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.studies.negotiation import STUDY
-from folkmoot.studies.negotiation.strategies import OPERATORS, VOTE_OPERATORS
+from folkmoot.studies.negotiation.rules.strategies import OPERATORS, VOTE_OPERATORS
 from tests.studies.negotiation.conftest import (
     Runner,
     mediator,

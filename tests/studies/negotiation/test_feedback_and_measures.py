@@ -15,11 +15,11 @@ from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation import STUDY
 from folkmoot.studies.negotiation.measures import SessionResult, compare, member_satisfaction
 from folkmoot.studies.negotiation.mediation import left_out
-from folkmoot.studies.negotiation.operators import Portion
 from folkmoot.studies.negotiation.participants import StatedMember, build_group
-from folkmoot.studies.negotiation.strategies import Group, group_type
+from folkmoot.studies.negotiation.rules.operators import Portion
+from folkmoot.studies.negotiation.rules.strategies import Group, group_type
+from folkmoot.studies.negotiation.rules.tally import count
 from folkmoot.studies.negotiation.tables import MEASURES
-from folkmoot.studies.negotiation.tally import count
 from tests.studies.negotiation.conftest import GROUPS, Runner, some
 
 FOOD = ("barbecue", "diner", "sushi")

@@ -17,7 +17,7 @@ from folkmoot.studies.negotiation import STUDY
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.participants import groups_of, read_groups
 from folkmoot.studies.negotiation.preparation import check, cut, template
-from folkmoot.studies.negotiation.strategies import TOPICS
+from folkmoot.studies.negotiation.rules.strategies import TOPICS
 from tests.studies.negotiation.conftest import CALM, GROUPS, members
 
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.studies.negotiation.operators import (
+from folkmoot.studies.negotiation.participants import StatedMember, build_group
+from folkmoot.studies.negotiation.rules.operators import (
     OPERATIONS,
     Case,
     Outcome,
@@ -16,8 +17,7 @@ from folkmoot.studies.negotiation.operators import (
     counterfactuals,
     decide,
 )
-from folkmoot.studies.negotiation.participants import StatedMember, build_group
-from folkmoot.studies.negotiation.strategies import (
+from folkmoot.studies.negotiation.rules.strategies import (
     GROUP_TYPES,
     OPERATORS,
     Member,
@@ -26,7 +26,7 @@ from folkmoot.studies.negotiation.strategies import (
     strategy_for,
     table,
 )
-from folkmoot.studies.negotiation.tally import Tally, count
+from folkmoot.studies.negotiation.rules.tally import Tally, count
 
 # J. Masthoff, Group recommender systems: combining individual models (2011), ten items A to J.
 MASTHOFF = {

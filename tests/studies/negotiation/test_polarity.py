@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.studies.negotiation.tally import (
+from folkmoot.studies.negotiation.rules.tally import (
     adopted,
     clauses,
     content_words,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from folkmoot.studies.negotiation import decision
-from folkmoot.studies.negotiation.strategies import OPERATORS, table
+from folkmoot.studies.negotiation.rules.strategies import OPERATORS, table
 from tests.studies.negotiation.conftest import (
     Runner,
     mediator,

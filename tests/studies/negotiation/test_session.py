@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from folkmoot.models.request import Reply, Request
-from folkmoot.studies.negotiation.strategies import SLOTS
+from folkmoot.studies.negotiation.rules.strategies import SLOTS
 from tests.studies.negotiation.conftest import CALM, GROUPS, Runner, mediator, session_json, some
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from folkmoot.models.request import Request
 from folkmoot.studies.negotiation import STUDY
-from folkmoot.studies.negotiation.operators import Portion
 from folkmoot.studies.negotiation.participants import StatedMember, build_group
 from folkmoot.studies.negotiation.replies import (
     Decided,
@@ -19,7 +18,8 @@ from folkmoot.studies.negotiation.replies import (
     settlement,
     summed_up,
 )
-from folkmoot.studies.negotiation.strategies import Group, group_type
+from folkmoot.studies.negotiation.rules.operators import Portion
+from folkmoot.studies.negotiation.rules.strategies import Group, group_type
 from tests.studies.negotiation.conftest import (
     Runner,
     mediator,

@@ -6,9 +6,9 @@ from importlib.resources import files
 
 import pytest
 
-from folkmoot.studies import negotiation
+from folkmoot.studies.negotiation import rules
 from folkmoot.studies.negotiation.decision import SlotDecision
-from folkmoot.studies.negotiation.strategies import (
+from folkmoot.studies.negotiation.rules.strategies import (
     SLOTS,
     TOPICS,
     TYPE_IDS,
@@ -17,7 +17,7 @@ from folkmoot.studies.negotiation.strategies import (
     table,
 )
 
-TEXT = files(negotiation).joinpath("strategies.csv").read_text(encoding="utf-8")
+TEXT = files(rules).joinpath("strategies.csv").read_text(encoding="utf-8")
 
 # Typed from the method's description, not read from the table under test.
 IDS = {

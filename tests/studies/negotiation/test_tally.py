@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folkmoot.studies.negotiation.participants import StatedMember, build_group
-from folkmoot.studies.negotiation.strategies import TOPICS, Member, group_type, topics
-from folkmoot.studies.negotiation.tally import (
+from folkmoot.studies.negotiation.rules.strategies import TOPICS, Member, group_type, topics
+from folkmoot.studies.negotiation.rules.tally import (
     COMMITMENT,
     Ballot,
     candidates,

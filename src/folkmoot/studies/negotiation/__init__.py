@@ -20,8 +20,8 @@ from folkmoot.studies.negotiation.preparation import (
 )
 from folkmoot.studies.negotiation.protocol import protocol
 from folkmoot.studies.negotiation.respondent import PART
+from folkmoot.studies.negotiation.rules.strategies import CONDITIONS
 from folkmoot.studies.negotiation.show import show
-from folkmoot.studies.negotiation.strategies import CONDITIONS
 from folkmoot.studies.negotiation.tables import TABLES, unusable
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from folkmoot.hints import did_you_mean
 from folkmoot.kit.coding import CodedConfig
-from folkmoot.studies.negotiation.strategies import (
+from folkmoot.studies.negotiation.rules.strategies import (
     CONDITIONS,
     TOPICS,
     TYPE_IDS,
@@ -17,7 +17,7 @@ from folkmoot.studies.negotiation.strategies import (
     group_type,
     role_id,
 )
-from folkmoot.studies.negotiation.tally import words_of
+from folkmoot.studies.negotiation.rules.tally import words_of
 
 Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Size = Annotated[int, Field(ge=1, le=12)]

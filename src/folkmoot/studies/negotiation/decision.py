@@ -18,9 +18,9 @@ from folkmoot.files import packaged_yaml
 from folkmoot.hints import enumerated
 from folkmoot.randomness import uniform
 from folkmoot.studies.negotiation.config import NegotiationConfig
-from folkmoot.studies.negotiation.operators import WHOLE_TRIP, Outcome, Portion
 from folkmoot.studies.negotiation.replies import Settlement, same
-from folkmoot.studies.negotiation.strategies import (
+from folkmoot.studies.negotiation.rules.operators import WHOLE_TRIP, Outcome, Portion
+from folkmoot.studies.negotiation.rules.strategies import (
     CONDITIONS,
     SUBGROUP_SLOTS,
     Condition,
@@ -32,7 +32,7 @@ from folkmoot.studies.negotiation.strategies import (
     strategy_for,
     table,
 )
-from folkmoot.studies.negotiation.tally import (
+from folkmoot.studies.negotiation.rules.tally import (
     Ballot,
     Branch,
     Coverage,

@@ -8,7 +8,7 @@ import polars as pl
 
 from folkmoot.kit.exposure import OWN, Decision, Exposure, Text
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.negotiation.strategies import CONDITIONS, table
+from folkmoot.studies.negotiation.rules.strategies import CONDITIONS, table
 
 PREFERENCES, STRATEGY, DIALOGUE = "preferences", "strategy", "dialogue"
 # By the scope below the topic; without one it is the mediator's proposal.

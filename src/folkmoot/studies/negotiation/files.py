@@ -31,12 +31,12 @@ from folkmoot.studies.negotiation.measures import (
     session_measures,
 )
 from folkmoot.studies.negotiation.replies import same
-from folkmoot.studies.negotiation.strategies import LODGING, SLOTS, Group
+from folkmoot.studies.negotiation.rules.strategies import LODGING, SLOTS, Group
+from folkmoot.studies.negotiation.rules.tally import METHOD, words_of
 from folkmoot.studies.negotiation.tables import (
     decision_rows,
     measures_row,
 )
-from folkmoot.studies.negotiation.tally import METHOD, words_of
 
 T = TypeVar("T")
 

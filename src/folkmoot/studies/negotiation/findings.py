@@ -16,7 +16,7 @@ from folkmoot.people.sources.persona_hub import is_english
 from folkmoot.storage.findings import Board, Finding, Grid, Heat
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation.measures import Comparison, Figure
-from folkmoot.studies.negotiation.strategies import CONDITIONS, VOTE_OPERATORS
+from folkmoot.studies.negotiation.rules.strategies import CONDITIONS, VOTE_OPERATORS
 from folkmoot.studies.negotiation.tables import MEASURES
 
 _SCORED = (

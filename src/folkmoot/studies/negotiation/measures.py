@@ -17,10 +17,16 @@ from folkmoot.measures.clustered import clustered_mean, paired_difference
 from folkmoot.measures.diversity import gini
 from folkmoot.measures.estimates import Estimate
 from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision
-from folkmoot.studies.negotiation.operators import Portion
-from folkmoot.studies.negotiation.strategies import SUBGROUP_SLOTS, Group, Topic
+from folkmoot.studies.negotiation.rules.operators import Portion
+from folkmoot.studies.negotiation.rules.strategies import SUBGROUP_SLOTS, Group, Topic
+from folkmoot.studies.negotiation.rules.tally import (
+    NAMED,
+    STRONG_REJECTION,
+    WANTED,
+    Tally,
+    text_scores,
+)
 from folkmoot.studies.negotiation.tables import MEASURES
-from folkmoot.studies.negotiation.tally import NAMED, STRONG_REJECTION, WANTED, Tally, text_scores
 
 LOWEST, HIGHEST = STRONG_REJECTION, NAMED + WANTED
 ByMember = Mapping[str, float]

@@ -33,7 +33,6 @@ from folkmoot.studies.negotiation.decision import (
     spelled,
 )
 from folkmoot.studies.negotiation.measures import member_satisfaction
-from folkmoot.studies.negotiation.operators import Portion
 from folkmoot.studies.negotiation.participants import mediator, member_speaker
 from folkmoot.studies.negotiation.replies import (
     BallotForm,
@@ -47,7 +46,8 @@ from folkmoot.studies.negotiation.replies import (
     sort_lines,
     summed_up,
 )
-from folkmoot.studies.negotiation.strategies import (
+from folkmoot.studies.negotiation.rules.operators import Portion
+from folkmoot.studies.negotiation.rules.strategies import (
     Group,
     Member,
     Strategy,
@@ -55,7 +55,7 @@ from folkmoot.studies.negotiation.strategies import (
     natural,
     table,
 )
-from folkmoot.studies.negotiation.tally import (
+from folkmoot.studies.negotiation.rules.tally import (
     Ballot,
     Branch,
     Tally,

@@ -37,7 +37,7 @@ from folkmoot.hints import did_you_mean, enumerated
 from folkmoot.people.sources import table as persona_table
 from folkmoot.randomness import generator
 from folkmoot.studies.negotiation.config import NegotiationConfig, path_in
-from folkmoot.studies.negotiation.strategies import (
+from folkmoot.studies.negotiation.rules.strategies import (
     LODGING,
     RESERVED,
     SLOTS,

@@ -50,10 +50,10 @@ from folkmoot.studies.negotiation.mediation import (
     spoken,
     state,
 )
-from folkmoot.studies.negotiation.operators import Portion, decide
 from folkmoot.studies.negotiation.participants import groups_of, member_speaker, with_unknown
 from folkmoot.studies.negotiation.replies import summed_up
-from folkmoot.studies.negotiation.strategies import (
+from folkmoot.studies.negotiation.rules.operators import Portion, decide
+from folkmoot.studies.negotiation.rules.strategies import (
     CONDITIONS,
     Group,
     Member,
@@ -61,8 +61,8 @@ from folkmoot.studies.negotiation.strategies import (
     strategy_for,
     topics,
 )
+from folkmoot.studies.negotiation.rules.tally import Tally, words_of
 from folkmoot.studies.negotiation.tables import PreferenceRow, record_groups
-from folkmoot.studies.negotiation.tally import Tally, words_of
 
 
 async def protocol(session: Session[NegotiationConfig]) -> None:

@@ -14,9 +14,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from folkmoot.studies.negotiation.operators import WHOLE_TRIP, Portion
-from folkmoot.studies.negotiation.strategies import RESERVED, Group, role_id
-from folkmoot.studies.negotiation.tally import Ballot, adopted, clean, mentions
+from folkmoot.studies.negotiation.rules.operators import WHOLE_TRIP, Portion
+from folkmoot.studies.negotiation.rules.strategies import RESERVED, Group, role_id
+from folkmoot.studies.negotiation.rules.tally import Ballot, adopted, clean, mentions
 
 
 def _text(value: object) -> object:

@@ -18,8 +18,8 @@ from folkmoot.respondent import Mind, Part
 from folkmoot.respondent.draws import unit
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.decision import SYSTEM
-from folkmoot.studies.negotiation.strategies import Member, table, topics
-from folkmoot.studies.negotiation.tally import (
+from folkmoot.studies.negotiation.rules.strategies import Member, table, topics
+from folkmoot.studies.negotiation.rules.tally import (
     NEGATION_CUES,
     Mention,
     Tally,

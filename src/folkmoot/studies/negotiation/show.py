@@ -11,7 +11,7 @@ from rich.markup import escape
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.negotiation.strategies import CONDITIONS, SLOTS, slot_of
+from folkmoot.studies.negotiation.rules.strategies import CONDITIONS, SLOTS, slot_of
 
 WIDTH = 72  # leaves room for "(split)" on a narrow terminal
 

@@ -15,9 +15,9 @@ from folkmoot.kit import coding
 from folkmoot.storage.rows import Row, column
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision, theory_words
-from folkmoot.studies.negotiation.operators import counterfactuals
-from folkmoot.studies.negotiation.strategies import Group, Topic
-from folkmoot.studies.negotiation.tally import STRONG_REJECTION, Tally
+from folkmoot.studies.negotiation.rules.operators import counterfactuals
+from folkmoot.studies.negotiation.rules.strategies import Group, Topic
+from folkmoot.studies.negotiation.rules.tally import STRONG_REJECTION, Tally
 
 
 class OfGroup(Row):

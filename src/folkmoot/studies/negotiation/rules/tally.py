@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TypedDict
 
-from folkmoot.studies.negotiation.strategies import Member, natural
+from folkmoot.studies.negotiation.rules.strategies import Member, natural
 
 NAMED = 2
 NEGATED = -4

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from folkmoot.hints import enumerated
-from folkmoot.studies.negotiation.strategies import Member, Strategy, table
-from folkmoot.studies.negotiation.tally import Tally, nearest_split
+from folkmoot.studies.negotiation.rules.strategies import Member, Strategy, table
+from folkmoot.studies.negotiation.rules.tally import Tally, nearest_split
 
 WHOLE_TRIP = "whole trip"
 SHARED, BRANCH = "shared backbone", "optional branch"

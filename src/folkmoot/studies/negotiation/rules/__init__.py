@@ -1,0 +1,5 @@
+"""What is fixed before anybody speaks, as pure functions: no model is asked, nothing is journaled.
+
+`strategies` names the decisions, groups and conditions and gives each pair its strategy, `tally`
+counts votes in texts, and `operators` decide on a tally.
+"""
