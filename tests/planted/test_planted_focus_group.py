@@ -26,7 +26,7 @@ from folkmoot.studies.focus_group.discussion import DiscussionMessage, Discussio
 from folkmoot.studies.focus_group.findings import LIKELY
 from folkmoot.studies.focus_group.participants import Participant
 from folkmoot.studies.focus_group.respondent import PART, opinion, sentences, views, words
-from folkmoot.studies.focus_group.talk import Talk
+from folkmoot.studies.focus_group.talk.table import Talk
 
 GOOD = "It is simple and quick. Tested and reliable for ten years. Results are crisp and fresh."
 BAD = (

@@ -15,7 +15,7 @@ from folkmoot.measures.diversity import gini
 from folkmoot.studies.focus_group.discussion import INTENTS
 from folkmoot.studies.focus_group.files import TranscriptFormatter, topline, topline_page
 from folkmoot.studies.focus_group.participants import title_of
-from folkmoot.studies.focus_group.reading import answer_id
+from folkmoot.studies.focus_group.talk.reading import answer_id
 from tests.studies.focus_group.at_hand import LINES, Asked, coded, discuss, plain
 
 

@@ -14,17 +14,17 @@ from folkmoot.conversation.answers import Missing
 from folkmoot.randomness import generator
 from folkmoot.studies.focus_group.config import DiscussionPhase
 from folkmoot.studies.focus_group.discussion import DiscussionMessage, MessageRole
-from folkmoot.studies.focus_group.moderator import (
+from folkmoot.studies.focus_group.participants import (
+    Participant,
+    speaking_probability,
+    spoken,
+)
+from folkmoot.studies.focus_group.talk.moderator import (
     Floor,
     Moderator,
     choose,
     room,
     unnumbered,
-)
-from folkmoot.studies.focus_group.participants import (
-    Participant,
-    speaking_probability,
-    spoken,
 )
 from tests.studies.focus_group.at_hand import (
     Asked,

@@ -20,10 +20,10 @@ from folkmoot.studies.focus_group.preparation import (
     template,
 )
 from folkmoot.studies.focus_group.protocol import protocol
-from folkmoot.studies.focus_group.reading import takes_up
 from folkmoot.studies.focus_group.respondent import PART
 from folkmoot.studies.focus_group.show import show
 from folkmoot.studies.focus_group.tables import TABLES, unusable
+from folkmoot.studies.focus_group.talk.reading import takes_up
 
 
 def _recognises(raw: Mapping[str, object]) -> bool:

@@ -29,7 +29,12 @@ from folkmoot.studies.focus_group.discussion import (
     When,
 )
 from folkmoot.studies.focus_group.participants import leaning, title_of
-from folkmoot.studies.focus_group.reading import SMALLEST_SHIFT, Codes, answer_id, kind_and_name
+from folkmoot.studies.focus_group.talk.reading import (
+    SMALLEST_SHIFT,
+    Codes,
+    answer_id,
+    kind_and_name,
+)
 
 
 def folder_of(config: DiscussionConfig, transcript: DiscussionTranscript) -> str:

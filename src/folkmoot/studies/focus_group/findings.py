@@ -42,7 +42,7 @@ from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import sycophancy
 from folkmoot.studies.focus_group.config import amount
 from folkmoot.studies.focus_group.discussion import INTENTS, When
-from folkmoot.studies.focus_group.reading import STANDS, kind_and_name
+from folkmoot.studies.focus_group.talk.reading import STANDS, kind_and_name
 
 TALK = ["group", "stimulus"]
 PERSON = [*TALK, "persona_id"]

@@ -9,16 +9,17 @@ from folkmoot.people.sources.grounded import Profile
 from folkmoot.studies.focus_group import files
 from folkmoot.studies.focus_group.config import DiscussionConfig, Stimulus
 from folkmoot.studies.focus_group.discussion import DiscussionTranscript
-from folkmoot.studies.focus_group.moderator import Moderator
 from folkmoot.studies.focus_group.participants import (
     Participant,
     facing,
     recruit,
     with_own_opinions,
 )
-from folkmoot.studies.focus_group.reading import coded
 from folkmoot.studies.focus_group.tables import record_discussion, record_personas
-from folkmoot.studies.focus_group.talk import Talk, in_private, interviewed, with_opinion
+from folkmoot.studies.focus_group.talk.in_private import in_private, interviewed, with_opinion
+from folkmoot.studies.focus_group.talk.moderator import Moderator
+from folkmoot.studies.focus_group.talk.reading import coded
+from folkmoot.studies.focus_group.talk.table import Talk
 
 
 async def protocol(session: Session[DiscussionConfig], invited: Sequence[Profile] = ()) -> None:

@@ -26,7 +26,7 @@ from folkmoot.respondent.speech import capital
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase, amount
 from folkmoot.studies.focus_group.discussion import INTENTS
 from folkmoot.studies.focus_group.participants import LEANINGS
-from folkmoot.studies.focus_group.reading import SMALLEST_SHIFT
+from folkmoot.studies.focus_group.talk.reading import SMALLEST_SHIFT
 
 TASTE = 0.6  # standard deviation of what people think of a product of which nothing is said
 PRICE = 0.9  # by how much a tenfold price lowers an opinion, for an average person

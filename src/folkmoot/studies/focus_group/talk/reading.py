@@ -114,7 +114,7 @@ def surprising(stance: str | None, tone: float | None, last: float | None, chang
     return changed or stance == "disagree" or against
 
 
-CODEBOOKS = Path(__file__).parent / "codebooks"
+CODEBOOKS = Path(__file__).parents[1] / "codebooks"
 # Where the codes of the codebook `opinion` stand on the scale of positions.
 STANDS = {"keen": 1.0, "favourable": 0.5, "undecided": 0.0, "doubtful": -0.5, "opposed": -1.0}
 

@@ -1,0 +1,130 @@
+"""What each person says without the others: in private before and after the talk, and in an
+interview of their own where that is the control."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from folkmoot.conversation.answers import Missing
+from folkmoot.conversation.transcript import how_ended
+from folkmoot.engine.session import Scope
+from folkmoot.people.sources.grounded import Opinion, Profile
+from folkmoot.studies.focus_group.config import DiscussionPhase
+from folkmoot.studies.focus_group.discussion import (
+    MODERATOR,
+    DiscussionMessage,
+    MessageRole,
+    PurchaseIntent,
+    Statement,
+    When,
+)
+from folkmoot.studies.focus_group.participants import Participant
+from folkmoot.studies.focus_group.talk.table import Talk
+
+
+class Private(NamedTuple):
+    """What one person says in private: what they think of it, and whether they would buy it."""
+
+    statement: Statement
+    intents: tuple[PurchaseIntent, ...]
+
+
+async def in_private(
+    scope: Scope, people: Sequence[Participant], talk: Talk | None = None
+) -> list[Private]:
+    """Everybody is asked in private, before anything was said or after a talk.
+
+    With seeded opinions nobody is asked for a position: the planted one holds before the talk, the
+    one last read after it.
+    """
+    when = When.AFTER if talk else When.BEFORE
+    said = talk.messages if talk else []
+
+    async def one(scope: Scope, who: Participant) -> Private:
+        if who.config.first_opinion == "seeded":
+            opinion = who.persona.opinion
+            statement = Statement(
+                persona_id=who.id,
+                when=when,
+                position=talk.position(who) if talk else who.first_position,
+                words="" if talk or not opinion else opinion.sentence,
+                planted=talk is None,
+            )
+        else:
+            statement = await who.states(scope.at("opinion"), when, said)
+            if talk is None:
+                who = replace(who, persona=with_opinion(who.persona, statement))
+        return Private(statement, await who.would_buy(scope.at("intent"), when, said))
+
+    return list((await scope.each(people, one)).values())
+
+
+class Interview(NamedTuple):
+    """What was said between one person and the moderator, and in private afterwards."""
+
+    messages: tuple[DiscussionMessage, ...]
+    private: Private
+
+
+async def interviewed(
+    scope: Scope,
+    people: Sequence[Participant],
+    guide: Mapping[DiscussionPhase, Sequence[str]],
+) -> dict[str, Interview]:
+    """With `control: alone`, each of the same people is interviewed without the others.
+
+    The questions are the guide's own words, every one of them; each interview starts from the
+    first opinion, as the talk did.
+    """
+
+    async def one(scope: Scope, who: Participant) -> Interview:
+        who = replace(who, alone=True)
+        said: list[DiscussionMessage] = []
+        for number, (phase, question) in enumerate(asked_of_all, 1):
+            asked = DiscussionMessage(
+                role=MessageRole.MODERATOR,
+                speaker_id=MODERATOR,
+                speaker_name="Interviewer",
+                content=question,
+                phase=phase,
+                turn_number=len(said) + 1,
+                question=number,
+            )
+            said.append(asked)
+            at = scope.at(f"q{number:02d}")
+            words = await who.respond(at, asked, said, addressed=True)
+            if isinstance(words, Missing):
+                continue
+            said.append(
+                DiscussionMessage(
+                    role=MessageRole.PARTICIPANT,
+                    speaker_id=who.id,
+                    speaker_name=who.name,
+                    content=words,
+                    phase=phase,
+                    turn_number=len(said) + 1,
+                    question=number,
+                    position=1,
+                    finish=how_ended(at),
+                )
+            )
+        statement = await who.states(scope.at("opinion"), When.ALONE, said)
+        intents = await who.would_buy(scope.at("intent"), When.ALONE, said)
+        return Interview(tuple(said), Private(statement, intents))
+
+    asked_of_all = [
+        (phase, question) for phase, questions in guide.items() for question in questions
+    ]
+    wanted = [who for who in people if who.config.control == "alone"]
+    return await scope.each(wanted, one)
+
+
+def with_opinion(person: Profile, said: Statement) -> Profile:
+    """A person with the first opinion that they stated, if they did."""
+    if said.position is None:
+        return person
+    return person.model_copy(
+        update={"opinion": Opinion(valence=said.position, sentence=said.words)}
+    )
