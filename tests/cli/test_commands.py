@@ -44,6 +44,15 @@ def test_run_prints_headlines_the_mark_and_the_files_and_is_never_overwritten(he
     assert tables(here / "outputs" / "vote") == before
 
 
+@pytest.mark.parametrize("out", ["a file", "a file/run"])
+def test_a_file_where_the_run_should_lie_is_said_and_left(here: Path, out: str) -> None:
+    (here / "a file").write_text("of mine")
+    result = folkmoot("run", "vote.yaml", "--out", out)
+    assert result.exit_code == 2
+    assert f"{out}: a file is where a folder is needed" in result.stderr
+    assert (here / "a file").read_text() == "of mine"
+
+
 def test_flags_reach_the_run(here: Path) -> None:
     words = ("--set", "people=3", "--seed", "7", "--concurrency", "2", "--out", "elsewhere")
     result = folkmoot("run", "vote.yaml", *words)
@@ -149,6 +158,11 @@ def test_a_used_up_budget_is_not_repeated() -> None:
     more = ["--budget", "MORE"]
     assert resume_line(argv, more) == "folkmoot run a.yaml --budget MORE --resume"
     assert resume_line(argv) == "folkmoot run a.yaml --budget 5 --budget=5 --resume"
+    argv = ["run", "a.yaml", "--set", "budget_calls=5", "--set=budget_calls=6", "--set", "rounds=2"]
+    more = ["--set", "budget_calls=MORE"]
+    assert resume_line(argv, more) == (
+        "folkmoot run a.yaml --set rounds=2 --set budget_calls=MORE --resume"
+    )
 
 
 def test_check_counts_calls_and_says_what_is_missing(here: Path) -> None:

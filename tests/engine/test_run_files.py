@@ -30,6 +30,23 @@ def test_a_run_whose_file_finds_no_place_has_failed(tmp_path: Path, name: str) -
     assert not list((tmp_path / "run").rglob("*.tmp"))
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.parametrize("name", ["run.log", "log.jsonl"])
+def test_a_disk_that_is_full_for_the_log_is_said_and_nothing_is_lost(
+    tmp_path: Path, name: str
+) -> None:
+    async def protocol(session: Session) -> None: ...
+
+    study = Study("trial", "Trial", StudyConfig, protocol)
+    folkmoot.run(study, {}, out=tmp_path / "run", provider=Scripted(lambda r, a: "yes"))
+    (tmp_path / "run" / name).unlink()
+    (tmp_path / "run" / name).symlink_to("/dev/full")
+    with pytest.raises(StorageError, match="the disk is full; free some space"):
+        folkmoot.run(
+            study, {}, out=tmp_path / "run", provider=Scripted(lambda r, a: "yes"), resume=True
+        )
+
+
 def test_files_are_there_when_the_run_is_over(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
         for n in range(50):

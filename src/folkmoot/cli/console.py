@@ -115,18 +115,17 @@ def warn(message: str) -> None:
 def resume_line(argv: Sequence[str], more: Sequence[str] = ()) -> str:
     """The command that resumes the run that `argv` started. A key is never repeated.
 
-    `more` are words that a used-up budget needs in place of the old one (`--budget MORE`).
+    `more` are words that a used-up budget needs in place of the old one (`--budget MORE`, `--set
+    budget_calls=MORE`).
     """
-    dropped = ("--key", *more[:1]) if more[:1] == ["--budget"] else ("--key",)
+    dropped = ["--resume", "--key ", *([" ".join(more).removesuffix("MORE")] if more else ())]
     kept: list[str] = []
-    skip = False
-    for word in argv:
-        if skip or word == "--resume" or word.startswith(tuple(f"{d}=" for d in dropped)):
-            skip = False
-        elif word in dropped:
-            skip = True
-        else:
-            kept.append(word)
+    words = iter(argv)
+    for word in words:
+        option = [word, next(words, "")] if word in ("--key", "--budget", "--set") else [word]
+        said = " ".join(option) if option[1:] else word.replace("=", " ", 1)
+        if not said.startswith(tuple(dropped)):
+            kept += option
     return shlex.join(["folkmoot", *kept, *more, "--resume"])
 
 

@@ -242,8 +242,7 @@ async def _protocol(execution: Execution, context: RunContext) -> None:
     context.plan.seal("design", design_of(found, providers, context.plan.sealed("design")))
     if context.seats:
         context.plan.seal("seats", [place.name for place in context.seats])
-    if execution.options.accept_changes:
-        write_settings(execution.folder, found.config)
+    write_settings(execution.folder, found.config)  # a resume may call in another way
     context.progress(
         RunStarted(
             found.run_id,

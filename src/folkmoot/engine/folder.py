@@ -38,26 +38,28 @@ LEFT_BY_ENGINE = (  # when a run asked nothing
 )
 
 
-def open_folder(folder: Path, *, resume: bool) -> None:
-    """Make the folder of a new run, or find that of an earlier one.
+def open_folder(folder: Path, *, resume: bool) -> bool:
+    """Make the folder of a new run, or find that of an earlier one; whether nothing was in it.
 
     Raises RunExists when it is there and `resume` is not given, StorageError when it cannot be
     made or is not there to be resumed. An existing folder is never overwritten, unless it is that
     of a run that asked nothing.
     """
-    if not resume and folder.exists() and any(folder.iterdir()) and not _asked_nothing(folder):
-        raise RunExists(
-            f"{folder} already exists; runs are never overwritten. Add --resume to continue it, "
-            "or choose another place with --out"
-        )
     if resume and not folder.exists():
         raise StorageError(f"{folder}: there is no run to resume here; leave out --resume")
     with storage_errors(folder):
+        empty = not folder.exists() or not any(folder.iterdir())
+        if not resume and not empty and not _asked_nothing(folder):
+            raise RunExists(
+                f"{folder} already exists; runs are never overwritten. Add --resume to continue "
+                "it, or choose another place with --out"
+            )
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not resume:  # profiles of people lie here: only their owner may look
             folder.chmod(0o700)
         if not os.access(folder, os.W_OK):
             raise PermissionError(13, "Permission denied", str(folder))
+    return empty
 
 
 def settle(folder: Path, config: StudyConfig, *, resume: bool) -> None:

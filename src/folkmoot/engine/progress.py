@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, NamedTuple, TextIO
 
+from folkmoot.files import storage_errors
 from folkmoot.measures.estimates import plural
 from folkmoot.storage.manifest import ModelUse
 from folkmoot.storage.run_folder import LOG, LOG_LINES
@@ -356,14 +357,13 @@ class RunLog:
         return f"{stage.name}: {stage.done:,} of {stage.total:,} done"
 
     def close(self) -> None:
-        self._text.close()
-        self._json.close()
+        with storage_errors(self.path), self._text, self._json:
+            pass
 
     def _write(self, text: str, level: Level, event: Event | None) -> None:
         self._last = self._clock()
         now = datetime.now(UTC)
         stamp = now.strftime("%Y-%m-%d %H:%M:%S")
-        self._text.write(f"{stamp} {level.upper():7} {self._scrub(text)}\n")
         data = {
             "time": now.isoformat(timespec="milliseconds"),
             "level": level,
@@ -380,4 +380,6 @@ class RunLog:
         }
         if event is None or isinstance(event, (Notice, RunEnded)):
             data["models"] = {name: use.to_json() for name, use in self.tally.models.items()}
-        self._json.write(self._scrub(json.dumps(data, ensure_ascii=False)) + "\n")
+        with storage_errors(self.path):
+            self._text.write(f"{stamp} {level.upper():7} {self._scrub(text)}\n")
+            self._json.write(self._scrub(json.dumps(data, ensure_ascii=False)) + "\n")

@@ -143,8 +143,7 @@ def run_study(found: StudyFile, options: RunOptions, stopper: Stopper | None = N
     if options.executor is not None:
         _rehearse_sending(found)
     folder = folder_of(found, options)
-    new = not (folder.exists() and any(folder.iterdir()))
-    open_folder(folder, resume=options.resume)
+    new = open_folder(folder, resume=options.resume)
     try:
         with held_folder(folder):
             if options.resume and withdrawals(folder):

@@ -24,7 +24,6 @@ import polars as pl
 
 from folkmoot.engine.event_loop import run_to_end
 from folkmoot.engine.execution import SOME_TIME, Execution, RunOptions, execute
-from folkmoot.engine.folder import write_settings
 from folkmoot.engine.journal import Entry, JournalReader, Replay
 from folkmoot.engine.plan import first_difference
 from folkmoot.engine.preflight import asked_in
@@ -223,7 +222,6 @@ def _replay(run: RunFolder, study: Study | None, scratch: Path) -> list[str]:
     found, providers = _as_it_was_run(run, study)
     plan = {"sealed": {}, "changes": run.plan.get("changes", [])}
     write_json(scratch / PLAN, {"started_at": run.plan.get("started_at", ""), **plan})
-    write_settings(scratch, found.config)
     if run.has(PERSONAS):
         copyfile(run.path / PERSONAS, scratch / PERSONAS)
     replay = Replay(run.path / JOURNAL)
