@@ -53,6 +53,19 @@ def test_a_file_where_the_run_should_lie_is_said_and_left(here: Path, out: str) 
     assert (here / "a file").read_text() == "of mine"
 
 
+def test_a_table_that_is_gone_is_no_empty_table(here: Path) -> None:
+    folkmoot("run", "vote.yaml")
+    table = here / "outputs" / "vote" / "tables" / "votes.parquet"
+    was = table.read_bytes()
+    table.unlink()
+    for words in (("report",), ("export", "--to", "csv"), ("compare", "outputs/vote")):
+        result = folkmoot(words[0], "outputs/vote", *words[1:])
+        assert result.exit_code == 2
+        assert "tables/votes.parquet is gone; --resume writes it again" in result.stderr
+    assert folkmoot("run", "vote.yaml", "--resume").exit_code == 0
+    assert table.read_bytes() == was
+
+
 def test_flags_reach_the_run(here: Path) -> None:
     words = ("--set", "people=3", "--seed", "7", "--concurrency", "2", "--out", "elsewhere")
     result = folkmoot("run", "vote.yaml", *words)

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 import yaml
 
-from folkmoot.errors import InputError
+from folkmoot.errors import InputError, StorageError
 from folkmoot.measures.estimates import p_value
 from folkmoot.measures.proportions import holm
 from folkmoot.report.compare import compare
@@ -201,7 +201,7 @@ def test_one_run_is_no_comparison(base, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
     (empty / "study.yaml").write_text("study: x\n")
-    with pytest.raises(InputError, match="no tables"):
+    with pytest.raises(StorageError, match="no tables yet; finish the run"):
         compare([base, empty])
 
 

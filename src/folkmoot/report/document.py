@@ -62,10 +62,9 @@ class Document:
 def document(run: RunFolder, known: Sequence[Finding] = ()) -> Document:
     """Make the report of a run, with its findings where they are `known` already.
 
-    Raises InputError when the run has no tables yet.
+    Raises StorageError when the run has no tables yet, or no longer all of them.
     """
-    if not run.tables():
-        raise InputError(f"{run.path}: nothing to report yet; finish the run with --resume first")
+    run.require_tables()
     study = study_of_run(run)
     findings = [*(known or findings_of(study, run))]
     if run.has_table("answers") and FITNESS not in {f.key for f in findings}:

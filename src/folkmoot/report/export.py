@@ -29,11 +29,11 @@ FORMATS = ("csv", "parquet", "json", "polis")
 
 def export(run: RunFolder, to: str, out: Path, *, with_ids: bool = False) -> None:
     """Write a run's data into the folder `out`; `with_ids`: `people.csv` as well, which says by
-    which ids people came to their seats. Raises RunExists when `out` holds something."""
+    which ids people came to their seats. Raises RunExists when `out` holds something,
+    StorageError where a table is gone."""
     if to not in FORMATS:
         raise InputError(f"--to {to}: formats are {', '.join(FORMATS)}")
-    if not run.tables():
-        raise InputError(f"{run.path}: no tables yet; finish the run with --resume")
+    run.require_tables()
     ids = recruitment_ids(run.path) if with_ids else {}
     if with_ids and not ids:
         raise InputError(

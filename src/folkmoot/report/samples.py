@@ -68,13 +68,7 @@ def _sample(source: RunFolder | Path | str) -> Sample:
     if isinstance(source, (str, Path)) and Path(source).is_file():
         return people_file(Path(source))
     run = source if isinstance(source, RunFolder) else RunFolder(source)
-    if not run.tables():
-        raise InputError(
-            Problem(
-                f"{run.path}: this run has no tables yet",
-                hint="let it finish first: folkmoot run … --resume",
-            )
-        )
+    run.require_tables()
     wanted = [t for t in run.tables() if t not in ("answers", "utterances")]
     tables = {name: run.table(name) for name in wanted}
     sealed = {name: str(part.get("hash")) for name, part in run.plan.get("sealed", {}).items()}

@@ -177,6 +177,17 @@ class RunFolder:
         """The names of the tables, in order of name."""
         return sorted(p.stem for p in (self.path / TABLES).glob("*.parquet"))
 
+    def require_tables(self) -> None:
+        """Raises StorageError where there are no tables yet, or the run wrote one that is gone."""
+        if not self.tables():
+            raise StorageError(f"{self.path}: no tables yet; finish the run with --resume")
+        written = (Path(name) for name in self.manifest.get("hashes", {}))
+        for path in written:
+            if path.match(f"{TABLES}/*.parquet") and not self.has(str(path)):
+                raise StorageError(
+                    f"{self.path / path} is gone; --resume writes it again and asks nothing"
+                )
+
     def has_table(self, name: str) -> bool:
         return (self.path / TABLES / f"{name}.parquet").exists()
 
