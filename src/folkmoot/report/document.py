@@ -8,7 +8,6 @@ from typing import Any
 
 from folkmoot.engine.grid import RunGrid
 from folkmoot.engine.study import findings_of, study_of_run
-from folkmoot.errors import InputError
 from folkmoot.kit import coding
 from folkmoot.kit.findings import FITNESS, fitness, found
 from folkmoot.measures.diagnostics import of_answers
