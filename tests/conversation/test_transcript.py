@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from folkmoot.conversation.answers import Text
 from folkmoot.conversation.dialogue import is_signal, question_and_answer
 from folkmoot.conversation.transcript import EMPTY, Speaker, Utterance, messages_for
 
@@ -122,7 +123,8 @@ class Scene:
         self.replies = list(replies)
         self.heard: list[int] = []
 
-    async def ask(self, who: Speaker, prompt: str, *, heard: object = EMPTY) -> str:
+    async def ask(self, who: Speaker, prompt: str, *, answer: Text, heard: object = EMPTY) -> str:
+        assert bool(answer.signal) == (who.role == "moderator")
         self.heard.append(len(heard))  # type: ignore[arg-type]
         return self.replies.pop(0)
 

@@ -72,11 +72,13 @@ class Text:
     """Free text. Only an empty reply is unreadable.
 
     `offered`: the option whose view the text is to give, where it is not the speaker's own.
+    `signal`: what ends the conversation if it is said instead.
     """
 
     kind: str = "text"
     schema: Schema | None = None
     offered: tuple[str, ...] = ()
+    signal: str = ""
 
     def parse(self, reply: str) -> Parsed[str] | Unreadable:
         text = reply.strip()

@@ -9,14 +9,16 @@ import re
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from folkmoot.conversation.answers import Missing
+from folkmoot.conversation.answers import Missing, Text
 from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance, how_ended
 
 
 class Asker(Protocol):
     """What a dialogue needs of a scope."""
 
-    async def ask(self, who: Speaker, prompt: str, *, heard: Transcript = EMPTY) -> Any: ...
+    async def ask(
+        self, who: Speaker, prompt: str, *, answer: Text, heard: Transcript = EMPTY
+    ) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +89,13 @@ async def question_and_answer(
     said = EMPTY
     told = EMPTY + Utterance("", opening)
     for _ in range(max_exchanges):
-        question = await scope.ask(asker, "", heard=told + said)
+        question = await scope.ask(asker, "", heard=told + said, answer=Text(signal=signal))
         if isinstance(question, Missing):
             return Dialogue(said, "missing", question, asker.role)
         if is_signal(question, signal):
             return Dialogue(said, "signal")
         said = said + _said(scope, asker, question)
-        reply = await scope.ask(answerer, "", heard=said)
+        reply = await scope.ask(answerer, "", heard=said, answer=Text())
         if isinstance(reply, Missing):
             return Dialogue(said, "missing", reply, answerer.role)
         said = said + _said(scope, answerer, reply)

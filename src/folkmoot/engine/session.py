@@ -164,7 +164,7 @@ class Scope:
                 _first(max_tokens, who.max_tokens, run.config.max_tokens),
                 wanted.schema,
                 shown_in({*who.images, *(w for u in heard for w in u.images)}, messages),
-                Pointers(who.role, who.persona, _form(wanted), _offered(wanted)),
+                _pointers(who, wanted),
                 begins,
             )
             if seat is not None and run.desk is not None:
@@ -436,6 +436,11 @@ class Session(Scope, Generic[Config]):
 def _form(wanted: Answer[Any]) -> str:
     """choice, number, text, …: what an answer type of a study's own says of itself comes first."""
     return str(getattr(wanted, "form", wanted.kind))
+
+
+def _pointers(who: Speaker, wanted: Answer[Any]) -> Pointers:
+    signal = getattr(wanted, "signal", "")
+    return Pointers(who.role, who.persona, _form(wanted), _offered(wanted), signal)
 
 
 def _offered(wanted: Answer[Any]) -> tuple[str, ...]:

@@ -48,13 +48,15 @@ class Pointers(NamedTuple):
 
     `persona`: the description of the person, as it stands in the text (of several lines, those that
     do). `kind`: of answer, as `Answer.kind` has it. `offered`: the options of a choice, the
-    bounds of a number, or the option whose view a text is to give.
+    bounds of a number, or the option whose view a text is to give. `signal`: the word with which a
+    text may end a conversation.
     """
 
     role: str = ""
     persona: str = ""
     kind: str = ""
     offered: tuple[str, ...] = ()
+    signal: str = ""
 
 
 NOBODY = Pointers()

@@ -49,6 +49,7 @@ class Reading:
     said: tuple[Passage, ...]
     reminder: str
     offered: tuple[str, ...]
+    signal: str
     schema: Mapping[str, Any] | None
 
     @cached_property
@@ -100,6 +101,7 @@ def read(request: Request, address: str) -> Reading:
         tuple(Passage(m.content, m.role == "assistant") for m in rest),
         reminder,
         asked.offered,
+        asked.signal,
         request.schema,
     )
 

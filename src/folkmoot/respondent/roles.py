@@ -14,7 +14,15 @@ from folkmoot.hints import enumerated
 from folkmoot.respondent.lexicon import Lexicon
 from folkmoot.respondent.mind import Mind
 from folkmoot.respondent.persona import content_words
-from folkmoot.respondent.reading import SENTENCE, any_of, fold, phrases, sentences
+from folkmoot.respondent.reading import (
+    SENTENCE,
+    Reading,
+    any_of,
+    fold,
+    phrases,
+    sentences,
+    standing,
+)
 from folkmoot.respondent.speech import capital, frames
 
 ROOM = 10  # phrases of a summary of one option
@@ -97,7 +105,7 @@ def turn(mind: Mind) -> str:
     """One question or challenge of whoever leads a conversation, or the signal that ends it."""
     read, tongue, draws = mind.reading, mind.tongue, mind.draws
     answers = len(read.own_words)
-    signal = _signal(read.system)
+    signal = _signal(read)
     if signal and draws.chance(_CONTENT[min(answers, len(_CONTENT) - 1)]):
         return signal
     known = mind.options, mind.at.lexicon
@@ -122,8 +130,12 @@ def turn(mind: Mind) -> str:
     return " ".join([*sides_said, tongue.fresh(frames()["sides_ask"])])
 
 
-def _signal(instructions: str) -> str:
-    """The word in capitals that instructions quote, else the last one in their last paragraph."""
+def _signal(read: Reading) -> str:
+    """The signal that was pointed at, if the instructions name it; where none was, the word in
+    capitals that they quote, else the last one in their last paragraph."""
+    instructions = read.system
+    if read.signal:
+        return next(iter(standing((read.signal,), instructions)), "")
     last = instructions.strip().rpartition("\n\n")[2]
     bare = [word for word in _CAPITALS.findall(last) if content_words(word)]
     return next(iter([*_QUOTED.findall(instructions), *bare[::-1]]), "")

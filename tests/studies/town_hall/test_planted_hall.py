@@ -245,6 +245,12 @@ def test_the_effect_stays_when_every_word_of_the_prompts_is_another(tmp_path: Pa
         "A04 — The bus is late every day.",
         "**A04, Rose**\nThe bus is late every day.",
         "Resident A04 > The bus is late every day.",
+        '* Rose, A04: "The bus is late every day."',
+        "[A04, Rose] The bus is late every day.",
+        "A04 (Rose) The bus is late every day.",
+        "Rose, A04 - The bus is late every day.",
+        "A04 Rose = The bus is late every day.",
+        "Rose (A04) said, „The bus is late every day.“",
     ],
 )
 def test_statements_are_found_in_any_dress(line: str) -> None:

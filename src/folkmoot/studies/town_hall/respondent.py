@@ -119,8 +119,10 @@ def own_matters(mind: Mind) -> list[str]:
 # --- who said what ---
 
 _ID = re.compile(r"\bA\d{2,4}\b")
-_OPENS = r"^[\W\d_]*(?:[^\W\d]+[\s(\[#]+){0,3}"  # a number, a few words: "1. Motion V1"
-_LINE = re.compile(_OPENS + r"(A\d{2,4})\b([^:–—|>“\"{]{0,60})[:–—|>“\"](.*)$")
+_OPENS = r"^[\W\d_]*(?:[^\W\d]+[\s(\[#,]+){0,3}"  # a number, a few words: "1. Motion V1"
+# What ends a label: a mark that running text seldom has, or a bracket before a new sentence.
+_MARK = r"(?:[^\w\s,.'’()\[\]#&!?/-]|\s-\s|[\])](?=\s+[^\Wa-z]))"
+_LINE = re.compile(_OPENS + rf"(A\d{{2,4}})\b.{{0,60}}?{_MARK}[\W_]*(.*)$")
 _ALONE = re.compile(r"^[\W_]*(?:[^\W\d]+\W+){0,3}(A\d{2,4})\b(?:\W+[^\W\d]+){0,4}\W*$")
 _NAME = (
     re.compile(r"\b(A\d{2,4})\s*[(,]\s*(?:[a-z]+\s+)?([A-Z][^\W\d_]+)"),
@@ -178,7 +180,7 @@ def heard(prompt: str, system: str) -> Heard:
     waiting = ""
     for line in map(str.strip, prompt.splitlines()):
         found = _LINE.match(line)
-        words = found[3].strip(' "”“*_') if found else ""
+        words = found[2].strip(' "”“«»*_') if found else ""
         if waiting and len(line.split()) > 3 and not found:
             said.append((waiting, line.strip(' >"”“*_')))
             waiting = ""
