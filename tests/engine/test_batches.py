@@ -343,7 +343,7 @@ def test_a_budget_pays_for_twice_as_much_in_batches(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_leaves_the_batch_running_and_says_how_to_come_back(tmp_path: Path) -> None:
-    (tmp_path / "own.py").write_text(OWN, "utf-8")
+    (tmp_path / "own.py").write_text(TWO_WAVES, "utf-8")
     with ServerThread(FaultPlan()) as server:
         server.model.batches.plan = BatchPlan(hold=True)
         values = settings(server, study="own.py")
@@ -364,13 +364,15 @@ def test_ctrl_c_leaves_the_batch_running_and_says_how_to_come_back(tmp_path: Pat
         assert server.model.batches.calls == 4
 
 
-OWN = """
+TWO_WAVES = """
 from folkmoot import Session, Speaker, Study, StudyConfig
 
 async def ask(session: Session) -> None:
     async def one(scope, number):
         await scope.ask(Speaker(f"p{number}"), f"Question {number}?")
-    await session.each(range(4), one)
+
+    await session.at("many").each(range(8), one)
+    await session.at("few").each(range(2), one)
 
 STUDY = Study(name="own", title="Own", config=StudyConfig, protocol=ask)
 """
@@ -381,7 +383,7 @@ def test_check_says_waves_both_prices_and_when_it_ends(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "300")
-    (tmp_path / "own.py").write_text(OWN, "utf-8")
+    (tmp_path / "own.py").write_text(TWO_WAVES, "utf-8")
     values = {"study": "own.py", "model": "gpt-4o"}
     (tmp_path / "study.yaml").write_text(json.dumps(values), "utf-8")
     check_command(tmp_path / "study.yaml", None, (), trust=False, preview=False)
@@ -391,7 +393,34 @@ def test_check_says_waves_both_prices_and_when_it_ends(
         for word in ("Cost", "Batches")
     )
     assert batched == pytest.approx(direct / 2, rel=0.1)
-    assert "1 wave of calls, each promised within 24 h, all within 1 day" in said
+    assert "2 waves of calls, each promised within 24 h, all within 2 days" in said
+
+
+@pytest.mark.parametrize(
+    ("least", "told"),
+    [
+        (9, "none: no wave of at least 9 calls (batch: auto)"),
+        (
+            8,
+            "8 of 10 calls, in 1 wave of at least 8 calls (batch: auto), each promised within 24 h",
+        ),
+    ],
+)
+def test_check_says_what_auto_hands_in(
+    least: int,
+    told: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    (tmp_path / "own.py").write_text(TWO_WAVES, "utf-8")
+    values = {"study": "own.py", "model": "gpt-4o", "batch": "auto", "batch_at_least": least}
+    (tmp_path / "study.yaml").write_text(json.dumps(values), "utf-8")
+    check_command(tmp_path / "study.yaml", None, (), trust=False, preview=False)
+    said = capsys.readouterr().out
+    assert f"Batches   {told}" in said and "if asked directly" in said
+    assert ("Time " in said) == (least == 9)  # how long a batch takes nobody knows
 
 
 def test_models_without_batches_are_asked_directly_and_that_is_said(tmp_path: Path) -> None:

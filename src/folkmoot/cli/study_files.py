@@ -131,14 +131,15 @@ def _print_estimate(
         console.print(f"Embedding {escape(clean(spec.name))}")
     if stages:
         console.print(f"Calls     about {total.calls:,}")
-        console.print(f"Cost      {escape(_cost(total, specs, found))}", soft_wrap=True)
+        directly = " if asked directly" if config.batch else ""
+        console.print(f"Cost      {escape(_cost(total, specs, found))}{directly}", soft_wrap=True)
         if told := _cached(total, found):
             console.print(f"Cache     {escape(told)}", soft_wrap=True)
         if any(map(takes_batches, specs)):
             console.print(f"Batches   {escape(_by_batches(total, specs, found))}", soft_wrap=True)
         if any(spec.provider == ON_THIS_MACHINE for spec in specs):
             console.print("Time      unknown: this machine's processor computes every reply")
-        elif config.batch is not True:
+        elif not config.batch or not _large(total, found):
             console.print(f"Time      about {duration(seconds)}{_pace(found, local)}")
     else:
         console.print("Calls     unknown (a rehearsal with the embedded respondent made none)")
@@ -192,11 +193,27 @@ def _cached(total: Estimate, found: StudyFile) -> str:
 
 def _by_batches(total: Estimate, specs: Sequence[ModelSpec], found: StudyFile) -> str:
     """What the run costs by batches, in how many waves, and when it ends at the latest."""
+    config, large = found.config, _large(total, found)
     cost = _cost(total, specs, found, batch=True)
-    return (
-        f"{cost} (--batch): {plural(total.waves, 'wave')} of calls, each promised within "
-        f"{PROMISED_HOURS} h, all within {plural(total.waves, 'day')}; re-asks take further waves"
+    days = (
+        f"each promised within {PROMISED_HOURS} h, all within {plural(len(large), 'day')}; re-asks "
+        "take further waves"
     )
+    if config.batch != "auto":
+        return f"{cost} (--batch): {plural(len(large), 'wave')} of calls, {days}"
+    enough = f"of at least {config.batch_at_least:,} calls (batch: auto)"
+    if not large:
+        return f"none: no wave {enough}"
+    return (
+        f"{sum(large):,} of {sum(total.waves):,} calls, in {plural(len(large), 'wave')} {enough}, "
+        f"{days}; {cost} if all went so"
+    )
+
+
+def _large(total: Estimate, found: StudyFile) -> list[int]:
+    """The waves of calls that go by batches, or would with --batch."""
+    least = found.config.batch_at_least if found.config.batch == "auto" else 1
+    return [calls for calls in total.waves if calls >= least]
 
 
 def _cost(

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -54,14 +53,15 @@ class StageEstimate(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """Totals of a run. `chain`: the longest chain of calls that wait for each other. `waves`: how
-    often all that can wait does, where calls are handed in by batches. `samples`: the first request
-    of each model, role and kind of answer. `models`: input and output tokens by model, where it is
-    known which model answers what. `repeated`: input tokens that repeat the beginning of an earlier
-    request, which a vendor's cache may hold."""
+    many calls wait together each time that nobody can go on without an answer, which is when they
+    are handed in by batches. `samples`: the first request of each model, role and kind of answer.
+    `models`: input and output tokens by model, where it is known which model answers what.
+    `repeated`: input tokens that repeat the beginning of an earlier request, which a vendor's cache
+    may hold."""
 
     stages: tuple[StageEstimate, ...]
     chain: int = 1
-    waves: int = 1
+    waves: tuple[int, ...] = ()
     samples: tuple[Request, ...] = ()
     models: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     repeated: Mapping[str, int] = field(default_factory=dict)
@@ -214,12 +214,17 @@ def rehearsed(found: StudyFile, model: str | None, embedding: str = LOCAL) -> Es
         chain=len(counted.volleys),
         repeated={name: round(n * share) for name, n in counted.repeated.items()},
         samples=tuple(counted.samples.values()),
-        waves=sum(math.ceil(asks * share / WAVE) for asks in counted.volleys),
+        waves=tuple(wave for asks in counted.volleys for wave in _waves(round(asks * share))),
         models={
             name: (round(t.input_tokens * share), round(t.output_tokens * share))
             for name, t in counted.models.items()
         },
     )
+
+
+def _waves(calls: int) -> Iterator[int]:
+    for begun in range(0, calls, WAVE):
+        yield min(WAVE, calls - begun)
 
 
 def _play(found: StudyFile, model: str | None, embedding: str) -> Counting:
