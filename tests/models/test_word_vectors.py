@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import load_file
 from sklearn.metrics import adjusted_mutual_info_score
 from wordllama.inference import WordLlamaInference
 
@@ -77,6 +78,8 @@ def test_a_vector_does_not_depend_on_the_batch(texts: list[str], at: int) -> Non
 
 def test_they_are_those_of_the_package_s_own_code() -> None:
     vectors, tokenizer = word_vectors._load()
+    file = word_vectors.file_of(word_vectors.VECTORS[0])
+    assert np.array_equal(vectors, load_file(file)["embedding.weight"])
     own = WordLlamaInference(vectors, tokenizer)
     texts = [text for said in SENTENCES.values() for text in said]
     assert np.allclose(embed(texts), own.embed(texts, norm=True), atol=1e-5)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 DIMENSIONS = 256
+TOKENS_KNOWN, HEADER = 32_000, 96  # rows of the file of vectors, and the bytes before them
 PACKAGE = "wordllama==0.4.0.post1"
 VECTORS = (
     "wordllama/weights/l2_supercat_256.safetensors",
@@ -88,12 +89,13 @@ def provider(settings: ProviderSettings) -> WordVectors:
 
 
 def _load() -> tuple[FloatArray, Tokenizer]:
-    from safetensors.numpy import load_file
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(_checked(*TOKENS))
     tokenizer.no_truncation()
-    return load_file(_checked(*VECTORS))["embedding.weight"], tokenizer
+    # Mapped, so that only the vectors of words that occur take memory.
+    mapped = np.memmap(_checked(*VECTORS), np.float16, "r", HEADER, (TOKENS_KNOWN, DIMENSIONS))
+    return np.asarray(mapped), tokenizer
 
 
 def _checked(name: str, digest: str) -> str:
