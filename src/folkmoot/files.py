@@ -29,7 +29,7 @@ def write_bytes(path: Path, data: bytes, mode: int = 0o666) -> None:
         file.write(data)
 
 
-def write_with(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
+def write_with(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Replace a file by what `write` writes, or leave it as it was. Raises StorageError."""
     with storage_errors(path), whole_file(path) as file:
         write(file)

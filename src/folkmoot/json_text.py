@@ -14,7 +14,7 @@ import orjson
 Schema = dict[str, Any]  # a JSON schema, or a part of one
 
 
-def encode(value: Any) -> bytes:
+def encode(value: object) -> bytes:
     """Compact JSON in UTF-8. A lone surrogate becomes `?`, which any server can read."""
     try:
         return bytes(memoryview(orjson.dumps(value)))  # orjson's own keeps room for 4 KB and more

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -41,9 +41,9 @@ def uniform(seed: Seed, *parts: str | int) -> float:
     return (int.from_bytes(digest(seed, *parts, size=8), "big") + 0.5) / 2.0**64
 
 
-def one_thread() -> AbstractContextManager[Any]:
+def one_thread() -> AbstractContextManager[object]:
     """A context in which the libraries loaded so far compute in one thread; import them before."""
-    return cast("AbstractContextManager[Any]", _thread_pools(len(sys.modules)).limit(limits=1))
+    return cast("AbstractContextManager[object]", _thread_pools(len(sys.modules)).limit(limits=1))
 
 
 @lru_cache(maxsize=1)

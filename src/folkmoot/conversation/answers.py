@@ -139,7 +139,7 @@ class Json(Generic[M]):
 
     model: type[M]
     fallback: M | None = None
-    about: Any = None
+    about: object = None
     options: Mapping[str, Sequence[str]] = field(default_factory=dict)
     without: tuple[str, ...] = ()
     schema: Schema | None = None
@@ -153,7 +153,7 @@ class Json(Generic[M]):
     def parse(self, reply: str) -> Parsed[M] | Unreadable:
         return _read_json(reply, dict, self.read, "The reply was not a JSON object.")
 
-    def read(self, value: Any) -> Parsed[M] | Unreadable:
+    def read(self, value: object) -> Parsed[M] | Unreadable:
         """Read what is JSON already: a part of a larger reply."""
         reading = Reading(self.about)
         try:
@@ -183,7 +183,7 @@ class JsonList(Generic[M]):
     name: str = "items"
     distinct: Callable[[M], object] | None = None
     fallback: tuple[M, ...] | None = None
-    about: Any = None
+    about: object = None
     options: Mapping[str, Sequence[str]] = field(default_factory=dict)
     without: tuple[str, ...] = ()
     kind: str = "json"
@@ -201,7 +201,7 @@ class JsonList(Generic[M]):
     def parse(self, reply: str) -> Parsed[tuple[M, ...]] | Unreadable:
         return _read_json(reply, (list, dict), self.read, "The reply was not a list in JSON.")
 
-    def read(self, value: Any) -> Parsed[tuple[M, ...]] | Unreadable:
+    def read(self, value: object) -> Parsed[tuple[M, ...]] | Unreadable:
         """Read what is JSON already: a list, or an object that holds it."""
         notes = Reading()
         one = Json(self.model, about=self.about, options=self.options, without=self.without)
@@ -297,9 +297,9 @@ class JsonMap(Generic[M]):
             f"Reply with one JSON object whose keys are {', '.join(unread)}."
         )
 
-    def _by_key(self, value: Any) -> dict[str, Any]:
+    def _by_key(self, value: object) -> dict[str, object]:
         keys = tuple(self.parts)
-        entries: list[tuple[Any, Any]] = []
+        entries: list[tuple[object, object]] = []
         if isinstance(value, Mapping):
             entries = list(value.items())
             if len(entries) == 1 and not self.find(entries[0][0], keys):
@@ -309,13 +309,13 @@ class JsonMap(Generic[M]):
                 elif isinstance(inner, list):
                     objects = [e for e in inner if isinstance(e, Mapping)]
                     entries = [(self._name(e), e) for e in objects]
-        found: dict[str, Any] = {}
+        found: dict[str, object] = {}
         for said, entry in entries:
             if key_ := self.find(said, keys):
                 found.setdefault(key_, entry)
         return found
 
-    def _name(self, entry: Mapping[str, Any]) -> Any:
+    def _name(self, entry: Mapping[str, object]) -> object:
         return next((entry[f] for f in self.named_in if f in entry), None)
 
 
@@ -437,7 +437,7 @@ def _pruned(schema: Schema) -> Schema:
     return schema | ({"$defs": kept} if kept else {})
 
 
-def _refs(node: Any) -> set[str]:
+def _refs(node: object) -> set[str]:
     if isinstance(node, list):
         return set().union(*map(_refs, node))
     if not isinstance(node, dict):
@@ -449,7 +449,7 @@ def _refs(node: Any) -> set[str]:
 def _read_json(
     reply: str,
     shape: type | tuple[type, ...],
-    read: Callable[[Any], Parsed[T] | Unreadable],
+    read: Callable[[object], Parsed[T] | Unreadable],
     problem: str,
 ) -> Parsed[T] | Unreadable:
     """The first reading of the reply as JSON that `read` takes, with its parse step."""
@@ -463,10 +463,10 @@ def _read_json(
     return unread
 
 
-def _json_candidates(reply: str, openings: str) -> list[tuple[str, Any]]:
+def _json_candidates(reply: str, openings: str) -> list[tuple[str, object]]:
     """Readings of the reply as JSON, strictest first."""
     reply = reply.encode("utf-8", "replace").decode("utf-8")  # no file can hold lone surrogates
-    found: list[tuple[str, Any]] = []
+    found: list[tuple[str, object]] = []
     fenced = re.search(r"```(?:json|JSON)?\s*(.*?)```", reply, re.DOTALL)
     for parse_step, text in (("exact", reply), ("fenced", fenced[1] if fenced else None)):
         if text is None:
@@ -490,7 +490,7 @@ def _repairable(reply: str) -> bool:
     return unclosed <= MOST_UNCLOSED and len(reply) <= LONGEST_REPAIRED
 
 
-def _sound(value: Any) -> Any:
+def _sound(value: object) -> object:
     """The value without lone surrogates, which may come in as escapes."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")

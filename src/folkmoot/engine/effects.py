@@ -158,7 +158,7 @@ def answer_row(
     who: Speaker,
     wanted: Answer[T],
     got: Exchange[T],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The row that every ask leaves in the `answers` table, without who was asked."""
     said = getattr(wanted, "options", None)
     options = said if isinstance(said, tuple) else None  # of JSON they are by field
@@ -228,10 +228,10 @@ def _room(folder: Path, rows: int, columns: int) -> FloatArray:
 async def computed(
     run: RunContext,
     address: str,
-    fn: Callable[..., Any],
-    args: tuple[Any, ...],
+    fn: Callable[..., object],
+    args: tuple[object, ...],
     version: int,
-) -> Any:
+) -> object:
     """`fn(*args)` as its JSON round trip: from the journal, or done now and journaled."""
     name = f"{fn.__module__}.{fn.__qualname__}"
     fingerprint = digest(name, version, *(_digest_of(a) for a in args))
@@ -255,13 +255,13 @@ async def computed(
     return json.loads(entry.reply)
 
 
-def _digest_of(value: Any) -> bytes:
+def _digest_of(value: object) -> bytes:
     if isinstance(value, np.ndarray):
         return digest(str(value.dtype), str(value.shape), np.ascontiguousarray(value).tobytes())
     return digest(json.dumps(value, sort_keys=True, ensure_ascii=False))
 
 
-def _done(run: RunContext, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+def _done(run: RunContext, fn: Callable[..., object], args: tuple[object, ...]) -> object:
     if run.large and fn.__module__.startswith(OWN):
         return done_aside(fn, args, run.folder)
     with one_thread():

@@ -429,7 +429,7 @@ def _relative(path: Path, folder: Path) -> str:
         return path.name
 
 
-def _planted(found: StudyFile) -> dict[str, Any]:
+def _planted(found: StudyFile) -> dict[str, object]:
     return planted(found.config.respondent)
 
 

@@ -221,7 +221,7 @@ class JournalReader:
         return self._reader.execute(known, (table,)).fetchone() is not None
 
     def lookup(
-        self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, Any]]
+        self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, object]]
     ) -> Entry | None:
         """The entry at an address, or None if this effect has not happened yet.
 
@@ -236,7 +236,7 @@ class JournalReader:
         return self._drifted(address, row[3], request)
 
     def _drifted(
-        self, address: str, stored: str, request: Callable[[], Mapping[str, Any]]
+        self, address: str, stored: str, request: Callable[[], Mapping[str, object]]
     ) -> Entry | None:
         raise DriftError(
             f"{address}: the request differs from the one in the journal. Restore the study as "
@@ -309,7 +309,7 @@ class Replay(JournalReader):
         return ""
 
     def lookup(
-        self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, Any]]
+        self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, object]]
     ) -> Entry:
         """As the reader's. Raises NotJournaled where there is no entry."""
         found = super().lookup(address, fingerprint, request)
@@ -352,14 +352,14 @@ class Journal(JournalReader):
         return f"{self._content % 2**128:032x}"
 
     def lookup(
-        self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, Any]]
+        self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, object]]
     ) -> Entry | None:
         """As the reader's; under `accept_changes` an entry that was made from another request is
         moved to `superseded` and None is returned."""
         return super().lookup(address, fingerprint, request) if self._resuming else None
 
     def _drifted(
-        self, address: str, stored: str, request: Callable[[], Mapping[str, Any]]
+        self, address: str, stored: str, request: Callable[[], Mapping[str, object]]
     ) -> Entry | None:
         if not self.accept_changes:
             return super()._drifted(address, stored, request)
@@ -523,10 +523,10 @@ class _Told(NamedTuple):
     tell: Callable[[], object]
 
 
-def _difference(old: Any, new: Any) -> str:
+def _difference(old: object, new: object) -> str:
     """A unified diff of two requests, as a person would read it."""
 
-    def lines(value: Any) -> list[str]:
+    def lines(value: object) -> list[str]:
         return (
             json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True)
             .replace("\\n", "\n")

@@ -101,7 +101,7 @@ def hidden_characters(tree: Tree) -> list[Problem]:
     """Characters that nobody sees, in any key or text; line breaks too where it is a label."""
     problems = []
 
-    def look(value: Any, path: Path_) -> None:
+    def look(value: object, path: Path_) -> None:
         if isinstance(value, dict):
             for key, below in value.items():
                 if isinstance(key, str) and (found := hidden_in(key, label=True)):
@@ -132,7 +132,7 @@ def in_order(problems: Iterable[Problem]) -> list[Problem]:
 
 def fields_at(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
     """Names of the keys allowed in the group at this path."""
-    kinds: list[Any] = [model]
+    kinds: list[object] = [model]
     for part in path:
         kinds = [inner for kind in kinds for inner in _inside(kind, part)]
     return [name for kind in kinds for each in _models(kind) for name in _names(each)]
@@ -161,7 +161,7 @@ def _words(
     return (f"{text}, is {_shown(detail['input'])}" if shows else text), _mend_value(detail)
 
 
-def _limit(value: Any) -> Any:
+def _limit(value: object) -> object:
     return f"{value:g}" if isinstance(value, float) else value
 
 
@@ -232,7 +232,7 @@ def _inside(kind: Any, part: str | int) -> list[Any]:
     return [a for a in _arguments(kind) if a is not str and a is not int]
 
 
-def _models(kind: Any) -> list[type[BaseModel]]:
+def _models(kind: object) -> list[type[BaseModel]]:
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return [kind]
     if typing.get_origin(kind) in (list, tuple, dict, set):
@@ -240,7 +240,7 @@ def _models(kind: Any) -> list[type[BaseModel]]:
     return [m for a in typing.get_args(kind) for m in _models(a)]
 
 
-def _arguments(kind: Any) -> list[Any]:
+def _arguments(kind: object) -> list[object]:
     """Types inside list[…], dict[…], also within a union with None."""
     if typing.get_origin(kind) in (list, tuple, dict, set):
         return list(typing.get_args(kind))
@@ -251,7 +251,7 @@ def _names(model: type[BaseModel]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from folkmoot.errors import DriftError, ForeignJournal
 from folkmoot.hints import shortened
@@ -80,7 +79,7 @@ def _mend(what: str) -> str:
     )
 
 
-def first_difference(old: dict[str, Any], new: dict[str, Any]) -> str:
+def first_difference(old: dict[str, object], new: dict[str, object]) -> str:
     """Where two sealed parts first differ, and how."""
     a, b = old["data"], new["data"]
     path = ""

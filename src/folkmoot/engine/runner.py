@@ -17,6 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from folkmoot.engine.cluster.refusals import refuse
 from folkmoot.engine.consent import Consent
 from folkmoot.engine.event_loop import Stopper, run_to_end
@@ -49,7 +51,7 @@ class Run:
         return self.folder.path
 
     @property
-    def tables(self) -> dict[str, Any]:
+    def tables(self) -> dict[str, pl.DataFrame]:
         """All tables by name, as polars data frames (`.to_pandas()` where pandas is wanted)."""
         return {name: self.folder.table(name) for name in self.folder.tables()}
 
@@ -68,7 +70,7 @@ class Run:
             f"Run({str(self.path)!r}: {self.study.name}; tables {', '.join(self.folder.tables())})"
         )
 
-    def table(self, name: str) -> Any:
+    def table(self, name: str) -> pl.DataFrame:
         """One table as a polars data frame."""
         return self.folder.table(name)
 
@@ -90,7 +92,7 @@ def load(source: Path | str, options: RunOptions) -> StudyFile:
     return seated(limited(found, options.limit), options.seats)
 
 
-def from_python(study: Study, settings: Mapping[str, Any], options: RunOptions) -> StudyFile:
+def from_python(study: Study, settings: Mapping[str, object], options: RunOptions) -> StudyFile:
     """A study given as a type and a dictionary of settings."""
     check_study(study)
     config = validate(study, settings, folder=Path.cwd())
@@ -189,7 +191,7 @@ def folder_of(found: StudyFile, options: RunOptions) -> Path:
 
 def run(
     study: str | Path | Study,
-    settings: Mapping[str, Any] | None = None,
+    settings: Mapping[str, object] | None = None,
     *,
     model: str | None = None,
     out: str | Path | None = None,
@@ -239,7 +241,7 @@ def run(
 
 
 async def arun(
-    study: str | Path | Study, settings: Mapping[str, Any] | None = None, **options: Any
+    study: str | Path | Study, settings: Mapping[str, object] | None = None, **options: Any
 ) -> Run:
     """`run` for async code: the same arguments, and the caller's event loop goes on.
 

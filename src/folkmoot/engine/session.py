@@ -309,9 +309,9 @@ class Scope:
     def record(self, row: Row, /) -> None: ...
 
     @overload
-    def record(self, table: str, row: Mapping[str, Any], /) -> None: ...
+    def record(self, table: str, row: Mapping[str, object], /) -> None: ...
 
-    def record(self, table: Row | str, row: Mapping[str, Any] | None = None, /) -> None:
+    def record(self, table: Row | str, row: Mapping[str, object] | None = None, /) -> None:
         """Add a row to its table, or to `tables/<table>`. Rows stand in the order of the protocol,
         always."""
         if isinstance(table, Row):
@@ -327,11 +327,11 @@ class Scope:
             _must_be(column, str, f"record(): a column of {table}", hint)
         self._run.record(self._place, table, row or {})
 
-    def prompt(self, name: str, **variables: Any) -> str:
+    def prompt(self, name: str, **variables: object) -> str:
         """The study's prompt of that name (or the user's own in its place), filled in."""
         return self._run.prompts.render(name, **variables)
 
-    def write_json(self, name: str, data: Any) -> None:
+    def write_json(self, name: str, data: object) -> None:
         """Write a JSON file into the run folder, whole or not at all."""
         self._run.write_json(name, data)
 
@@ -425,7 +425,7 @@ class Session(Scope, Generic[Config]):
         """The run folder."""
         return self._run.folder
 
-    async def seal(self, name: str, data: Any) -> None:
+    async def seal(self, name: str, data: object) -> None:
         """Fix a part of the design: it stands in plan.json before the calls that it governs.
 
         On a resume the same data must come out; otherwise DriftError says what differs.
@@ -433,17 +433,17 @@ class Session(Scope, Generic[Config]):
         self._run.plan.seal(name, data)
 
 
-def _form(wanted: Answer[Any]) -> str:
+def _form(wanted: Answer[object]) -> str:
     """choice, number, text, …: what an answer type of a study's own says of itself comes first."""
     return str(getattr(wanted, "form", wanted.kind))
 
 
-def _pointers(who: Speaker, wanted: Answer[Any]) -> Pointers:
+def _pointers(who: Speaker, wanted: Answer[object]) -> Pointers:
     signal = getattr(wanted, "signal", "")
     return Pointers(who.role, who.persona, _form(wanted), _offered(wanted), signal)
 
 
-def _offered(wanted: Answer[Any]) -> tuple[str, ...]:
+def _offered(wanted: Answer[object]) -> tuple[str, ...]:
     """The options of a choice, the bounds of a number, what a text is to speak for."""
     own = getattr(wanted, "offered", None)
     if own is not None:
@@ -520,7 +520,7 @@ def _async_of(begun: Awaitable[R], fn: object, what: str) -> Awaitable[R]:
     raise ProtocolError(f"{what} is not async; {hint}", place)
 
 
-def _key_of(item: Any) -> str:
+def _key_of(item: object) -> str:
     if isinstance(item, (str, int)):
         return str(item)
     found = getattr(item, "id", None)

@@ -66,7 +66,7 @@ class StudyFile:
     path: Path
     study: Study
     config: StudyConfig
-    raw: Mapping[str, Any]
+    raw: Mapping[str, object]
 
     @property
     def folder(self) -> Path:
@@ -124,7 +124,7 @@ def load_study_file(
     return found
 
 
-def validate(study: Study, data: Mapping[str, Any], folder: Path | None = None) -> StudyConfig:
+def validate(study: Study, data: Mapping[str, object], folder: Path | None = None) -> StudyConfig:
     """A config from plain data (a dictionary from Python). Raises InputError with all mistakes.
 
     With `folder`, which its paths are relative to, the study's own deeper checks are made too.
@@ -247,7 +247,7 @@ def _seen(value: Any) -> Any:
     return without_hidden(value) if isinstance(value, str) else value
 
 
-def _refit(error: ValidationError, tree: Tree, data: Any) -> bool:
+def _refit(error: ValidationError, tree: Tree, data: object) -> bool:
     """Re-read plain values as the type that was wanted; whether any was."""
     changed = False
     for detail in error.errors(include_url=False, include_context=False):
@@ -262,7 +262,7 @@ def _refit(error: ValidationError, tree: Tree, data: Any) -> bool:
     return changed
 
 
-def _prune(error: ValidationError, model: type[StudyConfig], data: dict[str, Any]) -> bool:
+def _prune(error: ValidationError, model: type[StudyConfig], data: dict[str, object]) -> bool:
     """Leave out what is wrong by itself; False when something wrong must stay."""
     removable: list[Path_] = []
     for detail in error.errors(include_url=False, include_context=False):
@@ -314,7 +314,7 @@ def _unknown_models(tree: Tree) -> list[Problem]:
     """Names of models that nobody knows, where they stand."""
     raw = tree.value
     seats = raw.get("models") if isinstance(raw.get("models"), dict) else {}
-    named: dict[tuple[str, ...], Any] = {
+    named: dict[tuple[str, ...], object] = {
         ("model",): raw.get("model"),
         ("embedding_model",): raw.get("embedding_model"),
     }
@@ -365,14 +365,14 @@ def study_of(tree: Tree, path: Path, consent: Consent) -> tuple[Study, bool]:
     raise InputError([type_missing(path, ", ".join(registered())), *broken])
 
 
-def _recognised(study: Study, raw: Mapping[str, Any]) -> bool:
+def _recognised(study: Study, raw: Mapping[str, object]) -> bool:
     try:
         return study.recognises(raw)
     except (TypeError, ValueError, LookupError, AttributeError):
         return False  # values of kinds that the type did not reckon with: not one of its files
 
 
-def _named_study(name: Any, tree: Tree, path: Path, consent: Consent) -> Study:
+def _named_study(name: object, tree: Tree, path: Path, consent: Consent) -> Study:
     if not isinstance(name, str):
         raise InputError(located_problem("must be the name of a study type", ("study",), tree))
     place = tree.nearest(("study",))
@@ -387,7 +387,7 @@ def _named_study(name: Any, tree: Tree, path: Path, consent: Consent) -> Study:
         ) from error
 
 
-def _likeness(study: Study, raw: Mapping[str, Any]) -> int:
+def _likeness(study: Study, raw: Mapping[str, object]) -> int:
     """How many keys of a file are this type's own."""
     return len((set(study.config.model_fields) - set(StudyConfig.model_fields)) & set(raw))
 

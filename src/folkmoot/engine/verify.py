@@ -325,7 +325,7 @@ def _plans(there: Mapping[str, Any], rebuilt: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _manifests(there: Mapping[str, Any], rebuilt: Mapping[str, Any]) -> list[str]:
+def _manifests(there: Mapping[str, object], rebuilt: Mapping[str, object]) -> list[str]:
     names = (n for n in rebuilt if n not in OF_THE_DAY or n not in there)
     return [
         f"{name} is {_short(there.get(name))}, rebuilt {_short(rebuilt[name])}."
@@ -390,6 +390,6 @@ def _but_for_the_time(was: str, now: str) -> bool:
     return re.fullmatch(pattern, was) is not None
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return shortened(text)

@@ -77,7 +77,7 @@ def read_tree(text: str, file: str) -> Tree:
     return tree
 
 
-def fitting(wanted: str, place: Place, value: Any) -> Any:
+def fitting(wanted: str, place: Place, value: object) -> object:
     """A value re-read as the type that was wanted, or `...` when there is no safe reading.
 
     `wanted` is pydantic's error type. Only plain, unquoted values are re-read: `no` where text
@@ -123,7 +123,7 @@ class _Builder:
         self._open: set[int] = set()
         self._count = 0
 
-    def build(self, node: yaml.Node, path: Path_, key_line: int = 0) -> Any:
+    def build(self, node: yaml.Node, path: Path_, key_line: int = 0) -> object:
         self._count += 1
         if self._count > MOST_NODES or id(node) in self._open:
             raise InputError(
@@ -142,10 +142,10 @@ class _Builder:
         finally:
             self._open.discard(id(node))
 
-    def _mapping(self, node: yaml.MappingNode, path: Path_) -> dict[str, Any]:
+    def _mapping(self, node: yaml.MappingNode, path: Path_) -> dict[str, object]:
         if node.tag != _CORE + "map":
             self._bad_tag(node, path)
-        result: dict[str, Any] = {}
+        result: dict[str, object] = {}
         own: dict[str, int] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
@@ -164,9 +164,9 @@ class _Builder:
             result[key] = self.build(value_node, (*path, key), line)
         return result
 
-    def _merge(self, node: yaml.Node, path: Path_) -> dict[str, Any]:
+    def _merge(self, node: yaml.Node, path: Path_) -> dict[str, object]:
         nodes = node.value if isinstance(node, yaml.SequenceNode) else [node]
-        result: dict[str, Any] = {}
+        result: dict[str, object] = {}
         for each in nodes:
             value = self.build(each, path)
             if isinstance(value, dict):
@@ -175,7 +175,7 @@ class _Builder:
                 self._problem("<< needs a group of keys", each, path)
         return result
 
-    def _scalar(self, node: yaml.Node, path: Path_) -> Any:
+    def _scalar(self, node: yaml.Node, path: Path_) -> object:
         if node.tag == PLAIN:
             return _plain_value(str(node.value))
         if node.tag not in (_CORE + "str", "!"):
@@ -200,12 +200,12 @@ def dotted(path: Path_) -> str:
     return text
 
 
-def find_path(value: Any, key: str) -> Path_:
+def find_path(value: object, key: str) -> Path_:
     """The path that a dotted key means in this data; as far as it goes. Entries count from 1."""
     return tuple(_walk(value, key))
 
 
-def _walk(value: Any, key: str) -> Iterator[str | int]:
+def _walk(value: object, key: str) -> Iterator[str | int]:
     while key:
         entry = re.match(r"\.?\[([0-9]{1,9})\]", key)
         if entry and isinstance(value, list) and 1 <= int(entry[1]) <= len(value):
@@ -229,7 +229,7 @@ def _whole(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
-def _plain_value(text: str) -> Any:
+def _plain_value(text: str) -> object:
     if text in ("", "~", "null", "Null", "NULL"):
         return None
     if text in ("true", "True", "TRUE", "false", "False", "FALSE"):
@@ -333,5 +333,5 @@ def put_at(data: Any, path: Path_, value: Any) -> bool:
     return True
 
 
-def _fits(data: Any, part: str | int) -> bool:
+def _fits(data: object, part: str | int) -> bool:
     return isinstance(data, dict) or (isinstance(data, list) and isinstance(part, int))

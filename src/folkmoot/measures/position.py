@@ -6,7 +6,6 @@ import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -40,7 +39,7 @@ class PositionEffects:
         return self.by_place.get(1)
 
 
-def shown_in(answers: Iterable[Mapping[str, Any]]) -> list[Shown]:
+def shown_in(answers: Iterable[Mapping[str, object]]) -> list[Shown]:
     """Choices of the `answers` table (rows of any study) that were made and had an order.
 
     Columns read: `options` (JSON list as shown), `value`, `speaker_id`.

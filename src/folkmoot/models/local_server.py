@@ -23,7 +23,7 @@ def main() -> None:
     os.dup2(2, 1)  # llama.cpp prints to standard output, too
     try:
         server = _serve(wanted)
-        said: dict[str, Any] = {"port": int(server.listening_address.rpartition(":")[2])}
+        said: dict[str, object] = {"port": int(server.listening_address.rpartition(":")[2])}
     except Exception as error:  # the parent says it to the user, whatever it is
         said = {"error": f"{type(error).__name__}: {error}"}
     print(json.dumps(said), file=answer, flush=True)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from folkmoot.errors import (
     FolkmootError,
@@ -204,7 +204,7 @@ def _wait(error: TransientError, request: Request, attempt: int) -> float:
     return float(min(LONGEST_WAIT, max(error.retry_after or 0.0, longest * (0.5 + jitter / 2))))
 
 
-def _run(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+def _run(make: Callable[[], Coroutine[object, object, T]]) -> T:
     """Run a coroutine to its end, in a thread of its own if a loop is running here (notebooks)."""
     try:
         asyncio.get_running_loop()

@@ -60,7 +60,7 @@ class Persona:
         return out
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any], *, source: str = "") -> Persona:
+    def from_json(cls, data: Mapping[str, object], *, source: str = "") -> Persona:
         """Reads `to_json`'s object, or a participant record of an earlier run.
 
         Raises ValueError when there is no description or a field is of the wrong kind.

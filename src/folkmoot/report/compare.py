@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -208,7 +207,7 @@ def _settings(s: Sample) -> dict[str, str]:
     return flat
 
 
-def _flatten(key: str, value: Any, into: dict[str, str]) -> None:
+def _flatten(key: str, value: object, into: dict[str, str]) -> None:
     if isinstance(value, Mapping):
         for name, inner in value.items():
             _flatten(f"{key}.{name}", inner, into)
@@ -606,7 +605,7 @@ def _shared_figures(runs: Sequence[Sample]) -> list[tuple[str, str]]:
     return pairs[:MOST_FIGURES]
 
 
-def _values(part: pl.DataFrame, column: str) -> tuple[list[float], list[Any]]:
+def _values(part: pl.DataFrame, column: str) -> tuple[list[float], list[object]]:
     """The known values and the conversation each came from."""
     told = part.filter(pl.col(column).is_not_null())
     by = cluster_column(told)

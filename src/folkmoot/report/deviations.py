@@ -122,7 +122,9 @@ def _against_table(run: RunFolder, planned: Planned) -> list[str]:
 
 
 def _otherwise(
-    foreseen: Mapping[str, Mapping[str, Any]], held: Mapping[str, Mapping[str, Any]], unit: str
+    foreseen: Mapping[str, Mapping[str, object]],
+    held: Mapping[str, Mapping[str, object]],
+    unit: str,
 ) -> list[str]:
     """Units that were planned for one value and have another."""
     found: dict[str, list[str]] = {}
@@ -147,15 +149,15 @@ def _served(manifest: Mapping[str, Any]) -> list[str]:
     return [f"More than one model version answered: {text}." for text in several]
 
 
-def _key(row: Mapping[str, Any], columns: Sequence[str]) -> str:
+def _key(row: Mapping[str, object], columns: Sequence[str]) -> str:
     return " ".join(str(row[column]) for column in columns)
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     return shortened(str(value), 60)
 
 
-def _without_none(value: Any) -> Any:
+def _without_none(value: object) -> object:
     """study.yaml leaves out what is not set; the plan says so."""
     if isinstance(value, Mapping):
         return {k: _without_none(v) for k, v in value.items() if v is not None}

@@ -37,7 +37,7 @@ class Sample:
     name: str
     kind: str
     tables: Mapping[str, pl.DataFrame]
-    config: Mapping[str, Any]
+    config: Mapping[str, object]
     manifest: Mapping[str, Any]
     sealed: Mapping[str, str] = field(default_factory=dict)  # sealed part → its hash
     seated: frozenset[str] = frozenset()  # participants whom people played

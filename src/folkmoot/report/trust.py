@@ -114,7 +114,7 @@ def _run(run: RunFolder) -> Grid:
     manifest, config = run.manifest, run.config
     unknown = ", ".join(manifest.get("cost_unknown_for") or [])
     handed_in = manifest.get("handed_in_by_batches")
-    facts: dict[str, Any] = {
+    facts: dict[str, object] = {
         "run": run.id,
         "study type": run.study,
         "started": manifest.get("started_at", run.plan.get("started_at")),

@@ -137,8 +137,8 @@ Likeness = Callable[[str], float]
 class _Book(NamedTuple):
     """A codebook, and each code with its likeness."""
 
-    data: Mapping[str, Any]
-    codes: list[tuple[Mapping[str, Any], Likeness]]
+    data: Mapping[str, object]
+    codes: list[tuple[Mapping[str, object], Likeness]]
     tones: tuple[float, ...]  # of each code, where their order is one from praise to blame
 
 

@@ -14,7 +14,7 @@ _MAX_DEPTH = 12
 Schema = Mapping[str, Any]
 
 
-def filled(mind: Mind, given: object, *, known: bool = False) -> Any:
+def filled(mind: Mind, given: object, *, known: bool = False) -> object:
     """An object that validates against the schema asked for: what is given, where it fits, and the
     rest by form. `known`: a study's own part has spoken, so that the answer counts as read."""
     schema = mind.schema or {"type": "object", "properties": {"answer": {"type": "string"}}}
@@ -28,7 +28,7 @@ class _Filler:
         self._defs: Schema = root.get("$defs") or root.get("definitions") or {}
         self._mind = mind
 
-    def fill(self, schema: Schema, name: str, given: Any, depth: int = 0) -> Any:
+    def fill(self, schema: Schema, name: str, given: object, depth: int = 0) -> object:
         """A value for a schema; `name` says what it is about (the names of its fields)."""
         schema = self._resolved(schema)
         if "const" in schema:
@@ -59,7 +59,7 @@ class _Filler:
                 break
         return schema
 
-    def _object(self, schema: Schema, name: str, given: Mapping[str, Any], depth: int) -> Any:
+    def _object(self, schema: Schema, name: str, given: Mapping[str, object], depth: int) -> object:
         fields: Schema = schema.get("properties") or {}
         out = {
             key: None
@@ -74,7 +74,7 @@ class _Filler:
         rest = {k: v for k, v in free.items() if k not in fields}
         return out | {k: self.fill(inner, f"{name} {k}", v, depth + 1) for k, v in rest.items()}
 
-    def _array(self, schema: Schema, name: str, given: Any, depth: int) -> list[Any]:
+    def _array(self, schema: Schema, name: str, given: object, depth: int) -> list[object]:
         low = max(int(schema.get("minItems", 0)), 0)
         high = int(schema.get("maxItems", 1000))
         if schema.get("prefixItems"):
@@ -90,7 +90,7 @@ class _Filler:
             for n, (inner, entry) in enumerate(zip(inners, entries, strict=False))
         ]
 
-    def _plain(self, schema: Schema, kind: str, name: str) -> Any:
+    def _plain(self, schema: Schema, kind: str, name: str) -> object:
         """A valid value from the person's opinions: the question and the field's name decide."""
         mind = self._mind
         about = f"{name} {schema.get('description', '')}".replace("_", " ")
@@ -106,7 +106,7 @@ class _Filler:
             return None
         return fit_text(mind.say(n=1), schema)
 
-    def _of_enumeration(self, values: list[Any], about: str) -> Any:
+    def _of_enumeration(self, values: list[object], about: str) -> object:
         mind = self._mind
         texts = tuple(str(v) for v in values)
         if set(texts) <= set(mind.options):

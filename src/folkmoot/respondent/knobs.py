@@ -67,7 +67,7 @@ _SHARES = frozenset(PATHOLOGIES[3:])
 _SIGNED = frozenset({"position_bias", "acquiescence"})
 
 
-def _wrong(key: str, value: Any, known: list[str]) -> list[Problem]:
+def _wrong(key: str, value: object, known: list[str]) -> list[Problem]:
     where = f"respondent.{key}"
     if key not in known:
         hint = did_you_mean(key, known, f"known: {', '.join(known)}")
@@ -83,7 +83,7 @@ def _wrong(key: str, value: Any, known: list[str]) -> list[Problem]:
     return []
 
 
-def planted(options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def planted(options: Mapping[str, object] | None = None) -> dict[str, object]:
     """All effect sizes in force, for the PLANTED notice of a run. InputError on a bad key."""
     knobs = Knobs.of(options or {})
     values = asdict(knobs)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from folkmoot.respondent.lexicon import Lexicon
 
 if TYPE_CHECKING:
     from folkmoot.respondent.mind import Mind
 
-C = TypeVar("C", bound=Any)
+C = TypeVar("C")
 Answering = Callable[["Mind"], object]
 
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from folkmoot.models.request import Request
 from folkmoot.respondent.lexicon import Counts, Lexicon
@@ -50,7 +50,7 @@ class Reading:
     reminder: str
     offered: tuple[str, ...]
     signal: str
-    schema: Mapping[str, Any] | None
+    schema: Mapping[str, object] | None
 
     @cached_property
     def text(self) -> str:

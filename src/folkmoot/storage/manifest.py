@@ -125,10 +125,10 @@ class RunFacts:
     asked_longer: ModelUse = field(default_factory=ModelUse)
     handed_in: int = 0  # calls handed in by batches
     unusable: str = ""
-    planted: Mapping[str, Any] = field(default_factory=dict)
+    planted: Mapping[str, object] = field(default_factory=dict)
 
 
-def manifest(facts: RunFacts, tables: Mapping[str, pl.LazyFrame]) -> dict[str, Any]:
+def manifest(facts: RunFacts, tables: Mapping[str, pl.LazyFrame]) -> dict[str, object]:
     """The manifest as JSON data."""
     answers = _how_answered(tables.get("answers"))
     uses, earlier = facts.models.values(), facts.earlier
@@ -175,7 +175,7 @@ def manifest(facts: RunFacts, tables: Mapping[str, pl.LazyFrame]) -> dict[str, A
     }
 
 
-def _synthetic(facts: RunFacts, answers: pl.DataFrame | None) -> dict[str, Any]:
+def _synthetic(facts: RunFacts, answers: pl.DataFrame | None) -> dict[str, object]:
     """The mark of a run in which people or the embedded respondent answered; the effects that were
     planted in it."""
     if facts.people:
@@ -197,7 +197,7 @@ def _synthetic(facts: RunFacts, answers: pl.DataFrame | None) -> dict[str, Any]:
     }
 
 
-def _with_people(facts: RunFacts) -> dict[str, Any]:
+def _with_people(facts: RunFacts) -> dict[str, object]:
     """The mark of a run in which people answered, alone or beside models."""
     told = [f"people in {plural(facts.people, 'seat')}"]
     if facts.synthetic:
@@ -305,7 +305,7 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _model(name: str, use: ModelUse, roles: Sequence[str]) -> dict[str, Any]:
+def _model(name: str, use: ModelUse, roles: Sequence[str]) -> dict[str, object]:
     known = use.to_json()
     return {
         "asked": name,

@@ -40,7 +40,7 @@ def cache_of(run: Path) -> Path:
     return user_cache_dir() / "view" / name
 
 
-class Streamed(Collection[dict[str, Any]]):
+class Streamed(Collection[dict[str, object]]):
     """The rows of a table as records: read anew by each loop, a part at a time in memory."""
 
     def __init__(self, table: pl.LazyFrame) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -72,7 +72,7 @@ class Codebook(_Part):
         """The code of this name, case and spaces folded; None if there is none."""
         return next((c for c in self.codes if _folded(c.name) == _folded(said)), None)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """As it is written in the file, without what stands at its default."""
         return self.model_dump(mode="json", exclude_defaults=True)
 

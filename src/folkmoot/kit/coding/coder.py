@@ -52,7 +52,7 @@ class CodingSettings(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _switch(cls, value: Any) -> Any:
+    def _switch(cls, value: object) -> object:
         words = {"on": True, "yes": True, "off": False, "no": False}
         value = words.get(value.lower(), value) if isinstance(value, str) else value
         return {"enabled": value} if isinstance(value, bool) else value
@@ -298,8 +298,8 @@ class Codes:
     kind: str = "json"
 
     @property
-    def schema(self) -> dict[str, Any]:
-        fields: dict[str, dict[str, Any]] = {
+    def schema(self) -> dict[str, object]:
+        fields: dict[str, dict[str, object]] = {
             "code": {"type": "string", "enum": list(self.book.names)},
             **{
                 slot: {"type": "string", "enum": [*self.text.slots[slot], EVERY]}
@@ -331,7 +331,7 @@ class Codes:
         return () if isinstance(read, Unreadable) else self._checked(read.value)
 
     def _checked(self, items: Iterable[_Item]) -> tuple[Coded, ...]:
-        found: dict[tuple[Any, ...], Coded] = {}
+        found: dict[tuple[object, ...], Coded] = {}
         for item in items:
             for each in self._one(item):
                 said_of = tuple(each.of.items())

@@ -170,7 +170,7 @@ def _refuse_who_saw(run: RunFolder, made: Sequence[Amendment], by: str) -> None:
         )
 
 
-def _about(a: Amendment) -> tuple[Any, ...]:
+def _about(a: Amendment) -> tuple[object, ...]:
     """What an amendment decides; a later one of the same replaces it."""
     return a.kind, a.by, *(a.data.get(k) for k in ("codebook", "text_id", "of", "was"))
 
@@ -217,7 +217,7 @@ def _misplaced(read: Mapping[str, Codings], line: dict[str, str]) -> Problem | N
     return None
 
 
-def _correction(read: Codings, line: Mapping[str, str]) -> dict[str, Any] | Problem:
+def _correction(read: Codings, line: Mapping[str, str]) -> dict[str, object] | Problem:
     was, said = line["code"] or NO_CODE, line["corrected"]
     codes = dict(read.coder.codes.get(line["text_id"], {})) if read.coder else {}
     if was != NO_CODE and (line["of"], was) not in codes:
@@ -229,7 +229,7 @@ def _correction(read: Codings, line: Mapping[str, str]) -> dict[str, Any] | Prob
     return {**_place(line), "was": was, "code": now, "quote": quote}
 
 
-def _by_hand(read: Codings, line: Mapping[str, str]) -> dict[str, Any] | Problem:
+def _by_hand(read: Codings, line: Mapping[str, str]) -> dict[str, object] | Problem:
     named = [
         _named(read.book, part.strip()) for part in line["your_codes"].split(";") if part.strip()
     ]

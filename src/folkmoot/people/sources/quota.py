@@ -213,5 +213,5 @@ def _several(items: list[str], k: int, draw: Draw) -> list[str]:
 
 @lru_cache(maxsize=1)
 def _words() -> dict[str, Any]:
-    data: dict[str, Any] = packaged_yaml(__file__, "quota_us.yaml")
+    data: dict[str, object] = packaged_yaml(__file__, "quota_us.yaml")
     return data

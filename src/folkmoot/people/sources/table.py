@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -129,7 +128,7 @@ def _frame(path: Path) -> pl.DataFrame:
     )
 
 
-def _seen(value: Any) -> Any:
+def _seen(value: object) -> object:
     """A cell as a person reads it; an id keeps its hidden characters, so that they are told."""
     return without_hidden(value) if isinstance(value, str) else value
 

@@ -27,7 +27,7 @@ from folkmoot.studies.cross_pollination.show import show
 from folkmoot.studies.cross_pollination.tables import DEMOGRAPHICS, TABLES
 
 
-def _recognises(raw: Mapping[str, Any]) -> bool:
+def _recognises(raw: Mapping[str, object]) -> bool:
     topic = raw.get("topic")
     return "pilot_id" in raw and isinstance(topic, Mapping) and "options" in topic
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
@@ -79,7 +79,7 @@ CONDITIONS: Mapping[str, Exposed] = {
 PLACEBOS = (NAMES_ONLY, EMPTY_ARGUMENT)
 
 
-def switches(settings: Mapping[str, Any]) -> dict[str, Exposed]:
+def switches(settings: Mapping[str, object]) -> dict[str, Exposed]:
     """The conditions that a run's settings know, as they were written down, of any version."""
     further = settings.get("exposure")
     named = further.items() if isinstance(further, Mapping) else ()

@@ -27,7 +27,7 @@ def show(run: RunFolder, who: str | None) -> str:
     raise InputError(f"{who}: no such participant; ids go from {ids[0]} to {ids[-1]}")
 
 
-def _line(p: Mapping[str, Any]) -> str:
+def _line(p: Mapping[str, object]) -> str:
     final = p["final_choice"]
     moved = f" → {final}" if p["position_changed"] else (" (kept)" if final else "")
     status = "" if p["status"] == "complete" else f"  [red]{p['status']}[/red]"

@@ -48,7 +48,7 @@ def names(config: DiscussionConfig) -> list[str]:
 @cache
 def words() -> Mapping[str, Any]:
     """Concerns and sentences, from `respondent.yaml`."""
-    found: Mapping[str, Any] = packaged_yaml(__file__, Path(__file__).with_suffix(".yaml").name)
+    found: Mapping[str, object] = packaged_yaml(__file__, Path(__file__).with_suffix(".yaml").name)
     return found
 
 

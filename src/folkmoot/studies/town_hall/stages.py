@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from pydantic import BaseModel, ConfigDict
 
@@ -420,7 +420,7 @@ class WholeRound:
     kind: str = "json"
 
     @property
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> dict[str, object]:
         schemas = {"turns": each_of(self.ahead.turns()).schema}
         if self.ahead.reflects:
             schemas["reflections"] = self._back(dict.fromkeys(self.ahead.order, "")).schema

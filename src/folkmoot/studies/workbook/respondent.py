@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from folkmoot.respondent import Mind, Part
 from folkmoot.respondent.answering import bounds_of, choice, number
@@ -105,7 +105,7 @@ def _object(mind: Mind) -> object:
     if kind == "choice":
         return _choice(mind)
     text = _number(mind) if kind == "number" else _talk(mind)
-    field: Mapping[str, Any] = mind.schema.get("properties", {}).get("response", {})
+    field: Mapping[str, object] = mind.schema.get("properties", {}).get("response", {})
     if field.get("type") == "integer":
         return {"response": round(float(text))}
     return {"response": float(text) if field.get("type") == "number" else text}

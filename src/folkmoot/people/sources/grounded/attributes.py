@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from functools import lru_cache
 from statistics import NormalDist
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ from folkmoot.people.sources.grounded.profile import (
     Vals,
     VoiceProfile,
 )
+
+T = TypeVar("T")
 
 LABELS = ("very negative", "negative", "neutral", "positive", "very positive")
 _LIMITS = (-0.6, -0.2, 0.2, 0.6)
@@ -205,7 +207,7 @@ def draw_voice(
     )
 
 
-def _step(value: float, rng: np.random.Generator, names: tuple[Any, Any, Any]) -> Any:
+def _step(value: float, rng: np.random.Generator, names: tuple[T, T, T]) -> T:
     z = value + _TALK_NOISE * rng.standard_normal()
     return names[0] if z < -0.6 else names[2] if z > 0.6 else names[1]
 

@@ -55,7 +55,7 @@ class Circumstances:
         }
 
 
-def band_of(age: int, bands: Mapping[str, Any]) -> str:
+def band_of(age: int, bands: Mapping[str, object]) -> str:
     """The band ("25-34") that an age falls into; the nearest for ages outside all of them."""
     for band in bands:
         if age <= int(band.split("-")[1]):

@@ -147,26 +147,26 @@ class Given(BaseModel):
 
     @field_validator("income_usd", mode="before")
     @classmethod
-    def _without_sign(cls, value: Any) -> Any:
+    def _without_sign(cls, value: object) -> object:
         return _dollars(value)
 
     @field_validator("sex", mode="before")
     @classmethod
-    def _one_letter(cls, value: Any) -> Any:
+    def _one_letter(cls, value: object) -> object:
         return one_letter(value)
 
     @field_validator(*LISTED, mode="before")
     @classmethod
-    def _as_listed(cls, value: Any) -> Any:
+    def _as_listed(cls, value: object) -> object:
         return as_listed(value, (v for values in LISTED.values() for v in values))
 
     @field_validator("race", mode="before")
     @classmethod
-    def _as_race(cls, value: Any) -> Any:
+    def _as_race(cls, value: object) -> object:
         return as_listed(value, RACES)
 
 
-def check_profile(row: Mapping[str, Any], where: str) -> list[Problem]:
+def check_profile(row: Mapping[str, object], where: str) -> list[Problem]:
     """Everything wrong with one row of real profiles, which stands at `where`."""
     try:
         Given.model_validate(row)
@@ -193,7 +193,7 @@ def _wanted(key: str) -> str:
     }.get(key, "a whole number from 0 to 100")
 
 
-def _dollars(value: Any) -> Any:
+def _dollars(value: object) -> object:
     return value.strip().removeprefix("$").replace(",", "") if isinstance(value, str) else value
 
 

@@ -252,7 +252,7 @@ class Votes:
         return [found.get(o, 0) for o in self.options]
 
     @cached_property
-    def answers(self) -> Collection[Mapping[str, Any]]:
+    def answers(self) -> Collection[Mapping[str, object]]:
         """The rows of the `answers` table; empty without one."""
         return Streamed(self.run.lazy("answers")) if self.run.has_table("answers") else ()
 
@@ -317,7 +317,7 @@ def read(run: RunFolder) -> Votes:
     return Votes(run, options, tuple(arms), config, ended)
 
 
-def _rows(run: RunFolder, table: str, but: tuple[str, ...] = ()) -> Collection[dict[str, Any]]:
+def _rows(run: RunFolder, table: str, but: tuple[str, ...] = ()) -> Collection[dict[str, object]]:
     return Streamed(run.lazy(table).drop(but, strict=False)) if run.has_table(table) else ()
 
 
@@ -325,7 +325,7 @@ DEMOGRAPHIC = "demographic_"
 OWN = ("participant_id", "individual_summary")  # cells that no two rows have alike
 
 
-def _voter(row: Mapping[str, Any]) -> Voter:
+def _voter(row: Mapping[str, object]) -> Voter:
     """The voter of a row. There may be very many: what many share is one object."""
     cells: dict[str, Any] = {n: row.get(n) if n in OWN else _shared(row.get(n)) for n in VOTER}
     # Tables keep lists as JSON text.

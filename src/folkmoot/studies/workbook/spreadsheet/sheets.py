@@ -506,7 +506,7 @@ def _put(sheet: Sheet, cell: Any, problems: Problems) -> None:
     row[cell.column] = Cell(value, _text(value, cell.number_format), date)
 
 
-def _plain(value: Any) -> Scalar:
+def _plain(value: object) -> Scalar:
     """A cell's value as text, number or truth value; dates and times as ISO text."""
     if isinstance(value, (bool, int, float, str)):
         return value
