@@ -8,7 +8,7 @@ import io
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -53,6 +53,13 @@ def read_csv(text: str) -> CsvTable:
         if any(cells.values()):
             table.rows.append((reader.line_num, cells))
     return table
+
+
+def csv_text(rows: Iterable[Sequence[object]]) -> str:
+    """Rows, a header among them, as a CSV text."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
 
 
 def packaged_yaml(beside: str, name: str) -> Any:

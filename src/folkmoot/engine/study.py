@@ -37,7 +37,7 @@ from folkmoot.storage.run_folder import RunFolder
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedRows:
     """What a sealed plan foresees of one table, for the report to compare with what happened.
 
     `key` columns name a row, the other columns of `rows` were fixed beforehand. `done` is the
@@ -128,7 +128,7 @@ class Study(Generic[Config]):
     suffixes: tuple[str, ...] = ()
     seat_models: Callable[[Config], list[str]] = lambda _config: []
     places: Callable[[Config, Path], Sequence[Playable]] = lambda _config, _folder: ()
-    planned: Callable[[Mapping[str, object]], list[Planned]] = lambda _sealed: []
+    planned: Callable[[Mapping[str, object]], list[PlannedRows]] = lambda _sealed: []
     rooms: str = ""
     takes_up: Callable[[Sequence[str], str, Mapping[str, str]], list[tuple[str, str]]] = (
         lambda _place, _reply, _names: []

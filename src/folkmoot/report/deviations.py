@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from folkmoot.engine.journal import JournalReader
-from folkmoot.engine.study import Planned, Study
+from folkmoot.engine.study import PlannedRows, Study
 from folkmoot.engine.verify import changed_since
 from folkmoot.errors import StorageError
 from folkmoot.hints import shortened, some_of
@@ -85,7 +85,7 @@ def _settings(run: RunFolder, design: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _against_table(run: RunFolder, planned: Planned) -> list[str]:
+def _against_table(run: RunFolder, planned: PlannedRows) -> list[str]:
     """Who or what was planned beside what the table holds."""
     if not run.has_table(planned.table):
         return [

@@ -10,8 +10,6 @@ Groups are found as Polis finds them: see `measures.clusters.opinion_groups`.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -24,6 +22,7 @@ from numpy.typing import NDArray
 
 from folkmoot.engine.journal import JournalReader
 from folkmoot.errors import InputError
+from folkmoot.files import csv_text
 from folkmoot.measures.clusters import opinion_groups
 from folkmoot.storage.files import write_text
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
@@ -86,7 +85,7 @@ def write_conversation(conversation: Conversation, folder: Path) -> None:
         "participants.csv": _participants(conversation),
     }
     for name, rows in files.items():
-        write_text(folder / name, _csv(rows))
+        write_text(folder / name, csv_text(rows))
 
 
 def _of_options(run: RunFolder) -> Iterator[tuple[str, Conversation]]:
@@ -201,12 +200,6 @@ def _matrix(conversation: Conversation, numbers: Mapping[str, int]) -> NDArray[n
 
 
 Table = Sequence[Sequence[object]]
-
-
-def _csv(rows: Table) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
 
 
 def _date(milliseconds: int) -> str:

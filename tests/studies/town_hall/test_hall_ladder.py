@@ -42,7 +42,7 @@ def quality_of(folder: Path, answer: Any) -> tuple[Any, Any]:
         (lambda said: json.dumps(said).replace('"', "'")[:-1] + ",}", "repaired"),
     ],
 )
-def test_each_rung_is_counted(tmp_path: Path, write: Any, parse_step: str) -> None:
+def test_each_parse_step_is_counted(tmp_path: Path, write: Any, parse_step: str) -> None:
     _, quality = quality_of(tmp_path, spoilt("speak", "A02", lambda said, _: write(said)))
     total = 3 * 5 * 2 + 2 * 5 + 3 * 5 + 2
     exact = total if parse_step == "exact" else total - 3

@@ -11,7 +11,7 @@ import pytest
 
 from folkmoot.errors import InputError
 from folkmoot.studies.workbook.answers import NotALiteral, read_literal
-from folkmoot.studies.workbook.files import csv_text, harmless
+from folkmoot.studies.workbook.files import harmless, harmless_csv
 from folkmoot.studies.workbook.placeholders import (
     MAX_OUTPUT,
     Scene,
@@ -238,12 +238,14 @@ def test_an_absurd_number_of_permutations_is_counted_not_made(tmp_path: Path) ->
     "text", ["=1+1", "+1+1", "-1+cmd|' /C calc'!A0", "@SUM(A1)", "\t=1", "\r=1"]
 )
 def test_formulas_in_csv_are_neutralised(text: str) -> None:
-    (row,) = csv.reader(io.StringIO(csv_text([], [[text, "plain", -3, -2.5, 1]]).split("\n", 1)[1]))
+    (row,) = csv.reader(
+        io.StringIO(harmless_csv([], [[text, "plain", -3, -2.5, 1]]).split("\n", 1)[1])
+    )
     assert row == [f"'{text}".replace("\r", "\n"), "plain", "-3", "-2.5", "1"]
 
 
 def test_headers_are_neutralised_too() -> None:
-    assert csv_text(["=x"], []).startswith("'=x")
+    assert harmless_csv(["=x"], []).startswith("'=x")
     assert harmless(None) == ""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from folkmoot.engine.study import Planned, Study
+from folkmoot.engine.study import PlannedRows, Study
 from folkmoot.kit import coding
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
@@ -32,10 +32,10 @@ def _recognises(raw: Mapping[str, object]) -> bool:
     return "pilot_id" in raw and isinstance(topic, Mapping) and "options" in topic
 
 
-def _planned(sealed: Mapping[str, Any]) -> list[Planned]:
+def _planned(sealed: Mapping[str, Any]) -> list[PlannedRows]:
     arms = sealed.get("assignment", {})
     rows = tuple({"participant_id": who, "condition": arm} for who, arm in arms.items())
-    return [Planned("participants", ("participant_id",), rows, done=("status", "complete"))]
+    return [PlannedRows("participants", ("participant_id",), rows, done=("status", "complete"))]
 
 
 STUDY = Study(

@@ -29,8 +29,8 @@ async def clarification(scope: Scope, config: CrossPollinationConfig, state: Sta
         p = await interviewed(scope, config, p)
         return await summarised(scope.at("summary"), p) if p.active else p
 
-    sitting = state.chosen(config.those_with("interview"))
-    return state.updated((await scope.each(sitting, one)).values())
+    clarified = state.chosen(config.those_with("interview"))
+    return state.updated((await scope.each(clarified, one)).values())
 
 
 async def interviewed(scope: Scope, config: CrossPollinationConfig, p: Participant) -> Participant:

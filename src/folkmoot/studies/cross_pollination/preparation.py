@@ -7,18 +7,17 @@ voted on this one is kept apart, for `folkmoot compare RUN --people people.csv`.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
 import yaml
 
 from folkmoot.errors import InputError, Problem
+from folkmoot.files import csv_text
 from folkmoot.hints import did_you_mean
 from folkmoot.kit.polis import AGREE, DISAGREE, PASS, PolisConversation, Voter
 from folkmoot.measures.power import DesignSize
@@ -111,16 +110,12 @@ def from_polis(conversation: PolisConversation, statement: str | None) -> dict[s
             f"comments; a pilot needs {len(CONDITIONS)}"
         )
     shown = _most_voted(conversation, number)
+    personas = [(_id(v), _described(v, shown, conversation), v.group) for v in known]
+    votes = [(_id(v), NAMES[v.votes[number]], v.group) for v in known if number in v.votes]
     return {
         STUDY_FILE: _study(conversation, number, per),
-        PERSONAS: _csv(
-            ("id", "persona", "polis_group"),
-            ((_id(v), _described(v, shown, conversation), v.group) for v in known),
-        ),
-        PEOPLE: _csv(
-            ("participant", "first", "polis_group"),
-            ((_id(v), NAMES[v.votes[number]], v.group) for v in known if number in v.votes),
-        ),
+        PERSONAS: csv_text([("id", "persona", "polis_group"), *personas]),
+        PEOPLE: csv_text([("participant", "first", "polis_group"), *votes]),
     }
 
 
@@ -181,9 +176,3 @@ def _study(conversation: PolisConversation, number: str, per: int) -> str:
         f"#   folkmoot compare RUN --people {PEOPLE}\n"
     )
     return head + yaml.safe_dump(settings, sort_keys=False, allow_unicode=True, width=100)
-
-
-def _csv(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([header, *rows])
-    return text.getvalue()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from folkmoot.engine.study import Planned
+from folkmoot.engine.study import PlannedRows
 from folkmoot.errors import InputError, Problem
 from folkmoot.measures.estimates import FEWEST_UNITS
 from folkmoot.measures.power import DesignSize
@@ -172,14 +172,14 @@ def template() -> dict[str, str | bytes]:
     return {"focus_group.yaml": TEMPLATE}
 
 
-def planned(sealed: Mapping[str, Any]) -> list[Planned]:
+def planned(sealed: Mapping[str, Any]) -> list[PlannedRows]:
     """The rows of `personas` that the sealed recruits foresee."""
     rows = tuple(
         {"group": group, "persona_id": person["id"], "name": person["name"]}
         for group, people in sealed.get("recruits", {}).items()
         for person in people
     )
-    return [Planned("personas", ("group", "persona_id"), rows)]
+    return [PlannedRows("personas", ("group", "persona_id"), rows)]
 
 
 TEMPLATE = """# A focus group on one product concept. Run it with:  folkmoot run focus_group.yaml

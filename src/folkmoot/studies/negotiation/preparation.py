@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from folkmoot.engine.study import Planned
+from folkmoot.engine.study import PlannedRows
 from folkmoot.errors import InputError, Problem
 from folkmoot.measures.power import DesignSize
 from folkmoot.studies.negotiation.config import NegotiationConfig
@@ -26,7 +26,7 @@ def check(config: NegotiationConfig, folder: Path) -> list[Problem]:
     return problems
 
 
-def planned(sealed: Mapping[str, Any]) -> list[Planned]:
+def planned(sealed: Mapping[str, Any]) -> list[PlannedRows]:
     """The sessions that a sealed plan foresees, every group under every condition, and who sits
     in them."""
     rows = tuple(
@@ -40,8 +40,8 @@ def planned(sealed: Mapping[str, Any]) -> list[Planned]:
         for m in group["members"]
     )
     return [
-        Planned("measures", ("group_id", "condition"), rows, "session"),
-        Planned("members", ("group_id", "member_id"), members, "member"),
+        PlannedRows("measures", ("group_id", "condition"), rows, "session"),
+        PlannedRows("members", ("group_id", "member_id"), members, "member"),
     ]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from folkmoot.engine.study import Planned
+from folkmoot.engine.study import PlannedRows
 from folkmoot.errors import Problem
 from folkmoot.hints import did_you_mean
 from folkmoot.measures.estimates import FEWEST_UNITS, plural
@@ -44,7 +44,7 @@ def limit(config: TownHallConfig, most: int) -> TownHallConfig:
     return config.model_copy(update={"sets": min(config.sets, most)})
 
 
-def planned(sealed: Mapping[str, Any]) -> list[Planned]:
+def planned(sealed: Mapping[str, Any]) -> list[PlannedRows]:
     """The discussions and residents that a sealed plan foresees."""
     plan = sealed.get("discussions", {})
     talks = tuple(
@@ -60,8 +60,8 @@ def planned(sealed: Mapping[str, Any]) -> list[Planned]:
         for r in residents
     )
     return [
-        Planned("discussions", ("discussion_id",), talks, "discussion"),
-        Planned("residents", ("set", "id"), people, "resident"),
+        PlannedRows("discussions", ("discussion_id",), talks, "discussion"),
+        PlannedRows("residents", ("set", "id"), people, "resident"),
     ]
 
 

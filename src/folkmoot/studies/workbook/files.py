@@ -6,13 +6,12 @@ state does not depend on which session was quickest.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Sequence
 from typing import NotRequired, TypedDict
 
 from folkmoot.conversation.answers import Missing
 from folkmoot.engine.session import Session
+from folkmoot.files import csv_text
 from folkmoot.studies.workbook.answers import Given, Value, position
 from folkmoot.studies.workbook.config import Scalar, WorkbookConfig
 from folkmoot.studies.workbook.participants import Experiment
@@ -262,7 +261,7 @@ def to_csv(experiment: Experiment, records: Sequence[SessionRecord]) -> str:
                     *(person["profile"][name] for name in profile),
                 ]
             )
-    return csv_text(header, rows)
+    return harmless_csv(header, rows)
 
 
 def _titles(taken: set[str]) -> Callable[..., str]:
@@ -298,13 +297,9 @@ def _computed(name: str, person: PersonRecord, session: SessionRecord) -> Scalar
     return ""
 
 
-def csv_text(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+def harmless_csv(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """CSV in which no cell can act as a formula."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([harmless(cell) for cell in header])
-    writer.writerows([harmless(cell) for cell in row] for row in rows)
-    return out.getvalue()
+    return csv_text([harmless(cell) for cell in row] for row in (header, *rows))
 
 
 def harmless(value: object) -> str:

@@ -14,7 +14,7 @@ from openpyxl.utils.cell import column_index_from_string
 
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.conversation.transcript import EMPTY, messages_for
-from folkmoot.engine.study import Planned, Preview
+from folkmoot.engine.study import PlannedRows, Preview
 from folkmoot.errors import InputError, Problem
 from folkmoot.measures.power import DesignSize
 from folkmoot.models.images import shown_in
@@ -109,7 +109,7 @@ def limit(config: WorkbookConfig, n: int) -> WorkbookConfig:
     return config.model_copy(update={"first_sessions": n})
 
 
-def planned(sealed: Mapping[str, Any]) -> list[Planned]:
+def planned(sealed: Mapping[str, Any]) -> list[PlannedRows]:
     """The rows of the tables of sessions and seats that the sealed assignment foresees."""
     sessions = sealed.get("assignment", [])
     played = tuple({"session": s["session"], "treatment": s["treatment"]} for s in sessions)
@@ -119,8 +119,8 @@ def planned(sealed: Mapping[str, Any]) -> list[Planned]:
         for p in s["participants"]
     )
     return [
-        Planned("sessions", ("session",), played, "session", done=("ended", "completed")),
-        Planned("assignment", ("session", "participant_id"), seats),
+        PlannedRows("sessions", ("session",), played, "session", done=("ended", "completed")),
+        PlannedRows("assignment", ("session", "participant_id"), seats),
     ]
 
 
