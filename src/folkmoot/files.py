@@ -62,6 +62,19 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
     return text.getvalue()
 
 
+AS_CSV = (
+    "save it as CSV in UTF-8, with commas between the columns, as many in each row as in the first"
+)
+
+
+def separated_by(columns: Sequence[str], mark: str = ",") -> str:
+    """What separates the columns of a table that was read by another mark: `semicolons`, `tabs` or
+    `commas`; empty where it was read by its own."""
+    marks = {";": "semicolons", "\t": "tabs", ",": "commas"}
+    named = (name for other, name in marks.items() if other != mark and other in columns[0])
+    return next(named, "") if len(columns) == 1 else ""
+
+
 def packaged_yaml(beside: str, name: str) -> Any:
     """Data that ships with the code: `packaged_yaml(__file__, "names_us.yaml")`."""
     return yaml.safe_load(Path(beside).with_name(name).read_text(encoding="utf-8"))

@@ -79,6 +79,33 @@ def test_unreadable_files_are_refused(tmp_path: Path, name: str) -> None:
         read(tmp_path / name)
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("p.csv", "text;age\nAnn;40\n", "its columns are separated by semicolons (save it as CSV"),
+        ("p.csv", "text\tage\nAnn\t40\n", "separated by tabs"),
+        ("p.tsv", "text,age\nAnn,40\n", "separated by commas (call it .csv)"),
+        ("p.csv", "text;age\nAnn, a baker;40\n", "save it as CSV in UTF-8, with commas"),
+    ],
+)
+def test_a_table_with_other_separators_describes_nobody(
+    tmp_path: Path, name: str, text: str, said: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError) as caught:
+        read(tmp_path / name)
+    assert said in str(caught.value)
+
+
+def test_cells_stay_as_they_stand(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    path.write_text("id,text,zip,version,children\n007,Ann,01234,1.10,2\n7,Bo,98765,1.1,\n")
+    ann, bo = read(path)
+    assert (ann.id, bo.id) == ("007", "7")
+    assert ann.extra == {"zip": "01234", "version": "1.10", "children": 2}
+    assert bo.extra == {"zip": "98765", "version": "1.1"}
+
+
 def test_unknown_columns_are_named_with_those_there_are(tmp_path: Path) -> None:
     path = tmp_path / "p.csv"
     path.write_text("a,b\n1,2\n")

@@ -30,10 +30,15 @@ def pool_target(n: int) -> int:
     return math.ceil(1.5 * n)
 
 
-def select(personas: Sequence[Persona], n: int, rng: np.random.Generator) -> list[Persona]:
-    """n different personas, drawn at random. Raises InputError when there are fewer."""
+def select(
+    personas: Sequence[Persona], n: int, rng: np.random.Generator, *, source: Path | None = None
+) -> list[Persona]:
+    """n different personas, drawn at random. Raises InputError, which names the `source`, when
+    there are fewer."""
     if n > len(personas):
-        raise InputError(f"personas: {n} are needed, {len(personas)} exist")
+        hint = "add people, or run fewer: --limit"
+        problem = f"{n} are needed, {len(personas)} exist"
+        raise InputError(Problem(problem, str(source or ""), key="personas", hint=hint))
     return [personas[int(i)] for i in rng.choice(len(personas), size=n, replace=False)]
 
 

@@ -11,6 +11,7 @@ import polars as pl
 
 from folkmoot.engine.seats import SPOKEN_FOR
 from folkmoot.errors import InputError, Problem
+from folkmoot.files import AS_CSV, separated_by
 from folkmoot.models.catalog import HUMAN
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import BY, CLUSTERS, PEOPLE, by_column
@@ -139,12 +140,10 @@ def people_file(path: Path) -> Sample:
     except (OSError, pl.exceptions.PolarsError) as error:
         # The first line says what is wrong, the others how to call the library.
         why = str(error).splitlines()[0]
-        hint = "save it as CSV in UTF-8, with commas, as many in each row as in the first"
-        raise InputError(Problem(f"{path}: cannot be read as a table: {why}", hint=hint)) from error
-    if len(data.columns) == 1 and (mark := next((m for m in ";\t" if m in data.columns[0]), "")):
-        name = "semicolons" if mark == ";" else "tabs"
-        hint = "save it with commas between the columns"
-        raise InputError(Problem(f"{path}: its columns are separated by {name}", hint=hint))
+        problem = f"{path}: cannot be read as a table: {why}"
+        raise InputError(Problem(problem, hint=AS_CSV)) from error
+    if mark := separated_by(data.columns):
+        raise InputError(Problem(f"{path}: its columns are separated by {mark}", hint=AS_CSV))
     if not data.height:
         raise InputError(f"{path}: it has column names and no answers below them")
     for short, name in ALIASES.items():

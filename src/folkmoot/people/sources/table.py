@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from folkmoot.errors import InputError, Problem
+from folkmoot.files import AS_CSV, separated_by
 from folkmoot.hidden_characters import hidden_in, without_hidden
 from folkmoot.people.enrichment import one_letter
 from folkmoot.people.persona import DEMOGRAPHIC_KEYS, Persona, article
@@ -106,10 +107,8 @@ def _frame(path: Path) -> pl.DataFrame:
             rows = pl.scan_parquet(path).select(pl.len()).collect().item()
             if rows > MAX_PEOPLE:
                 raise InputError(Problem(f"{rows:,} rows, the limit is {MAX_PEOPLE:,}", str(path)))
-        if kind == ".csv":
-            return pl.read_csv(path, infer_schema_length=None)
-        if kind == ".tsv":
-            return pl.read_csv(path, separator="\t", infer_schema_length=None)
+        if kind in {".csv", ".tsv"}:
+            return _separated(path, "," if kind == ".csv" else "\t")
         if kind in {".parquet", ".pq"}:
             return pl.read_parquet(path)
         if kind in {".jsonl", ".ndjson"}:
@@ -118,7 +117,8 @@ def _frame(path: Path) -> pl.DataFrame:
         raise InputError(Problem("no such file", file=str(path))) from error
     except (OSError, pl.exceptions.PolarsError) as error:
         first = str(error).strip().splitlines()[0]
-        raise InputError(Problem(f"cannot be read: {first}", file=str(path))) from error
+        hint = AS_CSV if kind == ".csv" else ""
+        raise InputError(Problem(f"cannot be read: {first}", file=str(path), hint=hint)) from error
     raise InputError(
         Problem(
             f"cannot read profiles from a {kind or 'nameless'} file",
@@ -126,6 +126,24 @@ def _frame(path: Path) -> pl.DataFrame:
             hint="give .csv, .tsv, .parquet or .jsonl",
         )
     )
+
+
+def _separated(path: Path, mark: str) -> pl.DataFrame:
+    cells = pl.read_csv(path, separator=mark, infer_schema=False)
+    if other := separated_by(cells.columns, mark):
+        problem = f"its columns are separated by {other}"
+        hint = AS_CSV if mark == "," else "call it .csv"
+        raise InputError(Problem(problem, file=str(path), hint=hint))
+    return cells.with_columns(_numbers(column) for column in cells)
+
+
+def _numbers(column: pl.Series) -> pl.Series:
+    """A column as numbers, if that keeps all its cells as they stand: 007 and 1.10 are names."""
+    for kind in (pl.Int64, pl.Float64):
+        numbers = column.cast(kind, strict=False)
+        if numbers.cast(pl.String).eq_missing(column).all():
+            return numbers
+    return column
 
 
 def _seen(value: object) -> object:

@@ -244,7 +244,9 @@ async def _drawn(session: Session[CrossPollinationConfig]) -> list[Persona]:
     if named.made:
         return find_maker(named.source)(n, session.at("recruitment").rng)
     if named.source == "table":
-        return select(table.read(_file(session)), n, session.at("recruitment").rng)
+        file = _file(session)
+        rng = session.at("recruitment").rng
+        return select(table.read(file), n, rng, source=file)
     try:
         return await _from_persona_hub(session)
     except InputError as error:
