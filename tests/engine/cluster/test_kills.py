@@ -9,9 +9,10 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import pytest
 
@@ -134,6 +135,48 @@ def test_of_workers_that_are_killed_only_what_a_lost_disk_had_not_sent_is_asked_
     assert max(asked[one] for one in paid) == 2 and len(asked) == alone.manifest["calls"]
     the_same(done, alone)
     assert (out / "run.log").read_text().count("a worker was lost") == 2
+
+
+class Losing:
+    """An actor whose machine is lost between the end of its first share and the head's reading what
+    came of it: Ray raises ObjectLostError then, and ActorDiedError only of later calls."""
+
+    def __init__(self, actor: Any, shard: Path) -> None:
+        self._actor, self._shard = actor, shard
+
+    def __getattr__(self, name: str) -> Any:
+        return SimpleNamespace(remote=self._lose) if name == "share" else getattr(self._actor, name)
+
+    async def _lose(self, *args: Any) -> NoReturn:
+        from ray.exceptions import ObjectLostError
+
+        await self._actor.share.remote(*args)
+        with suppress(ProcessLookupError):  # by an earlier share
+            os.kill(worker_of(self._shard), signal.SIGKILL)
+        raise ObjectLostError("00" * 28, "", "")
+
+
+@pytest.mark.nightly
+def test_a_share_whose_reply_is_lost_with_its_machine_is_run_again(
+    cluster: None, alone: folkmoot.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from folkmoot.engine.cluster import head
+
+    start, lost = head.Cluster._start, []
+
+    async def started(self: Any) -> str:
+        said = await start(self)
+        if not lost:
+            worker = self._workers[0]
+            worker.actor = Losing(worker.actor, worker.ready.shard)
+            lost.append(worker)
+        return said
+
+    monkeypatch.setattr(head.Cluster, "_start", started)
+    with ServerThread(FaultPlan()) as server:
+        study, out = study_file(tmp_path, server.openai, concurrency=8), tmp_path / "run"
+        done = play(study, out, executor="ray", workers=2)
+    the_same(done, alone)
 
 
 @pytest.mark.parametrize(

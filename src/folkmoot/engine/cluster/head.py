@@ -17,7 +17,7 @@ from itertools import count
 from typing import Any, TypeVar, cast
 
 import ray
-from ray.exceptions import RayActorError, RayError
+from ray.exceptions import ObjectLostError, RayActorError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from folkmoot.engine.attempts import Halted
@@ -299,7 +299,10 @@ class Cluster:
             worker.parts += len(parts)
             try:
                 data = await worker.actor.share.remote(fork, begins, share)
-            except RayActorError:
+            except (
+                RayActorError,
+                ObjectLostError,
+            ):  # the latter: its reply was still on the machine
                 await worker.gone.wait()
                 continue
             finally:
