@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple
 
 import yaml
 
-from folkmoot.errors import StorageError
+from folkmoot.errors import InputError, Problem, StorageError
 
 _DISK = {errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT, errno.EIO, errno.EFBIG}
 
@@ -35,6 +35,9 @@ def write_with(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         write(file)
 
 
+AS_CSV = "save it as CSV in UTF-8, with commas, as many in each row as in the first"
+
+
 class CsvTable(NamedTuple):
     """A CSV file as text: its columns, and each row that is not blank with its line."""
 
@@ -42,17 +45,38 @@ class CsvTable(NamedTuple):
     rows: list[tuple[int, dict[str, str]]]
 
 
-def read_csv(text: str) -> CsvTable:
-    """A CSV text with a header, all cells stripped; a cell that is not there is empty."""
-    reader = csv.DictReader(io.StringIO(text))
-    columns = tuple(c.strip() for c in reader.fieldnames or ())
-    reader.fieldnames = columns
+def read_csv(text: str, name: str) -> CsvTable:
+    """A CSV text with a header, all cells stripped; a cell that is not there is empty.
+
+    Raises InputError that names the file where a header is misread, or a row has too many cells.
+    """
+    lines = csv.reader(io.StringIO(text))
+    columns = tuple(c.strip() for c in next(lines, ()))
+    if wrong := misread(columns):
+        raise InputError(Problem(wrong, name, "1"))
     table = CsvTable(columns, [])
-    for row in reader:
-        cells = {column: (row[column] or "").strip() for column in columns}
-        if any(cells.values()):
-            table.rows.append((reader.line_num, cells))
+    for cells in lines:
+        if any(cells[len(columns) :]):
+            hint = "put a text that has commas into quotes"
+            what = "more cells than there are columns"
+            raise InputError(Problem(what, name, str(lines.line_num), hint=hint))
+        row = dict(zip(columns, (c.strip() for c in (*cells, *[""] * len(columns))), strict=False))
+        if any(row.values()):
+            table.rows.append((lines.line_num, row))
     return table
+
+
+def misread(columns: Sequence[str], mark: str = ",") -> str:
+    """What is wrong with the header of a table that was read by this mark; else empty."""
+    marks = {";": "semicolons", "\t": "tabs", ",": "commas"}
+    if len(columns) == 1:
+        for other, called in marks.items():
+            if other != mark and other in columns[0]:
+                mend = f"save it with {marks[mark]} between the columns"
+                return f"its columns are separated by {called}; {mend}"
+    names = [c.partition("_duplicated_")[0] for c in columns]  # so polars tells them apart
+    twice = next((c for n, c in enumerate(names) if c and c in names[:n]), "")
+    return f"two columns are called {twice}; leave one out" if twice else ""
 
 
 def csv_text(rows: Iterable[Sequence[object]]) -> str:
@@ -60,19 +84,6 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
-
-
-AS_CSV = (
-    "save it as CSV in UTF-8, with commas between the columns, as many in each row as in the first"
-)
-
-
-def separated_by(columns: Sequence[str], mark: str = ",") -> str:
-    """What separates the columns of a table that was read by another mark: `semicolons`, `tabs` or
-    `commas`; empty where it was read by its own."""
-    marks = {";": "semicolons", "\t": "tabs", ",": "commas"}
-    named = (name for other, name in marks.items() if other != mark and other in columns[0])
-    return next(named, "") if len(columns) == 1 else ""
 
 
 def packaged_yaml(beside: str, name: str) -> Any:

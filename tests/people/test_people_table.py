@@ -82,13 +82,18 @@ def test_unreadable_files_are_refused(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("p.csv", "text;age\nAnn;40\n", "its columns are separated by semicolons (save it as CSV"),
+        (
+            "p.csv",
+            "text;age\nAnn;40\n",
+            "p.csv:1: its columns are separated by semicolons; save it",
+        ),
         ("p.csv", "text\tage\nAnn\t40\n", "separated by tabs"),
-        ("p.tsv", "text,age\nAnn,40\n", "separated by commas (call it .csv)"),
+        ("p.tsv", "text,age\nAnn,40\n", "by commas; save it with tabs"),
+        ("p.csv", "text,age,age\nAnn,40,41\n", "p.csv:1: two columns are called age"),
         ("p.csv", "text;age\nAnn, a baker;40\n", "save it as CSV in UTF-8, with commas"),
     ],
 )
-def test_a_table_with_other_separators_describes_nobody(
+def test_a_table_that_would_be_misread_describes_nobody(
     tmp_path: Path, name: str, text: str, said: str
 ) -> None:
     (tmp_path / name).write_text(text)

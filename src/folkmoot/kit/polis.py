@@ -100,7 +100,7 @@ def _require_sign(found: PolisConversation, agreed: Mapping[str, int], folder: P
 
 def _rows(path: Path, wanted: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
     """(line, column → cell) of each row. Raises InputError where a column is missing."""
-    columns, rows = read_csv(_text(path))
+    columns, rows = read_csv(_text(path), str(path))
     for column in wanted:
         if column not in columns:
             raise InputError(Problem(f"there is no column {column}", str(path), "1"))

@@ -11,7 +11,7 @@ import polars as pl
 
 from folkmoot.engine.seats import SPOKEN_FOR
 from folkmoot.errors import InputError, Problem
-from folkmoot.files import AS_CSV, separated_by
+from folkmoot.files import AS_CSV, misread
 from folkmoot.models.catalog import HUMAN
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import BY, CLUSTERS, PEOPLE, by_column
@@ -142,16 +142,13 @@ def people_file(path: Path) -> Sample:
         why = str(error).splitlines()[0]
         problem = f"{path}: cannot be read as a table: {why}"
         raise InputError(Problem(problem, hint=AS_CSV)) from error
-    if mark := separated_by(data.columns):
-        raise InputError(Problem(f"{path}: its columns are separated by {mark}", hint=AS_CSV))
+    if wrong := misread(data.columns):
+        raise InputError(f"{path}: {wrong}")
     if not data.height:
         raise InputError(f"{path}: it has column names and no answers below them")
     for short, name in ALIASES.items():
         if {short, name} <= {*data.columns}:
             raise InputError(f"{path}: {short} and {name} mean the same column; leave one out")
-    for name in data.columns:
-        if "_duplicated_" in name:
-            raise InputError(f"{path}: two columns are called {name.partition('_duplicated_')[0]}")
     data = data.rename({a: b for a, b in ALIASES.items() if a in data.columns})
     words = [c for c in TEXTS if c in data.columns]
     data = data.with_columns(pl.col(words).cast(pl.String).str.strip_chars().replace("", None))

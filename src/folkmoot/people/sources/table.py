@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from folkmoot.errors import InputError, Problem
-from folkmoot.files import AS_CSV, separated_by
+from folkmoot.files import AS_CSV, misread
 from folkmoot.hidden_characters import hidden_in, without_hidden
 from folkmoot.people.enrichment import one_letter
 from folkmoot.people.persona import DEMOGRAPHIC_KEYS, Persona, article
@@ -117,7 +117,7 @@ def _frame(path: Path) -> pl.DataFrame:
         raise InputError(Problem("no such file", file=str(path))) from error
     except (OSError, pl.exceptions.PolarsError) as error:
         first = str(error).strip().splitlines()[0]
-        hint = AS_CSV if kind == ".csv" else ""
+        hint = AS_CSV if kind in {".csv", ".tsv"} else ""
         raise InputError(Problem(f"cannot be read: {first}", file=str(path), hint=hint)) from error
     raise InputError(
         Problem(
@@ -130,10 +130,8 @@ def _frame(path: Path) -> pl.DataFrame:
 
 def _separated(path: Path, mark: str) -> pl.DataFrame:
     cells = pl.read_csv(path, separator=mark, infer_schema=False)
-    if other := separated_by(cells.columns, mark):
-        problem = f"its columns are separated by {other}"
-        hint = AS_CSV if mark == "," else "call it .csv"
-        raise InputError(Problem(problem, file=str(path), hint=hint))
+    if wrong := misread(cells.columns, mark):
+        raise InputError(Problem(wrong, str(path), "1"))
     return cells.with_columns(_numbers(column) for column in cells)
 
 

@@ -323,7 +323,7 @@ def read_trips(config: NegotiationConfig, folder: Path) -> Sequence[Trip]:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(Problem("is not UTF-8", file=str(path), key="trip.file")) from error
-    columns, lines = read_csv(text)
+    columns, lines = read_csv(text, str(path))
     rows = [row for _, row in lines]
     unknown = [c for c in columns if not _TRIPCRAFT_COLUMN.fullmatch(c)]
     if not rows or unknown:

@@ -376,7 +376,7 @@ def checked_groups(tree: Tree, weights: Weights, file: str = "") -> list[Group]:
 
 
 def _from_csv(text: str, name: str) -> Tree:
-    columns, rows = read_csv(text)
+    columns, rows = read_csv(text, name)
     wrong = [f"no column `{c}`" for c in ("group_id", "group_type", "role") if c not in columns]
     wrong += [f"unknown column `{c}`" for c in columns if c not in _CSV_KEYS]
     known = f"columns are {', '.join(_CSV_KEYS)}"

@@ -211,7 +211,7 @@ def read_table(text: str) -> Table:
     It must hold each of the 5 x 8 pairs once, known operators, and binding roles that the group
     type has; `parent_vote_lower_misery` must name who votes.
     """
-    columns, rows = read_csv(text)
+    columns, rows = read_csv(text, "strategies.csv")
     if columns != _COLUMNS:
         raise ValueError(f"strategy table: columns must be {', '.join(_COLUMNS)}")
     found: dict[tuple[str, str], Strategy] = {}
