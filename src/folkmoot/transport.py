@@ -120,7 +120,7 @@ class Connections:
                 headers={**self._headers, **exchange.headers},
                 proxy=proxy,
                 allow_redirects=False,
-                timeout=_patience(exchange.seconds or self._timeout),
+                timeout=_timeout(exchange.seconds or self._timeout),
             ) as response:
                 whole = await _body(response, limit)
                 headers = {name.lower(): value for name, value in response.headers.items()}
@@ -180,7 +180,7 @@ def proxy_for(url: str) -> str | None:
     return found if "://" in found else f"http://{found}"
 
 
-def _patience(total: float | None, silence: float | None = None) -> aiohttp.ClientTimeout:
+def _timeout(total: float | None, silence: float | None = None) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total, sock_connect=CONNECT_SECONDS, sock_read=silence)
 
 
@@ -191,7 +191,7 @@ def _session(*, secure: bool, silence: float | None = None) -> aiohttp.ClientSes
         connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=_DNS_SECONDS, ssl=context),
         headers={"User-Agent": "folkmoot"},
         cookie_jar=aiohttp.DummyCookieJar(),
-        timeout=_patience(None, silence),
+        timeout=_timeout(None, silence),
     )
 
 

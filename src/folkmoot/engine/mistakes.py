@@ -63,7 +63,7 @@ def problems_of(error: ValidationError, tree: Tree, model: type[BaseModel]) -> l
     A missing key whose name resembles an unknown one is reported once, at the unknown one.
     """
     found: dict[Path_, list[str]] = {}
-    mends: dict[Path_, str] = {}
+    hints: dict[Path_, str] = {}
     details = [(e, _path(e, tree)) for e in error.errors(include_url=False)]
     places = {path for _, path in details}
     missing = {path for e, path in details if e["type"] == "missing"}
@@ -76,13 +76,13 @@ def problems_of(error: ValidationError, tree: Tree, model: type[BaseModel]) -> l
             path, message = _named_key(path, message, tree)  # noqa: PLW2901
         if message not in found.setdefault(path, []):
             found[path].append(message)
-        mends[path] = mends.get(path) or hint
-    for path, hint in list(mends.items()):
+        hints[path] = hints.get(path) or hint
+    for path, hint in list(hints.items()):
         meant = hint.removeprefix("did you mean ").removesuffix("?")
         if hint.startswith("did you mean ") and (*path[:-1], meant) in missing:
             found.pop((*path[:-1], meant), None)
     located = [
-        located_problem(" or ".join(messages), path, tree, mends[path])
+        located_problem(" or ".join(messages), path, tree, hints[path])
         for path, messages in found.items()
     ]
     return located

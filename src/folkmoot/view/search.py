@@ -31,9 +31,9 @@ from folkmoot.view.talk import Asked, asked, base_of, fields_of, place_of
 
 INDEX = "search.sqlite"
 AT_ONCE = 2000  # replies a transaction
-PATIENCE = 0.25  # seconds that a page waits for the index
+WAIT = 0.25  # seconds that a page waits for the index
 PER_PAGE = 50
-ALL_PATIENCE, FROM_EACH = 0.4, 3  # in all runs: seconds a page, hits shown of each
+WAIT_FOR_ALL, FROM_EACH = 0.4, 3  # in all runs: seconds a page, hits shown of each
 DAMAGED = (sqlite3.Error, OSError, StorageError, PolarsError)
 AROUND = 130  # characters on each side of the first word found
 _SCHEMA = """
@@ -77,14 +77,14 @@ class Searches:
         start: int = 0,
         most: int = PER_PAGE,
         *,
-        patience: float = PATIENCE,
+        wait: float = WAIT,
     ) -> Found:
         """The replies that hold all words of a query, the best first. `"…"` is a phrase."""
         wanted = _expression(query)
         opened = journal_of(run) if wanted else None
         if opened is None:
             return Found([], 0, 1.0)
-        self._brought_up(run, patience)
+        self._brought_up(run, wait)
         with opened as journal:
             last = journal.last_row()
             with closing(_opened(run, journal)) as db:
@@ -104,14 +104,14 @@ class Searches:
     ) -> tuple[list[tuple[str, Found]], int]:
         """What is found in these runs (name, how to open it), and in how many of them it was
         looked for: as many as a page has time for, of which the last may not be indexed yet."""
-        until = time.monotonic() + ALL_PATIENCE
+        until = time.monotonic() + WAIT_FOR_ALL
         found: list[tuple[str, Found]] = []
         for done, (name, opened) in enumerate(runs):
             left = until - time.monotonic()
             if left <= 0:
                 return found, done
             try:
-                own = self.find(opened(), query, most=FROM_EACH, patience=left)
+                own = self.find(opened(), query, most=FROM_EACH, wait=left)
             except (*DAMAGED, HTTPException) as error:
                 own = Found([], 0, 1.0, str(error))
             if own.indexed < 1 and not own.why:
@@ -120,7 +120,7 @@ class Searches:
                 found.append((name, own))
         return found, len(runs)
 
-    def _brought_up(self, run: RunFolder, patience: float) -> None:
+    def _brought_up(self, run: RunFolder, wait: float) -> None:
         """Index what is new, or wait a moment for the thread that does."""
         with self._lock:
             thread = self._under_way.get(run.path)
@@ -128,7 +128,7 @@ class Searches:
                 thread = threading.Thread(target=self._index, args=(run,), daemon=True)
                 self._under_way[run.path] = thread
                 thread.start()
-        thread.join(patience)
+        thread.join(wait)
 
     def _index(self, run: RunFolder) -> None:
         self._failed.pop(run.path, None)

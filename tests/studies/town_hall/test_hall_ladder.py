@@ -117,7 +117,7 @@ def test_bad_references_are_dropped_and_counted(tmp_path: Path) -> None:
     counted = held.folder.json("set01_lv2-1/metrics_summary.json")
     assert counted["general"]["interaction_count"] == 2
     assert counted["vulnerable"]["interaction_count"] == 0
-    assert held.table("mends").height == 10
+    assert held.table("repairs").height == 10
 
 
 def test_a_round_without_anything_said_before_has_no_references(tmp_path: Path) -> None:

@@ -192,7 +192,7 @@ class Call:
     reasks: int = 0
     missing: str = ""
     minimal: int = 0
-    mends: tuple[Repair, ...] = ()
+    repairs: tuple[Repair, ...] = ()
     memory_length: int = 0
     model: str = ""
     at: float | None = None
@@ -528,7 +528,7 @@ def call_of(
         reasks=got.reasks,
         missing=value.reason if isinstance(value, Missing) else "",
         minimal=len(residents) if lost else 0,
-        mends=got.repairs,
+        repairs=got.repairs,
         memory_length=stage.memory,
         model=got.model_served,
         at=got.reply.started_at,

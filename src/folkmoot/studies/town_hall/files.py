@@ -141,9 +141,9 @@ def _of_call(call: Call, full: bool) -> Iterator[Entry]:
         yield entry("WARNING", "asked_again", times=call.reasks)
     if call.parse_step in ("fenced", "repaired"):
         yield entry("WARNING", "unexpected_response", parse_step=call.parse_step)
-    for m in call.mends:
-        what = {"field": m.field, "kind": m.kind, "was": m.was, "became": m.became or None}
-        yield entry("WARNING", "mended", **what)
+    for repair in call.repairs:
+        what = {"field": repair.field, "kind": repair.kind, "was": repair.was}
+        yield entry("WARNING", "repaired", **what, became=repair.became or None)
     if call.minimal or call.missing:
         reason = call.missing or "unparsed"
         yield entry("ERROR", "unreadable_answer", reason=reason, minimal_structures=call.minimal)

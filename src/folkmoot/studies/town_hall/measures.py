@@ -443,9 +443,9 @@ Counts: TypeAlias = "dict[str, int | Counts]"
 
 
 def quality(discussion: Discussion) -> Counts:
-    """Steps of the ladder, re-asks, minimal structures and mends of one discussion."""
+    """Steps of the ladder, re-asks, minimal structures and repairs of one discussion."""
     calls, rounds = discussion.calls, discussion.rounds
-    mends = [hint for call in calls for hint in call.mends]
+    repairs = [repair for call in calls for repair in call.repairs]
     turns = [turn for r in rounds for turn in r.turns.values()]
     reflections = [r for round_ in rounds for r in round_.reflections.values()]
     surveys = [*discussion.before.values(), *discussion.after.values()]
@@ -459,8 +459,8 @@ def quality(discussion: Discussion) -> Counts:
         "reasks": sum(c.reasks for c in calls),
         "minimal_structures": sum(c.minimal for c in calls),
         "missing_reasons": _by_kind(c.missing for c in calls if c.missing),
-        "repaired": _by_kind(m.kind for m in mends if not m.dropped),
-        "dropped": _by_kind(m.kind for m in mends if m.dropped),
+        "repaired": _by_kind(r.kind for r in repairs if not r.dropped),
+        "dropped": _by_kind(r.kind for r in repairs if r.dropped),
         "thoughts_unread": sum(t.thinking is not None and t.thinking.parse_error for t in turns),
         "statements_unread": sum(not t.heard for t in turns),
         "reflections_unread": sum(r.parse_error for r in reflections),

@@ -191,13 +191,13 @@ class SatisfactionRow(OfDiscussion, table="satisfaction"):
     post_reason: str = column("reason given after")
 
 
-class MendRow(OfDiscussion, table="mends"):
-    """One thing that was mended in an answer."""
+class RepairRow(OfDiscussion, table="repairs"):
+    """One thing that was repaired or dropped in an answer."""
 
     stage: str = column("part of the discussion")
     round: int | None = column("round of discussion, from 1")
     agent_id: str = column("the resident (or who else answered)")
-    field: str = column("field that was mended")
+    field: str = column("field that was repaired or dropped")
     kind: str = column("what was wrong")
     was: str = column("what the model wrote")
     became: str | None = column("what it was repaired to; empty when it was dropped")
@@ -292,7 +292,7 @@ TABLES: tuple[type[Row], ...] = (
     ItemRow,
     VoteRow,
     SatisfactionRow,
-    MendRow,
+    RepairRow,
     DiscussionRow,
     LevelRow,
     DifferenceRow,
@@ -381,7 +381,7 @@ def record_discussion(scope: Scope, discussion: Discussion) -> None:
             scope.record(_round(meeting, resident, round_, tracked_row, key))
         for row_of in _utterances(discussion, round_, key):
             scope.record(row_of)
-    for record in (_reactions, _items, _votes, _mends):
+    for record in (_reactions, _items, _votes, _repairs):
         for row_of in record(discussion, key):
             scope.record(row_of)
     for satisfied in satisfaction_rows(discussion):
@@ -508,19 +508,19 @@ def _votes(discussion: Discussion, key: Key) -> list[Row]:
     ]
 
 
-def _mends(discussion: Discussion, key: Key) -> list[Row]:
+def _repairs(discussion: Discussion, key: Key) -> list[Row]:
     return [
-        MendRow(
+        RepairRow(
             **key,
             stage=call.stage,
             round=call.round,
             agent_id=call.agent,
-            field=hint.field,
-            kind=hint.kind,
-            was=hint.was,
-            became=hint.became or None,
-            dropped=hint.dropped,
+            field=repair.field,
+            kind=repair.kind,
+            was=repair.was,
+            became=repair.became or None,
+            dropped=repair.dropped,
         )
         for call in discussion.calls
-        for hint in call.mends
+        for repair in call.repairs
     ]

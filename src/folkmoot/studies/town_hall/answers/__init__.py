@@ -102,7 +102,7 @@ class Record(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _whole(cls, raw: object) -> object:
-        """A field that is not there is null, if it has a validator that mends or refuses that."""
+        """A field that is not there is null, if it has a validator that repairs or refuses that."""
         if not isinstance(raw, Mapping):
             return raw
         mended = (n for n, f in cls.model_fields.items() if f.is_required() and not _plain(f))
