@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
 import folkmoot
+from tests.servers.faults import FaultPlan
+from tests.servers.thread import ServerThread
 
 SOURCE = Path(folkmoot.__file__).parent
 STUDIES = [p.parent for p in sorted(SOURCE.glob("studies/*/protocol.py"))]
@@ -40,3 +44,45 @@ def test_a_study_is_a_dozen_files_of_the_same_names_and_a_few_of_its_own(study: 
 def test_no_module_has_more_than_700_lines() -> None:
     lines = {p: len(p.read_text("utf-8").splitlines()) for p in SOURCE.rglob("*.py")}
     assert max(lines.values()) <= 700, max(lines, key=lambda p: lines[p])
+
+
+STUDY = """
+from pathlib import Path
+from folkmoot import Choice, Session, Speaker, Study, StudyConfig
+
+async def protocol(session: Session) -> None:
+    asked = session.prompt("vote")
+    said = await session.ask(Speaker("p1"), asked, answer=Choice(("plan", "plant")))
+    session.record("votes", {"said": said})
+
+STUDY = Study("vote", "A vote", StudyConfig, protocol, prompts=Path(__file__).parent / "prompts")
+"""
+
+
+def test_one_question_goes_the_way_that_contributing_says(tmp_path: Path) -> None:
+    told = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text("utf-8")
+    told = told.partition("## The way of one question")[2].partition("\n## ")[0]
+    steps = re.findall(r"`([a-z_.]+:\w[\w.]*)`", told)
+    called: dict[str, None] = {}
+    named, source = {step.rpartition(":")[2] for step in steps}, f"{SOURCE}/"
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_qualname in named and code.co_filename.startswith(source):
+            module = code.co_filename.removeprefix(source).removesuffix(".py").replace("/", ".")
+            called.setdefault(f"{module}:{code.co_qualname}")
+
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts" / "vote.md").write_text("Which do you choose: plan or plant?")
+    (tmp_path / "vote.py").write_text(STUDY)
+    study = tmp_path / "study.yaml"
+    with ServerThread(FaultPlan(), answers="respondent") as server:
+        model = f"model: openai/m\nendpoints: {{openai/m: {server.openai}}}\n"
+        study.write_text(f"study: ./vote.py\n{model}")
+        before = sys.getprofile()
+        sys.setprofile(note)
+        try:
+            folkmoot.run(study, out=tmp_path / "run", trust=True)
+        finally:
+            sys.setprofile(before)
+    assert steps and [step for step in called if step in steps] == steps

@@ -19,11 +19,11 @@ from folkmoot import transport
 from folkmoot.errors import FatalModelError, InputError, RefusedError, TransientError
 from folkmoot.models.http import Wire, failure
 from folkmoot.models.request import ProviderSettings
-from folkmoot.transport import Connections, Failure, TransferError, download, proxy_for
+from folkmoot.transport import Connections, Exchange, Failure, TransferError, download, proxy_for
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
 MB = 1_000_000
-Exchange = Callable[[bytes, asyncio.StreamWriter], Awaitable[bool]]
+Handler = Callable[[bytes, asyncio.StreamWriter], Awaitable[bool]]
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,7 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(exchange: Exchange, tls: ssl.SSLContext | None = None) -> AsyncIterator[Served]:
+async def serving(exchange: Handler, tls: ssl.SSLContext | None = None) -> AsyncIterator[Served]:
     """A server that hands each request (head and body) to `exchange`; it says whether to go on."""
     served = Served()
     tasks: set[asyncio.Task[None] | None] = set()
@@ -86,7 +86,7 @@ async def serving(exchange: Exchange, tls: ssl.SSLContext | None = None) -> Asyn
                 task.cancel()
 
 
-def answering(*pieces: bytes, go_on: bool = True) -> Exchange:
+def answering(*pieces: bytes, go_on: bool = True) -> Handler:
     async def exchange(_: bytes, writer: asyncio.StreamWriter) -> bool:
         for piece in pieces:
             writer.write(piece)
@@ -153,10 +153,14 @@ def free_port() -> int:
 async def test_connections_are_kept_and_as_many_as_are_needed() -> None:
     async with serving(says_hi) as served, connected() as connections:
         for _ in range(20):
-            assert await connections.post(served.url, b"x") == (200, {"content-length": "2"}, b"hi")
+            assert await connections.send(Exchange("POST", served.url, b"x")) == (
+                200,
+                {"content-length": "2"},
+                b"hi",
+            )
         assert served.connections == 1
         answers = await asyncio.gather(
-            *(connections.post(served.url, b"y" * n) for n in range(300))
+            *(connections.send(Exchange("POST", served.url, b"y" * n)) for n in range(300))
         )
         assert {a[2] for a in answers} == {b"hi"}
         assert len(served.requests) == 320 and served.connections <= 301
@@ -176,14 +180,14 @@ async def test_a_request_is_never_sent_twice_behind_ones_back(abruptly: bool) ->
         return not last and await says_hi(_, writer)
 
     async with serving(exchange) as served, connected() as connections:
-        await connections.post(served.url, b"first")
+        await connections.send(Exchange("POST", served.url, b"first"))
         last = True
         with pytest.raises(TransferError) as caught:
-            await connections.post(served.url, b"second")
+            await connections.send(Exchange("POST", served.url, b"second"))
         assert caught.value.failure is Failure.BROKEN
         assert len(served.requests) == 2
         last = False
-        assert (await connections.post(served.url, b"third"))[0] == 200
+        assert (await connections.send(Exchange("POST", served.url, b"third")))[0] == 200
 
 
 async def test_who_is_cancelled_disturbs_nobody_and_leaves() -> None:
@@ -198,13 +202,16 @@ async def test_who_is_cancelled_disturbs_nobody_and_leaves() -> None:
         return await says_hi(request, writer)
 
     async with serving(exchange) as served, connected() as connections:
-        slow = [asyncio.ensure_future(connections.post(served.url, b"slow")) for _ in range(5)]
+        slow = [
+            asyncio.ensure_future(connections.send(Exchange("POST", served.url, b"slow")))
+            for _ in range(5)
+        ]
         await arrived.wait()
         for each in slow:
             each.cancel()
         ended = await asyncio.gather(*slow, return_exceptions=True)
         assert all(isinstance(e, asyncio.CancelledError) for e in ended)
-        assert (await connections.post(served.url, b"quick"))[2] == b"hi"
+        assert (await connections.send(Exchange("POST", served.url, b"quick")))[2] == b"hi"
         await served.left.wait()
 
 
@@ -217,7 +224,7 @@ async def test_answers_in_every_dress_are_read() -> None:
         f"{len(body):x}\r\n".encode() + body + b"\r\n0\r\n\r\n",
     )
     async with serving(exchange) as served, connected() as connections:
-        status, headers, body = await connections.post(served.url, b"")
+        status, headers, body = await connections.send(Exchange("POST", served.url, b""))
     assert (status, body) == (429, b"word " * 1000)
     assert headers["x-ratelimit-limit-requests"] == "5" and "retry-after" not in headers
 
@@ -236,7 +243,7 @@ async def test_answers_in_every_dress_are_read() -> None:
 async def test_a_cut_or_broken_answer_is_no_answer(answer: bytes) -> None:
     async with serving(answering(answer, go_on=False)) as served, connected() as connections:
         with pytest.raises(TransferError) as caught:
-            await connections.post(served.url, b"")
+            await connections.send(Exchange("POST", served.url, b""))
         assert caught.value.failure is Failure.BROKEN
 
 
@@ -572,7 +579,7 @@ async def test_a_long_answer_is_cut_off_and_takes_no_memory() -> None:
     async with serving(exchange) as served, connected(limit=8 * MB) as connections:
         tracemalloc.start()
         with pytest.raises(TransferError, match="longer than 8 MB") as caught:
-            await connections.post(served.url, b"")
+            await connections.send(Exchange("POST", served.url, b""))
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         await served.left.wait()
@@ -592,14 +599,14 @@ async def test_a_bomb_is_counted_unpacked(packing: str) -> None:
     ):
         tracemalloc.start()
         with pytest.raises(TransferError, match="longer than 4 MB"):
-            await connections.post(served.url, b"")
+            await connections.send(Exchange("POST", served.url, b""))
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     assert len(bomb) < MB and peak < 20 * MB
 
 
 async def test_an_answer_of_just_the_limit_is_read() -> None:
-    def of(n: int) -> Exchange:
+    def of(n: int) -> Handler:
         return answering(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % n + b"x" * n)
 
     for n in (99_999, 100_000):

@@ -75,10 +75,6 @@ class Connections:
         self._reached = reached
         self._session: aiohttp.ClientSession | None = None
 
-    async def post(self, url: str, body: bytes, proxy: str | None = None) -> Answer:
-        """Post a body. See `send`."""
-        return await self.send(Exchange("POST", url, body), proxy)
-
     async def send(self, exchange: Exchange, proxy: str | None = None) -> Answer:
         """Send a request, once; redirections are answers too. Raises TransferError."""
         url = exchange.url
