@@ -92,7 +92,7 @@ def packaged_yaml(beside: str, name: str) -> Any:
 
 
 def user_cache_dir() -> Path:
-    """The user's cache folder for Folkmoot, by the habit of the system."""
+    """The user's cache folder for Folkmoot, where the system keeps such folders."""
     if sys.platform == "win32":
         root = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     elif sys.platform == "darwin":

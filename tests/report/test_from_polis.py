@@ -139,7 +139,7 @@ def test_what_cannot_be_read_names_file_and_line(tmp_path: Path) -> None:
     turned = {"1": "-1", "-1": "1"}
     lines = [head, *([*row[:6], *(turned.get(c, c) for c in row[6:])] for row in rows)]
     votes.write_text("\n".join(map(",".join, lines)), "utf-8")
-    with pytest.raises(InputError, match="1 and -1 are exchanged"):
+    with pytest.raises(InputError, match="1 and -1 are swapped"):
         read_polis(polis)
     votes.unlink()
     with pytest.raises(InputError, match=r"there is no participants-votes\.csv"):

@@ -94,7 +94,7 @@ def _require_sign(found: PolisConversation, agreed: Mapping[str, int], folder: P
     as_is = sum(abs(found.count(c, AGREE) - n) for c, n in agreed.items())
     turned = sum(abs(found.count(c, DISAGREE) - n) for c, n in agreed.items())
     if turned < as_is:
-        what = f"the votes contradict {COMMENTS}: 1 and -1 are exchanged"
+        what = f"the votes contradict {COMMENTS}: 1 and -1 are swapped"
         raise InputError(Problem(what, str(folder / VOTES), hint="multiply the votes by -1"))
 
 

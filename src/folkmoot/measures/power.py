@@ -110,7 +110,7 @@ def design_effect(cluster_size: float, icc: float) -> float:
     Kish (1965), Survey Sampling, section 5.4.
     """
     if not -1 <= icc <= 1 or cluster_size < 1:
-        raise ValueError(f"no such clusters: size {cluster_size}, ICC {icc}")
+        raise ValueError(f"impossible clusters: size {cluster_size}, ICC {icc}")
     return 1 + (cluster_size - 1) * icc
 
 

@@ -40,7 +40,7 @@ def join_url(base: str, path: str) -> str:
 
 
 def with_version(base: str, version: str) -> str:
-    """A base URL that ends in a version (`/v1`, `/v1beta`): this one, if it has none."""
+    """The base URL with a version at its end (`/v1`, `/v1beta`): its own, else this one."""
     try:
         if re.search(r"/v\d+\w*$", urlsplit(base).path.rstrip("/")):
             return base

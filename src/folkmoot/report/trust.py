@@ -204,7 +204,8 @@ def methods(run: RunFolder, title: str) -> str:
         f"{manifest.get('calls', 0):,} calls ({tokens_in} tokens in, {tokens_out} out) "
         f"{money}. Of {answers.get('count', 0):,} "
         f"answers {exact:.1f} % were in the form asked for, {answers.get('reasks', 0):,} requests "
-        f"were repeated because of form, and {missing:.1f} % of answers remained missing. "
+        f"were repeated because the reply was not, and {missing:.1f} % of answers remained "
+        "missing. "
     )
     if run.partial:
         text += "The run did not finish: these figures cover a part of it. "

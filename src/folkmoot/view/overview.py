@@ -82,7 +82,7 @@ async def _make(run: Path, folder: Path) -> None:
         raise
     if process.returncode:
         last = said.decode("utf-8", "replace").strip().splitlines()[-1:]
-        raise InputError(f"the findings could not be made: {''.join(last)}")
+        raise InputError(f"the findings could not be computed: {''.join(last)}")
 
 
 def _state(run: Path) -> str:

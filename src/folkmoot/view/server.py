@@ -40,7 +40,7 @@ def serve_reader(
 
 
 def serve(app: Starlette, host: str, port: int, secret: str, tell: Callable[[str], None]) -> None:
-    """Serve an app at an address until Ctrl-C. Port 0: one that is free."""
+    """Serve an app at an address until Ctrl-C. Port 0 means any free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listening = socket.create_server((host, port), family=family)

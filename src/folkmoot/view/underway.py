@@ -41,8 +41,7 @@ class Addressed(NamedTuple):
     takes_up: Callable[[Sequence[str], str, Mapping[str, str]], list[tuple[str, str]]]
 
     def split(self, address: str) -> tuple[tuple[str, ...], list[str]]:
-        """The room that an address is of, and what follows; two times nothing where it is of
-        none."""
+        """The room of an address, and the names after it; both empty where it is in no room."""
         found = None if address.startswith(NOT_SAID) else self.pattern.match(address)
         if found is None or base_of(address) != address:
             return (), []

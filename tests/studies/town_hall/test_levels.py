@@ -93,7 +93,7 @@ def test_levels_3_and_4_have_the_same_seats_residents_and_orders() -> None:
 
 
 def test_a_dealing_that_cannot_be_is_refused() -> None:
-    with pytest.raises(ProtocolError, match="4 vulnerable residents cannot sit on 3"):
+    with pytest.raises(ProtocolError, match="4 vulnerable residents cannot be divided over 3"):
         deal(FIVE_MODELS[:3], GENERAL, VULNERABLE, 42, 1)
 
 

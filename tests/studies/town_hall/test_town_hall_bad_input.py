@@ -48,7 +48,7 @@ def mistakes(folder: Path, text: str) -> list[str]:
             "use `residents.general`; the vulnerable come on top",
         ),
         ("num_sets: 3\n", 5, "use `sets`"),
-        ("LOG_DIR: logs\n", 5, "leave it out: logs are written to logs/ of the run"),
+        ("LOG_DIR: logs\n", 5, "leave it out: logs are written to logs/ in the run folder"),
         ("residents:\n  personality: {1: 0.5, 6: 0.5}\n", 6, "residents.personality.6"),
         (
             "residents:\n  ratios:\n    age_group: {20s: 0.5, 50s: 0.5}\n",

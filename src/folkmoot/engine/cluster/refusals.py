@@ -43,6 +43,6 @@ def refuse(
     own = [m for m in models if resolve(m, config.endpoints).provider == ON_THIS_MACHINE]
     if own:
         raise InputError(
-            f"--executor {where}: the model {own[0]} is started by each process for itself; start "
-            "one server a machine, and list them under `endpoints:`"
+            f"--executor {where}: each process would start {own[0]} for itself; start "
+            "one server per machine, and list them under `endpoints:`"
         )

@@ -137,5 +137,5 @@ def verify_codings(run: RunFolder) -> Iterator[tuple[str, Verification]]:
             continue
         found = verify_run(RunFolder(folder), study_of(run))
         if found.journal_digest != made.data["journal_digest"]:
-            found.differences.append(f"{name}: its journal is not the one that was amended.")
+            found.differences.append(f"{name}: its journal has changed since it was amended.")
         yield name, found

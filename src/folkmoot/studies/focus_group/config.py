@@ -66,7 +66,7 @@ class GuidePart(BaseModel):
     questions: list[str] = Field(
         default_factory=list, description="asked in these words, in this order"
     )
-    probes: list[str] = Field(default_factory=list, description="what to ask behind an answer")
+    probes: list[str] = Field(default_factory=list, description="follow-up questions to an answer")
 
     @model_validator(mode="before")
     @classmethod

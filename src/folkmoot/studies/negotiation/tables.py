@@ -131,7 +131,7 @@ class CounterfactualRow(OfDecision, table="counterfactuals"):
     selected_option: str | None = column("the option that sums up what it would decide")
     same_winner: bool = column("that is the option of the rule in force")
     margin: float | None = column(
-        "lead over the next option in what the rule goes by first (approvals, average, …); empty "
+        "lead over the next option in what the rule compares first (approvals, average, …); empty "
         "where it weighs no options against each other"
     )
     decided_by: str = column("rule, score or alphabetical")

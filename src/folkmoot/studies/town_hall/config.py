@@ -154,7 +154,7 @@ class TownHallConfig(CodedConfig):
         "DEFAULT_MODEL": "use `model`",
         "MODERATOR_MODEL": "use `models.moderator`",
         "LOG_LEVEL": "use `log_level`",
-        "LOG_DIR": "leave it out: logs are written to logs/ of the run",
+        "LOG_DIR": "leave it out: logs are written to logs/ in the run folder",
     }
 
     model: str | None = Field(
@@ -356,7 +356,8 @@ def deal(
     seats: dict[str, str | None] = dict(zip(vulnerable, order, strict=False))
     if len(set(seats.values())) != len(vulnerable):
         raise ProtocolError(
-            f"{len(vulnerable)} vulnerable residents cannot sit on {len(models)} different models"
+            f"{len(vulnerable)} vulnerable residents cannot be divided over {len(models)} "
+            "different models"
         )
     # Round robin from the first model without a vulnerable resident keeps the counts even.
     first = len(vulnerable) % len(order)

@@ -62,7 +62,7 @@ def cells_with_images(config: WorkbookConfig) -> list[str]:
 
 
 def permutations(workbook: Workbook) -> Iterator[Experiment]:
-    """The experiments that the constants spin off, up to a bound that keeps a check quick."""
+    """The experiments that the constants make, up to a bound that keeps a check quick."""
     for number, values in enumerate(combinations(workbook), 1):
         if number > MOST_PERMUTATIONS_CHECKED:
             return

@@ -234,7 +234,7 @@ class WorkbookConfig(StudyConfig):
     source: str = Field("", description="name of the spreadsheet")
     max_permutations: Positive = Field(
         MOST_PERMUTATIONS,
-        description="largest number of experiments that the constants may spin off",
+        description="largest number of experiments that the constants may make",
     )
     reasks: NonNegative = Field(
         5, description="how many times to ask again when an answer fails validation"

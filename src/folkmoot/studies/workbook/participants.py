@@ -77,7 +77,7 @@ class Experiment:
 
 
 def count_permutations(workbook: Workbook) -> int:
-    """How many experiments the constants spin off."""
+    """How many experiments the constants make."""
     return math.prod(len(c.values) for c in workbook.constants)
 
 

@@ -96,7 +96,7 @@ def check(config: WorkbookConfig, _folder: Path) -> list[Problem]:
     most = config.max_permutations
     return [
         Problem(
-            f"the constants spin off {count:,} experiments, more than {most:,}",
+            f"the constants make {count:,} experiments, more than {most:,}",
             file=config.source,
             where=config.workbook.constants[0].at.get("value", ""),
             hint=f"shorten the lists, or allow it: --set max_permutations={count}",
@@ -136,7 +136,7 @@ def notes(config: WorkbookConfig) -> list[str]:
     return [
         *workbook.notes,
         *about_model,
-        *([f"the constants spin off {count} experiments"] if count > 1 else []),
+        *([f"the constants make {count} experiments"] if count > 1 else []),
         *_seat_notes(first, config.random_seed),
         *_limit_notes(first),
         *_option_notes(first),

@@ -122,7 +122,9 @@ class _Conversion:
             else:
                 chosen[ours] = spare.pop(name)
                 self.told.append(f"the sheet {name} became {names[0]}")
-        self.told += [f"the sheet {name} was left out: no part of the layout" for name in spare]
+        self.told += [
+            f"the sheet {name} was left out: it is not part of the layout" for name in spare
+        ]
         return chosen
 
     def settings(self, sheet: Sheet | None) -> Rows:
@@ -348,7 +350,7 @@ class _Conversion:
             new, kind, checked = _options(text, cast("str | None", values["var_type"]))
             if new != text or kind != values["var_type"]:
                 types = f", var_type {kind}" if kind != values["var_type"] else ""
-                weaker = "" if checked else "; numbers outside of the range are not asked for again"
+                weaker = "" if checked else "; numbers outside the range are not asked for again"
                 self.guess(row, f"the options became {shortened(new, 60)}{types}{weaker}")
             values["response_options"], values["var_type"] = new, kind
         if (
