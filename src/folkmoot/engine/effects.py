@@ -18,14 +18,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 
-from folkmoot.conversation.answers import (
-    Answer,
-    Missing,
-    Parsed,
-    Repair,
-    Unreadable,
-    left_blank,
-)
+from folkmoot.conversation.answers import Answer, Missing, Parsed, Repair, Unreadable, left_blank
 from folkmoot.conversation.spoken import looks_like_refusal
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.context import RunContext

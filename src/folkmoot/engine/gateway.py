@@ -36,15 +36,7 @@ from folkmoot.errors import (
 from folkmoot.models.catalog import HUMAN, ModelSpec
 from folkmoot.models.chat import ChatWire
 from folkmoot.models.prices import rate_for
-from folkmoot.models.request import (
-    NOTHING,
-    FloatArray,
-    Provider,
-    Reply,
-    Request,
-    Usage,
-    byte_count,
-)
+from folkmoot.models.request import NOTHING, FloatArray, Provider, Reply, Request, Usage, byte_count
 from folkmoot.models.structured import Capabilities
 from folkmoot.randomness import digest
 from folkmoot.storage.manifest import ModelUse

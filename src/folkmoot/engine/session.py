@@ -10,15 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Hashable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast, overload

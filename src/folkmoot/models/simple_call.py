@@ -13,13 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from folkmoot.errors import (
-    FolkmootError,
-    InputError,
-    ModelError,
-    RefusedError,
-    TransientError,
-)
+from folkmoot.errors import FolkmootError, InputError, ModelError, RefusedError, TransientError
 from folkmoot.models.catalog import (
     CALL_LLM_MODELS,
     LOCAL,

@@ -30,11 +30,7 @@ from folkmoot.kit.findings import (
     rates,
 )
 from folkmoot.measures.bands import human_band, sentence
-from folkmoot.measures.clustered import (
-    clustered_difference,
-    clustered_mean,
-    paired_difference,
-)
+from folkmoot.measures.clustered import clustered_difference, clustered_mean, paired_difference
 from folkmoot.measures.diversity import jensen_shannon, total_variation
 from folkmoot.measures.estimates import (
     Estimate,

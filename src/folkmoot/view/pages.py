@@ -51,15 +51,7 @@ from folkmoot.view.person import person
 from folkmoot.view.search import PER_PAGE, Searches
 from folkmoot.view.shelf import Shelf, UnderWay, held, opened, standing
 from folkmoot.view.site import UNREADABLE, environment, moving, page
-from folkmoot.view.talk import (
-    Room,
-    base_of,
-    drawer,
-    in_room,
-    room_columns,
-    rooms,
-    said,
-)
+from folkmoot.view.talk import Room, base_of, drawer, in_room, room_columns, rooms, said
 from folkmoot.view.underway import addressed, rooms_so_far, so_far
 
 AROUND = 6  # utterances before and after the one that a link leads to

@@ -15,16 +15,7 @@ from folkmoot.engine.journal import name_in
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.storage.findings import Cell, Grid
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.view.people import (
-    KEY,
-    LONG,
-    NAMES,
-    frame,
-    journal_of,
-    names_in,
-    people_of,
-    records,
-)
+from folkmoot.view.people import KEY, LONG, NAMES, frame, journal_of, names_in, people_of, records
 from folkmoot.view.talk import Said, addresses_of, said
 
 MOST_ROWS = 60  # of another table about one person

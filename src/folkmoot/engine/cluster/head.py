@@ -30,14 +30,7 @@ from folkmoot.engine.folder import HOLDER
 from folkmoot.engine.journal import Entry, Journal
 from folkmoot.engine.progress import Notice
 from folkmoot.engine.session import Fork
-from folkmoot.engine.shards import (
-    SHARDS,
-    Drifted,
-    entries_after,
-    forget,
-    known_in,
-    merge,
-)
+from folkmoot.engine.shards import SHARDS, Drifted, entries_after, forget, known_in, merge
 from folkmoot.engine.study import code_of, find_study, registered
 from folkmoot.engine.study_file import StudyFile
 from folkmoot.errors import FolkmootError, InputError, RunPaused, StorageError

@@ -13,13 +13,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 
-from folkmoot.conversation.answers import (
-    JsonList,
-    Missing,
-    Parsed,
-    Unreadable,
-    object_schema,
-)
+from folkmoot.conversation.answers import JsonList, Missing, Parsed, Unreadable, object_schema
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.conversation.spoken import folded
 from folkmoot.conversation.transcript import Speaker

@@ -11,14 +11,7 @@ from folkmoot.studies.focus_group.config import DiscussionConfig
 from folkmoot.studies.focus_group.exposure_design import EXPOSURE
 from folkmoot.studies.focus_group.findings import findings
 from folkmoot.studies.focus_group.participants import places
-from folkmoot.studies.focus_group.preparation import (
-    check,
-    cut,
-    notes,
-    planned,
-    size,
-    template,
-)
+from folkmoot.studies.focus_group.preparation import check, cut, notes, planned, size, template
 from folkmoot.studies.focus_group.protocol import protocol
 from folkmoot.studies.focus_group.respondent import PART
 from folkmoot.studies.focus_group.show import show

@@ -23,12 +23,7 @@ from folkmoot.people.sources.grounded.attributes import label
 from folkmoot.people.sources.grounded.panel import read_panel
 from folkmoot.people.sources.grounded.profile import LISTED, Given, first_name
 from folkmoot.randomness import generator
-from folkmoot.studies.focus_group.config import (
-    DiscussionConfig,
-    DiscussionPhase,
-    Stimulus,
-    amount,
-)
+from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase, Stimulus, amount
 from folkmoot.studies.focus_group.discussion import (
     INTENTS,
     DiscussionMessage,

@@ -11,13 +11,7 @@ from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.exposure_design import EXPOSURE
 from folkmoot.studies.negotiation.findings import findings
 from folkmoot.studies.negotiation.participants import places
-from folkmoot.studies.negotiation.preparation import (
-    check,
-    cut,
-    planned,
-    size,
-    template,
-)
+from folkmoot.studies.negotiation.preparation import check, cut, planned, size, template
 from folkmoot.studies.negotiation.protocol import protocol
 from folkmoot.studies.negotiation.respondent import PART
 from folkmoot.studies.negotiation.rules.strategies import CONDITIONS

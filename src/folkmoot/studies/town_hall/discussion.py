@@ -30,12 +30,7 @@ from folkmoot.studies.town_hall.answers import (
 )
 from folkmoot.studies.town_hall.answers.repairs import Asked, resolve
 from folkmoot.studies.town_hall.config import Level, TownHallConfig, deal
-from folkmoot.studies.town_hall.participants import (
-    Resident,
-    ResidentSet,
-    shuffled,
-    with_stories,
-)
+from folkmoot.studies.town_hall.participants import Resident, ResidentSet, shuffled, with_stories
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)

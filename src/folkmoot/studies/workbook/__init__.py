@@ -10,15 +10,7 @@ from folkmoot.studies.workbook.checks import cells_with_images
 from folkmoot.studies.workbook.config import WorkbookConfig
 from folkmoot.studies.workbook.exposure_design import EXPOSURE
 from folkmoot.studies.workbook.findings import findings
-from folkmoot.studies.workbook.preparation import (
-    check,
-    limit,
-    load,
-    notes,
-    planned,
-    preview,
-    size,
-)
+from folkmoot.studies.workbook.preparation import check, limit, load, notes, planned, preview, size
 from folkmoot.studies.workbook.protocol import places, protocol
 from folkmoot.studies.workbook.respondent import PART
 from folkmoot.studies.workbook.show import show

@@ -52,12 +52,7 @@ from folkmoot.studies.workbook.spreadsheet.layouts import (
     recognise,
     workbook_bytes,
 )
-from folkmoot.studies.workbook.spreadsheet.reading import (
-    FREE_TEXT,
-    MAX_ID,
-    UNSAFE,
-    names_row,
-)
+from folkmoot.studies.workbook.spreadsheet.reading import FREE_TEXT, MAX_ID, UNSAFE, names_row
 from folkmoot.studies.workbook.spreadsheet.sheets import Cell, Sheet, read_book, rows_in_words
 
 Values = dict[str, Scalar | None]
