@@ -53,7 +53,9 @@ LimitOpt = Annotated[
 ]
 BatchOpt = Annotated[
     bool,
-    typer.Option("--batch", help="Hand calls in by batches: half the price, within a day each."),
+    typer.Option(
+        "--batch", help="Send calls in batches: half the price, each answered within a day."
+    ),
 ]
 SeedOpt = Annotated[
     int | None, typer.Option("--seed", min=0, help="Set the seed of all random draws.")
@@ -129,7 +131,7 @@ def run(
         typer.Option(
             "--executor",
             metavar="ray|ray://HOST:PORT",
-            help="Run on several processors or machines, by Ray.",
+            help="Run on several processors or machines, with Ray.",
         ),
     ] = None,
     workers: Annotated[
@@ -156,7 +158,9 @@ def run(
     trust: TrustOpt = False,
     repeats: Annotated[
         int | None,
-        typer.Option("--repeats", min=1, help="Run it this many times, with seeds of their own."),
+        typer.Option(
+            "--repeats", min=1, help="Run it this many times, each time with its own seed."
+        ),
     ] = None,
     grid: Annotated[
         list[str] | None,
@@ -404,7 +408,7 @@ def code_texts(
     key: KeyOpt = None,
     trust: TrustOpt = False,
 ) -> None:
-    """Show how free text was coded; code them, or have a person check the codes."""
+    """Show how free text was coded; code it, or have a person check the codes."""
     from folkmoot.cli import codes
     from folkmoot.engine.execution import RunOptions
 

@@ -114,7 +114,7 @@ async def sent_and_run_here(
     if changed and not failures:
         raise ProtocolError(
             f"{what} changes {', '.join(changed)}, and on another machine it would change a copy; "
-            "return what is to be kept, or run without --executor",
+            "return what the study needs, or run without --executor",
             _place_of(each.fn),
         )
     return failures
