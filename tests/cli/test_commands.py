@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -151,6 +152,19 @@ def test_ctrl_c_keeps_all_and_prints_how_to_go_on(here: Path) -> None:
     resumed = folkmoot("run", "vote.yaml", "--resume")
     assert resumed.exit_code == 2
     assert "endless" in resumed.stderr
+
+
+def test_an_output_that_knows_few_characters_shows_the_others_as_question_marks(
+    here: Path,
+) -> None:
+    emoji = "--set=options=[\N{DECIDUOUS TREE} Parks, Jobs]"
+    assert folkmoot("run", "vote.yaml", emoji).exit_code == 0
+    command = [sys.executable, "-m", "folkmoot", "show", "outputs/vote", "p_0001"]
+    done = subprocess.run(
+        command, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"}, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"1. ? Parks" in done.stdout
 
 
 def test_no_key_is_ever_printed(monkeypatch: pytest.MonkeyPatch) -> None:
