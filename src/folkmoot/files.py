@@ -140,7 +140,7 @@ def storage_errors(path: Path) -> Iterator[None]:
 def _in_words(error: OSError) -> str:
     """What went wrong with the disk, and what to do about it."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "the disk is full; free some space, then continue with --resume (nothing is lost)"
+        return "the disk is full; free some space, then try again (a run: with --resume)"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return "this location is not writable; choose another"
     if error.errno in (errno.ENOTDIR, errno.EEXIST):

@@ -41,7 +41,7 @@ def test_a_disk_that_is_full_for_the_log_is_said_and_nothing_is_lost(
     folkmoot.run(study, {}, out=tmp_path / "run", provider=Scripted(lambda r, a: "yes"))
     (tmp_path / "run" / name).unlink()
     (tmp_path / "run" / name).symlink_to("/dev/full")
-    with pytest.raises(StorageError, match="the disk is full; free some space"):
+    with pytest.raises(StorageError, match="the disk is full; free some space, then try again"):
         folkmoot.run(
             study, {}, out=tmp_path / "run", provider=Scripted(lambda r, a: "yes"), resume=True
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import sqlite3
@@ -198,6 +199,17 @@ def test_files_that_are_gone_or_too_many(run: Path) -> None:
     assert "tables/participants.csv is gone" in said
     assert "tables/more.parquet: the run does not write such a table" in said
     assert "notes.txt" not in said
+
+
+def test_a_disk_that_is_full_for_the_scratch_folder_is_said(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(source: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(source), None, str(target))
+
+    monkeypatch.setattr("folkmoot.engine.verify.copyfile", full)
+    code, said = verify(run)
+    assert code == 2 and "the disk is full; free some space" in said
 
 
 SAID = "kind = 'ask' AND address LIKE '%ask0' AND length(reply) > 40"

@@ -32,6 +32,7 @@ from folkmoot.engine.study import Study, study_of_run
 from folkmoot.engine.study_file import StudyFile, validate
 from folkmoot.engine.withdrawal import withdrawals
 from folkmoot.errors import FolkmootError, NotJournaled, StorageError
+from folkmoot.files import storage_errors
 from folkmoot.hints import shortened, some_of
 from folkmoot.measures.estimates import plural
 from folkmoot.models.request import Request
@@ -223,7 +224,8 @@ def _replay(run: RunFolder, study: Study | None, scratch: Path) -> list[str]:
     plan = {"sealed": {}, "changes": run.plan.get("changes", [])}
     write_json(scratch / PLAN, {"started_at": run.plan.get("started_at", ""), **plan})
     if run.has(PERSONAS):
-        copyfile(run.path / PERSONAS, scratch / PERSONAS)
+        with storage_errors(scratch):
+            copyfile(run.path / PERSONAS, scratch / PERSONAS)
     replay = Replay(run.path / JOURNAL)
     options = RunOptions(preflight=asked_in(replay))
     try:
