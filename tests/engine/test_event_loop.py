@@ -1,0 +1,35 @@
+"""What many runs in one process leave behind."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+
+from folkmoot.engine.event_loop import Stopper, run_to_end
+
+
+class Ring:
+    """Garbage that only the collector finds."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+
+@pytest.mark.parametrize("when", ["before", "in"])
+def test_what_a_small_run_leaves_is_collected(when: str) -> None:
+    left: list[weakref.ref[Ring]] = []
+
+    async def main(_: Stopper) -> None:
+        if when == "in":
+            left.append(weakref.ref(Ring()))
+
+    gc.disable()  # nothing else may have found it
+    try:
+        if when == "before":
+            left.append(weakref.ref(Ring()))
+        run_to_end(main)
+    finally:
+        gc.enable()
+    assert left[0]() is None
