@@ -171,6 +171,39 @@ def test_what_is_said_here_too_shows_nothing_about_elsewhere() -> None:
     assert found(texts, BOB, scopes=("nowhere",)) == {}
 
 
+def test_a_private_thought_may_be_what_another_says_aloud(tmp_path: Path) -> None:
+    """The same words, thought in one conversation and said in another; and told, by mistake."""
+
+    async def protocol(session: Session[StudyConfig]) -> None:
+        for who, again in (("ann", BOB), ("bob", ""), ("eve", BOB)):
+            told = BOB if who == "eve" else ""
+            scope = session.at(who)
+            speaker = Speaker(who)
+            await scope.ask(speaker, f"Think first. {told}")
+            await scope.ask(speaker, f"You thought: {again}. Speak.")
+
+    def texts(run: RunFolder) -> list[Text]:
+        return [Text("statements", "bob", BOB, scope="bob", by="bob")]
+
+    def decisions(run: RunFolder) -> list[Decision]:
+        return [
+            Decision(f"{who}/ask1", who, "arm", "statement", frozenset((who,)), {})
+            for who in ("ann", "eve")
+        ]
+
+    thoughts = Study(
+        name="thoughts",
+        title="Thoughts",
+        config=StudyConfig,
+        protocol=protocol,
+        afterwards=Exposure(texts, decisions),
+        tables=(ExposureRow,),
+    )
+    run = folkmoot.run(thoughts, {}, out=tmp_path / "run", provider=Scripted(lambda *_: BOB))
+    table = run.table("exposure").filter(kind=ELSEWHERE)
+    assert table["participant_id"].to_list() == ["eve"]
+
+
 def misnamed(*messages: str, texts: list[Text] | None = None) -> set[str]:
     said = texts or [
         Text("statements", "ann's", ANN, "here", "ann", name="Ann"),

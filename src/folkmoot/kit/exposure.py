@@ -17,7 +17,7 @@ import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -117,7 +117,16 @@ class Exposure:
                 f"You: {m.content}" if m.role == "assistant" else m.content
                 for m in journal.messages(decision.address)
             )
-            yield from rows(decision, index.found(decision, sent))
+            replies = partial(_replies, journal, decision.address.rpartition("/")[0])
+            yield from rows(decision, index.found(decision, sent, replies))
+
+
+def _replies(journal: JournalReader, scope: str) -> Iterator[tuple[str, list[str]]]:
+    """Every reply in a conversation, thoughts that nobody heard among them, and its prompt."""
+    for address in journal.below(scope):
+        entry = journal.at(address)
+        if entry is not None and entry.reply:
+            yield entry.reply, [m.content for m in journal.messages(address)]
 
 
 class Found(NamedTuple):
@@ -204,8 +213,16 @@ class Index:
             else []
         )
 
-    def found(self, decision: Decision, messages: Iterable[str]) -> list[Found]:
-        """All texts that are for this decision, found or not, and others' that were found."""
+    def found(
+        self,
+        decision: Decision,
+        messages: Iterable[str],
+        replies: Callable[[], Iterable[tuple[str, Sequence[str]]]] = tuple,
+    ) -> list[Found]:
+        """All texts that are for this decision, found or not, and others' that were found.
+
+        `replies` of this conversation, each with the messages of its prompt.
+        """
         own = {
             text: self._sentences_in(text)
             for scope in ("", *sorted(decision.scopes))
@@ -229,6 +246,9 @@ class Index:
                     for p, n in places
                     if n in others and not said.issuperset(range(p, p + self._lengths[n]))
                 }
+        # A model may think here, by itself, what it or another says elsewhere.
+        for reply, prompt in replies() if elsewhere else ():
+            elsewhere -= self._sentences_of(reply).difference(*map(self._sentences_of, prompt))
         words = {t: sum(int(self._lengths[n]) for n in own[t] if n in here) for t in own}
         foreign: dict[int, int] = {}
         for sentence in sorted(elsewhere):
@@ -260,6 +280,9 @@ class Index:
                 own = any(sentence in texts[t] for t in called)
                 (right if own else wrong).add(sentence)
         return [t for t in names if self._openings.get(t) in wrong - right]
+
+    def _sentences_of(self, message: str) -> set[int]:
+        return {n for _, n in self._standing(message).places}
 
     def _sentences_in(self, text: int) -> list[int]:
         found: list[int] = self._sentences[slice(*self._bounds[text : text + 2])].tolist()

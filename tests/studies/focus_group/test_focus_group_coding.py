@@ -64,6 +64,14 @@ def test_objections_and_needs_are_counted_by_people_over_all_groups(tmp_path: Pa
                 assert quote["quote"] in by_turn[quote["group"], quote["turn"]]
                 assert quote["link"].startswith(f"groups/{quote['group']}/transcript.html#turn-")
     assert "### Needs" in run.text("topline.md") and "save me time" in run.text("topline.md")
+    assert "support no finding" not in run.text("topline.md")
+
+
+def test_a_topline_says_that_the_embedded_coder_supports_nothing(tmp_path: Path) -> None:
+    run = play(tmp_path, "num_personas: 3\n", provider=None, model="synthetic")
+    note = run.json("topline.json")["coding_note"]
+    assert "support no finding" in note and note[1:] in run.text("topline.md")
+    assert note in findings(run)["remarks"].says
 
 
 def test_nobody_tells_the_coder_of_group_concept_or_person(tmp_path: Path) -> None:

@@ -58,10 +58,12 @@ from __future__ import annotations
 
 from folkmoot.kit.coding.codebook import NO_CODE, Code, Codebook, read_codebook
 from folkmoot.kit.coding.coder import Coded, CodedConfig, CodingSettings, Rule, Text, code
-from folkmoot.kit.coding.reading import Coder, Codings, codings, finding
-from folkmoot.kit.coding.tables import TABLES, CodeRow, TextRow
+from folkmoot.kit.coding.reading import EMBEDDED_NOTE, Coder, Codings, codings, finding
+from folkmoot.kit.coding.tables import CODER, TABLES, CodeRow, TextRow
 
 __all__ = [
+    "CODER",
+    "EMBEDDED_NOTE",
     "NO_CODE",
     "TABLES",
     "Code",

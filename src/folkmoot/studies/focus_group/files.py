@@ -16,6 +16,7 @@ from statistics import fmean
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
 from folkmoot.engine.session import Session
+from folkmoot.kit.coding import CODER, EMBEDDED_NOTE
 from folkmoot.kit.findings import clustered_share
 from folkmoot.measures.diversity import gini
 from folkmoot.measures.estimates import FEWEST_UNITS
@@ -64,13 +65,17 @@ def write_topline(
         for t in transcripts
     }
     data = topline(transcripts, pages, codes)
+    if codes and session.synthetic(CODER):
+        data["coding_note"] = EMBEDDED_NOTE
     session.write_json("topline.json", {"mark": mark, **data} if mark else data)
     session.write_text("topline.md", topline_page(data, mark))
 
 
 def topline_page(data: dict[str, object], mark: str = "") -> str:
     """The topline for readers, as Markdown."""
-    return _page("topline.md", concepts=data["concepts"], mark=mark, fewest=FEWEST_UNITS)
+    note = data.get("coding_note", "")
+    concepts = data["concepts"]
+    return _page("topline.md", concepts=concepts, mark=mark, note=note, fewest=FEWEST_UNITS)
 
 
 class TranscriptFormatter:

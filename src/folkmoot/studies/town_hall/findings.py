@@ -224,7 +224,8 @@ def outcome(levels: Levels, sets: int) -> Finding:
     return Finding(
         "outcome",
         "What is carried into the outcome",
-        f"Of the items that vulnerable residents raised these shares passed: {listed(says)}",
+        f"Of the items that vulnerable residents raised these shares passed, as a mean over sets: "
+        f"{listed(says)}",
         Grid.of(rows, "Per resident, except for the rate; means over sets"),
         intervals(passed, "share of the items raised that passed", percent=True),
         notes=(
