@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import polars as pl
@@ -401,3 +402,28 @@ def test_items_speakers_and_names_are_found_in_any_dress() -> None:
         "You: A17 Linda, 44",
     ):
         assert _name_beside(text, re.search(r"A\d+", text)) == "Linda"
+
+
+def test_a_line_that_lists_items_is_no_item() -> None:
+    for ballot in ({"V1": "Plant trees"}, {"V1": "Plant trees", "V2": "As V1"}):
+        items = "\n".join(f"[{item}] {text}" for item, text in ballot.items())
+        for asked in ("JSON, please, with {} in it, a vote for each", "Each of {}: yes or no?"):
+            ids = asked.format(", ".join(ballot))
+            assert items_in(f"{items}\n\n{ids}") == items_in(f"{ids}\n\n{items}") == ballot
+
+
+def test_votes_do_not_hang_on_how_a_ballot_is_asked_for(tmp_path: Path) -> None:
+    """A line near whose beginning the ids stood was taken for the first item, which then failed."""
+    folder = tmp_path / "prompts"
+    copytree(PROMPTS, folder)
+    text = (folder / "vote.md").read_text("utf-8")
+    other = text.replace(
+        "Reply with only a JSON object. It has one key for each item (", "JSON with "
+    )
+    assert other != text
+    (folder / "vote.md").write_text(other, "utf-8")
+    votes = [
+        hold(tmp_path / name, ["quiet"], sets=1, rounds=1, prompts=str(prompts)).table("votes")
+        for name, prompts in (("shipped", PROMPTS), ("other", folder))
+    ]
+    assert votes[0].equals(votes[1])

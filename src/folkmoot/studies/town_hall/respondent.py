@@ -401,13 +401,18 @@ def _within(level: float) -> int:
 
 
 _ITEM = re.compile(_OPENS + r"(V\d{1,2})\b\W*(.+)$")
+_ITEM_ID = re.compile(r"\bV\d{1,2}\b")
 _COUNTS = re.compile(r"(\d+)\D{1,40}(\d+)\D*$")
 
 
 def items_in(prompt: str) -> dict[str, str]:
-    """Items of a ballot by id."""
-    lines = (line for line in prompt.splitlines() if "{" not in line)
-    return {found[1]: found[2] for line in lines if (found := _ITEM.match(line))}
+    """Items of a ballot by id, each from the line that is most its own: a list of ids is none."""
+    best: dict[str, tuple[int, int, str]] = {}
+    for line in prompt.splitlines():
+        if "{" not in line and (found := _ITEM.match(line)):
+            own = (len(set(_ITEM_ID.findall(line))), found.start(1), found[2])
+            best[found[1]] = min(best.get(found[1], own), own, key=lambda x: x[:2])
+    return {item: text for item, (_, _, text) in best.items()}
 
 
 def passed_in(prompt: str) -> list[str]:
