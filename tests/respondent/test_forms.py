@@ -105,6 +105,65 @@ def test_a_number_lies_in_the_bounds_that_the_text_states(low: int, size: int, s
         assert reply.finish == "stop"
 
 
+@pytest.mark.parametrize(
+    ("said", "low", "high"),
+    [
+        ("Say anything from nought to a hundred.", 0, 100),
+        ("On a scale of one to seven, and in one or two words why.", 1, 7),
+        (
+            "Name between twenty-five and two hundred of them, as one of the four on the pier.",
+            25,
+            200,
+        ),
+        ("Give at most twelve.", 0, 12),
+    ],
+)
+def test_bounds_that_stand_in_words_are_read_too(said: str, low: int, high: int) -> None:
+    question = f"How many boats should lie in the harbour over the winter? {said}"
+    asked = Pointers(kind="number", offered=(str(low), str(high)))
+    given = [ask(person(n), question, asked) for n in range(60)]
+    numbers = [float(reply.text) for reply in given]
+    assert {reply.finish for reply in given} == {"stop"}
+    assert low <= min(numbers) < low + (high - low) / 5
+    assert high >= max(numbers) > high - (high - low) / 5
+
+
+class Guess(BaseModel):
+    boats: float
+    how_sure: int
+    why: str
+
+
+def test_a_field_without_bounds_keeps_to_those_that_the_prompt_states_for_it() -> None:
+    schema = Json(Guess).schema
+    prompt = (
+        "How many boats will lie in the harbour? Reply as JSON: boats (anything from ten to "
+        "ninety), how_sure (1-5) and why (one to two sentences)."
+    )
+    given = [
+        json.loads(ask(person(n), prompt, Pointers(kind="json"), schema=schema).text)
+        for n in range(60)
+    ]
+    for field, low, high in (("boats", 10, 90), ("how_sure", 1, 5)):
+        values = [row[field] for row in given]
+        assert low <= min(values) < low + (high - low) / 4
+        assert high >= max(values) > high - (high - low) / 4
+
+
+def test_a_paragraph_on_how_to_answer_is_not_what_is_asked() -> None:
+    how = "Please give your stance, the share, and a short reason why, in the form of JSON."
+    first = [grounds(n, f"a{n}", f"{DAM}\n\n{how}") for n in range(200)]
+    again = [grounds(n, f"b{n}", f"{DAM}\n\n{how}") for n in range(200)]
+    other = [grounds(n, f"c{n}", f"{CATS}\n\n{how}") for n in range(200)]
+    shares = [[row["share"] for row in rows] for rows in (first, again, other)]
+    assert r(shares[0], shares[1]) > 0.85
+    assert abs(r(shares[0], shares[2])) < 0.5
+    words = " ".join(row["why"] for row in first).casefold()
+    assert "valley" in words and "farmers" in words
+    for word in ("short", "form", "json", "stance"):
+        assert word not in words
+
+
 def test_a_number_without_bounds_says_that_it_was_not_read() -> None:
     assert ask(person(1), "How many?", Pointers(kind="number")).finish == NOT_READ
 

@@ -6,12 +6,12 @@ A study's own answers (`Part.answers`) come first.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 
 from folkmoot.respondent import roles
 from folkmoot.respondent.filling import filled
 from folkmoot.respondent.mind import Mind
+from folkmoot.respondent.numbers import Bounds, numbers, stated
 from folkmoot.respondent.part import Answering
 from folkmoot.respondent.reading import Reading
 from folkmoot.respondent.scales import on_scale
@@ -56,30 +56,14 @@ def choice(mind: Mind) -> str:
     return on_scale(mind, options, mind.reading.question) or mind.choose()
 
 
-_NUMBER = r"[-+]?\d[\d,]*(?:\.\d+)?"
-# Two numbers with at most two short words or marks between them.
-_PAIR = re.compile(
-    rf"({_NUMBER})\s*[%€$£]?(?:\s*(?:[-–—,.…]{{1,3}}|[^\W\d]{{1,8}})){{1,2}}\s*[€$£]?\s*({_NUMBER})"
-)
-_ANY = re.compile(_NUMBER)
-
-
-def bounds_of(reading: Reading) -> tuple[float, float, bool] | None:
-    """(low, high, whole): the bounds offered where they stand in the text, else the last pair of
-    numbers in the question; None where there is none."""
-    stands = {_value(n) for n in _ANY.findall(reading.text)}
+def bounds_of(reading: Reading) -> Bounds | None:
+    """(low, high, whole): the bounds offered where they stand in the text (that there is nothing
+    below nought goes without saying), else the last bounds that the question states."""
     offered = [float(b) for b in reading.offered]
-    if len(offered) == 2 and set(offered) <= stands:
+    if len(offered) == 2 and any(offered) and {b for b in offered if b} <= numbers(reading.text):
         return offered[0], offered[1], all(b.is_integer() for b in offered)
-    for text in (reading.question, reading.prompt, reading.reminder):
-        for low, high in reversed(_PAIR.findall(text)):
-            if _value(low) < _value(high):
-                return _value(low), _value(high), "." not in low + high
-    return None
-
-
-def _value(text: str) -> float:
-    return float(text.replace(",", ""))
+    found = map(stated, (reading.question, reading.prompt, reading.reminder))
+    return next((bounds for bounds in found if bounds), None)
 
 
 def number(mind: Mind) -> str:

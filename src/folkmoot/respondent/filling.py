@@ -3,11 +3,15 @@ text is about the study's own topic."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 from folkmoot.respondent.mind import Mind
+from folkmoot.respondent.numbers import Bounds, stated
+from folkmoot.respondent.reading import any_of, fields_of
 from folkmoot.respondent.scales import on_scale
 
 _MAX_DEPTH = 12
@@ -101,10 +105,28 @@ class _Filler:
         if kind == "boolean":
             return mind.rating(about) > 0
         if kind in {"integer", "number"}:
-            return number_within(schema, kind, mind.rating(about))
+            return number_within(schema, kind, mind.rating(about), self._stated(schema, name))
         if kind == "null":
             return None
         return fit_text(mind.say(n=1), schema)
+
+    def _stated(self, schema: Schema, name: str) -> Bounds | None:
+        """The bounds in words for a field whose schema has none: those of its description, else
+        those behind its name in the prompt, else those of the question."""
+        read = self._mind.reading
+        fields = any_of(tuple(f.replace("_", " ") for f in fields_of(self._mind.schema)))
+        prompt = read.prompt.replace("_", " ")
+        at = [m.span() for m in fields.finditer(prompt)] + [(len(prompt), 0)]
+        own = name.rpartition(" ")[2].replace("_", " ").casefold()
+        behind = (
+            prompt[end:following]
+            for (start, end), (following, _) in pairwise(at)
+            if prompt[start:end].casefold() == own
+        )
+        for text in (schema.get("description", ""), *behind, read.question):
+            if bounds := stated(text):
+                return bounds
+        return None
 
     def _of_enumeration(self, values: list[object], about: str) -> object:
         mind = self._mind
@@ -158,9 +180,14 @@ def limits(schema: Schema, kind: str) -> tuple[float, float]:
     return low, high
 
 
-def number_within(schema: Schema, kind: str, rating: float) -> int | float:
-    """A leaning in −1 … 1 as a number within the schema's bounds (a missing one is 100 away)."""
+def number_within(
+    schema: Schema, kind: str, rating: float, said: Bounds | None = None
+) -> int | float:
+    """A leaning in −1 … 1 as a number within the schema's bounds; where one is missing, within
+    those `said` in words, if they fit (else 100 away)."""
     low, high = limits(schema, kind)
+    if said and math.isinf(high - low) and low <= said[0] < said[1] <= high:
+        low, high = said[:2]
     if low == float("-inf"):
         low = 0.0 if high > 0 else high - 100
     if high == float("inf"):

@@ -14,6 +14,7 @@ from statistics import NormalDist
 
 from folkmoot.respondent.draws import normal, unit
 from folkmoot.respondent.knobs import BETA, TASTE_SD
+from folkmoot.respondent.numbers import in_figures
 
 VOICES = ("terse", "plain", "chatty", "formal")
 _STANDARD = NormalDist()
@@ -97,15 +98,19 @@ def content_words(text: str) -> frozenset[str]:
     return frozenset(w for w in found if len(w) > 3 and w not in _STOP)
 
 
-# What people do with a topic, and no topic themselves.
-_ASKING = frozenset({"believe", "feel", "know", "think", "view"})
+# What people do with a topic, or how they are asked to, and no topic themselves.
+_ASKING_WORDS = """
+answer answers anything believe brief everything feel form format know object short something stance
+stand think view
+"""
+ASKING = frozenset(_ASKING_WORDS.split())
 
 
 def topics(text: str) -> tuple[str, ...]:
     """Runs of one to three content words in a text, in its order: what it talks about."""
     found: list[list[str]] = [[]]
-    for token in re.findall(r"[^\W\d_]+(?:['’-][^\W\d_]+)*|[^\s\w]|\d+", text):
-        if content_words(token) - _ASKING and len(found[-1]) < 3:
+    for token in re.findall(r"[^\W\d_]+(?:['’-][^\W\d_]+)*|[^\s\w]|\d+", in_figures(text)):
+        if content_words(token) - ASKING and len(found[-1]) < 3:
             found[-1].append(token)
         elif found[-1]:
             found.append([])

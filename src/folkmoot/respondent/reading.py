@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from folkmoot.models.request import Request
 from folkmoot.respondent.lexicon import Counts, Lexicon
+from folkmoot.respondent.persona import ASKING, content_words
 
 _STEP = re.compile(r"\.r(\d+)$")
 SENTENCE = re.compile(r"(?<=[.!?])[\"'”’)]*\s+|\n+")
@@ -65,9 +66,11 @@ class Reading:
     @cached_property
     def question(self) -> str:
         """The last paragraph of the prompt that says something: what is asked, apart from what is
-        shown for it."""
+        shown for it, and from how to answer (names of fields, words for answers)."""
         parts = [p for p in self.prompt.split("\n\n") if len(p.split()) > 5]
-        return parts[-1] if parts else self.prompt
+        fields = content_words(" ".join(fields_of(self.schema)).replace("_", " ")) | ASKING
+        says = [p for p in parts if content_words(p) - fields]
+        return (says or parts or [self.prompt])[-1]
 
     @cached_property
     def options(self) -> tuple[str, ...]:
@@ -77,6 +80,14 @@ class Reading:
     @property
     def own_words(self) -> list[str]:
         return [p.text for p in self.said if p.own]
+
+
+def fields_of(schema: Mapping[str, object] | None) -> Iterator[str]:
+    """The names of all fields of a schema."""
+    for key, inner in (schema or {}).items():
+        if isinstance(inner, Mapping):
+            yield from inner if key == "properties" else ()
+            yield from fields_of(inner)
 
 
 def read(request: Request, address: str) -> Reading:
