@@ -133,6 +133,9 @@ def test_agreeable_people_are_easier_to_move_and_stubborn_ones_harder() -> None:
         )
 
     assert mean("open-minded") > mean("tall") + 0.05 > mean("stubborn") + 0.1
+    # A name of a scale is not a trait: everybody of a portrait with such a scale was open.
+    for mark in ("open to new things 1", "1 in being open to new things"):
+        assert abs(mean(f"speaks up 3, {mark}") - mean("tall")) < 0.035
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,8 @@ _CLOSED = re.compile(
     r"stubborn|s[ck]eptic|independent-minded|traditional|blunt|set in|suspicious|headstrong"
     r"|opinionated|wary"
 )
+# A clause with a mark ("3 in openness", "open to new things: 1"): what it names is a scale.
+_MARKED = re.compile(r"[^.,;\n]*(?<![\w.,$€£-])\d(?![\w,.-]*\w)[^.,;\n]*")
 _VOICED = {
     "formal": re.compile(
         r"professor|lawyer|attorney|scientist|scholar|doctor|ph\.?d|formal|academic|judge|executive"
@@ -121,7 +123,8 @@ def meet(text: str, seed: int) -> Persona:
     """The latents of the persona that a text describes (white space does not matter)."""
     key = " ".join(text.split())
     low = key.casefold()
-    shift = 0.4 * (_hits(low, _OPEN) - _hits(low, _CLOSED))
+    temper = _MARKED.sub("", low)
+    shift = 0.4 * (_hits(temper, _OPEN) - _hits(temper, _CLOSED))
     at = _STANDARD.cdf(_STANDARD.inv_cdf(unit(seed, key, "susceptibility")) + shift)
     warmth = 0.5 * (2 * unit(seed, key, "warmth") - 1) + 0.4 * max(-1, min(1, shift))
     return Persona(
