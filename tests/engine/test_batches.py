@@ -356,12 +356,12 @@ def test_ctrl_c_leaves_the_batch_running_and_says_how_to_come_back(tmp_path: Pat
         stopped.send_signal(signal.SIGINT)
         said = stopped.communicate()[1]
         assert stopped.returncode == 130, said
-        assert "batch batch_0 (4 calls) goes on at openai/gpt-4o, until " in said
+        assert "batch batch_0 (8 calls) goes on at openai/gpt-4o, until " in said
         assert "folkmoot run study.yaml --out run --resume" in said
         server.model.batches.plan = BatchPlan()
         again = subprocess.run([*words, "--resume"], cwd=tmp_path, capture_output=True, text=True)
         assert again.returncode == 0, again.stderr
-        assert server.model.batches.calls == 4
+        assert server.model.batches.calls == 10
 
 
 TWO_WAVES = """

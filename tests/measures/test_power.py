@@ -40,7 +40,7 @@ def test_clusters_cost_power():
     assert design_effect(20, 0.05) == pytest.approx(1.95)
     assert effective_n(400, 20, 0.05) == pytest.approx(400 / 1.95)
     assert design_effect(1, 0.5) == 1
-    with pytest.raises(ValueError, match="no such clusters"):
+    with pytest.raises(ValueError, match="impossible clusters"):
         design_effect(20, 2)
 
 

@@ -11,7 +11,7 @@ import pytest
 from pypdf import PdfReader
 
 from folkmoot.engine.study import study_of_run
-from folkmoot.errors import InputError
+from folkmoot.errors import StorageError
 from folkmoot.report.document import document
 from folkmoot.report.html import write_report
 from folkmoot.report.trust import trust
@@ -127,7 +127,7 @@ def test_an_unfinished_run_is_told_so(pilot: RunFolder, tmp_path: Path) -> None:
     copy = tmp_path / "run"
     shutil.copytree(pilot.path, copy)
     shutil.rmtree(copy / "tables")
-    with pytest.raises(InputError, match="--resume"):
+    with pytest.raises(StorageError, match="--resume"):
         write_report(RunFolder(copy))
 
 

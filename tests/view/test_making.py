@@ -98,7 +98,7 @@ def test_code_of_the_users_own_that_is_not_trusted_is_not_run(
             assert server.get(f"/run/paused/-/{page}").status == 200
         told = server.get("/run/paused/-/findings", **{"hx-request": "true"})
         assert told.status == 200 and told.text.startswith('<p class="alarm">')
-        assert "could not be made" in told.text  # where the page shows findings
+        assert "could not be computed" in told.text  # where the page shows findings
     assert not touched.exists()
 
 

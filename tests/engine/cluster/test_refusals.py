@@ -47,7 +47,7 @@ def refused(tmp_path: Path, settings: dict[str, Any], **options: Any) -> str:
         ({"batch": "auto"}, {}, "batches"),
         ({}, {"key": "sk-1234"}, "--key is not sent"),
         ({}, {"provider": Scripted(lambda request: "yes")}, "answers in this process"),
-        ({}, {"model": "local"}, "one server a machine"),
+        ({}, {"model": "local"}, "one server per machine"),
     ],
 )
 def test_what_a_cluster_cannot_do_is_named(
