@@ -247,6 +247,24 @@ def test_who_says_what_another_said_is_not_misnamed() -> None:
     assert misnamed(f"Ann: {ANN} To Bob I say: {ANN}", texts=[*said, ann]) == set()
 
 
+def test_who_goes_on_from_another_s_words_says_own_ones() -> None:
+    # Said by a model of 135 million parameters that took the question over.
+    asked = Text("interview", "asked", "What's the first question? I help.", "here", name="Guide")
+    answer = "What's the first question you'd like to ask me?"
+    echo = Text("interview", "echo", answer, "here", "ann", name="You")
+    assert misnamed(asked.words, f"You: {answer}", texts=[asked, echo]) == set()
+    assert misnamed(f"You: {answer}", texts=[asked, echo]) == set()
+    assert misnamed(f"You: {asked.words}", texts=[asked, echo]) == {"asked"}
+
+
+def test_what_stands_as_a_message_of_its_own_is_quoted_elsewhere() -> None:
+    asked = Text("interview", "asked", BOB, "here", name="Guide")
+    said = [asked, Text("interview", "own", f"I ask you: {ANN}", "here", "ann", name="You")]
+    again = f"Guide: Once more I ask you: {BOB}"
+    assert misnamed(BOB, "You: Well.", again, texts=said) == set()
+    assert misnamed(f"You: {BOB}", again, texts=said) == {"asked"}
+
+
 # --- a small study that claims more than it shows ------------------------------------------------
 
 

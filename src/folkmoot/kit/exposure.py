@@ -145,11 +145,20 @@ class Found(NamedTuple):
 
 
 class _Standing(NamedTuple):
-    """What stands in a message: sentences with the place of their first word, and the words that
-    introduce first sentences of texts whose speakers have names."""
+    """What stands in a message: sentences with the place of their first word, and first sentences
+    of texts whose speakers have names."""
 
     places: tuple[tuple[int, int], ...]
-    labels: tuple[tuple[int, frozenset[str]], ...]
+    labels: tuple[_Label, ...]
+
+
+class _Label(NamedTuple):
+    """The first sentence of a text in a message: the words that introduce it, None where the
+    message opens with it, and the sentences that start where it does, longer ones among them."""
+
+    sentence: int
+    words: frozenset[str] | None
+    starting: frozenset[int]
 
 
 class Index:
@@ -231,7 +240,7 @@ class Index:
         known = set[int]().union(*own.values())
         here: set[int] = set()
         elsewhere: set[int] = set()
-        labels: list[tuple[int, frozenset[str]]] = []
+        labels: list[_Label] = []
         for message in messages:
             places, labelled = self._standing(message)
             labels += labelled
@@ -268,16 +277,20 @@ class Index:
         ]
 
     def _misnamed(
-        self, texts: Mapping[int, Sequence[int]], labels: Iterable[tuple[int, frozenset[str]]]
+        self, texts: Mapping[int, Sequence[int]], labels: Iterable[_Label]
     ) -> list[int]:
         """Of these texts (with their sentences) those that another speaker's name introduces, and
-        nowhere the name of anybody here who says the same: who repeats words, quotes them."""
+        that stand nowhere without a name, as a message of their own, nor under the name of anybody
+        here who says the same or goes on from it: who repeats words, quotes them."""
         names = {t: frozenset(_words_of(n)) for t in texts if (n := self._texts[t].name)}
         wrong, right = set[int](), set[int]()
-        for sentence, label in labels:
-            called = [t for t, name in names.items() if name <= label]
+        for sentence, words, starting in labels:
+            if words is None:
+                right.add(sentence)
+                continue
+            called = [t for t, name in names.items() if name <= words]
             if called:
-                own = any(sentence in texts[t] for t in called)
+                own = any(not starting.isdisjoint(texts[t]) for t in called)
                 (right if own else wrong).add(sentence)
         return [t for t in names if self._openings.get(t) in wrong - right]
 
@@ -305,16 +318,23 @@ class Index:
 
     def _labels(
         self, message: str, places: Iterable[tuple[int, int]]
-    ) -> tuple[tuple[int, frozenset[str]], ...]:
-        """The words that introduce texts: (first sentence, words before it up to its colon)."""
+    ) -> tuple[_Label, ...]:
+        """Where first sentences stand, and what introduces them: the words up to a colon."""
         opening = [(p, n) for p, n in places if n in self._opens]
         if not opening:
             return ()
+        starting: dict[int, set[int]] = {}
+        for place, number in places:
+            starting.setdefault(place, set()).add(number)
         folded = message.casefold()
         starts = [m.start() for m in _WORD.finditer(folded)]
-        before = ((n, folded[max(0, starts[p] - LABEL) : starts[p]]) for p, n in opening)
-        found = ((n, _LABEL.search(words)) for n, words in before)
-        return tuple((n, frozenset(_WORD.findall(m[1]))) for n, m in found if m)
+        found: list[_Label] = []
+        for place, number in opening:
+            label = _LABEL.search(folded[max(0, starts[place] - LABEL) : starts[place]])
+            if label or place == 0:
+                words = frozenset(_WORD.findall(label[1])) if label else None
+                found.append(_Label(number, words, frozenset(starting[place])))
+        return tuple(found)
 
     def _scan(self, message: str) -> tuple[tuple[int, int], ...]:
         """Where sentences stand in a message: (place of the first word, sentence)."""
