@@ -21,7 +21,7 @@ import folkmoot
 from folkmoot import Choice, Missing, Session, Speaker, Study, StudyConfig
 from folkmoot.cli.app import app
 from folkmoot.errors import InputError
-from folkmoot.models import local_server
+from folkmoot.models import local, local_server
 from folkmoot.models.local import LocalModel, _free_cores, model_file, title
 from folkmoot.models.request import Message, ProviderSettings, Request
 from folkmoot.models.scripted import Scripted
@@ -77,7 +77,7 @@ async def test_the_server_wants_its_own_key_and_ends_with_its_user() -> None:
 
 ASKS_ON = """
 import asyncio
-from folkmoot.models import local_server
+from folkmoot.models import local, local_server
 from folkmoot.models.local import LocalModel
 from folkmoot.models.request import ProviderSettings
 from tests.models.test_local import QUESTION
@@ -133,6 +133,21 @@ def test_what_is_missing_is_said_with_the_line_to_type(monkeypatch: pytest.Monke
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(InputError, match="pip install"):
         model_file("local")
+
+
+def test_models_lists_the_model_and_says_where_it_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def said(*names: str) -> str:
+        done = CliRunner().invoke(app, ["models", *names])
+        assert done.exit_code == 0, done.output
+        return "\n".join(" ".join(line.split()) for line in done.output.splitlines())
+
+    monkeypatch.setattr(local, "check", lambda name: None)
+    assert "\nlocal 0 0 none needed\n" in said()
+    monkeypatch.setattr(local, "check", lambda name: model_file("local:/nowhere/a.gguf"))
+    assert "\nlocal 0 0 no model file /nowhere/a.gguf" in said()
+    assert "not tried: no model file /nowhere/a.gguf" in said("local", "synthetic", "--try")
 
 
 @pytest.mark.parametrize("command", ("check", "run"))

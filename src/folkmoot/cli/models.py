@@ -13,12 +13,11 @@ from rich.text import Text
 from folkmoot.cli.console import clean, err, out, warn
 from folkmoot.cli.run import KEY_WARNING
 from folkmoot.errors import EXIT_INPUT, FolkmootError, InputError
-from folkmoot.models.catalog import CALL_LLM_MODELS, KNOWN, LOCAL, VENDORS, resolve
+from folkmoot.models.catalog import KNOWN, LOCAL, ON_THIS_MACHINE, VENDORS, resolve
 from folkmoot.models.keys import scrub
 from folkmoot.models.prices import rate_for
-from folkmoot.models.simple_call import ModelListing, call_llm, list_models, try_models
+from folkmoot.models.simple_call import EVERYDAY, ModelListing, call_llm, list_models, try_models
 
-EVERYDAY = (LOCAL, *CALL_LLM_MODELS, "gpt-4o")
 QUESTION = "Which is larger, the sun or the moon? Answer with one word."
 
 
@@ -45,7 +44,7 @@ def _print_list(listed: Sequence[ModelListing]) -> None:
     table.add_column("model", no_wrap=True)
     table.add_column("$ in", justify="right")
     table.add_column("$ out", justify="right")
-    table.add_column("key", no_wrap=True)
+    table.add_column("key")
     for one in listed:
         table.add_row(escape(one.name), *_price(one), _key(one))
     console = out()
@@ -73,7 +72,7 @@ def _print_tried(tried: Sequence[ModelListing]) -> None:
 
 def _result(one: ModelListing) -> Text:
     if one.ok is None:
-        return Text(f"not tried: {one.key_variable} is not set", style="dim")
+        return Text(f"not tried: {one.error or f'{one.key_variable} is not set'}", style="dim")
     if one.ok:
         return Text(f"answers, {one.latency_s or 0:.2f} s", style="green")
     return Text(clean(scrub(one.error)), style="red")
@@ -83,7 +82,7 @@ def _price(one: ModelListing) -> tuple[str, str]:
     rate = rate_for(resolve(one.canonical))
     if rate is None:
         return "unknown", "unknown"
-    if one.name == LOCAL:
+    if resolve(one.canonical).provider in (LOCAL, ON_THIS_MACHINE):
         return "0", "0"
     return f"{rate.input_usd * 1e6:,.2f}", f"{rate.output_usd * 1e6:,.2f}"
 
@@ -93,6 +92,8 @@ def _key(one: ModelListing) -> str:
         return f"[green]{escape(one.key_variable)} is set[/]"
     if one.usable:
         return "[green]none needed[/]"
+    if one.error:
+        return f"[dim]{escape(one.error)}[/]"
     return f"[dim]{escape(one.key_variable)} is not set[/]"
 
 

@@ -29,6 +29,7 @@ from folkmoot.randomness import digest, uniform
 
 T = TypeVar("T")
 
+EVERYDAY = (LOCAL, ON_THIS_MACHINE, *CALL_LLM_MODELS, "gpt-4o")  # what is listed and tried unasked
 RETRIES = 3
 BASE_SECONDS = 1.0
 LONGEST_WAIT = 60.0
@@ -90,8 +91,8 @@ def messages_from(
 class ModelListing:
     """One line of `folkmoot models`.
 
-    `key_variable` is the variable to set, or the one that was found when `key_set`. `tried` is
-    empty until `try_models`, then `ok` with the latency or the error's text.
+    `key_variable` is the variable to set, or the one that was found when `key_set`. `ok` is None
+    until `try_models` made a call. `error`: what that said, or what a local model lacks.
     """
 
     name: str
@@ -107,7 +108,7 @@ class ModelListing:
 
 
 def list_models(
-    names: Sequence[str] = (*CALL_LLM_MODELS, "gpt-4o", ON_THIS_MACHINE, LOCAL),
+    names: Sequence[str] = EVERYDAY,
     endpoints: Mapping[str, str] | None = None,
 ) -> list[ModelListing]:
     """Which key each model needs, whether it is set, and where the model is asked."""
@@ -116,6 +117,7 @@ def list_models(
     for name in names:
         spec = resolve(name, endpoints, environ)
         found = find_key(spec, environ)
+        lacking = _lacking(spec)
         listed.append(
             ModelListing(
                 name,
@@ -124,10 +126,21 @@ def list_models(
                 spec.base_url or _where(spec),
                 found[0] if found else (spec.key_env[0] if spec.key_env else ""),
                 found is not None,
-                spec.local or found is not None or not spec.key_needed,
+                not lacking and (found is not None or not spec.key_needed),
+                error=lacking,
             )
         )
     return listed
+
+
+def _lacking(spec: ModelSpec) -> str:
+    """Why a model on this machine could not answer; empty where it could, and for all others."""
+    if spec.provider == ON_THIS_MACHINE:
+        try:
+            open_provider(spec, ProviderSettings())  # starts nothing yet
+        except InputError as error:
+            return str(error)
+    return ""
 
 
 def _where(spec: ModelSpec) -> str:
@@ -135,7 +148,7 @@ def _where(spec: ModelSpec) -> str:
 
 
 def try_models(
-    names: Sequence[str] = (*CALL_LLM_MODELS, "gpt-4o", ON_THIS_MACHINE, LOCAL),
+    names: Sequence[str] = EVERYDAY,
     endpoints: Mapping[str, str] | None = None,
     timeout: float = 60.0,
 ) -> list[ModelListing]:
