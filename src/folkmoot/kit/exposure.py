@@ -276,9 +276,7 @@ class Index:
             ),
         ]
 
-    def _misnamed(
-        self, texts: Mapping[int, Sequence[int]], labels: Iterable[_Label]
-    ) -> list[int]:
+    def _misnamed(self, texts: Mapping[int, Sequence[int]], labels: Iterable[_Label]) -> list[int]:
         """Of these texts (with their sentences) those that another speaker's name introduces, and
         that stand nowhere without a name, as a message of their own, nor under the name of anybody
         here who says the same or goes on from it: who repeats words, quotes them."""
@@ -316,9 +314,7 @@ class Index:
             places = self._remembered[message] = _Standing(found, self._labels(message, found))
         return places
 
-    def _labels(
-        self, message: str, places: Iterable[tuple[int, int]]
-    ) -> tuple[_Label, ...]:
+    def _labels(self, message: str, places: Iterable[tuple[int, int]]) -> tuple[_Label, ...]:
         """Where first sentences stand, and what introduces them: the words up to a colon."""
         opening = [(p, n) for p, n in places if n in self._opens]
         if not opening:
