@@ -275,6 +275,7 @@ FORM = """Reply with only this:
         ('{"vote": "yes | no", "reason": "full of satisfaction"}', "vote"),
         ('{"stance": "support", "concerns": ["rents", "your main concerns"]}', ""),
         ('{"proposal": "in one sentence"}', ""),  # of another field
+        ('{"words": "Empty if you stay silent."}', "words"),
         ("no JSON at all", ""),
     ),
 )
@@ -284,3 +285,20 @@ def test_a_form_given_back_is_not_filled_in(reply: str, field: str) -> None:
     lines = "- reason: in one sentence\n- *concerns*: your main concerns, each in a few words"
     in_lines = field if field in ("reason", "concerns") else ""
     assert left_blank(reply, forms_in(lines)) == in_lines
+
+
+# How a model of 135 million parameters gave its satisfaction, and who the residents were to it.
+@pytest.mark.parametrize(
+    ("reply", "field"),
+    (
+        ('{"satisfaction": 10, "reason": "In one sentence"}', "reason"),
+        ('{"satisfaction": 10, "reason": "A whole number from 1 to 10"}', "reason"),
+        ('{"reason": "A whole number from 1 to 10"}', ""),  # a form that nobody was given here
+        ('{"satisfaction": 7, "reason": "Why not? In one sentence it says it all."}', ""),
+    ),
+)
+def test_part_of_a_form_or_that_of_another_field_is_not_filled_in_either(
+    reply: str, field: str
+) -> None:
+    lines = "- satisfaction: a whole number from 1 to 10\n- reason: why, in one sentence"
+    assert left_blank(reply, forms_in(lines)) == field

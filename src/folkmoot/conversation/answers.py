@@ -320,30 +320,35 @@ class JsonMap(Generic[M]):
 
 
 _FILLED = re.compile(r'"(\w+)"\s*:\s*\[?\s*"((?:[^"\\]|\\.){8,400})"')
+_NAMED = re.compile(r'"(\w+)"\s*:')
+_BETWEEN_COMMAS = re.compile(r"[,;:]")
 _LISTED = re.compile(r'^\s*[-*]\s+[*`"]*(\w+)[*`"]*:\s+(.{8,400})$', re.MULTILINE)
 Forms = Mapping[str, Sequence[str]]
 
 
 def forms_in(wording: str) -> Forms:
     """What the words of a prompt say of each field of the JSON that they ask for: in a form to be
-    filled (`{"reason": "in one sentence"}`) or in a list (`- reason: in one sentence`)."""
-    forms: dict[str, list[str]] = {}
+    filled (`{"reason": "why, in one sentence"}`) or in a list (`- reason: why, in one sentence`);
+    the whole and its parts between commas."""
+    forms: dict[str, dict[str, None]] = {}
     for name, text in (*_FILLED.findall(wording), *_LISTED.findall(wording)):
-        if text.count(" ") >= 2:  # a shorter text may be meant
-            forms.setdefault(name, []).append(text.casefold())
-    return forms
+        for part in (text, *_BETWEEN_COMMAS.split(text)):
+            if part.count(" ") >= 2:  # a shorter text may be meant
+                forms.setdefault(name, {})[part.strip().casefold()] = None
+    return {name: tuple(texts) for name, texts in forms.items()}
 
 
 def left_blank(reply: str, forms: Forms) -> str:
-    """The field of a JSON reply that repeats what the form says of it, or "".
+    """The field of a JSON reply that repeats what the form says of it or of another field of the
+    reply, or "".
 
     Small models give the form back as it stands, and it would count as what somebody said.
     """
-    for name, text in _FILLED.findall(reply) if forms else ():
+    filled = _FILLED.findall(reply) if forms else []
+    asked = {form for name in _NAMED.findall(reply) for form in forms.get(name, ())}
+    for name, text in filled if asked else ():
         said = text.casefold()
-        if said.count(" ") >= 2 and any(
-            ratio(said, form[: len(said)]) >= 90 for form in forms.get(name, ())
-        ):
+        if said.count(" ") >= 2 and any(ratio(said, f[: len(said)]) >= 90 for f in asked):
             return str(name)
     return ""
 
