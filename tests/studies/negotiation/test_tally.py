@@ -163,6 +163,25 @@ def test_a_bare_phrase_is_a_wish() -> None:
     assert candidates(FOOD, {"a": "I leave that to all the rest of you"}) == ()
 
 
+@pytest.mark.parametrize(
+    ("text", "wishes"),
+    [
+        # The first four, a little shorter, are by a model of 135 million parameters.
+        ("I would love to visit the island of Azores, a magical place", ("island",)),
+        ("They want to visit the Eiffel Tower.", ("eiffel tower",)),
+        ("I'd like to see it!", ()),
+        ("The group likes to choose something.", ()),
+        ("We want to go to the beach", ("beach",)),
+        ("I'd love to try some tapas", ("tapas",)),
+        ("I want to hike in the mountains", ("hike",)),
+        ("I'd like to swim", ("swim",)),
+        ("I love to dance with my children", ("dance",)),
+    ],
+)
+def test_a_wish_is_for_what_one_would_do_something_with(text: str, wishes: tuple[str, ...]) -> None:
+    assert candidates(FOOD, {"a": text}) == wishes
+
+
 @given(st.dictionaries(st.sampled_from("abcd"), st.text(max_size=60)), st.randoms())
 def test_candidates_do_not_depend_on_order(texts: dict[str, str], random: object) -> None:
     items = list(texts.items())

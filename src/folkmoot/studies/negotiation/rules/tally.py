@@ -41,6 +41,11 @@ all also any anything both each else everybody everyone everything here maybe mu
 nothing now one only please somebody someone something still
 """
 STOP_WORDS = frozenset(_SMALL.split())
+# With these a verb goes on to what is done with it: "visit the castle", "go to a spa", "see it".
+_STARTS = """
+a an the some my our your his her their to it them you me us him something anything everything
+"""
+_OBJECT_STARTS = frozenset(_STARTS.split())
 _TOKEN = re.compile(r"\d+(?:[.,]\d+)+|[^\W_]+(?:'[^\W_]+)*|,")
 _APOSTROPHES = re.compile("[\u2018\u2019\u201b\u2032\u02b9\u02bc\u00b4`]")
 _BOUNDARY = re.compile(r"(?<!\d)\.|\.(?!\d)|[;!?\n\r]")
@@ -370,10 +375,15 @@ def _own_words(text: str) -> set[str]:
         cue = next((i for i, w in enumerate(clause) if w in POSITIVE_CUES), None)
         if cue is None or NEGATION_CUES & set(clause[:cue]):
             continue
-        phrase = _between_small_words(clause[cue + 1 :])
-        if phrase:
+        if phrase := _wished(clause[cue + 1 :]):
             phrases.add(_as_written(phrase, text))
     return phrases
+
+
+def _wished(words: Sequence[str]) -> list[str]:
+    """What a positive cue is about: of "to visit the castle" the castle, of "to see it" nothing."""
+    with_object = words[:1] == ("to",) and words[2:3] and words[2] in _OBJECT_STARTS
+    return _between_small_words(words[2:] if with_object else words)
 
 
 def _as_written(phrase: Sequence[str], text: str) -> str:
