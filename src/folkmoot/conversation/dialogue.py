@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from folkmoot.conversation.answers import Missing, Text
+from folkmoot.conversation.spoken import own_part
 from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance, how_ended
 
 
@@ -92,14 +93,22 @@ async def question_and_answer(
         question = await scope.ask(asker, "", heard=told + said, answer=Text(signal=signal))
         if isinstance(question, Missing):
             return Dialogue(said, "missing", question, asker.role)
+        question = _own(question, asker, answerer)
         if is_signal(question, signal):
             return Dialogue(said, "signal")
         said = said + _said(scope, asker, question)
         reply = await scope.ask(answerer, "", heard=said, answer=Text())
         if isinstance(reply, Missing):
             return Dialogue(said, "missing", reply, answerer.role)
-        said = said + _said(scope, answerer, reply)
+        said = said + _said(scope, answerer, _own(reply, answerer, asker))
     return Dialogue(said, "limit")
+
+
+def _own(text: str, who: Speaker, other: Speaker) -> str:
+    """The words of the one who was asked; all of a reply that is in the other's name from its
+    start, since nobody can say what is whose."""
+    names = {other.name, other.role} - {who.name, who.role, ""}
+    return own_part(text, names) or text
 
 
 def _said(scope: Asker, who: Speaker, text: str) -> Utterance:

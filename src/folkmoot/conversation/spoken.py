@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 LONGEST = 2_000  # characters; a longer reply is never a bare option
 MOST_FORMS = 100
@@ -159,6 +159,14 @@ def _closure(text: str, patterns: Sequence[re.Pattern[str]]) -> list[str]:
         if len(found) > MOST_FORMS:
             return []
     return found
+
+
+def own_part(text: str, others: Collection[str]) -> str:
+    """The text up to where it goes on as somebody else's: a line that begins with "Other:"."""
+    names = "|".join(re.escape(part) for n in others for part in {n, n.partition(" ")[0]})
+    if not names:
+        return text
+    return re.split(rf"(?im)^[\s*]*(?:{names})[\s*]*(?:\([^)\n]*\)[\s*]*)?:", text)[0].strip()
 
 
 # Alone, or of any option: "I will not choose 2 or 3" is a view, and so is "I won't vote for Park".

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from folkmoot.conversation.answers import Json, Missing
 from folkmoot.conversation.choices import Choice
+from folkmoot.conversation.spoken import own_part
 from folkmoot.conversation.transcript import Speaker, Transcript
 from folkmoot.engine.seats import YOURSELF, Playable
 from folkmoot.engine.session import Scope, Session
@@ -415,8 +416,7 @@ def spoken(text: str, persona: Profile, others: Collection[str] = ()) -> str:
     where they go on as somebody else's (a line that begins with "Other:")."""
     names = "|".join(re.escape(n) for n in (persona.name, persona.first_name))
     text = re.sub(rf"^\s*\**(?:{names})\**\s*(?:\([^)\n]*\))?\s*:\**\s*", "", text.strip())
-    if rest := "|".join(re.escape(part) for n in others for part in {n, n.partition(" ")[0]}):
-        text = re.split(rf"(?im)^[\s*]*(?:{rest})[\s*]*(?:\([^)\n]*\)[\s*]*)?:", text)[0].strip()
+    text = own_part(text, others)
     if len(text) > 1 and (text[0], text[-1]) in {('"', '"'), ("“", "”")} and '"' not in text[1:-1]:
         text = text[1:-1]
     return " ".join(text.split())
