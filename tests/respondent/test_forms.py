@@ -18,6 +18,7 @@ import folkmoot
 from folkmoot.conversation.answers import Json
 from folkmoot.models.request import (
     NOBODY,
+    NOT_MOVED,
     NOT_READ,
     Message,
     Pointers,
@@ -162,6 +163,84 @@ def test_a_paragraph_on_how_to_answer_is_not_what_is_asked() -> None:
     assert "valley" in words and "farmers" in words
     for word in ("short", "form", "json", "stance"):
         assert word not in words
+
+
+SHOWN = [
+    "The panel's median is 55. Four of them fear floods, and two think of the lake. {}",
+    "You said 40 before. {} Answer with a number from 0 to 100, rounded to a whole per cent.",
+    "{}\n\nRosa: And what of the floods? Who pays for them?\nTom: I fear nothing at all.",
+    "{}\n\nThe others in the panel fear floods, drowned fields and a lake that nobody needs.",
+    "Somebody from the ministry has spoken of floods.\n\nRate this: {} From 0 to 100, please.",
+]
+
+
+@pytest.mark.parametrize("shown", SHOWN)
+@pytest.mark.parametrize("asks", [DAM, "Say how far the valley needs a dam for its farmers."])
+def test_what_is_shown_beside_the_question_does_not_make_another_person(
+    shown: str, asks: str
+) -> None:
+    asked = Pointers(kind="number", offered=("0", "100"))
+
+    def said(prompt: str, at: str) -> list[float]:
+        prompt += "\n\nA number from 0 to 100 only."
+        return [float(ask(person(n), prompt, asked, at=f"{at}{n}").text) for n in range(200)]
+
+    assert r(said(asks, "a"), said(shown.format(asks), "b")) > 0.85
+
+
+def test_a_statement_is_what_is_asked_where_the_question_says_nothing_by_itself() -> None:
+    asked = Pointers(kind="choice", offered=("1", "2", "3", "4", "5"))
+
+    def said(prompt: str, at: str) -> list[float]:
+        prompt += " Answer with a number: 1, 2, 3, 4, 5."
+        return [float(ask(person(n), prompt, asked, at=f"{at}{n}").text) for n in range(200)]
+
+    phones, cats = "Schools should ban phones.", "Ships should carry parrots."
+    ways = ["Here is a statement: {} How far do you agree?", "“{}”\n\nDo you agree?"]
+    ways += ["How strongly do you agree with the following statement?\n\n{}\n\nTell us."]
+    for way in ways:
+        first, other = said(way.format(phones), "a"), said(way.format(cats), "b")
+        assert r(first, said(way.format(phones), "c")) > 0.85
+        assert r(first, other) < 0.6
+
+
+@pytest.mark.parametrize(("persuasion", "least", "most"), [(1.0, 4, 12), (0.0, -0.5, 0.5)])
+def test_an_argument_moves_a_rating_and_a_text_on_nothing_does_not(
+    persuasion: float, least: float, most: float
+) -> None:
+    """A planted effect on a leaning: .75·s·κ·n/(n + 8)·match of what is left to the top."""
+    speech = (
+        "It brings lonely neighbours together. It keeps costs predictable and spares taxpayers "
+        "expensive repairs. There is evidence of savings, and fairness for the overlooked."
+    )
+    chat = (
+        "Herons stand in the reeds all day, and at night foxes come down from the hill. The "
+        "miller's daughter paints both of them in water colours on cardboard boxes."
+    )
+    asked = Pointers(kind="number", offered=("0", "100"))
+    model = Respondent(ProviderSettings(seed=3, options={"persuasion": persuasion}))
+
+    def mean(text: str) -> tuple[float, set[str]]:
+        prompt = f"{text}\n\n{DAM} Answer from 0 to 100."
+        replies = [
+            model.reply(
+                Request(
+                    "synthetic",
+                    (Message("system", person(n)), Message("user", prompt)),
+                    asked=asked,
+                ),
+                f"a{n}",
+            )
+            for n in range(300)
+        ]
+        return float(np.mean([float(x.text) for x in replies])), {x.finish for x in replies}
+
+    base, ended = mean("")
+    assert ended == {"stop"}
+    moved, ended = mean(speech)
+    assert least < moved - base < most and ended == {"stop"}
+    same, ended = mean(chat)
+    assert same == base and ended == {NOT_MOVED}
 
 
 def test_a_number_without_bounds_says_that_it_was_not_read() -> None:

@@ -25,6 +25,8 @@ UNKNOWN = "unknown"  # how a reply ended, where nobody says
 CUT = "length"  # at the token limit
 # How the embedded respondent ends what it answered by form alone, with no relation to its matter.
 NOT_READ = "stop:unread"
+# … and what it answered after a text in which it knows no argument.
+NOT_MOVED = "stop:unmoved"
 Role = Literal["system", "user", "assistant"]
 FloatArray = NDArray[np.float32]
 Json = dict[str, Any]  # an object as a wire format has it; whoever reads one checks what it holds
@@ -193,7 +195,7 @@ def without_thoughts(text: str) -> str:
 class Reply(NamedTuple):
     """One answer. `finish` is `stop`, `length` (cut by a token limit; `length:model` where the
     limit is the model's own), `refused:<reason>` or `unknown`, with the vendor's word if any;
-    `stop:unread` by the embedded respondent."""
+    `stop:unread` or `stop:unmoved` by the embedded respondent."""
 
     text: str
     usage: Usage = Usage()

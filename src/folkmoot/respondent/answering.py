@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+from folkmoot.models.request import NOT_MOVED
 from folkmoot.respondent import roles
 from folkmoot.respondent.filling import filled
 from folkmoot.respondent.mind import Mind
@@ -23,6 +24,8 @@ def answered(mind: Mind, answers: Mapping[str, Answering]) -> str:
     kind = read.kind or "text"
     own = answers.get(str(mind.schema.get("title", ""))) or answers.get(f"{read.role} {kind}")
     given = own(mind) if own else None
+    if own is None and kind != "text" and mind.person and mind.untouched:
+        mind.finish = NOT_MOVED
     if kind == "choice":
         chosen = str(given) if given is not None else choice(mind)
         return (
@@ -62,7 +65,8 @@ def bounds_of(reading: Reading) -> Bounds | None:
     offered = [float(b) for b in reading.offered]
     if len(offered) == 2 and any(offered) and {b for b in offered if b} <= numbers(reading.text):
         return offered[0], offered[1], all(b.is_integer() for b in offered)
-    found = map(stated, (reading.question, reading.prompt, reading.reminder))
+    said = reading.question, reading.asking, reading.prompt, reading.reminder
+    found = map(stated, said)
     return next((bounds for bounds in found if bounds), None)
 
 
@@ -72,7 +76,7 @@ def number(mind: Mind) -> str:
     if bounds is None or not mind.person:
         mind.unread()
     low, high, whole = bounds or (0.0, 100.0, True)
-    value = low + (high - low) * (mind.rating(mind.reading.question) + 1) / 2
+    value = low + (high - low) * (mind.judgement(mind.reading.question) + 1) / 2
     whole = whole and high - low > 1
     return str(round(value)) if whole else f"{value:.2f}".rstrip("0").rstrip(".")
 

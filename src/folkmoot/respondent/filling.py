@@ -103,9 +103,9 @@ class _Filler:
         if schema.get("enum"):
             return self._of_enumeration(list(schema["enum"]), about)
         if kind == "boolean":
-            return mind.rating(about) > 0
+            return mind.judgement(about) > 0
         if kind in {"integer", "number"}:
-            return number_within(schema, kind, mind.rating(about), self._stated(schema, name))
+            return number_within(schema, kind, mind.judgement(about), self._stated(schema, name))
         if kind == "null":
             return None
         return fit_text(mind.say(n=1), schema)
@@ -123,7 +123,7 @@ class _Filler:
             for (start, end), (following, _) in pairwise(at)
             if prompt[start:end].casefold() == own
         )
-        for text in (schema.get("description", ""), *behind, read.question):
+        for text in (schema.get("description", ""), *behind, read.question, read.asking):
             if bounds := stated(text):
                 return bounds
         return None

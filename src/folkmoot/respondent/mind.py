@@ -16,17 +16,22 @@ from folkmoot.models.request import NOT_READ
 from folkmoot.respondent.draws import Draws, gumbel, normal, unit
 from folkmoot.respondent.knobs import ANCHOR, DISTANCE, HALF_READ, HALF_TURNS, Knobs
 from folkmoot.respondent.lexicon import Counts, Lexicon, match
-from folkmoot.respondent.persona import Persona, content_words, topics
+from folkmoot.respondent.persona import ASKING, Persona, content_words, topics
 from folkmoot.respondent.reading import (
     Dose,
     Reading,
     arguments,
     dose_of,
+    heard_for,
     listed,
     named_in,
+    sentences,
     standing,
 )
 from folkmoot.respondent.speech import Tongue
+
+
+MUCH = 15  # content words beside the question that make a text to read
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,16 @@ class Mind:
         """The mind of somebody else whom the text describes, for replies that write several
         people's parts. `persona` as it stands in the text."""
         return Mind(self.at, self.at.meet(persona))
+
+    @property
+    def untouched(self) -> bool:
+        """Whether much was shown beside the question, and no argument in it, to somebody whose
+        study names nothing that opinions are about."""
+        read = self.reading
+        known = content_words(f"{read.question} {' '.join(self.options)}") | ASKING
+        shown = {w for p in read.said if not p.own for w in content_words(p.text) - known}
+        found = (sentences(p.text, (), self.at.lexicon) for p in read.said)
+        return not self.at.names and len(shown) >= MUCH and not any(found)
 
     def unread(self) -> None:
         """Say that this answer has no relation to what was asked; the run counts such answers."""
@@ -170,6 +185,14 @@ class Mind:
         sd = self.knobs.noise + 2 * self.knobs.instability
         return _within(self.lean(about, answer) + sd * noise)
 
+    def judgement(self, about: str) -> float:
+        """`rating`, moved towards 1 by the arguments that were read and heard for what is asked:
+        those that name nothing, or what the question (`about`) names."""
+        rating = self.rating(about)
+        names = standing(self.at.names, self.text)
+        heard = heard_for(("", *standing(names, about)), self.reading.said, names, self.at.lexicon)
+        return rating + (1 - rating) * push(heard, self.who, self.knobs)
+
     def agreement(self, text: str) -> float:
         """How far the person agrees with a statement, −1 to 1: by its arguments, by the options for
         which it speaks, by its content words. The same each time."""
@@ -203,37 +226,41 @@ class Mind:
     @cached_property
     def matters(self) -> tuple[str, ...]:
         """What is talked about, where there are no options: names of the study's that stand in the
-        text, else the runs of content words in the question."""
+        text, else the runs of content words in the question, else in its paragraph."""
         fields = content_words(json.dumps(self.schema).replace("_", " "))
-        asked = topics(self.reading.question)
-        return standing(self.at.names, self.text) or tuple(
-            t for t in asked if not content_words(t) <= fields
-        )
+        said = (topics(text) for text in (self.reading.question, self.reading.asking))
+        own = (tuple(t for t in each if not content_words(t) <= fields) for each in said)
+        return standing(self.at.names, self.text) or next(filter(None, own), ())
 
 
 def moved(
     first: Sequence[float], options: Sequence[str], dose: Dose, who: Persona, knobs: Knobs
 ) -> list[float]:
-    """u_j += s·κ_j·read_j·exp(−((max u − u_j)/3)²)·match(a_j, r), then u ← .75u + .25u(0).
+    """u_j += .75·s·κ_j·n_j/(n_j + 8)·match(a_j, r)·exp(−((max u − u_j)/3)²): see `push`.
 
-    read_j: n/(n + 8) of the n distinct argument words for j; a_j: their camps. κ_j is κ_read, times
-    `factor_interviewed` after an interview, and with t answered turns for j times
-    1 + (`factor_addressed` − 1)·t/(t + 1).
+    κ_j is κ_read, times `factor_interviewed` after an interview, and with t answered turns for j
+    times 1 + (`factor_addressed` − 1)·t/(t + 1).
     """
     if not dose.arguments or not knobs.persuasion:
         return list(first)
     top = max(first)
     after = []
     for value, option in zip(first, options, strict=True):
-        counts = dose.arguments.get(option, (0, 0, 0))
-        n, t = sum(counts), dose.turns.get(option, 0)
-        kappa = knobs.persuasion * knobs.kappa_read
-        kappa *= knobs.factor_interviewed if dose.interviewed else 1.0
-        kappa *= 1 + (knobs.factor_addressed - 1) * t / (t + HALF_TURNS)
+        counts, t = dose.arguments.get(option, (0, 0, 0)), dose.turns.get(option, 0)
+        factor = knobs.factor_interviewed if dose.interviewed else 1.0
+        factor *= 1 + (knobs.factor_addressed - 1) * t / (t + HALF_TURNS)
         near = math.exp(-(((top - value) / DISTANCE) ** 2))
-        push = who.susceptibility * kappa * n / (n + HALF_READ) * near * match(counts, who.camp)
-        after.append(value + (1 - ANCHOR) * push)
+        after.append(value + factor * near * push(counts, who, knobs))
     return after
+
+
+def push(counts: Counts, who: Persona, knobs: Knobs) -> float:
+    """.75·s·κ_read·n/(n + 8)·match(a, r): what n distinct argument words do that were read; a:
+    their camps."""
+    n = sum(counts)
+    kappa = knobs.persuasion * knobs.kappa_read
+    read = n / (n + HALF_READ) * match(counts, who.camp)
+    return (1 - ANCHOR) * who.susceptibility * kappa * read
 
 
 def _within(value: float) -> float:

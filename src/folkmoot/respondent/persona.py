@@ -21,12 +21,16 @@ _STANDARD = NormalDist()
 _TOKEN = re.compile(r"[^\W\d_]+")
 # Words that say nothing of what a question is about: function words, and words of answering.
 _STOP_WORDS = """
-about after again against alone also among been before being best between both cannot choice
-choose could dear does down each either else every exact exactly from give given have here into
-json just like many more most much must need none nothing number only option options other over
-please question rather read reason reasons reply respond same scale self sentence sentences shall
-should some speak speaks such sure take tell text than that them then there these they this those
-very want well were what when where which while whole will with without would write your yours
+about after again against age ago all alone also among and another any anybody anything are aren
+been before being best between both but can cannot choice choose could couldn dear did didn does
+doesn don down due each earlier either else every everybody everything exact exactly far few first
+for from get give given got had has hasn have haven heard her here him his how into isn its job
+json just last later let like lot many may more most mrs much must need new none nor not nothing
+now number off old one only option options other others our out over own per please previous put
+question rather read reason reasons reply respond round same saw say scale see seen self sentence
+sentences sex shall she should some speak speaks still such sure take tell ten text than that the
+them then there these they this those too two use very want was wasn way well were what when where
+which while who whole whose why will with without won would wouldn write yes yet you your yours
 """
 _STOP = frozenset(_STOP_WORDS.split())
 _OPEN = re.compile(
@@ -97,13 +101,17 @@ class Persona:
 def content_words(text: str) -> frozenset[str]:
     """The words of a text that say what it is about, in lower case."""
     found = _TOKEN.findall(text.casefold())
-    return frozenset(w for w in found if len(w) > 3 and w not in _STOP)
+    return frozenset(w for w in found if len(w) > 2 and w not in _STOP)
 
 
 # What people do with a topic, or how they are asked to, and no topic themselves.
 _ASKING_WORDS = """
-answer answers anything believe brief everything feel form format know object short something stance
-stand think view
+agree agreement answer answers applies apply approve believe below brief briefly cent certain
+character confident describe describes digit digits disagree extent favor favour feel figure figures
+following form format honest honestly importance important integer know likely line lines object
+opinion oppose paragraph percent percentage persona person position prefer rate rating rounded
+short something stance stand statement stay staying strongly support task thank thanks think true
+view voice word words yourself
 """
 ASKING = frozenset(_ASKING_WORDS.split())
 
@@ -133,7 +141,7 @@ def meet(text: str, seed: int) -> Persona:
         camp=int(3 * unit(seed, key, "camp")),
         susceptibility=beta_quantile(at),
         warmth=max(-1.0, min(1.0, warmth)),
-        voice=_voice(low, unit(seed, key, "voice")),
+        voice=_voice(temper, unit(seed, key, "voice")),
         calling=_calling(key),
         words=content_words(key),
     )

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from folkmoot.models.request import Request
 from folkmoot.respondent.lexicon import Counts, Lexicon
-from folkmoot.respondent.persona import ASKING, content_words
+from folkmoot.respondent.persona import content_words
+from folkmoot.respondent.question import SENTENCE, question_of
 
 _STEP = re.compile(r"\.r(\d+)$")
-SENTENCE = re.compile(r"(?<=[.!?])[\"'”’)]*\s+|\n+")
 _FIRST_PERSON = re.compile(r"\b(?:I|I['’](?:m|d|ve|ll)|[Mm]e|[Mm]y|[Mm]yself|[Mm]ine)\b")
 ENOUGH_WORDS = 2  # argument words of a sentence that is an argument; one alone is chance
 
@@ -65,12 +65,14 @@ class Reading:
 
     @cached_property
     def question(self) -> str:
-        """The last paragraph of the prompt that says something: what is asked, apart from what is
-        shown for it, and from how to answer (names of fields, words for answers)."""
-        parts = [p for p in self.prompt.split("\n\n") if len(p.split()) > 5]
-        fields = content_words(" ".join(fields_of(self.schema)).replace("_", " ")) | ASKING
-        says = [p for p in parts if content_words(p) - fields]
-        return (says or parts or [self.prompt])[-1]
+        """What is asked, apart from what is shown for it and from how to answer."""
+        fields = content_words(" ".join(fields_of(self.schema)).replace("_", " "))
+        return question_of(self.prompt, fields)
+
+    @property
+    def asking(self) -> str:
+        """The paragraph of the prompt in which the question stands."""
+        return next((p for p in self.prompt.split("\n\n") if self.question in p), self.prompt)
 
     @cached_property
     def options(self) -> tuple[str, ...]:
@@ -267,6 +269,14 @@ def dose_of(said: Sequence[Passage], names: tuple[str, ...], held: str, lexicon:
                     interviewed = True
                 put, speaks = "", "own"
     return Dose({o: by_camp(w, lexicon) for o, w in words.items()}, turns, interviewed)
+
+
+def heard_for(
+    options: Sequence[str], said: Sequence[Passage], names: tuple[str, ...], lexicon: Lexicon
+) -> Counts:
+    """Distinct argument words for any of some options in what others said, counted by camp."""
+    each = (s for p in said if not p.own for s in sentences(p.text, names, lexicon))
+    return by_camp({w for s in each for o in options for w in s.words.get(o, ())}, lexicon)
 
 
 # --- options that no pointer names, found by form -------------------------------------------------

@@ -14,8 +14,8 @@ from folkmoot.hints import enumerated
 from folkmoot.respondent.lexicon import Lexicon
 from folkmoot.respondent.mind import Mind
 from folkmoot.respondent.persona import content_words
+from folkmoot.respondent.question import SENTENCE
 from folkmoot.respondent.reading import (
-    SENTENCE,
     Reading,
     any_of,
     fold,

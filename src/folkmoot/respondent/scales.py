@@ -40,7 +40,7 @@ def on_scale(mind: Mind, options: tuple[str, ...], about: str) -> str:
     if not scale:
         return ""
     low, high = min(scale), max(scale)
-    target = low + (high - low) * (mind.rating(about) + 1) / 2
+    target = low + (high - low) * (mind.judgement(about) + 1) / 2
     knobs = mind.knobs
     if 1 <= knobs.position <= len(scale) and knobs.position_bias > 0:
         away = scale[knobs.position - 1] - target

@@ -21,7 +21,7 @@ import polars as pl
 
 from folkmoot.measures.estimates import dollars, plural
 from folkmoot.models.catalog import HUMAN, is_local
-from folkmoot.models.request import NOT_READ
+from folkmoot.models.request import NOT_MOVED, NOT_READ
 
 SYNTHETIC_MARK, HUMAN_MARK, MIXED_MARK = "SYNTHETIC", "HUMAN", "MIXED"
 NO_FINDINGS = "These are not findings about people."
@@ -175,6 +175,13 @@ def manifest(facts: RunFacts, tables: Mapping[str, pl.LazyFrame]) -> dict[str, o
     }
 
 
+# What the note of a run counts of the embedded respondent's answers.
+_BY_FORM = {
+    NOT_READ: "by form alone, without reading the material",
+    NOT_MOVED: "after texts in which it knows no argument, so that nothing in them moved anybody",
+}
+
+
 def _synthetic(facts: RunFacts, answers: pl.DataFrame | None) -> dict[str, object]:
     """The mark of a run in which people or the embedded respondent answered; the effects that were
     planted in it."""
@@ -185,10 +192,11 @@ def _synthetic(facts: RunFacts, answers: pl.DataFrame | None) -> dict[str, objec
     note = SYNTHETIC_NOTE
     if real := _real(facts):
         note = f"{note} It answered as {', '.join(facts.synthetic)}; {real}."
-    if answers is not None and (unread := answers.filter(pl.col("finish") == NOT_READ)).height:
-        given = plural(unread.height, "answer was", "answers were")
-        roles = ", ".join(sorted(set(unread["role"])))
-        note = f"{note} {given} given by form alone, without reading the material ({roles})."
+    for finish, how in _BY_FORM.items() if answers is not None else ():
+        if (some := answers.filter(pl.col("finish") == finish)).height:
+            given = plural(some.height, "answer was", "answers were")
+            roles = ", ".join(sorted(set(some["role"])))
+            note = f"{note} {given} given {how} ({roles})."
     return {
         "mark": SYNTHETIC_MARK,
         "note": note,
