@@ -1,0 +1,77 @@
+"""Which sentence of a prompt asks, apart from what is shown beside it and from how to answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from functools import lru_cache
+from typing import NamedTuple
+
+from folkmoot.respondent.persona import ASKING, content_words
+
+SENTENCE = re.compile(r"(?<=[.!?])[\"'”’)]*\s+|\n+")
+# A request: in the imperative, or wrapped up politely.
+_REQUEST = re.compile(
+    r"^(?:(?:now|so|then|finally|next)\b,?\s+)?(?:answer|choose|decide|describe|estimate|explain"
+    r"|give|guess|indicate|judge|mark|name|pick|place|put|rank|rate|report|say|score|select|state"
+    r"|tell|vote|weigh|write)\b"
+    r"|\b(?:please|kindly|(?:asked|requested|task is) to"
+    r"|(?:should|would|['’]d) (?:like|love|be glad)|(?:let|tell) (?:us|me))\b",
+    re.IGNORECASE,
+)
+_FORWARD = re.compile(r"\b(?:following|below)\b|:\s*$")
+# Words that are shown: an item of a list, a row of a table, a line in quotation marks …
+_SHOWN = re.compile(r"\s*(?:[-*•>|\"“«]|\(?(?:\d{1,2}|[a-z])[.)]\s|\[)")
+# … or under the name of a speaker.
+_LABEL = re.compile(r"^\s*([^\W\d_][^:?!.]{0,30}):\s")
+
+
+class _Sentence(NamedTuple):
+    text: str
+    paragraph: int
+    shown: bool
+    content: bool
+
+    @property
+    def asks(self) -> bool:
+        return not self.shown and ("?" in self.text or _REQUEST.search(self.text) is not None)
+
+
+@lru_cache(maxsize=2048)
+def question_of(prompt: str, fields: Collection[str] = frozenset()) -> str:
+    """What a prompt asks: its last sentence with a question mark, else its last request, in the
+    last paragraph that says something, else in any; failing that its last sentence that says
+    something. A sentence that says nothing by itself ("How far do you agree?") is given with the
+    one that it is about. `fields`: words that only name parts of the answer."""
+    known = [
+        _Sentence(text, n, _is_shown(line), bool(content_words(text) - ASKING - frozenset(fields)))
+        for n, paragraph in enumerate(prompt.split("\n\n"))
+        for line in paragraph.splitlines()
+        for text in SENTENCE.split(line if _is_shown(line) else _LABEL.sub("", line, count=1))
+        if text.strip()
+    ]
+    saying = [s for s in known if s.content and not s.shown] or [s for s in known if s.content]
+    saying = [s for s in saying if len(s.text.split()) > 5] or saying
+    last = [s for s in known if saying and s.paragraph == saying[-1].paragraph]
+    for where in (last, known):
+        marked = [s for s in where if s.asks and "?" in s.text]
+        if asked := marked or [s for s in where if s.asks and s.content]:
+            return _with_its_matter(asked[-1], known)
+    return saying[-1].text if saying else prompt
+
+
+def _with_its_matter(asked: _Sentence, known: list[_Sentence]) -> str:
+    """A sentence that asks, with the nearest one that says of what where it does not itself."""
+    if asked.content:
+        return asked.text
+    at = known.index(asked)
+    before, after = [s for s in known[:at] if s.content], [s for s in known[at:] if s.content]
+    forward = after and (not before or _FORWARD.search(asked.text))
+    about = after[0] if forward else before[-1] if before else None
+    return f"{about.text} {asked.text}" if about else asked.text
+
+
+def _is_shown(line: str) -> bool:
+    label = _LABEL.match(line)
+    speaker = label and (content_words(label[1]) - ASKING or re.search(r"[^\W\d_]\d", label[1]))
+    return bool(speaker or _SHOWN.match(line))
