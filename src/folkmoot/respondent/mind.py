@@ -30,8 +30,7 @@ from folkmoot.respondent.reading import (
 )
 from folkmoot.respondent.speech import Tongue
 
-
-MUCH = 15  # content words beside the question that make a text to read
+MUCH = 12  # content words beside the question that make a text to read
 
 
 @dataclass(frozen=True, slots=True)

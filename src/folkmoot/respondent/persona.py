@@ -108,10 +108,10 @@ def content_words(text: str) -> frozenset[str]:
 _ASKING_WORDS = """
 agree agreement answer answers applies apply approve believe below brief briefly cent certain
 character confident describe describes digit digits disagree extent favor favour feel figure figures
-following form format honest honestly importance important integer know likely line lines object
-opinion oppose paragraph percent percentage persona person position prefer rate rating rounded
-short something stance stand statement stay staying strongly support task thank thanks think true
-view voice word words yourself
+following form format group honest honestly importance important integer know likely line lines
+object opinion oppose paragraph percent percentage persona person position prefer rate rating
+rounded short something stance stand statement stay staying strongly support task thank thanks think
+true turn view voice word words yourself
 """
 ASKING = frozenset(_ASKING_WORDS.split())
 

@@ -40,8 +40,8 @@ class _Sentence(NamedTuple):
 @lru_cache(maxsize=2048)
 def question_of(prompt: str, fields: Collection[str] = frozenset()) -> str:
     """What a prompt asks: its last sentence with a question mark, else its last request, in the
-    last paragraph that says something, else in any; failing that its last sentence that says
-    something. A sentence that says nothing by itself ("How far do you agree?") is given with the
+    last paragraph that says something, else in any; failing that the last question that somebody
+    puts in what is shown, else the last sentence that says something. A sentence that says nothing by itself ("How far do you agree?") is given with the
     one that it is about. `fields`: words that only name parts of the answer."""
     known = [
         _Sentence(text, n, _is_shown(line), bool(content_words(text) - ASKING - frozenset(fields)))
@@ -57,7 +57,8 @@ def question_of(prompt: str, fields: Collection[str] = frozenset()) -> str:
         marked = [s for s in where if s.asks and "?" in s.text]
         if asked := marked or [s for s in where if s.asks and s.content]:
             return _with_its_matter(asked[-1], known)
-    return saying[-1].text if saying else prompt
+    put = [s.text for s in known if s.shown and s.content and "?" in s.text]
+    return (put or [s.text for s in saying] or [prompt])[-1]
 
 
 def _with_its_matter(asked: _Sentence, known: list[_Sentence]) -> str:

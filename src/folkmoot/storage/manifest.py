@@ -192,8 +192,8 @@ def _synthetic(facts: RunFacts, answers: pl.DataFrame | None) -> dict[str, objec
     note = SYNTHETIC_NOTE
     if real := _real(facts):
         note = f"{note} It answered as {', '.join(facts.synthetic)}; {real}."
-    for finish, how in _BY_FORM.items() if answers is not None else ():
-        if (some := answers.filter(pl.col("finish") == finish)).height:
+    for finish, how in _BY_FORM.items():
+        if answers is not None and (some := answers.filter(pl.col("finish") == finish)).height:
             given = plural(some.height, "answer was", "answers were")
             roles = ", ".join(sorted(set(some["role"])))
             note = f"{note} {given} given {how} ({roles})."

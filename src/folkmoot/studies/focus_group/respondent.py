@@ -21,7 +21,8 @@ from folkmoot.files import packaged_yaml
 from folkmoot.hints import enumerated
 from folkmoot.respondent import Mind, Part
 from folkmoot.respondent.draws import normal, unit
-from folkmoot.respondent.reading import SENTENCE, any_of, fold, standing
+from folkmoot.respondent.question import SENTENCE
+from folkmoot.respondent.reading import any_of, fold, standing
 from folkmoot.respondent.speech import capital
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase, amount
 from folkmoot.studies.focus_group.discussion import INTENTS

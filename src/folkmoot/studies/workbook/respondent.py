@@ -72,17 +72,10 @@ def _names(config: WorkbookConfig) -> tuple[str, ...]:
 # --- answers ------------------------------------------------------------------------------------
 
 
-def _asked(mind: Mind) -> str:
-    """What is asked: the last sentence of the prompt with a question mark, else its last
-    paragraph."""
-    questions = re.findall(r"[^.!?\n]*\?", mind.reading.prompt)
-    return questions[-1].strip() if questions else mind.reading.question
-
-
 def _choice(mind: Mind) -> str:
     if not mind.person or len(mind.options) < 2:
         return choice(mind)
-    return on_scale(mind, mind.options, _asked(mind)) or mind.choose()
+    return on_scale(mind, mind.options, mind.reading.question) or mind.choose()
 
 
 def _number(mind: Mind) -> str:
@@ -90,7 +83,7 @@ def _number(mind: Mind) -> str:
     if bounds is None or not mind.person:
         return number(mind)
     low, high, whole = bounds
-    asked, stake = _asked(mind), _stake(mind)
+    asked, stake = mind.reading.question, _stake(mind)
     # "How much of your 20 coins" asks for a gift whatever the word for giving is.
     whole_stake = stake is not None and (low, high) == (0, stake.high) and stake.unit in asked
     gives = bool(_GIVING.search(asked)) or whole_stake
@@ -213,7 +206,7 @@ def _talk(mind: Mind) -> str:
         return _of_giving(mind, stake)
     if mind.reading.options or standing(mind.at.names, mind.text):
         return mind.say()
-    asked = topics(_asked(mind))
+    asked = topics(mind.reading.question)
     if not asked:
         mind.unread()
     return mind.tongue.talk(asked or ("this",))
