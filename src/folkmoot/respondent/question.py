@@ -41,8 +41,9 @@ class _Sentence(NamedTuple):
 def question_of(prompt: str, fields: Collection[str] = frozenset()) -> str:
     """What a prompt asks: its last sentence with a question mark, else its last request, in the
     last paragraph that says something, else in any; failing that the last question that somebody
-    puts in what is shown, else the last sentence that says something. A sentence that says nothing by itself ("How far do you agree?") is given with the
-    one that it is about. `fields`: words that only name parts of the answer."""
+    puts in what is shown, else the last sentence that says something. A sentence that says nothing
+    by itself ("How far do you agree?") is given with the one that it is about. `fields`: words
+    that only name parts of the answer."""
     known = [
         _Sentence(text, n, _is_shown(line), bool(content_words(text) - ASKING - frozenset(fields)))
         for n, paragraph in enumerate(prompt.split("\n\n"))
