@@ -243,11 +243,13 @@ def test_show_reads_a_run_that_stopped_half_way(here: Path) -> None:
     own = own.replace(
         "def findings", '    session.write_text("end.txt", "the end")\n\ndef findings'
     )
+    own = own.replace("vote = await scope.ask(", 'vote = await scope.at("says").ask(')
     (here / "own.py").write_text(own)
     (here / "own.yaml").write_text("study: ./own.py\nmodel: synthetic\n")
     assert folkmoot("run", "own.yaml", "--set", "budget_calls=3").exit_code == 75
     listed = folkmoot("show", "own")
     assert "not finished" in listed.stdout
+    assert "with ID of p_0001, p_0002" in listed.stdout  # and not of `says`
     assert "You are a cook." in folkmoot("show", "own", "p_0001").stdout
     assert folkmoot("run", "own.yaml", "--set", "budget_calls=99", "--resume").exit_code == 0
     assert "the end" in folkmoot("show", "own").stdout

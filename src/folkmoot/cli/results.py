@@ -146,7 +146,13 @@ def _conversation(entries: list[Entry], console: Console) -> None:
 def _ids(entries: list[Entry], speakers: Mapping[str, str]) -> list[str]:
     if speakers:
         return list(dict.fromkeys(speakers.values()))
-    return list(dict.fromkeys(e.address.split("/")[-2] for e in entries if "/" in e.address))
+    return list(dict.fromkeys(_id(e.address) for e in entries if "/" in e.address))
+
+
+def _id(address: str) -> str:
+    """Who was asked at an address, as far as it tells: ids have numbers, stages seldom do."""
+    parts = address.split("/")[:-1]
+    return next((p for p in reversed(parts) if any(map(str.isdigit, p))), parts[-1])
 
 
 def _speakers(run: RunFolder) -> dict[str, str]:

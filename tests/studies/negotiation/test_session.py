@@ -58,6 +58,18 @@ def test_preferences_are_asked_once_for_all_conditions(negotiation: Runner) -> N
     assert len(run.table("preferences")) == 16
 
 
+def test_a_trip_of_one_day_is_called_so(negotiation: Runner) -> None:
+    told: list[str] = []
+
+    def answering(request: Request, address: str) -> str:
+        told.extend(m.content for m in request.messages)
+        return mediator(request, address)
+
+    negotiation(answering, groups=some("fam"), days=1)
+    assert any("trip of 1 day." in said for said in told)
+    assert not any("1 days" in said for said in told)
+
+
 def test_a_refusal_is_no_preference(negotiation: Runner) -> None:
     def answering(request: Request, address: str) -> str | Reply:
         if not address.startswith("preferences/"):
