@@ -13,7 +13,7 @@ from typing import TypeVar
 from folkmoot.randomness import digest, uniform
 
 T = TypeVar("T")
-# Part of every draw: a change of the model is a change of version, never a silent drift.
+# Part of every draw. The version of the rules stands in `model_served`.
 VERSION = "2"
 _NORMAL = NormalDist()
 _PER_BLOCK = 8

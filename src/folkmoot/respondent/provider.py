@@ -18,7 +18,6 @@ from folkmoot.models.request import (
 from folkmoot.respondent import people
 from folkmoot.respondent.answering import answered
 from folkmoot.respondent.coder import codes_of, is_coding
-from folkmoot.respondent.draws import VERSION
 from folkmoot.respondent.knobs import Knobs
 from folkmoot.respondent.lexicon import general
 from folkmoot.respondent.mind import Mind, Situation
@@ -27,7 +26,7 @@ from folkmoot.respondent.pathologies import spoiled
 from folkmoot.respondent.persona import meet
 from folkmoot.respondent.reading import Reading, read
 
-MODEL_SERVED = f"synthetic/{VERSION} SYNTHETIC"
+MODEL_SERVED = "synthetic/3 SYNTHETIC"  # the version of its rules
 PERSONS = frozenset({"", "participant"})  # roles that are persons; so is whoever has a persona
 
 
