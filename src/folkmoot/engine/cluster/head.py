@@ -292,10 +292,8 @@ class Cluster:
             worker.parts += len(parts)
             try:
                 data = await worker.actor.share.remote(fork, begins, share)
-            except (
-                RayActorError,
-                ObjectLostError,
-            ):  # the latter: its reply was still on the machine
+            # The latter: its reply was still on the machine.
+            except (RayActorError, ObjectLostError):
                 await worker.gone.wait()
                 continue
             finally:
