@@ -49,6 +49,7 @@ What a `Mind` offers:
     options        what opinions are about here; held: the one that the person is for
     lean(words)    stable leaning on any matter, −1 … 1; two matters correlate as their words do
     rating(words)  the same with the noise of one asking: for answers on a scale
+    judgement(words)  the same, moved by the arguments that were read for what the words name
     opinion(option), utilities()   liking (sd 1.3) after all that was read and heard
     choose(options)                one of them, with the noise of one asking
     agreement(statement)           −1 … 1, stable

@@ -93,10 +93,11 @@ class Mind:
         """Whether much was shown beside the question, and no argument in it, to somebody whose
         study names nothing that opinions are about."""
         read = self.reading
+        if self.at.names or any(sentences(p.text, (), self.at.lexicon) for p in read.said):
+            return False
         known = content_words(f"{read.question} {' '.join(self.options)}") | ASKING
         shown = {w for p in read.said if not p.own for w in content_words(p.text) - known}
-        found = (sentences(p.text, (), self.at.lexicon) for p in read.said)
-        return not self.at.names and len(shown) >= MUCH and not any(found)
+        return len(shown) >= MUCH
 
     def unread(self) -> None:
         """Say that this answer has no relation to what was asked; the run counts such answers."""
