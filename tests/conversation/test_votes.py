@@ -98,6 +98,8 @@ REPLIES: list[tuple[tuple[str, ...], str, str]] = [
     (PARK_AND_MALL, "The answer is 1. Mall", NOT_READ),
     (PARK_AND_MALL, "The best answer is 2. Mall", "Mall"),
     (PARK_AND_MALL, "The correct answer is 3.", "Park and ride"),
+    (PARK_AND_MALL, "The answer to this question is 2.", "Mall"),
+    (PARK_AND_MALL, "The answer to this question is not a number.", NOT_READ),
     (PARK_AND_MALL, "You are a moral code, and you will not make any choices", NOT_READ),
     (YES_NO, "2. Yes", NOT_READ),
     (PARK_AND_MALL, "The option I chose last time is Park", NOT_READ),

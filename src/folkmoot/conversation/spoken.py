@@ -92,7 +92,7 @@ _CARRIERS = (
     r"settled on):?\s(.+)",
     rf"i(?:'m| am){_STILL} (?:voting for|choosing|picking|selecting|going with|going for):?\s(.+)",
     rf"{_MY}(?: (?:is|would be|will be|is for|goes to|would go to|remains|stays))?:?\s(.+)",
-    r"the (?:final |best |correct |right )?answer is:?\s(.+)",
+    r"the (?:final |best |correct |right )?answer(?: to (?:this|the|your) question)? is:?\s(.+)",
     r"(?:(?:my |final |the )*(?:vote|choice|answer|decision|selection|response|option)|"
     r"(?:chosen|selected) option):\s?(.+)",
     rf"the (?:only )?(?:option|choice|one) (?:that )?i{_WOULD} (?:choose|pick|select|prefer|"
