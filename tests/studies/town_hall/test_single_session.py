@@ -11,7 +11,9 @@ import pytest
 from folkmoot.engine.estimate import rehearsed
 from folkmoot.engine.study_file import load_study_file
 from folkmoot.errors import RefusedError
+from folkmoot.kit.exposure import differences
 from folkmoot.models.request import Request
+from folkmoot.studies.town_hall.exposure_design import THIS_ROUND
 
 from .hall_script import Key, hold, plain, scripted, small_hall, together, where
 from .test_discussion_by_hand import answer as by_hand
@@ -61,6 +63,12 @@ def test_too_long_a_round_is_split_and_said_so(tmp_path: Path) -> None:
     assert found["weighted_inclusivity_score"] == 18 / 16
     later = [r.messages[-1].content for a, r in model.seen if "round1/session/ask1" in a]
     assert "speaks in round 1." in later[0]  # one context: the session knows what it has written
+    assert "Nobody has spoken yet" not in later[0]
+    # That is told, and contradicts no design.
+    shown = held.table("exposure").filter(kind=THIS_ROUND)
+    assert shown["texts"].min() > 0 and shown["expected"].is_null().all()
+    assert not shown["address"].str.ends_with("/ask0").any()
+    assert differences(held.folder) == []
 
 
 def test_who_was_cut_off_is_asked_for_again(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from folkmoot.studies.town_hall.config import TownHallConfig
 
 STATEMENTS, MODERATOR = "others' statements", "moderator's words"
 PROPOSALS, LIFE_STORY = "proposals", "life story"
+THIS_ROUND = "statements of this round"  # where the reply of a shared session took several calls
 
 
 def texts(run: RunFolder) -> Iterator[Text]:
@@ -23,6 +24,7 @@ def texts(run: RunFolder) -> Iterator[Text]:
         round_, who = f"{row['discussion_id']}/round{row['round']}", row["speaker_id"]
         kind = STATEMENTS if row["speaker_role"] == "resident" else MODERATOR
         yield Text(kind, f"{round_}/{who}", row["text"], scope=round_, by=who, name=who)
+        yield Text(THIS_ROUND, f"{round_}/{who}", row["text"], scope=f"{round_}/{THIS_ROUND}")
     for row in run.table("items").iter_rows(named=True):
         hall = row["discussion_id"]
         yield Text(PROPOSALS, f"{hall}/{row['item_id']}", row["text"], scope=hall)
@@ -57,7 +59,7 @@ def decisions(run: RunFolder) -> Iterator[Decision]:
         if row["speaker_id"] == "session":
             asked = residents[hall]
             if ask != "ask0":  # of a round that took several: it holds what was said before
-                rounds.append(f"{hall}/round{now}")
+                rounds.append(f"{hall}/round{now}/{THIS_ROUND}")
         scopes = frozenset((hall, *rounds, *(f"{hall}/{who}" for who in asked)))
         for who in asked:
             shows = {
