@@ -221,7 +221,9 @@ def misnamed(*messages: str, texts: list[Text] | None = None) -> set[str]:
 @pytest.mark.parametrize(
     "line",
     ["{name}: {text}", "- **{name}**: “{text}”", "r2 ({name}): {text}", "{name}:\n> {text}",
-     "A hint: x. {name} said：{text}", "{name} (Member 3) asks you: “{text}”"],
+     "A hint: x. {name} said：{text}", "{name} (Member 3) asks you: “{text}”",
+     "| 2 | {name} | {text} |", "[2] {name} » {text}", '<turn n="2" by="{name}">{text}</turn>',
+     '<turn by="{name}">\n{text}\n</turn>', '{{"by": "{name}", "words": "{text}"}},'],
 )  # fmt: skip
 def test_words_under_another_speakers_name_are_told(line: str) -> None:
     def said(*pairs: tuple[str, str]) -> str:

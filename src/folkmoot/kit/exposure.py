@@ -8,7 +8,7 @@ the code and the docs claim.
     STUDY = Study(…, tables=(…, ExposureRow), afterwards=Exposure(texts, decisions))
 
 A text is found by its sentences, whatever their line breaks, case and punctuation. Whose words the
-prompt says they are is read from the label before them (“Ann: …”).
+prompt says they are is read from the label before them (“Ann: …”, a row, a tag, a record).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from folkmoot.conversation.lines import plain
 from folkmoot.engine.journal import JournalReader
 from folkmoot.measures.estimates import percent
 from folkmoot.storage.findings import Finding, Grid, Heat
@@ -178,11 +179,12 @@ class Index:
             int, int
         ]()  # text whose speaker has a name → the hash of its first sentence
         for text in texts:
-            sentences = sentences_of(text.words)
+            words = plain(text.words)
+            sentences = sentences_of(words)
             if not sentences:
                 continue
             self._scopes.setdefault(text.scope, []).append(len(self._texts))
-            if text.name and (opening := _opening(text.words)):
+            if text.name and (opening := _opening(words)):
                 openings[len(self._texts)] = _hash(opening)
             self._texts.append(text._replace(words=""))
             self._brief.append(max(map(len, sentences)) < SHORT)
@@ -310,8 +312,9 @@ class Index:
         if places is None:
             if len(self._remembered) >= REMEMBERED:
                 self._remembered.clear()
-            found = self._scan(message)
-            places = self._remembered[message] = _Standing(found, self._labels(message, found))
+            text = plain(message)
+            found = self._scan(text)
+            places = self._remembered[message] = _Standing(found, self._labels(text, found))
         return places
 
     def _labels(self, message: str, places: Iterable[tuple[int, int]]) -> tuple[_Label, ...]:

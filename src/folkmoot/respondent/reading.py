@@ -1,7 +1,7 @@
 """What a request says: who is asked, which options there are, which arguments stand in the text.
 
 Everything is recognised by content and form (names, argument words, first person, lists), nothing
-by the wording of a prompt.
+by the wording of a prompt. Tables, tags and records are read as lines with a label.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
+from folkmoot.conversation.lines import plain
 from folkmoot.models.request import Request
 from folkmoot.respondent.lexicon import Counts, Lexicon
 from folkmoot.respondent.persona import content_words
@@ -96,7 +97,7 @@ def read(request: Request, address: str) -> Reading:
     """The reading of a request; one that is asked again is read as its first asking, with the
     reminder apart (`address` says how many times it was asked)."""
     asked = request.asked
-    system = "\n\n".join(m.content for m in request.messages if m.role == "system")
+    system = "\n\n".join(plain(m.content) for m in request.messages if m.role == "system")
     rest = [m for m in request.messages if m.role != "system"]
     again = _STEP.search(address)
     reminder = ""
@@ -109,10 +110,10 @@ def read(request: Request, address: str) -> Reading:
     return Reading(
         asked.role,
         asked.kind or ("json" if request.schema else ""),
-        "\n".join(lines),
+        plain("\n".join(lines)),
         system,
-        tuple(Passage(m.content, m.role == "assistant") for m in rest),
-        reminder,
+        tuple(Passage(plain(m.content), m.role == "assistant") for m in rest),
+        plain(reminder),
         asked.offered,
         asked.signal,
         request.schema,

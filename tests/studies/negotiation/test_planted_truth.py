@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import polars as pl
@@ -23,6 +24,8 @@ from folkmoot.studies.negotiation import STUDY
 from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision
 from folkmoot.studies.negotiation.mediation import confirm, propose
 from folkmoot.studies.negotiation.respondent import part
+
+PROMPTS = Path(str(STUDY.prompts))
 
 TOLERANCE = 0.10
 PROTOCOL = import_module("folkmoot.studies.negotiation.protocol")
@@ -184,11 +187,38 @@ def test_a_last_round_of_feedback_that_nobody_hears_is_caught(
     assert gain(held(tmp_path / "run", 1.0, ["C4", "C5"])) == 0
 
 
+SAID = "{{ line.name }}: {{ line.text }}"
+GIVEN = (
+    "- {{ share.option }} for {{ share.who }}{% if share.when %} ({{ share.when }}){% endif %}\n\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "given"),
+    [
+        (SAID, GIVEN),
+        (
+            "| {{ line.name }} | {{ line.text }} |",
+            "| {{ share.option }} | {{ share.who }} | {{ share.when }} |\n",
+        ),
+        (
+            "[{{ loop.index }}] {{ line.name }} » {{ line.text }}",
+            '<given to="{{ share.who }}">{{ share.option }}</given>\n',
+        ),
+    ],
+)
 def test_a_record_of_another_decision_is_not_confirmed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    said: str, given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    folder = tmp_path / "prompts"
+    copytree(PROMPTS, folder)
+    text = (folder / "confirm.md").read_text("utf-8")
+    assert SAID in text and GIVEN in text
+    text = text.replace(SAID, said).replace(GIVEN, given)
+    (folder / "confirm.md").write_text(text, "utf-8")
+
     def confirmed(name: str) -> float:
-        run = held(tmp_path / name, 0.5, ["C3", "C4"], confirm=True)
+        run = held(tmp_path / name, 0.5, ["C3", "C4"], confirm=True, prompts=str(folder))
         assert set(run.table("answers")["finish"]) == {"stop"}
         return min(estimate(run, c, "confirmed_share")["estimate"] for c in ("C3", "C4"))
 

@@ -18,6 +18,7 @@ import polars as pl
 import pytest
 
 import folkmoot
+from folkmoot.conversation.lines import plain
 from folkmoot.engine.runner import Run
 from folkmoot.kit.exposure import MISNAMED, differences
 from folkmoot.measures.clustered import clustered_mean
@@ -252,11 +253,29 @@ def test_the_effect_stays_when_every_word_of_the_prompts_is_another(tmp_path: Pa
         "Rose, A04 - The bus is late every day.",
         "A04 Rose = The bus is late every day.",
         "Rose (A04) said, „The bus is late every day.“",
+        "[A04] Rose » The bus is late every day.",
+        "| A04 | Rose | The bus is late every day. |",
+        "| 1 | A04 | Rose | The bus is late every day. |",
+        '<turn id="A04" name="Rose">The bus is late every day.</turn>',
+        '<turn id="A04" name="Rose">\nThe bus is late every day.\n</turn>',
+        '{"id": "A04", "name": "Rose", "words": "The bus is late every day."}',
     ],
 )
 def test_statements_are_found_in_any_dress(line: str) -> None:
-    found = heard(f'Round 2.\n\n{line}\n\nReply with JSON: {{"a": 1}}', "")
+    found = heard(plain(f'Round 2.\n\n{line}\n\nReply with JSON: {{"a": 1}}'), "")
+    assert found.names in ({}, {"A04": "Rose"})
+    assert ("Rose" in line) == bool(found.names)
     assert found.said == (("A04", "The bus is late every day."),)
+
+
+@pytest.mark.parametrize("line", ["Residents (A04, A05): {}", "A04 / A05 > {}", "A04 and A05: {}"])
+def test_who_is_asked_has_not_spoken(line: str) -> None:
+    assert not heard(line.format("say how content you are with all this."), "").said
+
+
+def test_a_table_of_residents_says_their_names() -> None:
+    table = "| id | name | is |\n|---|---|---|\n| A04 | Rose | tenant |\n| A05 | Tom | old |"
+    assert heard("", plain(table)).names == {"A04": "Rose", "A05": "Tom"}
 
 
 def test_a_description_of_several_lines_is_one_persons() -> None:
@@ -427,3 +446,21 @@ def test_votes_do_not_hang_on_how_a_ballot_is_asked_for(tmp_path: Path) -> None:
         for name, prompts in (("shipped", PROMPTS), ("other", folder))
     ]
     assert votes[0].equals(votes[1])
+
+
+def test_who_is_asked_before_a_meeting_has_not_spoken(tmp_path: Path) -> None:
+    """An instruction with a colon behind somebody's id was taken for what they had said."""
+    folder = tmp_path / "prompts"
+    copytree(PROMPTS, folder)
+    path = folder / "satisfaction_before.md"
+    text = path.read_text("utf-8")
+    other = re.sub(r"(?s)Before the meeting.*?\n\n", "To {{ me }} alone, in advance: ", text)
+    assert other != text
+    path.write_text(other, "utf-8")
+    befores = [
+        hold(tmp_path / name, ["quiet"], sets=1, rounds=1, prompts=str(prompts))
+        .table("satisfaction")
+        .select("pre_satisfaction", "pre_reason")
+        for name, prompts in (("shipped", PROMPTS), ("other", folder))
+    ]
+    assert befores[0].equals(befores[1])

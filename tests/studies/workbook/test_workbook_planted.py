@@ -268,22 +268,61 @@ def test_no_word_of_a_game_is_said_about_other_topics(tmp_path: Path) -> None:
     assert re.search(r"bicycle|old town", said, re.IGNORECASE)
 
 
-def test_the_minutes_count_right() -> None:
-    """Who speaks for giving, who for holding back: counted from the lines that stand there."""
-    heard = (
-        "You hold 20 tokens; how many do you put into the pot?\n"
-        "Ann: Let's trust each other and start high.\nBob: I'd be careful, one can only lose.\n"
-        "Cy: Everybody should set an example.\nDee: I have no view on that yet."
-    )
+def of_part(asked: Pointers, system: str, prompt: str) -> str:
     request = Request(
-        "synthetic",
-        (Message("system", "You keep the minutes."), Message("user", f"{heard}\n\nSum up.")),
-        asked=Pointers("summarizer", "", "text"),
+        "synthetic", (Message("system", system), Message("user", prompt)), asked=asked
     )
     from_part = Respondent(ProviderSettings(seed=1, study=None))
     from_part._answers = {**from_part._answers, **STUDY.respondent.answers}  # type: ignore[union-attr]
-    said = from_part.reply(request, "x").text
+    return from_part.reply(request, "x").text
+
+
+LAYOUTS = (
+    "{}: {}",
+    "| {} | {} |",
+    "| 1 | {} | {} |",
+    "[7] {} » {}",
+    '<turn by="{}">{}</turn>',
+    '{{"by": "{}", "words": "{}"}},',
+)
+each_layout = pytest.mark.parametrize("layout", LAYOUTS)
+
+
+@each_layout
+def test_the_minutes_count_right(layout: str) -> None:
+    """Who speaks for giving, who for holding back: counted from the lines that stand there."""
+    heard = [
+        layout.format(*said)
+        for said in (
+            ("Ann", "Let's trust each other and start high."),
+            ("Bob", "I'd be careful, one can only lose."),
+            ("Cy", "Everybody should set an example."),
+            ("Dee", "I have no view on that yet."),
+        )
+    ]
+    stake = "You hold 20 tokens; how many do you put into the pot?"
+    told = "\n".join([stake, *heard, "", "Sum up."])
+    said = of_part(Pointers("summarizer", "", "text"), "You keep the minutes.", told)
     assert "Of 4 who spoke about it, 2 spoke for giving much, 1 for holding back, and 1" in said
+
+
+@each_layout
+def test_what_others_gave_draws_in_any_layout(layout: str) -> None:
+    def given(amount: int) -> int:
+        others = "\n".join(layout.format(who, amount) for who in ("Ann", "Bob", "Cy"))
+        asked = f"{others}\n\nHow many of your 20 tokens do you put into the pot (0 to 20)?"
+        pointers = Pointers("participant", "You are Dee.", "number", offered=("0", "20"))
+        return int(of_part(pointers, "You are Dee.", asked))
+
+    assert given(20) > given(0)
+
+
+@pytest.mark.parametrize("layout", [*LAYOUTS, "- {} {}", "* {}: {}"])
+def test_a_story_is_told_from_answers_in_any_layout(layout: str) -> None:
+    lines = [("How old are you?", "34"), ("What is your work?", "I bake bread.")]
+    told = "\n".join(layout.format(*line) for line in lines)
+    said = of_part(Pointers("biographer", "", "text"), "You write.", f"Tell it.\n\n{told}")
+    assert said == "This is me: 34; I bake bread."
 
 
 # --- miswirings, each caught ----------------------------------------------------------------------

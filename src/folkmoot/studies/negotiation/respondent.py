@@ -35,6 +35,7 @@ LABELS = 0.75  # chance that it calls its strategy by the id that it was given
 LATER = "another day"
 _VAGUE = ("compromise", "policy", "Family Friendly", "majority", "balanced approach", "fair_split")
 _QUOTE = re.compile("“([^”]*)”")
+_NO_NAME = re.compile(r"^[\W\d_]+|\W+$")  # "[3] Ann: " is Ann's label
 _SYSTEM = re.compile(rf"(?<!\w){SYSTEM}(?!\w)")
 _WHEN = re.compile(r"\b(?:Day \d+(?:(?:, Day \d+)* and Day \d+)?|Group [AB])\b|\((.+)\)$")
 _OWNED = re.compile(r"\(\w[^()]*['’]s \w+\)")  # a day that is somebody's choice is for all
@@ -117,7 +118,7 @@ def confirmation(mind: Mind) -> str | None:
     spoken, people, others = set[str](), {"everyone"}, list[str]()
     for line in mind.reading.prompt.splitlines():
         if _QUOTE.search(line):
-            people.add(_QUOTE.sub("", line).strip(" :-–—*()"))
+            people.add(_NO_NAME.sub("", _QUOTE.sub("", line)))
         elif _SYSTEM.search(line):
             spoken |= {m.option for m in mentions(line, mind.at.names)}
         else:

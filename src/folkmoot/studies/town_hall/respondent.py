@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from statistics import median
 from typing import Any, TypedDict
 
@@ -121,12 +122,18 @@ def own_matters(mind: Mind) -> list[str]:
 _ID = re.compile(r"\bA\d{2,4}\b")
 _OPENS = r"^[\W\d_]*(?:[^\W\d]+[\s(\[#,]+){0,3}"  # a number, a few words: "1. Motion V1"
 # What ends a label: a mark that running text seldom has, or a bracket before a new sentence.
-_MARK = r"(?:[^\w\s,.'’()\[\]#&!?/-]|\s-\s|[\])](?=\s+[^\Wa-z]))"
-_LINE = re.compile(_OPENS + rf"(A\d{{2,4}})\b.{{0,60}}?{_MARK}[\W_]*(.*)$")
+_CALLED = r"[A-Z][^\W\d_]*[a-z]"
+_MARK = (
+    r"(?:[^\w\s,.'’()\[\]#&!?/-]|\s-\s"
+    rf"|[\])](?=\s+[^\Wa-z])(?!\s+{_CALLED}\s*[^\w\s.,'’!?-]))"
+)
+_SEVERAL = r"(?!\W+(?:and\s+)?A\d{2,4}\b)"  # ids in a row say who is asked, and not who spoke
+_LINE = re.compile(_OPENS + rf"(A\d{{2,4}})\b{_SEVERAL}.{{0,60}}?{_MARK}[\W_]*(.*)$")
 _ALONE = re.compile(r"^[\W_]*(?:[^\W\d]+\W+){0,3}(A\d{2,4})\b(?:\W+[^\W\d]+){0,4}\W*$")
 _NAME = (
+    re.compile(rf"\b(A\d{{2,4}})(?:[\s\])]+|:\s(?=\S+\s\())({_CALLED})\s*[^\w\s.,'’!?-]"),
     re.compile(r"\b(A\d{2,4})\s*[(,]\s*(?:[a-z]+\s+)?([A-Z][^\W\d_]+)"),
-    re.compile(r"\b([A-Z][^\W\d_]+)\s*[(\[,]\s*(?:[a-z]+\W{1,2})?(A\d{2,4})\b"),
+    re.compile(r"\b([A-Z][^\W\d_]+)\s*[(\[,]\s*(?:[a-z]+[^\w)]{1,2})?(A\d{2,4})\b"),
 )
 _CAPITAL = re.compile(r"\b[A-Z][^\W\d_]+")
 _NO_NAME = frozenset(
@@ -191,7 +198,8 @@ def heard(prompt: str, system: str) -> Heard:
         elif line and "{" not in line and line[0] not in '}"[':
             rest.append(line)
     both = system + prompt
-    names = dict(_NAME[0].findall(both)) | {i: n for n, i in _NAME[1].findall(both)}
+    *after, before = (known.findall(both) for known in _NAME)
+    names = dict(chain(*after)) | {i: n for n, i in before}
     return Heard(said, names, rest)
 
 
@@ -371,7 +379,8 @@ class Resident:
         """A stable level; after the meeting, what being heard adds, and proposals that passed."""
         mind = self.mind
         level = 5.5 + 2.0 * mind.lean("how things are dealt with") + 0.8 * mind.lean("say")
-        if not self.hall.said:
+        # Before a meeting nobody else has spoken, and nothing was voted on.
+        if not (self.others or items_in(mind.reading.prompt)):
             return {"satisfaction": _within(level), "reason": "That is how things stand."}
         named = self.hall.named(self.me)
         passed = {m for text in passed_in(mind.reading.prompt) for m in matters(mind, text)}

@@ -44,7 +44,8 @@ _GIVING = re.compile(
     r"pots?|pools?|funds?|common account|group account|public account)\b",
     re.IGNORECASE,
 )
-_SAID = re.compile(r"^([^:\n]{1,60}): (.+)$", re.MULTILINE)
+_SAID = re.compile(r"^(?:[^\w\n]*\d+[^\w\n]+)?([^:\n]{1,60}): (.+)$", re.MULTILINE)
+_LISTED = re.compile(r"^[-*•] (.*?[?:.]):? (.+)$", re.MULTILINE)
 _AMOUNT = re.compile(r"-?\d+(?:\.\d+)?")
 _UNITS = re.compile(r"\b(\d+(?:\.\d+)?) ([^\W\d_]{3,}s)\b")
 _MOST = 8.0  # more words for one side than for the other at which words have done what they can
@@ -266,10 +267,11 @@ def _minutes(mind: Mind) -> str | None:
 
 def _story(mind: Mind) -> str:
     """Somebody's answers about themselves as a paragraph, in their order."""
-    lines = re.findall(r"^[-*•] (.*?)([?:.]) (.+)$", mind.reading.prompt, re.MULTILINE)
+    prompt = mind.reading.prompt
+    lines = _LISTED.findall(prompt) or _SAID.findall(prompt)
     if not lines:
         mind.unread()
-    told = [answer.strip().rstrip(".") for _, _, answer in lines]
+    told = [answer.strip().rstrip(".") for _, answer in lines]
     return f"This is me: {'; '.join(told)}."
 
 
