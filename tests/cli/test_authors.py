@@ -99,6 +99,11 @@ MISTAKES = {
     ),
     "a table in another folder": (HERE, '    session.record("../t", {"a": 1})', "not a plain name"),
     "a table of the engine": (HERE, '    session.record("answers", {"a": 1})', "of the engine"),
+    "a class for a table of the engine": (
+        HERE,
+        '    class Mine(Row, table="answers"):\n        a: int\n\n    session.record(Mine(a=1))  # wrong',
+        "a table of the engine",
+    ),
     "a column that is a number": (HERE, '    session.record("t", {1: 1})', "a column of t is of"),
     "a number of 100 bits": (HERE, '    session.record("t", {"a": 2**100})', "63 bits"),
     "half a character": (HERE, '    session.record("t", {"a": "\\ud800"})', "half a character"),

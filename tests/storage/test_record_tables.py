@@ -32,6 +32,11 @@ def test_columns_are_the_union_in_order_of_first_mention() -> None:
     assert frame([]).shape == (0, 0)
 
 
+def test_a_text_drawn_by_numpy_is_text() -> None:
+    arm = np.random.default_rng(1).choice(["shown", "not shown"])
+    assert frame([{"arm": arm}, {"arm": "shown"}]).schema["arm"] == pl.String
+
+
 def test_a_column_that_mixes_text_and_numbers_is_a_bug_of_the_study() -> None:
     with pytest.raises(ProtocolError, match="table votes, column value: int and str"):
         frame([{"value": 1}, {"value": "one"}], "votes")

@@ -307,8 +307,7 @@ class Scope:
         """Add a row to its table, or to `tables/<table>`. Rows stand in the order of the protocol,
         always."""
         if isinstance(table, Row):
-            self._run.record(self._place, table.table, table.cells())
-            return
+            table, row = table.table, table.cells()
         hint = 'write record("table", {"column": value})'
         _must_be(table, str, "record(): the table", hint)
         _must_be(row, Mapping, "record(): the row", hint)

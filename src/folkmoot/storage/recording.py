@@ -200,14 +200,14 @@ def cells_of(row: Mapping[str, object], table: str) -> dict[str, Cell]:
 
 
 def _cell(value: object, name: str, table: str) -> Cell:
+    if isinstance(value, np.generic):
+        value = value.item()
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
         if not value.isascii() and _HALF.search(value):
             raise ProtocolError(f"table {table}, column {name}: the text holds half a character")
         return value
-    if isinstance(value, np.generic):
-        value = value.item()
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, int):
