@@ -101,7 +101,8 @@ MISTAKES = {
     "a table of the engine": (HERE, '    session.record("answers", {"a": 1})', "of the engine"),
     "a class for a table of the engine": (
         HERE,
-        '    class Mine(Row, table="answers"):\n        a: int\n\n    session.record(Mine(a=1))  # wrong',
+        '    class Mine(Row, table="answers"):\n        a: int\n\n'
+        "    session.record(Mine(a=1))  # wrong",
         "a table of the engine",
     ),
     "a column that is a number": (HERE, '    session.record("t", {1: 1})', "a column of t is of"),
