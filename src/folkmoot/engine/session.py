@@ -306,17 +306,16 @@ class Scope:
     def record(self, table: Row | str, row: Mapping[str, object] | None = None, /) -> None:
         """Add a row to its table, or to `tables/<table>`. Rows stand in the order of the protocol,
         always."""
-        if isinstance(table, Row):
-            table, row = table.table, table.cells()
+        name, cells = (table.table, table.cells()) if isinstance(table, Row) else (table, row)
         hint = 'write record("table", {"column": value})'
-        _must_be(table, str, "record(): the table", hint)
-        _must_be(row, Mapping, "record(): the row", hint)
-        if table == "answers" or not re.fullmatch(r"\w[\w-]*", table):
-            why = "a table of the engine" if table == "answers" else "not a plain name"
-            raise ProtocolError(f"record(): the table {table!r} is {why}; name one of your own")
-        for column in row or ():
-            _must_be(column, str, f"record(): a column of {table}", hint)
-        self._run.record(self._place, table, row or {})
+        _must_be(name, str, "record(): the table", hint)
+        _must_be(cells, Mapping, "record(): the row", hint)
+        if name == "answers" or not re.fullmatch(r"\w[\w-]*", name):
+            why = "a table of the engine" if name == "answers" else "not a plain name"
+            raise ProtocolError(f"record(): the table {name!r} is {why}; name one of your own")
+        for column in cells or ():
+            _must_be(column, str, f"record(): a column of {name}", hint)
+        self._run.record(self._place, name, cells or {})
 
     def prompt(self, name: str, **variables: object) -> str:
         """The study's prompt of that name (or the user's own in its place), filled in."""
