@@ -114,6 +114,23 @@ def test_the_pages_show_what_the_example_prints_today(fresh: Path) -> None:
     assert " ".join(" ".join(quoted).replace("**", "").split()) in spoken
 
 
+@pytest.mark.nightly
+def test_the_respondent_still_says_what_its_transcripts_say(fresh: Path) -> None:
+    page = (ROOT / "docs" / "transcripts.md").read_text("utf-8")
+    talks = page.partition("## By the embedded respondent")[2].split("\n### ")[1:]
+    assert len(talks) == 2
+    for talk in talks:
+        told = re.search(r"`(folkmoot run [^`]+)`, \w+ (\w+)\.", talk)
+        assert told is not None
+        run_line(told[1], "--out", told[2])
+        shown = CliRunner().invoke(app, ["show", told[2], told[2]]).stdout
+        quoted = " ".join(re.findall(r"^> ?(.*)$", talk, re.MULTILINE)).replace("**", "")
+        pieces = [" ".join(piece.split()) for piece in quoted.split("[…]")]
+        assert len(pieces) > 1
+        for piece in pieces:
+            assert piece in " ".join(shown.split())
+
+
 def test_the_targets_that_the_pages_name_are_in_the_makefile() -> None:
     makefile = (ROOT / "Makefile").read_text()
     named = {m for page in PAGES for m in re.findall(r"\bmake ([a-z]+)\b", _code(page))}
