@@ -131,7 +131,7 @@ def test_what_is_missing_is_said_with_the_line_to_type(monkeypatch: pytest.Monke
     with pytest.raises(InputError, match=r"no model file /nowhere/a\.gguf"):
         model_file("local:/nowhere/a.gguf")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match="pip install"):
+    with pytest.raises(InputError, match=r"make local; else pip install"):
         model_file("local")
 
 

