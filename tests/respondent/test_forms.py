@@ -27,6 +27,7 @@ from folkmoot.models.request import (
     Request,
 )
 from folkmoot.respondent import Respondent
+from folkmoot.respondent.reading import in_lines
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -318,3 +319,25 @@ async def protocol(session: Session[StudyConfig]) -> None:
 
 STUDY = Study("coding", "Coding", StudyConfig, protocol)
 """
+
+
+def test_running_text_is_read_by_its_sentences_and_what_is_quoted_stays_whole() -> None:
+    """A letter puts all that was said, and the question, into one paragraph."""
+    text = (
+        'Ann (A1) said, "It is late. Very late!" Then Bo, who is A2, said «No. Not yet.» '
+        'You noted {"why": "It is late. So there."} and are asked now. Which is it, "a" or "b"?'
+    )
+    assert list(in_lines(text)) == [
+        'Ann (A1) said, "It is late. Very late!"',
+        "Then Bo, who is A2, said «No. Not yet.»",
+        "You noted",
+        '{"why": "It is late. So there."}',
+        "and are asked now.",
+        'Which is it, "a" or "b"?',
+    ]
+    for line in (
+        "Ann: It is late. Very late!",
+        'Ann: "It is late. Very late!"',
+        "One {set} of two.",
+    ):
+        assert list(in_lines(line)) == [line]

@@ -6,6 +6,7 @@ by the wording of a prompt. Tables, tags and records are read as lines with a la
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +22,10 @@ from folkmoot.respondent.question import SENTENCE, question_of
 
 _STEP = re.compile(r"\.r(\d+)$")
 _FIRST_PERSON = re.compile(r"\b(?:I|I['’](?:m|d|ve|ll)|[Mm]e|[Mm]y|[Mm]yself|[Mm]ine)\b")
+# What stands between quotation marks, and what ends a sentence of running text.
+QUOTED = re.compile(r"\"[^\"\n]*\"|[“„][^”“\n]*[”“]|«[^»\n]*»")
+_RUNS_ON = re.compile(rf"(?:{QUOTED.pattern}|[.!?]\)?)\s+(?=[^\Wa-z]|[“„\"«])|{QUOTED.pattern}")
+_OBJECTS = json.JSONDecoder()
 ENOUGH_WORDS = 2  # argument words of a sentence that is an argument; one alone is chance
 
 
@@ -123,6 +128,37 @@ def read(request: Request, address: str) -> Reading:
 def fold(text: str) -> str:
     """With single spaces, for comparing what may stand on one line or on several."""
     return " ".join(text.split())
+
+
+def in_lines(text: str) -> Iterator[str]:
+    """The lines of a text. Where one goes on after a quotation it is running text, and each of its
+    sentences is a line; what is quoted stays whole. A JSON object is a line."""
+    for line in text.splitlines():
+        for part in map(str.strip, _objects_apart(line)):
+            at = 0
+            if part[:1] != "{" and any(
+                part[m.end() :].strip(" .)*_") for m in QUOTED.finditer(part)
+            ):
+                for found in _RUNS_ON.finditer(part):
+                    if found[0][-1].isspace():
+                        yield part[at : found.end()].rstrip()
+                        at = found.end()
+            if part[at:]:
+                yield part[at:]
+
+
+def _objects_apart(line: str) -> Iterator[str]:
+    done, at = 0, line.find("{")
+    while at >= 0:
+        try:
+            end = _OBJECTS.raw_decode(line, at)[1]
+        except ValueError:
+            end = at + 1
+        else:
+            yield from (line[done:at], line[at:end])
+            done = end
+        at = line.find("{", end)
+    yield line[done:]
 
 
 @lru_cache(maxsize=1024)

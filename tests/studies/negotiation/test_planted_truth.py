@@ -19,11 +19,17 @@ import polars as pl
 import pytest
 
 import folkmoot
+from folkmoot.conversation.answers import Json
 from folkmoot.kit.exposure import MISNAMED, differences
+from folkmoot.models.request import Message, Pointers, ProviderSettings, Request, StudyPart
+from folkmoot.respondent import Mind, Respondent
+from folkmoot.respondent.reading import read
 from folkmoot.studies.negotiation import STUDY
+from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision
 from folkmoot.studies.negotiation.mediation import confirm, propose
-from folkmoot.studies.negotiation.respondent import part
+from folkmoot.studies.negotiation.replies import PlainSynthesis
+from folkmoot.studies.negotiation.respondent import Meeting, confirmation, part
 
 PROMPTS = Path(str(STUDY.prompts))
 
@@ -245,3 +251,39 @@ def test_intervals_cover_the_truth(tmp_path: Path) -> None:
     covered = sum(e["low"] <= 0.5 <= e["high"] for e in found) / len(found)
     assert abs(mean - 0.5) <= 0.02
     assert covered >= 0.90
+
+
+def asked(prompt: str, asking: Pointers, schema: Any = None) -> Mind:
+    """Who is asked this in a negotiation."""
+    study = StudyPart(part(), NegotiationConfig.model_validate({}))
+    model = Respondent(ProviderSettings(seed=1, study=study))
+    request = Request("synthetic", (Message("user", prompt),), schema=schema, asked=asking)
+    return model.mind(read(request, "x"), "x")
+
+
+WISHES = "Ann B said, “I want a concert.” Cleo had said, “I would like a comedy show.”"
+GIFTS = (
+    "comedy for everyone, Day 1, and concert for Ann B (Day 2), with film and theatre given up.",
+    "for everyone there is comedy, Day 1, and for Ann B a concert, Day 2; no film, no theatre.",
+)
+
+
+@pytest.mark.parametrize("gifts", GIFTS)
+def test_wishes_and_gifts_are_read_in_one_paragraph_of_running_text(gifts: str) -> None:
+    """Of a letter a mediator read no wish, and took what was given up for what was given."""
+    schema = Json(PlainSynthesis, options={"decision.members": ["Ann B", "Cleo"]}).schema
+    at = Meeting(asked(f"{WISHES} Now it is {gifts}", Pointers("mediator", "", "json"), schema))
+    assert at.texts == {"Ann B": "I want a concert.", "Cleo": "I would like a comedy show."}
+    assert [(s["option"], s["members"], s["when"]) for s in at.standing] == [
+        ("comedy", [], "Day 1"), ("concert", ["Ann B"], "Day 2"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("gifts", GIFTS)
+@pytest.mark.parametrize(("given", "answer"), [("concert", "yes"), ("film", "no")])
+def test_what_is_given_up_in_a_sentence_is_not_on_record(
+    gifts: str, given: str, answer: str
+) -> None:
+    said = f'{WISHES} System said, "Comedy, and a {given} as well." So it became {gifts} Yes or no?'
+    mind = asked(said, Pointers("participant", "", "choice", ("yes", "no")))
+    assert confirmation(mind) == answer

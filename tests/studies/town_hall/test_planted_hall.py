@@ -22,15 +22,20 @@ from folkmoot.conversation.lines import plain
 from folkmoot.engine.runner import Run
 from folkmoot.kit.exposure import MISNAMED, differences
 from folkmoot.measures.clustered import clustered_mean
+from folkmoot.models.request import Message, Pointers, ProviderSettings, Request, StudyPart
+from folkmoot.respondent import Respondent
+from folkmoot.respondent.reading import read
 from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.discussion import Meeting, Round
 from folkmoot.studies.town_hall.respondent import (
+    ASIDE,
     PART,
     _descriptions,
     _name_beside,
     heard,
     items_in,
     matters_in,
+    own_matters,
     passed_in,
 )
 
@@ -464,3 +469,45 @@ def test_who_is_asked_before_a_meeting_has_not_spoken(tmp_path: Path) -> None:
         for name, prompts in (("shipped", PROMPTS), ("other", folder))
     ]
     assert befores[0].equals(befores[1])
+
+
+LETTER = (
+    'We come to the first round. Rose, who goes by A04, said, "The bus is late. I walk." Then '
+    'Hugo, who goes by A07, said, "I agree with A04 on the bus." The moderator had this to say, '
+    '"Thank you all. Rose spoke of the bus." You wrote down {"target_agent": "A07", "why": '
+    '"A04 said it. Twice over."} for yourself. What there is to vote on is V1, which is to say '
+    '"Widen the path", carried by 11 to 9, and V2, which is to say "Move the stop", lost by 3 '
+    'to 17. I should like an object for V1 and V2, with "vote" and "reason". Thank you, A04.'
+)
+
+
+def test_statements_and_items_are_found_in_one_paragraph_of_running_text() -> None:
+    """Of a letter nothing was heard: nobody answered anybody, and no item was read."""
+    found = heard(LETTER, "")
+    assert found.said == (
+        ("A04", "The bus is late. I walk."),
+        ("A07", "I agree with A04 on the bus."),
+    )
+    assert found.names == {"A04": "Rose", "A07": "Hugo"}
+    # A neighbour, the moderator, and the letter itself; not what stands beside one's own words.
+    assert found.named("A04", "A01") == ASIDE + 2 and found.named("A07", "A01") == 0
+    assert items_in(LETTER) == {"V1": "Widen the path", "V2": "Move the stop"}
+    assert passed_in(LETTER) == ["Widen the path"]
+
+
+def test_what_a_label_opens_is_no_running_text() -> None:
+    said = 'I told her "No." Then Rose, who is A05, said "Stay with us." So I did.'
+    assert heard(f"A04 (Hugo): {said}", "").said == (("A04", said),)
+
+
+def test_who_is_told_all_in_one_paragraph_knows_what_everybody_was_told() -> None:
+    """Description and topic in one paragraph: nobody had a matter to speak of."""
+    topic = "The city would close the street and build a bridge."
+    portrait = "You are A04, a cook who rents two rooms, walks to work and has lived here for years"
+    study = StudyPart(PART, TownHallConfig.model_validate({"topic": STREET}))
+    model = Respondent(ProviderSettings(seed=1, study=study))
+    asked = Pointers("participant", portrait, "json")
+    for gap in (" ", "\n\n"):
+        told = Message("system", f"{portrait}.{gap}{topic} You, A04, speak of it.")
+        request = Request("synthetic", (told, Message("user", "Think.")), asked=asked)
+        assert set(own_matters(model.mind(read(request, "x"), "x"))) == {"street", "bridge"}

@@ -16,6 +16,7 @@ from folkmoot.files import packaged_yaml
 from folkmoot.hints import enumerated
 from folkmoot.respondent import Mind, Part
 from folkmoot.respondent.draws import unit
+from folkmoot.respondent.reading import any_of, in_lines
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.decision import SYSTEM
 from folkmoot.studies.negotiation.rules.strategies import Member, table, topics
@@ -36,8 +37,11 @@ LATER = "another day"
 _VAGUE = ("compromise", "policy", "Family Friendly", "majority", "balanced approach", "fair_split")
 _QUOTE = re.compile("“([^”]*)”")
 _NO_NAME = re.compile(r"^[\W\d_]+|\W+$")  # "[3] Ann: " is Ann's label
+_CAPITALS = re.compile(r"[A-Z]\w*(?:\s(?:[A-Z]\w*|\d+))*")  # a name as it stands in running text
 _SYSTEM = re.compile(rf"(?<!\w){SYSTEM}(?!\w)")
-_WHEN = re.compile(r"\b(?:Day \d+(?:(?:, Day \d+)* and Day \d+)?|Group [AB])\b|\((.+)\)$")
+_WHEN = re.compile(
+    r"\b(?:Day \d+(?:(?:, Day \d+)* and Day \d+)?|Group [AB])\b|\(([^()]+)\)\W*(?:and\s*)?$"
+)
 _OWNED = re.compile(r"\(\w[^()]*['’]s \w+\)")  # a day that is somebody's choice is for all
 Reply = dict[str, object]
 
@@ -115,16 +119,23 @@ def confirmation(mind: Mind) -> str | None:
     """Whether the options that somebody gets on record are among those that the System spoke of."""
     if not {"yes", "no"} <= set(mind.options):
         return None
-    spoken, people, others = set[str](), {"everyone"}, list[str]()
-    for line in mind.reading.prompt.splitlines():
+    spoken, people, others = set[str](), list[str](), list[str]()
+    for line in in_lines(mind.reading.prompt):
         if _QUOTE.search(line):
-            people.add(_NO_NAME.sub("", _QUOTE.sub("", line)))
+            label = _NO_NAME.sub("", _QUOTE.sub("", line))
+            people += [label, *_CAPITALS.findall(label)]
         elif _SYSTEM.search(line):
             spoken |= {m.option for m in mentions(line, mind.at.names)}
         else:
             others.append(line)
-    given = [line for line in others if any(name in line for name in people)]
-    recorded = {m.option for line in given for m in mentions(line, mind.at.names)}
+    who = any_of(("everyone", *filter(None, people)))
+    recorded = {
+        m.option
+        for line in others
+        for part in _parted(line, who, mind.at.names)
+        if who.search(part)
+        for m in mentions(part, mind.at.names)
+    }
     if not recorded:
         mind.unread()
     return "yes" if recorded <= spoken else "no"
@@ -194,7 +205,7 @@ class Meeting:
         self.names = _nested(mind.schema, "Share", "members")
         self.texts: dict[str, str] = {}
         plain, last = [], ""
-        for line in mind.reading.prompt.splitlines():
+        for line in in_lines(mind.reading.prompt):
             quotes, rest = _QUOTE.findall(line), _QUOTE.sub("", line)
             who = self.named(rest)
             last = who[0] if len(who) == 1 else "" if who else last
@@ -208,7 +219,7 @@ class Meeting:
         given = self._covering([g for g in given if self._bears(g.share)]) or given
         # An option before its members, as far as all are served so; else members before theirs.
         given = self._covering([g for g in given if g.option_first]) or given
-        self.told = given[0].line.rstrip(". ") if given else ""
+        self.told = _told(given[0]) if given else ""
         self.standing = [g.share for n, g in enumerate(given) if g.share not in _of(given[:n])]
         calls = mind.reading.prompt
         self.asked = max(self.names, key=lambda n: len(self.named(calls, n)), default="")
@@ -237,15 +248,16 @@ class Meeting:
 
     def _shares(self, line: str) -> Iterator[_Given]:
         """What a line gives to whom: an option (for everyone also several), and members."""
-        for said in line.split(";"):
+        for said in _parted(line, any_of(("everyone", *self.names)), self.tally.options):
             found = list(dict.fromkeys(m.option for m in mentions(said, self.tally.options)))
             everyone = "everyone" in said.casefold() or bool(_OWNED.search(said))
             who = [] if everyone else self.named(said)
             if found and (everyone or (who and len(found) == 1)):
-                first = said.casefold().find(found[0].split()[0])
+                first = _place(said, found[0])
                 when = _WHEN.search(said)
                 named = (when[1] or when[0]) if when else ""
-                before = everyone or 0 <= first < said.index(who[0])
+                place = said.index(who[0]) if who else said.casefold().find("everyone")
+                before = place < 0 or 0 <= first < place
                 for option in found:
                     share: Reply = {"option": option, "members": who, "when": named}
                     yield _Given(share, line, before)
@@ -285,6 +297,40 @@ class Meeting:
         if own is None:
             return _say(self.mind, "easy")
         return _say(self.mind, "resigned" if content else "asks", W=own)
+
+
+def _told(given: _Given) -> str:
+    """The line that gives, from the option on where that stands first."""
+    at = max(0, _place(given.line, str(given.share["option"]))) if given.option_first else 0
+    return given.line[at:].rstrip(". ")
+
+
+def _place(text: str, option: str) -> int:
+    """About where a text names an option."""
+    return text.casefold().find(option.split(maxsplit=1)[0])
+
+
+def _parted(line: str, who: re.Pattern[str], options: Sequence[str]) -> Iterator[str]:
+    """What a line gives, each gift by itself: it is cut at ";", and, where one gift follows another
+    in running text, before the option or the people with whom gifts open there."""
+    for said in line.split(";"):
+        people = [m for m in who.finditer(said) if not said.startswith(("'s", "’s"), m.end())]
+        named = mentions(said, options) if people else ()
+        option_first = bool(named) and 0 <= _place(said, named[0].option) < people[0].start()
+        ends = [*(m.start() for m in people), len(said)][1:]
+        at = 0
+        for person, end in zip(people, ends, strict=True):
+            after = said[person.end() : end]
+            cut = end
+            if option_first:
+                more = mentions(after, options)
+                cut = person.end() + _place(after, more[0].option) if more else 0
+            elif end == len(said) or not mentions(said[at:end], options):
+                cut = 0
+            if cut > at:
+                yield said[at:cut]
+                at = cut
+        yield said[at:]
 
 
 def _follows(mind: Mind, chance: float) -> bool:
@@ -332,7 +378,7 @@ def _label(mind: Mind) -> str:
     ids = {s.strategy_id for s in table().values()}
     on_table = {m.option for m in _mentions(mind)}
     topic = max(topics(), key=lambda t: len(on_table & set(t.options))).id
-    for line in mind.reading.prompt.splitlines():
+    for line in in_lines(mind.reading.prompt):
         words = re.findall(r"\w+", line)
         here = [word for word in words if word in ids]
         if here and topic in words:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain
 from statistics import median
 from typing import Any, TypedDict
 
 from folkmoot.files import packaged_yaml
 from folkmoot.hints import enumerated
 from folkmoot.respondent import Lexicon, Mind, Part
+from folkmoot.respondent.reading import any_of, in_lines
 from folkmoot.studies.town_hall.answers import STANCES, change_between
 from folkmoot.studies.town_hall.config import TownHallConfig
 
@@ -45,6 +45,8 @@ _NOUN = re.compile(
 _ENDS, _NO_MATTER = (frozenset(WORDS[name].split()) for name in ("grammar", "no_matter"))
 _WORD = re.compile(r"[^\W_]+")
 _PLURAL = re.compile(r"(?<=\w{2}[^\Wius])s$")
+# A stretch of text that opens with an id, up to the next one.
+_OF_ONE = re.compile(r"\bA\d{2,4}\b(?:(?!\bA\d{2,4}\b).)*")
 _OWNERSHIP = re.compile(r"\b(owner|tenant)s?\b", re.IGNORECASE)
 
 
@@ -103,10 +105,10 @@ def own_matters(mind: Mind) -> list[str]:
     """The three matters that a resident cares about most, of those in their own description and
     those that everybody was told of, without what is said of others (owners, tenants)."""
     mine = _OWNERSHIP.search(mind.who.key)
-    public = [x for x in mind.reading.system.splitlines() if not _describes(x)]
+    public = any_of((mind.who.key,)).sub(" ", mind.reading.system)
     told = [
         m
-        for sentence in re.split(r"(?<=[.!?])\s+", " ".join(public))
+        for sentence in re.split(r"(?<=[.!?])\s+", _OF_ONE.sub(" ", public).replace("\n", " "))
         if not (whose := _OWNERSHIP.search(sentence))
         or mine is None
         or whose[1].casefold() == mine[1].casefold()
@@ -121,6 +123,9 @@ def own_matters(mind: Mind) -> list[str]:
 
 _ID = re.compile(r"\bA\d{2,4}\b")
 _OPENS = r"^[\W\d_]*(?:[^\W\d]+[\s(\[#,]+){0,3}"  # a number, a few words: "1. Motion V1"
+_QUOTATION = r"[\"“„«]([^\"“”»]+)[\"“”»]"
+# Quoted within a sentence that names the speaker before.
+_SAID = re.compile(rf"\b(A\d{{2,4}})\b[^\"“„«]{{0,60}}{_QUOTATION}\W*$")
 # What ends a label: a mark that running text seldom has, or a bracket before a new sentence.
 _CALLED = r"[A-Z][^\W\d_]*[a-z]"
 _MARK = (
@@ -129,11 +134,11 @@ _MARK = (
 )
 _SEVERAL = r"(?!\W+(?:and\s+)?A\d{2,4}\b)"  # ids in a row say who is asked, and not who spoke
 _LINE = re.compile(_OPENS + rf"(A\d{{2,4}})\b{_SEVERAL}.{{0,60}}?{_MARK}[\W_]*(.*)$")
-_ALONE = re.compile(r"^[\W_]*(?:[^\W\d]+\W+){0,3}(A\d{2,4})\b(?:\W+[^\W\d]+){0,4}\W*$")
+_ALONE = re.compile(r"^[\W_]*(?:[^\W\d]+\W+){0,3}(A\d{2,4})\b(?:\W+[^\W\d]+){0,4}[^\w.!?]*$")
 _NAME = (
     re.compile(rf"\b(A\d{{2,4}})(?:[\s\])]+|:\s(?=\S+\s\())({_CALLED})\s*[^\w\s.,'’!?-]"),
     re.compile(r"\b(A\d{2,4})\s*[(,]\s*(?:[a-z]+\s+)?([A-Z][^\W\d_]+)"),
-    re.compile(r"\b([A-Z][^\W\d_]+)\s*[(\[,]\s*(?:[a-z]+[^\w)]{1,2})?(A\d{2,4})\b"),
+    re.compile(r"\b([A-Z][^\W\d_]+)\s*[(\[,]\s*(?:[a-z]+[^\w)]{1,2}){0,3}(A\d{2,4})\b"),
 )
 _CAPITAL = re.compile(r"\b[A-Z][^\W\d_]+")
 _NO_NAME = frozenset(
@@ -181,12 +186,13 @@ class Heard:
 
 @lru_cache(maxsize=1024)
 def heard(prompt: str, system: str) -> Heard:
-    """Statements are lines that open with somebody's id, or follow it; the rest is the rest."""
+    """Statements are lines that open with somebody's id, or follow it, and what running text quotes
+    after an id; the rest is the rest."""
     said: list[tuple[str, str]] = []
     rest: list[str] = []
     waiting = ""
-    for line in map(str.strip, prompt.splitlines()):
-        found = _LINE.match(line)
+    for line in _lines(prompt):
+        found = _LINE.match(line) or _SAID.search(line)
         words = found[2].strip(' "”“«»*_') if found else ""
         if waiting and len(line.split()) > 3 and not found:
             said.append((waiting, line.strip(' >"”“*_')))
@@ -198,9 +204,20 @@ def heard(prompt: str, system: str) -> Heard:
         elif line and "{" not in line and line[0] not in '}"[':
             rest.append(line)
     both = system + prompt
-    *after, before = (known.findall(both) for known in _NAME)
-    names = dict(chain(*after)) | {i: n for n, i in before}
+    after, behind, before = (known.findall(both) for known in _NAME)
+    beside = Counter([*after, *behind, *((i, n) for n, i in before)])
+    names = {i: n for (i, n), _ in reversed(beside.most_common())}
     return Heard(said, names, rest)
+
+
+def _lines(prompt: str) -> Iterator[str]:
+    """Lines, and the sentences of running text; what stands after a label is no such text."""
+    for line in map(str.strip, prompt.splitlines()):
+        label = _LINE.match(line)
+        if label and not re.search('["“„«]', line[: label.start(2)]):
+            yield line
+        else:
+            yield from in_lines(line)
 
 
 def share(n: float) -> float:
@@ -411,24 +428,37 @@ def _within(level: float) -> int:
 
 _ITEM = re.compile(_OPENS + r"(V\d{1,2})\b\W*(.+)$")
 _ITEM_ID = re.compile(r"\bV\d{1,2}\b")
+# "V1, that is “Plant trees”": a few words of running text between an id and what it stands for.
+_QUOTED_ITEM = re.compile(
+    rf"\b(V\d{{1,2}})\b[\s,(]*(?:[a-z]+[\s,:]+){{0,5}}{_QUOTATION}((?:(?!\bV\d)[^\"“„«])*)"
+)
 _COUNTS = re.compile(r"(\d+)\D{1,40}(\d+)\D*$")
 
 
+def _items(prompt: str) -> dict[str, tuple[str, str]]:
+    """Items of a ballot by id, each with what follows it: quoted after the id, or what stands in
+    the line that is most its own; a list of ids is none."""
+    best: dict[str, tuple[int, int, str, str]] = {}
+    for line in in_lines(prompt):
+        shown = [(m[1], (0, 0, m[2], m[3])) for m in _QUOTED_ITEM.finditer(line)]
+        if not shown and "{" not in line and (found := _ITEM.match(line)):
+            ids = len(set(_ITEM_ID.findall(line)))
+            shown = [(found[1], (ids, found.start(1), found[2], found[2]))]
+        for item, own in shown:
+            best[item] = min(best.get(item, own), own, key=lambda x: x[:2])
+    return {item: (text, after) for item, (_, _, text, after) in best.items()}
+
+
 def items_in(prompt: str) -> dict[str, str]:
-    """Items of a ballot by id, each from the line that is most its own: a list of ids is none."""
-    best: dict[str, tuple[int, int, str]] = {}
-    for line in prompt.splitlines():
-        if "{" not in line and (found := _ITEM.match(line)):
-            own = (len(set(_ITEM_ID.findall(line))), found.start(1), found[2])
-            best[found[1]] = min(best.get(found[1], own), own, key=lambda x: x[:2])
-    return {item: text for item, (_, _, text) in best.items()}
+    """Items of a ballot by id."""
+    return {item: text for item, (text, _) in _items(prompt).items()}
 
 
 def passed_in(prompt: str) -> list[str]:
     """The items that got more yes than no, by the two counts that stand behind each."""
     found = []
-    for text in items_in(prompt).values():
-        counts = _COUNTS.search(text)
+    for text, after in _items(prompt).values():
+        counts = _COUNTS.search(after)
         if counts and int(counts[1]) > int(counts[2]):
             found.append(re.split(r"\s*[(\[–—|:]", text)[0].rstrip(" .,"))
     return found
