@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import json_repair
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from folkmoot.conversation.answers import (
     Reading,
     Repair,
     Unreadable,
+    broken_off,
     forms_in,
     left_blank,
 )
@@ -302,3 +304,30 @@ def test_part_of_a_form_or_that_of_another_field_is_not_filled_in_either(
 ) -> None:
     lines = "- satisfaction: a whole number from 1 to 10\n- reason: why, in one sentence"
     assert left_blank(reply, forms_in(lines)) == field
+
+
+@pytest.mark.parametrize(
+    ("cut", "read"),
+    (
+        ('{"why": "It is near", "score": 1', {"why": "It is near", "score": ""}),
+        ('{"scores": [10, 1', {"scores": [10]}),
+        ('{"score": -1.', {"score": ""}),
+        ('{"score": 1\n', {"score": 1}),  # white space ends a number
+        ('{"score": 1, "why": "because of 2', {"score": 1, "why": "because of 2…"}),
+        ('{"vote": "yes', {"vote": "yes…"}),
+        ('{"vote": "yes"', {"vote": "yes"}),
+        ('{"vote": "', {"vote": ""}),
+        ('{"why": "he said \\"no\\" to', {"why": 'he said "no" to…'}),
+        ('{"items": [{"text": "Keep it, unless', {"items": [{"text": "Keep it, unless…"}]}),
+    ),
+)
+def test_the_beginning_of_a_value_that_was_cut_is_not_the_value(
+    cut: str, read: dict[str, object]
+) -> None:
+    assert json_repair.loads(broken_off(cut)) == read
+
+
+@given(st.recursive(st.integers() | st.text(max_size=5), lambda x: st.lists(x, max_size=3)))
+def test_what_was_not_cut_is_left_as_it_is(value: object) -> None:
+    whole = json.dumps({"value": value})
+    assert json.loads(broken_off(whole)) == {"value": value}

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel
@@ -109,6 +109,30 @@ def test_what_stays_cut_is_kept_with_its_mark_flagged_and_told(
     assert "3 replies were cut by the token limit (max_tokens: 150)." in told
     assert "3 calls (cost unknown) asked again with twice the limit." in told
     assert "3 remained cut" in told
+
+
+def test_half_a_value_of_a_cut_object_is_asked_for_again_and_never_counts(
+    server: ServerThread, tmp_path: Path
+) -> None:
+    class Rating(BaseModel):
+        why: str
+        vote: Literal["yes", "yes, but later"] = "yes"
+        score: int = 0
+
+    cut = ('{"why": "Near.", "score": 1', '{"why": "Near.", "vote": "yes', '{"why": "It is')
+    server.model.says = lambda messages, body: {
+        "text": cut[int(messages[1]["content"])],
+        "finish": "length",
+    }
+
+    async def rate(session: Session) -> None:
+        for n in range(3):
+            got = await session.at(f"{n}").ask(ANN, f"{n}", answer=Json(Rating))
+            session.record("said", {"why": None if isinstance(got, Missing) else got.why})
+
+    done = run(server, tmp_path / "run", rate, max_tokens=150)
+    assert done.table("said")["why"].to_list() == [None, None, "It is…"]
+    assert done.table("answers")["missing"].to_list() == ["unparsed", "unparsed", None]
 
 
 def test_a_longer_reply_that_cannot_be_had_leaves_the_first(

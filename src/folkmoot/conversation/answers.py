@@ -451,6 +451,20 @@ def _refs(node: object) -> set[str]:
     return own.union(*map(_refs, node.values()))
 
 
+_WHOLE_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_LAST_NUMBER = re.compile(r"(?<=[\s:,\[])[-+]?\d[\d.eE+-]*\Z")
+
+
+def broken_off(reply: str) -> str:
+    """A reply in JSON that the token limit cut, so marked that the beginning of a value does not
+    count as the value: of 1 it may have been 15, and "yes" may have gone on. A text that was cut
+    ends in "…"; a number is left out."""
+    inside_text = '"' in _WHOLE_TEXT.sub("", reply)
+    if inside_text and not reply.rstrip().endswith(('"', "}", "]", "`")):
+        return reply.rstrip("\\") + "…"
+    return _LAST_NUMBER.sub("", reply)
+
+
 def _read_json(
     reply: str,
     shape: type | tuple[type, ...],

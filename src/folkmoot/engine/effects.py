@@ -18,7 +18,15 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 
-from folkmoot.conversation.answers import Answer, Missing, Parsed, Repair, Unreadable, left_blank
+from folkmoot.conversation.answers import (
+    Answer,
+    Missing,
+    Parsed,
+    Repair,
+    Unreadable,
+    broken_off,
+    left_blank,
+)
 from folkmoot.conversation.spoken import looks_like_refusal
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.context import RunContext
@@ -92,7 +100,8 @@ async def converse(
             return _exchange(
                 Missing(reason, f"asked at {at}", reply.text), "missing", step, request, reply
             )
-        read = wanted.parse(reply.text)
+        cut_json = reply.finish == CUT and wanted.kind == "json"
+        read = wanted.parse(broken_off(reply.text) if cut_json else reply.text)
         # "Park" may be cut from "Park and ride", 1 from 15; but not where white space follows.
         short = getattr(wanted, "short", wanted.kind in SHORT)
         if reply.finish == CUT and short and not reply.text[-1:].isspace():
