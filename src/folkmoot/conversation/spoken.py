@@ -88,6 +88,8 @@ _MY = (
 _CARRIERS = (
     rf"i{_WOULD}{_STILL} (?:choose|pick|select|prefer|vote for|vote|go for|go with|opt for|take|"
     r"decide on|decide for|settle on|stick with|stick to|stay with|support|favou?r):?\s(.+)",
+    # Asked to "answer as this person would".
+    r"(?:this|the) (?:person|participant) would (?:choose|pick|select|prefer|vote for):?\s(.+)",
     rf"i(?:'ve| have){_STILL} (?:chosen|picked|selected|opted for|decided on|decided for|"
     r"settled on):?\s(.+)",
     rf"i(?:'m| am){_STILL} (?:voting for|choosing|picking|selecting|going with|going for):?\s(.+)",
