@@ -158,6 +158,9 @@ def test_nothing_starts_where_the_model_is_missing(
     study = small_study("negotiation", tmp_path)
     done = CliRunner().invoke(app, [command, str(study), "--model", "local:/nowhere/a.gguf"])
     assert done.exit_code == 2 and "no model file /nowhere/a.gguf" in done.output, done.output
+    (tmp_path / "page.gguf").write_text("<html>Please log in</html>")
+    done = CliRunner().invoke(app, [command, str(study), "--model", "local:page.gguf"])
+    assert done.exit_code == 2 and "page.gguf is not a GGUF file" in done.output, done.output
     assert not (tmp_path / "outputs").exists()
 
 

@@ -55,8 +55,11 @@ def title(name: str) -> str:
 
 
 def check(name: str) -> None:
-    """Raise InputError where the server or the weights are not installed."""
-    model_file(name)
+    """Raise InputError where the server or the weights are not installed, or are no weights."""
+    file = model_file(name)
+    with file.open("rb") as stream:
+        if stream.read(4) != b"GGUF":
+            raise InputError(Problem(f"{file} is not a GGUF file", hint="local:/path/to.gguf"))
     if importlib.util.find_spec("xllamacpp") is None:
         raise InputError(Problem(f"{name} needs llama.cpp's server", hint=INSTALL))
 
