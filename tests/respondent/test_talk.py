@@ -14,6 +14,7 @@ from folkmoot.respondent import general
 from folkmoot.respondent.lexicon import MIXTURES
 from folkmoot.respondent.persona import meet
 from folkmoot.respondent.reading import phrases, sentences
+from folkmoot.respondent.roles import singled_out
 from tests.respondent.town import CARE, ENTERPRISE, OPTIONS, PRUDENCE, Town, page, persona
 
 MARKET, BUSES, POOL = OPTIONS
@@ -87,6 +88,15 @@ def test_two_options_singled_out_in_one_sentence_are_both_known() -> None:
     told = f"{page()}\n\nThey took {POOL.upper()}, so argue for {MARKET}."
     said = Town(5).leads(told, "Begin.")
     assert set(phrases(said, OPTIONS, general())) == {MARKET, POOL}
+
+
+def test_an_option_that_is_named_beside_the_list_of_them_all_is_singled_out() -> None:
+    """Who led from a letter did not know what had been chosen, and put no argument at first."""
+    all_of_them = f"{MARKET}, {POOL} or {BUSES}"
+    told = f"They had {all_of_them}, took {POOL} and heard this. {page()} Speak for {MARKET} now."
+    said = Town(5).leads(told, "Begin.")
+    assert set(phrases(said, OPTIONS, general())) == {MARKET, POOL}
+    assert not singled_out(f"They had {all_of_them}.", OPTIONS, general())
 
 
 def test_who_was_shown_nothing_has_no_arguments() -> None:

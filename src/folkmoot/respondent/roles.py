@@ -167,12 +167,16 @@ def singled_out(text: str, options: tuple[str, ...], lexicon: Lexicon) -> tuple[
     names_of = {fold(o).casefold(): o for o in options}
     for line in SENTENCE.split(text) if options else ():
         named = [names_of[fold(m).casefold()] for m in any_of(options).findall(line)]
-        if not named or len(set(named)) == len(options):
+        # Of a list of them all, what is named besides.
+        often = Counter(named)
+        beyond = min(often[o] for o in options)
+        apart = [o for o in often if often[o] > beyond]
+        if not apart:
             continue
         rest = any_of(options).sub("", line)
         heading = line.lstrip().startswith("#") or not re.search(r"[^\W\d_]{2}", rest)
         if not heading and not lexicon.any_word.search(rest.lower()):
-            times.update((o, times[o] + 1) for o in set(named))
+            times.update((o, times[o] + 1) for o in apart)
     least = min(times.values()) if len(options) > 2 else 0
     return tuple(o for o in options if times[o] > least)
 
