@@ -17,6 +17,7 @@ from folkmoot.conversation.lines import plain
         ("| Ann | Bob and Cy | day 2 |", "Ann: Bob and Cy (day 2)"),
         ("| V1 | Plant a tree in it | 5 | 1 |", "V1: Plant a tree in it (5; 1)"),
         ("| A1 | Ann | I want a tree. |\n| A2 | Bob | |", "A1, Ann: I want a tree.\nA2, Bob:"),
+        ("| Ann | Bob | – |", "Ann: Bob"),
         ("| Buses |\n| Trees |", "- Buses\n- Trees"),
         ('<turn n="2" by="Ann">I do.</turn>', "2, Ann: I do."),
         ("<turn by='Ann'>\nI do.\n</turn>", "Ann: I do."),

@@ -19,6 +19,7 @@ _VALUE = re.compile(r"=\s*([\"'])(.*?)\1")
 _ROW = re.compile(r"^\s*\|(.+)\|\s*$")
 _COLUMN = re.compile(r"\s*(?<!\\)\|\s*")
 _RULE = re.compile(r"^[\s|:+=-]*-[\s|:+=-]*$")
+_NOTHING = re.compile(r"[-–—/.?]+|n/a|none", re.IGNORECASE)
 _NUMBER = re.compile(r"\W*\d{1,3}\W*")
 # A mark between a name and words that running text seldom has.
 _MARKED = re.compile(r"^(\W*(?:\d+\W+)?\w[^\n:»›→⇒|]{0,60}?)\s*(?:[»›→⇒|]+|[=-]>)\s+(?=\S)")
@@ -63,7 +64,8 @@ def _titled(label: str, words: str) -> str:
 def _cells(line: str) -> list[str]:
     """The cells of a row, the values of a flat record; else none."""
     if row := _ROW.match(line):
-        return [cell.strip(" *_`") for cell in _COLUMN.split(row[1])]
+        cells = [cell.strip(" *_`") for cell in _COLUMN.split(row[1])]
+        return ["" if _NOTHING.fullmatch(cell) else cell for cell in cells]
     bare = line.strip(" ,-")
     if not (bare.startswith("{") and bare.endswith("}")):
         return []

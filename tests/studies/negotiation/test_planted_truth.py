@@ -224,7 +224,8 @@ def test_a_record_of_another_decision_is_not_confirmed(
     (folder / "confirm.md").write_text(text, "utf-8")
 
     def confirmed(name: str) -> float:
-        run = held(tmp_path / name, 0.5, ["C3", "C4"], confirm=True, prompts=str(folder))
+        some = {"confirm": True, "prompts": str(folder), "group_types": ["strangers"]}
+        run = held(tmp_path / name, 0.5, ["C3", "C4"], 2, **some)
         assert set(run.table("answers")["finish"]) == {"stop"}
         return min(estimate(run, c, "confirmed_share")["estimate"] for c in ("C3", "C4"))
 
@@ -238,6 +239,26 @@ def test_a_record_of_another_decision_is_not_confirmed(
 
     monkeypatch.setattr(PROTOCOL, "confirm", mixed_up)
     assert confirmed("mixed up") < 0.3
+
+
+def test_a_mediator_says_no_label_of_a_prompt_and_gives_nothing_twice(tmp_path: Path) -> None:
+    folder = tmp_path / "prompts"
+    copytree(PROMPTS, folder)
+    for name, was, now in (
+        ("synthesis_guided", "{{ outcome }}", "As it comes out (take it; keep it): {{ outcome }}"),
+        ("feedback", "Current decision:", "So far it stands at this (see below):"),
+        ("feedback", GIVEN, "| {{ share.option }} | {{ share.who }} | {{ share.when or '–' }} |\n"),
+    ):
+        path = folder / f"{name}.md"
+        text = path.read_text("utf-8")
+        assert was in text
+        path.write_text(text.replace(was, now), "utf-8")
+    run = held(tmp_path / "run", 1.0, ["C5"], prompts=str(folder), group_types=["spouses"])
+    said = " ".join(run.table("decisions")["mediator_words"].drop_nulls())
+    assert re.search(r"\. Day 1 [^\n]+Day 2", said) and "comes out" not in said
+    revised = run.table("feedback")["revised_decision"].drop_nulls().to_list()
+    assert any("another day" in r for r in revised)
+    assert not any("–" in r or "stands" in r for r in revised)
 
 
 @pytest.mark.nightly

@@ -39,9 +39,9 @@ _QUOTE = re.compile("“([^”]*)”")
 _NO_NAME = re.compile(r"^[\W\d_]+|\W+$")  # "[3] Ann: " is Ann's label
 _CAPITALS = re.compile(r"[A-Z]\w*(?:\s(?:[A-Z]\w*|\d+))*")  # a name as it stands in running text
 _SYSTEM = re.compile(rf"(?<!\w){SYSTEM}(?!\w)")
-_WHEN = re.compile(
-    r"\b(?:Day \d+(?:(?:, Day \d+)* and Day \d+)?|Group [AB])\b|\(([^()]+)\)\W*(?:and\s*)?$"
-)
+_DAY = re.compile(r"\b(?:Day \d+(?:(?:, Day \d+)* and Day \d+)?|Group [AB])\b")
+_DAY_BEFORE = re.compile(rf"(?:{_DAY.pattern})\W*$")
+_WHEN = re.compile(rf"{_DAY.pattern}|\(([^()]+)\)\W*(?:and\s*)?$")
 _OWNED = re.compile(r"\(\w[^()]*['’]s \w+\)")  # a day that is somebody's choice is for all
 Reply = dict[str, object]
 
@@ -300,9 +300,10 @@ class Meeting:
 
 
 def _told(given: _Given) -> str:
-    """The line that gives, from the option on where that stands first."""
+    """The line that gives, from the option on where that stands first, or the day before it."""
     at = max(0, _place(given.line, str(given.share["option"]))) if given.option_first else 0
-    return given.line[at:].rstrip(". ")
+    day = _DAY_BEFORE.search(given.line[:at])
+    return given.line[day.start() if day else at :].rstrip(". ")
 
 
 def _place(text: str, option: str) -> int:
