@@ -278,6 +278,14 @@ def test_who_is_asked_has_not_spoken(line: str) -> None:
     assert not heard(line.format("say how content you are with all this."), "").said
 
 
+@pytest.mark.parametrize("line", ["PRIVATE, to A04: {}", "Question (for A04): {}"])
+def test_a_word_before_who_is_asked_is_nobodys_name(line: str) -> None:
+    said = "A04 (Rose): The bus is late every day.\nA05 (Tom): I see it as Rose does, all told."
+    found = heard(f"{said}\n\n{line.format('how content are you with all this?')}", "")
+    assert found.names == {"A04": "Rose", "A05": "Tom"}
+    assert found.named("A04") > 0
+
+
 def test_a_table_of_residents_says_their_names() -> None:
     table = "| id | name | is |\n|---|---|---|\n| A04 | Rose | tenant |\n| A05 | Tom | old |"
     assert heard("", plain(table)).names == {"A04": "Rose", "A05": "Tom"}

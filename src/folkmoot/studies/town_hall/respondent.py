@@ -138,7 +138,9 @@ _ALONE = re.compile(r"^[\W_]*(?:[^\W\d]+\W+){0,3}(A\d{2,4})\b(?:\W+[^\W\d]+){0,4
 _NAME = (
     re.compile(rf"\b(A\d{{2,4}})(?:[\s\])]+|:\s(?=\S+\s\())({_CALLED})\s*[^\w\s.,'’!?-]"),
     re.compile(r"\b(A\d{2,4})\s*[(,]\s*(?:[a-z]+\s+)?([A-Z][^\W\d_]+)"),
-    re.compile(r"\b([A-Z][^\W\d_]+)\s*[(\[,]\s*(?:[a-z]+[^\w)]{1,2}){0,3}(A\d{2,4})\b"),
+    re.compile(
+        r"\b([A-Z][^\W\d_]+)\s*[(\[,]\s*(?:(?!to\b|for\b)[a-z]+[^\w)]{1,2}){0,3}(A\d{2,4})\b"
+    ),
 )
 _CAPITAL = re.compile(r"\b[A-Z][^\W\d_]+")
 _NO_NAME = frozenset(
