@@ -341,3 +341,112 @@ def test_running_text_is_read_by_its_sentences_and_what_is_quoted_stays_whole() 
         "One {set} of two.",
     ):
         assert list(in_lines(line)) == [line]
+
+
+# --- as studies ask that nobody here wrote -------------------------------------------------------
+
+
+def numbers_of(prompt: str, low: float, high: float, at: str = "a", n: int = 150) -> list[float]:
+    told = Pointers(kind="number", offered=(str(low), str(high)))
+    return [float(ask(person(k), prompt, told, at=f"{at}{k}").text) for k in range(n)]
+
+
+def objects(fields: Any, prompt: str, at: str = "a", n: int = 150) -> list[dict[str, Any]]:
+    schema = {"type": "object", "properties": fields, "required": list(fields)}
+    told = Pointers(kind="json")
+    return [
+        json.loads(ask(person(k), prompt, told, at=f"{at}{k}", schema=schema).text)
+        for k in range(n)
+    ]
+
+
+def choices(prompt: str, *options: str, at: str = "a", n: int = 150) -> list[str]:
+    told = Pointers(kind="choice", offered=options)
+    return [ask(person(k), prompt, told, at=f"{at}{k}").text for k in range(n)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [
+        ("integer", "You have 100 points. Share them among the four so that nothing is left."),
+        ("integer", "How would you spend the money? The four numbers must add up to 100."),
+        ("number", "Distribute 100 per cent over these purposes as you think right."),
+    ],
+)
+def test_numbers_that_must_add_up_do_and_stay_a_persons_own(kind: str, wanted: str) -> None:
+    fields = {k: {"type": kind, "minimum": 0} for k in ("bread", "paint", "coal", "books")}
+    once, again = (objects(fields, wanted, at) for at in "xy")
+    assert all(round(sum(row.values()), 6) == 100 for row in once + again)
+    assert r([row["coal"] for row in once], [row["coal"] for row in again]) > 0.85
+    assert len({row["coal"] for row in once}) > 20 and min(map(min, map(dict.values, once))) >= 0
+
+
+def test_each_statement_of_a_list_is_a_matter_of_its_own_as_if_asked_alone() -> None:
+    said = ["Ferries should be free.", "Wolves belong in these hills.", "Poetry is for the young."]
+    scale = {"type": "integer", "minimum": 1, "maximum": 7}
+    table = "\n".join(f"| q{n} | {text} |" for n, text in enumerate(said, 1))
+    lines = "\n".join(f"{n}. {text}" for n, text in enumerate(said, 1))
+    for shown in (table, lines):
+        rows = objects({f"q{n}": scale for n in (1, 2, 3)}, f"Rate each from 1 to 7.\n\n{shown}")
+        each = [[row[f"q{n}"] for row in rows] for n in (1, 2, 3)]
+        assert abs(r(each[0], each[1])) < 0.35 and abs(r(each[1], each[2])) < 0.35
+        for text, listed in zip(said, each, strict=True):
+            alone = f'Do you agree? "{text}" Anything from 1 to 7.'
+            assert r(listed, numbers_of(alone, 1, 7, "z")) > 0.8
+
+
+def test_two_numbers_on_one_question_are_not_the_same_opinion() -> None:
+    fields = {k: {"type": "number", "minimum": 0, "maximum": 10} for k in ("warmth", "trust")}
+    once, again = (objects(fields, "Ferrymen: give warmth and trust, 0 to 10.", at) for at in "xy")
+    assert r([row["warmth"] for row in once], [row["trust"] for row in once]) < 0.6
+    for field in fields:
+        assert r([row[field] for row in once], [row[field] for row in again]) > 0.85
+
+
+BARN = "an old barn of stone, 90 metres from the well, 400 a month"
+TOWER = "a tower with a view, up 80 steps, 300 a month"
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "Profile A\n{}\n\nProfile B\n{}\n\nWhich would you move into, A or B?",
+        "A) {}\nB) {}\n\nWhere would you live? Say A or B.",
+        "| | A | B |\n|---|---|---|\n| what | {} | {} |\n\nA or B?",
+    ],
+)
+def test_a_letter_is_liked_for_what_stands_under_it(shown: str) -> None:
+    one = choices(shown.format(BARN, TOWER), "A", "B", at="x")
+    turned = choices(shown.format(TOWER, BARN), "A", "B", at="y")
+    assert np.mean([a != b for a, b in zip(one, turned, strict=True)]) > 0.88
+    assert 0.3 < one.count("A") / len(one) < 0.7
+
+
+def test_degrees_are_a_scale_and_not_to_know_is_its_middle() -> None:
+    degrees = ("Very much", "Not at all", "Somewhat", "A little")
+    ask_of = "Does {} bother you not at all, a little, somewhat or very much? " + "/".join(degrees)
+    rank = {d: n for n, d in enumerate(("Not at all", "A little", "Somewhat", "Very much"))}
+    smoke, again = (
+        [rank[c] for c in choices(ask_of.format("smoke"), *degrees, at=a)] for a in "xy"
+    )
+    dogs = [rank[c] for c in choices(ask_of.format("barking of hounds"), *degrees)]
+    assert r(smoke, again) > 0.8 and abs(r(smoke, dogs)) < 0.6 and set(smoke) == {0, 1, 2, 3}
+    unsure = choices("Cap the rents? Yes, No or Don't know", "Yes", "No", "Don't know", n=300)
+    assert 0.05 < unsure.count("Don't know") / 300 < 0.3
+    five = ("Agree", "Neither", "Disagree", "Not sure")
+    assert choices("Cap the rents? " + ", ".join(five), *five, n=300).count("Neither") > 60
+
+
+def test_below_nought_is_read_and_headings_hide_no_question() -> None:
+    warmth = "How warm do you feel towards {}? From −5 (ice cold) over 0 to +5 (very warm)."
+    monks = numbers_of(warmth.format("monks"), -5, 5, "x")
+    assert min(monks) < -3 and max(monks) > 3
+    assert abs(r(monks, numbers_of(warmth.format("millers of flour"), -5, 5))) < 0.6
+    how = "Give your probability as a decimal between 0.00 (impossible) and 1.00 (certain)."
+    rain, snow = (
+        f"Forecasting question 3: Will {w}?\n{how}" for w in ("rain fall", "lambs thrive")
+    )
+    assert abs(r(numbers_of(rain, 0, 1), numbers_of(snow, 0, 1))) < 0.5
+    once, more = ("should the town buy the brewery?", "Once more: should the town buy the brewery?")
+    scale = "\nFrom 0 to 100, please."
+    assert r(numbers_of(once + scale, 0, 100, "x"), numbers_of(more + scale, 0, 100, "y")) > 0.85

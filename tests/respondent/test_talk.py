@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from folkmoot.conversation.answers import Json
-from folkmoot.models.request import Pointers
+from folkmoot.models.request import Message, Pointers, ProviderSettings, Request
 from folkmoot.people.enrichment import Demographics, demographics_prompt, enrichment_prompt
-from folkmoot.respondent import general
+from folkmoot.respondent import Respondent, general
 from folkmoot.respondent.lexicon import MIXTURES
 from folkmoot.respondent.persona import meet
 from folkmoot.respondent.reading import phrases, sentences
@@ -176,3 +176,30 @@ def test_a_line_becomes_a_persona_with_fitting_demographics() -> None:
     said = town.model.reply(request, "e").text
     assert said.startswith("a retired chemist") and str(facts.age) in said and "She lives" in said
     assert facts.income.lower() in said and facts.political_leaning in said
+
+
+def test_people_talk_about_the_matter_and_not_about_what_one_does_with_it() -> None:
+    asked = "How do you look at it: who needs to mend dykes? Explain it to a friend. It worries me."
+    theme = "Thank you for your time. We talk about mending the dykes of the marsh."
+    for n in range(40):
+        said = talk(n, theme, asked)
+        assert any(word in said for word in ("dykes", "mending", "marsh"))
+        for verb in ("look", "needs", "mend ", "Explain", "friend", "worries"):
+            assert verb not in said.replace("I look at", "").replace("makes me careful", "")
+
+
+def test_a_follow_up_without_a_matter_of_its_own_keeps_to_the_theme_of_the_talk() -> None:
+    theme = "We talk about mending the dykes of the marsh. Whose task is that?"
+    said = [talk(n, theme, "And what worries you most when you think of it?") for n in range(30)]
+    assert all("dykes" in s or "marsh" in s or "mending" in s for s in said)
+
+
+def talk(n: int, theme: str, asked: str) -> str:
+    messages = (
+        Message("system", f"You are number {n} of the long street."),
+        Message("user", theme),
+        Message("assistant", "Let me think."),
+        Message("user", asked),
+    )
+    request = Request("synthetic", messages, asked=Pointers(kind="text"))
+    return Respondent(ProviderSettings(seed=3)).reply(request, f"t{n}").text

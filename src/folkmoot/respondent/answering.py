@@ -15,7 +15,6 @@ from folkmoot.respondent.mind import Mind
 from folkmoot.respondent.numbers import Bounds, numbers, stated
 from folkmoot.respondent.part import Answering
 from folkmoot.respondent.reading import Reading
-from folkmoot.respondent.scales import on_scale, scale_of
 
 
 def answered(mind: Mind, answers: Mapping[str, Answering]) -> str:
@@ -56,7 +55,7 @@ def choice(mind: Mind) -> str:
         return options[0] if options else spoken(mind)
     if not mind.person:
         return roles.judged(mind)
-    return (scale_of(options) and on_scale(mind, options, mind.reading.question)) or mind.choose()
+    return mind.placed(options, mind.reading.question) or mind.choose()
 
 
 def bounds_of(reading: Reading) -> Bounds | None:

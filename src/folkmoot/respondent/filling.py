@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
 from folkmoot.respondent.mind import Mind
-from folkmoot.respondent.numbers import Bounds, stated
+from folkmoot.respondent.numbers import Bounds, stated, total
+from folkmoot.respondent.persona import ASKING, content_words
 from folkmoot.respondent.reading import any_of, fields_of
-from folkmoot.respondent.scales import on_scale
 
 _MAX_DEPTH = 12
 Schema = Mapping[str, Any]
@@ -31,6 +31,7 @@ class _Filler:
     def __init__(self, root: Schema, mind: Mind) -> None:
         self._defs: Schema = root.get("$defs") or root.get("definitions") or {}
         self._mind = mind
+        self._parts = tuple(_parts_of(root))
 
     def fill(self, schema: Schema, name: str, given: object, depth: int = 0) -> object:
         """A value for a schema; `name` says what it is about (the names of its fields)."""
@@ -71,12 +72,30 @@ class _Filler:
             else self.fill(inner, f"{name} {key}", given.get(key), depth + 1)
             for key, inner in fields.items()
         }
-        inner = schema.get("additionalProperties")
-        if not isinstance(inner, Mapping):
-            return out
-        free = given or dict.fromkeys(self._mind.options)
-        rest = {k: v for k, v in free.items() if k not in fields}
-        return out | {k: self.fill(inner, f"{name} {k}", v, depth + 1) for k, v in rest.items()}
+        free = schema.get("additionalProperties")
+        if isinstance(free, Mapping):
+            entries = given or dict.fromkeys(self._mind.options)
+            fields = {**dict.fromkeys(entries, free), **fields}
+            rest = {k: v for k, v in entries.items() if k not in out}
+            out |= {k: self.fill(free, f"{name} {k}", v, depth + 1) for k, v in rest.items()}
+        return out if given else out | self._shared_out(out, fields)
+
+    def _shared_out(self, out: Mapping[str, Any], fields: Schema) -> dict[str, object]:
+        """The numbers of an object in proportion, where the prompt wants them to add up."""
+        whole = total(self._mind.reading.prompt)
+        kinds = {k: type_of(s) for k, s in fields.items() if type_of(s) in {"integer", "number"}}
+        least = {k: max(0.0, limits(fields[k], kinds[k])[0]) for k in kinds}
+        some = [k for k in kinds if whole and limits(fields[k], kinds[k])[1] >= whole]
+        if whole is None or len(some) < 2 or sum(least[k] for k in some) > whole:
+            return {}
+        step = 1.0 if "integer" in kinds.values() else 0.01
+        over, weights = whole - sum(least[k] for k in some), sum(out[k] + step for k in some)
+        shares = {k: least[k] + over * (out[k] + step) / weights for k in some}
+        shared = {k: math.floor(share / step) * step for k, share in shares.items()}
+        left = round((whole - sum(shared.values())) / step)
+        for k in sorted(some, key=lambda k: shared[k] - shares[k])[:left]:
+            shared[k] += step
+        return {k: round(v) if kinds[k] == "integer" else round(v, 2) for k, v in shared.items()}
 
     def _array(self, schema: Schema, name: str, given: object, depth: int) -> list[object]:
         low = max(int(schema.get("minItems", 0)), 0)
@@ -97,18 +116,31 @@ class _Filler:
     def _plain(self, schema: Schema, kind: str, name: str) -> object:
         """A valid value from the person's opinions: the question and the field's name decide."""
         mind = self._mind
-        about = f"{name} {schema.get('description', '')}".replace("_", " ")
-        if kind != "string" or schema.get("enum"):
-            about = f"{about} {mind.reading.question}"
+        about, part = self._asked(schema, name)
         if schema.get("enum"):
-            return self._of_enumeration(list(schema["enum"]), about)
+            return self._of_enumeration(list(schema["enum"]), about, part)
         if kind == "boolean":
-            return mind.judgement(about) > 0
+            return mind.judgement(about, part) > 0
         if kind in {"integer", "number"}:
-            return number_within(schema, kind, mind.judgement(about), self._stated(schema, name))
+            rating = mind.judgement(about, part)
+            return number_within(schema, kind, rating, self._stated(schema, name))
         if kind == "null":
             return None
         return fit_text(mind.say(n=1), schema)
+
+    def _asked(self, schema: Schema, name: str) -> tuple[str, str]:
+        """What a field asks, and on which part of it: the statement in the line of the prompt that
+        opens with its name or number; else the question, and its name and description."""
+        read, own = self._mind.reading, name.rpartition(" ")[2]
+        words = f"{name} {schema.get('description', '')}".replace("_", " ")
+        if len(self._parts) < 2:
+            return f"{words} {read.question}", ""
+        stem = own.rstrip("0123456789")
+        opens = rf"{re.escape(own)}\b" + (rf"|{own[len(stem) :]}[.):]" * (own != stem))
+        lines = re.findall(rf"^[^\w\n]*(?:{opens})[^\w\n]*(\w.*)$", read.prompt, re.I | re.M)
+        line = next((each for each in lines if len(content_words(each) - ASKING) > 1), "")
+        alike = sum(k.rstrip("0123456789") == stem or len(k) == 1 for k in self._parts) > 1
+        return line or read.question, words * (not line and bool(alike or content_words(words)))
 
     def _stated(self, schema: Schema, name: str) -> Bounds | None:
         """The bounds in words for a field whose schema has none: those of its description, else
@@ -128,15 +160,25 @@ class _Filler:
                 return bounds
         return None
 
-    def _of_enumeration(self, values: list[object], about: str) -> object:
+    def _of_enumeration(self, values: list[object], about: str, part: str) -> object:
         mind = self._mind
         texts = tuple(str(v) for v in values)
         if set(texts) <= set(mind.options):
             return values[texts.index(mind.choose(texts, about))]
-        if rated := on_scale(mind, texts, about):
+        if rated := mind.placed(texts, about, part):
             return values[texts.index(rated)]
-        score = [mind.rating(about, t) for t in texts]
+        score = [mind.rating(about, t, part) for t in texts]
         return values[score.index(max(score))]
+
+
+def _parts_of(schema: Schema) -> Iterator[str]:
+    """The fields of a schema, on any level, that are answered by a number or a category."""
+    for key, inner in schema.items():
+        if isinstance(inner, Mapping):
+            if key == "properties":
+                plain = ("string", "object", "array")
+                yield from (k for k, s in inner.items() if s.get("enum") or type_of(s) not in plain)
+            yield from _parts_of(inner)
 
 
 def type_of(schema: Schema) -> str:

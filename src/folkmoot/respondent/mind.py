@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,14 +23,20 @@ from folkmoot.respondent.reading import (
     Reading,
     arguments,
     dose_of,
+    fields_of,
+    fold,
     heard_for,
     listed,
     named_in,
     sentences,
     standing,
 )
+from folkmoot.respondent.scales import scale_of, unsure
 from folkmoot.respondent.speech import Tongue
 
+SURE = 4  # times as near the middle of a scale are those who do not know as those who answer
+_SPEAKER = re.compile(r"^[^:\n]{1,40}: ", re.MULTILINE)
+ENOUGH_TOPICS = 3  # to talk about without looking further
 MUCH = 12  # content words beside the question that make a text to read
 
 
@@ -75,12 +82,13 @@ class Mind:
     def options(self) -> tuple[str, ...]:
         """What opinions are about here: the options offered, else the study's names that stand in
         the text, else a list that stands in it."""
-        read = self.reading
+        read, talk = self.reading, self.reading.kind == "text"
+        lists = (listed(text) for text in (read.prompt, read.system))
         return (
-            (read.options if read.kind != "text" else ())
+            (() if talk else read.options)
             or standing(self.at.names, read.text)
-            or listed(read.prompt)
-            or listed(read.system)
+            # Nobody speaks for a place on a scale.
+            or next((each for each in lists if each and not (talk and scale_of(each))), ())
         )
 
     def mind_of(self, persona: str) -> Mind:
@@ -109,7 +117,8 @@ class Mind:
         """u(0): what the person thinks of each option before anything is said (standard deviation
         1.3)."""
         spread = 1 - 0.8 * self.knobs.shrinking_variance
-        return [self.who.taste(o, spread) for o in self.options]
+        meant = self.reading.described
+        return [self.who.taste(meant.get(o, o), spread) for o in self.options]
 
     @cached_property
     def held(self) -> str:
@@ -170,28 +179,49 @@ class Mind:
         ]
         return asked[max(range(len(noisy)), key=noisy.__getitem__)]
 
-    def lean(self, about: str, answer: str = "") -> float:
-        """The person's leaning on a question (or to one answer to it), −1 to 1, by its content
-        words: the same each time."""
+    def lean(self, about: str, answer: str = "", part: str = "") -> float:
+        """The person's leaning on a question (or to one answer to it, on one part of it), −1 to 1,
+        by its content words: the same each time."""
         knobs = self.knobs
-        lean = (1 - knobs.shrinking_variance) * self.who.lean(about, answer)
+        lean = (1 - knobs.shrinking_variance) * self.who.lean(about, answer, part)
         lean += 0.15 * self.who.warmth
         return _within(lean + knobs.acquiescence + 0.5 * knobs.sycophancy)
 
-    def rating(self, about: str, answer: str = "") -> float:
+    def rating(self, about: str, answer: str = "", part: str = "") -> float:
         """`lean` with the noise of one asking, for answers on a scale."""
         at = self.at
-        noise = normal(at.seed, at.address, "rating", about, answer)
+        noise = normal(at.seed, at.address, "rating", about, answer, *filter(None, [part]))
         sd = self.knobs.noise + 2 * self.knobs.instability
-        return _within(self.lean(about, answer) + sd * noise)
+        return _within(self.lean(about, answer, part) + sd * noise)
 
-    def judgement(self, about: str) -> float:
+    def judgement(self, about: str, part: str = "") -> float:
         """`rating`, moved towards 1 by the arguments that were read and heard for what is asked:
         those that name nothing, or what the question (`about`) names."""
-        rating = self.rating(about)
+        fields = content_words(" ".join(fields_of(self.schema)).replace("_", " "))
+        matter = content_words(about) - ASKING - self.reading.ends - fields
+        rating = self.rating(" ".join(sorted(matter)) or about, part=part)
         names = standing(self.at.names, self.text)
         heard = heard_for(("", *standing(names, about)), self.reading.said, names, self.at.lexicon)
         return rating + (1 - rating) * push(heard, self.who, self.knobs)
+
+    def placed(self, options: tuple[str, ...], about: str, part: str = "") -> str:
+        """The answer nearest to the person's leaning on a question, with the noise of one asking;
+        empty where the answers form no scale."""
+        scale = scale_of(options)
+        if not scale:
+            return ""
+        ends = [place for place in scale if math.isfinite(place)]
+        low, high = min(ends), max(ends)
+        target = low + (high - low) * (self.judgement(about, part) + 1) / 2
+        knobs = self.knobs
+        if 1 <= knobs.position <= len(scale) and knobs.position_bias > 0:
+            away = scale[knobs.position - 1] - target
+            target += math.copysign(min((high - low) * 0.25 * knobs.position_bias, abs(away)), away)
+        away_by = [
+            abs(place - target) * (SURE if unsure(option) else 1)
+            for place, option in zip(scale, options, strict=True)
+        ]
+        return options[away_by.index(min(away_by))]
 
     def agreement(self, text: str) -> float:
         """How far the person agrees with a statement, −1 to 1: by its arguments, by the options for
@@ -226,11 +256,20 @@ class Mind:
     @cached_property
     def matters(self) -> tuple[str, ...]:
         """What is talked about, where there are no options: names of the study's that stand in the
-        text, else the runs of content words in the question, else in its paragraph."""
+        text, else the runs of content words in the question; where those are few, in its paragraph,
+        its prompt, what was said before, and what the system message says of other things than the
+        person."""
+        read = self.reading
         fields = content_words(json.dumps(self.schema).replace("_", " "))
-        said = (topics(text) for text in (self.reading.question, self.reading.asking))
-        own = (tuple(t for t in each if not content_words(t) <= fields) for each in said)
-        return standing(self.at.names, self.text) or next(filter(None, own), ())
+        before = [_SPEAKER.sub("", p.text) for p in reversed(read.said) if not p.own]
+        own = [line for line in read.persona.splitlines() if line.strip()]
+        told = (s for s in read.system.splitlines() if not any(fold(o) in fold(s) for o in own))
+        found: dict[str, None] = {}
+        for text in (read.question, read.asking, *before, *(told if own else ())):
+            if len(found) < ENOUGH_TOPICS:
+                fresh = (t for t in topics(text) if not content_words(t) <= fields)
+                found.update(dict.fromkeys(fresh))
+        return standing(self.at.names, self.text) or tuple(found)
 
 
 def moved(

@@ -47,17 +47,34 @@ def in_figures(text: str) -> str:
     return _IN_WORDS.sub(figure, text)
 
 
+_SHARE = r"(?:share(?!\s+of)|distribute|allocate|divide|split|spread)"
+_TOTAL = re.compile(
+    rf"\b(?:add(?:s|ing)?|sum(?:s|ming)?)\s+(?:up\s+)?to\s+(?:exactly\s+)?({_NUMBER})"
+    rf"|\btotal(?:s|ling)?\s+(?:(?:is|of|to|must be|should be)\s+)?(?:exactly\s+)?({_NUMBER})"
+    rf"|\b{_SHARE}\b[^.?!\n]{{0,30}}?({_NUMBER})"
+    rf"|({_NUMBER})\b[^?!\n]{{0,60}}?\b{_SHARE}\b",
+    re.IGNORECASE,
+)
+
+
+def total(text: str) -> float | None:
+    """What a text wants several numbers to add up to; None where it says nothing of that."""
+    found = _TOTAL.search(in_figures(text))
+    return value(next(filter(None, found.groups()))) if found else None
+
+
 def value(text: str) -> float:
     return float(text.replace(",", ""))
 
 
 def numbers(text: str) -> set[float]:
     """All numbers of a text, in figures or spelt out."""
-    return {value(n) for n in _ANY.findall(in_figures(text))}
+    return {value(n) for n in _ANY.findall(in_figures(text.replace("−", "-")))}
 
 
 def stated(text: str) -> Bounds | None:
     """(low, high, whole): the last bounds that a text states; None where it states none."""
+    text = text.replace("−", "-")
     for pairs in (_PAIR.findall(text), _SPELT_PAIR.findall(in_figures(text))):
         for low, high in reversed(pairs):
             if value(low) < value(high):

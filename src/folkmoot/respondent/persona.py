@@ -83,18 +83,25 @@ class Persona:
         mean = 0.8 if content_words(text) & self.words else 0.0
         return mean + spread * TASTE_SD * normal(self.seed, self.key, "taste", text)
 
-    def lean(self, about: str, answer: str = "") -> float:
+    def lean(self, about: str, answer: str = "", part: str = "") -> float:
         """A fixed leaning in (−1, 1) on any question (or to one `answer` to it), evenly spread over
         people.
 
         The leanings of a population on two questions correlate as their content words do: it is a
-        sum of one draw for each word.
+        sum of one draw for each word. On two parts of one question they correlate by a third.
         """
         words = sorted(content_words(about))
         if not words:
-            return 2.0 * unit(self.seed, self.key, "lean", about, answer) - 1.0
-        total = sum(normal(self.seed, self.key, "word", w, answer) for w in words)
-        return 2.0 * _STANDARD.cdf(total / math.sqrt(len(words))) - 1.0
+            return 2.0 * unit(self.seed, self.key, "lean", about, f"{answer}{part}") - 1.0
+
+        def drawn(to: str) -> float:
+            each = (normal(self.seed, self.key, "word", w, to) for w in words)
+            return sum(each) / math.sqrt(len(words))
+
+        total = drawn(answer)
+        if part:
+            total = (total + math.sqrt(2) * drawn(f"{answer} {part}")) / math.sqrt(3)
+        return 2.0 * _STANDARD.cdf(total) - 1.0
 
 
 @lru_cache(maxsize=4096)
@@ -114,13 +121,31 @@ rounded short something stance stand statement stay staying strongly support tas
 true turn view voice word words yourself
 """
 ASKING = frozenset(_ASKING_WORDS.split())
+# … nor do these words say what a text is about.
+_VAGUE_WORDS = """
+around bad better day days example explain freely friend friends good half hour hours included kind
+little matter minute minutes month months next openly others people somewhat sort story thing things
+time today week weeks worse worst year years
+"""
+_VAGUE = frozenset(_VAGUE_WORDS.split())
+_BEFORE_VERBS = """
+can could did do does he i may might must not she should they to we who will would you I You We
+"""
+_VERB_AFTER = frozenset(_BEFORE_VERBS.split())
+_VERB_BEFORE = frozenset(["it", "him", "me", "them", "us", "you"])
+_PAST = re.compile(r"[a-z]{2,}[^e\W]ed")
 
 
 def topics(text: str) -> tuple[str, ...]:
-    """Runs of one to three content words in a text, in its order: what it talks about."""
+    """Runs of one to three content words in a text, in its order: what it talks about. What people
+    do ("you look", "worries you") is no topic."""
     found: list[list[str]] = [[]]
-    for token in re.findall(r"[^\W\d_]+(?:['’-][^\W\d_]+)*|[^\s\w]|\d+", in_figures(text)):
-        if content_words(token) - ASKING and len(found[-1]) < 3:
+    tokens = re.findall(r"[^\W\d_]+(?:['’-][^\W\d_]+)*|[^\s\w]|\d+", in_figures(text))
+    for before, token, after in zip(["", *tokens], tokens, [*tokens[1:], ""], strict=False):
+        # "Should robots …" asks of robots; "robots should work" says what they do.
+        verb = after.lower() in _VERB_BEFORE or before in _VERB_AFTER
+        verb = verb or bool(_PAST.fullmatch(token) and not content_words(after))
+        if content_words(token) - ASKING - _VAGUE and len(found[-1]) < 3 and not verb:
             found[-1].append(token)
         elif found[-1]:
             found.append([])

@@ -75,5 +75,14 @@ def _with_its_matter(asked: _Sentence, known: list[_Sentence]) -> str:
 
 def _is_shown(line: str) -> bool:
     label = _LABEL.match(line)
-    speaker = label and (content_words(label[1]) - ASKING or re.search(r"[^\W\d_]\d", label[1]))
-    return bool(speaker or _SHOWN.match(line))
+    return bool((label and _is_speaker(label[1])) or _SHOWN.match(line))
+
+
+def _is_speaker(label: str) -> bool:
+    """Whether words before a colon name somebody; those of a heading ("Once more", "Forecasting
+    question 1") are no name."""
+    if re.search(r"[^\W\d_]\d", label):
+        return True
+    words = re.sub(r"^(?:The|A|An|Your|One)\s", "", label).split()
+    named = all(w[0].isupper() or not w[0].isalpha() for w in words[1:])
+    return named and bool(content_words(label) - ASKING)

@@ -26,6 +26,7 @@ _FIRST_PERSON = re.compile(r"\b(?:I|I['’](?:m|d|ve|ll)|[Mm]e|[Mm]y|[Mm]yself|[
 QUOTED = re.compile(r"\"[^\"\n]*\"|[“„][^”“\n]*[”“]|«[^»\n]*»")
 _RUNS_ON = re.compile(rf"(?:{QUOTED.pattern}|[.!?]\)?)\s+(?=[^\Wa-z]|[“„\"«])|{QUOTED.pattern}")
 _OBJECTS = json.JSONDecoder()
+_NAMED_NUMBER = re.compile(r"\d\s*(?:\(([^()\d]*)\)|=\s*([^\d.,;()\n]*))")
 ENOUGH_WORDS = 2  # argument words of a sentence that is an argument; one alone is chance
 
 
@@ -47,7 +48,8 @@ class Sentence(NamedTuple):
 @dataclass(frozen=True)
 class Reading:
     """One request, read. `said` is everything but the system message, in order; `persona` the
-    description of the person as far as it stands in the messages."""
+    description of the person as far as it stands in the messages; `described` what options stand
+    for that are mere letters."""
 
     role: str
     kind: str
@@ -58,6 +60,7 @@ class Reading:
     offered: tuple[str, ...]
     signal: str
     schema: Mapping[str, object] | None
+    described: Mapping[str, str]
 
     @cached_property
     def text(self) -> str:
@@ -79,6 +82,11 @@ class Reading:
     def asking(self) -> str:
         """The paragraph of the prompt in which the question stands."""
         return next((p for p in self.prompt.split("\n\n") if self.question in p), self.prompt)
+
+    @cached_property
+    def ends(self) -> frozenset[str]:
+        """The words with which the prompt names the numbers of a scale: no matter of opinion."""
+        return content_words(" ".join(map("".join, _NAMED_NUMBER.findall(self.prompt))))
 
     @cached_property
     def options(self) -> tuple[str, ...]:
@@ -122,6 +130,7 @@ def read(request: Request, address: str) -> Reading:
         asked.offered,
         asked.signal,
         request.schema,
+        described(rest[-1].content, asked.offered) if rest else {},
     )
 
 
@@ -164,8 +173,33 @@ def _objects_apart(line: str) -> Iterator[str]:
 @lru_cache(maxsize=1024)
 def any_of(names: tuple[str, ...]) -> re.Pattern[str]:
     longest_first = sorted(names, key=len, reverse=True)
-    ways = "|".join(r"\s+".join(map(re.escape, n.split())) for n in longest_first)
+    # A letter is a name as it is written; "a" is a word.
+    each = (r"\s+".join(map(re.escape, n.split())) for n in longest_first)
+    ways = "|".join(f"(?-i:{way})" if len(way) == 1 else way for way in each)
     return re.compile(rf"(?<!\w)(?:{ways})(?!\w)", re.IGNORECASE)
+
+
+@lru_cache(maxsize=1024)
+def described(text: str, labels: tuple[str, ...]) -> Mapping[str, str]:
+    """What stands under labels that say nothing by themselves (A and B, 1 and 2): on or under a
+    line that opens with one, or in the column that it heads. Empty if any has nothing, or the same
+    as another."""
+    if any(len(label) > 2 for label in labels) or len(labels) < 2:
+        return {}
+    head = rf"(?:[^\W\d_]+[ \t]+){{0,2}}({'|'.join(map(re.escape, labels))})"
+    found: dict[str, str] = {}
+    parts = re.split(rf"^[^\w\n|]*{head}(?:[^\w\n]*$|[*_]*[.:)–—-][*_]*[ \t])", text, flags=re.M)
+    for label, body in zip(parts[1::2], parts[2::2], strict=True):
+        found[label] = fold(body.strip().partition("\n\n")[0])
+    rows = [[c.strip(" *") for c in line.split("|")] for line in text.splitlines() if "|" in line]
+    for n, row in enumerate(rows):
+        columns = {m[1]: k for k, c in enumerate(row) if (m := re.fullmatch(head, c))}
+        if len(columns) == len(labels):
+            each = {
+                label: [r[k] for r in rows[n + 1 :] if k < len(r)] for label, k in columns.items()
+            }
+            found = {label: " ".join(cells) for label, cells in each.items()}
+    return found if len(set(filter(None, found.values()))) == len(labels) else {}
 
 
 def standing(names: Sequence[str], text: str) -> tuple[str, ...]:

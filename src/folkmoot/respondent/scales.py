@@ -1,4 +1,4 @@
-"""Rating scales among listed answers: agree–disagree, yes–no, numbers."""
+"""Rating scales among listed answers: agree–disagree, yes–no, degrees, numbers."""
 
 from __future__ import annotations
 
@@ -6,23 +6,53 @@ import math
 import re
 from functools import lru_cache
 
-from folkmoot.respondent.mind import Mind
-
 _AGREE = re.compile(r"\b(?:agree|yes|support|favou?r|approve|likely|satisfied|accept|true)\b", re.I)
 _DISAGREE = re.compile(
     r"\b(?:disagree|no|not|oppose|against|disapprove|unlikely|dissatisfied|reject|false)\b", re.I
 )
 _STRONG = re.compile(r"\b(?:strongly|very|completely|extremely|definitely)\b", re.I)
 _WEAK = re.compile(r"\b(?:somewhat|slightly|rather|a little|partly|probably)\b", re.I)
+_UNSURE = re.compile(
+    r"^\W*(?:(?:I )?(?:do not|don['’]t|cannot|can['’]t) (?:know|say|tell)|not sure|unsure|undecided"
+    r"|no (?:opinion|answer)|prefer not)\b",
+    re.IGNORECASE,
+)
+# How much or how often, from nothing on; an answer is of the degree with whose words it opens.
+_DEGREES = re.compile(
+    r"^\W*(?:(not at all|never|none|nothing)"
+    r"|(hardly|barely|rarely|seldom|very (?:little|few|low)|not (?:very|much|really|so|often))"
+    r"|((?:a )?little|slightly|a bit|a few|low)"
+    r"|(some(?:what|times)?|moderate(?:ly)?|partly|medium)"
+    r"|(fairly|quite|rather|mostly|often|a lot|much|high)"
+    r"|(very|extremely|a great deal|always|completely|fully|entirely|totally|all))\b",
+    re.IGNORECASE,
+)
+
+
+def unsure(option: str) -> bool:
+    """Whether an answer says that one has none."""
+    return bool(_UNSURE.search(option))
 
 
 @lru_cache(maxsize=1024)
 def scale_of(options: tuple[str, ...]) -> tuple[float, ...]:
-    """Places of answers on a rating scale (low to high), or empty where they form none."""
-    numbers = [re.match(r"^\s*(-?\d+(?:\.\d+)?)\b", o) for o in options]
-    if len(options) > 2 and all(numbers):
-        return tuple(float(n[1]) for n in numbers if n)
-    said = [o.replace("_", " ") for o in options]
+    """Places of answers on a rating scale (low to high), or empty where they form none. Not to know
+    stands in the middle, or where that is taken out of reach."""
+    said = [o.replace("_", " ") for o in options if not unsure(o)]
+    places = _numbers(said) or _for_and_against(said) or _degrees(said)
+    if not places or len(said) == len(options):
+        return places
+    middle = (min(places) + max(places)) / 2
+    known, aside = iter(places), math.inf if middle in places else middle
+    return tuple(aside if unsure(o) else next(known) for o in options)
+
+
+def _numbers(said: list[str]) -> tuple[float, ...]:
+    numbers = [re.match(r"^\s*(-?\d+(?:\.\d+)?)\b", o) for o in said]
+    return tuple(float(n[1]) for n in numbers if n) if len(said) > 2 and all(numbers) else ()
+
+
+def _for_and_against(said: list[str]) -> tuple[float, ...]:
     if not any(_DISAGREE.search(o) for o in said) or any(len(o) > 60 for o in said):
         return ()
     places = []
@@ -33,16 +63,9 @@ def scale_of(options: tuple[str, ...]) -> tuple[float, ...]:
     return tuple(places) if len(set(places)) == len(places) and max(places) > 0 else ()
 
 
-def on_scale(mind: Mind, options: tuple[str, ...], about: str) -> str:
-    """The answer nearest to the person's leaning on a question, with the noise of one asking;
-    empty where the answers form no scale."""
-    scale = scale_of(options)
-    if not scale:
-        return ""
-    low, high = min(scale), max(scale)
-    target = low + (high - low) * (mind.judgement(about) + 1) / 2
-    knobs = mind.knobs
-    if 1 <= knobs.position <= len(scale) and knobs.position_bias > 0:
-        away = scale[knobs.position - 1] - target
-        target += math.copysign(min((high - low) * 0.25 * knobs.position_bias, abs(away)), away)
-    return options[min(range(len(scale)), key=lambda k: abs(scale[k] - target))]
+def _degrees(said: list[str]) -> tuple[float, ...]:
+    found = [_DEGREES.search(o) for o in said]
+    degrees = [m.lastindex or 0 for m in found if m]
+    if len(said) < 3 or len(set(degrees)) < len(said):
+        return ()
+    return tuple(float(sorted(degrees).index(d)) for d in degrees)

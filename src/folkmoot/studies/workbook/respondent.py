@@ -16,9 +16,8 @@ from typing import NamedTuple
 from folkmoot.respondent import Mind, Part
 from folkmoot.respondent.answering import bounds_of, choice, number
 from folkmoot.respondent.draws import normal
-from folkmoot.respondent.persona import topics
 from folkmoot.respondent.reading import standing
-from folkmoot.respondent.scales import on_scale, scale_of
+from folkmoot.respondent.scales import scale_of
 from folkmoot.studies.workbook.answers import Listed, NotALiteral, read_options
 from folkmoot.studies.workbook.config import WorkbookConfig
 
@@ -76,7 +75,7 @@ def _names(config: WorkbookConfig) -> tuple[str, ...]:
 def _choice(mind: Mind) -> str:
     if not mind.person or len(mind.options) < 2:
         return choice(mind)
-    return on_scale(mind, mind.options, mind.reading.question) or mind.choose()
+    return mind.placed(mind.options, mind.reading.question) or mind.choose()
 
 
 def _number(mind: Mind) -> str:
@@ -207,10 +206,9 @@ def _talk(mind: Mind) -> str:
         return _of_giving(mind, stake)
     if mind.reading.options or standing(mind.at.names, mind.text):
         return mind.say()
-    asked = topics(mind.reading.question)
-    if not asked:
+    if not mind.matters:
         mind.unread()
-    return mind.tongue.talk(asked or ("this",))
+    return mind.tongue.talk(mind.matters or ("this",))
 
 
 def _of_giving(mind: Mind, stake: _Stake) -> str:
