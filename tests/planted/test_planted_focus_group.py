@@ -308,3 +308,16 @@ def test_over_twenty_seeds_at_300_other_words_stay_within_three_points(tmp_path:
             }
             found[name].append(share["good"] - share["bad"])
     assert np.mean(found["terse"]) == pytest.approx(np.mean(found["plain"]), abs=0.03)
+
+
+@pytest.mark.parametrize("seated", ['join("; ")', 'join(" / ")', 'join(" | ")'])
+def test_a_moderator_knows_the_names_in_any_list(seated: str, tmp_path: Path) -> None:
+    text = (Path(str(STUDY.prompts)) / "moderator_system.md").read_text("utf-8")
+    listed = 'At the table sit {{ names | join(", ") }}.'
+    assert listed in text
+    own = {"moderator_system": text.replace(listed, f"seated: {{{{ names | {seated} }}}}")}
+    run = play(tmp_path, {**ONE, "questions_per_phase": 3}, prompts=own, groups=2)
+    said = run.table("utterances")
+    names = "|".join(said.filter(role="participant")["name"].unique())
+    asked = said.filter(role="moderator")["text"]
+    assert asked.str.contains(rf"\b(?:{names})\b").sum() >= 2

@@ -436,6 +436,10 @@ def guide(mind: Mind) -> dict[str, object]:
     return {"questions": [phrase(mind, stock, it) for _ in range(wanted)]}
 
 
+# A word in capitals after another or in a list, where no sentence begins.
+_MID_SENTENCE = re.compile(r"(?<=[a-z,;/|&] )[A-Z][\w'’-]+|(?<=: )[A-Z][\w'’-]+(?= ?[,;/|])")
+
+
 def people_named(mind: Mind, text: str) -> list[str]:
     """Names in a text that also stand in the system message, where they do not begin a sentence,
     and that are no word of the product."""
@@ -443,7 +447,7 @@ def people_named(mind: Mind, text: str) -> list[str]:
     for name in mind.at.names:
         if name:
             system = any_of((name,)).sub(" ", system)
-    listed = dict.fromkeys(re.findall(r"(?<=[a-z,] )[A-Z][\w'’-]+", system))
+    listed = dict.fromkeys(_MID_SENTENCE.findall(system))
     return [name for name in listed if re.search(rf"\b{re.escape(name)}\b", text)]
 
 
