@@ -13,10 +13,21 @@ import polars as pl
 import pytest
 
 import folkmoot
+from folkmoot.models.request import Message, Pointers, ProviderSettings, Request, StudyPart
+from folkmoot.respondent import Respondent
+from folkmoot.respondent.reading import read
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import STUDY, sycophancy
+from folkmoot.studies.focus_group.config import DiscussionConfig
 from folkmoot.studies.focus_group.files import TranscriptFormatter
-from folkmoot.studies.focus_group.respondent import FIRST_PERSON, sentences, views, words
+from folkmoot.studies.focus_group.respondent import (
+    FIRST_PERSON,
+    PART,
+    said_by_others,
+    sentences,
+    views,
+    words,
+)
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "focus_group.yaml"
 
@@ -259,3 +270,18 @@ def test_few_groups_are_an_illustration_and_never_told_from_chance(
 
 
 BOUNDS = {"low", "high", "low_share", "high_share", "p", "holm_p"}
+
+
+def test_who_asks_in_the_first_person_holds_no_view() -> None:
+    """A letter says "I" as well; its sentences, and material in them, were taken for remarks."""
+    chair = "A comfortable, reliable chair"
+    config = DiscussionConfig.model_validate({"category": "chairs", "product_concept": chair})
+    model = Respondent(ProviderSettings(seed=1, study=StudyPart(PART, config)))
+    letter = (
+        "Ann: I like it, it is reliable and you know it.\n\n"
+        f"I wonder who would buy {chair} tomorrow.\n\n"
+        "There is nobody whose good opinion you need, and I should like to know yours."
+    )
+    request = Request("synthetic", (Message("user", letter),), asked=Pointers("participant"))
+    heard = said_by_others(model.mind(read(request, "x"), "x"))
+    assert [h.name for h in heard] == ["Ann"]

@@ -161,6 +161,7 @@ class Heard(NamedTuple):
     views: tuple[View, ...]
 
 
+_TO_YOU = re.compile(r"\byou(?:r|rs|rself)?\b", re.IGNORECASE)
 _LABEL = re.compile(r"^([^\W\d_][^\n:\"“”{}]{0,30}): (?=\S)", re.MULTILINE)
 
 
@@ -169,10 +170,15 @@ def said_by_others(mind: Mind, text: str | None = None) -> list[Heard]:
     own = {fold(s) for said in mind.reading.own_words for s in sentences(said)}
     found: dict[str, Heard] = {}
     shown = [text] if text is not None else [p.text for p in mind.reading.said if not p.own]
+    if known := standing([n for n in mind.at.names if len(n.split()) > 1], mind.text):
+        # The study's own material is nobody's view, also where somebody's sentence holds it.
+        shown = [any_of(known).sub(" ", passage) for passage in shown]
     for passage in shown:
         for name, part in _by_label(passage):
             for sentence in sentences(part):
                 spoken = views(sentence)
+                if not name and _TO_YOU.search(sentence):
+                    continue  # who asks may say "I" too
                 if spoken and FIRST_PERSON.search(sentence) and fold(sentence) not in own:
                     found.setdefault(fold(sentence), Heard(name, sentence, spoken))
     return list(found.values())
