@@ -442,6 +442,8 @@ def test_a_line_that_lists_items_is_no_item() -> None:
         for asked in ("JSON, please, with {} in it, a vote for each", "Each of {}: yes or no?"):
             ids = asked.format(", ".join(ballot))
             assert items_in(f"{items}\n\n{ids}") == items_in(f"{ids}\n\n{items}") == ballot
+        form = ",\n".join(f'"{item}": {{"vote": "yes | no", "reason": "…"}}' for item in ballot)
+        assert items_in(f"{items}\n\n{{\n{form}\n}}") == ballot
 
 
 def test_votes_do_not_hang_on_how_a_ballot_is_asked_for(tmp_path: Path) -> None:

@@ -428,7 +428,7 @@ def _within(level: float) -> int:
     return max(1, min(10, round(level)))
 
 
-_ITEM = re.compile(_OPENS + r"(V\d{1,2})\b\W*(.+)$")
+_ITEM = re.compile(_OPENS + r"(V\d{1,2})\b\W*(\w.*)$")
 _ITEM_ID = re.compile(r"\bV\d{1,2}\b")
 # "V1, that is “Plant trees”": a few words of running text between an id and what it stands for.
 _QUOTED_ITEM = re.compile(
