@@ -177,8 +177,9 @@ class Heard:
         return self.names.get(who, who)
 
     def named(self, who: str, me: str = "") -> float:
-        """How many sentences of others name somebody; of those who are residents themselves each
-        counts less than of whoever leads."""
+        """How many sentences name somebody, a resident's counting less than those of whoever leads.
+        Left out: one's own, those of `me` who listens, and, where nobody is said to listen, those
+        of whoever leads: to be called upon is not yet to be answered."""
         return sum(
             ASIDE if by else 1.0
             for by, found in self._naming
