@@ -18,7 +18,7 @@ _TAG = re.compile(rf"</?({_NAME})({_VALUES})\s*/?>")
 _VALUE = re.compile(r"=\s*([\"'])(.*?)\1")
 _ROW = re.compile(r"^\s*\|(.+)\|\s*$")
 _COLUMN = re.compile(r"\s*(?<!\\)\|\s*")
-_RULE = re.compile(r"^[\s|:+=-]*-[\s|:+=-]*$")
+_RULE = re.compile(r"[\s|:+=-]+")
 _NOTHING = re.compile(r"[-–—/.?]+|n/a|none", re.IGNORECASE)
 _NUMBER = re.compile(r"\W*\d{1,3}\W*")
 # A mark between a name and words that running text seldom has.
@@ -33,7 +33,7 @@ def plain(text: str) -> str:
         return text
     text = _ELEMENT.sub(lambda m: _titled(_label(m[1], m[2]), m[3]), text)
     lines = _TAG.sub(lambda m: _titled(_label(m[1], m[2]), ""), text).splitlines()
-    rules = {n for n, line in enumerate(lines) if "|" in line and _RULE.match(line)}
+    rules = {n for n, line in enumerate(lines) if {"|", "-"} <= {*line} and _RULE.fullmatch(line)}
     # A table's heading says what is in its columns, and nothing of anybody.
     kept = [(line, n + 1 in rules) for n, line in enumerate(lines) if n not in rules]
     cells = [[] if heading else _cells(line) for line, heading in kept]
