@@ -267,6 +267,12 @@ def test_what_stands_as_a_message_of_its_own_is_quoted_elsewhere() -> None:
     assert misnamed(f"You: {BOB}", again, texts=said) == {"asked"}
 
 
+def test_a_name_in_the_sentence_before_is_no_label() -> None:
+    said = [Text("talk", n, w, "here", name=n) for n, w in (("Ann", ANN), ("Bob", BOB))]
+    assert misnamed(f"Bob: I go along with Ann there. So, first: “{BOB}”", texts=said) == set()
+    assert misnamed(f"I go along with Bob there. Ann: “{BOB}”", texts=said) == {"Bob"}
+
+
 # --- a small study that claims more than it shows ------------------------------------------------
 
 

@@ -318,7 +318,8 @@ class Index:
         return places
 
     def _labels(self, message: str, places: Iterable[tuple[int, int]]) -> tuple[_Label, ...]:
-        """Where first sentences stand, and what introduces them: the words up to a colon."""
+        """Where first sentences stand, and what introduces them: the words of one sentence up to a
+        colon."""
         opening = [(p, n) for p, n in places if n in self._opens]
         if not opening:
             return ()
@@ -329,7 +330,8 @@ class Index:
         starts = [m.start() for m in _WORD.finditer(folded)]
         found: list[_Label] = []
         for place, number in opening:
-            label = _LABEL.search(folded[max(0, starts[place] - LABEL) : starts[place]])
+            before = _ENDED.split(folded[max(0, starts[place] - LABEL) : starts[place]])[-1]
+            label = _LABEL.search(before)
             if label or place == 0:
                 words = frozenset(_WORD.findall(label[1])) if label else None
                 found.append(_Label(number, words, frozenset(starting[place])))
@@ -402,6 +404,8 @@ def _hash(words: Sequence[str]) -> int:
 _SENTENCE = re.compile(r"(?<=[.!?;:…])[\"'”’)\]*_`]*\s+|(?<=[。！？；：])|\n+")
 _WORD = re.compile(r"\w+")
 _LABEL = re.compile(r"([^\n:：]*)[:：]\W*$")
+# A sentence before, which is no part of a label; "Dr." and "Mrs." end none.
+_ENDED = re.compile(r"(?<=\w{4}[.!?])\W*\s+")
 
 
 def _opening(text: str) -> tuple[str, ...]:
