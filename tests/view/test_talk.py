@@ -174,13 +174,16 @@ def test_pages_of_the_table_hold_everybody_once(outputs: Path) -> None:
 
 def test_who_has_such_a_row_in_another_table_is_found(outputs: Path) -> None:
     run = RunFolder(outputs / "town_hall")
-    votes = run.table("votes").filter(pl.col("vote") == "no")
-    wanted = {f"{d}/{a}" for d, a in votes.select("discussion_id", "agent_id").iter_rows()}
-    found = table_of(run, "votes.vote=no", "", 0, 1000)
+    rounds = run.table("rounds")
+    stance = rounds["overall_stance"][0]
+    having = rounds.filter(pl.col("overall_stance") == stance)
+    wanted = {f"{d}/{a}" for d, a in having.select("discussion_id", "agent_id").iter_rows()}
+    query = f"rounds.overall_stance={stance}"
+    found = table_of(run, query, "", 0, 1000)
     assert {key for key, _ in found.rows} == wanted and 0 < len(wanted) < found.all
     assert found.total == len(wanted)
-    assert table_of(run, "votes.vote=no discussion_id=set01_lv1", "", 0, 9).total < len(wanted)
-    assert table_of(run, "votes.nothing=no", "", 0, 9).total == 0  # no column: words
+    assert table_of(run, f"{query} discussion_id=set01_lv1", "", 0, 9).total < len(wanted)
+    assert table_of(run, f"rounds.nothing={stance}", "", 0, 9).total == 0  # no column: words
 
 
 def test_people_are_sorted_by_the_mean_of_their_rows(outputs: Path) -> None:
