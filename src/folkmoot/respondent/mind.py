@@ -23,7 +23,6 @@ from folkmoot.respondent.reading import (
     Reading,
     arguments,
     dose_of,
-    fields_of,
     fold,
     heard_for,
     listed,
@@ -197,8 +196,7 @@ class Mind:
     def judgement(self, about: str, part: str = "") -> float:
         """`rating`, moved towards 1 by the arguments that were read and heard for what is asked:
         those that name nothing, or what the question (`about`) names."""
-        fields = content_words(" ".join(fields_of(self.schema)).replace("_", " "))
-        matter = content_words(about) - ASKING - self.reading.ends - fields
+        matter = content_words(about) - ASKING - self.reading.ends - self.reading.fields
         rating = self.rating(" ".join(sorted(matter)) or about, part=part)
         names = standing(self.at.names, self.text)
         heard = heard_for(("", *standing(names, about)), self.reading.said, names, self.at.lexicon)
@@ -260,6 +258,8 @@ class Mind:
         its prompt, what was said before, and what the system message says of other things than the
         person."""
         read = self.reading
+        if named := standing(self.at.names, self.text):
+            return named
         fields = content_words(json.dumps(self.schema).replace("_", " "))
         before = [_SPEAKER.sub("", p.text) for p in reversed(read.said) if not p.own]
         own = [line for line in read.persona.splitlines() if line.strip()]
@@ -269,7 +269,7 @@ class Mind:
             if len(found) < ENOUGH_TOPICS:
                 fresh = (t for t in topics(text) if not content_words(t) <= fields)
                 found.update(dict.fromkeys(fresh))
-        return standing(self.at.names, self.text) or tuple(found)
+        return tuple(found)
 
 
 def moved(

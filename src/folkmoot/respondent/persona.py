@@ -155,8 +155,7 @@ def topics(text: str) -> tuple[str, ...]:
 def meet(text: str, seed: int) -> Persona:
     """The latents of the persona that a text describes (white space does not matter)."""
     key = " ".join(text.split())
-    low = key.casefold()
-    temper = _MARKED.sub("", low)
+    temper = _MARKED.sub("", key.casefold())
     shift = 0.4 * (_hits(temper, _OPEN) - _hits(temper, _CLOSED))
     at = _STANDARD.cdf(_STANDARD.inv_cdf(unit(seed, key, "susceptibility")) + shift)
     warmth = 0.5 * (2 * unit(seed, key, "warmth") - 1) + 0.4 * max(-1, min(1, shift))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -38,17 +37,18 @@ class _Sentence(NamedTuple):
 
 
 @lru_cache(maxsize=2048)
-def question_of(prompt: str, fields: Collection[str] = frozenset()) -> str:
+def question_of(prompt: str, fields: frozenset[str] = frozenset()) -> str:
     """What a prompt asks: its last sentence with a question mark, else its last request, in the
     last paragraph that says something, else in any; failing that the last question that somebody
     puts in what is shown, else the last sentence that says something. A sentence that says nothing
     by itself ("How far do you agree?") is given with the one that it is about. `fields`: words
     that only name parts of the answer."""
     known = [
-        _Sentence(text, n, _is_shown(line), bool(content_words(text) - ASKING - frozenset(fields)))
+        _Sentence(text, n, shown, bool(content_words(text) - ASKING - fields))
         for n, paragraph in enumerate(prompt.split("\n\n"))
         for line in paragraph.splitlines()
-        for text in SENTENCE.split(line if _is_shown(line) else _LABEL.sub("", line, count=1))
+        for shown in (_is_shown(line),)
+        for text in SENTENCE.split(line if shown else _LABEL.sub("", line, count=1))
         if text.strip()
     ]
     saying = [s for s in known if s.content and not s.shown] or [s for s in known if s.content]

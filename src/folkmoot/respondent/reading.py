@@ -75,8 +75,12 @@ class Reading:
     @cached_property
     def question(self) -> str:
         """What is asked, apart from what is shown for it and from how to answer."""
-        fields = content_words(" ".join(fields_of(self.schema)).replace("_", " "))
-        return question_of(self.prompt, fields)
+        return question_of(self.prompt, self.fields)
+
+    @cached_property
+    def fields(self) -> frozenset[str]:
+        """The words that only name parts of the answer."""
+        return content_words(" ".join(fields_of(self.schema)).replace("_", " "))
 
     @property
     def asking(self) -> str:

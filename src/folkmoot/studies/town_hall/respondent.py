@@ -148,6 +148,7 @@ _NO_NAME = frozenset(
 )
 INTRODUCED = 120  # characters within which a description says the name
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+LEADER = ""  # whose sentences open with no resident's id
 
 
 class Heard:
@@ -162,7 +163,7 @@ class Heard:
         called = {n: i for i, n in names.items()}
         anybody = re.compile(rf"\b(?:A\d{{2,4}}|{'|'.join(map(re.escape, called)) or 'A0'})\b")
         self._naming: list[tuple[str, set[str]]] = []
-        for who, text in (*self.said, *(("", line) for line in rest)):
+        for who, text in (*self.said, *((LEADER, line) for line in rest)):
             for sentence in _SENTENCE.split(text):
                 found = {called.get(n, n) for n in anybody.findall(sentence)}
                 # A list of people names nobody in particular.
@@ -176,14 +177,14 @@ class Heard:
     def name(self, who: str) -> str:
         return self.names.get(who, who)
 
-    def named(self, who: str, me: str = "") -> float:
+    def named(self, who: str, but: str = LEADER) -> float:
         """How many sentences name somebody, a resident's counting less than those of whoever leads.
-        Left out: one's own, those of `me` who listens, and, where nobody is said to listen, those
-        of whoever leads: to be called upon is not yet to be answered."""
+        Not counted: their own, and those of `but`, by default of whoever leads: to be called upon
+        is not yet to be answered."""
         return sum(
-            ASIDE if by else 1.0
+            1.0 if by == LEADER else ASIDE
             for by, found in self._naming
-            if who in found and by not in (who, me)
+            if who in found and by not in (who, but)
         )
 
 
