@@ -47,6 +47,18 @@ def test_replies_that_come_faster_than_the_disk_takes_them_do_not_pile_up(tmp_pa
         assert reader.spent()[0] == 4 * MOST_WAITING
 
 
+def test_a_copy_of_the_file_holds_all_though_somebody_looks_on(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j.sqlite") as journal:
+        journal.put(entry("a/0"))
+        with JournalReader(tmp_path / "j.sqlite") as reader:
+            assert len(reader) <= 1
+            journal.close()
+            (tmp_path / "copy.sqlite").write_bytes((tmp_path / "j.sqlite").read_bytes())
+            assert len(reader) == 1
+    with JournalReader(tmp_path / "copy.sqlite") as copied:
+        assert len(copied) == 1
+
+
 def test_long_texts_are_stored_once(tmp_path: Path) -> None:
     with Journal(tmp_path / "j.sqlite") as journal:
         for i in range(50):

@@ -120,11 +120,16 @@ def test_a_killed_run_whose_journal_is_lost_or_changed_is_refused(
     with closing(sqlite3.connect(out / "journal.sqlite")) as db:  # all of it in one file
         assert db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
     kept = (out / "journal.sqlite").read_bytes()
-    with closing(sqlite3.connect(out / "journal.sqlite")) as db, db:
+    # As it may be while somebody looks on: what was changed stands in the write-ahead log alone.
+    onlooker = sqlite3.connect(f"{(out / 'journal.sqlite').as_uri()}?mode=ro", uri=True)
+    onlooker.execute("SELECT count(*) FROM entries").fetchone()
+    with closing(onlooker), closing(sqlite3.connect(out / "journal.sqlite")) as db, db:
         (where,) = db.execute("SELECT min(address) FROM entries").fetchone()
         db.execute("UPDATE entries SET reply = 'never said' WHERE address = ?", (where,))
+    assert (out / "journal.sqlite-wal").stat().st_size
     said = line.run("run", study, "--out", out, "--resume", expect=2)
     assert f"the entries at {where} were changed" in said
+    assert not list(out.glob("journal.sqlite-*"))  # it would be read into what is put back
     (out / "journal.sqlite").write_bytes(b"")
     for _ in ("empty", "gone"):
         said = line.run("run", study, "--out", out, "--resume", expect=2)

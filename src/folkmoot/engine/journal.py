@@ -29,6 +29,7 @@ from folkmoot.engine.journal_file import (
     commit,
     content_in,
     content_of,
+    into_one_file,
     keep_digest,
     name_in,
     open_file,
@@ -374,7 +375,9 @@ class Journal(JournalReader):
                 return found
             changed = self.changed()
         except sqlite3.Error as error:
+            self._reader.close()
             raise storage_error(self.path, error) from None
+        self._reader.close()
         named = ", ".join(changed[:MOST_NAMED]) + (", …" if len(changed) > MOST_NAMED else "")
         what = (
             f"the entries at {named} were changed" if changed else "entries were added or removed"
@@ -469,6 +472,7 @@ class Journal(JournalReader):
                 self._error = storage_error(self.path, error)
             for notice in notices:
                 notice()
+        into_one_file(db)
         db.close()
 
     def _next_group(self) -> tuple[list[Entry], list[Callable[[], object]], bool]:

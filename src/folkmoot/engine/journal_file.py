@@ -17,7 +17,8 @@ Used by `journal.py` alone.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -134,10 +135,26 @@ INSERT = f"INSERT INTO entries({NAMES}, seal) VALUES ({', '.join('?' * (len(COLU
 SELECT = f"SELECT {NAMES} FROM entries"
 
 
+@contextmanager
+def _opening(path: Path, where: str | Path, **how: Any) -> Iterator[sqlite3.Connection]:
+    """A connection that is closed where the file is refused.
+
+    Left open, it would leave its write-ahead log beside the file, and SQLite would read that log
+    into the journal that somebody puts back in its place.
+    """
+    try:
+        with ExitStack() as refused:
+            db = sqlite3.connect(where, check_same_thread=False, **how)
+            refused.callback(db.close)
+            yield db
+            refused.pop_all()
+    except sqlite3.Error as error:
+        raise storage_error(path, error) from None
+
+
 def open_file(path: Path) -> sqlite3.Connection:
     """Open or create the file, to write; refuse what is corrupt, another program's or too new."""
-    try:
-        db = sqlite3.connect(path, check_same_thread=False, isolation_level="DEFERRED", timeout=30)
+    with _opening(path, path, isolation_level="DEFERRED", timeout=30) as db:
         found = _format_of(db, path)
         if found not in (0, FORMAT):
             raise ForeignJournal(
@@ -158,21 +175,16 @@ def open_file(path: Path) -> sqlite3.Connection:
                 db.executemany("INSERT INTO meta VALUES (?, ?)", facts.items())
                 db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         return db
-    except sqlite3.Error as error:
-        raise storage_error(path, error) from None
 
 
 def open_to_read(path: Path) -> sqlite3.Connection:
     """Open a journal of any format that was ever written, and change nothing, on any medium."""
     # Without a write-ahead log nobody is writing, and SQLite need not leave files beside it.
     way = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
-    try:
-        db = sqlite3.connect(f"{path.resolve().as_uri()}?{way}", uri=True, check_same_thread=False)
+    with _opening(path, f"{path.resolve().as_uri()}?{way}", uri=True) as db:
         if not _format_of(db, path):
             raise EmptyJournal(f"{path}: is empty.")
         return db
-    except sqlite3.Error as error:
-        raise storage_error(path, error) from None
 
 
 def recorded_digest(db: sqlite3.Connection) -> int | None:
@@ -214,6 +226,16 @@ def keep_digest(db: sqlite3.Connection, content: int) -> None:
 def _pragmas(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
+
+
+def into_one_file(db: sqlite3.Connection) -> None:
+    """Move what stands in the write-ahead log into the file, so that a copy of it holds all.
+
+    Closing does so only where nobody looks on. What cannot be moved stays in the log.
+    """
+    with suppress(sqlite3.Error):
+        db.execute("PRAGMA busy_timeout = 0")  # a page that is being read is not waited for
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def storage_error(path: Path, error: sqlite3.Error) -> StorageError:
