@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import resource
 import tempfile
 import time
 from pathlib import Path
 
 import folkmoot
+from benchmarks.measure import peak_mb
 from benchmarks.small_study import STUDY
 from tests.servers.process import ServerProcess
 
@@ -34,6 +34,5 @@ def run(calls: int = 50_001) -> dict[str, float]:
         wall = time.perf_counter() - began
         assert run.folder.manifest["handed_in_by_batches"] >= calls
         said = run.folder.text("run.log")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     batches = said.count("handed in to")
-    return {"batches": batches, "peak_mb": peak, "wall_s": wall, "cpu_s": time.process_time()}
+    return {"batches": batches, "peak_mb": peak_mb(), "wall_s": wall, "cpu_s": time.process_time()}

@@ -5,11 +5,23 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import resource
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
+FOLKMOOT = str(Path(sys.executable).with_name("folkmoot"))
+
+
+class Used(NamedTuple):
+    """What a command took, children that it waited for included: seconds of CPU; peak memory (MB)
+    of the largest process."""
+
+    cpu_s: float
+    peak_mb: float
 
 
 def alone(function: str, **arguments: object) -> dict[str, float]:
@@ -21,6 +33,38 @@ def alone(function: str, **arguments: object) -> dict[str, float]:
         raise RuntimeError(f"{function} failed:\n{done.stderr[-3000:]}")
     result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return result
+
+
+def used_by(*command: object) -> Used:
+    """Run `folkmoot …` to its end. Raises RuntimeError with what it said where it failed.
+
+    A small process starts it: Linux counts as a process's own peak what the process had that
+    started it, and a test runner has a gigabyte.
+    """
+    words = [FOLKMOOT, *map(str, command)]
+    return Used(**alone("benchmarks.measure.waited_for", command=words, folder=str(Path.cwd())))
+
+
+def waited_for(command: list[str], folder: str) -> dict[str, float]:
+    """Run a command to its end, in a folder; what it took, as in `Used`."""
+    with tempfile.TemporaryFile() as said:
+        env = {**os.environ, "FOLKMOOT_TRUST": "1"}
+        process = subprocess.Popen(command, cwd=folder, env=env, stdout=said, stderr=said)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            said.seek(0)
+            raise RuntimeError(said.read().decode()[-3000:])
+    return {"cpu_s": used.ru_utime + used.ru_stime, "peak_mb": used.ru_maxrss / 1024}
+
+
+def peak_mb() -> float:
+    """Peak memory (MB) of this process, whatever the process had that started it."""
+    status = Path("/proc/self/status")
+    if not status.exists():  # macOS counts bytes
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    peak = next(x for x in status.read_text().splitlines() if x.startswith("VmHWM:"))
+    return int(peak.split()[1]) / 1024
 
 
 def main() -> None:

@@ -6,7 +6,6 @@ Each function is run in a process of its own (see `measure.py`), so that memory 
 
 from __future__ import annotations
 
-import resource
 import sqlite3
 import statistics
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 import folkmoot
 from benchmarks import quick_server
 from benchmarks.http_cost import plain_run
+from benchmarks.measure import peak_mb
 from folkmoot.engine.progress import CallDone, Event, Progress, StageStarted, silent
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -67,7 +67,7 @@ def synthetic(folder: str, per_condition: int = 300) -> dict[str, float]:
     run = folkmoot.run(PILOT, out=Path(folder), overrides=(size,))
     wall = time.perf_counter() - began
     manifest = run.folder.manifest
-    return {"calls": manifest["calls"], "wall_s": wall, "peak_mb": _peak_mb()}
+    return {"calls": manifest["calls"], "wall_s": wall, "peak_mb": peak_mb()}
 
 
 def replay(folder: str) -> dict[str, float]:
@@ -75,7 +75,7 @@ def replay(folder: str) -> dict[str, float]:
     began = time.perf_counter()
     folkmoot.run(PILOT, out=Path(folder), resume=True)
     wall = time.perf_counter() - began
-    return {"wall_s": wall, "cpu_s": time.process_time(), "peak_mb": _peak_mb()}
+    return {"wall_s": wall, "cpu_s": time.process_time(), "peak_mb": peak_mb()}
 
 
 def _makespan(
@@ -144,7 +144,7 @@ def _makespan(
         "wall_s": wall,
         "plain_ratio": plain_s / (rounds * latency),
         "cpu_s": cpu,
-        "peak_mb": _peak_mb(),
+        "peak_mb": peak_mb(),
     }
 
 
@@ -183,7 +183,3 @@ def _discussion_chain(run: Path) -> int:
     for place, calls in longest.items():
         discussions[place[0] if place else ""] += calls
     return max(discussions.values())
-
-
-def _peak_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

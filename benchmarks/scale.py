@@ -8,17 +8,14 @@ From the pilot's largest size the needs of 1,000,000 participants are calculated
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
+from benchmarks.measure import Used, used_by
 from benchmarks.pilot import PILOT
 
-FOLKMOOT = str(Path(sys.executable).with_name("folkmoot"))
 QUESTION = Path(__file__).with_name("one_question.py")
 CONDITIONS = 4
 CALLS = 7.7  # of a participant of the pilot, on average over the conditions
@@ -26,27 +23,6 @@ PEOPLE = 1_000_000
 CPU_OF_HTTP = 0.0003  # seconds of a core for a call over HTTP (benchmarks/README.md)
 TOKENS_IN, TOKENS_OUT = 690, 46  # of a call; real models write more than the respondent
 DOLLARS_IN, DOLLARS_OUT = 0.15, 0.60  # a million tokens of a small model; yours: `folkmoot check`
-
-
-class Used(NamedTuple):
-    """What a command took, children that it waited for included: seconds of CPU; peak memory (MB)
-    of the largest process."""
-
-    cpu_s: float
-    peak_mb: float
-
-
-def used_by(*command: object) -> Used:
-    """Run `folkmoot …` to its end. Raises RuntimeError with what it said where it failed."""
-    with tempfile.TemporaryFile() as said:
-        words, env = [FOLKMOOT, *map(str, command)], {**os.environ, "FOLKMOOT_TRUST": "1"}
-        process = subprocess.Popen(words, env=env, stdout=said, stderr=said)
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
-            said.seek(0)
-            raise RuntimeError(said.read().decode()[-3000:])
-    return Used(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 
 
 def pilot(people: int, folder: str) -> tuple[Used, float]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 
 import folkmoot
+from benchmarks.measure import ROOT, peak_mb, used_by
 from benchmarks.scale import pilot
 from folkmoot.engine import context, effects, own_process
 from folkmoot.engine.own_process import done_aside
@@ -71,6 +74,15 @@ def test_what_goes_wrong_in_another_process_is_told(
     monkeypatch.setattr(own_process.sys, "executable", str(killed))
     with pytest.raises(FolkmootError, match=r"status -9; .* memory"):
         done_aside(cluster_option, (np.zeros((3, 3)),), tmp_path)
+
+
+def test_what_a_process_takes_is_measured_apart_from_what_its_starter_took() -> None:
+    taken = bytearray(b"x" * 400_000_000)
+    assert peak_mb() > 400
+    assert used_by("--version").peak_mb < 200
+    own = "from benchmarks.measure import peak_mb; print(peak_mb())"
+    assert float(subprocess.check_output([sys.executable, "-c", own], cwd=ROOT)) < 200
+    del taken
 
 
 @pytest.mark.nightly
