@@ -64,6 +64,53 @@ def test_refusals_say_why() -> None:
     assert isinstance(filtered, RefusedError) and filtered.reason == "filtered"
 
 
+@pytest.mark.parametrize(
+    "said",
+    [  # of servers and vendors, as their users have reported them
+        {"message": "request (4152 tokens) exceeds the available context size (4096 tokens), try "
+         "increasing it", "type": "exceed_context_size_error", "n_ctx": 4096},
+        {"message": "Prompt tokens (900) exceeds context size (512)", "type": "context_exceeded"},
+        {"message": "the request exceeds the available context size. try increasing the context "
+         "size or enable context shift"},
+        {"message": "Trying to keep the first 5000 tokens when context overflows. However, the "
+         "model is loaded with context length of only 4096 tokens"},
+        {"message": "This model's maximum context length is 8192 tokens. However, you requested "
+         "8500 tokens"},
+        {"message": "The decoder prompt (length 5000) is longer than the maximum model length of "
+         "4096."},
+        {"message": "This model's maximum prompt length is 131072 but the request contains 150000 "
+         "tokens."},
+        {"message": "Input tokens exceed the configured limit of 272000 tokens."},
+        {"message": "The input token count (1200000) exceeds the maximum number of tokens allowed "
+         "(1048576)."},
+        {"message": "Input is too long for requested model."},
+        {"message": "Please reduce the length of the messages or completion."},
+        {"message": "Range of input length should be [1, 129024]", "type": "invalid_parameter"},
+        {"message": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096"},
+        {"message": "too many tokens: total number of tokens in the prompt cannot exceed 4081"},
+        {"message": "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000"},
+    ],
+)  # fmt: skip
+def test_a_prompt_that_is_too_long_is_known_in_the_words_of_every_server(
+    said: dict[str, object],
+) -> None:
+    found = failure(400, {}, json.dumps({"error": said}).encode())
+    assert isinstance(found, RefusedError) and found.reason == "too_long"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "max_tokens is too large: 100000. This model supports at most 16384 completion tokens",
+        "temperature exceeds the maximum of 2",
+        "Invalid input: messages must alternate",
+    ],
+)
+def test_a_setting_that_is_too_large_is_no_prompt_that_is_too_long(said: str) -> None:
+    found = failure(400, {}, json.dumps({"error": {"message": said}}).encode())
+    assert isinstance(found, RejectedError)
+
+
 @pytest.mark.parametrize("body", [b"", b"<html>Bad gateway</html>", b'{"detail": "no"}', b"[1]"])
 def test_errors_of_any_shape_are_understood(body: bytes) -> None:
     assert isinstance(failure(502, {}, body), TransientError)

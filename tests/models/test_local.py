@@ -59,6 +59,22 @@ def test_a_study_is_answered_by_a_real_model_for_nothing(tmp_path: Path) -> None
 
 
 @needs_the_model
+def test_a_prompt_longer_than_the_context_is_missing_and_the_run_goes_on(tmp_path: Path) -> None:
+    async def protocol(session: Session) -> None:
+        for n in (300, 1, 300):
+            said = await session.ask(Speaker(f"p{n}"), "Name one fruit. " * n, max_tokens=8)
+            session.record("said", {"reason": said.reason if isinstance(said, Missing) else None})
+
+    config = {"local": {"slots": 1, "context": 512}}
+    run = folkmoot.run(
+        Study("fruit", "Fruit", StudyConfig, protocol), config, out=tmp_path / "run", model="local"
+    )
+    assert run.table("said")["reason"].to_list() == ["too_long", None, "too_long"]
+    log = (run.path / "run.log").read_text()
+    assert log.count("longer than the 512 tokens") == 1 and "local: {context: 1024}" in log
+
+
+@needs_the_model
 async def test_the_server_wants_its_own_key_and_ends_with_its_user() -> None:
     model = LocalModel("local", ProviderSettings(options={"threads": 1, "slots": 1}))
     reply = await model.complete(QUESTION, address="a")

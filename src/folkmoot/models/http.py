@@ -45,9 +45,12 @@ _QUOTA = re.compile(
     re.IGNORECASE,
 )
 _TOO_LONG = re.compile(
-    r"context_length_exceeded|string_above_max_length|maximum context length|context (?:window|"
-    r"length)|prompt is too long|input (?:token count|is too long)|too many (?:input )?tokens|"
-    r"request_too_large|max_prompt_tokens|exceeds the maximum number of tokens",
+    r"context[ _](?:window|length|size|limit)|context_exceeded|string_above_max_length|"
+    r"maximum (?:model|prompt) length|max_prompt_tokens|request_too_large|"
+    r"(?:prompt|input) is too long|reduce the length of the|range of input length|"
+    r"input token(?: count|s exceed)|too many (?:input )?tokens|exceeds? (?:the )?token limit|"
+    r"exceeds the maximum number of tokens|maximum number of input tokens|"
+    r"[`']inputs[`'] (?:tokens \+|must have less than)",
     re.IGNORECASE,
 )
 _FILTERED = re.compile(

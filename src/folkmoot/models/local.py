@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from folkmoot.errors import FatalModelError, InputError, Problem
+from folkmoot.errors import FatalModelError, InputError, Problem, RefusedError
 from folkmoot.models.openai_chat import OpenAIChat
 from folkmoot.models.request import FloatArray, ProviderSettings, Reply, Request, Usage
 
@@ -76,6 +76,8 @@ class LocalModel:
         cores = os.cpu_count() or 1
         self._threads: int = settings.options.get("threads") or _free_cores(cores)
         self._slots: int = settings.options.get("slots") or min(cores, 8)
+        self._context: int = settings.options.get("context") or CONTEXT
+        self._overflowed = False
         self._free = asyncio.Semaphore(self._slots)  # a call that waits does not run out of time
         self._starting = asyncio.Lock()
         self._process: subprocess.Popen[str] | None = None
@@ -83,7 +85,17 @@ class LocalModel:
 
     async def complete(self, request: Request, *, address: str) -> Reply:
         async with self._free:
-            return await (await self._served()).complete(request, address=address)
+            try:
+                return await (await self._served()).complete(request, address=address)
+            except RefusedError as error:
+                if error.reason == "too_long" and not self._overflowed:
+                    self._overflowed = True
+                    self.notes.append(
+                        f"a prompt was longer than the {self._context:,} tokens of a conversation "
+                        f"with this model: `local: {{context: {2 * self._context}}}` takes more, "
+                        "as far as the model was trained for them"
+                    )
+                raise
 
     async def embed(
         self, model: str, texts: Sequence[str], *, address: str
@@ -125,7 +137,7 @@ class LocalModel:
             "key": key,
             "threads": self._threads,
             "slots": self._slots,
-            "context": self._settings.options.get("context") or CONTEXT,
+            "context": self._context,
             "longest": LONGEST,
         }
         with tempfile.TemporaryFile("w+") as said:
