@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 FOLKMOOT = str(Path(sys.executable).with_name("folkmoot"))
+MAXRSS_PER_MB = 2**20 if sys.platform == "darwin" else 1024  # bytes there, KB elsewhere
 
 
 class Used(NamedTuple):
@@ -55,14 +56,14 @@ def waited_for(command: list[str], folder: str) -> dict[str, float]:
         if process.returncode:
             said.seek(0)
             raise RuntimeError(said.read().decode()[-3000:])
-    return {"cpu_s": used.ru_utime + used.ru_stime, "peak_mb": used.ru_maxrss / 1024}
+    return {"cpu_s": used.ru_utime + used.ru_stime, "peak_mb": used.ru_maxrss / MAXRSS_PER_MB}
 
 
 def peak_mb() -> float:
     """Peak memory (MB) of this process, whatever the process had that started it."""
     status = Path("/proc/self/status")
-    if not status.exists():  # macOS counts bytes
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    if not status.exists():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / MAXRSS_PER_MB
     peak = next(x for x in status.read_text().splitlines() if x.startswith("VmHWM:"))
     return int(peak.split()[1]) / 1024
 

@@ -339,7 +339,11 @@ class Journal(JournalReader):
         self._resuming = (
             self._reader.execute("SELECT 1 FROM entries LIMIT 1").fetchone() is not None
         )
-        self._content = self._unchanged() if self._resuming else 0  # with what was put since
+        try:
+            self._content = self._unchanged() if self._resuming else 0  # with what was put since
+        except StorageError:
+            self._reader.close()
+            raise
         self._queue: queue.SimpleQueue[Entry | _Told | Callable[[], None] | None]
         self._queue = queue.SimpleQueue()
         self._error: StorageError | None = None
@@ -375,9 +379,7 @@ class Journal(JournalReader):
                 return found
             changed = self.changed()
         except sqlite3.Error as error:
-            self._reader.close()
             raise storage_error(self.path, error) from None
-        self._reader.close()
         named = ", ".join(changed[:MOST_NAMED]) + (", …" if len(changed) > MOST_NAMED else "")
         what = (
             f"the entries at {named} were changed" if changed else "entries were added or removed"

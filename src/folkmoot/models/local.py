@@ -77,7 +77,6 @@ class LocalModel:
         self._threads: int = settings.options.get("threads") or _free_cores(cores)
         self._slots: int = settings.options.get("slots") or min(cores, 8)
         self._context: int = settings.options.get("context") or CONTEXT
-        self._overflowed = False
         self._free = asyncio.Semaphore(self._slots)  # a call that waits does not run out of time
         self._starting = asyncio.Lock()
         self._process: subprocess.Popen[str] | None = None
@@ -88,13 +87,13 @@ class LocalModel:
             try:
                 return await (await self._served()).complete(request, address=address)
             except RefusedError as error:
-                if error.reason == "too_long" and not self._overflowed:
-                    self._overflowed = True
-                    self.notes.append(
-                        f"a prompt was longer than the {self._context:,} tokens of a conversation "
-                        f"with this model: `local: {{context: {2 * self._context}}}` takes more, "
-                        "as far as the model was trained for them"
-                    )
+                note = (
+                    f"a prompt was longer than the {self._context:,} tokens of a conversation "
+                    f"with this model: `local: {{context: {2 * self._context}}}` takes more, "
+                    "as far as the model was trained for them"
+                )
+                if error.reason == "too_long" and note not in self.notes:
+                    self.notes.append(note)
                 raise
 
     async def embed(
