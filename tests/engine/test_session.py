@@ -283,6 +283,21 @@ def test_a_computation_is_done_in_a_thread(tmp_path: Path) -> None:
     run(tmp_path, protocol)
 
 
+def test_a_named_computation_is_found_again_when_its_function_has_another_name(
+    tmp_path: Path,
+) -> None:
+    def another(vectors: np.ndarray, numbers: list[float]) -> dict[str, float]:
+        raise AssertionError("computed again")
+
+    for number, function in enumerate([_total, another]):
+
+        async def protocol(session: Session, function: Callable[..., object] = function) -> None:
+            got = await session.compute(function, np.ones(2), [1.0], name="total")
+            assert got == {"sum": 3.0}
+
+        run(tmp_path, protocol, resume=number > 0)
+
+
 @pytest.mark.parametrize("in_memory", [32_000_000, 0])
 def test_embeddings_have_length_one_and_are_the_same_after_replay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_memory: int

@@ -15,7 +15,9 @@ from functools import lru_cache
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import json_repair
-from pydantic import BaseModel, ValidationError, ValidationInfo
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, ValidationInfo
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core.core_schema import ModelSchema
 from rapidfuzz.fuzz import ratio
 
 from folkmoot.json_text import Schema
@@ -195,7 +197,7 @@ class JsonList(Generic[M]):
         items = {"type": "array", "items": item, "minItems": self.fewest}
         if self.most is not None:
             items["maxItems"] = self.most
-        schema = object_schema(self.model.__name__ + "List", {self.name: items})
+        schema = object_schema(f"{item['title']}List", {self.name: items})
         return schema | ({"$defs": definitions} if definitions else {})
 
     def parse(self, reply: str) -> Parsed[tuple[M, ...]] | Unreadable:
@@ -353,6 +355,17 @@ def left_blank(reply: str, forms: Forms) -> str:
     return ""
 
 
+def pin_schema(title: str, description: str = "", config: ConfigDict | None = None) -> ConfigDict:
+    """Fix the title and the description under which an answer model is sent to models.
+
+    Use it as the `model_config` of the model; `config` holds further settings of pydantic's. The
+    schema is part of a request and of its fingerprint. Only with a title of its own can a class be
+    renamed, or its docstring edited, without changing the requests of paused runs.
+    """
+    extra: dict[str, JsonValue] = {"description": description} if description else {}
+    return {**(config or {}), "title": title, "json_schema_extra": extra}
+
+
 def schema_of(
     model: type[BaseModel],
     options: Mapping[str, Sequence[str]] | None = None,
@@ -372,7 +385,9 @@ def _schema(
     options: tuple[tuple[str, tuple[str, ...]], ...],
     without: tuple[str, ...],
 ) -> Schema:
-    schema = model.model_json_schema()
+    schema = _with_definitions_by_title(
+        model.model_json_schema(schema_generator=_SentSchemaGenerator)
+    )
     definitions = schema.get("$defs", {})
     for path, texts in options:
         above, name = _above(schema, definitions, path)
@@ -383,6 +398,46 @@ def _schema(
         above["properties"].pop(name, None)
         above["required"] = [n for n in above.get("required", []) if n != name]
     return _pruned(schema)
+
+
+class _SentSchemaGenerator(GenerateJsonSchema):
+    """Generate the schema of an answer model as it is sent to an endpoint.
+
+    The schema is part of the request and of its fingerprint. So a model with a title in its
+    `model_config` is sent under this title, described by its `json_schema_extra` alone: its class
+    can be renamed and its docstring edited. Without a title, class name and docstring are sent.
+    """
+
+    def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
+        sent = super().model_schema(schema)
+        config = schema["cls"].model_config
+        extra = config.get("json_schema_extra")
+        if config.get("title") and not (isinstance(extra, dict) and "description" in extra):
+            sent.pop("description", None)
+        return sent
+
+
+def _with_definitions_by_title(schema: Schema) -> Schema:
+    """Name the definitions of a schema by their titles, where pydantic names them by classes."""
+    definitions = schema.get("$defs", {})
+    titles = {name: str(body.get("title", name)) for name, body in definitions.items()}
+    if list(titles) == list(titles.values()) or len(set(titles.values())) < len(titles):
+        return schema
+    refs = {f"#/$defs/{name}": f"#/$defs/{title}" for name, title in titles.items()}
+
+    def rename(node: Any) -> Any:
+        if isinstance(node, list):
+            return [rename(part) for part in node]
+        if not isinstance(node, dict):
+            return node
+        return {
+            key: refs.get(part, part) if key == "$ref" else rename(part)
+            for key, part in node.items()
+        }
+
+    named = {titles[name]: body for name, body in definitions.items()}
+    renamed: Schema = rename(schema | {"$defs": {name: named[name] for name in sorted(named)}})
+    return renamed
 
 
 def _above(schema: Schema, definitions: Schema, path: str) -> tuple[Schema, str]:

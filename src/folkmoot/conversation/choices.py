@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 
-from folkmoot.conversation.answers import Json, Parsed, Unreadable
+from folkmoot.conversation.answers import Json, Parsed, Unreadable, pin_schema
 from folkmoot.conversation.spoken import (
     LONGEST,
     bare_forms,
@@ -154,6 +154,8 @@ class Constrained:
 
 
 class _Chosen(BaseModel):
+    model_config = pin_schema("_Chosen")
+
     choice: str
 
 

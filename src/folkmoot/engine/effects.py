@@ -233,9 +233,10 @@ async def computed(
     fn: Callable[..., object],
     args: tuple[object, ...],
     version: int,
+    name: str | None,
 ) -> object:
     """`fn(*args)` as its JSON round trip: from the journal, or done now and journaled."""
-    name = f"{fn.__module__}.{fn.__qualname__}"
+    name = name or f"{fn.__module__}.{fn.__qualname__}"
     fingerprint = digest(name, version, *(_digest_of(a) for a in args))
     asked = {"function": name, "version": version}
     await run.find(address)

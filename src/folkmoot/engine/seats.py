@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from folkmoot.conversation.answers import pin_schema
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
@@ -79,6 +80,10 @@ class Seats(BaseModel):
 
 class OwnCard(BaseModel):
     """What people say of themselves where they speak for themselves."""
+
+    model_config = pin_schema(
+        "OwnCard", "What people say of themselves where they speak for themselves."
+    )
 
     age: int | None = Field(None, ge=16, le=120)
     gender: str = Field("", max_length=100)

@@ -285,15 +285,19 @@ class Scope:
         finally:
             self._busy = ""
 
-    async def compute(self, fn: Callable[..., Any], *args: Any, version: int = 1) -> Any:
+    async def compute(
+        self, fn: Callable[..., Any], *args: Any, version: int = 1, name: str | None = None
+    ) -> Any:
         """`fn(*args)`, pure but expensive: run once in a thread, journaled, replayed after.
 
         Arguments are JSON values or arrays; the result must be JSON and comes back as its own round
-        trip. Raise `version` when `fn` gives other results than before.
+        trip. Raise `version` when `fn` gives other results than before. The journal knows the
+        computation by `name` (default: module and name of `fn`): give one, and `fn` can be moved or
+        renamed while a run is paused.
         """
         address = self._enter("compute")
         try:
-            return await computed(self._run, address, fn, args, version)
+            return await computed(self._run, address, fn, args, version, name)
         finally:
             self._busy = ""
 

@@ -13,7 +13,7 @@ from typing import Literal, Protocol, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from folkmoot.conversation.answers import Answer, Json, Missing, Text
+from folkmoot.conversation.answers import Answer, Json, Missing, Text, pin_schema
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.people.persona import Persona
@@ -55,7 +55,11 @@ def as_listed(value: object, listed: Iterable[str]) -> object:
 class Demographics(BaseModel):
     """The seven demographics of a persona. Case and curly quotes in a reply are forgiven."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = pin_schema(
+        "Demographics",
+        "The seven demographics of a persona. Case and curly quotes in a reply are forgiven.",
+        ConfigDict(frozen=True, extra="ignore"),
+    )
 
     age: int = Field(ge=18, le=65)
     sex: Literal["M", "F"]

@@ -13,7 +13,14 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 
-from folkmoot.conversation.answers import JsonList, Missing, Parsed, Unreadable, object_schema
+from folkmoot.conversation.answers import (
+    JsonList,
+    Missing,
+    Parsed,
+    Unreadable,
+    object_schema,
+    pin_schema,
+)
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.conversation.spoken import folded
 from folkmoot.conversation.transcript import Speaker
@@ -276,7 +283,9 @@ def record(scope: Scope, book: Codebook, text: Text, codes: Iterable[Coded], who
 class _Item(BaseModel):
     """A code as a model gives it; slots are further fields."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = pin_schema(
+        "_Item", "A code as a model gives it; slots are further fields.", ConfigDict(extra="allow")
+    )
 
     code: str
     quote: str | None = ""

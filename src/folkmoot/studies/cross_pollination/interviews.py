@@ -115,6 +115,7 @@ async def _clustered(
         config.clustering_algorithm,
         config.max_clusters_per_option,
         scope.seed,
+        name="folkmoot.measures.clusters.cluster_option",
     )
     return vectors, [f"{option}_cluster_{label}" for label in labels]
 

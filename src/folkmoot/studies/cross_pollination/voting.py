@@ -10,7 +10,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, BaseModel, create_model
 
-from folkmoot.conversation.answers import Json, Missing, Text
+from folkmoot.conversation.answers import Json, Missing, Text, pin_schema
 from folkmoot.conversation.choices import Choice, Number
 from folkmoot.conversation.dialogue import question_and_answer
 from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance
@@ -89,7 +89,11 @@ def _ranking_of(options: tuple[str, ...]) -> type[BaseModel]:
             raise ValueError(f"name each of the {len(options)} options once, in their exact words")
         return ranking
 
-    return create_model("Ranking", ranking=(Annotated[list[str], AfterValidator(complete)], ...))
+    return create_model(
+        "Ranking",
+        __config__=pin_schema("Ranking"),
+        ranking=(Annotated[list[str], AfterValidator(complete)], ...),
+    )
 
 
 async def restated(scope: Scope, p: Participant, told: Put) -> Participant:

@@ -11,7 +11,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from folkmoot.conversation.answers import Json, Missing
+from folkmoot.conversation.answers import Json, Missing, pin_schema
 from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.spoken import own_part
 from folkmoot.conversation.transcript import Speaker, Transcript
@@ -212,7 +212,11 @@ def facing(
 class PrivateOpinion(BaseModel):
     """What somebody thinks of the concept: in words, and as a position in −1 … 1."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", str_strip_whitespace=True)
+    model_config = pin_schema(
+        "PrivateOpinion",
+        "What somebody thinks of the concept: in words, and as a position in −1 … 1.",
+        ConfigDict(frozen=True, extra="ignore", str_strip_whitespace=True),
+    )
 
     opinion: Annotated[str, Field(min_length=1)]
     position: Annotated[float, Field(ge=-1, le=1)]

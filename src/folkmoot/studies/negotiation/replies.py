@@ -14,6 +14,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from folkmoot.conversation.answers import pin_schema
 from folkmoot.studies.negotiation.rules.operators import WHOLE_TRIP, Portion
 from folkmoot.studies.negotiation.rules.strategies import RESERVED, Group, role_id
 from folkmoot.studies.negotiation.rules.tally import Ballot, adopted, clean, mentions
@@ -31,17 +32,14 @@ Words = Annotated[str, BeforeValidator(_text)]
 
 
 class _Reply(BaseModel):
-    # The prompts say what the objects are for.
-    model_config = ConfigDict(
-        extra="ignore",
-        frozen=True,
-        str_strip_whitespace=True,
-        json_schema_extra=lambda schema: schema.pop("description", None),
-    )
+    # The prompts say what the objects are for, so the schemas have no descriptions.
+    model_config = ConfigDict(extra="ignore", frozen=True, str_strip_whitespace=True)
 
 
 class Spoken(_Reply):
     """One line of dialogue."""
+
+    model_config = pin_schema("Spoken")
 
     speaker: Words = Field(description="who speaks")
     text: Words = Field(description="what this speaker says, one or two sentences")
@@ -54,6 +52,8 @@ Texts = Annotated[list[str], BeforeValidator(_list)]
 class Share(_Reply):
     """Who gets one option, and when."""
 
+    model_config = pin_schema("Share")
+
     option: Words = Field(description="one option, by the name it has in the list")
     members: Texts = Field(
         default_factory=list, description="names of the members who get it; empty for everyone"
@@ -63,6 +63,8 @@ class Share(_Reply):
 
 class Decided(_Reply):
     """A decision as data: the same part of every reply of the mediator."""
+
+    model_config = pin_schema("Decided")
 
     decision: Annotated[list[Share], BeforeValidator(_list)] = Field(
         description="the whole decision: who gets which option, and when"
@@ -75,6 +77,8 @@ class Decided(_Reply):
 class PlainSynthesis(Decided):
     """A proposal by plain reasoning."""
 
+    model_config = pin_schema("PlainSynthesis")
+
     has_conflict: bool = Field(description="whether the stated preferences conflict")
     conflict_description: Words = Field(description="what they disagree on, in one sentence")
     resolution_explanation: Words = Field(description="the proposal to the group, in plain words")
@@ -86,11 +90,15 @@ class PlainSynthesis(Decided):
 class GuidedSynthesis(PlainSynthesis):
     """A proposal under the canonical strategy."""
 
+    model_config = pin_schema("GuidedSynthesis")
+
     resolution_strategy: Words = Field("", description="the strategy_id that the proposal follows")
 
 
 class BallotForm(_Reply):
     """One member's ballot."""
+
+    model_config = pin_schema("BallotForm")
 
     top_choice: Words = Field(description="the option you want most")
     acceptable: Texts = Field(
@@ -111,12 +119,16 @@ class BallotForm(_Reply):
 class Score(_Reply):
     """What a member gives one option."""
 
+    model_config = pin_schema("Score")
+
     option: Words = Field(description="an option on the table")
     score: int = Field(ge=-4, le=4, description="from -4 (against it) to 4 (all for it)")
 
 
 class ScoreForm(_Reply):
     """One member's scores of all options."""
+
+    model_config = pin_schema("ScoreForm")
 
     scores: list[Score] = Field(description="one entry for every option on the table")
     hard_no: Texts = Field(default_factory=list, description="options that you reject; often none")
@@ -140,6 +152,8 @@ class ScoreForm(_Reply):
 
 class FeedbackReply(Decided):
     """One round of feedback."""
+
+    model_config = pin_schema("FeedbackReply")
 
     resolved: bool = Field(description="whether the member asked can accept the decision")
     updated_resolution_explanation: Words = Field(

@@ -16,7 +16,15 @@ from typing import TypedDict
 
 from pydantic import BaseModel, ConfigDict
 
-from folkmoot.conversation.answers import Json, JsonMap, Missing, Parsed, Unreadable, object_schema
+from folkmoot.conversation.answers import (
+    Json,
+    JsonMap,
+    Missing,
+    Parsed,
+    Unreadable,
+    object_schema,
+    pin_schema,
+)
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope, Session
 from folkmoot.kit import coding
@@ -450,7 +458,7 @@ class WholeRound:
 class AnyObject(BaseModel):
     """Any JSON object; its parts are read one by one."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = pin_schema("AnyObject", "", ConfigDict(extra="allow"))
 
 
 async def _turns(

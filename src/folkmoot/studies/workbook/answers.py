@@ -25,6 +25,7 @@ from folkmoot.conversation.answers import (
     Parsed,
     Text,
     Unreadable,
+    pin_schema,
 )
 from folkmoot.conversation.choices import NOT_COUNTED, Choice, Number, alike, listed
 from folkmoot.hidden_characters import hidden_in
@@ -308,7 +309,11 @@ Value = str | int | float
 class Structured(BaseModel):
     """The JSON object that `format_response` asks for."""
 
-    model_config = ConfigDict(extra="ignore", strict=False)
+    model_config = pin_schema(
+        "Structured",
+        "The JSON object that `format_response` asks for.",
+        ConfigDict(extra="ignore", strict=False),
+    )
 
     response: str | int | float | bool
     speculation_score: float | None = None

@@ -21,7 +21,7 @@ from pydantic import (
     field_validator,
 )
 
-from folkmoot.conversation.answers import Json, Missing, Reading
+from folkmoot.conversation.answers import Json, Missing, Reading, pin_schema
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase, GuidePart
@@ -39,7 +39,11 @@ REMEMBERED = 12
 class PhaseGuide(BaseModel):
     """The questions planned for one phase."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = pin_schema(
+        "PhaseGuide",
+        "The questions planned for one phase.",
+        ConfigDict(frozen=True, extra="ignore"),
+    )
 
     questions: tuple[str, ...] = Field(min_length=1)
 
@@ -47,7 +51,11 @@ class PhaseGuide(BaseModel):
 class Remark(BaseModel):
     """A remark of somebody, by a few of its words."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = pin_schema(
+        "Remark",
+        "A remark of somebody, by a few of its words.",
+        ConfigDict(frozen=True, extra="ignore"),
+    )
 
     name: str
     words: str
@@ -57,7 +65,12 @@ class NextQuestion(BaseModel):
     """What the moderator says next, with what it keeps in mind. All but the question may be empty:
     a model that leaves its notes out has still asked."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = pin_schema(
+        "NextQuestion",
+        "What the moderator says next, with what it keeps in mind. All but the question may be "
+        "empty:\na model that leaves its notes out has still asked.",
+        ConfigDict(frozen=True, extra="ignore"),
+    )
 
     summary: str = ""
     unanswered: tuple[str, ...] = ()

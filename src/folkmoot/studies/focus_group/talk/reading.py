@@ -13,7 +13,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from folkmoot.conversation.answers import Json, Missing, Unreadable
+from folkmoot.conversation.answers import Json, Missing, Unreadable, pin_schema
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope, Session
 from folkmoot.kit import coding
@@ -30,7 +30,11 @@ MODEL = "model"
 class OpinionReading(BaseModel):
     """What an answer shows of a position; `sentiment` where the model is asked for it."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = pin_schema(
+        "OpinionReading",
+        "What an answer shows of a position; `sentiment` where the model is asked for it.",
+        ConfigDict(frozen=True, extra="ignore"),
+    )
 
     changed: bool
     valence: Annotated[float | None, Field(ge=-1, le=1)]

@@ -1,7 +1,7 @@
 """What is thought, said, written and voted at a meeting: typed answers with the source's fields.
 
 The types are strict. What a model writes more loosely is repaired on the way in (`repairs.py`). The
-docstrings and field descriptions are part of the JSON schemas that go with the requests.
+descriptions in `pin_schema` and of fields are part of the JSON schemas that go with the requests.
 """
 
 from __future__ import annotations
@@ -23,7 +23,14 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 
-from folkmoot.conversation.answers import Json, Reading, Unreadable, object_schema
+from folkmoot.conversation.answers import (
+    Json,
+    Reading,
+    Unreadable,
+    object_schema,
+    pin_schema,
+    schema_of,
+)
 from folkmoot.studies.town_hall.answers.repairs import Asked, Repairer, listed, spelled, text, whole
 
 Stance = Literal["strong_support", "support", "neutral", "oppose", "strong_oppose"]
@@ -136,6 +143,8 @@ class Minimal(Record):
 class Reference(Record):
     """A public response to another resident."""
 
+    model_config = pin_schema("Reference", "A public response to another resident.")
+
     target_agent: str = Field(description="id of the resident who is answered")
     interaction_type: InteractionType
     content: Words
@@ -143,6 +152,8 @@ class Reference(Record):
 
 class Reaction(Record):
     """A private reaction to what another resident said."""
+
+    model_config = pin_schema("Reaction", "A private reaction to what another resident said.")
 
     target_agent: str = Field(description="id of the resident whose opinion this is about")
     target_summary: Words = Field(description="that opinion in a few words")
@@ -166,6 +177,8 @@ def _heard(kept: list[T], name: str, repairer: Repairer) -> list[T]:
 
 class Thinking(Minimal):
     """THINK: private, never shown to anyone else."""
+
+    model_config = pin_schema("Thinking", "THINK: private, never shown to anyone else.")
 
     reactions: tuple[Reaction, ...] = Field(description="one per opinion heard")
     overall_stance: Stance | SkipJsonSchema[None]
@@ -195,12 +208,20 @@ class Thinking(Minimal):
 class Question(Record):
     """A public question: to a resident, `all`, `moderator` or `planner`."""
 
+    model_config = pin_schema(
+        "Question", "A public question: to a resident, `all`, `moderator` or `planner`."
+    )
+
     target: str
     content: Words
 
 
 class Speaking(Minimal):
     """SPEAK: what the whole hall hears. An empty statement is silence."""
+
+    model_config = pin_schema(
+        "Speaking", "SPEAK: what the whole hall hears. An empty statement is silence."
+    )
 
     references: tuple[Reference, ...]
     new_points: Texts = Field(description="points of one's own, not in answer to anyone")
@@ -261,7 +282,7 @@ class Speaking(Minimal):
 
 
 class Compelling(Record):
-    """The opinion that convinced most."""
+    model_config = pin_schema("Compelling", "The opinion that convinced most.")
 
     agent_id: str
     opinion_summary: Words
@@ -269,7 +290,7 @@ class Compelling(Record):
 
 
 class Disagreed(Record):
-    """The opinion that one disagrees with most."""
+    model_config = pin_schema("Disagreed", "The opinion that one disagrees with most.")
 
     agent_id: str
     opinion_summary: Words
@@ -278,6 +299,8 @@ class Disagreed(Record):
 
 class StanceEvolution(Record):
     """How one's stance moved in a round."""
+
+    model_config = pin_schema("StanceEvolution", "How one's stance moved in a round.")
 
     previous_stance: Stance
     current_stance: Stance
@@ -316,8 +339,12 @@ class StanceEvolution(Record):
 class Reflection(Minimal):
     """REFLECT: private, between rounds; feeds the same resident's next THINK only."""
 
-    most_compelling: Annotated[Compelling | None, WithJsonSchema(Compelling.model_json_schema())]
-    most_disagreed: Annotated[Disagreed | None, WithJsonSchema(Disagreed.model_json_schema())]
+    model_config = pin_schema(
+        "Reflection", "REFLECT: private, between rounds; feeds the same resident's next THINK only."
+    )
+
+    most_compelling: Annotated[Compelling | None, WithJsonSchema(schema_of(Compelling))]
+    most_disagreed: Annotated[Disagreed | None, WithJsonSchema(schema_of(Disagreed))]
     stance_evolution: StanceEvolution | SkipJsonSchema[None]
     next_round_strategy: Words
 
@@ -345,6 +372,8 @@ MINIMAL_REFLECTION = Reflection.minimal()
 
 class Turn(Record):
     """What one resident thought (None where thinking is off) and said in one round."""
+
+    model_config = pin_schema("Turn")
 
     thinking: Thinking | None
     speaking: Speaking
@@ -407,7 +436,7 @@ def reflection(asked: Asked) -> Json[Reflection]:
 
 
 class Concern(Record):
-    """A concern of one resident that nobody has answered."""
+    model_config = pin_schema("Concern", "A concern of one resident that nobody has answered.")
 
     resident: str
     concern: str
@@ -416,7 +445,7 @@ class Concern(Record):
 class Moderation(Minimal):
     """What the moderator is asked for."""
 
-    model_config = ConfigDict(title="Moderating")
+    model_config = pin_schema("Moderating", "What the moderator is asked for.")
 
     summary: str = Field(min_length=1)
     underrepresented_opinions: tuple[Words, ...]
@@ -452,12 +481,21 @@ class Moderation(Minimal):
 class ReflectedConcern(Record):
     """A concern of one resident that the text takes up."""
 
+    model_config = pin_schema(
+        "ReflectedConcern", "A concern of one resident that the text takes up."
+    )
+
     resident: str = Field(description="id of the resident")
     concern: Words
 
 
 class Closing(Minimal):
     """What is asked for. Nobody says here who is vulnerable; that is worked out from the ids."""
+
+    model_config = pin_schema(
+        "Closing",
+        "What is asked for. Nobody says here who is vulnerable; that is worked out from the ids.",
+    )
 
     consensus: str = Field(min_length=1)
     concerns_reflected: tuple[ReflectedConcern, ...]
@@ -502,7 +540,7 @@ def change_between(before: str, after: str) -> str:
 
 
 class PlannedItem(Record):
-    """One point to be decided."""
+    model_config = pin_schema("PlannedItem", "One point to be decided.")
 
     proposal: str = Field(description="worded so that yes means to do it", min_length=1)
     reasoning: Words
@@ -515,7 +553,7 @@ class PlannedItem(Record):
 
 
 class Planned(Record):
-    """What the planner is asked for."""
+    model_config = pin_schema("Planned", "What the planner is asked for.")
 
     items: tuple[PlannedItem, ...] = Field(min_length=1)
 
@@ -565,6 +603,8 @@ _YES_NO |= {"reject": "no", "against": "no"}
 
 class Ballot(BaseModel):
     """One resident's votes (item id → yes or no) and reasons; an item left out was not voted on."""
+
+    model_config = pin_schema("Ballot")
 
     votes: dict[str, str] = {}
     reasons: dict[str, str] = {}
@@ -625,6 +665,8 @@ def yes_or_no(raw: object) -> str | None:
 
 class Satisfaction(Record):
     """One resident's satisfaction at one time; None where it could not be read."""
+
+    model_config = pin_schema("Satisfaction")
 
     satisfaction: Annotated[int, Field(ge=1, le=10)] | None
     reason: Words

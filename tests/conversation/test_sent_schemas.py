@@ -1,0 +1,152 @@
+"""What is sent of an answer model does not depend on how the code is named or documented."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel, create_model
+
+import folkmoot
+from folkmoot.conversation.answers import JsonList, pin_schema, schema_of
+from folkmoot.engine.journal import JournalReader
+from folkmoot.engine.study import registered
+from folkmoot.storage.run_folder import JOURNAL
+from tests.contract.small import small_study
+
+SOURCE = Path(folkmoot.__file__).parent
+ROOT = SOURCE.parents[1]
+
+
+def calls(*names: str) -> Iterator[tuple[str, ast.Call]]:
+    """Module and node of each call of a function or method of these names in the package."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        module = ".".join(("folkmoot", *path.relative_to(SOURCE).with_suffix("").parts))
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call):
+                called = getattr(node.func, "id", getattr(node.func, "attr", ""))
+                if called in names:
+                    yield module.removesuffix(".__init__"), node
+
+
+def answer_models() -> Iterator[type[BaseModel]]:
+    """The models that the package gives to an answer type, without a schema beside them."""
+    for module, call in calls("Json", "JsonList"):
+        given = call.args[0]
+        if isinstance(given, ast.Name) and not any(k.arg == "schema" for k in call.keywords):
+            found = getattr(importlib.import_module(module), given.id, None)
+            if isinstance(found, type) and issubclass(found, BaseModel):
+                yield found
+
+
+def models_of_the_package() -> list[type[BaseModel]]:
+    list(answer_models())
+    found, waiting = list[type[BaseModel]](), BaseModel.__subclasses__()
+    while waiting:
+        model = waiting.pop()
+        waiting += model.__subclasses__()
+        if model.__module__.startswith("folkmoot."):
+            found.append(model)
+    return found
+
+
+def has_own_title(model: type[BaseModel]) -> bool:
+    above = [b.model_config.get("title") for b in model.__mro__[1:] if issubclass(b, BaseModel)]
+    title = model.model_config.get("title")
+    return title is not None and title not in above
+
+
+def objects_in(schema: object) -> Iterator[tuple[str, frozenset[str]]]:
+    """Title and properties of every object in a schema."""
+    if isinstance(schema, list):
+        for part in schema:
+            yield from objects_in(part)
+    elif isinstance(schema, dict):
+        if schema.get("type") == "object" and isinstance(schema.get("title"), str):
+            yield schema["title"], frozenset(schema.get("properties", ()))
+        for part in schema.values():
+            yield from objects_in(part)
+
+
+def print_schemas(*, renamed: bool) -> None:
+    """Print what is sent of every model with a title; `renamed`: after all of them got other names
+    and docstrings."""
+    models = sorted(filter(has_own_title, models_of_the_package()), key=repr)
+    keys = [f"{m.__module__}.{m.__qualname__}" for m in models]
+    if renamed:
+        for number, model in enumerate(models):
+            model.__name__ = model.__qualname__ = f"Renamed{number}"
+            model.__doc__ = "Documented in other words."
+        for _ in range(3):  # until what is nested in nested models is rebuilt
+            for model in models:
+                model.model_rebuild(force=True)
+    sent = {k: (schema_of(m), JsonList(m).schema) for k, m in zip(keys, models, strict=True)}
+    sys.stdout.write(json.dumps(sent))
+
+
+def test_no_class_name_and_no_docstring_of_an_answer_model_is_sent() -> None:
+    def sent(renamed: bool) -> dict[str, object]:
+        code = f"from {__name__} import print_schemas; print_schemas(renamed={renamed})"
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        found: dict[str, object] = json.loads(done.stdout)
+        return found
+
+    before, after = sent(False), sent(True)
+    assert len(before) > 20
+    assert [name for name in before if before[name] != after[name]] == []
+    assert "Renamed" not in json.dumps(after) and "other words" not in json.dumps(after)
+
+
+def test_every_answer_model_of_the_package_has_a_title_of_its_own() -> None:
+    named = list(answer_models())
+    assert len(named) > 10
+    assert [m for m in named if not has_own_title(m)] == []
+    titled = [m.model_config.get("title") for m in models_of_the_package() if has_own_title(m)]
+    assert [t for m in named for t, _ in objects_in(schema_of(m)) if t not in titled] == []
+
+
+@pytest.mark.parametrize("study", sorted(registered()))
+def test_no_request_of_a_study_names_a_class(study: str, tmp_path: Path) -> None:
+    classes = {
+        (m.__name__, frozenset(m.model_fields))
+        for m in models_of_the_package()
+        if not has_own_title(m)
+    }
+    folkmoot.run(small_study(study, tmp_path), model="synthetic", out=tmp_path / "run")
+    with JournalReader(tmp_path / "run" / JOURNAL) as journal:
+        sent = [e.request.get("schema") for e in journal.entries("ask")]
+    assert [o for schema in sent for o in objects_in(schema) if o in classes] == []
+
+
+def test_computations_of_the_package_have_names() -> None:
+    computed = [call for _, call in calls("compute") if isinstance(call.func, ast.Attribute)]
+    assert computed
+    assert [call.lineno for call in computed if "name" not in {k.arg for k in call.keywords}] == []
+
+
+def test_a_model_of_a_stranger_is_sent_under_its_class_or_its_title() -> None:
+    class Stance(BaseModel):
+        """How sure one is."""
+
+        sure: bool
+
+    class Pinned(Stance):
+        """How the code reads it."""
+
+        model_config = pin_schema("Answer", "How sure you are.")
+
+    holder = create_model("Holder", one=(Stance, ...), other=(Pinned, ...))
+    assert schema_of(Stance)["title"] == "Stance"
+    assert schema_of(Stance)["description"] == "How sure one is."
+    assert schema_of(Pinned)["title"] == "Answer"
+    assert schema_of(Pinned)["description"] == "How sure you are."
+    nested = schema_of(holder)
+    assert list(nested["$defs"]) == ["Answer", "Stance"]
+    assert nested["properties"]["other"] == {"$ref": "#/$defs/Answer"}
