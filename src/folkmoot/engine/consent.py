@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from folkmoot.engine.config import StudyConfig
@@ -28,12 +28,14 @@ TRUST_ALL = "FOLKMOOT_TRUST"  # =1: every file that is run here is one's own
 class Consent:
     """How a user agrees: beforehand (`given`), or when asked with a list of sentences.
 
-    `ask` is None where nobody can be asked; `line` is what to type then.
+    `ask` is None where nobody can be asked; `line` is what to type then. `versions`: SHA-256 of
+    code files, by path, that another process of the same run agreed to and executed.
     """
 
     given: bool = False
     ask: Callable[[Sequence[str]], bool] | None = None
     line: str = "folkmoot.run(…, trust=True)"
+    versions: Mapping[str, str] = field(default_factory=dict)
 
     def require(self, file: Path, wishes: Sequence[str], content: bytes) -> None:
         """Return if the user agrees to every wish of the file, now or earlier.
@@ -52,10 +54,18 @@ class Consent:
         hint = f"if you trust it: {self.line}"
         raise InputError([Problem(sentence, str(file), hint=hint) for sentence in sentences])
 
-    def require_code(self, code: Path) -> None:
-        """Return if the Python file may be run. Raises InputError; a missing file passes."""
-        if code.is_file():
-            self.require(code, ["is Python code and can do anything you can"], code.read_bytes())
+    def require_code(self, path: Path, source: bytes) -> None:
+        """Return if a Python file with this content may be executed. Raises InputError.
+
+        The caller executes `source` and does not read the file again.
+        """
+        if not source.strip():  # the usual `__init__.py`
+            return
+        agreed = self.versions.get(str(path))
+        if agreed is None:
+            self.require(path, ["is Python code and can do anything you can"], source)
+        elif agreed != hashlib.sha256(source).hexdigest():
+            raise InputError(f"{path} is not the same as on the machine that started the run")
 
     def require_sending(
         self,

@@ -29,7 +29,8 @@ def done_aside(fn: Callable[..., object], args: Sequence[object], folder: Path) 
         pickle.dump((fn, args), asked, protocol=5)
         asked.seek(0)
         done = subprocess.run(
-            (sys.executable, "-m", "folkmoot.engine.own_process"),
+            # -P: no module of the folder that this was started in, which a stranger may have sent.
+            (sys.executable, "-P", "-m", "folkmoot.engine.own_process"),
             stdin=asked,
             capture_output=True,
             start_new_session=True,  # Ctrl-C is for the run to answer

@@ -6,25 +6,22 @@ A study package exposes `STUDY = Study(...)` and registers it under the entry-po
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
 import inspect
-import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Generic
 
 from folkmoot.conversation.prompts import PromptLibrary
-from folkmoot.engine.authors import OWN_FILE, mistake_of, place_of_syntax
+from folkmoot.engine.authors import mistake_of
 from folkmoot.engine.config import Config, StudyConfig
 from folkmoot.engine.consent import TRUST_ALL, Consent
 from folkmoot.engine.hypotheses import Hypothesis, hypotheses_finding
 from folkmoot.engine.journal import JournalReader
 from folkmoot.engine.seats import Playable, taken
 from folkmoot.engine.session import Session
+from folkmoot.engine.study_code import load_study_code
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
 from folkmoot.measures.power import DesignSize
@@ -152,14 +149,15 @@ def registered() -> dict[str, EntryPoint]:
     return installed(STUDIES)
 
 
-def find_study(name: str, folder: Path | None = None) -> Study:
+def find_study(name: str, folder: Path | None = None, consent: Consent | None = None) -> Study:
     """The study type of that name, or of that Python file (relative to `folder`).
 
-    Raises InputError, which names the likely meant type, or why the type cannot be loaded.
+    `consent` is None where the caller names the type in Python. Raises InputError, which names the
+    likely meant type, or why the type cannot be loaded.
     """
     code = code_of(name, folder)
     if code is not None:
-        return load_study(code)
+        return load_study(code, consent)
     points = registered()
     if name not in points:
         raise InputError(_unknown(name, list(points)))
@@ -192,8 +190,7 @@ def study_of_run(run: RunFolder) -> Study:
     lay = (run.path / str(run.manifest.get("study_file") or "")).parent
     folders = (lay, run.path, run.path.parent, run.path.parent.parent, Path())
     beside = next((f for f in folders if (f / named).is_file()), Path())
-    Consent(line=f"{TRUST_ALL}=1 in the environment").require_code(beside / named)
-    return find_study(named, beside)
+    return find_study(named, beside, Consent(line=f"{TRUST_ALL}=1 in the environment"))
 
 
 def seats_of(study: Study, config: StudyConfig, folder: Path) -> tuple[Playable, ...]:
@@ -251,12 +248,15 @@ def installed_studies() -> tuple[list[Study], list[Problem]]:
     return studies, problems
 
 
-def load_study(path: Path) -> Study:
-    """The STUDY of a Python file. The file is executed once per process."""
+def load_study(path: Path, consent: Consent | None = None) -> Study:
+    """The STUDY of a Python file. The same content is executed once per process.
+
+    `consent` is None where the caller names the file in Python. Raises InputError.
+    """
     path = path.resolve()
     if not path.is_file():
         raise InputError(Problem(f"there is no file {path}", key="study"))
-    module = _module_of(path)
+    module = load_study_code(path, consent)
     if not hasattr(module, "STUDY"):
         raise InputError(
             Problem(
@@ -267,32 +267,6 @@ def load_study(path: Path) -> Study:
             )
         )
     return _checked(module.STUDY, str(path))
-
-
-def _module_of(path: Path) -> ModuleType:
-    # Registered in sys.modules, because dataclasses and pydantic resolve annotations through it.
-    name = f"{OWN_FILE}{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise InputError(Problem("this is not a Python file", file=str(path), key="study"))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        del sys.modules[name]
-        why = error.msg if isinstance(error, SyntaxError) else repr(error)
-        raise InputError(
-            Problem(
-                f"the file cannot be run: {why}",
-                file=str(path),
-                where=place_of_syntax(error, path),
-                key="study",
-            )
-        ) from error
-    return module
 
 
 def _checked(found: object, name: str) -> Study:

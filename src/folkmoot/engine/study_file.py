@@ -30,7 +30,6 @@ from folkmoot.engine.mistakes import (
 )
 from folkmoot.engine.study import (
     Study,
-    code_of,
     find_study,
     installed_studies,
     registered,
@@ -376,11 +375,8 @@ def _named_study(name: object, tree: Tree, path: Path, consent: Consent) -> Stud
     if not isinstance(name, str):
         raise InputError(located_problem("must be the name of a study type", ("study",), tree))
     place = tree.nearest(("study",))
-    code = code_of(name, path.parent)
-    if code is not None:
-        consent.require_code(code)
     try:
-        return find_study(name, path.parent)
+        return find_study(name, path.parent, consent)
     except InputError as error:
         raise InputError(
             [p if p.file else standing_at(p, place.file, place.line) for p in error.problems]

@@ -142,7 +142,8 @@ class LocalModel:
         with tempfile.TemporaryFile("w+") as said:
             # Its own session: Ctrl-C is for the run, which lets replies in flight come home.
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "folkmoot.models.local_server"],
+                # -P: no module of the current folder, which a stranger may have sent.
+                [sys.executable, "-P", "-m", "folkmoot.models.local_server"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=said,

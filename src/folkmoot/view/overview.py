@@ -70,7 +70,8 @@ class Overviews:
 
 
 async def _make(run: Path, folder: Path) -> None:
-    words = (sys.executable, "-m", "folkmoot.view.making", str(run.resolve()), str(folder))
+    # -P: no module of the current folder, which a stranger may have sent.
+    words = (sys.executable, "-P", "-m", "folkmoot.view.making", str(run.resolve()), str(folder))
     process = await asyncio.create_subprocess_exec(
         *words, stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
     )

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from folkmoot.cli.app import app
 from folkmoot.engine.cluster import refusals
+from folkmoot.engine.consent import Consent
 from folkmoot.engine.execution import RunOptions, sending_rehearsed
 from folkmoot.engine.runner import run_study
 from folkmoot.engine.study import registered
@@ -97,10 +98,10 @@ def test_a_study_that_workers_do_not_have_is_refused_by_its_file(
     cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     head = pytest.importorskip("folkmoot.engine.cluster.head")
-    monkeypatch.setattr(head, "sha256", lambda path: "of another file")
+    other = Consent(versions={str(Path(STUDY).resolve()): "of another file"})
+    monkeypatch.setattr(head, "agreement_for_workers", lambda _path: other)
     assert f"{STUDY} is not the same" in refused(tmp_path, {}, workers=1)
     monkeypatch.setattr(head, "code_of", lambda *_: tmp_path / "elsewhere.py")
-    monkeypatch.setattr(head, "sha256", lambda path: "")
     assert "elsewhere.py, and this machine has no such file" in refused(tmp_path, {}, workers=1)
 
 

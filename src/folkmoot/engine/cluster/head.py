@@ -25,6 +25,7 @@ from folkmoot.engine.cluster.leases import Lease, Lender
 from folkmoot.engine.cluster.refusals import RAY
 from folkmoot.engine.cluster.travel import packed, packed_by_name, unpacked
 from folkmoot.engine.cluster.worker import Outcome, Ready, Report, Setup, Worker
+from folkmoot.engine.consent import Consent
 from folkmoot.engine.context import Begins, Part, RunContext
 from folkmoot.engine.folder import HOLDER
 from folkmoot.engine.journal import Entry, Journal
@@ -32,10 +33,11 @@ from folkmoot.engine.progress import Notice
 from folkmoot.engine.session import Fork
 from folkmoot.engine.shards import SHARDS, Drifted, entries_after, forget, known_in, merge
 from folkmoot.engine.study import code_of, find_study, registered
+from folkmoot.engine.study_code import agreement_for_workers
 from folkmoot.engine.study_file import StudyFile
 from folkmoot.errors import FolkmootError, InputError, RunPaused, StorageError
 from folkmoot.randomness import digest
-from folkmoot.storage.manifest import ModelUse, sha256
+from folkmoot.storage.manifest import ModelUse
 
 I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")
@@ -418,12 +420,12 @@ def _setup(run: RunContext, found: StudyFile, *, accept_changes: bool) -> Setup:
     )
 
 
-def _named(found: StudyFile) -> bytes | str | tuple[str, str]:
+def _named(found: StudyFile) -> bytes | str | tuple[str, Consent]:
     """How workers find the study type: by name or file, else it goes to them as it is."""
     named = found.config.study or found.study.name
     code = code_of(named, found.folder)
     if code is not None:
-        return str(code.resolve()), sha256(code)
+        return str(code.resolve()), agreement_for_workers(code)
     if named in registered() and find_study(named) is found.study:
         return named
     return packed_by_name(found.study, f"the study type {found.study.name}", found.study.protocol)

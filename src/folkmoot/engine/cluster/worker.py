@@ -27,6 +27,7 @@ from folkmoot.engine.budget import Budget
 from folkmoot.engine.cluster.leases import Lease, LeasedAllowance, Money, Use
 from folkmoot.engine.cluster.travel import packed, packed_by_name, sendable, unpacked
 from folkmoot.engine.config import StudyConfig
+from folkmoot.engine.consent import Consent
 from folkmoot.engine.context import Part, RunContext
 from folkmoot.engine.folder import HOLDER
 from folkmoot.engine.gateway import Gateway
@@ -39,7 +40,7 @@ from folkmoot.engine.shards import SHARDS, Shard, entries_after, forget, hold, s
 from folkmoot.engine.study import Study, find_study, load_study
 from folkmoot.engine.study_file import prompts_of
 from folkmoot.errors import FolkmootError, InputError, ProtocolError
-from folkmoot.storage.manifest import ModelUse, sha256
+from folkmoot.storage.manifest import ModelUse
 from folkmoot.storage.recording import Cell, Place, cells_of
 from folkmoot.storage.run_folder import PLAN
 
@@ -53,10 +54,10 @@ Share = tuple[list[Part[object]], dict[str, Entry], dict[tuple[str | None, str],
 
 class Setup(NamedTuple):
     """What a worker must know of the run. `study` is the study type itself, packed, or how to find
-    it: its name, or its file and the digest of that. `holder` is what stands in the run folder's
+    it: its name, or its file and the consent to that. `holder` is what stands in the run folder's
     file of that name: who reads the same there sees that folder. `key` names the run elsewhere."""
 
-    study: bytes | str | tuple[str, str]
+    study: bytes | str | tuple[str, Consent]
     packed: bytes  # the path of the study file, its config
     prompts: Mapping[str, str] | None  # the user's own
     folder: Path
@@ -351,21 +352,19 @@ class Worker:
             self._events.append(event)
 
 
-def _study_of(named: bytes | str | tuple[str, str]) -> Study:
+def _study_of(named: bytes | str | tuple[str, Consent]) -> Study:
     """The study type that the head runs. Raises InputError where this machine has another."""
     if isinstance(named, bytes):
         return cast("Study", unpacked(named))
     if isinstance(named, str):
         return find_study(named)
-    file, digest = named
+    file, consent = named
     if not Path(file).is_file():
         raise InputError(
             f"the study type is defined in {file}, and this machine has no such file; put it "
             "there, or install it as a package on every machine"
         )
-    if sha256(Path(file)) != digest:
-        raise InputError(f"{file} is not the same as on the machine that started the run")
-    return load_study(Path(file))
+    return load_study(Path(file), consent)
 
 
 def shards_elsewhere(key: str) -> Path:

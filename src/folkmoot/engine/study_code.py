@@ -1,0 +1,194 @@
+"""The Python code that a study file names: it runs exactly as it was read and agreed to.
+
+Each file is read once. The same bytes are hashed, shown to consent, compiled and executed. Python's
+own loader would take a compiled file from `__pycache__` instead, which nobody agreed to. The same
+holds for modules beside the study file that its code imports.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+from types import CodeType, FrameType, ModuleType
+
+from folkmoot.engine.authors import OWN_FILE, place_of_syntax
+from folkmoot.engine.consent import Consent
+from folkmoot.errors import InputError, Problem
+
+
+class AgreedSource(SourceFileLoader):
+    """A loader that compiles the bytes that were agreed to, whatever is on disk by now."""
+
+    def __init__(self, fullname: str, path: str, source: bytes) -> None:
+        super().__init__(fullname, path)
+        self._source = source
+
+    def get_code(self, fullname: str) -> CodeType:
+        return compile(self._source, self.path, "exec", dont_inherit=True)
+
+    def get_source(self, fullname: str) -> str:
+        return importlib.util.decode_source(self._source)
+
+
+@dataclass
+class StudyCode:
+    """The study files of this process and what they import from beside them.
+
+    It is a finder of `sys.meta_path`. `consents`: by folder of a study file, who agrees to code in
+    it; None where the caller named the code in Python. `digests`: of each file that was executed.
+    """
+
+    consents: dict[Path, Consent | None] = field(default_factory=dict)
+    digests: dict[Path, str] = field(default_factory=dict)
+    modules: dict[Path, ModuleType] = field(default_factory=dict)
+
+    def load(self, path: Path, consent: Consent | None) -> ModuleType:
+        """Return the module of a study file. Execute it unless these bytes were executed already.
+
+        Raises InputError without consent, and for a file that cannot be run.
+        """
+        path = path.resolve()
+        source = _read(path, consent)
+        self.consents[path.parent] = consent
+        digest = hashlib.sha256(source).hexdigest()
+        if self.digests.get(path) == digest and path in self.modules:
+            return self.modules[path]
+        # In sys.modules, because dataclasses and pydantic resolve annotations through it.
+        name = f"{OWN_FILE}{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+        spec = importlib.util.spec_from_file_location(
+            name, path, loader=AgreedSource(name, str(path), source)
+        )
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        earlier = sys.modules.get(name)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            if earlier is None:
+                del sys.modules[name]
+            else:
+                sys.modules[name] = earlier
+            if isinstance(error, InputError):  # a module beside it that nobody agreed to
+                raise
+            raise _broken(error, path) from error
+        self.digests[path] = digest
+        self.modules[path] = module
+        return module
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find a module that lies beside a study file; None for all others.
+
+        Raises InputError where study code imports a file without consent.
+        """
+        found = PathFinder.find_spec(fullname, path, target)
+        if found is None or found.origin is None or not found.has_location:
+            return None
+        origin = Path(found.origin).resolve()
+        folder = next((f for f in self.consents if _is_beside(origin, f)), None)
+        if folder is None:
+            return None
+        # A notebook may import what it likes. Where only a folder that study code added holds a
+        # module, this program may have meant another one of that name.
+        is_own = any(entry in origin.parents for entry in _paths_at_start())
+        asked = _is_imported_by_study_code() or not is_own
+        consent = self.consents[folder] if asked else None
+        if type(found.loader) is not SourceFileLoader:
+            raise InputError(
+                Problem(
+                    f"the module {fullname} is compiled, so nobody can read what it does",
+                    str(origin),
+                    hint="put its .py file there, or install it as a package",
+                )
+            )
+        source = _read(origin, consent)
+        self.digests[origin] = hashlib.sha256(source).hexdigest()
+        loader = AgreedSource(fullname, found.origin, source)
+        return importlib.util.spec_from_file_location(
+            fullname,
+            found.origin,
+            loader=loader,
+            submodule_search_locations=found.submodule_search_locations,
+        )
+
+
+def load_study_code(path: Path, consent: Consent | None) -> ModuleType:
+    """Return the module of a Python file that a study file, or the caller (None), names.
+
+    Raises InputError without consent, and for a file that cannot be run.
+    """
+    return _installed().load(path, consent)
+
+
+def agreement_for_workers(path: Path) -> Consent:
+    """Return the consent with which other processes of this run may execute the same code.
+
+    `path` is a study file that this process executed. The files that it executed must be the same
+    there.
+    """
+    code = _installed()
+    versions = {str(file): digest for file, digest in code.digests.items()}
+    consent = code.consents.get(path.resolve().parent)
+    return Consent(given=consent is None or consent.given, versions=versions)
+
+
+@cache
+def _installed() -> StudyCode:
+    """Return the finder of this process. It comes first, before Python's own."""
+    _paths_at_start()
+    code = StudyCode()
+    sys.meta_path.insert(0, code)
+    return code
+
+
+@cache
+def _paths_at_start() -> tuple[Path, ...]:
+    """Return where modules were found before any study code ran: it may add folders of its own."""
+    return tuple(Path(entry or os.curdir).resolve() for entry in sys.path)
+
+
+def _is_beside(origin: Path, folder: Path) -> bool:
+    """Return whether a module lies in the folder of a study file, or below it.
+
+    What the user's own environment finds further down (a virtual environment, an editable package)
+    is installed, and not a part of the study.
+    """
+    installed = (e for e in _paths_at_start() if folder in e.parents)
+    return folder in origin.parents and not any(e in origin.parents for e in installed)
+
+
+def _is_imported_by_study_code() -> bool:
+    """Return whether study code is among the callers."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if isinstance(frame.f_globals.get("__loader__"), AgreedSource):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _read(path: Path, consent: Consent | None) -> bytes:
+    """Read a file of code once. Raises InputError without consent."""
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        why = f"cannot be read: {error.strerror or error}"
+        raise InputError(Problem(why, str(path), key="study")) from error
+    if consent is not None:
+        consent.require_code(path, source)
+    return source
+
+
+def _broken(error: Exception, path: Path) -> InputError:
+    why = error.msg if isinstance(error, SyntaxError) else repr(error)
+    place = place_of_syntax(error, path)
+    return InputError(Problem(f"the file cannot be run: {why}", str(path), place, "study"))
