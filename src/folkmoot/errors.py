@@ -140,15 +140,25 @@ class RunInterrupted(KeyboardInterrupt):
 
 
 class ModelError(FolkmootError):
-    """A provider did not send a reply."""
+    """A provider did not send a reply.
+
+    `may_be_billed`: the server had begun to answer, so the vendor may charge for a reply that we
+    could not read. `max_usd`: the most that it may have cost, filled in by the gateway.
+    """
+
+    may_be_billed: bool = False
+    max_usd: float | None = None
 
 
 class TransientError(ModelError):
     """Worth another try: time-outs, dropped connections, 408, 409, 429, 5xx, broken bodies."""
 
-    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+    def __init__(
+        self, message: str, *, retry_after: float | None = None, may_be_billed: bool = False
+    ) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+        self.may_be_billed = may_be_billed
 
 
 class RateLimited(TransientError):

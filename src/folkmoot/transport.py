@@ -40,11 +40,15 @@ class Failure(Enum):
 
 
 class TransferError(Exception):
-    """No whole answer came; `failure` says why, the message names the host and holds no secret."""
+    """No whole answer came; `failure` says why, the message names the host and holds no secret.
 
-    def __init__(self, failure: Failure, message: str) -> None:
+    `answer_began`: the server had sent a status of success before the transfer failed.
+    """
+
+    def __init__(self, failure: Failure, message: str, *, answer_began: bool = False) -> None:
         super().__init__(message)
         self.failure = failure
+        self.answer_began = answer_began
 
 
 class Exchange(NamedTuple):
@@ -85,7 +89,8 @@ class Connections:
         except TransferError as error:
             if reached and error.failure is Failure.UNREACHABLE:
                 raise TransferError(Failure.BROKEN, str(error)) from None
-            if reached or error.failure not in (Failure.BROKEN, Failure.TIMED_OUT):
+            known = reached or error.answer_began
+            if known or error.failure not in (Failure.BROKEN, Failure.TIMED_OUT):
                 raise
             wrong = None if proxy else await _other_scheme(url)
             raise TransferError(Failure.UNREACHABLE, wrong) if wrong else error from None
@@ -106,6 +111,7 @@ class Connections:
         if self._session is None:
             secure = url.lower().startswith("https:")
             self._session = _session(secure=secure)
+        answer_began = False
         try:
             # aiohttp repeats no POST, whatever becomes of a kept connection. The headers go with
             # the request: those of a session are told to the proxy as well, the key among them.
@@ -118,11 +124,14 @@ class Connections:
                 allow_redirects=False,
                 timeout=_timeout(exchange.seconds or self._timeout),
             ) as response:
+                answer_began = response.ok
                 whole = await _body(response, limit)
                 headers = {name.lower(): value for name, value in response.headers.items()}
                 return response.status, headers, whole
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise _named(error, url, proxy) from None
+            failed = _named(error, url, proxy)
+            failed.answer_began = answer_began
+            raise failed from None
 
 
 async def download(

@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
+from typer.testing import CliRunner
 
 from folkmoot import Choice, Session, Speaker, Study, StudyConfig, run
+from folkmoot.cli.app import app
 from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.journal import Journal
 from folkmoot.engine.runner import Run, from_python, run_study
-from folkmoot.errors import BudgetReached, FatalModelError, InputError
+from folkmoot.errors import BudgetReached, FatalModelError, InputError, RunPaused
 from folkmoot.report.trust import methods, trust
 from folkmoot.storage.run_folder import RunFolder
 from tests.servers.faults import FaultPlan
@@ -130,6 +133,96 @@ def test_what_a_resume_spends_counts_against_the_same_budget(tmp_path: Path) -> 
         assert server.model.counts["answered"] == asked
         done = resumed({**named, "budget_usd": 1.0}, tmp_path / "run")
     assert done.manifest["calls"] == 12
+
+
+@pytest.mark.parametrize("vendor", MODELS)
+@pytest.mark.parametrize("fault", ["half", "malformed"])
+def test_a_reply_that_breaks_off_is_charged_at_its_reserve_and_its_cost_is_unknown(
+    fault: str, vendor: str, tmp_path: Path
+) -> None:
+    with ServerThread(FaultPlan(**{fault: 0.4})) as server:
+        more = {"api_retry_base_seconds": 0.001, "max_api_retries": 20, "max_tokens": 40}
+        named = settings(server, vendor, budget_usd=1.0, **more)
+        done = run(STUDY, named, out=tmp_path / "run")
+        broken = server.model.counts[fault]
+    manifest = done.manifest
+    assert broken > 0 and manifest["calls"] == 12
+    told = manifest["broken_replies"]
+    assert told["count"] == broken and told["max_usd"] > 0
+    assert manifest["cost_unknown_for"] == [MODELS[vendor]] and manifest["cost_usd"] > 0
+    with Journal(tmp_path / "run" / "journal.sqlite") as journal:
+        entries = list(journal.entries())
+        calls, spent, unpriced = journal.spent()
+        bounds = [reply.max_usd for reply in journal.broken()]
+    known = sum(float(entry.cost_usd or 0) for entry in entries)
+    assert (calls, unpriced) == (12, []) and len(bounds) == broken
+    dearest = max(float(entry.cost_usd or 0) for entry in entries)
+    assert all(bound is not None and bound >= dearest for bound in bounds)
+    assert spent == pytest.approx(known + told["max_usd"])
+    last = (tmp_path / "run" / "run.log").read_text()
+    assert "may have been billed" in last
+    assert "broke off" in str(trust(done.folder, STUDY))
+
+
+def test_replies_that_break_off_use_up_a_budget_over_resumes(tmp_path: Path) -> None:
+    """Nothing is ever answered, so nothing is known to be spent; yet the budget ends the run."""
+    with ServerThread(FaultPlan(half=1.0)) as server:
+        more = {"api_retry_base_seconds": 0.001, "max_api_retries": 1, "max_tokens": 40}
+        named = settings(server, budget_usd=0.01, concurrency=1, **more)
+        out = tmp_path / "run"
+        with pytest.raises(RunPaused):
+            run(STUDY, named, out=out)
+        assert not isinstance(_last_pause(named, out), BudgetReached)
+        for _ in range(20):
+            pause = _last_pause(named, out)
+            if isinstance(pause, BudgetReached):
+                break
+        assert isinstance(pause, BudgetReached)
+        asked = server.model.counts["half"]
+        assert isinstance(_last_pause(named, out), BudgetReached)
+        assert server.model.counts["half"] == asked  # nothing more is asked
+        with Journal(out / "journal.sqlite") as journal:
+            _, spent, _ = journal.spent()
+        assert 0.008 < spent <= 0.01
+
+
+def _last_pause(named: dict[str, Any], out: Path) -> RunPaused:
+    with pytest.raises(RunPaused) as caught:
+        resumed(named, out)
+    return caught.value
+
+
+def test_the_console_names_replies_that_broke_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with ServerThread(FaultPlan(half=0.3)) as server:
+        (tmp_path / "panel.yaml").write_text(
+            "study: focus_group\nproduct_concept: An oven\ncategory: ovens\nnum_personas: 2\n"
+            "phases: [warmup]\nquestions_per_phase: 1\nmax_responses_per_question: 2\n"
+            "model: openai/gpt-4o\napi_retry_base_seconds: 0.001\nmax_api_retries: 20\n"
+            f"endpoints: {{openai: '{server.openai}'}}\nembedding_model: synthetic\n"
+        )
+        shown = CliRunner().invoke(app, ["run", "panel.yaml", "--no-preflight", "--trust"])
+    assert shown.exit_code == 0, shown.output
+    said = " ".join(shown.output.split())
+    assert "the unknown cost of openai/gpt-4o" in said and "broke off" in said
+
+
+def test_a_server_that_only_streams_is_named_at_the_first_reply(tmp_path: Path) -> None:
+    async def streamed(request: web.Request, handler: Any) -> web.StreamResponse:
+        asked.append(request.path)
+        told = 'data: {"choices": [{"delta": {"content": "Parks"}}]}\n\ndata: [DONE]\n\n'
+        return web.Response(text=told, content_type="text/event-stream")
+
+    asked: list[str] = []
+    with ServerThread(FaultPlan()) as server:
+        server.model.between = streamed
+        named = settings(server, concurrency=1)
+        with pytest.raises(FatalModelError, match="stream of events"):
+            run(STUDY, named, out=tmp_path / "run")
+    assert len(asked) == 1
+    assert RunFolder(tmp_path / "run").manifest["broken_replies"]["count"] == 1
 
 
 def test_tries_that_may_have_been_billed_are_told(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_an_unknown_price_is_said_and_never_zero() -> None:
     tally(CallDone("m", cost_usd=None))
     assert tally.all.cost == "cost unknown"
     tally(CallDone("m", cost_usd=1.5))
-    assert tally.all.cost == "$1.50 + 1 calls of unknown cost"
+    assert tally.all.cost == "$1.50 + 1 call of unknown cost"
 
 
 def test_tokens_and_cost_are_kept_for_each_model(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ class FaultPlan:
     drop: float = 0.0
     stall: float = 0.0
     malformed: float = 0.0
+    half: float = 0.0  # the connection drops in the middle of the body of a reply
     retry_after: float = 0.05
     stall_seconds: float = 3.0
     seed: int = 0
@@ -33,7 +34,7 @@ class FaultPlan:
         """Name of the fault that this request meets this time, or an empty string."""
         raw = hashlib.blake2b(f"{self.seed}|{digest}|{occurrence}".encode(), digest_size=8).digest()
         draw = int.from_bytes(raw, "big") / 2.0**64
-        for name in ("rate_limit", "server_error", "drop", "stall", "malformed"):
+        for name in ("rate_limit", "server_error", "drop", "stall", "malformed", "half"):
             share = float(getattr(self, name))
             if draw < share:
                 return name

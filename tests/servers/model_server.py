@@ -245,6 +245,14 @@ class ModelServer:
             return _error(500, "The server had an error", "server_error")
         if fault == "malformed":
             return web.Response(text='{"choices": [{"mess', content_type="application/json")
+        if fault == "half":
+            reply = web.StreamResponse(headers={"Content-Length": "4000"})
+            reply.content_type = "application/json"
+            await reply.prepare(request)
+            await reply.write(b'{"choices": [{"message": {"role": "assistant", "content": "I wo')
+            assert request.transport is not None
+            request.transport.abort()
+            return reply
         if fault == "drop":
             assert request.transport is not None
             request.transport.abort()

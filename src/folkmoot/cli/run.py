@@ -344,6 +344,11 @@ def _summary(folder: RunFolder) -> str:
     money = dollars(cost)
     if unknown and cost is not None:
         money += f" and the unknown cost of {', '.join(unknown)}"
+    if broken := facts.get("broken_replies"):
+        most = broken.get("max_usd")
+        bound = "" if most is None else f", for at most {dollars(most)}"
+        count = plural(broken["count"], "reply that broke off", "replies that broke off")
+        money += f" ({count} may have been billed{bound})"
     parts = [f"{facts.get('calls', 0):,} calls", names, money]
     parts.append(duration(float(facts.get("wall_seconds", 0.0))))
     return "[dim]" + escape(clean(" · ".join(p for p in parts if p))) + "[/]"

@@ -360,7 +360,8 @@ class Attempts:
         doubled = config.api_retry_base_seconds * 2.0 ** min(max(call.failures, 1) - 1, 10)
         longest = min(LONGEST_BACKOFF, doubled)
         wait = longest * uniform(config.random_seed, call.address, "retry", call.attempts)
-        self._progress(CallRetried(line.name, str(error), max(wait, asked), call.attempts))
+        billed = (error.may_be_billed, error.max_usd)
+        self._progress(CallRetried(line.name, str(error), max(wait, asked), call.attempts, *billed))
         return wait
 
     def _after_quota(self, line: Line, call: Call, error: QuotaError) -> float:

@@ -96,10 +96,20 @@ class Budget:
         self.count(reserved if cost is None else cost)
         self.release(reserved)
 
+    def settle_broken(self, reserved: float) -> None:
+        """The reply to an admitted call broke off: count all that was reserved for it as spent,
+        since the vendor may bill it. It is no answer, so it is not one of the calls."""
+        self.spend(reserved)
+        self.release(reserved)
+
     def count(self, cost: float) -> None:
         """A call was answered, whoever made it."""
         self.spent_calls += 1
-        self.spent_usd += cost
+        self.spend(cost)
+
+    def spend(self, usd: float) -> None:
+        """Add to what is spent, and warn once when the budget is nearly used up."""
+        self.spent_usd += usd
         if not self._warned and (message := self._nearly_used()):
             self._warned = True
             self._warn(message)

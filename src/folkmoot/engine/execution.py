@@ -411,6 +411,7 @@ def _facts(
         hashes=file_hashes(context.folder, {*written, *tables}),
         journal_digest=context.journal.content_digest(),
         handed_in=_handed_in(context),
+        broken=_broken_replies(context),
         planted=_planted(found) if context.synthetic_roles() else {},
         asked_longer=context.longer,
     )
@@ -420,6 +421,12 @@ def _handed_in(context: RunContext) -> int:
     """Calls that were handed in by batches, those of earlier processes and re-asks included."""
     with JournalReader(context.journal.path) as journal:
         return sum(batch.calls for batch in journal.batches().values() if batch.id)
+
+
+def _broken_replies(context: RunContext) -> list[tuple[str, float | None]]:
+    """Replies that broke off and may have been billed, those of earlier processes included."""
+    with JournalReader(context.journal.path) as journal:
+        return [(broken.model, broken.max_usd) for broken in journal.broken()]
 
 
 def _relative(path: Path, folder: Path) -> str:

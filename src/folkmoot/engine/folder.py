@@ -105,7 +105,8 @@ def _asked_nothing(folder: Path) -> bool:
         return False
     try:
         with JournalReader(journal) as opened:
-            return not opened.spent()[0] and not RunFolder(folder).manifest.get("calls")
+            paid = opened.spent()[0] or opened.broken()
+            return not paid and not RunFolder(folder).manifest.get("calls")
     except StorageError:
         return False
 

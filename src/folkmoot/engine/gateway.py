@@ -21,7 +21,7 @@ from folkmoot.engine.attempts import PREFLIGHT, Allowance, Attempts, Call, Line
 from folkmoot.engine.budget import Budget
 from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.desk import Desk
-from folkmoot.engine.journal import Entry, Journal, Replay
+from folkmoot.engine.journal import BrokenReply, Entry, Journal, Replay
 from folkmoot.engine.outbox import WAVE, Outbox, TooFew
 from folkmoot.engine.progress import CallDone, Notice, Progress, silent
 from folkmoot.errors import (
@@ -231,16 +231,18 @@ class Gateway:
             line.sees = line.sees or bool(sent.images)
             return reply
 
+        sending = self._keeping_broken(line, call, send)
+
         async def settled() -> Reply:
             outbox = self._outbox
             if outbox is not None and not address.startswith(PREFLIGHT):
                 call.batched = outbox.takes(line, address, fingerprint)
             try:
                 try:
-                    return await self._attempts.run(line, call, send)
+                    return await self._attempts.run(line, call, sending)
                 except TooFew:
                     call.batched = False
-                    return await self._attempts.run(line, call, send)
+                    return await self._attempts.run(line, call, sending)
             except RejectedError as error:
                 return refused(error)
 
@@ -345,9 +347,42 @@ class Gateway:
                 started_at=call.started_at,
             )
 
+        sending = self._keeping_broken(line, call, send)
         return await self._perform(
-            line, call, lambda: self._attempts.run(line, call, send), entry_of
+            line, call, lambda: self._attempts.run(line, call, sending), entry_of
         )
+
+    def _keeping_broken(
+        self, line: Line, call: Call, send: Callable[[], Awaitable[R]]
+    ) -> Callable[[], Awaitable[R]]:
+        """Send, and keep account of a reply that broke off: the vendor may bill it.
+
+        Nobody knows what it cost, so the budget counts all that was reserved for it. It is on the
+        disk before the call is tried again, so that a resume counts it too.
+        """
+
+        async def sending() -> R:
+            try:
+                return await send()
+            except ModelError as error:
+                if error.may_be_billed:
+                    error.max_usd = self._charge_broken(line, call)
+                    broken = BrokenReply(time.time(), call.address, line.name, error.max_usd)
+                    if isinstance(self._journal, Journal):
+                        await asyncio.wrap_future(self._journal.put_broken(broken))
+                raise
+
+        return sending
+
+    def _charge_broken(self, line: Line, call: Call) -> float | None:
+        """Charge a reply that broke off to the budget; the most that it may have cost (USD), None
+        where the price is unknown."""
+        most = line.price(call.most_in, call.most_out(), batched=call.batched).dearest
+        if call.reserved is not None:
+            most = call.reserved
+            self.budget.settle_broken(call.reserved)
+            call.reserved = None
+        return None if line.rate is None else most
 
     async def _perform(
         self,

@@ -21,9 +21,11 @@ from typing import Any, NamedTuple, Self
 
 from folkmoot.engine.journal_file import (
     BATCHES,
+    BROKEN,
     NAMES,
     SELECT,
     Batch,
+    BrokenReply,
     Entry,
     as_part,
     commit,
@@ -43,7 +45,16 @@ from folkmoot.models.catalog import HUMAN
 from folkmoot.models.request import Message
 from folkmoot.randomness import digest
 
-__all__ = ["Batch", "Entry", "Journal", "JournalReader", "Replay", "as_part", "name_in"]
+__all__ = [
+    "Batch",
+    "BrokenReply",
+    "Entry",
+    "Journal",
+    "JournalReader",
+    "Replay",
+    "as_part",
+    "name_in",
+]
 
 MOST_NAMED = 5
 GROUP = 1000  # entries a commit at most
@@ -77,7 +88,8 @@ class JournalReader:
 
     def spent(self) -> tuple[int, float, list[str]]:
         """Calls and known cost (USD) of all that was ever asked, what was asked again included,
-        and the models some of whose replies have an unknown cost."""
+        and the models some of whose replies have an unknown cost. A reply that broke off is no
+        call, and costs the most that it may have cost."""
         paid = (
             "(SELECT model_asked, cost_usd FROM entries WHERE kind != 'compute' UNION ALL "
             "SELECT model_asked, cost_usd FROM superseded WHERE kind != 'compute')"
@@ -88,7 +100,16 @@ class JournalReader:
         unknown = self._reader.execute(
             f"SELECT DISTINCT model_asked FROM {paid} WHERE cost_usd IS NULL ORDER BY 1"
         ).fetchall()
-        return int(calls), float(usd), [row[0] for row in unknown]
+        broken = self.broken()
+        models = {row[0] for row in unknown} | {b.model for b in broken if b.max_usd is None}
+        return int(calls), float(usd) + sum(b.max_usd or 0.0 for b in broken), sorted(models)
+
+    def broken(self) -> list[BrokenReply]:
+        """The replies that broke off and may have been billed, in order of time."""
+        if not self._has("broken"):
+            return []
+        rows = self._reader.execute("SELECT at, address, model, max_usd FROM broken ORDER BY at")
+        return [BrokenReply._make(row) for row in rows]
 
     def by_people(self) -> int:
         """Answers of people, which no budget counts."""
@@ -417,19 +438,37 @@ class Journal(JournalReader):
 
         Nothing of it is in the digest: how a run was sent is not part of what was said.
         """
+
+        def write(db: sqlite3.Connection) -> None:
+            for statement in filter(str.strip, BATCHES.split(";")):
+                db.execute(statement)
+            marks = ", ".join("?" * len(batch))
+            db.execute(f"INSERT OR REPLACE INTO batches VALUES ({marks})", batch)
+            rows = ((key, batch.name) for key in keys)
+            db.executemany("INSERT OR REPLACE INTO batched VALUES (?, ?)", rows)
+
+        return self._write_beside(write)
+
+    def put_broken(self, broken: BrokenReply) -> Future[None]:
+        """Write down a reply that broke off; done when it is on the disk. A resume counts it
+        against the budget. It is not in the digest: nothing was said."""
+
+        def write(db: sqlite3.Connection) -> None:
+            db.execute(BROKEN)
+            db.execute("INSERT INTO broken VALUES (?, ?, ?, ?)", broken)
+
+        return self._write_beside(write)
+
+    def _write_beside(self, write: Callable[[sqlite3.Connection], None]) -> Future[None]:
+        """Have the writer thread write what is no entry, in a transaction of its own."""
         done: Future[None] = Future()
 
-        def write() -> None:
+        def write_now() -> None:
             try:
                 if self._error is not None:
                     raise self._error
                 with self._db:
-                    for statement in filter(str.strip, BATCHES.split(";")):
-                        self._db.execute(statement)
-                    marks = ", ".join("?" * len(batch))
-                    self._db.execute(f"INSERT OR REPLACE INTO batches VALUES ({marks})", batch)
-                    rows = ((key, batch.name) for key in keys)
-                    self._db.executemany("INSERT OR REPLACE INTO batched VALUES (?, ?)", rows)
+                    write(self._db)
             except sqlite3.Error as error:
                 done.set_exception(storage_error(self.path, error))
             except StorageError as error:
@@ -437,7 +476,7 @@ class Journal(JournalReader):
             else:
                 done.set_result(None)
 
-        self._queue.put(write)
+        self._queue.put(write_now)
         return done
 
     def close(self) -> None:

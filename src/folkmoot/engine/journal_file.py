@@ -7,6 +7,7 @@ Schema:
     superseded(…, at)              entries replaced under --accept-changes, kept
     batches(name, model, id, …)    what was handed in to a vendor's batch interface; no replies
     batched(key, batch)            which request (`Outbox`'s key) stands in which batch
+    broken(at, address, …)         replies that broke off and may have been billed, and their bound
 
 Formats 1 and 2 had no seals and no digest, and format 1 hashed requests in another way: they are
 read, but their runs cannot go on.
@@ -33,6 +34,11 @@ CREATE TABLE IF NOT EXISTS batches(
     begun REAL NOT NULL, promised REAL NOT NULL
 );
 CREATE TABLE IF NOT EXISTS batched(key TEXT PRIMARY KEY, batch TEXT NOT NULL) WITHOUT ROWID;
+"""
+BROKEN = """
+CREATE TABLE IF NOT EXISTS broken(
+    at REAL NOT NULL, address TEXT NOT NULL, model TEXT NOT NULL, max_usd REAL
+);
 """
 APPLICATION_ID = 0x464D4F54  # "FMOT"
 FORMAT = 3
@@ -103,6 +109,16 @@ class Batch(NamedTuple):
     calls: int
     begun: float
     promised: float
+
+
+class BrokenReply(NamedTuple):
+    """A reply that broke off after it had begun: when (seconds since 1970), where, of which model,
+    and the most that the vendor may charge for it (USD; None: unknown)."""
+
+    at: float
+    address: str
+    model: str
+    max_usd: float | None
 
 
 def content_of(entry: Entry) -> int:

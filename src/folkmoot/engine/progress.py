@@ -71,12 +71,15 @@ class CallDone(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CallRetried:
-    """A transient failure: the call is retried after a wait."""
+    """A transient failure: the call is retried after a wait. `may_be_billed`: the reply broke off,
+    so that the vendor may charge for it, at most `max_usd` (None: unknown)."""
 
     model: str
     reason: str
     wait_seconds: float
     attempt: int = 1
+    may_be_billed: bool = False
+    max_usd: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +163,9 @@ def describe(event: Event) -> tuple[str, Level]:
             return f"{verb} {run_id}: {study}, model {model}{mark}, seed {seed}, {folder}", "info"
         case StageStarted(stage, total):
             return f"{stage}: started" + (f" ({plural(total, 'item')})" if total else ""), "info"
-        case CallRetried(model, reason, wait, attempt):
-            return f"{model}: {reason}; attempt {attempt + 1} in {wait:.1f} s", "warning"
+        case CallRetried(model, reason, wait, attempt, may_be_billed):
+            billed = " (it may have been billed)" if may_be_billed else ""
+            return f"{model}: {reason}{billed}; attempt {attempt + 1} in {wait:.1f} s", "warning"
         case Notice(message, level):
             return message, level
         case Preflight(calls):
@@ -224,8 +228,11 @@ class Tally:
                 self.stages[stage].moved = self.clock()
             case AnswerMissing():
                 self.missing += 1
-            case CallRetried():
+            case CallRetried(model=model, may_be_billed=may_be_billed):
                 self.retries += 1
+                if may_be_billed:
+                    for use in (self.all, self.models.setdefault(model, ModelUse())):
+                        use.broken += 1
             case _:
                 pass
 

@@ -6,10 +6,10 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from folkmoot.errors import FatalModelError, TransientError
+from folkmoot.errors import FatalModelError
 from folkmoot.models.batches import AnthropicBatches
 from folkmoot.models.chat import ChatWire
-from folkmoot.models.http import Wire, failure, rate_hints, read_json, upstream_error
+from folkmoot.models.http import Wire, failure, rate_hints, read_json, unreadable, upstream_error
 from folkmoot.models.images import Part, placed
 from folkmoot.models.request import (
     FloatArray,
@@ -113,7 +113,7 @@ def decode(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
     try:
         text = "".join(text_of(p) for p in data["content"] if p.get("type") == "text")
     except (KeyError, TypeError, AttributeError):
-        raise TransientError("the server sent a reply without content") from None
+        raise unreadable("a reply without content") from None
     return Reply(
         without_thoughts(text),
         _usage(data.get("usage"), text),

@@ -8,10 +8,17 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from folkmoot.errors import TransientError
 from folkmoot.models.batches import GeminiBatches
 from folkmoot.models.chat import ChatWire
-from folkmoot.models.http import Wire, failure, rate_hints, read_json, upstream_error, vectors_of
+from folkmoot.models.http import (
+    Wire,
+    failure,
+    rate_hints,
+    read_json,
+    unreadable,
+    upstream_error,
+    vectors_of,
+)
 from folkmoot.models.images import Part, placed
 from folkmoot.models.request import (
     FloatArray,
@@ -87,7 +94,7 @@ def decode(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
         parts = (candidate.get("content") or {}).get("parts") or []
         text = "".join(text_of(p) for p in parts if not p.get("thought"))
     except (KeyError, IndexError, TypeError, AttributeError):
-        raise TransientError("the server sent a reply without candidates") from None
+        raise unreadable("a reply without candidates") from None
     hints = rate_hints(headers)
     return Reply(without_thoughts(text), usage, served, request_id, finish, hints=hints)
 

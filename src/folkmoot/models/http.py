@@ -34,6 +34,8 @@ from folkmoot.transport import Answer, Connections, Exchange, Failure, TransferE
 
 R = TypeVar("R")
 
+# The fields and the comments with which an event stream may begin (WHATWG HTML, section 9.2).
+_EVENT_STREAM = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*(?:(?:data|event|id|retry):|:)")
 _EXCERPT = 300
 BULK_SECONDS = 900.0
 BULK_BYTES = 2_000_000_000
@@ -136,16 +138,18 @@ class Wire:
 
     def _meaning(self, error: TransferError) -> ModelError:
         """The error for a failed transfer."""
+        begun = error.answer_began
         match error.failure:
             case Failure.TIMED_OUT:
-                return TransientError(f"no answer within {self._settings.timeout:g} s")
+                seconds = self._settings.timeout
+                return TransientError(f"no answer within {seconds:g} s", may_be_billed=begun)
             case Failure.TOO_LARGE:
                 return RefusedError(f"{error} (max_reply_mb)", reason="too_large")
             case Failure.UNREACHABLE:
                 return FatalModelError(self.scrub(f"no model server was reached: {error}"))
             case Failure.BAD_ADDRESS:
                 return FatalModelError(self.scrub(f"{self.base_url!r} is not a base URL: {error}"))
-        return TransientError(self.scrub(f"connection failed: {error}"))
+        return TransientError(self.scrub(f"connection failed: {error}"), may_be_billed=begun)
 
     async def close(self) -> None:
         await self._connections.close()
@@ -173,16 +177,31 @@ _RATE_HEADERS = tuple(
 
 
 def read_json(body: bytes) -> Json:
-    """The object in a reply's body. Raises TransientError for a broken or truncated one."""
+    """The object in a reply's body. Raises TransientError for a broken or truncated one, and
+    FatalModelError for a stream of events: the server would send one to every call."""
     try:
         data = json_text.decode(body)
     except (ValueError, RecursionError):
-        raise TransientError(f"the server sent a broken body: {_excerpt(body)}") from None
+        if _EVENT_STREAM.match(body):
+            raise _streamed(body) from None
+        raise unreadable(f"a broken body: {_excerpt(body)}") from None
     if not isinstance(data, dict):
-        raise TransientError(
-            f"the server sent something other than a JSON object: {_excerpt(body)}"
-        )
+        raise unreadable(f"something other than a JSON object: {_excerpt(body)}")
     return data
+
+
+def unreadable(what: str) -> TransientError:
+    """The error for an answer of success that holds no reply. The vendor may bill it."""
+    return TransientError(f"the server sent {what}", may_be_billed=True)
+
+
+def _streamed(body: bytes) -> FatalModelError:
+    error = FatalModelError(
+        "the server sent a stream of events (server-sent events) to a request that did not ask for "
+        f"one, and Folkmoot reads whole replies. Turn streaming off at the server: {_excerpt(body)}"
+    )
+    error.may_be_billed = True
+    return error
 
 
 def vectors_of(rows: Callable[[], Sequence[object]], expected: int) -> FloatArray:
@@ -190,11 +209,11 @@ def vectors_of(rows: Callable[[], Sequence[object]], expected: int) -> FloatArra
     try:
         vectors = np.array(rows(), dtype=np.float32)
     except (KeyError, TypeError, ValueError):
-        raise TransientError("the server sent embeddings that cannot be read") from None
+        raise unreadable("embeddings that cannot be read") from None
     if vectors.ndim != 2 or len(vectors) != expected:
-        raise TransientError(f"the server sent {len(vectors)} embeddings for {expected} texts")
+        raise unreadable(f"{len(vectors)} embeddings for {expected} texts")
     if not np.isfinite(vectors).all():  # null, among others
-        raise TransientError("the server sent embeddings that hold no number at places")
+        raise unreadable("embeddings that hold no number at places")
     return vectors
 
 
@@ -233,7 +252,9 @@ def upstream_error(error: object, headers: Mapping[str, str], *, begun: bool = F
     status = int(str(code)) if re.fullmatch(r"[45]\d\d", str(code)) else 502
     if begun and status in (400, 422):
         status = 502
-    return failure(status, headers, json_text.encode({"error": error}))
+    found = failure(status, headers, json_text.encode({"error": error}))
+    found.may_be_billed = begun
+    return found
 
 
 def _out_of_quota(body: str) -> bool:

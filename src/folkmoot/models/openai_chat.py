@@ -10,10 +10,17 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from folkmoot.errors import TransientError
 from folkmoot.models.batches import OpenAIBatches
 from folkmoot.models.chat import ChatWire
-from folkmoot.models.http import Wire, failure, rate_hints, read_json, upstream_error, vectors_of
+from folkmoot.models.http import (
+    Wire,
+    failure,
+    rate_hints,
+    read_json,
+    unreadable,
+    upstream_error,
+    vectors_of,
+)
 from folkmoot.models.images import Part, placed
 from folkmoot.models.request import (
     FloatArray,
@@ -122,7 +129,7 @@ def decode(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
         message = choice["message"]
         text = _text(message.get("content"))
     except (KeyError, IndexError, TypeError, AttributeError):
-        raise TransientError("the server sent a reply without a message") from None
+        raise unreadable("a reply without a message") from None
     if message.get("refusal"):
         text, finish = str(message["refusal"]), "refused:refused"
     return Reply(

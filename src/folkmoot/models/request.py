@@ -170,7 +170,9 @@ def ending(word: object) -> str:
     the vendor failed while it wrote."""
     said = word.strip().lower() if isinstance(word, str) else ""
     if _FAILED.search(said):
-        raise TransientError(f"the reply was interrupted upstream (finish reason {said!r})")
+        raise TransientError(
+            f"the reply was interrupted upstream (finish reason {said!r})", may_be_billed=True
+        )
     if said in _UNSAID:
         return UNKNOWN
     return _ENDS.get(said) or f"{UNKNOWN}:{said[:40]}"

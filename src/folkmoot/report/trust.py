@@ -124,6 +124,7 @@ def _run(run: RunFolder) -> Grid:
         **({"handed in by batches (half price)": handed_in} if handed_in else {}),
         "retries after transient errors": manifest.get("retries"),
         "failed attempts (the vendor may have billed them)": manifest.get("lost_tries"),
+        **_broken(manifest.get("broken_replies")),
         "cost (USD)": _known(manifest.get("cost_usd")),
         "models of unknown cost, not included": unknown or "none",
         "random seed": manifest.get("seed"),
@@ -133,6 +134,14 @@ def _run(run: RunFolder) -> Grid:
         "user's own prompts": config.get("prompts", "none"),
     }
     return Grid(("fact", "value"), tuple((k, _cell(v)) for k, v in facts.items()))
+
+
+def _broken(broken: Mapping[str, Any] | None) -> dict[str, object]:
+    """The replies that broke off, with the most that they may have cost."""
+    if not broken:
+        return {}
+    told = "replies that broke off (of unknown cost)"
+    return {told: broken["count"], "their cost at most (USD)": _known(broken["max_usd"])}
 
 
 def _answers(manifest: Mapping[str, Any]) -> Grid:

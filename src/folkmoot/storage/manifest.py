@@ -39,6 +39,7 @@ class ModelUse:
     `calls` went to the model, `replayed` came from the journal. `uncounted` replies came without
     the number of their tokens, `unpriced` ones have an unknown cost: sums over them are lower
     bounds, and unknown as JSON. `lost` attempts failed on the way: the vendor may have billed them.
+    `broken` counts those of them in which a reply had begun.
     """
 
     calls: int = 0
@@ -51,6 +52,7 @@ class ModelUse:
     unpriced: int = 0
     retries: int = 0
     lost: int = 0
+    broken: int = 0
     served: set[str] = field(default_factory=set)
 
     def add(
@@ -71,11 +73,11 @@ class ModelUse:
     @property
     def cost(self) -> str:
         """The money in words, with what is unknown."""
-        if self.unpriced and not self.cost_usd:
+        unknown = self.unpriced + self.broken
+        if unknown and not self.cost_usd:
             return "cost unknown"
-        return dollars(self.cost_usd) + (
-            f" + {self.unpriced:,} calls of unknown cost" if self.unpriced else ""
-        )
+        told = f" + {plural(unknown, 'call')} of unknown cost" if unknown else ""
+        return dollars(self.cost_usd) + told
 
     def line(self) -> str:
         """The use in one line of plain text."""
@@ -124,6 +126,8 @@ class RunFacts:
     # Calls that asked once more for a cut reply, with twice the limit.
     asked_longer: ModelUse = field(default_factory=ModelUse)
     handed_in: int = 0  # calls handed in by batches
+    # Replies that broke off and may have been billed: model, most that each may have cost (USD).
+    broken: Sequence[tuple[str, float | None]] = ()
     unusable: str = ""
     planted: Mapping[str, object] = field(default_factory=dict)
 
@@ -132,7 +136,8 @@ def manifest(facts: RunFacts, tables: Mapping[str, pl.LazyFrame]) -> dict[str, o
     """The manifest as JSON data."""
     answers = _how_answered(tables.get("answers"))
     uses, earlier = facts.models.values(), facts.earlier
-    unknown = [name for name, use in facts.models.items() if use.unpriced]
+    unpriced = [name for name, use in facts.models.items() if use.unpriced]
+    unknown = list(dict.fromkeys([*unpriced, *(model for model, _ in facts.broken)]))
     known = [use.cost_usd for use in uses if not use.unpriced]
     uncounted = any(use.uncounted for use in uses)
     return {
@@ -155,6 +160,7 @@ def manifest(facts: RunFacts, tables: Mapping[str, pl.LazyFrame]) -> dict[str, o
         "output_tokens": None if uncounted else sum(use.output_tokens for use in uses),
         "cost_usd": round(sum(known), 6) if known or not unknown else None,
         "cost_unknown_for": unknown,
+        **_broken(facts.broken),
         "models": [
             _model(name, use, facts.roles.get(name, ())) for name, use in facts.models.items()
         ],
@@ -173,6 +179,15 @@ def manifest(facts: RunFacts, tables: Mapping[str, pl.LazyFrame]) -> dict[str, o
         **({AMENDED: earlier[AMENDED]} if AMENDED in earlier else {}),
         "software": software(),
     }
+
+
+def _broken(broken: Sequence[tuple[str, float | None]]) -> dict[str, object]:
+    """How many replies broke off after they had begun, and the most that they may have cost."""
+    if not broken:
+        return {}
+    bounds = [usd for _, usd in broken if usd is not None]
+    most = round(sum(bounds), 6) if len(bounds) == len(broken) else None
+    return {"broken_replies": {"count": len(broken), "max_usd": most}}
 
 
 # What the note of a run counts of the embedded respondent's answers.

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -28,8 +29,8 @@ from folkmoot.engine.cluster.worker import Outcome, Ready, Report, Setup, Worker
 from folkmoot.engine.consent import Consent
 from folkmoot.engine.context import Begins, Part, RunContext
 from folkmoot.engine.folder import HOLDER
-from folkmoot.engine.journal import Entry, Journal
-from folkmoot.engine.progress import Notice
+from folkmoot.engine.journal import BrokenReply, Entry, Journal
+from folkmoot.engine.progress import CallRetried, Notice
 from folkmoot.engine.session import Fork
 from folkmoot.engine.shards import SHARDS, Drifted, entries_after, forget, known_in, merge
 from folkmoot.engine.study import code_of, find_study, registered
@@ -210,6 +211,10 @@ class Cluster:
                 self._run.progress(event)
             if text:
                 self._said.add(text)
+            if isinstance(event, CallRetried) and event.may_be_billed:
+                self._lender.settle_broken(worker.number, event.max_usd or 0.0)
+                broken = BrokenReply(time.time(), "", event.model, event.max_usd)
+                self._journal.put_broken(broken)
         for model, use in report.uses.items():
             told = gateway.uses.setdefault(model, ModelUse())
             told.retries += use.retries

@@ -298,6 +298,14 @@ class Lender:
         self._budget.lend(-usd, -calls)
         self._budget.count(cost or 0.0)
 
+    def settle_broken(self, worker: int, max_usd: float) -> None:
+        """A reply to a worker's call broke off: all that was reserved for it is spent."""
+        tenant = self._tenants[worker]
+        usd = min(tenant.usd, max_usd)
+        tenant.usd -= usd
+        self._budget.lend(-usd, 0)
+        self._budget.spend(max_usd)
+
     def lease(self, worker: int, uses: Mapping[str, Use], money: Money) -> Lease:
         """Take in a report; what the worker may use next."""
         tenant = self._tenants[worker]
