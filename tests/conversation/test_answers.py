@@ -70,7 +70,8 @@ def test_an_option_inside_another_is_not_a_second_hit() -> None:
 def test_a_re_ask_lists_the_options_and_proposes_none() -> None:
     read = Choice(OPTIONS).parse("Street safey")
     assert isinstance(read, Unreadable)
-    assert read.problem.endswith("\n".join(f"{n}. {o}" for n, o in enumerate(OPTIONS, 1)))
+    assert "\n".join(f"{n}. {o}" for n, o in enumerate(OPTIONS, 1)) in read.problem
+    assert "none_of_these" in read.problem and "declined" in read.problem
     assert "meant" not in read.problem  # a guess would be a leading question
 
 

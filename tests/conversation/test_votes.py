@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from folkmoot.conversation.answers import Parsed, Unreadable
+from folkmoot.conversation.answers import Missing, Parsed, Unreadable
 from folkmoot.conversation.choices import Choice, alike, listed
 from folkmoot.conversation.spoken import looks_like_refusal
 
@@ -187,6 +187,25 @@ REPLIES: list[tuple[tuple[str, ...], str, str]] = [
     (YES_NO, "I vote no.", "No"),
     (YES_NO, "No way", NOT_READ),
     (YES_NO, "Yes and no", NOT_READ),
+    # One option in quotation marks or after its label, no other option named.
+    (PARK_AND_MALL, 'As Ann, I lean to "Mall" because it is close to work.', "Mall"),
+    (PARK_AND_MALL, "Thinking of my kids, “Park and ride” it would be.", "Park and ride"),
+    (PARK_AND_MALL, "Ich bin für „Mall“, weil es nah ist.", "Mall"),
+    (PARK_AND_MALL, 'My pick: **"Park"**. It helps everyone here.', "Park"),
+    (PARK_AND_MALL, "Option 2: Mall. It is close to my work.", "Mall"),
+    (PARK_AND_MALL, "I think **Option 3: Park and ride** suits us best.", "Park and ride"),
+    (PARK_AND_MALL, "Option 3: Mall. It is close to my work.", NOT_READ),
+    (PARK_AND_MALL, 'I lean to "Mall" over Park, because it is close.', NOT_READ),
+    (PARK_AND_MALL, '"Mall" and "Park" are both fine by me.', NOT_READ),
+    (PARK_AND_MALL, 'I would never vote for "Mall".', NOT_READ),
+    (PARK_AND_MALL, 'I won\'t vote for "Mall", sorry.', NOT_READ),
+    (PARK_AND_MALL, 'Ich stimme nicht für "Mall".', NOT_READ),
+    (PARK_AND_MALL, 'Je suis contre "Mall", ça suffit.', NOT_READ),
+    (PARK_AND_MALL, 'Would "Mall" be good for us?', NOT_READ),
+    (PARK_AND_MALL, "I like the mall because it is close.", NOT_READ),
+    (PARK_AND_MALL, 'They say "A mall for all", and I agree.', NOT_READ),
+    (PERCENT, 'Ten is too much: "5 %" suits me.', "5 %"),
+    (LANGUAGES, 'For speed I would say "C++" here.', "C++"),
 ]
 
 
@@ -194,6 +213,20 @@ REPLIES: list[tuple[tuple[str, ...], str, str]] = [
 def test_replies_that_a_reader_has_judged(options: tuple[str, ...], reply: str, value: str) -> None:
     read = Choice(options).parse(reply)
     assert (read.value if isinstance(read, Parsed) else NOT_READ) == value
+
+
+@pytest.mark.parametrize("reply", ["declined", "DECLINED.", "none_of_these", "None of these"])
+def test_a_way_out_is_read_at_any_time(reply: str) -> None:
+    read = Choice(PARK_AND_MALL).parse(reply)
+    assert isinstance(read, Missing) and read.reason in ("declined", "none_of_these")
+
+
+def test_an_option_of_the_author_comes_before_the_way_out_of_that_name() -> None:
+    own = Choice(["Park", "None of these"])
+    assert own.parse("none of these") == Parsed("None of these", "normalised")
+    assert own.clarification is not None and own.clarification.schema is not None
+    stated = own.clarification.schema["properties"]["stated"]
+    assert stated["enum"] == ["Park", "None of these", "declined"]
 
 
 def test_options_without_a_list_of_numbers_have_no_number() -> None:

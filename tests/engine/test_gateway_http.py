@@ -100,9 +100,9 @@ def test_a_servers_word_about_schemas_is_never_trusted(
 
 @pytest.mark.parametrize(
     ("schema", "parse_step", "refused"),
-    [("obey", "constrained", 0), ("ignore", "missing", 0), ("none", "missing", 2)],
+    [("obey", "clarified", 0), ("ignore", "missing", 0), ("none", "missing", 2)],
 )
-def test_a_choice_that_prose_hides_is_had_by_an_enumeration(
+def test_a_choice_that_prose_hides_is_clarified(
     schema: str, parse_step: str, refused: int, tmp_path: Path
 ) -> None:
     async def vote(session: Session) -> None:
@@ -116,6 +116,6 @@ def test_a_choice_that_prose_hides_is_had_by_an_enumeration(
     (row,) = done.table("answers").to_dicts()
     assert (row["parse_step"], row["value"]) == (
         parse_step,
-        "Park" if parse_step == "constrained" else None,
+        "Park" if parse_step == "clarified" else None,
     )
-    assert row["missing"] == (None if parse_step == "constrained" else "unparsed")
+    assert row["missing"] == (None if parse_step == "clarified" else "unparsed")

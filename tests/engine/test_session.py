@@ -11,14 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import BaseModel
 
 import folkmoot
 from folkmoot import Choice, Missing, Number, Run, Session, Speaker, Study, StudyConfig, Utterance
+from folkmoot.conversation.answers import Json
 from folkmoot.engine import effects
 from folkmoot.engine.progress import Tally
 from folkmoot.engine.session import Scope
 from folkmoot.errors import DriftError, ProtocolError, RefusedError
-from folkmoot.models.request import Reply, Request, Usage
+from folkmoot.models.request import Message, Reply, Request, Usage
 from folkmoot.models.scripted import Scripted
 from folkmoot.storage.shelf import Kept
 from tests.turns import turns
@@ -156,7 +158,7 @@ def test_in_turn_gives_each_speaker_what_was_said_before(tmp_path: Path) -> None
 
 
 def test_unreadable_answers_are_asked_for_again_and_then_missing(tmp_path: Path) -> None:
-    replies = iter(["maybe", "the park", "perhaps", "hm", "well", "who knows"])
+    replies = iter(["maybe", "the park", "perhaps", "who knows"])
     prompts: list[list[str]] = []
 
     def answer(request: Request, _address: str) -> str:
@@ -172,8 +174,8 @@ def test_unreadable_answers_are_asked_for_again_and_then_missing(tmp_path: Path)
     found = run(tmp_path, protocol, Scripted(answer))
     assert prompts[1] == ["system", "user", "assistant", "user"]
     answers = found.table("answers")
-    assert answers["parse_step"].to_list() == ["normalised", "missing"]
-    assert answers["reasks"].to_list() == [1, 3]
+    assert answers["parse_step"].to_list() == ["clarified", "missing"]
+    assert answers["reasks"].to_list() == [1, 1]
     assert answers["position"].to_list() == [1, None]
 
 
@@ -186,24 +188,139 @@ def voting(replies: list[str]) -> tuple[Scripted, Callable[[Session], Awaitable[
     return Scripted(lambda r, a: replies[int(a.partition(".r")[2] or 0)], keep=True), protocol
 
 
-def test_a_choice_is_asked_again_with_its_list_then_constrained(tmp_path: Path) -> None:
-    model, protocol = voting(["Hm.", "Not Park", "Park or Mall", '{"choice": "Mall"}'])
+def test_a_choice_is_clarified_once_and_never_forced(tmp_path: Path) -> None:
+    model, protocol = voting(["Not Park, Mall rather", '{"stated": "Mall"}'])
     (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
-    assert (row["value"], row["parse_step"], row["reasks"]) == ("Mall", "constrained", 3)
-    sent = [request for _, request in model.seen]
-    assert [r.schema is None for r in sent] == [True, True, True, False]
-    assert all("A. Park\nB. Mall\nC. 10 %" in r.messages[-1].content for r in sent[1:])
-    assert sent[3].schema["properties"]["choice"]["enum"] == ["Park", "Mall", "10 %"]  # type: ignore[index]
+    assert (row["value"], row["recorded"], row["how"]) == ("Mall", "Mall", "clarified")
+    assert (row["said"], row["agrees"], row["reasks"]) == ("Not Park, Mall rather", "several", 1)
+    first, second = (request for _, request in model.seen)
+    assert first.schema is None and second.schema is not None
+    assert "A. Park\nB. Mall\nC. 10 %" in second.messages[-1].content
+    assert second.messages[-2] == Message("assistant", "Not Park, Mall rather")
+    ways_out = ["none_of_these", "declined"]
+    assert second.schema["properties"]["stated"]["enum"] == ["Park", "Mall", "10 %", *ways_out]
     silent = Scripted(_refuse)
     again = run(tmp_path, protocol, silent, resume=True)
     assert silent.calls == 0 and again.table("answers")["value"].to_list() == ["Mall"]
 
 
-@pytest.mark.parametrize("last", ['{"choice": "Par"}', '{"choice": "2"', "{}", "Neither", "1"])
-def test_an_enumeration_is_never_guessed_either(tmp_path: Path, last: str) -> None:
-    model, protocol = voting(["Hm.", "Hm.", "Hm.", last])
+@pytest.mark.parametrize("last", ['{"stated": "Par"}', '{"stated": "2"', "{}", "Neither", "1"])
+def test_a_clarification_is_never_guessed_either(tmp_path: Path, last: str) -> None:
+    model, protocol = voting(["Hm.", last])
     (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
-    assert (row["value"], row["missing"], row["parse_step"]) == (None, "unparsed", "missing")
+    assert (row["value"], row["recorded"], row["missing"]) == (None, None, "unparsed")
+    assert (row["how"], row["agrees"], model.calls) == ("unreadable", None, 2)
+
+
+REFUSALS = (
+    "I would rather not take part in this vote.",
+    "As a language model I hold no preferences.",
+    "Ich möchte dazu nichts sagen.",
+    "Je préfère m'abstenir.",
+    "私は投票しません。",
+    "No thank you!",
+    'I will not pick any of "Park", "Mall" or "10 %".',
+    'I cannot vote for "Park".',
+)
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+@pytest.mark.parametrize(
+    ("second", "recorded"),
+    [
+        ('{"stated": "declined"}', "declined"),
+        ('{"stated": "none_of_these"}', "none_of_these"),
+        ("declined", "declined"),
+        ("None of these.", "none_of_these"),
+    ],
+)
+def test_a_refusal_in_any_language_is_recorded_as_one(
+    tmp_path: Path, refusal: str, second: str, recorded: str
+) -> None:
+    model, protocol = voting([refusal, second])
+    (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
+    assert (row["value"], row["recorded"], row["missing"]) == (None, recorded, recorded)
+    assert row["how"] == ("refused" if recorded == "declined" else "clarified")
+    assert row["said"] == refusal and model.calls == 2
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_a_model_that_declines_in_plain_words_twice_has_no_vote(
+    tmp_path: Path, refusal: str
+) -> None:
+    model, protocol = voting([refusal, refusal])
+    (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
+    assert (row["recorded"], row["how"], model.calls) == (None, "unreadable", 2)
+
+
+def test_an_empty_vote_is_asked_again_with_the_ways_out(tmp_path: Path) -> None:
+    model, protocol = voting(["", '{"stated": "Park"}'])
+    (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
+    assert (row["recorded"], row["how"], row["agrees"]) == ("Park", "clarified", "none")
+    _, second = (request for _, request in model.seen)
+    assert [m.role for m in second.messages][-1] == "user"
+    assert second.messages[-1].content.startswith("Which?")
+
+
+def test_a_cut_vote_is_clarified_with_twice_the_limit(tmp_path: Path) -> None:
+    replies = [Reply("Park", Usage(1, 16), finish="length"), Reply('{"stated": "Park"}')]
+
+    async def protocol(session: Session) -> None:
+        options = Choice(["Park", "Park and ride"])
+        await session.ask(ANN, "Which?", answer=options, max_tokens=16)
+
+    model = Scripted(lambda r, a: replies[int(a.partition(".r")[2] or 0)], keep=True)
+    (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
+    assert (row["recorded"], row["how"], model.calls) == ("Park", "clarified", 2)
+    assert [request.max_tokens for _, request in model.seen] == [16, 32]
+
+
+@pytest.mark.parametrize(
+    ("said", "agrees"),
+    [
+        ("Park is fine, I guess, since Ann asked", "same"),
+        ("The mall, I guess, since Ann asked", "other"),
+        ("Park or mall, I cannot decide", "several"),
+        ("Something green would be nice", "none"),
+        ("I lean towards option B, mostly", "other"),
+    ],
+)
+def test_a_vote_that_contradicts_the_first_reply_is_marked(
+    tmp_path: Path, said: str, agrees: str
+) -> None:
+    model, protocol = voting([said, '{"stated": "Park"}'])
+    (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
+    assert (row["recorded"], row["how"], row["agrees"]) == ("Park", "clarified", agrees)
+
+
+def test_a_declined_json_answer_is_missing_even_where_there_is_a_fallback(tmp_path: Path) -> None:
+    class Stance(BaseModel):
+        stance: int = 0
+
+    async def protocol(session: Session) -> None:
+        wanted = Json(Stance, fallback=Stance(), may_decline=True)
+        got = await session.ask(ANN, "How much?", answer=wanted)
+        assert isinstance(got, Missing) and got.reason == "declined"
+
+    model = Scripted(lambda r, a: '{"declined": true, "stance": 5}', keep=True)
+    (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
+    assert (row["missing"], row["how"], row["recorded"]) == ("declined", "refused", "declined")
+    ((_, request),) = model.seen
+    assert request.schema is not None and next(iter(request.schema["properties"])) == "declined"
+
+
+@pytest.mark.parametrize("way_out", ["cannot_say", "declined", "Cannot say."])
+def test_a_number_has_a_way_out(tmp_path: Path, way_out: str) -> None:
+    replies = ["Hard to tell.", way_out]
+
+    async def protocol(session: Session) -> None:
+        await session.ask(ANN, "How sure?", answer=Number(0, 100))
+
+    model = Scripted(lambda r, a: replies[int(a.partition(".r")[2] or 0)], keep=True)
+    (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
+    reason = way_out.lower().strip(".").replace(" ", "_")
+    assert (row["value"], row["recorded"], row["missing"]) == (None, reason, reason)
+    assert "cannot_say" in model.seen[1][1].messages[-1].content
 
 
 @pytest.mark.parametrize(
@@ -223,13 +340,6 @@ def test_the_beginning_of_an_answer_is_not_the_answer(
     model = Scripted(lambda r, a: Reply(said, Usage(1, 1), finish="length"))
     (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
     assert (row["value"], row["finish"]) == (value, "length")
-
-
-def test_who_declines_is_asked_again_but_not_constrained(tmp_path: Path) -> None:
-    model, protocol = voting(["I refuse to vote.", "Hm.", "No comment."])
-    (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
-    assert (row["value"], row["missing"], row["reasks"]) == (None, "refused", 2)
-    assert model.calls == 3
 
 
 def test_options_that_nobody_can_tell_apart_are_the_studys_mistake(tmp_path: Path) -> None:

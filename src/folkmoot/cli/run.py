@@ -355,22 +355,22 @@ def _summary(folder: RunFolder) -> str:
 
 
 def _unread(folder: RunFolder) -> str:
-    """How many answers are missing, were forced into the options or are a protocol's minimal one;
-    empty for none."""
+    """How many answers are missing, had to be clarified or are a protocol's minimal one; empty for
+    none."""
     told = folder.manifest.get("answers", {})
     count, missing = told.get("count", 0), told.get("missing", {})
-    forced, minimal = (
+    clarified, minimal = (
         round(count * told.get("parse_steps", {}).get(parse_step, 0))
-        for parse_step in ("constrained", "minimal")
+        for parse_step in ("clarified", "minimal")
     )
     says = []
     if lost := sum(missing.values()):
         reasons = ", ".join(f"{reason}: {n:,}" for reason, n in missing.items())
         says.append(f"{lost:,} of {plural(count, 'answer')} missing ({reasons}).")
-    if forced:
+    if clarified:
         says.append(
-            f"{forced:,} of {plural(count, 'answer')} could be read only where nothing but the "
-            "options was allowed: `constrained` under `parse_step`."
+            f"{clarified:,} of {plural(count, 'answer')} could be read only after the speaker was "
+            "asked which option the first reply stated: `clarified` under `how`."
         )
     if minimal:
         says.append(

@@ -31,7 +31,8 @@ M = TypeVar("M", bound=BaseModel)
 class Missing:
     """There is no answer. `reason`: refused, unparsed, empty, too_long, filtered, ….
 
-    `raw` keeps the last reply, for the record; it is never scored.
+    The speaker can give a reason too, as one of the ways out `none_of_these`, `declined` and
+    `cannot_say`. `raw` keeps the last reply, for the record; it is never scored.
     """
 
     reason: str
@@ -50,6 +51,30 @@ class Parsed(NamedTuple, Generic[T_co]):
     repairs: tuple[Repair, ...] = ()
 
 
+# Ways out of a closed answer. A speaker who takes one has answered, but chose no option.
+NONE_OF_THESE, DECLINED, CANNOT_SAY = "none_of_these", "declined", "cannot_say"
+WAYS_OUT = (NONE_OF_THESE, DECLINED)
+
+
+def with_ways_out(options: Sequence[str]) -> tuple[str, ...]:
+    """Return the options of an enumeration with the ways out that they do not hold yet."""
+    return (*options, *(way for way in WAYS_OUT if way not in options))
+
+
+def parse_way_out(reply: object, ways_out: Sequence[str] = WAYS_OUT) -> Missing | None:
+    """Return the way out that a value or a whole reply is, or None.
+
+    Case, quotes and closing marks are ignored, as is the spelling with spaces.
+    """
+    if not isinstance(reply, str) or len(reply) > LONGEST_WAY_OUT:
+        return None
+    name = "_".join(re.findall(r"[^\W_]+", reply.casefold()))
+    return Missing(name, raw=reply) if name in ways_out else None
+
+
+LONGEST_WAY_OUT = 40  # characters; a longer reply says more than its way out
+
+
 @dataclass(frozen=True, slots=True)
 class Unreadable:
     """Why a reply could not be read, in words for the model that is asked again."""
@@ -58,7 +83,10 @@ class Unreadable:
 
 
 class Answer(Protocol[T_co]):
-    """An answer type: reads replies, and may carry a JSON schema for the request."""
+    """An answer type: reads replies, and may carry a JSON schema for the request.
+
+    `parse` returns `Missing` if the speaker took a way out: the question is not asked again.
+    """
 
     @property
     def schema(self) -> Schema | None: ...
@@ -66,7 +94,7 @@ class Answer(Protocol[T_co]):
     @property
     def kind(self) -> str: ...
 
-    def parse(self, reply: str) -> Parsed[T_co] | Unreadable: ...
+    def parse(self, reply: str) -> Parsed[T_co] | Unreadable | Missing: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +165,8 @@ class Json(Generic[M]):
     `options`: the texts that a field may hold, for the schema alone (`{"votes.choice": […]}`, dots
     lead into nested models and lists); a validator decides about other spellings.
     `without`: fields left out of the schema. `schema`: one in place of the model's.
+    `may_decline`: the schema begins with a field `declined`; a reply that sets it is `Missing`,
+    whatever its other fields hold and whatever `fallback` is.
     """
 
     model: type[M]
@@ -146,17 +176,25 @@ class Json(Generic[M]):
     without: tuple[str, ...] = ()
     schema: Schema | None = None
     kind: str = "json"
+    may_decline: bool = False
 
     def __post_init__(self) -> None:
-        if self.schema is None:
-            made = schema_of(self.model, self.options, self.without)
-            object.__setattr__(self, "schema", made)
+        schema = self.schema
+        if schema is None:
+            schema = schema_of(self.model, self.options, self.without)
+        if self.may_decline:
+            schema = declinable_schema(schema)
+        object.__setattr__(self, "schema", schema)
 
-    def parse(self, reply: str) -> Parsed[M] | Unreadable:
+    def parse(self, reply: str) -> Parsed[M] | Unreadable | Missing:
         return _read_json(reply, dict, self.read, "The reply was not a JSON object.")
 
-    def read(self, value: object) -> Parsed[M] | Unreadable:
+    def read(self, value: object) -> Parsed[M] | Unreadable | Missing:
         """Read what is JSON already: a part of a larger reply."""
+        if self.may_decline and isinstance(value, dict):
+            if is_declined(value.get(DECLINED)):
+                return Missing(DECLINED)
+            value = {name: entry for name, entry in value.items() if name != DECLINED}
         reading = Reading(self.about)
         try:
             read = self.model.model_validate(value, context=reading)
@@ -200,7 +238,7 @@ class JsonList(Generic[M]):
         schema = object_schema(f"{item['title']}List", {self.name: items})
         return schema | ({"$defs": definitions} if definitions else {})
 
-    def parse(self, reply: str) -> Parsed[tuple[M, ...]] | Unreadable:
+    def parse(self, reply: str) -> Parsed[tuple[M, ...]] | Unreadable | Missing:
         return _read_json(reply, (list, dict), self.read, "The reply was not a list in JSON.")
 
     def read(self, value: object) -> Parsed[tuple[M, ...]] | Unreadable:
@@ -214,8 +252,9 @@ class JsonList(Generic[M]):
         for number, item in enumerate(items):
             read = one.read(item)
             where = f"{self.name}.{number}"
-            if isinstance(read, Unreadable):
-                problem = problem or f" ({where}: {read.problem.removesuffix(ALL_FIELDS).strip()})"
+            if not isinstance(read, Parsed):
+                why = read.problem if isinstance(read, Unreadable) else read.reason
+                problem = problem or f" ({where}: {why.removesuffix(ALL_FIELDS).strip()})"
                 notes.repaired(where, "unreadable", item)
                 continue
             what = read.value if self.distinct is None else self.distinct(read.value)
@@ -247,10 +286,14 @@ class JsonList(Generic[M]):
 
 
 class Entries(NamedTuple, Generic[T_co]):
-    """The entries of one reply by key; `unread` says why others are not there."""
+    """The entries of one reply by key; `unread` says why others are not there.
+
+    `declined`: keys of entries that decline to answer. They are not asked again.
+    """
 
     values: dict[str, T_co]
     unread: dict[str, str]
+    declined: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +316,7 @@ class JsonMap(Generic[M]):
     def schema(self) -> Schema:
         return object_schema(self.title, {k: part.schema or {} for k, part in self.parts.items()})
 
-    def parse(self, reply: str) -> Parsed[Entries[M]] | Unreadable:
+    def parse(self, reply: str) -> Parsed[Entries[M]] | Unreadable | Missing:
         return _read_json(reply, dict, self.read, "The reply was not a JSON object.")
 
     def read(self, value: Any) -> Parsed[Entries[M]] | Unreadable:
@@ -281,18 +324,21 @@ class JsonMap(Generic[M]):
         said = self._by_key(value)
         values: dict[str, M] = {}
         unread: dict[str, str] = {}
+        declined: list[str] = []
         repairs: list[Repair] = []
         for key_, part in self.parts.items():
             entry = said.get(key_)
             is_object = isinstance(entry, Mapping)
             read = part.read(entry) if is_object else Unreadable("It is missing.")
-            if isinstance(read, Unreadable):
+            if isinstance(read, Missing):
+                declined.append(key_)
+            elif isinstance(read, Unreadable):
                 unread[key_] = read.problem
             else:
                 values[key_] = read.value
                 repairs.extend(read.repairs)
-        if values or not self.parts:
-            return Parsed(Entries(values, unread), "exact", tuple(repairs))
+        if values or declined or not self.parts:
+            return Parsed(Entries(values, unread, tuple(declined)), "exact", tuple(repairs))
         first = next(iter(unread))
         return Unreadable(
             f"No entry could be read ({first}: {unread[first]}) "
@@ -364,6 +410,20 @@ def pin_schema(title: str, description: str = "", config: ConfigDict | None = No
     """
     extra: dict[str, JsonValue] = {"description": description} if description else {}
     return {**(config or {}), "title": title, "json_schema_extra": extra}
+
+
+def is_declined(value: object) -> bool:
+    """Return whether the field `declined` of a JSON reply says yes."""
+    return value is True or (isinstance(value, str) and value.strip().casefold() in ("true", "yes"))
+
+
+def declinable_schema(schema: Schema) -> Schema:
+    """Return the schema of an object with the field `declined` before all others."""
+    declined = {
+        "type": "boolean",
+        "description": "true if you decline to answer; the other fields do not count then",
+    }
+    return schema | {"properties": {DECLINED: declined, **schema.get("properties", {})}}
 
 
 def schema_of(
@@ -523,9 +583,9 @@ def broken_off(reply: str) -> str:
 def _read_json(
     reply: str,
     shape: type | tuple[type, ...],
-    read: Callable[[object], Parsed[T] | Unreadable],
+    read: Callable[[object], Parsed[T] | Unreadable | Missing],
     problem: str,
-) -> Parsed[T] | Unreadable:
+) -> Parsed[T] | Unreadable | Missing:
     """The first reading of the reply as JSON that `read` takes, with its parse step."""
     unread = Unreadable(f"{problem} {ALL_FIELDS}")
     for parse_step, candidate in _json_candidates(reply, "{" if shape is dict else "{["):
@@ -533,6 +593,8 @@ def _read_json(
             found = read(candidate)
             if isinstance(found, Parsed):
                 return found._replace(parse_step=parse_step)
+            if isinstance(found, Missing):
+                return found
             unread = found
     return unread
 

@@ -1,6 +1,7 @@
 """Choices and numbers: one of the listed options, or a number within bounds, never guessed.
 
-Each climbs a ladder of ever more forgiving readings and says on which step it was read.
+Each tries ever more forgiving readings and says which one succeeded (the parse step). A speaker
+can always take a way out, and no reply is constrained to values without one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,18 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 
-from folkmoot.conversation.answers import Json, Parsed, Unreadable, pin_schema
+from folkmoot.conversation.answers import (
+    CANNOT_SAY,
+    DECLINED,
+    NONE_OF_THESE,
+    WAYS_OUT,
+    Json,
+    Missing,
+    Parsed,
+    Unreadable,
+    parse_way_out,
+    pin_schema,
+)
 from folkmoot.conversation.spoken import (
     LONGEST,
     bare_forms,
@@ -30,22 +42,28 @@ from folkmoot.json_text import Schema
 class Choice:
     """One of the options, in the order in which the prompt lists them.
 
-    Ladder: exact → normalised → number (its number or letter in the list) → named (alone in a
-    carrier phrase, or in each of several lines) → ask again with the list → `constrained` to an
-    enumeration → `Missing`. Nothing is searched for in prose, and what fits two options fits none.
-    Where the prompt lists the options without numbers (`labelled=False`), a bare number is none of
-    them.
+    The parse steps are exact, normalised, number (the option's number or letter in the list) and
+    named (in a carrier phrase, in quotation marks, after its label, or alone in every line). What
+    fits two options fits none. A reply that is none of these is followed by one `clarification`,
+    in which the speaker says which option they stated. With `clarify=False` the question is asked
+    again in plain text instead, as often as the caller allows.
+
+    The replies `none_of_these` and `declined` are ways out, also as a first reply. Where the
+    prompt lists the options without numbers (`labelled=False`), a bare number is no option.
     """
 
-    __slots__ = ("_index", "_labelled", "options")
+    __slots__ = ("_clarify", "_index", "_labelled", "options")
     kind = "choice"
     schema: Schema | None = None
 
-    def __init__(self, options: Sequence[str], *, labelled: bool = True) -> None:
+    def __init__(
+        self, options: Sequence[str], *, labelled: bool = True, clarify: bool = True
+    ) -> None:
         if isinstance(options, str) or not all(isinstance(o, str) for o in options):
             raise TypeError('options are a list of texts: Choice(["Yes", "No"])')
         self.options = tuple(options)
         self._labelled = labelled
+        self._clarify = clarify
         self._index = _index(tuple(sorted(set(options))))
 
     @property
@@ -65,16 +83,19 @@ class Choice:
         return listed(self.options, labelled=self._labelled)
 
     @property
-    def constrained(self) -> Constrained:
-        """The last try: a JSON object that holds one option."""
-        return Constrained(self)
+    def clarification(self) -> Clarification | None:
+        """The second and last request of a choice that could not be read."""
+        return Clarification(self) if self._clarify else None
 
-    def parse(self, reply: str) -> Parsed[str] | Unreadable:
+    def parse(self, reply: str) -> Parsed[str] | Unreadable | Missing:
         text = reply.strip()
         if text in self._index.exact:
             return Parsed(text, "exact")
         forms = carried_forms(text)
         found = self._index.of(forms)
+        way_out = None if found else parse_way_out(text)
+        if way_out is not None:
+            return way_out
         if len(found) == 1 and not self._mislabelled(forms, found):
             bare = self._index.of(bare_forms(text))
             return Parsed(next(iter(found)), "normalised" if bare == found else "named")
@@ -83,11 +104,57 @@ class Choice:
             return Parsed(by_label[0], "number")
         if (repeated := self._in_every_line(text)) is not None:
             return Parsed(repeated, "named")
+        if not found and (stated := self._in_quotation_marks(text)) is not None:
+            return Parsed(stated, "named")
         what = "was empty" if not text else "was not one of the options and nothing else"
         return Unreadable(
             f"The reply {what}. Reply with exactly one of these, its exact text and nothing else:"
-            f"\n{self.listing}"
+            f"\n{self.listing}\nOr reply with {self.describe_ways_out()}."
         )
+
+    @property
+    def ways_out(self) -> tuple[str, ...]:
+        """The ways out, but for those that are among the options themselves."""
+        options = {folded(option).replace(" ", "_") for option in self.options}
+        return tuple(way for way in WAYS_OUT if way not in options)
+
+    def describe_ways_out(self) -> str:
+        """Return the ways out with their meaning, as a part of a sentence."""
+        return " or ".join(f"{way} if you {_MEANING[way]}" for way in self.ways_out)
+
+    def mentioned(self, reply: str) -> frozenset[str]:
+        """Return the options that a reply names anywhere, by their text or as `option 3`.
+
+        An option inside the text of a longer one counts only where it stands apart from it.
+        """
+        text = key(folded(reply[:LONGEST_SEARCHED]))
+        found = set()
+        for option in sorted(self.options, key=lambda option: -len(key(folded(option)))):
+            text, count = _pattern_of(option).subn(" \0 ", text)
+            if count:
+                found.add(option)
+        labels = self._listed() | self._index.own
+        found |= {labels[label] for label in _BY_LABEL.findall(text) if label in labels}
+        return frozenset(found)
+
+    def _in_quotation_marks(self, text: str) -> str | None:
+        """The option that a reply names in quotation marks, or as `Option 3: <its text>`.
+
+        No other option may be named, and the reply may not say no to anything: what remains in
+        doubt is for the speaker to clarify.
+        """
+        if len(text) > LONGEST or _NEGATED.search(folded(text)):
+            return None
+        whole = key(folded(text))
+        mentioned = self.mentioned(text)
+        if len(mentioned) != 1:
+            return None
+        (option,) = mentioned
+        labels = [label for label, listed in self._listed().items() if listed == option]
+        own = _pattern_of(option).pattern
+        heads = "|".join(rf"\boption\s#?{label}\s?[:.)-]\W*{own}" for label in labels)
+        quoted = rf"[\"'][\s*_]*{own}[\s*_.,!]*[\"']" + (f"|{heads}" if heads else "")
+        return option if re.search(quoted, whole) else None
 
     def _in_every_line(self, text: str) -> str | None:
         """The option that each of several lines says alone: small models repeat themselves."""
@@ -119,44 +186,54 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Constrained:
-    """A choice asked for once more as JSON, with its options as an enumeration in the schema."""
+class Clarification:
+    """The question which listed option a speaker stated, as JSON with the ways out.
+
+    An endpoint may ignore the schema, so a bare option and a bare way out count as well.
+    """
 
     choice: Choice
     kind: str = "choice"
 
     @property
+    def options(self) -> tuple[str, ...]:
+        """The options of the choice, in its order."""
+        return self.choice.options
+
+    @property
     def schema(self) -> Schema:
-        one = {"type": "string", "enum": list(self.choice.options)}
+        """The schema of the reply: every option and every way out."""
+        stated = {"type": "string", "enum": [*self.choice.options, *self.choice.ways_out]}
         return {
-            "title": "Choice",
+            "title": "Clarification",
             "type": "object",
-            "properties": {"choice": one},
-            "required": ["choice"],
+            "properties": {"stated": stated},
+            "required": ["stated"],
             "additionalProperties": False,
         }
 
     @property
     def prompt(self) -> str:
-        """The question for a speaker whose replies could not be read."""
+        """The question for a speaker after their reply."""
         return (
-            'Reply with only the JSON object {"choice": …}, where … is the exact text of one of '
-            f"these options:\n{self.choice.listing}"
+            "Which of these options did you state in your reply?\n"
+            f"{self.choice.listing}\n\n"
+            'Reply with only the JSON object {"stated": …}, where … is the exact text of that '
+            f"option, or {self.choice.describe_ways_out()}."
         )
 
-    def parse(self, reply: str) -> Parsed[str] | Unreadable:
-        """One option of the enumeration. An endpoint may ignore the schema, so a bare option
-        counts as well."""
-        found = Json(_Chosen).parse(reply)
-        text = found.value.choice if isinstance(found, Parsed) else reply
+    def parse(self, reply: str) -> Parsed[str] | Unreadable | Missing:
+        """Return the option stated, or the way out."""
+        found = Json(_Stated).parse(reply)
+        text = found.value.stated if isinstance(found, Parsed) else reply
         read = self.choice.parse(text)
-        return read if isinstance(read, Unreadable) else Parsed(read.value, "constrained")
+        return Parsed(read.value, "clarified") if isinstance(read, Parsed) else read
 
 
-class _Chosen(BaseModel):
-    model_config = pin_schema("_Chosen")
+class _Stated(BaseModel):
+    model_config = pin_schema("Clarification")
 
-    choice: str
+    stated: str
 
 
 class _Index(NamedTuple):
@@ -201,6 +278,24 @@ def listed(options: Sequence[str], *, labelled: bool = True) -> str:
     return "\n".join(f"{head} {option}" for head, option in zip(heads, options, strict=True))
 
 
+@lru_cache(maxsize=4096)
+def _pattern_of(option: str) -> re.Pattern[str]:
+    """The option's folded text where no letter or digit continues it on either side."""
+    return re.compile(rf"(?<!\w){re.escape(key(folded(option)))}(?!\w)")
+
+
+_MEANING = {NONE_OF_THESE: "chose no single one of them", DECLINED: "declined to choose"}
+LONGEST_SEARCHED = 20_000  # characters of a reply in which options are looked for
+_BY_LABEL = re.compile(r"\boption\s#?([1-9][0-9]{0,2}|[a-z])\b")
+# Signs that a statement may be turned around, in the languages most often written by models. A sign
+# too many costs one clarification, a sign too few a wrong vote.
+_NEGATED = re.compile(
+    r"\?|n't\b|\b(?:not|no|never|neither|nor|without|against|cannot|rather than|instead of|except|"
+    r"unless|refuse|decline|abstain|nicht|kein\w*|nie|weder|gegen|ohne|ne|pas|jamais|aucune?|contre|"
+    r"sans|nunca|ningun[oa]?|contra|sin|non|mai|nessun[oa]?|senza|contro|não|nenhum[ao]?|sem|niet|"
+    r"geen|nooit|tegen|inte|ikke|nie|nigdy|bez|не|нет|ни|против)\b|不|没|反对|ない|않|아니"
+)
+
 # For options that `alike` finds.
 NOT_COUNTED = "case, width, quotes, closing marks and listing numbers count for nothing in a reply"
 
@@ -231,11 +326,16 @@ _GIVEN_LABEL = re.compile(_IN_FRONT % ".:,", re.DOTALL)
 _PLAIN_NUMBER = re.compile(r"[-+]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?")
 
 
+_ANY_NUMBER = re.compile(r"(?<![\w.,])" + _PLAIN_NUMBER.pattern + r"(?!\w)")
+OR = f" If you cannot answer, reply with {CANNOT_SAY}."
+
+
 @dataclass(frozen=True, slots=True)
 class Number:
     """A number within bounds (inclusive). `integer=True` refuses fractions.
 
     Read where the reply is one number, or a number alone in a carrier phrase; never out of prose.
+    The replies `cannot_say` and `declined` are ways out.
     """
 
     low: float | None = None
@@ -250,22 +350,31 @@ class Number:
         crossed = self.low is not None and self.high is not None and self.low > self.high
         return f"no number is{self._bounds()}" if crossed else ""
 
-    def parse(self, reply: str) -> Parsed[float] | Unreadable:
+    def parse(self, reply: str) -> Parsed[float] | Unreadable | Missing:
         text = reply.strip()
+        if (way_out := parse_way_out(text, (CANNOT_SAY, DECLINED))) is not None:
+            return way_out
         bare, carried = number_forms(text)
         found = dict.fromkeys(f for f in (*bare, *carried) if _PLAIN_NUMBER.fullmatch(f))
         values = {float(f.replace(",", "")) for f in found}
         if len(values) != 1 or any(self._ambiguous(f) for f in found):
-            return Unreadable(f"Reply with a single number{self._bounds()} and nothing else.")
+            return Unreadable(f"Reply with a single number{self._bounds()} and nothing else.{OR}")
         (value,), said = values, next(iter(found))
         if not math.isfinite(value):
-            return Unreadable(f"{said[:20]}… is no sensible number{self._bounds()}.")
+            return Unreadable(f"{said[:20]}… is no sensible number{self._bounds()}.{OR}")
         if self.integer and not value.is_integer():
-            return Unreadable(f"Reply with a whole number{self._bounds()} and nothing else.")
+            return Unreadable(f"Reply with a whole number{self._bounds()} and nothing else.{OR}")
         if not self._holds(value):
-            return Unreadable(f"{said} is out of range. Reply with a number{self._bounds()}.")
+            problem = f"{said} is out of range. Reply with a number{self._bounds()}.{OR}"
+            return Unreadable(problem)
         parse_step = "exact" if text == said else "normalised" if said in bare else "named"
         return Parsed(value, parse_step)
+
+    def mentioned(self, reply: str) -> frozenset[float]:
+        """Return the numbers within the bounds that a reply names anywhere."""
+        found = _ANY_NUMBER.findall(folded(reply[:LONGEST_SEARCHED]))
+        values = (float(number.replace(",", "")) for number in found)
+        return frozenset(value for value in values if self._holds(value))
 
     def _holds(self, value: float) -> bool:
         above = self.low is None or value >= self.low

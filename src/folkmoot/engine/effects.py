@@ -19,6 +19,9 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 import numpy as np
 
 from folkmoot.conversation.answers import (
+    CANNOT_SAY,
+    DECLINED,
+    WAYS_OUT,
     Answer,
     Missing,
     Parsed,
@@ -27,7 +30,6 @@ from folkmoot.conversation.answers import (
     broken_off,
     left_blank,
 )
-from folkmoot.conversation.spoken import looks_like_refusal
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.context import RunContext
 from folkmoot.engine.journal import Entry
@@ -41,7 +43,9 @@ T = TypeVar("T")
 
 
 GIVEN_BACK = 1000  # characters of a reply that was cut, before it is asked again
-SHORT = ("choice", "number")  # kinds of answers whose beginning may be another answer
+CHOICE = "choice"
+SHORT = (CHOICE, "number")  # kinds of answers whose beginning may be another answer
+STATED = ("number", "named")  # parse steps that take an answer out of the words around it
 EMPTY_TRIES = 2  # times that an empty reply is asked for again, beside the answer's own re-asks
 
 
@@ -50,7 +54,7 @@ class Exchange(NamedTuple, Generic[T]):
 
     `messages` is what was sent last, `reply` what came back with its finish reason, tokens, latency
     and cost as the journal holds them (the same after a replay). `repairs`: what a JSON answer's
-    validators put right or dropped.
+    validators put right or dropped. `said` is the first raw reply, before any re-ask.
     """
 
     value: T | Missing
@@ -61,6 +65,7 @@ class Exchange(NamedTuple, Generic[T]):
     messages: tuple[Message, ...]
     reply: Reply
     repairs: tuple[Repair, ...] = ()
+    said: str = ""
 
 
 async def converse(
@@ -76,51 +81,42 @@ async def converse(
     unreadable reply, and what was wrong with it; shown several such replies, small models take them
     for a pattern and repeat it. After an empty reply it is the question again. A reply cut by the
     token limit is asked for once more with twice the limit (`<address>.long`), which then holds for
-    further tries; what is cut again is kept, and its finish reason says so. A choice gets one more
-    try, constrained to its options by a schema, but not for a speaker who declined: a vote is not
-    forced.
+    further tries; what is cut again is kept, and its finish reason says so.
+
+    A choice that could not be read is asked for once more and no further: its `clarification` shows
+    the speaker their reply and asks which option they stated. A speaker who takes a way out has
+    answered, and is not asked again.
     """
-    constrained: Any = getattr(wanted, "constrained", None) if reasks else None
     if getattr(wanted, "unclear", ""):
         raise ProtocolError(f"{address}: {wanted.unclear}")  # type: ignore[attr-defined]
-    request, step, longer, declined = first, 0, False, False
+    clarification: Any = getattr(wanted, "clarification", None)
+    reasks = min(reasks, 1) if clarification else reasks
+    empty_tries = reasks if clarification else max(reasks, EMPTY_TRIES)
+    request, step, longer, said_first = first, 0, False, ""
     while True:
         at = f"{address}.r{step}" if step else address
         reply = await run.complete(at, request)
         limit = max(request.max_tokens or 0, reply.usage.output_tokens or 0)
         if reply.finish == CUT and limit and not longer:
             longer, request = True, replace(request, max_tokens=2 * limit)
-            again = await run.complete(f"{at}.long", request, spare=True)
-            run.longer.calls += 1
-            run.longer.add(again.usage.input_tokens, again.usage.output_tokens, again.cost_usd)
-            if again.text.strip() and not again.finish.startswith("refused:"):
-                reply = again
-        if reply.finish.startswith("refused:"):
-            reason = reply.finish.removeprefix("refused:")
-            return _exchange(
-                Missing(reason, f"asked at {at}", reply.text), "missing", step, request, reply
-            )
-        cut_json = reply.finish == CUT and wanted.kind == "json"
-        read = wanted.parse(broken_off(reply.text) if cut_json else reply.text)
-        # "Park" may be cut from "Park and ride", 1 from 15; but not where white space follows.
-        short = getattr(wanted, "short", wanted.kind in SHORT)
-        if reply.finish == CUT and short and not reply.text[-1:].isspace():
-            read = Unreadable("The reply was cut off. Reply with the answer alone, nothing else.")
-        blank = left_blank(reply.text, run.prompts.forms) if wanted.kind == "json" else ""
-        if blank:
-            read = Unreadable(f'"{blank}" repeats the form. Fill it in with words of your own.')
+            if not clarification:  # else the clarification comes in place of this request
+                reply = await _ask_for_more(run, f"{at}.long", request, reply)
+        said_first = said_first if step else reply.text
+        read = _read(run, at, wanted, reply)
+        if isinstance(read, Missing):
+            return _exchange(read, "missing", step, request, reply, said_first)
         if isinstance(read, Parsed):
-            got = _exchange(read.value, read.parse_step, step, request, reply)
+            got = _exchange(read.value, read.parse_step, step, request, reply, said_first)
             return got._replace(repairs=read.repairs)
         said = bool(reply.text.strip())
         # A limit used up before the first word was doubled already: more of the same only costs.
-        used_up = longer and not said and reply.finish == CUT
-        declined = declined or looks_like_refusal(reply.text)
+        used_up = longer and not said and reply.finish == CUT and not clarification
+        if used_up or step >= (reasks if said else empty_tries):
+            break
         problem = read.problem
-        if used_up or step >= (reasks if said else max(reasks, EMPTY_TRIES)):
-            if declined or not said or constrained is None:
-                break
-            problem, wanted, constrained = constrained.prompt, constrained, None
+        if clarification:
+            wanted = clarification
+            problem = clarification.prompt if said else f"{read.problem}\n\n{clarification.prompt}"
         step += 1
         sent = first.messages if said else request.messages
         # Of a reply without end the start will do: all of it may be more than the model can read.
@@ -130,11 +126,39 @@ async def converse(
         request = replace(request, messages=messages, schema=wanted.schema)
     fallback = getattr(wanted, "fallback", None)
     if fallback is not None:
-        return _exchange(cast("T", fallback), "minimal", step, request, reply)
-    reason = "refused" if declined else "unparsed" if said else "empty"
+        return _exchange(cast("T", fallback), "minimal", step, request, reply, said_first)
     # The speaker is told what to reply with; readers of the tables need not be.
-    missing = Missing(reason, read.problem.partition(" Reply with")[0], raw=reply.text)
-    return _exchange(missing, "missing", step, request, reply)
+    detail = read.problem.partition(" Reply with")[0]
+    missing_answer = Missing("unparsed" if said else "empty", detail, raw=reply.text)
+    return _exchange(missing_answer, "missing", step, request, reply, said_first)
+
+
+async def _ask_for_more(run: RunContext, address: str, request: Request, cut: Reply) -> Reply:
+    """Send a request again with its doubled token limit; the new reply, or the one that was cut."""
+    again = await run.complete(address, request, spare=True)
+    run.longer.calls += 1
+    run.longer.add(again.usage.input_tokens, again.usage.output_tokens, again.cost_usd)
+    return again if again.text.strip() and not again.finish.startswith("refused:") else cut
+
+
+def _read(
+    run: RunContext, address: str, wanted: Answer[T], reply: Reply
+) -> Parsed[T] | Unreadable | Missing:
+    """Read one reply: the answer, why it cannot be read, or why there is none."""
+    if reply.finish.startswith("refused:"):
+        return Missing(reply.finish.removeprefix("refused:"), f"asked at {address}", reply.text)
+    is_cut = reply.finish == CUT
+    # "Park" may be cut from "Park and ride", 1 from 15; but not where white space follows.
+    short = getattr(wanted, "short", wanted.kind in SHORT)
+    if is_cut and short and not reply.text[-1:].isspace():
+        return Unreadable("The reply was cut off. Reply with the answer alone, nothing else.")
+    if wanted.kind == "json" and (blank := left_blank(reply.text, run.prompts.forms)):
+        return Unreadable(f'"{blank}" repeats the form. Fill it in with words of your own.')
+    cut_json = is_cut and wanted.kind == "json"
+    read = wanted.parse(broken_off(reply.text) if cut_json else reply.text)
+    if isinstance(read, Missing):
+        return replace(read, detail=read.detail or f"asked at {address}", raw=reply.text)
+    return read
 
 
 def _again(sent: tuple[Message, ...], said: str, problem: str) -> tuple[Message, ...]:
@@ -147,10 +171,11 @@ def _again(sent: tuple[Message, ...], said: str, problem: str) -> tuple[Message,
 
 
 def _exchange(
-    value: T | Missing, parse_step: str, reasks: int, request: Request, reply: Reply
+    value: T | Missing, parse_step: str, reasks: int, request: Request, reply: Reply, said: str
 ) -> Exchange[T]:
+    served = reply.model_served
     return Exchange(
-        value, reply.text, parse_step, reasks, reply.model_served, request.messages, reply
+        value, reply.text, parse_step, reasks, served, request.messages, reply, said=said
     )
 
 
@@ -162,10 +187,14 @@ def answer_row(
     got: Exchange[T],
 ) -> dict[str, object]:
     """The row that every ask leaves in the `answers` table, without who was asked."""
-    said = getattr(wanted, "options", None)
-    options = said if isinstance(said, tuple) else None  # of JSON they are by field
+    given = getattr(wanted, "options", None)
+    options = given if isinstance(given, tuple) else None  # of JSON they are by field
     value = got.value
-    scored = wanted.kind in ("choice", "number") and not isinstance(value, Missing)
+    closed = wanted.kind in SHORT
+    scored = closed and not isinstance(value, Missing)
+    recorded = str(value) if scored else None
+    if isinstance(value, Missing) and value.reason in (*WAYS_OUT, CANNOT_SAY):
+        recorded = value.reason
     return {
         "address": address,
         "stage": path[0] if path else "",
@@ -174,6 +203,10 @@ def answer_row(
         "role": who.role,
         "kind": wanted.kind,
         "value": str(value) if scored else None,
+        "said": got.said if closed else None,
+        "recorded": recorded,
+        "how": _how_read(wanted, got),
+        "agrees": _compare_with_first_reply(wanted, got) if closed and recorded else None,
         "parse_step": got.parse_step,
         "missing": value.reason if isinstance(value, Missing) else None,
         "reasks": got.reasks,
@@ -182,6 +215,40 @@ def answer_row(
         "finish": got.reply.finish,
         "words": len(got.text.split()),
     }
+
+
+def _how_read(wanted: Answer[T], got: Exchange[T]) -> str | None:
+    """Return how an answer was had: exact, stated, clarified, refused or unreadable.
+
+    Free text is never read, so there is no such word for it unless it is missing.
+    """
+    if isinstance(got.value, Missing):
+        declined = got.value.reason == DECLINED or got.reply.finish.startswith("refused:")
+        if declined:
+            return "refused"
+        if got.value.reason not in (*WAYS_OUT, CANNOT_SAY):
+            return "unreadable"
+    elif got.parse_step == "minimal":
+        return "unreadable"
+    elif wanted.kind == "text":
+        return None
+    if got.reasks:
+        return "clarified"
+    return "stated" if got.parse_step in STATED else "exact"
+
+
+def _compare_with_first_reply(wanted: Answer[T], got: Exchange[T]) -> str | None:
+    """Return whether the first reply names what was recorded (same), another option (other),
+    several, or none; None if the answer type cannot tell."""
+    find_mentioned = getattr(wanted, "mentioned", None)
+    if find_mentioned is None:
+        return None
+    mentioned = set(find_mentioned(got.said))
+    if not got.reasks and not isinstance(got.value, Missing):
+        mentioned.add(got.value)  # it may have been named by its number alone
+    if len(mentioned) > 1:
+        return "several"
+    return "none" if not mentioned else "same" if got.value in mentioned else "other"
 
 
 @lru_cache(maxsize=10_000)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import NamedTuple
 
-from folkmoot.conversation.answers import Parsed, Unreadable
+from folkmoot.conversation.answers import Missing, Parsed, Unreadable
 from folkmoot.conversation.choices import Choice, Number
 from folkmoot.conversation.spoken import looks_like_refusal
 from folkmoot.engine.attempts import PREFLIGHT
@@ -137,7 +137,7 @@ def _problem(reply: Reply, unread: str) -> str:
     if unread and reply.finish.startswith(CUT):
         return f"cut at the token limit before it could be read ({unread})"
     if unread and looks_like_refusal(reply.text):
-        return f"refused ({reply.text[:200]})"
+        return f"possibly refused ({reply.text[:200]})"
     return ""
 
 
@@ -175,5 +175,7 @@ def _read(request: Request, text: str) -> str:
     return f"the field {lacking[0]} is missing" if lacking else ""
 
 
-def _problem_of(read: Parsed[object] | Unreadable) -> str:
+def _problem_of(read: Parsed[object] | Unreadable | Missing) -> str:
+    if isinstance(read, Missing):
+        return f"the model replied {read.reason}"
     return read.problem if isinstance(read, Unreadable) else ""

@@ -328,7 +328,7 @@ def _change_tables(run: RunFolder, words: Words) -> None:
         )
         if name == "answers":
             asked = pl.col("address").is_in(list(words.theirs))
-            blank = [c for c in ("value", "position") if c in table.columns]
+            blank = [c for c in ("value", "said", "recorded", "position") if c in table.columns]
             changed = changed.with_columns(
                 *(pl.when(asked).then(None).otherwise(pl.col(c)).alias(c) for c in blank),
                 pl.when(asked)

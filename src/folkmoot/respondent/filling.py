@@ -9,12 +9,14 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
+from folkmoot.conversation.answers import CANNOT_SAY, DECLINED, NONE_OF_THESE
 from folkmoot.respondent.mind import Mind
 from folkmoot.respondent.numbers import Bounds, stated, total
 from folkmoot.respondent.persona import ASKING, content_words
 from folkmoot.respondent.reading import any_of, fields_of
 
 _MAX_DEPTH = 12
+WAYS_OUT = (NONE_OF_THESE, DECLINED, CANNOT_SAY)
 Schema = Mapping[str, Any]
 
 
@@ -120,7 +122,7 @@ class _Filler:
         if schema.get("enum"):
             return self._of_enumeration(list(schema["enum"]), about, part)
         if kind == "boolean":
-            return mind.judgement(about, part) > 0
+            return name.split()[-1:] != [DECLINED] and mind.judgement(about, part) > 0
         if kind in {"integer", "number"}:
             rating = mind.judgement(about, part)
             return number_within(schema, kind, rating, self._stated(schema, name))
@@ -162,6 +164,8 @@ class _Filler:
 
     def _of_enumeration(self, values: list[object], about: str, part: str) -> object:
         mind = self._mind
+        # The respondent always holds an opinion: it takes a way out only if nothing else is left.
+        values = [v for v in values if v not in WAYS_OUT] or values
         texts = tuple(str(v) for v in values)
         if set(texts) <= set(mind.options):
             return values[texts.index(mind.choose(texts, about))]
@@ -177,7 +181,8 @@ def _parts_of(schema: Schema) -> Iterator[str]:
         if isinstance(inner, Mapping):
             if key == "properties":
                 plain = ("string", "object", "array")
-                yield from (k for k, s in inner.items() if s.get("enum") or type_of(s) not in plain)
+                asked = {k: s for k, s in inner.items() if k != DECLINED}
+                yield from (k for k, s in asked.items() if s.get("enum") or type_of(s) not in plain)
             yield from _parts_of(inner)
 
 

@@ -83,7 +83,14 @@ ENGINE_COLUMNS: dict[str, str] = {
     "speaker_role": "role of the speaker",
     "role": "role of who was asked",
     "kind": "type of the answer that was wanted: text, choice, number or json",
-    "value": "the answer as it was read, for choices and numbers",
+    "value": "the answer as it was read, for choices and numbers; empty where it is missing",
+    "said": "the first reply as it came, for choices and numbers",
+    "recorded": "the value, or the way out taken: none_of_these, declined or cannot_say",
+    "how": "how the answer was had: exact (the reply is the answer), stated (the reply states "
+    "exactly one), clarified (a further request was needed), refused (declined, or refused by the "
+    "provider), unreadable; empty for free text",
+    "agrees": "whether the first reply names what was recorded: same, other (another option), "
+    "several, none",
     "parse_step": "parse step that could read the reply: exact, normalised, number, …, missing",
     "missing": "why there is no answer; empty when there is one",
     "finish": "how the reply ended: stop, length (cut by the token limit), refused:…, or unknown",

@@ -313,9 +313,9 @@ class Codes:
         item = object_schema("Code", fields)
         return object_schema("Codes", {"codes": {"type": "array", "items": item}})
 
-    def parse(self, reply: str) -> Parsed[tuple[Coded, ...]] | Unreadable:
+    def parse(self, reply: str) -> Parsed[tuple[Coded, ...]] | Unreadable | Missing:
         read = JsonList(_Item, name="codes").parse(reply)
-        if isinstance(read, Unreadable):
+        if not isinstance(read, Parsed):
             return read
         codes = self._checked(read.value)
         problems = [c.refused for c in codes if c.refused]
@@ -331,7 +331,7 @@ class Codes:
     def salvaged(self, reply: str) -> tuple[Coded, ...]:
         """The codes of a reply that is still not right, the wrong ones with the reason."""
         read = JsonList(_Item, name="codes").parse(reply)
-        return () if isinstance(read, Unreadable) else self._checked(read.value)
+        return self._checked(read.value) if isinstance(read, Parsed) else ()
 
     def _checked(self, items: Iterable[_Item]) -> tuple[Coded, ...]:
         found: dict[tuple[object, ...], Coded] = {}

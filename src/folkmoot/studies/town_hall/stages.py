@@ -439,18 +439,18 @@ class WholeRound:
             {i: reflection(self.ahead.hall.asked(i, stance=s)) for i, s in stances.items()}
         )
 
-    def parse(self, reply: str) -> Parsed[tuple[Turns, Reflections]] | Unreadable:
+    def parse(self, reply: str) -> Parsed[tuple[Turns, Reflections]] | Unreadable | Missing:
         found = Json(AnyObject).parse(reply)
-        if isinstance(found, Unreadable):
+        if not isinstance(found, Parsed):
             return found
         raw = found.value.model_extra or {}
         said = each_of(self.ahead.turns()).read(_object(raw, "turns", raw))
-        if isinstance(said, Unreadable):
+        if not isinstance(said, Parsed):
             return said
         turns = said.value.values
         stances = {i: turn.stance for i, turn in turns.items()} if self.ahead.reflects else {}
         back = self._back(stances).read(_object(raw, "reflections", {}))
-        if isinstance(back, Unreadable):
+        if not isinstance(back, Parsed):
             return Parsed((turns, {}), found.parse_step, said.repairs)
         return Parsed((turns, back.value.values), found.parse_step, (*said.repairs, *back.repairs))
 

@@ -407,7 +407,7 @@ class WorkbookAnswer:
             return schema
         return {"type": "string"}
 
-    def parse(self, reply: str) -> Parsed[Given] | Unreadable:
+    def parse(self, reply: str) -> Parsed[Given] | Unreadable | Missing:
         """Read a reply. Without validation everything but an empty reply is an answer."""
         if not reply.strip():
             return Unreadable("The reply was empty.")
@@ -417,6 +417,8 @@ class WorkbookAnswer:
             if isinstance(read, Parsed):
                 status: Status = "valid" if self.validate else "unchecked"
                 return Parsed(Given(read.value, status, score), parse_step or read.parse_step)
+            if isinstance(read, Missing):
+                return read
             problem = read
             if self.as_json:
                 problem = Unreadable(
@@ -445,12 +447,13 @@ class WorkbookAnswer:
         reply = BROKEN.sub("\ufffd", reply)
         if not self.as_json:
             return reply, None, "", None
+        unreadable = Unreadable("The reply was not a JSON object that can be read.")
         try:
             parsed = Json(Structured).parse(reply)
         except ValueError:  # numbers of thousands of digits
-            parsed = Unreadable("The reply was not a JSON object that can be read.")
-        if isinstance(parsed, Unreadable):
-            return reply, None, "", parsed
+            parsed = unreadable
+        if not isinstance(parsed, Parsed):
+            return reply, None, "", parsed if isinstance(parsed, Unreadable) else unreadable
         rated = parsed.value.speculation_score
         score = round(rated) if rated is not None and 0 <= rated <= 100 else None
         said = parsed.value.response
@@ -466,9 +469,9 @@ class WorkbookAnswer:
             return text, score, parsed.parse_step, Unreadable("The reply was empty.")
         return text, score, parsed.parse_step, None
 
-    def _read(self, text: str) -> Parsed[str] | Parsed[float] | Unreadable:
+    def _read(self, text: str) -> Parsed[str] | Parsed[float] | Unreadable | Missing:
         parsed = self._plain().parse(text)
-        if isinstance(parsed, Unreadable):
+        if not isinstance(parsed, Parsed):
             return parsed
         if not self.numeric and self.var_type not in ("integer", "float"):
             return parsed
@@ -480,7 +483,7 @@ class WorkbookAnswer:
     def _plain(self) -> Answer[str] | Answer[float]:
         """How the answer itself is read, out of JSON or without."""
         if isinstance(self.choices, Listed):
-            return Choice(self.order, labelled=False)
+            return Choice(self.order, labelled=False, clarify=False)
         if not self.numeric:
             return Text()
         low, high = None, None

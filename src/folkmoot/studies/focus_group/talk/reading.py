@@ -13,7 +13,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from folkmoot.conversation.answers import Json, Missing, Unreadable, pin_schema
+from folkmoot.conversation.answers import Json, Missing, Parsed, pin_schema
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope, Session
 from folkmoot.kit import coding
@@ -101,7 +101,7 @@ def takes_up(place: Sequence[str], reply: str, names: Mapping[str, str]) -> list
     """Whom an answer takes up, and how: (stance, id), as the coder read it. Empty for any other
     reply."""
     read = Json(OpinionReading).parse(reply) if place[-1] == "position" else None
-    if read is None or isinstance(read, Unreadable) or not read.value.takes_up:
+    if not isinstance(read, Parsed) or not read.value.takes_up:
         return []
     named = read.value.takes_up.casefold()
     how = read.value.stance or "takes up"

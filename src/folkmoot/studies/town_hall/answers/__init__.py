@@ -25,8 +25,8 @@ from pydantic.json_schema import SkipJsonSchema
 
 from folkmoot.conversation.answers import (
     Json,
+    Parsed,
     Reading,
-    Unreadable,
     object_schema,
     pin_schema,
     schema_of,
@@ -418,7 +418,7 @@ def takes_up(place: Sequence[str], reply: str, names: Mapping[str, str]) -> list
         return []
     asked = Asked(tuple(names), me, int(stage.removeprefix("round")), names=names)
     read = speaking(asked).parse(reply)
-    if isinstance(read, Unreadable):
+    if not isinstance(read, Parsed):
         return []
     return [(r.interaction_type, r.target_agent) for r in read.value.references]
 
