@@ -254,6 +254,29 @@ def test_an_env_file_in_a_strangers_folder_moves_no_key_unasked(
     assert not server.model.log
 
 
+def test_a_model_file_is_not_loaded_unasked(desk: Desk) -> None:
+    weights = desk.folder / "weights.gguf"
+    weights.write_bytes(b"GGUF and nothing that llama.cpp can read")
+    desk.write("pilot.yaml", f"{PILOT}model: local:{weights}\n")
+    book = put(good(), "experimental_setting!B3", f"local:{weights}")
+    save(book, desk.folder / "book.xlsx")
+    for file in ("pilot.yaml", "book.xlsx"):
+        status, said = desk.folkmoot("check", file)
+        assert f"this file loads the model file {weights}" in said
+        status, said = desk.folkmoot("run", file)
+        assert status == 2 and f"loads the model file {weights}" in said, said
+        assert f"folkmoot run {file} --trust" in said
+    assert not (desk.folder / "outputs").exists()
+    asked = "loads the model file"
+    assert asked not in desk.folkmoot("run", "pilot.yaml", "--trust")[1]
+    assert asked not in desk.folkmoot("run", "pilot.yaml", "--out", "again")[1]  # remembered
+    assert asked not in desk.folkmoot("run", "pilot.yaml", "--model", f"local:{weights}")[1]
+    weights.write_bytes(b"GGUF of another content")
+    assert asked in desk.folkmoot("run", "pilot.yaml", "--out", "other")[1]
+    status, said = desk.folkmoot("run", "pilot.yaml", "--model", "synthetic", "--out", "third")
+    assert status == 0, said
+
+
 def test_check_refuses_a_key_over_plain_http(desk: Desk) -> None:
     far = "http://models.example.org/v1"
     desk.write("far.yaml", f"{PILOT}model: hf-inference\nendpoints: {{hf-inference: {far}}}\n")

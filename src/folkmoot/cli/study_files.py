@@ -13,7 +13,7 @@ from rich.table import Table
 
 from folkmoot.cli.console import clean, err, out, resume_line, safe, warn
 from folkmoot.cli.tables import grid_view
-from folkmoot.engine.consent import Consent, sending
+from folkmoot.engine.consent import Consent, loading, model_files, sending
 from folkmoot.engine.estimate import ASSUMED_LATENCY, SYNTHETIC_LATENCY, Estimate, rehearsed
 from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.progress import duration
@@ -64,6 +64,7 @@ def check_command(
     found = load_study_file(path, overrides, models=model is None, consent=agreed)
     providers = providers_of(found, RunOptions(model=model))
     wishes = sending(found.config, providers, overrides)
+    wishes += map(loading, model_files(providers, overrides))
     providers.refuse_unencrypted()
     specs = [resolve(name, found.config.endpoints) for name in _models(found, model)]
     images = found.study.images(found.config)
@@ -87,6 +88,7 @@ def check_command(
         console.print(f"[cyan]Note:[/] {escape(clean(note))}", soft_wrap=True)
     if trust:
         agreed.require_sending(path, found.config, providers, overrides)
+        agreed.require_model_files(path, providers, overrides)
     if preview:
         _print_preview(found)
     _print_estimate(found, model, specs, embedding)

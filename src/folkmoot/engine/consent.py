@@ -1,4 +1,5 @@
-"""What a file from somebody else may do only after the user agrees: run code, send data away.
+"""What a file from somebody else may do only after the user agrees: run code, load a model file,
+send data away.
 
 Consent is remembered by the file's content, so it is given once and a changed file is asked
 about again (docs/decisions/0019). What the caller names in Python is the caller's own.
@@ -17,7 +18,7 @@ from pathlib import Path
 from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.providers import Providers
 from folkmoot.errors import InputError, Problem
-from folkmoot.models.catalog import resolve
+from folkmoot.models.catalog import ON_THIS_MACHINE, resolve
 from folkmoot.models.endpoints import urls_of
 from folkmoot.models.urls import is_this_machine
 
@@ -79,6 +80,21 @@ class Consent:
         if wishes:
             self.require(file, wishes, "\n".join(wishes).encode() + b"\0" + file.read_bytes())
 
+    def require_model_files(
+        self, file: Path, providers: Providers, overrides: Sequence[str] = ()
+    ) -> None:
+        """Return if the model files that the study file names may be loaded. Raises InputError.
+
+        The yes holds for the content of each model file: it is read by native code, for which a
+        forged one can be as good as a program.
+        """
+        if os.environ.get(TRUST_ALL) == "1":  # a large file takes long to hash
+            return
+        for model in model_files(providers, overrides):
+            with model.open("rb") as stream:
+                content = hashlib.file_digest(stream, "sha256").digest()
+            self.require(file, [loading(model)], b"model file\0" + content)
+
 
 def sending(config: StudyConfig, providers: Providers, overrides: Sequence[str] = ()) -> list[str]:
     """What goes to addresses that stand in a file (the study file or `.env`), in sentences.
@@ -99,6 +115,25 @@ def sending(config: StudyConfig, providers: Providers, overrides: Sequence[str] 
         where = f"sends {what} to {url}"
         found.append(where if named else f"is run beside a .env that {where}")
     return list(dict.fromkeys(found))
+
+
+def model_files(providers: Providers, overrides: Sequence[str] = ()) -> list[Path]:
+    """Return the model files of this machine that stand in a study file.
+
+    Those in `--model` and in `--set` are the user's own.
+    """
+    if providers.override is not None:
+        return []
+    typed = {text.partition("=")[2].strip(" '\"") for text in overrides}
+    named = dict.fromkeys(name for name in providers.named() if name not in typed)
+    paths = [name.partition(":")[2] for name in named if name.startswith(f"{ON_THIS_MACHINE}:")]
+    found = (Path(path).expanduser() for path in paths if path)
+    return [path for path in found if path.is_file()]
+
+
+def loading(model: Path) -> str:
+    """Say what loading a model file means, as a sentence that begins with "this file"."""
+    return f"loads the model file {model}, which is read by native code"
 
 
 def _stem(url: str) -> str:

@@ -89,6 +89,8 @@ def load(source: Path | str, options: RunOptions) -> StudyFile:
     found = load_study_file(source, options.as_overrides(), models=named, consent=options.consent)
     providers = providers_of(found, options)
     options.consent.require_sending(found.path, found.config, providers, options.overrides)
+    if not providers.scripted:
+        options.consent.require_model_files(found.path, providers, options.overrides)
     return seated(limited(found, options.limit), options.seats)
 
 
